@@ -1,0 +1,41 @@
+"""The errors that reach a user. Each says whose fault it is; the CLI prints one sentence and exits.
+
+Nothing else may become a traceback: code that calls a library translates what it raises into
+one of these, in the user's words (file, line, value).
+"""
+
+from __future__ import annotations
+
+
+class PlanccError(Exception):
+    """Base of every error that plancc raises on purpose.
+
+    Attributes
+    ----------
+    exit_code : int
+        What the command line exits with (1 failed, 2 wrong usage or input).
+    """
+
+    exit_code = 1
+
+
+class InputError(PlanccError):
+    """The user's file or option is wrong; the message names file, line and value."""
+
+    exit_code = 2
+
+
+class PlanError(PlanccError):
+    """A plan is damaged, of another version, or violates an invariant of the format."""
+
+
+class OutputError(PlanccError):
+    """A result cannot be written (missing folder, no permission, full disk)."""
+
+
+class BackendUnavailable(PlanccError):
+    """An optional library is not installed; the message says what to install."""
+
+
+class BackendError(PlanccError):
+    """A partitioner or another native library failed; the message carries its words."""

@@ -1,0 +1,82 @@
+"""The Graph value: a square sparse matrix in CSR. Knows no file format, no partition, no plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+
+MAX_VERTICES = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a graph came from, for the provenance of a plan.
+
+    Attributes
+    ----------
+    name : str
+        File name without its folder, or a short description of an in-memory object.
+    sha256 : str
+        Hash of the file's bytes; empty for in-memory graphs.
+    format : str
+        Name of the format in ``plancc.graph.formats``, or of the Python type.
+    """
+
+    name: str = "memory"
+    sha256: str = ""
+    format: str = ""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A directed or undirected graph as a square sparse matrix ``A`` in CSR.
+
+    ``A[i, j] != 0`` means *row i needs row j*: vertex i aggregates from vertex j. Columns are
+    sorted and unique in every row and no stored value is zero.
+
+    Attributes
+    ----------
+    indptr : int64[num_vertices + 1]
+    indices : int32[num_nonzeros]
+    values : float32 or float64[num_nonzeros], or None
+        None stands for a matrix of ones (a graph without edge weights).
+    directed : bool
+        As the source declares it; an undirected graph holds both (i, j) and (j, i).
+    vertex_weights : int64[num_vertices, num_weights], or None
+        Weights that the source gives to vertices (METIS ``.graph``).
+    original_ids : int64[num_vertices], or None
+        The source's own vertex ids where it has gaps; None when ids are 0..n-1 (or 1..n).
+    source : Source
+    """
+
+    indptr: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int32]
+    values: npt.NDArray[np.floating] | None = None
+    directed: bool = True
+    vertex_weights: npt.NDArray[np.int64] | None = None
+    original_ids: npt.NDArray[np.int64] | None = None
+    source: Source = field(default_factory=Source)
+
+    @property
+    def num_vertices(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def num_nonzeros(self) -> int:
+        return len(self.indices)
+
+    def row_nonzeros(self) -> npt.NDArray[np.int64]:
+        """Nonzeros of every row, int64[num_vertices]."""
+        return np.diff(self.indptr)
+
+
+def check_num_vertices(num_vertices: int, where: str) -> None:
+    """Refuse an empty graph and one whose vertices do not fit int32; `where` names the source."""
+    if num_vertices < 1:
+        raise InputError(f"{where}: the graph has no vertices")
+    if num_vertices > MAX_VERTICES:
+        raise InputError(f"{where}: {num_vertices} vertices; at most {MAX_VERTICES} are supported")

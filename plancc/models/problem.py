@@ -1,0 +1,86 @@
+"""What a model hands to a partitioner: the second intermediate representation.
+
+A model turns a graph into one of these values; a partitioner turns a `Hypergraph` or a
+`WeightedGraph` into owners. An `Assignment` needs no partitioner.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class Hypergraph:
+    """Vertices to be split into parts, and nets whose connectivity costs communication.
+
+    Attributes
+    ----------
+    net_ptr : int64[num_nets + 1]
+        Pins of net j are ``pins[net_ptr[j]:net_ptr[j + 1]]``.
+    pins : int32[num_pins]
+        Sorted and unique in every net. Nets of a single pin never cost anything; a model may
+        leave them out.
+    vertex_weights : int64[num_vertices]
+    net_costs : int64[num_nets], or None
+        None: every net costs 1.
+    """
+
+    net_ptr: npt.NDArray[np.int64]
+    pins: npt.NDArray[np.int32]
+    vertex_weights: npt.NDArray[np.int64]
+    net_costs: npt.NDArray[np.int64] | None = None
+
+    @property
+    def num_vertices(self) -> int:
+        return len(self.vertex_weights)
+
+    @property
+    def num_nets(self) -> int:
+        return len(self.net_ptr) - 1
+
+
+@dataclass(frozen=True)
+class WeightedGraph:
+    """An undirected graph without self loops, both directions of every edge stored.
+
+    Attributes
+    ----------
+    indptr : int64[num_vertices + 1]
+    indices : int32[2 * num_edges]
+    vertex_weights : int64[num_vertices]
+    edge_weights : int64[2 * num_edges], or None
+        None: every edge costs 1.
+    objective : str
+        "cut" (weight of cut edges) or "volume" (METIS' total communication volume).
+    """
+
+    indptr: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int32]
+    vertex_weights: npt.NDArray[np.int64]
+    edge_weights: npt.NDArray[np.int64] | None = None
+    objective: str = "cut"
+
+    @property
+    def num_vertices(self) -> int:
+        return len(self.vertex_weights)
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Owners that a model fixes by itself.
+
+    Attributes
+    ----------
+    owner : int32[num_vertices]
+    notes : dict
+        Figures of the model for the plan's provenance (for example RCM's bandwidths).
+    """
+
+    owner: npt.NDArray[np.int32]
+    notes: dict[str, int | float | str] = field(default_factory=dict)
+
+
+Problem = Hypergraph | WeightedGraph | Assignment

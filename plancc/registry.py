@@ -1,0 +1,64 @@
+"""Names to lazily loaded objects. Knows nothing of what it holds.
+
+Third parties add to a registry by an entry point in the group ``plancc.<registry name>``; the
+command line takes its choices from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from plancc.errors import InputError
+
+
+class Registry:
+    """Map names to ``"module:attribute"`` targets that are imported at first use.
+
+    Parameters
+    ----------
+    kind : str
+        What the entries are, in the words of an error message ("model", "partitioner").
+    group : str
+        Entry-point group that third parties use.
+    targets : dict of str to str
+        The built-in entries, in the order in which they are listed to users.
+    """
+
+    def __init__(self, kind: str, group: str, targets: dict[str, str]) -> None:
+        self.kind = kind
+        self._targets = dict(targets)
+        self._group = group
+        self._plugins_read = False
+
+    def _read_plugins(self) -> None:
+        if not self._plugins_read:
+            self._plugins_read = True
+            for point in entry_points(group=self._group):
+                self._targets.setdefault(point.name, point.value)
+
+    def names(self) -> list[str]:
+        """Names of all entries, built-in ones first."""
+        self._read_plugins()
+        return list(self._targets)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names()
+
+    def __getitem__(self, name: str) -> Any:
+        """The object registered under `name`.
+
+        Raises
+        ------
+        InputError
+            If there is no such entry; the message lists those that exist.
+        """
+        if name not in self:
+            raise InputError(f"unknown {self.kind} '{name}': choose from {', '.join(self)}")
+        module, _, attribute = self._targets[name].partition(":")
+        return getattr(import_module(module), attribute)
