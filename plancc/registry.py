@@ -6,7 +6,7 @@ command line takes its choices from here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
@@ -58,7 +58,12 @@ class Registry:
         InputError
             If there is no such entry; the message lists those that exist.
         """
-        if name not in self:
-            raise InputError(f"unknown {self.kind} '{name}': choose from {', '.join(self)}")
+        check_choice(self.kind, name, self.names())
         module, _, attribute = self._targets[name].partition(":")
         return getattr(import_module(module), attribute)
+
+
+def check_choice(kind: str, value: str, choices: Iterable[str]) -> None:
+    """Raise InputError unless `value` is one of `choices`, which the message lists."""
+    if value not in choices:
+        raise InputError(f"unknown {kind} '{value}': choose from {', '.join(choices)}")

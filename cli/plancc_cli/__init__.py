@@ -1,0 +1,1 @@
+"""The command line: click commands, formatting, progress, exit codes. No algorithms."""

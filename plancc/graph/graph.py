@@ -10,6 +10,7 @@ import numpy.typing as npt
 from plancc.errors import InputError
 
 MAX_VERTICES = 2**31 - 1
+NORMALIZATIONS = ("sym", "row", "none")
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,14 @@ class Source:
         Hash of the file's bytes; empty for in-memory graphs.
     format : str
         Name of the format in ``plancc.graph.formats``, or of the Python type.
+    reading : str
+        Reading options that were on ("pattern", "symmetrize", "transpose"), joined by spaces.
     """
 
     name: str = "memory"
     sha256: str = ""
     format: str = ""
+    reading: str = ""
 
 
 @dataclass(frozen=True)

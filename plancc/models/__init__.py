@@ -1,0 +1,27 @@
+"""Models: what is partitioned. A model turns a normalised matrix into a `Problem`.
+
+Every model is a frozen dataclass whose fields are its options, with
+
+    build(matrix, num_parts, *, balance, seed) -> Problem
+
+and a class attribute ``partitioners``: the back ends that ``auto`` tries, best first (empty for
+a model that assigns the owners itself). Models know no partitioner's library, no plan, no file
+format.
+"""
+
+from __future__ import annotations
+
+from plancc.registry import Registry
+
+MODELS = Registry(
+    "model",
+    "plancc.models",
+    {
+        "hp": "plancc.models.hypergraph:HypergraphModel",
+        "gp": "plancc.models.graph:GraphModel",
+        "rcm": "plancc.models.rcm:RcmModel",
+        "block": "plancc.models.block:BlockModel",
+        "rp": "plancc.models.random:RandomModel",
+        "file": "plancc.models.file:FileModel",
+    },
+)

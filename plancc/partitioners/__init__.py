@@ -1,0 +1,23 @@
+"""Partitioners: one adapter file per back end, all with the same signature.
+
+`PARTITIONERS` maps names to `plancc.partitioners.adapter.Adapter` values; `partition` (in
+``run.py``) is the one way to use them. Native libraries run in a child process (``process.py``,
+``child.py``), so a crash or an endless run of theirs is a clear error of ours. Partitioners know
+problems (``plancc.models.problem``), not graphs, plans or files.
+"""
+
+from __future__ import annotations
+
+from plancc.registry import Registry
+
+PARTITIONERS = Registry(
+    "partitioner",
+    "plancc.partitioners",
+    {
+        "mtkahypar": "plancc.partitioners.mtkahypar:ADAPTER",
+        "kahypar": "plancc.partitioners.kahypar:ADAPTER",
+        "metis": "plancc.partitioners.metis:ADAPTER",
+        "kaminpar": "plancc.partitioners.kaminpar:ADAPTER",
+        "builtin": "plancc.partitioners.builtin:ADAPTER",
+    },
+)

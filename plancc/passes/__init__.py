@@ -1,0 +1,8 @@
+"""Passes over a partition: frozen dataclasses whose fields are their options."""
+
+from __future__ import annotations
+
+from plancc.passes.balance import imbalance, imbalance_bound
+from plancc.passes.fill import FillEmptyParts
+
+__all__ = ["FillEmptyParts", "imbalance", "imbalance_bound"]

@@ -10,13 +10,14 @@ cost no more than four, and a rank reads one contiguous slice of each.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, fields
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+from plancc.errors import InputError
 
 if TYPE_CHECKING:
     from plancc.cost.metrics import Metrics
@@ -85,6 +86,12 @@ class Exchange:
     def rows_per_part(self) -> Int64Array:
         return np.diff(self.row_ptr[self.ptr])
 
+    def of_part(self, index: int) -> tuple[Int32Array, Int64Array, Int32Array]:
+        """Peers, offsets from zero and rows of one part's messages."""
+        first, last = self.ptr[index], self.ptr[index + 1]
+        row_ptr = self.row_ptr[first : last + 1]
+        return self.peer[first:last], row_ptr - row_ptr[0], self.row[row_ptr[0] : row_ptr[-1]]
+
 
 @dataclass(frozen=True)
 class VertexData:
@@ -104,6 +111,11 @@ class VertexData:
     val_mask: npt.NDArray[np.bool_] | None = None
     test_mask: npt.NDArray[np.bool_] | None = None
 
+    def take(self, order: npt.NDArray[np.integer]) -> VertexData:
+        """The same data with row k taken from row ``order[k]``."""
+        arrays = (getattr(self, field.name) for field in fields(self))
+        return VertexData(*(None if array is None else array[order] for array in arrays))
+
 
 @dataclass(frozen=True)
 class Part:
@@ -120,7 +132,7 @@ class Part:
     num_interior : int
         Rows ``0..num_interior-1`` use own columns only; the others use at least one halo row.
     row_ptr : int64[rows + 1], column : int32[nonzeros], value : float[nonzeros]
-        Local CSR; columns strictly ascending in a row, numbered [own rows | received rows].
+        Local CSR; columns numbered [own rows | received rows], distinct, own ones first in a row.
     send_peer : int32[s], send_ptr : int64[s + 1], send_row : int32[sent rows]
         To peer ``send_peer[k]`` go the local rows ``send_row[send_ptr[k]:send_ptr[k + 1]]``,
         in this order.
@@ -153,3 +165,114 @@ class Part:
     @property
     def num_halo(self) -> int:
         return int(self.recv_ptr[-1])
+
+    def send_mask(self, peer: int) -> Int32Array:
+        """Local rows that go to `peer`, in the order of the message; empty if none do."""
+        return _message(self.send_peer, self.send_ptr, peer, self.send_row)
+
+    def receive_set(self, peer: int) -> Int32Array:
+        """Local columns that `peer` fills, in the order of the message; empty if it sends none."""
+        columns = np.arange(self.num_rows, self.num_rows + self.num_halo, dtype=np.int32)
+        return _message(self.recv_peer, self.recv_ptr, peer, columns)
+
+
+def _message(peers: Int32Array, ptr: Int64Array, peer: int, rows: Int32Array) -> Int32Array:
+    at = np.searchsorted(peers, peer)
+    found = at < len(peers) and peers[at] == peer
+    return rows[ptr[at] : ptr[at + 1]] if found else rows[:0]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A compiled row plan of all parts. Immutable; `plancc.plan.lowering.lower` makes it.
+
+    Attributes
+    ----------
+    header : Header
+    part_ptr : int64[num_parts + 1]
+        Rows of part m are ``part_ptr[m]:part_ptr[m + 1]`` in plan order.
+    global_id : int32[num_vertices]
+        Vertex of every row, in plan order.
+    num_interior : int64[num_parts]
+        The first rows of each part that use own columns only.
+    row_ptr : int64[num_vertices + 1]
+        Nonzeros of every row, in plan order.
+    column : int32[num_nonzeros]
+        Local column numbers of the part that holds the nonzero; distinct, own ones first in a row.
+    value : float32 or float64[num_nonzeros]
+    send, receive : Exchange
+        The expand step; each is the mirror of the other.
+    vertex_data : VertexData
+    original_id : int64[num_vertices], or None
+        The source's ids of the vertices 0..n-1 where they differ, indexed by vertex.
+    provenance : dict
+        How the plan was made: str, int, float or bool values.
+    baseline : Metrics, or None
+        Figures of an even random partition of the same matrix, for comparison.
+    """
+
+    header: Header
+    part_ptr: Int64Array
+    global_id: Int32Array
+    num_interior: Int64Array
+    row_ptr: Int64Array
+    column: Int32Array
+    value: npt.NDArray[np.floating]
+    send: Exchange
+    receive: Exchange
+    vertex_data: VertexData = field(default_factory=VertexData)
+    original_id: Int64Array | None = None
+    provenance: dict[str, Any] = field(default_factory=dict)
+    baseline: Metrics | None = None
+
+    @property
+    def num_parts(self) -> int:
+        return self.header.num_parts
+
+    @property
+    def num_vertices(self) -> int:
+        return self.header.num_vertices
+
+    def part(self, index: int) -> Part:
+        """Part `index` as a value of its own; its arrays are views of the plan's."""
+        if not 0 <= index < self.num_parts:
+            raise InputError(f"part {index}: the plan has parts 0..{self.num_parts - 1}")
+        row0, row1 = self.part_ptr[index], self.part_ptr[index + 1]
+        nonzeros = slice(self.row_ptr[row0], self.row_ptr[row1])
+        send_peer, send_ptr, send_row = self.send.of_part(index)
+        recv_peer, recv_ptr, _ = self.receive.of_part(index)
+        return Part(
+            index=index,
+            num_parts=self.num_parts,
+            first_row=int(row0),
+            global_id=self.global_id[row0:row1],
+            num_interior=int(self.num_interior[index]),
+            row_ptr=self.row_ptr[row0 : row1 + 1] - self.row_ptr[row0],
+            column=self.column[nonzeros],
+            value=self.value[nonzeros],
+            send_peer=send_peer,
+            send_ptr=send_ptr,
+            send_row=send_row,
+            recv_peer=recv_peer,
+            recv_ptr=recv_ptr,
+            vertex_data=self.vertex_data.take(np.arange(row0, row1)),
+        )
+
+    def owner(self) -> Int32Array:
+        """Part of every vertex, int32[num_vertices]."""
+        owner = np.empty(self.num_vertices, dtype=np.int32)
+        parts = np.arange(self.num_parts, dtype=np.int32)
+        owner[self.global_id] = np.repeat(parts, np.diff(self.part_ptr))
+        return owner
+
+    def metrics(self) -> Metrics:
+        """What the plan costs (`plancc.cost.metrics`), computed from its tables."""
+        from plancc.cost.metrics import summarize, traffic
+
+        return summarize(traffic(self))
+
+    def save(self, path: str | PathLike[str], *, compress: bool = False) -> str:
+        """Write the plan file; returns its content hash. See `plancc.plan.writer.write_plan`."""
+        from plancc.plan.writer import write_plan
+
+        return write_plan(self, path, compress=compress)

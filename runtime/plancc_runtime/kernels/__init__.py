@@ -1,0 +1,1 @@
+"""Local sparse products. Knows matrices; must not know ranks or layers."""

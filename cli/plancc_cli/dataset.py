@@ -1,0 +1,83 @@
+"""`plancc dataset`: write a graph that comes with plancc, with its vertex data."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from plancc_datasets.dataset import DATASETS, dataset_options
+
+TYPES = {"int": int, "float": float, "bool": bool, "str": str}
+
+
+class DatasetGroup(click.Group):
+    """One command per data set; its options are the fields of the data set's dataclass."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(DATASETS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return _dataset_command(cmd_name) if cmd_name in DATASETS else None
+
+
+@click.group(cls=DatasetGroup, name="dataset")
+def command() -> None:
+    """Write a built-in graph or a generated one.
+
+    \b
+        plancc dataset digits -o digits.mtx              # and digits.npz: features, labels, masks
+        plancc dataset rmat --scale 16 -o rmat.mtx
+    """
+
+
+def _dataset_command(name: str) -> click.Command:
+    parameters: list[click.Parameter] = [
+        click.Option(
+            ["-o", "--output"],
+            required=True,
+            type=click.Path(),
+            help="Graph file (.mtx, .graph, also .gz); vertex data go beside it as .npz.",
+        )
+    ]
+    for field in dataset_options(name):
+        kind = TYPES[str(field.type).split(" ")[0]]
+        parameters.append(
+            click.Option(
+                [f"--{field.name.replace('_', '-')}"],
+                type=kind,
+                default=field.default,
+                show_default=field.default is not None,
+                is_flag=kind is bool,
+                help=field.metadata["help"],
+            )
+        )
+
+    def write(output: str, **values: Any) -> None:
+        from plancc.files import check_target
+        from plancc.graph.formats import write_graph
+        from plancc.graph.vertexdata import save_vertex_data
+        from plancc_datasets.dataset import load_dataset
+
+        check_target(output)
+        dataset = load_dataset(name, **values)
+        write_graph(dataset.graph, output)
+        graph = dataset.graph
+        click.echo(
+            f"{output}: {graph.num_vertices} vertices, {graph.num_nonzeros} nonzeros, "
+            f"{'directed' if graph.directed else 'undirected'}"
+        )
+        if dataset.data.features is not None or dataset.data.labels is not None:
+            data = data_path(output)
+            save_vertex_data(dataset.data, data)
+            click.echo(f"{data}: features, labels and masks; compile with --data {data}")
+
+    recipe = DATASETS[name]
+    help_text = (recipe.__doc__ or "").split("\n\n")[0]
+    return click.Command(name, params=parameters, callback=write, help=help_text)
+
+
+def data_path(output: str) -> str:
+    """``graph.mtx.gz`` -> ``graph.npz``."""
+    return os.path.splitext(output.removesuffix(".gz"))[0] + ".npz"

@@ -1,0 +1,83 @@
+"""`plancc export`: graphs and plans in the formats of other tools."""
+
+from __future__ import annotations
+
+import click
+
+from plancc.errors import InputError
+from plancc.graph.graph import NORMALIZATIONS
+from plancc_cli import options
+
+
+@click.command()
+@click.argument("source", type=click.Path())
+@click.option("-o", "--output", required=True, type=click.Path(), help="The file to write.")
+@click.option(
+    "--normalize",
+    default="none",
+    show_default=True,
+    type=click.Choice(NORMALIZATIONS),
+    help="Normalise the matrix first (for .mtx).",
+)
+@click.option("--self-loops", is_flag=True, help="Add the identity first.")
+@click.option(
+    "--balance",
+    default="nnz",
+    show_default=True,
+    metavar="NAME",
+    help="Vertex weights of an .hgr: nnz, rows or weights.",
+)
+@options.reading
+def command(
+    source: str,
+    output: str,
+    normalize: str,
+    self_loops: bool,
+    balance: str,
+    format: str | None,
+    pattern: bool,
+    symmetrize: bool,
+    transpose: bool,
+) -> None:
+    """Write SOURCE for other tools; the extension of the output decides.
+
+    \b
+        plancc export graph.txt -o graph.mtx          MatrixMarket
+        plancc export graph.mtx -o graph.graph        METIS
+        plancc export graph.mtx --self-loops -o graph.hgr   hMETIS (the column-net hypergraph)
+        plancc export plan.h5 -o graph.part.4         the plan's part vector
+    """
+    from plancc.files import check_target
+
+    check_target(output)
+    if ".part" in output:
+        _export_owner(source, output)
+        return
+
+    from plancc.graph.formats import read_graph, write_graph
+    from plancc.graph.hmetis import write_hmetis
+    from plancc.graph.normalize import normalize as normalized
+    from plancc.models.hypergraph import HypergraphModel
+
+    graph = read_graph(source, format, pattern=pattern, symmetrize=symmetrize, transpose=transpose)
+    if self_loops or normalize != "none":
+        graph = normalized(graph, normalize, self_loops=self_loops, dtype="float64")
+    if output.endswith(".hgr"):
+        problem = HypergraphModel().build(graph, 1, balance=balance, seed=0)
+        write_hmetis(problem, output)
+        click.echo(f"{output}: {problem.num_vertices} vertices, {problem.num_nets} nets")
+        return
+    write_graph(graph, output)
+    click.echo(f"{output}: {graph.num_vertices} vertices, {graph.num_nonzeros} nonzeros")
+
+
+def _export_owner(source: str, output: str) -> None:
+    from plancc.graph.partvector import write_part_vector
+    from plancc.plan.reader import load
+
+    plan = load(source)
+    extension = output.rpartition(".")[2]
+    if extension != "part" and extension != str(plan.num_parts):
+        raise InputError(f"{output}: {source} has {plan.num_parts} parts, not {extension}")
+    write_part_vector(plan.owner(), output)
+    click.echo(f"{output}: {plan.num_vertices} vertices in {plan.num_parts} parts")

@@ -1,0 +1,29 @@
+"""`plancc inspect`: what a plan costs, beside a random partition."""
+
+from __future__ import annotations
+
+import click
+
+from plancc_cli import options
+
+
+@click.command()
+@click.argument("plan", type=click.Path())
+@options.dims_option("Widths d0,d1,...,dL: adds words, bytes and memory of training a GCN.")
+@click.option("--per-part", is_flag=True, help="One line for every part.")
+@click.option(
+    "--ranks", type=int, help="Figures when run on fewer ranks than parts (parts are merged)."
+)
+@options.as_json
+def command(
+    plan: str, dims: list[int] | None, per_part: bool, ranks: int | None, as_json: bool
+) -> None:
+    """Show what PLAN is, and what it costs beside an even random partition of the same matrix."""
+    from plancc.cost.report import report
+    from plancc_cli.render import print_json, print_report
+
+    result = report(plan, dims=dims, num_ranks=ranks)
+    if as_json:
+        print_json(result.as_dict(per_part))
+    else:
+        print_report(result, per_part)

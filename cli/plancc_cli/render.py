@@ -1,0 +1,219 @@
+"""Tables and JSON on stdout. Formats values; computes nothing but ratios."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from plancc.cost.metrics import Metrics
+    from plancc.cost.report import Report, TrainingCost
+    from plancc.plan.plan import Plan
+
+WIDTH = 110  # of tables that do not go to a terminal
+
+# Metric, words for it; figures without a ratio are already relative to the ideal.
+FIGURES = (
+    ("volume", "volume: rows moved per exchange"),
+    ("average_volume", "  average sent per part"),
+    ("max_sent", "  most sent by one part"),
+    ("max_received", "  most received by one part"),
+    ("max_exchanged", "  busiest part, sent + received"),
+    ("messages", "messages per exchange"),
+    ("average_messages", "  average sent per part"),
+    ("max_messages_sent", "  most sent by one part"),
+    ("max_messages_received", "  most received by one part"),
+    ("nonzero_imbalance", "imbalance of nonzeros (max/mean - 1)"),
+    ("row_imbalance", "imbalance of rows (max/mean - 1)"),
+    ("boundary_ratio", "halo rows per own row"),
+    ("max_boundary_ratio", "  at the worst part"),
+)
+NO_RATIO = {"nonzero_imbalance", "row_imbalance"}
+
+
+def print_json(value: Any) -> None:
+    json.dump(value, sys.stdout, indent=2)
+    sys.stdout.write("\n")
+
+
+def console() -> Console:
+    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else WIDTH)
+
+
+def number(value: float | None) -> str:
+    """1234567 -> 1,234,567; 0.01234 -> 0.0123."""
+    if value is None:
+        return "-"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.4f}"
+
+
+def size(num_bytes: float) -> str:
+    """Bytes with a binary unit."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if num_bytes < 1024:
+            return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
+        num_bytes /= 1024
+    return f"{num_bytes:.1f} TiB"
+
+
+def ratio(value: float, base: float) -> str:
+    return f"{value / base:.3f}" if base else "-"
+
+
+def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
+    """A few lines after `compile`."""
+    metrics, random = plan.metrics(), plan.baseline
+    assert random is not None
+    header = plan.header
+    out = console()
+    out.print(
+        f"{output}: {header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "
+        f"{header.num_parts} parts, model {plan.provenance['model']}"
+        f"{_by(plan.provenance)}, {seconds:.1f} s",
+        soft_wrap=True,
+    )
+    out.print(
+        f"volume {metrics.volume:,} rows ({ratio(metrics.volume, random.volume)} of random), "
+        f"busiest part {metrics.max_exchanged:,} "
+        f"({ratio(metrics.max_exchanged, random.max_exchanged)}), "
+        f"messages {metrics.messages:,} ({ratio(metrics.messages, random.messages)}), "
+        f"imbalance {metrics.nonzero_imbalance:.3f}",
+        soft_wrap=True,
+    )
+    for name, value in plan.provenance.items():
+        if name.startswith(("bandwidth", "granularity", "stages")):
+            out.print(f"{name.replace('_', ' ')}: {value}", soft_wrap=True)
+    out.print(f"content {digest}", soft_wrap=True)
+
+
+def _by(provenance: dict[str, Any]) -> str:
+    partitioner = provenance.get("partitioner")
+    if not partitioner or partitioner == "none":
+        return ""
+    preset = provenance.get("preset")
+    return f" by {partitioner}{f' ({preset})' if preset else ''}"
+
+
+def print_report(report: Report, per_part: bool) -> None:
+    """What `inspect` shows."""
+    out, header = console(), report.header
+    table = _plain_table()
+    table.add_row("plan", report.path)
+    kind = "directed" if header.directed else "undirected"
+    loops = "with" if header.self_loops else "without"
+    table.add_row(
+        "graph",
+        f"{header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, {kind}; "
+        f"normalization {header.normalization} {loops} self loops",
+    )
+    merged = f", merged onto {report.num_ranks} ranks" * (report.num_ranks < header.num_parts)
+    table.add_row("layout", f"{header.layout}, {header.num_parts} parts{merged}")
+    table.add_row("vertex data", ", ".join(report.vertex_data) or "none")
+    table.add_row("content", report.content_sha256)
+    for name, value in report.provenance.items():
+        if value != "":
+            table.add_row(name.replace("_", " "), _provenance(name, value))
+    out.print(table)
+    out.print(_figures(report.metrics, report.random))
+    if report.training is not None and report.random_training is not None:
+        out.print(_training(report.training, report.random_training))
+    if per_part:
+        out.print(_per_part(report))
+
+
+def print_comparison(reports: Sequence[Report]) -> None:
+    """Plans side by side; each figure with its ratio to random."""
+    table = Table(title="figure (ratio to an even random partition)", title_justify="left")
+    table.add_column("")
+    for report in reports:
+        table.add_column(report.path, justify="right", overflow="fold")
+
+    def add(words: str, cells: Iterable[str]) -> None:
+        table.add_row(words, *cells)
+
+    for name in ("model", "partitioner", "preset", "seed"):
+        add(name, (str(report.provenance.get(name, "") or "-") for report in reports))
+    add("parts", (number(report.header.num_parts) for report in reports))
+    table.add_section()
+    for name, words in FIGURES:
+        cells = []
+        for report in reports:
+            value, base = getattr(report.metrics, name), getattr(report.random, name)
+            beside = "" if name in NO_RATIO else f" ({ratio(value, base)})"
+            cells.append(number(value) + beside)
+        add(words, cells)
+    if all(report.training is not None for report in reports):
+        table.add_section()
+        for words, get, show in _training_rows():
+            add(words, (show(get(report.training)) for report in reports))
+    console().print(table)
+
+
+def _provenance(name: str, value: Any) -> str:
+    if name.endswith("_seconds"):
+        return f"{value:.2f}"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _plain_table() -> Table:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def _figures(metrics: Metrics, random: Metrics) -> Table:
+    table = Table(title="communication and balance", title_justify="left")
+    table.add_column("")
+    for name in ("this plan", "random", "ratio"):
+        table.add_column(name, justify="right")
+    for name, words in FIGURES:
+        value, base = getattr(metrics, name), getattr(random, name)
+        beside = "" if name in NO_RATIO else ratio(value, base)
+        table.add_row(words, number(value), number(base), beside)
+    return table
+
+
+def _training_rows() -> list[tuple[str, Any, Any]]:
+    rows: list[tuple[str, Any, Any]] = [
+        ("words sent per epoch", lambda t: t.words, number),
+        ("bytes sent per epoch (float32)", lambda t: 4 * t.words, size),
+        ("  most by one rank", lambda t: 4 * t.max_words_sent, size),
+        ("messages sent per epoch", lambda t: t.messages, number),
+        ("  most by one rank", lambda t: t.max_messages_sent, number),
+    ]
+    for name in ("matrix", "halo", "activations", "total"):
+        rows.append(
+            (f"memory of the fullest rank: {name}", lambda t, n=name: t.max_memory[n], size)
+        )
+    return rows
+
+
+def _training(training: TrainingCost, random: TrainingCost) -> Table:
+    dims = " x ".join(map(str, training.dims))
+    table = Table(title=f"training a GCN of {dims}", title_justify="left")
+    table.add_column("")
+    for name in ("this plan", "random", "ratio"):
+        table.add_column(name, justify="right")
+    for words, get, show in _training_rows():
+        value, base = get(training), get(random)
+        table.add_row(words, show(value), show(base), ratio(value, base))
+    return table
+
+
+def _per_part(report: Report) -> Table:
+    table = Table(title="per part", title_justify="left")
+    names = ("rows", "nonzeros", "sent", "received", "messages_sent", "messages_received")
+    for name in ("part", *names):
+        table.add_column(name.replace("_", " "), justify="right")
+    columns = [getattr(report.parts, name).tolist() for name in names]
+    for part, values in enumerate(zip(*columns, strict=True)):
+        table.add_row(str(part), *(number(value) for value in values))
+    return table

@@ -1,0 +1,255 @@
+"""`plancc-run`: train from a plan, under mpirun or alone. Prints; computes nothing.
+
+All ranks end with the same exit code (0 done, 1 failed, 2 wrong usage or input), and one of them
+says why, in one sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from plancc.errors import InputError, PlanccError
+from plancc_runtime import launch
+from plancc_runtime.train import CHOICES, MINIMUM, TrainOptions
+
+if TYPE_CHECKING:
+    from plancc_runtime.train import Epoch, TrainResult
+    from plancc_runtime.transport.base import Transport
+
+PROGRAM = "plancc-run"
+
+
+def _integer(name: str, text: str) -> Callable[[Any], Any]:
+    return click.option(
+        f"--{name}",
+        type=click.IntRange(min=MINIMUM[name]),
+        default=getattr(TrainOptions, name),
+        show_default=True,
+        help=text,
+    )
+
+
+def _choice(name: str, text: str) -> Callable[[Any], Any]:
+    return click.option(
+        f"--{name}",
+        type=click.Choice(CHOICES[name]),
+        default=getattr(TrainOptions, name),
+        show_default=True,
+        help=text,
+    )
+
+
+@click.command(
+    epilog="One rank: plancc-run plan.h5. Several: mpirun -n 4 plancc-run plan.h5; a plan runs on "
+    "any number of ranks up to its number of parts.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.argument("plan", type=click.Path())
+@_integer("epochs", "Full-batch epochs.")
+@_integer("layers", "Layers of the GCN.")
+@_integer("hidden", "Width of the hidden layers.")
+@click.option(
+    "--lr",
+    type=click.FloatRange(min=0, min_open=True),
+    default=TrainOptions.lr,
+    show_default=True,
+    help="Learning rate.",
+)
+@_choice("optimizer", "How weights follow their gradients.")
+@_choice("activation", "Between layers; none after the last.")
+@_choice("dtype", "Of features, weights and messages.")
+@_integer("seed", "Of the weights and of random data.")
+@_integer("features", "Width of random features, for a plan without features.  [default: 64]")
+@_integer("classes", "Number of classes, for a plan without labels.  [default: 8]")
+@_integer("threads", "Threads per rank.  [default: this machine's cores, shared by its ranks]")
+@click.option("--init", type=click.Path(), help="Initial weights: .npz with W0, W1, ...")
+@click.option("--save", type=click.Path(), help="Write the trained weights: .npz with W0, W1, ...")
+@click.option("--json", "json_path", type=click.Path(), help="Write every figure as JSON.")
+@click.version_option(package_name="plancc", prog_name=PROGRAM)
+def command(plan: str, save: str | None, json_path: str | None, **options: Any) -> None:
+    """Train a graph convolutional network from the communication plan PLAN."""
+    try:
+        transport = launch.open_transport()
+    except PlanccError as error:  # the ranks cannot talk to each other
+        sys.exit(_say_alone(str(error), error.exit_code))
+    sys.exit(_together(transport, lambda: _run(transport, plan, save, json_path, options)))
+
+
+def main() -> None:
+    """Console entry point."""
+    rank, size = launch.announced()
+    if rank > 0:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  results and --help come from rank 0
+    if size == 1:  # under mpirun, mpirun ends all ranks
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        command.main(prog_name=PROGRAM, standalone_mode=False)
+    except click.ClickException as error:
+        sentence = f"{error.format_message()} (try {PROGRAM} --help)"
+        sys.exit(_say_alone(sentence, error.exit_code))
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(_say_alone("interrupted", 1))
+
+
+def _run(
+    transport: Transport,
+    plan: str,
+    save: str | None,
+    json_path: str | None,
+    options: dict[str, Any],
+) -> None:
+    """Train and print. Collective."""
+    from plancc.files import atomic_write
+    from plancc_runtime.train import save_weights, train
+
+    first = transport.rank == 0
+    with transport.agreement():  # before the work, not after it
+        train_options = TrainOptions(**options)
+        for option, path in (("--save", save), ("--json", json_path)):
+            folder = os.path.dirname(os.path.abspath(path)) if path else None
+            if first and folder and not os.path.isdir(folder):
+                raise InputError(f"{option} {path}: there is no folder {folder}")
+
+    result = train(plan, train_options, transport, _progress() if first else None)
+
+    with transport.agreement():
+        if first and save:
+            save_weights(save, result.weights)
+        if first and json_path:
+            with atomic_write(json_path) as temporary:
+                text = json.dumps({"plan": plan, **result.to_dict()}, indent=2)
+                temporary.write_text(text + "\n", encoding="utf-8")
+    if first:
+        _print(plan, result)
+
+
+def _together(transport: Transport, work: Callable[[], None]) -> int:
+    """Do `work` on all ranks; the exit code, the same on all of them. Collective.
+
+    An error that the ranks agreed on is printed by rank 0. Any other is known to one rank only,
+    which prints it and ends the job, since the others wait for it.
+    """
+    code = 1
+    try:
+        work()
+        return 0
+    except PlanccError as error:
+        code = error.exit_code
+        if error is transport.agreed_error:
+            if transport.rank == 0:
+                _say(str(error))
+            transport.gather(None)  # mpirun kills all once one has left: let rank 0 speak first
+            return code
+        sentence = str(error)
+    except KeyboardInterrupt:
+        sentence = "interrupted"
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  whoever read our output is gone
+        sentence = "the output was closed before its end"
+    except MemoryError:
+        sentence = "out of memory"
+    except Exception as error:
+        if os.environ.get("PLANCC_TRACEBACK"):
+            raise
+        text = " ".join(str(error).split())
+        sentence = (
+            f"unexpected {type(error).__name__}: {text} (PLANCC_TRACEBACK=1 shows where; please "
+            "report it)"
+        )
+    if transport.size > 1:
+        _say(f"rank {transport.rank}: {sentence}")
+        transport.abort(code)
+    else:
+        _say(sentence)
+    return code
+
+
+def _say(sentence: str) -> None:
+    print(f"{PROGRAM}: error: {sentence}", file=sys.stderr, flush=True)
+
+
+def _say_alone(sentence: str, code: int) -> int:
+    """Print once although the ranks cannot talk: what they see, they all see alike.
+
+    The launcher kills all ranks once one has left with an error, so the others wait for rank 0.
+    """
+    rank, _ = launch.announced()
+    if rank == 0:
+        _say(sentence)
+    else:
+        time.sleep(3)
+    return code
+
+
+def _progress() -> Callable[[int, float], None]:
+    """A line on stderr, at most one every two seconds."""
+    last: float | None = None
+
+    def report(epoch: int, loss: float) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if last is None:
+            last = now
+        elif now - last > 2:
+            last = now
+            print(f"{PROGRAM}: epoch {epoch}: loss {loss:.6f}", file=sys.stderr, flush=True)
+
+    return report
+
+
+def _print(plan: str, result: TrainResult) -> None:
+    header, options = result.header, result.options
+    # Open MPI gives its ranks a terminal of 80 columns even when its own output goes to a file.
+    alone = result.num_ranks == 1
+    console = Console(highlight=False, force_terminal=None if alone else False)
+    console.width = max(console.width if alone else 0, 110)  # digits are never cut
+    origin = {False: "from the plan", True: "random"}
+    console.print(
+        f"{plan}: {header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "
+        f"{header.num_parts} parts; ranks {result.num_ranks}, threads per rank {result.threads}\n"
+        f"GCN {' x '.join(map(str, result.dims))}, {options.activation}, {options.optimizer}, "
+        f"lr {options.lr:g}, {options.dtype}; features {origin[result.random_features]}, "
+        f"labels {origin[result.random_labels]}",
+        soft_wrap=True,
+        markup=False,
+    )
+    splits = list(result.final.accuracy)
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        caption="times in ms, the slowest rank's; words and messages sent by all ranks",
+    )
+    for name in ("epoch", "loss", *(f"{s} acc" for s in splits)):
+        table.add_column(name, justify="right")
+    for name in ("total", "comm", "spmm", "dense", "allreduce", "words", "messages"):
+        table.add_column(name, justify="right")
+    for epoch in result.epochs:
+        table.add_row(str(epoch.epoch), *_row(epoch, splits))
+    table.add_section()
+    table.add_row("final", *_row(result.final, splits))
+    console.print(table)
+
+
+def _row(epoch: Epoch, splits: list[str]) -> list[str]:
+    phases = ("total", "communication", "spmm", "dense", "allreduce")
+    return [
+        f"{epoch.loss:.6f}",
+        *(f"{epoch.accuracy[s]:.4f}" for s in splits),
+        *(f"{1e3 * epoch.seconds_max[p]:.2f}" for p in phases),
+        f"{epoch.words_sent:,}",
+        f"{epoch.messages_sent:,}",
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""`plancc verify`: check every invariant of a plan file."""
+
+from __future__ import annotations
+
+import click
+
+from plancc_cli import options
+
+
+@click.command()
+@click.argument("plan", type=click.Path())
+@click.option(
+    "--against",
+    type=click.Path(),
+    metavar="GRAPH",
+    help="Check too that the parts make up the normalised matrix of this graph.",
+)
+@options.reading
+@options.as_json
+def command(
+    plan: str,
+    against: str | None,
+    format: str | None,
+    pattern: bool,
+    symmetrize: bool,
+    transpose: bool,
+    as_json: bool,
+) -> None:
+    """Check every invariant of PLAN.
+
+    With --against the graph is read as the plan says it was read (--symmetrize and so on),
+    unless such options are given here.
+    """
+    from plancc.graph.formats import read_graph
+    from plancc.plan.reader import PlanFile
+    from plancc.plan.verify import verify_file
+    from plancc_cli.render import print_json
+
+    graph = None
+    if against is not None:
+        flags = {"pattern": pattern, "symmetrize": symmetrize, "transpose": transpose}
+        with PlanFile(plan) as file:
+            provenance = file.attributes("provenance")
+        if not any(flags.values()):
+            recorded = str(provenance.get("source_reading", "")).split()
+            flags = {name: name in recorded for name in flags}
+        graph = read_graph(against, format, **flags)
+    done = verify_file(plan, graph)
+    if as_json:
+        print_json({"plan": plan, "valid": True, "checked": done})
+        return
+    for check in done:
+        click.echo(f"  ok  {check}")
+    click.echo(f"{plan}: valid")

@@ -1,0 +1,146 @@
+"""The registry of data sets and what every data set shares. Knows no particular one."""
+
+from __future__ import annotations
+
+from dataclasses import Field, dataclass, field, fields
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+from plancc.graph.graph import MAX_VERTICES, Graph, Source
+from plancc.plan.plan import VertexData
+from plancc.registry import Registry
+
+DATASETS = Registry(
+    "dataset",
+    "plancc.datasets",
+    {
+        "digits": "plancc_datasets.digits:Digits",
+        "karate": "plancc_datasets.karate:Karate",
+        "rmat": "plancc_datasets.rmat:Rmat",
+        "grid": "plancc_datasets.grid:Grid",
+        "sbm": "plancc_datasets.sbm:Sbm",
+        "geometric": "plancc_datasets.geometric:Geometric",
+    },
+)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A graph with the data of its vertices.
+
+    Attributes
+    ----------
+    graph : Graph
+    data : VertexData
+        In the graph's vertex order; empty for a bare graph.
+    """
+
+    graph: Graph
+    data: VertexData = field(default_factory=VertexData)
+
+
+class Recipe(Protocol):
+    """What `DATASETS` holds: frozen dataclasses. Fields are the options; their metadata has
+    ``help``."""
+
+    def build(self) -> Dataset:
+        """Make the data set; the same options give the same bytes."""
+
+
+def dataset_options(name: str) -> tuple[Field[Any], ...]:
+    """The options of a data set, as dataclass fields (name, type, default, metadata["help"])."""
+    return fields(DATASETS[name])
+
+
+def load_dataset(name: str, **options: Any) -> Dataset:
+    """Make the data set `name`.
+
+    Parameters
+    ----------
+    name : str
+        One of `DATASETS`.
+    **options
+        Fields of its dataclass (`dataset_options`); the others take their defaults.
+
+    Raises
+    ------
+    InputError
+        For an unknown name, an unknown option or a wrong value.
+    BackendUnavailable
+        If a library that the data set comes from is not installed.
+    """
+    recipe = DATASETS[name]
+    known = [option.name for option in fields(recipe)]
+    for option in options:
+        if option not in known:
+            raise InputError(
+                f"dataset '{name}' has no option '{option}': choose from {', '.join(known)}"
+            )
+    return recipe(**options).build()
+
+
+def option(default: Any, help: str) -> Any:
+    """A dataclass field with a help text for the command line."""
+    return field(default=default, metadata={"help": help})
+
+
+def check_integer(name: str, value: Any, low: int, high: int = MAX_VERTICES) -> None:
+    """InputError unless `value` is an integer in low..high."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or not low <= value <= high:
+        raise InputError(f"option '{name}' must be an integer in {low}..{high}, not '{value}'")
+
+
+def check_number(name: str, value: Any, low: float, high: float) -> None:
+    """InputError unless `value` is a number in [low, high]."""
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not number or not low <= value <= high:
+        raise InputError(f"option '{name}' must be a number in {low:g}..{high:g}, not '{value}'")
+
+
+def check_seed(seed: Any) -> None:
+    check_integer("seed", seed, 0, 2**63 - 1)
+
+
+def describe(name: str, recipe: Any) -> Source:
+    """Source of a generated graph: its name and options."""
+    text = ", ".join(f"{each.name}={getattr(recipe, each.name)}" for each in fields(recipe))
+    return Source(f"{name}({text})", format="dataset")
+
+
+def split_masks(
+    labels: npt.NDArray[np.int32], rng: np.random.Generator, train: float = 0.2, val: float = 0.2
+) -> dict[str, npt.NDArray[np.bool_]]:
+    """Random masks with the same shares in every class; the rest is for testing.
+
+    Parameters
+    ----------
+    labels : int32[n]
+    rng : numpy.random.Generator
+    train, val : float
+        Shares. Every class has at least one training vertex.
+
+    Returns
+    -------
+    dict
+        train_mask, val_mask, test_mask: bool[n], disjoint; together they cover all vertices.
+    """
+    n = len(labels)
+    order = rng.permutation(n)
+    order = order[np.argsort(labels[order], kind="stable")]
+    count = np.unique(labels, return_counts=True)[1]
+    first = np.repeat(np.cumsum(count) - count, count)
+    share = (np.arange(n) - first) / np.repeat(count, count)
+    masks = {}
+    for key, low, high in (
+        ("train_mask", 0.0, train),
+        ("val_mask", train, train + val),
+        ("test_mask", train + val, 1.0),
+    ):
+        mask = np.zeros(n, np.bool_)
+        mask[order[(share >= low) & (share < high)]] = True
+        masks[key] = mask
+    return masks

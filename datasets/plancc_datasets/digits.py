@@ -1,0 +1,56 @@
+"""Scikit-learn's digits: 1,797 images of 8 x 8 pixels, 10 classes, joined to their likes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from plancc.errors import BackendUnavailable
+from plancc.graph.canonical import build_graph
+from plancc.plan.plan import VertexData
+from plancc_datasets.dataset import (
+    Dataset,
+    check_integer,
+    check_seed,
+    describe,
+    option,
+    split_masks,
+)
+
+
+@dataclass(frozen=True)
+class Digits:
+    """k-nearest-neighbour graph of handwritten digits (real images, features and classes).
+
+    Vertices i and j are joined if one is among the `neighbors` nearest images of the other
+    (Euclidean distance; ties go to the smaller number). Features: pixels in [0, 1]; masks: 20 %
+    train, 20 % validation, 60 % test, stratified by class.
+    """
+
+    neighbors: int = option(10, "nearest images that every image is joined to")
+    seed: int = option(0, "random seed of the masks")
+
+    def build(self) -> Dataset:
+        check_integer("neighbors", self.neighbors, 1, 1796)
+        check_seed(self.seed)
+        try:
+            from sklearn.datasets import load_digits
+        except ImportError as error:
+            raise BackendUnavailable(
+                "dataset 'digits' needs scikit-learn: pip install 'plancc[datasets]'"
+            ) from error
+        pixels, classes = load_digits(return_X_y=True)
+        n = len(pixels)
+        # whole numbers below 2**53: distances are exact, so ties are the same everywhere
+        square = (pixels**2).sum(axis=1)
+        distance = square[:, None] + square[None, :] - 2 * (pixels @ pixels.T)
+        np.fill_diagonal(distance, np.inf)
+        nearest = np.argsort(distance, axis=1, kind="stable")[:, : self.neighbors]
+        row = np.repeat(np.arange(n), self.neighbors)
+        graph = build_graph(
+            n, row, nearest.ravel(), symmetrize=True, source=describe("digits", self)
+        )
+        labels = classes.astype(np.int32)
+        masks = split_masks(labels, np.random.default_rng(self.seed))
+        return Dataset(graph, VertexData((pixels / 16).astype(np.float32), labels, **masks))

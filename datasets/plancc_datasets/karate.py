@@ -1,0 +1,36 @@
+"""Zachary's karate club (W. W. Zachary, 1977), from networkx."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from plancc.graph.canonical import build_graph
+from plancc.plan.plan import VertexData
+from plancc_datasets.dataset import Dataset, check_seed, describe, option, split_masks
+
+
+@dataclass(frozen=True)
+class Karate:
+    """34 members of a club that split in two; 78 friendships, no weights.
+
+    Features: one-hot member number, float32[34, 34]; labels: 0 for "Mr. Hi", 1 for "Officer".
+    """
+
+    seed: int = option(0, "random seed of the masks")
+
+    def build(self) -> Dataset:
+        check_seed(self.seed)
+        import networkx
+
+        club = networkx.karate_club_graph()
+        edges = np.array(list(club.edges), dtype=np.int32)
+        n = club.number_of_nodes()
+        graph = build_graph(
+            n, edges[:, 0], edges[:, 1], symmetrize=True, source=describe("karate", self)
+        )
+        clubs = np.array([name for _, name in club.nodes(data="club")])
+        labels = (clubs == "Officer").astype(np.int32)
+        masks = split_masks(labels, np.random.default_rng(self.seed))
+        return Dataset(graph, VertexData(np.eye(n, dtype=np.float32), labels, **masks))

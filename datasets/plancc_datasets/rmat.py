@@ -1,0 +1,64 @@
+"""R-MAT graphs (Chakrabarti, Zhan, Faloutsos, 2004): skewed degrees, like social networks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from plancc.errors import InputError
+from plancc.graph.canonical import build_graph
+from plancc_datasets.dataset import (
+    Dataset,
+    check_integer,
+    check_number,
+    check_seed,
+    describe,
+    option,
+)
+
+
+@dataclass(frozen=True)
+class Rmat:
+    """Directed R-MAT pattern with 2**scale vertices; edges drawn twice count once.
+
+    Each of ``edge_factor * 2**scale`` edges picks, for every bit of its two ends, one quadrant of
+    the matrix with probabilities a, b, c and 1 - a - b - c (upper left, upper right, lower left,
+    lower right).
+    """
+
+    scale: int = option(14, "the graph has 2**scale vertices")
+    edge_factor: int = option(16, "edges drawn per vertex")
+    a: float = option(0.57, "probability of the upper left quadrant")
+    b: float = option(0.19, "probability of the upper right quadrant")
+    c: float = option(0.19, "probability of the lower left quadrant")
+    seed: int = option(0, "random seed")
+
+    def build(self) -> Dataset:
+        check_integer("scale", self.scale, 1, 28)
+        check_integer("edge_factor", self.edge_factor, 1, 4096)
+        for name in "abc":
+            check_number(name, getattr(self, name), 0, 1)
+        check_seed(self.seed)
+        total = self.a + self.b + self.c
+        if total > 1 + 1e-12:
+            raise InputError(f"options 'a', 'b', 'c' must add up to at most 1, not '{total:g}'")
+        n = 1 << self.scale
+        m = n * self.edge_factor
+        # one 16-bit number per edge and bit; the quadrants are its ranges
+        ends = np.round(np.cumsum([self.a, self.b, self.c]) * 65536)
+        to_b, to_c, to_d = (int(min(end, 65536)) for end in ends)
+        rng = np.random.default_rng(self.seed)
+        row = np.zeros(m, np.int32)
+        col = np.zeros(m, np.int32)
+        block = 1 << 20
+        for start in range(0, m, block):  # blocks of edges bound the memory
+            r, c = row[start : start + block], col[start : start + block]
+            for _ in range(self.scale):
+                draw = rng.integers(0, 65536, len(r), dtype=np.uint16)
+                lower = draw >= to_c
+                r <<= 1
+                r |= lower
+                c <<= 1
+                c |= ((draw >= to_b) & ~lower) | (draw >= to_d)
+        return Dataset(build_graph(n, row, col, source=describe("rmat", self)))

@@ -1,0 +1,108 @@
+"""Stochastic block model with features: communities that a GNN can learn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+from plancc.graph.canonical import build_graph
+from plancc.graph.graph import MAX_VERTICES
+from plancc.plan.plan import VertexData
+from plancc_datasets.dataset import (
+    Dataset,
+    check_integer,
+    check_number,
+    check_seed,
+    describe,
+    option,
+    split_masks,
+)
+
+
+@dataclass(frozen=True)
+class Sbm:
+    """Undirected: each pair of one block is an edge with p_in, of two blocks with p_out.
+
+    Block k holds the vertices ``k * size .. (k + 1) * size - 1``; labels are the blocks. Features:
+    mean of the block (normal, one per block) plus `noise` times a standard normal. Masks: 20 %
+    train, 20 % validation, 60 % test.
+    """
+
+    blocks: int = option(8, "number of blocks")
+    size: int = option(256, "vertices per block")
+    p_in: float = option(0.05, "probability of an edge within a block")
+    p_out: float = option(0.002, "probability of an edge between blocks")
+    num_features: int = option(32, "features per vertex")
+    noise: float = option(1.0, "standard deviation of the features around their block's mean")
+    seed: int = option(0, "random seed")
+
+    def build(self) -> Dataset:
+        check_integer("blocks", self.blocks, 1)
+        check_integer("size", self.size, 1)
+        check_integer("num_features", self.num_features, 1, 65536)
+        check_number("p_in", self.p_in, 0, 1)
+        check_number("p_out", self.p_out, 0, 1)
+        check_number("noise", self.noise, 0, 1e6)
+        check_seed(self.seed)
+        n = self.blocks * self.size
+        if n > MAX_VERTICES:
+            raise InputError(
+                f"options 'blocks' and 'size' give '{n}' vertices; at most {MAX_VERTICES}"
+            )
+        rng = np.random.default_rng(self.seed)
+        inner_pairs = self.blocks * (self.size * (self.size - 1) // 2)
+        outer_pairs = n * (n - 1) // 2 - inner_pairs
+        inner = _sample(rng, inner_pairs, self.p_in)
+        outer = _sample(rng, outer_pairs, self.p_out)
+        row, col = self._ends(inner, outer)
+        graph = build_graph(n, row, col, symmetrize=True, source=describe("sbm", self))
+        labels = np.repeat(np.arange(self.blocks, dtype=np.int32), self.size)
+        means = rng.standard_normal((self.blocks, self.num_features), dtype=np.float32)
+        features = rng.standard_normal((n, self.num_features), dtype=np.float32)
+        features *= np.float32(self.noise)
+        features += means[labels]
+        return Dataset(graph, VertexData(features, labels, **split_masks(labels, rng)))
+
+    def _ends(
+        self, inner: npt.NDArray[np.int64], outer: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Vertices of numbered pairs: inner ones block by block, outer ones by pair of blocks."""
+        per_block = max(self.size * (self.size - 1) // 2, 1)
+        low, high = _pair(inner % per_block)
+        start = inner // per_block * self.size
+        first, second = _pair(outer // self.size**2)
+        place = outer % self.size**2
+        row = np.concatenate([start + low, first * self.size + place // self.size])
+        col = np.concatenate([start + high, second * self.size + place % self.size])
+        return row, col
+
+
+def _pair(number: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The `number`-th pair (low, high), low < high, of (0,1), (0,2), (1,2), (0,3), ..."""
+    high = ((1 + np.sqrt(8 * number.astype(np.float64) + 1)) / 2).astype(np.int64)
+    high += (high + 1) * high // 2 <= number  # the square root may be off by one
+    high -= high * (high - 1) // 2 > number
+    return number - high * (high - 1) // 2, high
+
+
+def _sample(rng: np.random.Generator, population: int, p: float) -> npt.NDArray[np.int64]:
+    """Distinct numbers below `population`, each taken with probability `p`; O(taken) memory."""
+    count = int(rng.binomial(population, p)) if population else 0
+    if count == population:
+        return np.arange(population, dtype=np.int64)
+    left_out = count > population // 2  # drawing until distinct wants less than half
+    wanted = population - count if left_out else count
+    taken = np.unique(rng.integers(0, population, wanted))
+    while len(taken) < wanted:
+        more = rng.integers(0, population, 2 * (wanted - len(taken)) + 16)
+        fresh = np.setdiff1d(more, taken)
+        fresh = rng.permutation(fresh)[: wanted - len(taken)]
+        taken = np.union1d(taken, fresh)
+    if left_out:
+        kept = np.ones(population, np.bool_)
+        kept[taken] = False
+        return np.flatnonzero(kept)
+    return taken

@@ -1,0 +1,145 @@
+"""From entries to the canonical Graph. Knows no file format; every reader ends here.
+
+What all sources share:
+
+- Entry (i, j) is ``A[i, j]``: row i needs row j.
+- Duplicate entries are summed where the source has values and are one nonzero where it has none.
+- Zeros, given or the result of a sum, are dropped: ``A[i, j] = 0`` means that i does not need j.
+- Self loops are kept as given.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+from plancc.graph.graph import Graph, Source, check_num_vertices
+
+IntArray = npt.NDArray[np.integer]
+
+
+def build_graph(
+    num_vertices: int,
+    row: IntArray,
+    col: IntArray,
+    values: npt.NDArray[Any] | None = None,
+    *,
+    directed: bool = True,
+    symmetrize: bool = False,
+    transpose: bool = False,
+    vertex_weights: npt.NDArray[np.int64] | None = None,
+    original_ids: npt.NDArray[np.int64] | None = None,
+    source: Source | None = None,
+) -> Graph:
+    """Turn entries in any order into a Graph: sorted, unique, without zeros.
+
+    Parameters
+    ----------
+    num_vertices : int
+    row, col : int[entries]
+        0-based; entry k is ``A[row[k], col[k]]``. int32 arrays are not copied.
+    values : number[entries], or None
+        None: a matrix of ones. float32 stays float32, all else becomes float64.
+    directed : bool
+        What the source says.
+    symmetrize : bool
+        Read every entry (i, j) as (j, i) too: the result is ``A + A^T`` off the diagonal and
+        undirected. An undirected source is left as it is.
+    transpose : bool
+        The result is ``A^T``.
+    vertex_weights, original_ids, source
+        Passed on.
+
+    Raises
+    ------
+    InputError
+        For no or too many vertices, an index out of range, NaN, infinity or a complex value;
+        the message names the source, not the line.
+    """
+    from scipy.sparse import coo_array
+
+    source = source or Source()
+    where = source.name
+    check_num_vertices(num_vertices, where)
+    for index in (row, col):
+        if len(index) and (index.min() < 0 or index.max() >= num_vertices):
+            bad = index[(index < 0) | (index >= num_vertices)][0]
+            raise InputError(f"{where}: vertex '{bad}' is out of range 0..{num_vertices - 1}")
+    if transpose:
+        row, col = col, row
+    shape = (num_vertices, num_vertices)
+    row, col = row.astype(np.int32, copy=False), col.astype(np.int32, copy=False)
+    # data of a pattern is never looked at, so its sums may overflow
+    data = np.ones(len(row), np.int8) if values is None else as_values(values, where)
+    matrix = coo_array((data, (row, col)), shape=shape).tocsr()
+    del data, row, col
+    if symmetrize and directed:
+        # merge first: then two terms meet at most, and A[i, j] == A[j, i] exactly
+        row = np.repeat(np.arange(num_vertices, dtype=np.int32), np.diff(matrix.indptr))
+        off = row != matrix.indices
+        both = (
+            np.concatenate([row, matrix.indices[off]]),
+            np.concatenate([matrix.indices, row[off]]),
+        )
+        data = np.concatenate([matrix.data, matrix.data[off]])
+        del row, off
+        matrix = coo_array((data, both), shape=shape).tocsr()
+    if values is not None:
+        check_finite(matrix.data, where)  # sums may have overflowed
+        matrix.eliminate_zeros()
+    return Graph(
+        indptr=matrix.indptr.astype(np.int64),
+        indices=matrix.indices.astype(np.int32, copy=False),
+        values=None if values is None else matrix.data,
+        directed=directed and not symmetrize,
+        vertex_weights=vertex_weights,
+        original_ids=original_ids,
+        source=source,
+    )
+
+
+def as_values(values: npt.NDArray[Any], where: str) -> npt.NDArray[np.floating]:
+    """Numbers as float32 (kept) or float64; InputError for anything that is no finite real."""
+    if values.dtype.kind == "c":
+        raise InputError(f"{where}: complex values are not supported")
+    if values.dtype.kind not in "biuf":
+        raise InputError(f"{where}: values of type '{values.dtype}' are not numbers")
+    if values.dtype not in (np.float32, np.float64):
+        values = values.astype(np.float64)
+    check_finite(values, where)
+    return values
+
+
+def check_finite(values: npt.NDArray[np.floating], where: str) -> None:
+    """InputError for NaN or infinity."""
+    finite = np.isfinite(values)
+    if not finite.all():
+        raise InputError(f"{where}: value '{values[~finite][0]}' is not a finite number")
+
+
+def to_scipy(graph: Graph, dtype: Any = None) -> Any:
+    """The matrix as ``scipy.sparse.csr_array`` (ones where the graph has no values)."""
+    from scipy.sparse import csr_array
+
+    data = graph.values
+    if data is None:
+        data = np.ones(graph.num_nonzeros, dtype or np.float64)
+    n = graph.num_vertices
+    return csr_array((data, graph.indices, graph.indptr), shape=(n, n))
+
+
+def is_symmetric(graph: Graph, *, values: bool = False, skew: bool = False) -> bool:
+    """Whether (i, j) is a nonzero wherever (j, i) is; with `values` also of equal value, with
+    `skew` of opposite value."""
+    matrix = to_scipy(graph, np.int8)
+    other = matrix.T.tocsr()
+    if not np.array_equal(matrix.indptr, other.indptr):
+        return False
+    if not np.array_equal(matrix.indices, other.indices):
+        return False
+    if skew:
+        return bool(np.array_equal(matrix.data, -other.data))
+    return not values or bool(np.array_equal(matrix.data, other.data))

@@ -1,0 +1,135 @@
+"""Graphs from Python objects. Knows scipy, networkx and edge_index arrays; imports no torch."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from plancc.errors import InputError
+from plancc.graph.canonical import as_values, build_graph
+from plancc.graph.formats import read_graph
+from plancc.graph.graph import MAX_VERTICES, Graph, Source, check_num_vertices
+from plancc.graph.npz import detect_direction
+
+_ACCEPTED = (
+    "a Graph, a path, a scipy sparse matrix, a networkx graph, or a pair (num_vertices, edge_index)"
+)
+
+
+def as_graph(obj: Any) -> Graph:
+    """Turn what a user has into a Graph.
+
+    Parameters
+    ----------
+    obj : Graph, str or PathLike, scipy sparse, networkx graph, or (n, edge_index)
+        - Graph: returned as it is.
+        - Path: read by `plancc.graph.formats.read_graph`.
+        - scipy sparse matrix or array, square: ``A`` itself; duplicates are summed, zeros dropped;
+          a boolean matrix has no values. Undirected if its pattern is symmetric.
+        - networkx: edge u -> v is ``A[u, v]`` (u needs v); undirected graphs have both directions.
+          Vertices in the graph's order; integer nodes other than 0..n-1 are kept as
+          ``original_ids``. Values if at least one edge has the attribute "weight" (1 for edges
+          without it); parallel edges are summed then.
+        - ``(n, edge_index)``: int[2, edges] as in PyTorch Geometric, numpy or torch on the CPU:
+          ``edge_index[0]`` is the source j, ``edge_index[1]`` the destination i that aggregates
+          from it, hence ``A[i, j]``. No values. Undirected if its pattern is symmetric.
+
+    Raises
+    ------
+    InputError
+        For any other object, a dense or non-square matrix, an index out of range, NaN or infinity.
+    """
+    if isinstance(obj, Graph):
+        return obj
+    if isinstance(obj, str | os.PathLike):
+        return read_graph(obj)
+    from scipy.sparse import issparse
+
+    if issparse(obj):
+        return _from_scipy(obj)
+    if isinstance(obj, tuple | list) and len(obj) == 2 and np.ndim(obj[0]) == 0:
+        return _from_edge_index(*obj)
+    if isinstance(obj, np.ndarray | tuple | list) or type(obj).__module__.startswith("torch"):
+        raise InputError(
+            "a dense matrix is not accepted as graph: convert it by scipy.sparse.csr_array(matrix)"
+            if np.ndim(obj) == 2
+            else f"'{type(obj).__name__}' is not a graph: pass {_ACCEPTED}"
+        )
+    if hasattr(obj, "adj") and hasattr(obj, "nodes") and hasattr(obj, "is_directed"):
+        return _from_networkx(obj)
+    raise InputError(f"'{type(obj).__name__}' is not a graph: pass {_ACCEPTED}")
+
+
+def _from_scipy(matrix: Any) -> Graph:
+    name = f"scipy {type(matrix).__name__}"
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        shape = " x ".join(map(str, matrix.shape))
+        raise InputError(f"{name}: a graph needs a square matrix, not one of '{shape}'")
+    coo = matrix.tocoo()
+    row, col = coo.coords if hasattr(coo, "coords") else (coo.row, coo.col)
+    values = coo.data
+    if values.dtype == np.bool_:
+        row, col, values = row[values], col[values], None
+    else:
+        values = as_values(values, name)
+    source = Source(name, format="scipy")
+    return detect_direction(build_graph(matrix.shape[0], row, col, values, source=source))
+
+
+def _from_networkx(graph: Any) -> Graph:
+    from itertools import chain
+
+    name = f"networkx {type(graph).__name__}"
+    n = graph.number_of_nodes()
+    check_num_vertices(n, name)
+    nodes = list(graph)
+    number = dict(zip(nodes, range(n), strict=True))
+    edges = list(graph.edges(data="weight"))
+    ends = chain.from_iterable((number[u], number[v]) for u, v, _ in edges)
+    pair = np.fromiter(ends, np.int32, 2 * len(edges)).reshape(-1, 2)
+    row, col = pair[:, 0], pair[:, 1]
+    values = None
+    if any(weight is not None for _, _, weight in edges):
+        try:
+            values = np.array([1.0 if w is None else w for _, _, w in edges], dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{name}: an edge's 'weight' is not a number ({error})") from error
+    directed = graph.is_directed()
+    if not directed:
+        off = row != col
+        row, col = np.concatenate([row, col[off]]), np.concatenate([col, row[off]])
+        values = values if values is None else np.concatenate([values, values[off]])
+    ids = None
+    if all(isinstance(node, int | np.integer) and not isinstance(node, bool) for node in nodes):
+        try:
+            ids = np.array(nodes, dtype=np.int64)
+        except OverflowError:
+            ids = None
+        if ids is not None and np.array_equal(ids, np.arange(n)):
+            ids = None
+    source = Source(name, format="networkx")
+    return build_graph(n, row, col, values, directed=directed, original_ids=ids, source=source)
+
+
+def _from_edge_index(n: Any, edge_index: Any) -> Graph:
+    name = "edge_index"
+    if isinstance(n, bool) or not isinstance(n, int | np.integer):
+        raise InputError(f"(num_vertices, {name}): num_vertices must be an integer, not '{n}'")
+    check_num_vertices(int(n), name)
+    try:
+        pair = np.asarray(edge_index)
+    except (TypeError, ValueError, RuntimeError) as error:  # torch: on a GPU, requires grad
+        raise InputError(f"{name}: cannot be read as a numpy array ({error})") from error
+    if pair.ndim != 2 or pair.shape[0] != 2:
+        raise InputError(f"{name}: the shape must be (2, edges), not '{pair.shape}'")
+    if pair.dtype.kind not in "iu" and pair.size:
+        raise InputError(f"{name}: vertex numbers must be integers, not '{pair.dtype}'")
+    if pair.size and (pair.min() < 0 or pair.max() >= min(int(n), MAX_VERTICES)):
+        bad = pair[(pair < 0) | (pair >= n)][0]
+        raise InputError(f"{name}: vertex '{bad}' is out of range 0..{n - 1}")
+    source, destination = pair
+    return detect_direction(
+        build_graph(int(n), destination, source, source=Source(name, format="edge_index"))
+    )

@@ -1,0 +1,220 @@
+"""Edge lists as SNAP publishes them. A line ``u v [w]`` is ``A[u, v]``: row u needs row v."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from math import isfinite
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+from plancc.graph.canonical import build_graph
+from plancc.graph.formats import Format
+from plancc.graph.graph import Graph, Source
+from plancc.graph.textfile import StrPath, fail, read_bytes, read_integers, show
+
+_COMMENT = (b"#", b"%")
+_TO_BLANK = bytes.maketrans(b",;", b"  ")
+_TO_LINES = bytes.maketrans(b" \t\r", b"\n\n\n")
+_MAX_DIGITS = 18  # of a vertex id
+_MAX_DIGITS_WEIGHTED = 15  # beside weights, ids are parsed as float64
+
+
+def read_edgelist(
+    path: StrPath, *, pattern: bool = False, symmetrize: bool = False, transpose: bool = False
+) -> Graph:
+    """Read an edge list, plain or .gz: one edge ``u v`` or ``u v weight`` per line.
+
+    Columns are separated by blanks, tabs, commas or semicolons, as the first line of data shows.
+    Lines that begin with ``#`` or ``%`` are comments; .csv and .tsv files may have one line of
+    column names. Vertex ids are whole numbers >= 0; the vertices are the ids that occur, in
+    ascending order, and where these are not 0..n-1 the ids are kept in ``original_ids``. The graph
+    is directed, unless `symmetrize`.
+
+    Parameters
+    ----------
+    path, pattern, symmetrize, transpose
+        As in `plancc.graph.formats.read_graph`.
+
+    Raises
+    ------
+    InputError
+        For a line of more or fewer columns than the first, an id that is negative or no whole
+        number, a weight that is no finite number; the message names file, line and value.
+    """
+    data = read_bytes(path)
+    data, separator, columns = _sniff(path, data)
+    weights: npt.NDArray[np.floating] | None = None
+    if columns == 2:
+        u, v, last = _read_integer_columns(path, data, separator, columns)
+    else:
+        try:
+            u, v, last = _read_integer_columns(path, data, separator, columns)
+            weights = last.astype(np.float64)
+        except InputError:  # weights with a decimal point, or a wrong line
+            u, v, weights = _read_weighted(path, data, separator)
+    if pattern:
+        weights = None
+    num_vertices, row, col, original_ids = compact_ids(u, v)
+    return build_graph(
+        num_vertices,
+        row,
+        col,
+        weights,
+        directed=True,
+        symmetrize=symmetrize,
+        transpose=transpose,
+        original_ids=original_ids,
+        source=Source(os.path.basename(os.fspath(path)), format="edgelist"),
+    )
+
+
+def compact_ids(
+    u: npt.NDArray[np.int64], v: npt.NDArray[np.int64]
+) -> tuple[int, npt.NDArray[np.integer], npt.NDArray[np.integer], npt.NDArray[np.int64] | None]:
+    """Number the ids that occur 0..n-1 in ascending order.
+
+    Parameters
+    ----------
+    u, v : int64[edges]
+        Not negative.
+
+    Returns
+    -------
+    num_vertices : int
+    u, v : int[edges]
+        New numbers.
+    original_ids : int64[num_vertices], or None
+        None if the ids already were 0..n-1.
+    """
+    largest = int(max(u.max(), v.max()))
+    if largest < 8 * len(u) + 1024:  # a table of all ids is cheaper than sorting
+        occurs = np.zeros(largest + 1, np.bool_)
+        occurs[u] = True
+        occurs[v] = True
+        ids = np.flatnonzero(occurs)
+        if len(ids) == largest + 1:
+            return len(ids), u, v, None
+        number = np.cumsum(occurs, dtype=np.int64) - 1
+        return len(ids), number[u], number[v], ids
+    ids, both = np.unique(np.concatenate([u, v]), return_inverse=True)
+    return len(ids), both[: len(u)], both[len(u) :], ids
+
+
+def _sniff(path: StrPath, data: bytes) -> tuple[bytes, bytes, int]:
+    """(data with a line of column names turned into a comment, separator, columns)."""
+    name = os.fspath(path).lower().removesuffix(".gz")
+    may_have_names = name.endswith((".csv", ".tsv"))
+    start = 0
+    while start < len(data):
+        end = data.find(b"\n", start)
+        end = len(data) if end < 0 else end
+        text = data[start:end]
+        if not text.strip() or text.startswith(_COMMENT):
+            start = end + 1
+            continue
+        separator = next((mark for mark in (b",", b";") if mark in text), b"")
+        words = text.split(separator or None)
+        line = data.count(b"\n", 0, start) + 1
+        if may_have_names:
+            may_have_names = False
+            if not any(_is_number(word) for word in words):
+                data = data[:start] + b"#" + data[start + 1 :]
+                start = end + 1
+                continue
+        if len(words) not in (2, 3):
+            fail(path, line, "two or three columns 'u v [weight]' are expected, not", text)
+        return data, separator, len(words)
+    raise InputError(f"{os.fspath(path)}: the file holds no edge")
+
+
+def _is_number(word: bytes) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _read_integer_columns(
+    path: StrPath, data: bytes, separator: bytes, columns: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    plain = data.translate(_TO_BLANK) if separator else data
+    numbers = read_integers(path, plain, comments=b"#%")
+    count = np.diff(numbers.ptr)
+    wrong = (count != columns) & (count != 0)
+    if wrong.any():
+        line = int(numbers.line[np.argmax(wrong)])
+        text = data.split(b"\n", line)[line - 1]
+        fail(path, line, f"{columns} columns are expected, as in the first line, not", text)
+    table = numbers.values.reshape(-1, columns)
+    _check_separators(path, data, separator, columns, len(table))
+    negative = table[:, :2] < 0
+    if negative.any():
+        k = int(np.argmax(negative.any(axis=1)))
+        value = table[k, 0] if negative[k, 0] else table[k, 1]
+        fail(path, int(numbers.line[np.flatnonzero(count)[k]]), "a vertex id is negative:", value)
+    return table[:, 0], table[:, 1], table[:, -1]
+
+
+def _read_weighted(
+    path: StrPath, data: bytes, separator: bytes
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    from scipy.io import mmread
+
+    from plancc.graph import kernels
+
+    plain = data
+    if b"\n#" in data or b"\n%" in data or data.startswith(_COMMENT):
+        plain = re.sub(rb"(?m)^[#%].*$", b"", data)
+    plain = (plain.translate(_TO_BLANK) if separator else plain) + b"\n"
+    entries = kernels.check_entries(np.frombuffer(plain, np.uint8), 2)
+    if entries > 0:
+        _check_separators(path, data, separator, 3, entries)
+        # the quickest parser at hand: a dense MatrixMarket matrix of three rows, one token a line
+        head = b"%%%%MatrixMarket matrix array real general\n3 %d\n" % entries
+        u, v, w = mmread(io.BytesIO(head + plain.translate(_TO_LINES)))
+        if np.isfinite(w).all() and max(u.max(), v.max()) < 10**_MAX_DIGITS_WEIGHTED:
+            return u.astype(np.int64), v.astype(np.int64), w.copy()
+    _explain(path, data, separator, 3)
+    raise InputError(f"{os.fspath(path)}: not an edge list")
+
+
+def _check_separators(
+    path: StrPath, data: bytes, separator: bytes, columns: int, entries: int
+) -> None:
+    """Refuse empty columns, which vanish when separators are read as blanks."""
+    if separator and data.count(separator) != (columns - 1) * entries:
+        _explain(path, data, separator, columns)  # finds none if comments hold separators
+
+
+def _explain(path: StrPath, data: bytes, separator: bytes, columns: int) -> None:
+    """Raise the InputError for the first wrong line. Slow: only for files that are wrong."""
+    most = _MAX_DIGITS if columns == 2 else _MAX_DIGITS_WEIGHTED
+    for line, text in enumerate(io.BytesIO(data), 1):
+        if not text.strip() or text.startswith(_COMMENT):
+            continue
+        words = [word.strip() for word in text.split(separator or None)]
+        if len(words) != columns or not all(words):
+            message = f"{columns} columns are expected, as in the first line, not"
+            fail(path, line, message, text)
+        for word in words[:2]:
+            if not word.lstrip(b"-").isdigit():
+                fail(path, line, "a vertex id is not a whole number:", word)
+            if word.startswith(b"-"):
+                fail(path, line, "a vertex id is negative:", word)
+            if len(word) > most:
+                fail(path, line, f"a vertex id has more than {most} digits:", word)
+        if columns == 3:
+            if not _is_number(words[2]):
+                fail(path, line, "the weight is not a number:", words[2])
+            if not isfinite(float(words[2])):
+                raise InputError(
+                    f"{os.fspath(path)}, line {line}: the weight {show(words[2])} is not finite"
+                )
+
+
+FORMAT = Format((".txt", ".csv", ".tsv", ".el", ".edges"), read_edgelist)

@@ -1,0 +1,204 @@
+"""Small numba kernels over the bytes of text files. Import it inside functions: numba is slow
+to import. The tests hold a plain twin of each.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+_NEWLINE, _RETURN, _BLANK, _TAB = 10, 13, 32, 9
+_PLUS, _MINUS, _DOT, _ZERO, _NINE = 43, 45, 46, 48, 57
+_MAX_DIGITS = 18
+
+
+@njit(cache=True, nogil=True)
+def count_integers(text: npt.NDArray[np.uint8], comments: npt.NDArray[np.uint8]):  # type: ignore[no-untyped-def]
+    """(tokens, lines, offset of the first bad byte or -1) of a text ending in a newline."""
+    tokens = 0
+    lines = 0
+    k = 0
+    size = len(text)
+    while k < size:
+        skipped = False
+        for mark in comments:
+            skipped = skipped or text[k] == mark
+        if skipped:
+            while text[k] != _NEWLINE:
+                k += 1
+            k += 1
+            continue
+        while text[k] != _NEWLINE:
+            c = text[k]
+            if c in (_BLANK, _TAB, _RETURN):
+                k += 1
+                continue
+            if c == _MINUS:
+                k += 1
+            digits = 0
+            while _ZERO <= text[k] <= _NINE:
+                digits += 1
+                k += 1
+            c = text[k]
+            if digits == 0 or digits > _MAX_DIGITS:
+                return tokens, lines, k - (digits > 0)
+            if c not in (_BLANK, _TAB, _RETURN, _NEWLINE):
+                return tokens, lines, k
+            tokens += 1
+        lines += 1
+        k += 1
+    return tokens, lines, -1
+
+
+@njit(cache=True, nogil=True)
+def fill_integers(  # type: ignore[no-untyped-def]
+    text: npt.NDArray[np.uint8], comments: npt.NDArray[np.uint8], tokens: int, lines: int
+):
+    """(values int64[tokens], ptr int64[lines + 1], line int64[lines]) of a text that
+    `count_integers` found good."""
+    values = np.empty(tokens, np.int64)
+    ptr = np.zeros(lines + 1, np.int64)
+    line = np.empty(lines, np.int64)
+    token = 0
+    row = 0
+    number = 1
+    k = 0
+    size = len(text)
+    while k < size:
+        skipped = False
+        for mark in comments:
+            skipped = skipped or text[k] == mark
+        if skipped:
+            while text[k] != _NEWLINE:
+                k += 1
+            k += 1
+            number += 1
+            continue
+        while text[k] != _NEWLINE:
+            c = text[k]
+            if c in (_BLANK, _TAB, _RETURN):
+                k += 1
+                continue
+            negative = c == _MINUS
+            if negative:
+                k += 1
+            value = np.int64(0)
+            while _ZERO <= text[k] <= _NINE:
+                value = value * 10 + (np.int64(text[k]) - _ZERO)
+                k += 1
+            values[token] = -value if negative else value
+            token += 1
+        line[row] = number
+        row += 1
+        ptr[row] = token
+        k += 1
+        number += 1
+    return values, ptr, line
+
+
+@njit(cache=True, nogil=True)
+def check_entries(text: npt.NDArray[np.uint8], field: int) -> int:
+    """Number of entries if every line is a MatrixMarket entry, else -1.
+
+    An entry is two whole numbers and, for `field` 1, an integer or, for `field` 2, a decimal
+    number; blank lines pass. `text` must end with a newline.
+    """
+    entries = 0
+    k = 0
+    size = len(text)
+    while k < size:
+        while text[k] == _BLANK or text[k] == _TAB:
+            k += 1
+        if text[k] == _RETURN or text[k] == _NEWLINE:
+            while text[k] == _BLANK or text[k] == _TAB or text[k] == _RETURN:
+                k += 1
+            if text[k] != _NEWLINE:
+                return -1
+            k += 1
+            continue
+        for _ in range(2):
+            first = k
+            while _ZERO <= text[k] <= _NINE:
+                k += 1
+            if k == first:
+                return -1
+            first = k
+            while text[k] == _BLANK or text[k] == _TAB:
+                k += 1
+            if k == first and text[k] != _NEWLINE and text[k] != _RETURN:
+                return -1
+        if field:
+            if text[k] == _MINUS:  # mmread takes no plus sign here
+                k += 1
+            digits = 0
+            while _ZERO <= text[k] <= _NINE:
+                k += 1
+                digits += 1
+            if field == 2:
+                if text[k] == _DOT:
+                    k += 1
+                    while _ZERO <= text[k] <= _NINE:
+                        k += 1
+                        digits += 1
+                if digits and (text[k] == 69 or text[k] == 101):  # E e
+                    k += 1
+                    if text[k] == _PLUS or text[k] == _MINUS:
+                        k += 1
+                    digits = 0
+                    while _ZERO <= text[k] <= _NINE:
+                        k += 1
+                        digits += 1
+            if digits == 0:
+                return -1
+        while text[k] == _BLANK or text[k] == _TAB or text[k] == _RETURN:
+            k += 1
+        if text[k] != _NEWLINE:
+            return -1
+        entries += 1
+        k += 1
+    return entries
+
+
+@njit(cache=True, nogil=True)
+def _digits(value: int) -> int:
+    count = 1 if value >= 0 else 2
+    value = abs(value)
+    while value >= 10:
+        value //= 10
+        count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def format_lines(ptr: npt.NDArray[np.int64], values: npt.NDArray[np.int64]):  # type: ignore[no-untyped-def]
+    """uint8[bytes]: line k holds ``values[ptr[k]:ptr[k + 1]]`` separated by blanks."""
+    size = 0
+    for value in values:
+        size += _digits(value) + 1
+    empty = 0
+    for row in range(len(ptr) - 1):
+        empty += ptr[row] == ptr[row + 1]
+    text = np.empty(size + empty, np.uint8)
+    end = 0
+    for row in range(len(ptr) - 1):
+        for token in range(ptr[row], ptr[row + 1]):
+            value = values[token]
+            count = _digits(value)
+            if value < 0:
+                text[end] = _MINUS
+                value = -value
+            end += count
+            k = end - 1
+            while True:
+                text[k] = _ZERO + value % 10
+                value //= 10
+                k -= 1
+                if value == 0:
+                    break
+            text[end] = _BLANK
+            end += 1
+        if ptr[row] == ptr[row + 1]:
+            end += 1
+        text[end - 1] = _NEWLINE
+    return text

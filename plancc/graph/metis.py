@@ -1,0 +1,237 @@
+"""METIS ``.graph`` files (manual of METIS 5, section 4.1): undirected, no self loops, 1-based.
+
+% comment
+VERTICES EDGES [FMT [NCON]]      FMT: three digits, vertex sizes | vertex weights | edge weights
+[size] [w1 .. wNCON] v1 [e1] v2 [e2] ...      one line per vertex; a blank line: no neighbour
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+from plancc.graph.canonical import build_graph, is_symmetric
+from plancc.graph.formats import Format
+from plancc.graph.graph import Graph, Source, check_num_vertices
+from plancc.graph.textfile import Integers, StrPath, fail, read_bytes, read_integers
+
+_FORMATS = (0, 1, 10, 11, 100, 101, 110, 111)
+
+
+def read_metis(
+    path: StrPath, *, pattern: bool = False, symmetrize: bool = False, transpose: bool = False
+) -> Graph:
+    """Read a METIS graph file, plain or .gz.
+
+    The graph is undirected. Edge weights become the values, vertex weights
+    ``Graph.vertex_weights``; vertex sizes are read and ignored.
+
+    Parameters
+    ----------
+    path, pattern
+        As in `plancc.graph.formats.read_graph`.
+    symmetrize, transpose
+        Change nothing: the format is undirected.
+
+    Raises
+    ------
+    InputError
+        For a wrong header, a wrong number of lines or edges, a neighbour out of range, listed
+        twice, or the vertex itself, an edge weight < 1, a negative vertex weight, an edge that is
+        not stored in both directions with one weight; the message names file, line and value.
+    """
+    numbers = read_integers(path, read_bytes(path))
+    first, n, edges, digits, ncon = _header(path, numbers)
+    ptr = numbers.ptr[first + 1 :]
+    line = numbers.line[first + 1 :]
+    count = np.diff(ptr)
+    if len(count) < n:
+        last = int(numbers.line[-1])
+        fail(path, last, f"the file ends after the lines of {len(count)} vertices of", n)
+    if count[n:].any():
+        k = n + int(np.argmax(count[n:] > 0))
+        message = f"the header declares {n} vertices; this line is one more:"
+        fail(path, int(line[k]), message, numbers.values[ptr[k]])
+    ptr, line, count = ptr[: n + 1], line[:n], count[:n]
+
+    has_sizes, has_weights, has_values = digits >= 100, digits // 10 % 10 == 1, digits % 10 == 1
+    ncon = ncon if has_weights else 0
+    prefix = has_sizes + ncon
+    if (count < prefix).any():
+        k = int(np.argmax(count < prefix))
+        fail(path, int(line[k]), f"{prefix} numbers of the vertex are expected before its "
+             "neighbours, not", count[k])  # fmt: skip
+    lead = ptr[:-1, None] + np.arange(prefix)
+    leading = numbers.values[lead]
+    if (leading < 0).any():
+        k = int(np.argmax((leading < 0).any(axis=1)))
+        what = "vertex size" if has_sizes and leading[k, 0] < 0 else "vertex weight"
+        fail(path, int(line[k]), f"a {what} is negative:", leading[k][leading[k] < 0][0])
+    is_entry = np.ones(len(numbers.values), np.bool_)
+    is_entry[: ptr[0]] = False
+    is_entry[ptr[-1] :] = False
+    is_entry[lead] = False
+    entry = numbers.values[is_entry]
+    count = count - prefix
+    weight = None
+    if has_values:
+        if (count % 2).any():
+            k = int(np.argmax(count % 2))
+            fail(path, int(line[k]), "the last neighbour has no edge weight:",
+                 numbers.values[ptr[k + 1] - 1])  # fmt: skip
+        entry, weight = entry[0::2], entry[1::2]
+        count //= 2
+    row = np.repeat(np.arange(n, dtype=np.int32), count)
+    _check_entries(path, n, row, entry, weight, line)
+    graph = build_graph(
+        n,
+        row,
+        (entry - 1).astype(np.int32),
+        weight,
+        directed=False,
+        vertex_weights=np.ascontiguousarray(leading[:, int(has_sizes) :]) if ncon else None,
+        source=Source(os.path.basename(os.fspath(path)), format="metis"),
+    )
+    if graph.num_nonzeros < len(row):
+        key = row.astype(np.int64) * n + (entry - 1)
+        order = np.argsort(key, kind="stable")
+        k = int(order[1:][np.diff(key[order]) == 0].min())
+        fail(path, int(line[row[k]]), "a neighbour is listed twice:", entry[k])
+    if not is_symmetric(graph, values=True):
+        _explain_asymmetry(path, n, row, entry - 1, weight, line)
+    if len(row) != 2 * edges:
+        fail(path, int(numbers.line[first]), f"the header declares {edges} edges; the file holds",
+             len(row) // 2)  # fmt: skip
+    if pattern and graph.values is not None:
+        from dataclasses import replace
+
+        return replace(graph, values=None)
+    return graph
+
+
+def _header(path: StrPath, numbers: Integers) -> tuple[int, int, int, int, int]:
+    """(its line among the lines of numbers, vertices, edges, fmt as number, ncon)."""
+    filled = np.flatnonzero(np.diff(numbers.ptr))
+    if not len(filled):
+        raise InputError(f"{os.fspath(path)}: the file has no header line")
+    first = int(filled[0])
+    line = int(numbers.line[first])
+    head = numbers.values[numbers.ptr[first] : numbers.ptr[first + 1]].tolist()
+    text = " ".join(map(str, head))
+    if not 2 <= len(head) <= 4:
+        fail(path, line, "the header 'VERTICES EDGES [FMT [NCON]]' is expected, not", text)
+    n, edges = head[:2]
+    digits = head[2] if len(head) > 2 else 0
+    if digits not in _FORMATS:
+        fail(path, line, "FMT is up to three digits 0 or 1, not", digits)
+    ncon = head[3] if len(head) > 3 else 1
+    if ncon < 0 or (ncon < 1 and digits // 10 % 10):
+        fail(path, line, "NCON is at least 1, not", ncon)
+    if edges < 0:
+        fail(path, line, "the number of edges is negative:", edges)
+    check_num_vertices(n, f"{os.fspath(path)}, line {line}")
+    return first, n, edges, digits, ncon
+
+
+def _check_entries(
+    path: StrPath,
+    n: int,
+    row: npt.NDArray[np.int32],
+    entry: npt.NDArray[np.int64],
+    weight: npt.NDArray[np.int64] | None,
+    line: npt.NDArray[np.int64],
+) -> None:
+    def refuse(wrong: npt.NDArray[np.bool_], message: str, value: npt.NDArray[np.int64]) -> None:
+        if wrong.any():
+            k = int(np.argmax(wrong))
+            fail(path, int(line[row[k]]), message, value[k])
+
+    refuse((entry < 1) | (entry > n), f"a neighbour is out of range 1..{n}:", entry)
+    refuse(entry - 1 == row, "a vertex is its own neighbour (METIS has no self loops):", entry)
+    if weight is not None:
+        refuse(weight < 1, "an edge weight must be at least 1, not", weight)
+
+
+def _explain_asymmetry(
+    path: StrPath,
+    n: int,
+    row: npt.NDArray[np.int32],
+    col: npt.NDArray[np.int64],
+    weight: npt.NDArray[np.int64] | None,
+    line: npt.NDArray[np.int64],
+) -> None:
+    """Raise the InputError for the first edge whose other direction is missing or differs."""
+    key = row.astype(np.int64) * n + col
+    mirror = col * n + row
+    lonely = ~np.isin(mirror, key)
+    if lonely.any():
+        k = int(np.argmax(lonely))
+        fail(path, int(line[row[k]]), f"vertex {col[k] + 1} does not list {row[k] + 1} in turn; "
+             "an edge is stored in both directions:", f"{row[k] + 1} {col[k] + 1}")  # fmt: skip
+    if weight is not None:
+        here, there = np.argsort(key), np.argsort(mirror)
+        unequal = np.zeros(len(key), np.bool_)
+        unequal[here] = weight[here] != weight[there]
+        k = int(np.argmax(unequal))
+        fail(path, int(line[row[k]]), f"the edge to vertex {col[k] + 1} has another weight in "
+             "the other direction:", weight[k])  # fmt: skip
+
+
+def write_metis(
+    graph: Graph, temporary: Path, *, pattern: bool = False, compress: bool = False, path: StrPath
+) -> None:
+    """Write a METIS graph file; see `plancc.graph.formats.write_graph`.
+
+    Self loops are dropped, as the format has none. Values become edge weights.
+
+    Raises
+    ------
+    InputError
+        If the graph is not symmetric, or its values are not whole numbers >= 1.
+    """
+    from plancc.graph.kernels import format_lines
+
+    name = os.fspath(path)
+    n = graph.num_vertices
+    row = np.repeat(np.arange(n, dtype=np.int32), graph.row_nonzeros())
+    kept = row != graph.indices
+    weight = None
+    if graph.values is not None and not pattern:
+        weight = graph.values[kept]
+        wrong = (weight < 1) | (weight != np.floor(weight)) | (weight > 2**53)
+        if wrong.any():
+            raise InputError(
+                f"{name}: METIS edge weights are whole numbers >= 1, not "
+                f"'{weight[np.argmax(wrong)]}'; write the graph without values (pattern)"
+            )
+    if not is_symmetric(graph, values=weight is not None):
+        raise InputError(
+            f"{name}: METIS files hold undirected graphs and this one is not symmetric; "
+            "symmetrize it first"
+        )
+    count = np.bincount(row[kept], minlength=n)
+    columns = graph.indices[kept].astype(np.int64) + 1
+    if weight is not None:
+        columns = np.column_stack([columns, weight.astype(np.int64)]).ravel()
+    per_entry = 1 if weight is None else 2
+    ptr = np.concatenate([[0], np.cumsum(count * per_entry)]).astype(np.int64)
+    vertex = graph.vertex_weights
+    if vertex is not None:
+        place = np.repeat(ptr[:-1], vertex.shape[1])
+        columns = np.insert(columns, place, vertex.ravel())
+        ptr = ptr + np.arange(n + 1) * vertex.shape[1]
+    header = f"{n} {int(kept.sum()) // 2}"
+    if vertex is not None or weight is not None:
+        header += f" 0{int(vertex is not None)}{int(weight is not None)}"
+    if vertex is not None:
+        header += f" {vertex.shape[1]}"
+    data = header.encode() + b"\n" + format_lines(ptr, columns).tobytes()
+    temporary.write_bytes(gzip.compress(data, 6, mtime=0) if compress else data)
+
+
+FORMAT = Format((".graph", ".metis"), read_metis, write_metis)

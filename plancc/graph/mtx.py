@@ -1,0 +1,256 @@
+"""MatrixMarket coordinate files. Entry (i, j) of the file is ``A[i, j]``: row i needs row j.
+
+scipy's ``mmread`` (fast_matrix_market) parses; it lets some garbled lines pass (``1 1.5 1`` is
+read as column 1, value 0.5), so a second look at the bytes runs beside it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from plancc.errors import InputError
+from plancc.graph.canonical import build_graph, is_symmetric, to_scipy
+from plancc.graph.formats import Format
+from plancc.graph.graph import Graph, Source, check_num_vertices
+from plancc.graph.textfile import (
+    StrPath,
+    check_readable,
+    fail,
+    input_errors,
+    is_gzip,
+    open_input,
+)
+
+_FIELDS = {"pattern": 0, "integer": 1, "unsigned-integer": 1, "real": 2, "double": 2}
+_SYMMETRIES = ("general", "symmetric", "skew-symmetric")
+_CHUNK = 1 << 22
+_SMALL = 1 << 19  # bytes; below, plain Python is quicker than loading numba
+
+
+@dataclass(frozen=True)
+class _Header:
+    field: str
+    symmetry: str
+    size: int
+    entries: int
+    lines: int
+
+
+def read_mtx(
+    path: StrPath, *, pattern: bool = False, symmetrize: bool = False, transpose: bool = False
+) -> Graph:
+    """Read a MatrixMarket coordinate file, plain or .gz.
+
+    Fields real, integer, unsigned-integer and pattern; symmetries general, symmetric and
+    skew-symmetric. The graph is directed if and only if the header says "general". A pattern file
+    has no values; other files keep theirs as float64 (integers too).
+
+    Parameters
+    ----------
+    path, pattern, symmetrize, transpose
+        As in `plancc.graph.formats.read_graph`.
+
+    Raises
+    ------
+    InputError
+        For a dense, complex or non-square matrix, NaN or infinity, an index out of range, a
+        truncated or garbled file; the message names file, line and value.
+    """
+    from scipy.io import mmread
+
+    check_readable(path)
+    with input_errors(path), open_input(path) as stream:
+        header = _read_header(path, stream)
+    _check_size(path, header)
+    with ThreadPoolExecutor(1) as pool:
+        look = pool.submit(_entries_look_right, path, header)
+        try:
+            with input_errors(path), open_input(path) as stream:
+                matrix = mmread(stream, spmatrix=False)
+        except (ValueError, OverflowError, MemoryError) as error:
+            _explain(path, header)
+            raise InputError(f"{os.fspath(path)}: not a MatrixMarket file: {error}") from error
+        with input_errors(path):
+            right = look.result()
+    row, col = matrix.coords
+    values = None
+    if header.field != "pattern":
+        right = right and bool(np.isfinite(matrix.data).all())
+        if not pattern:
+            values = matrix.data
+    if not right:
+        _explain(path, header)
+        raise InputError(f"{os.fspath(path)}: not a MatrixMarket file")
+    del matrix  # and with it, for patterns, mmread's 8 bytes of ones per nonzero
+    return build_graph(
+        header.size,
+        row,
+        col,
+        values,
+        directed=header.symmetry == "general",
+        symmetrize=symmetrize,
+        transpose=transpose,
+        source=Source(os.path.basename(os.fspath(path)), format="mtx"),
+    )
+
+
+def _read_header(path: StrPath, stream: BinaryIO | gzip.GzipFile) -> _Header:
+    banner = stream.readline(4096)
+    words = banner.decode("latin-1").lower().split()
+    if not words or words[0] != "%%matrixmarket":
+        fail(path, 1, "a MatrixMarket file begins with '%%MatrixMarket', not", banner)
+    if len(words) != 5 or words[1] != "matrix":
+        fail(
+            path, 1, "the header must be '%%MatrixMarket matrix FORMAT FIELD SYMMETRY', not", banner
+        )
+    _, _, layout, field, symmetry = words
+    if layout != "coordinate":
+        fail(path, 1, "a graph is read from a coordinate (sparse) matrix, not", layout)
+    if field == "complex" or symmetry == "hermitian":
+        fail(path, 1, "complex matrices are not supported:", f"{field} {symmetry}")
+    if field not in _FIELDS:
+        fail(path, 1, f"the field must be one of {', '.join(_FIELDS)}, not", field)
+    if symmetry not in _SYMMETRIES:
+        fail(path, 1, f"the symmetry must be one of {', '.join(_SYMMETRIES)}, not", symmetry)
+    lines = 1
+    while True:
+        text = stream.readline()
+        lines += 1
+        if not text:
+            fail(path, lines, "the file ends before the line 'ROWS COLUMNS ENTRIES'")
+        if text.strip() and not text.lstrip().startswith(b"%"):
+            break
+    words = text.decode("latin-1").split()
+    if len(words) != 3 or not all(word.isascii() and word.isdigit() for word in words):
+        fail(path, lines, "three whole numbers 'ROWS COLUMNS ENTRIES' are expected, not", text)
+    rows, columns, entries = map(int, words)
+    if rows != columns:
+        fail(path, lines, "a graph needs a square matrix, not one of", f"{rows} x {columns}")
+    check_num_vertices(rows, f"{os.fspath(path)}, line {lines}")
+    return _Header(field, symmetry, rows, entries, lines)
+
+
+def _check_size(path: StrPath, header: _Header) -> None:
+    """Refuse a count of entries that the file is too short for, before memory is asked for it."""
+    most = os.path.getsize(path) * (1100 if is_gzip(path) else 1)  # deflate: at most 1032 : 1
+    if header.entries * (4 if header.field == "pattern" else 6) > most + 1:
+        _explain(path, header)
+        fail(path, header.lines, "the file is too short for so many entries:", header.entries)
+
+
+def _entries_look_right(path: StrPath, header: _Header) -> bool:
+    """Whether all lines after the header have the form of an entry; values are not compared."""
+    field = _FIELDS[header.field]
+    if os.path.getsize(path) < _SMALL and not is_gzip(path):
+        return _first_problem(path, header) is None
+    from plancc.graph import kernels
+
+    with open_input(path) as stream:
+        for _ in range(header.lines):
+            stream.readline()
+        rest = b""
+        while chunk := stream.read(_CHUNK):
+            cut = chunk.rfind(b"\n") + 1
+            if not cut:
+                rest += chunk
+                continue
+            text = rest + chunk[:cut] if rest else chunk[:cut]
+            rest = chunk[cut:]
+            if kernels.check_entries(np.frombuffer(text, np.uint8), field) < 0:
+                return False
+        return not rest or kernels.check_entries(np.frombuffer(rest + b"\n", np.uint8), field) >= 0
+
+
+def _explain(path: StrPath, header: _Header) -> None:
+    """Raise the InputError for the first wrong line, if there is one. Slow: only for bad files."""
+    problem = _first_problem(path, header)
+    if problem is not None:
+        fail(path, *problem)
+
+
+def _first_problem(path: StrPath, header: _Header) -> tuple[int, str, object] | None:
+    """(line, message, value) of the first wrong line, read one by one in plain Python."""
+    valued = header.field != "pattern"
+    number: Any = float if _FIELDS[header.field] == 2 else int
+    count = 0
+    line = header.lines
+    expected = "'ROW COLUMN VALUE' is expected, not" if valued else "'ROW COLUMN' is expected, not"
+    with input_errors(path), open_input(path) as stream:
+        for _ in range(header.lines):
+            stream.readline()
+        for text in stream:
+            line += 1
+            words = text.split()
+            if not words:
+                continue
+            if count == header.entries:
+                return (
+                    line,
+                    f"the header declares {header.entries} entries; this is one more:",
+                    text,
+                )
+            if len(words) != (3 if valued else 2):
+                return line, expected, text
+            for word, what in zip(words, ("row", "column"), strict=False):
+                if not word.isdigit():
+                    return line, f"the {what} is not a whole number:", word
+                if not 1 <= int(word) <= header.size:
+                    return line, f"the {what} is out of range 1..{header.size}:", word
+            if valued:
+                try:
+                    value = number(words[2])
+                except ValueError:
+                    kind = "a number" if number is float else "a whole number"
+                    return line, f"the value is not {kind}:", words[2]
+                if not isfinite(value):
+                    return line, "the value is not finite:", words[2]
+                if number is int and not -(2**63) <= value < 2**64:
+                    return line, "the value does not fit 64 bits:", words[2]
+            count += 1
+    if count < header.entries:
+        return line, f"the file ends after {count} of {header.entries} entries", None
+    return None
+
+
+def write_mtx(
+    graph: Graph, temporary: Path, *, pattern: bool = False, compress: bool = False, path: StrPath
+) -> None:
+    """Write a MatrixMarket coordinate file; see `plancc.graph.formats.write_graph`.
+
+    Undirected graphs are written as "symmetric" ("skew-symmetric" where the values are), others
+    as "general"; without values as "pattern", with values as "real" in full precision.
+    """
+    from scipy.io import mmwrite
+    from scipy.sparse import tril
+
+    values = not pattern and graph.values is not None
+    symmetry = "general"
+    if not graph.directed:
+        if is_symmetric(graph, values=values):
+            symmetry = "symmetric"
+        elif is_symmetric(graph, values=values, skew=True):
+            symmetry = "skew-symmetric"
+    matrix = to_scipy(graph)
+    if symmetry != "general":
+        matrix = tril(matrix)
+    field = "real" if values else "pattern"
+    with open(temporary, "wb") as raw:
+        stream = gzip.GzipFile("", "wb", 6, raw, mtime=0) if compress else raw
+        if matrix.nnz:
+            mmwrite(stream, matrix.tocoo(), field=field, symmetry=symmetry)
+        else:  # mmwrite calls every empty matrix real
+            n = graph.num_vertices
+            head = f"%%MatrixMarket matrix coordinate {field} {symmetry}\n{n} {n} 0\n"
+            stream.write(head.encode())
+        stream.close()
+
+
+FORMAT = Format((".mtx",), read_mtx, write_mtx)

@@ -1,0 +1,78 @@
+"""Part vectors (``name.part.K``): the 0-based part of every vertex, one number per line."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+from plancc.files import atomic_write
+from plancc.graph.textfile import StrPath, fail, read_bytes, read_integers
+
+
+def read_part_vector(path: StrPath, num_vertices: int | None = None) -> npt.NDArray[np.int32]:
+    """Read a part vector, plain or .gz, as METIS, hMETIS and KaHyPar write it.
+
+    Parameters
+    ----------
+    path : str or PathLike
+    num_vertices : int, optional
+        How many parts must be listed.
+
+    Returns
+    -------
+    int32[num_vertices]
+
+    Raises
+    ------
+    InputError
+        For a line that is not one whole number, a negative part, a wrong number of lines; the
+        message names file, line and value.
+    """
+    numbers = read_integers(path, read_bytes(path), comments=b"")
+    count = np.diff(numbers.ptr)
+    part = numbers.values
+    if (count > 1).any():
+        k = int(np.argmax(count > 1))
+        text = " ".join(map(str, part[numbers.ptr[k] : numbers.ptr[k + 1]]))
+        fail(path, int(numbers.line[k]), "one part number per line is expected, not", text)
+    line = numbers.line[count > 0]
+    wrong = (part < 0) | (part > np.iinfo(np.int32).max)
+    if wrong.any():
+        k = int(np.argmax(wrong))
+        what = "negative" if part[k] < 0 else "too large"
+        fail(path, int(line[k]), f"the part is {what}:", part[k])
+    if num_vertices is not None and len(part) != num_vertices:
+        last = int(line[min(len(line) - 1, num_vertices)])
+        fail(path, last, f"the graph has {num_vertices} vertices, the file lists the parts of",
+             len(part))  # fmt: skip
+    return part.astype(np.int32)
+
+
+def write_part_vector(owner: npt.NDArray[np.integer], path: StrPath) -> None:
+    """Write a part vector.
+
+    Parameters
+    ----------
+    owner : int[num_vertices]
+        Parts, 0-based.
+    path : str or PathLike
+        Customarily ``graph.part.K`` with K parts.
+
+    Raises
+    ------
+    InputError
+        If `owner` is not a list of integers >= 0.
+    OutputError
+        If the file cannot be written.
+    """
+    from plancc.graph.kernels import format_lines
+
+    owner = np.asarray(owner)
+    if owner.ndim != 1 or owner.dtype.kind not in "iu" or (owner.size and owner.min() < 0):
+        raise InputError(f"{os.fspath(path)}: a part vector is a list of integers >= 0")
+    text = format_lines(np.arange(len(owner) + 1, dtype=np.int64), owner.astype(np.int64))
+    with atomic_write(path) as temporary:
+        temporary.write_bytes(text.tobytes())

@@ -1,0 +1,131 @@
+"""Opening input files, plain or gzipped, and naming the place where one is wrong.
+
+Knows no format; all readers of plancc.graph share it, so that every message reads
+``FILE, line N: what is wrong 'value'``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import os
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO, NamedTuple, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+
+StrPath = str | os.PathLike[str]
+
+
+def fail(path: StrPath, line: int, message: str, value: object = None) -> NoReturn:
+    """Raise the InputError that names file, line (1-based) and, unless None, the value."""
+    tail = "" if value is None else f" {show(value)}"
+    raise InputError(f"{os.fspath(path)}, line {line}: {message}{tail}")
+
+
+def show(value: object) -> str:
+    """A value from a file in quotes: printable, at most 40 characters."""
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    text = "".join(c if c.isprintable() else "?" for c in text.strip("\r\n"))
+    return f"'{text}'" if len(text) <= 40 else f"'{text[:37]}...'"
+
+
+def check_readable(path: StrPath) -> None:
+    """Refuse a missing file, a folder, an unreadable or an empty file with InputError."""
+    name = os.fspath(path)
+    if not os.path.exists(name):
+        raise InputError(f"{name}: no such file")
+    if os.path.isdir(name):
+        raise InputError(f"{name}: is a folder, not a file")
+    if not os.path.isfile(name):
+        raise InputError(f"{name}: is not a regular file")
+    with input_errors(path), open(name, "rb") as stream:
+        if not stream.read(1):
+            raise InputError(f"{name}: the file is empty")
+
+
+@contextlib.contextmanager
+def input_errors(path: StrPath) -> Iterator[None]:
+    """Translate what reading bytes may raise (permissions, a damaged .gz) into InputError."""
+    name = os.fspath(path)
+    try:
+        yield
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{name}: the gzip data is damaged or truncated ({error})") from error
+    except OSError as error:
+        raise InputError(f"{name}: cannot be read: {error.strerror or error}") from error
+
+
+def is_gzip(path: StrPath) -> bool:
+    return os.fspath(path).lower().endswith(".gz")
+
+
+def open_input(path: StrPath) -> BinaryIO | gzip.GzipFile:
+    """Open a file for reading bytes, decompressing by the extension .gz."""
+    if is_gzip(path):
+        return gzip.open(path, "rb")
+    return open(path, "rb")
+
+
+def read_bytes(path: StrPath) -> bytes:
+    """All bytes of a text file, decompressed; InputError for all that check_readable refuses."""
+    check_readable(path)
+    with input_errors(path), open_input(path) as stream:
+        data = stream.read()
+    if not data.strip():
+        raise InputError(f"{os.fspath(path)}: the file is empty")
+    return data
+
+
+class Integers(NamedTuple):
+    """Lines of whole numbers.
+
+    Attributes
+    ----------
+    values : int64[tokens]
+    ptr : int64[lines + 1]
+        Numbers of line k are ``values[ptr[k]:ptr[k + 1]]``. Comment lines do not count; blank
+        lines do.
+    line : int64[lines]
+        Number of every line in the file, 1-based.
+    """
+
+    values: npt.NDArray[np.int64]
+    ptr: npt.NDArray[np.int64]
+    line: npt.NDArray[np.int64]
+
+
+def read_integers(path: StrPath, data: bytes, *, comments: bytes = b"%") -> Integers:
+    """Split a text of whole numbers, separated by blanks and tabs, into lines.
+
+    Parameters
+    ----------
+    data : bytes
+        The text.
+    comments : bytes
+        A line whose first character is one of these is skipped.
+
+    Raises
+    ------
+    InputError
+        For the first token that is not a whole number of at most 18 digits.
+    """
+    from plancc.graph import kernels
+
+    if not data.endswith(b"\n"):
+        data += b"\n"
+    buffer = np.frombuffer(data, dtype=np.uint8)
+    skipped = np.frombuffer(comments, dtype=np.uint8)
+    num_values, num_lines, bad = kernels.count_integers(buffer, skipped)
+    if bad >= 0:
+        line = data.count(b"\n", 0, bad) + 1
+        start = bad
+        while start > 0 and data[start - 1] not in b" \t\r\n":
+            start -= 1
+        token = data[start : start + 80].split()[0]
+        fail(path, line, "not a whole number", token)
+    return Integers(*kernels.fill_integers(buffer, skipped, num_values, num_lines))

@@ -1,0 +1,64 @@
+"""Owners made elsewhere: model ``file``."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+from plancc.graph.graph import Graph
+from plancc.models.problem import Assignment
+from plancc.models.weights import check_num_parts
+
+
+@dataclass(frozen=True, eq=False)
+class FileModel:
+    """A part vector read from a file or given as an array.
+
+    Attributes
+    ----------
+    part : path or int[num_vertices]
+        Part of every vertex, counted from 0.
+    """
+
+    partitioners: ClassVar[tuple[str, ...]] = ()
+
+    part: str | os.PathLike[str] | npt.ArrayLike = ""
+
+    def build(self, matrix: Graph, num_parts: int, *, balance: str, seed: int) -> Assignment:
+        """Take the given owners; `balance` and `seed` are not used.
+
+        Raises
+        ------
+        InputError
+            No part vector, one of the wrong length, not whole numbers, or a part number outside
+            0..num_parts-1 (the message names the first such vertex).
+        """
+        n = matrix.num_vertices
+        check_num_parts(n, num_parts)
+        if isinstance(self.part, (str, os.PathLike)):
+            from plancc.graph.partvector import read_part_vector
+
+            if not os.fspath(self.part):
+                raise InputError("model 'file' needs a part vector (--part FILE)")
+            where = os.fspath(self.part)
+            given = np.asarray(read_part_vector(self.part, n))
+        else:
+            where = "part vector"
+            given = np.asarray(self.part)
+        if given.shape != (n,):
+            raise InputError(f"{where}: {given.size} part numbers for {n} vertices")
+        if given.dtype.kind not in "iu":
+            raise InputError(f"{where}: part numbers must be integers, not {given.dtype}")
+        wrong = (given < 0) | (given >= num_parts)
+        if wrong.any():
+            vertex = int(np.argmax(wrong))
+            raise InputError(
+                f"{where}: vertex {vertex} is in part {int(given[vertex])}; "
+                f"with {num_parts} parts they are numbered 0..{num_parts - 1}"
+            )
+        return Assignment(given.astype(np.int32))

@@ -1,0 +1,53 @@
+"""Undirected graph model: ``gp`` of paper 000, section 4.3.1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from plancc.graph.graph import Graph
+from plancc.models.pattern import symmetrised
+from plancc.models.problem import WeightedGraph
+from plancc.models.weights import check_num_parts, vertex_weights
+from plancc.registry import check_choice
+
+OBJECTIVES = ("cut", "volume")
+
+
+@dataclass(frozen=True)
+class GraphModel:
+    """Cut few edges of the undirected graph that has {i, j} wherever A has (i, j) or (j, i).
+
+    Every edge costs 1, also where only one direction is present: the paper charges each
+    undirected edge for rows i and j in both directions, a constant, hence ``w(v_i, v_j) = 1``.
+    So the cut overestimates the rows moved; ``objective="volume"`` counts them exactly for a
+    symmetric pattern.
+
+    Attributes
+    ----------
+    objective : {"cut", "volume"}
+    """
+
+    partitioners: ClassVar[tuple[str, ...]] = ("metis", "kaminpar", "builtin")
+
+    objective: str = "cut"
+
+    def build(self, matrix: Graph, num_parts: int, *, balance: str, seed: int) -> WeightedGraph:
+        """Build the graph; `seed` is not used.
+
+        Raises
+        ------
+        InputError
+            Unknown objective, `num_parts` not in 1..num_vertices, or `balance` cannot be had.
+        """
+        check_choice("objective", self.objective, OBJECTIVES)
+        check_num_parts(matrix.num_vertices, num_parts)
+        pattern = symmetrised(matrix)
+        return WeightedGraph(
+            indptr=pattern.indptr.astype(np.int64),
+            indices=pattern.indices.astype(np.int32, copy=False),
+            vertex_weights=vertex_weights(matrix, balance),
+            objective=self.objective,
+        )

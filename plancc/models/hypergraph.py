@@ -1,0 +1,46 @@
+"""Column-net hypergraph model: ``hp`` of paper 000, section 4.3.2."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from plancc.graph.graph import Graph
+from plancc.models.problem import Hypergraph
+from plancc.models.weights import check_num_parts, vertex_weights
+
+
+@dataclass(frozen=True)
+class HypergraphModel:
+    """One vertex per row, one net per column: connectivity - 1 summed is the rows moved.
+
+    ``pins(n_j) = {i : A[i, j] != 0} + {j}`` (equation 10; the paper's matrix always holds its
+    diagonal, here j is added where it does not, since the owner of row j is where row j starts).
+    A part in the connectivity set of n_j either owns row j or receives it once, so equation 11
+    with unit costs counts the rows moved exactly, for directed matrices too::
+
+            column j of A         net n_j, owners in brackets
+            i=0  .                pins {1 [P0], 2 [P1], 3 [P1], j=4 [P2]}
+            i=1  x                lambda = 3 -> row 4 goes from P2 to P0 and to P1: 2 rows
+            i=2  x
+            i=3  x
+            i=4  .  <- j
+
+    Nets of one pin are left out: they are never cut.
+    """
+
+    partitioners: ClassVar[tuple[str, ...]] = ("mtkahypar", "kahypar", "builtin")
+
+    def build(self, matrix: Graph, num_parts: int, *, balance: str, seed: int) -> Hypergraph:
+        """Build the hypergraph; `seed` is not used.
+
+        Raises
+        ------
+        InputError
+            `num_parts` is not in 1..num_vertices, or `balance` cannot be had.
+        """
+        from plancc.models.nets import column_nets
+
+        check_num_parts(matrix.num_vertices, num_parts)
+        net_ptr, pins = column_nets(matrix.indptr, matrix.indices)
+        return Hypergraph(net_ptr, pins, vertex_weights(matrix, balance))

@@ -1,0 +1,82 @@
+"""Reverse Cuthill-McKee order cut into blocks: model ``rcm``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.graph.graph import Graph
+from plancc.models.block import block_owner
+from plancc.models.pattern import symmetrised
+from plancc.models.problem import Assignment
+from plancc.models.weights import check_num_parts, vertex_weights
+
+
+def bandwidth(matrix: Graph, position: npt.NDArray[np.integer] | None = None) -> int:
+    """``max |position[i] - position[j]|`` over the nonzeros (i, j), 0 without any.
+
+    Parameters
+    ----------
+    matrix : Graph
+    position : int[num_vertices], optional
+        Place of every vertex in an order; None: the given order.
+    """
+    if matrix.num_nonzeros == 0:
+        return 0
+    place = np.arange(matrix.num_vertices) if position is None else position
+    place = place.astype(np.int32)
+    row = np.repeat(place, matrix.row_nonzeros())
+    return int(np.abs(row - place[matrix.indices]).max())
+
+
+def pipeline_stages(num_vertices: int, band: int) -> int:
+    """``ceil(2n / (n - b))`` stages of a fine-grain pipeline without idling (paper 002, 3.5)."""
+    return -(-2 * num_vertices // (num_vertices - band))
+
+
+def pipeline_granularity(num_vertices: int, band: int) -> float:
+    """``(n - b) / 2n``, the smallest share of the vertices in one stage (paper 002, 3.5)."""
+    return (num_vertices - band) / (2 * num_vertices)
+
+
+@dataclass(frozen=True)
+class RcmModel:
+    """Blocks of consecutive rows in reverse Cuthill-McKee order of the symmetrised pattern."""
+
+    partitioners: ClassVar[tuple[str, ...]] = ()
+
+    def build(self, matrix: Graph, num_parts: int, *, balance: str, seed: int) -> Assignment:
+        """Order, cut into blocks of about the same weight; `seed` is not used.
+
+        The notes hold ``bandwidth``, ``granularity`` and ``stages``, each ``_before`` and
+        ``_after`` the reordering.
+
+        Raises
+        ------
+        InputError
+            `num_parts` is not in 1..num_vertices, or `balance` cannot be had.
+        """
+        from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+        n = matrix.num_vertices
+        check_num_parts(n, num_parts)
+        order = reverse_cuthill_mckee(symmetrised(matrix), symmetric_mode=True)
+        position = np.empty(n, dtype=np.int64)
+        position[order] = np.arange(n)
+        owner = np.empty(n, dtype=np.int32)
+        owner[order] = block_owner(vertex_weights(matrix, balance)[order], num_parts)
+        before, after = bandwidth(matrix), bandwidth(matrix, position)
+        return Assignment(
+            owner,
+            {
+                "bandwidth_before": before,
+                "bandwidth_after": after,
+                "granularity_before": pipeline_granularity(n, before),
+                "granularity_after": pipeline_granularity(n, after),
+                "stages_before": pipeline_stages(n, before),
+                "stages_after": pipeline_stages(n, after),
+            },
+        )

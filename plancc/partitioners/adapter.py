@@ -1,0 +1,120 @@
+"""What a partitioner's adapter is, and helpers that several adapters share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata, util
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.models.problem import Hypergraph, WeightedGraph
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A back end.
+
+    Attributes
+    ----------
+    name : str
+        Its name in the registry.
+    run : function
+        ``run(problem, num_parts, *, epsilon, seed, preset, threads) -> int[n]``, a function of a
+        module (the child process imports it by name). Its current folder is an empty temporary
+        one. It is called only with 2 <= num_parts < n and at least one net or edge.
+    accepts : tuple of type
+        Kinds of problem: Hypergraph, WeightedGraph.
+    presets : tuple of str
+        The first is the default.
+    objectives : tuple of str
+        Objectives of a WeightedGraph that it minimises.
+    library : str
+        Import name of the native library; empty for one that runs in this process.
+    distribution : str
+        What to ask for a version.
+    install : str
+        The command that installs it.
+    max_total : int
+        Largest sum of weights or costs that its integers hold; larger ones are scaled down.
+    """
+
+    name: str
+    run: Callable[..., npt.ArrayLike]
+    accepts: tuple[type, ...]
+    presets: tuple[str, ...]
+    objectives: tuple[str, ...] = ()
+    library: str = ""
+    distribution: str = ""
+    install: str = ""
+    max_total: int = 2**30
+
+    def available(self) -> bool:
+        """Whether its library is installed (which does not load it)."""
+        return not self.library or util.find_spec(self.library) is not None
+
+    def version(self) -> str:
+        """Version of its distribution, "" if that is not known."""
+        try:
+            return metadata.version(self.distribution) if self.distribution else ""
+        except metadata.PackageNotFoundError:
+            return ""
+
+    def takes(self, problem: Hypergraph | WeightedGraph) -> bool:
+        """Whether it can minimise what `problem` asks for."""
+        if not isinstance(problem, self.accepts):
+            return False
+        return isinstance(problem, Hypergraph) or problem.objective in self.objectives
+
+
+def scaled(values: npt.NDArray[np.int64], max_total: int) -> npt.NDArray[np.int64]:
+    """`values`, or where their sum is above `max_total` the same in coarser units.
+
+    Positive values stay positive. Balance is measured with the true weights afterwards.
+    """
+    total = int(values.sum())
+    if total <= max_total:
+        return values
+    share = max_total / (total + len(values))
+    return np.where(values > 0, np.maximum((values * share).astype(np.int64), 1), 0)
+
+
+def write_lines(file: BinaryIO, values: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
+    """Write non-negative integers as text, one line for every run of `values`.
+
+    Numbers are padded with zeros to one width, which makes this a handful of vectorised digit
+    extractions; the hypergraph and graph parsers read "007" as 7.
+
+    Parameters
+    ----------
+    file : binary file
+    values : int64[m]
+    ends : int64[num_lines]
+        Line k ends after ``values[ends[k] - 1]``; every line holds a number.
+    """
+    if len(values) == 0:
+        return
+    width = len(str(int(values.max())))
+    separator = np.full(len(values), ord(" "), dtype=np.uint8)
+    separator[ends - 1] = ord("\n")
+    step = 1 << 22
+    for start in range(0, len(values), step):
+        rest = values[start : start + step]
+        text = np.empty((len(rest), width + 1), dtype=np.uint8)
+        for column in range(width - 1, -1, -1):
+            rest, digit = np.divmod(rest, 10)
+            text[:, column] = digit + ord("0")
+        text[:, width] = separator[start : start + step]
+        file.write(text.data)
+
+
+def interleave_first(
+    ptr: npt.NDArray[np.int64], values: npt.NDArray[Any], first: npt.NDArray[Any]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Put ``first[k]`` before run k of `values`; returns (values, ends of the runs)."""
+    return (
+        np.insert(values.astype(np.int64), ptr[:-1], first),
+        ptr[1:] + np.arange(1, len(ptr), dtype=np.int64),
+    )

@@ -1,0 +1,52 @@
+"""The child process in which a native partitioner runs: ``python -P -m plancc.partitioners.child``.
+
+Reads one pickled job from stdin, writes one pickled answer to what was stdout. The library's own
+output goes to stderr: descriptor 1 is pointed there before the library is loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+
+from plancc.errors import PlanccError
+
+
+def _die_with_parent(parent: int) -> None:
+    if sys.platform == "linux":
+        import ctypes
+
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+
+def main() -> int:
+    """Run one job; exit status 0 with an answer, 1 without."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    answer = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    try:
+        job = pickle.load(sys.stdin.buffer)
+        _die_with_parent(job["parent"])
+        owner = job["run"](job["problem"], job["num_parts"], **job["options"])
+        reply = {"owner": owner}
+    except PlanccError as error:
+        reply = {"error": error}
+    except MemoryError:
+        print("out of memory", file=sys.stderr)
+        return 1
+    except Exception as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    pickle.dump(reply, answer, protocol=5)
+    answer.flush()
+    sys.stderr.flush()
+    os._exit(0)  # The answer is out: a library that crashes while it unloads is not waited for.
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""KaHyPar: direct k-way partitioning for connectivity - 1 (GPLv3, hence an extra)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.models.problem import Hypergraph
+from plancc.partitioners.adapter import Adapter
+
+
+def run(
+    problem: Hypergraph, num_parts: int, *, epsilon: float, seed: int, preset: str, threads: int
+) -> npt.ArrayLike:
+    """Minimise connectivity - 1; `threads` is not used, the library has one."""
+    import kahypar
+
+    context = kahypar.Context()
+    context.loadINIconfiguration(str(Path(__file__).with_name(f"kahypar-{preset}.ini")))
+    context.setK(num_parts)
+    context.setEpsilon(epsilon)
+    context.setSeed(seed)
+    context.suppressOutput(True)
+    costs, weights = problem.net_costs, problem.vertex_weights
+    if not weights.all():  # The library refuses weight 0: make it small instead.
+        finer = max(1, min(1000, ADAPTER.max_total // int(weights.sum() + len(weights))))
+        weights = np.maximum(finer * weights, 1)
+    hypergraph = kahypar.Hypergraph(
+        problem.num_vertices,
+        problem.num_nets,
+        problem.net_ptr.tolist(),
+        problem.pins.tolist(),
+        num_parts,
+        [1] * problem.num_nets if costs is None else costs.tolist(),
+        weights.tolist(),
+    )
+    kahypar.partition(hypergraph, context)
+    return np.fromiter(
+        map(hypergraph.blockID, range(problem.num_vertices)), np.int32, problem.num_vertices
+    )
+
+
+ADAPTER = Adapter(
+    name="kahypar",
+    run=run,
+    accepts=(Hypergraph,),
+    presets=("default", "quality"),
+    library="kahypar",
+    distribution="kahypar",
+    install="pip install 'plancc[kahypar]'",
+)

@@ -1,0 +1,88 @@
+"""Mt-KaHyPar: multilevel hypergraph and graph partitioning with threads."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.models.problem import Hypergraph, WeightedGraph
+from plancc.partitioners.adapter import Adapter, interleave_first, write_lines
+
+
+def _write_hypergraph(path: str, problem: Hypergraph) -> None:
+    """hMETIS text, which the library reads faster and in less memory than Python lists."""
+    pins, ends = problem.pins.astype(np.int64) + 1, problem.net_ptr[1:]
+    if problem.net_costs is not None:
+        pins, ends = interleave_first(problem.net_ptr, pins, problem.net_costs)
+    n = problem.num_vertices
+    with open(path, "wb") as file:
+        kind = 10 if problem.net_costs is None else 11
+        file.write(f"{problem.num_nets} {n} {kind}\n".encode())
+        write_lines(file, pins, ends)
+        write_lines(file, problem.vertex_weights, np.arange(1, n + 1))
+
+
+def _write_graph(path: str, problem: WeightedGraph) -> None:
+    """METIS text; every line starts with the vertex weight, so that none is empty."""
+    ptr, values = problem.indptr, problem.indices.astype(np.int64) + 1
+    if problem.edge_weights is not None:
+        values = np.stack([values, problem.edge_weights], axis=1).reshape(-1)
+        ptr = 2 * ptr
+    values, ends = interleave_first(ptr, values, problem.vertex_weights)
+    with open(path, "wb") as file:
+        kind = "10" if problem.edge_weights is None else "11"
+        file.write(f"{problem.num_vertices} {len(problem.indices) // 2} {kind}\n".encode())
+        write_lines(file, values, ends)
+
+
+def run(
+    problem: Hypergraph | WeightedGraph,
+    num_parts: int,
+    *,
+    epsilon: float,
+    seed: int,
+    preset: str,
+    threads: int,
+) -> npt.ArrayLike:
+    """Minimise connectivity - 1 of a hypergraph, or the cut of a graph."""
+    import mtkahypar
+
+    library = mtkahypar.initialize(threads)
+    mtkahypar.set_seed(seed)
+    context = library.context_from_preset(
+        getattr(mtkahypar.PresetType, preset.upper().replace("-", "_"))
+    )
+    context.logging = False
+    if isinstance(problem, Hypergraph):
+        context.set_partitioning_parameters(num_parts, epsilon, mtkahypar.Objective.KM1)
+        path = "problem.hgr"
+        _write_hypergraph(path, problem)
+        graph = library.hypergraph_from_file(path, context, mtkahypar.FileFormat.HMETIS)
+    else:
+        context.set_partitioning_parameters(num_parts, epsilon, mtkahypar.Objective.CUT)
+        path = "problem.graph"
+        _write_graph(path, problem)
+        graph = library.graph_from_file(path, context, mtkahypar.FileFormat.METIS)
+    os.unlink(path)
+    return np.array(graph.partition(context).get_partition(), dtype=np.int32)
+
+
+ADAPTER = Adapter(
+    name="mtkahypar",
+    run=run,
+    accepts=(Hypergraph, WeightedGraph),
+    presets=(
+        "default",
+        "quality",
+        "highest-quality",
+        "large-k",
+        "deterministic",
+        "deterministic-quality",
+    ),
+    objectives=("cut",),
+    library="mtkahypar",
+    distribution="mtkahypar",
+    install="pip install mtkahypar",
+)

@@ -1,0 +1,112 @@
+"""The parent's side of a native partitioner's child process."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from plancc.errors import BackendError, PlanccError
+from plancc.partitioners.adapter import Adapter
+
+OTHERWISE = "try --partitioner builtin"
+
+
+def _last_words(path: Path) -> str:
+    """End of what the library printed, on one line."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 4000))
+        lines = file.read().decode("utf-8", "replace").splitlines()
+    words = " | ".join(line.strip() for line in lines if line.strip())
+    return f": ...{words[-600:]}" if len(words) > 600 else f": {words}" if words else ""
+
+
+def _fate(code: int) -> str:
+    if code >= 0:
+        return f"failed (exit status {code})"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    if name == "SIGKILL":
+        return "was killed (SIGKILL; is the machine out of memory?)"
+    return f"crashed ({name})"
+
+
+def run_in_child(
+    adapter: Adapter, problem: Any, num_parts: int, options: dict[str, Any], time_limit: float
+) -> Any:
+    """Run ``adapter.run`` in a child process and return its raw answer.
+
+    The child dies with this process (Linux) and is killed on any exception here, Ctrl-C included.
+
+    Parameters
+    ----------
+    adapter : Adapter
+    problem : Hypergraph or WeightedGraph
+    num_parts : int
+    options : dict
+        Keyword arguments of ``adapter.run``.
+    time_limit : float
+        Seconds after which the child is killed.
+
+    Raises
+    ------
+    BackendError
+        It crashed, failed, ran past `time_limit` or answered nothing; the message ends with what
+        it last printed.
+    PlanccError
+        What the adapter itself raised.
+    """
+    job = pickle.dumps(
+        {
+            "parent": os.getpid(),
+            "run": adapter.run,
+            "problem": problem,
+            "num_parts": num_parts,
+            "options": options,
+        },
+        protocol=5,
+    )
+    search_path = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    command = [sys.executable, "-P", "-m", "plancc.partitioners.child"]
+    with tempfile.TemporaryDirectory(prefix="plancc-") as folder:
+        log = Path(folder, "stderr.txt")
+        with (
+            log.open("wb") as stderr,
+            subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                cwd=folder,
+                env=os.environ | {"PYTHONPATH": search_path},
+            ) as child,
+        ):
+            try:
+                answer, _ = child.communicate(job, timeout=time_limit)
+            except subprocess.TimeoutExpired:
+                raise BackendError(
+                    f"{adapter.name} was stopped after {time_limit:g} s without a partition"
+                    f"{_last_words(log)}; {OTHERWISE}"
+                ) from None
+            finally:
+                child.kill()
+        if child.returncode != 0:
+            raise BackendError(
+                f"{adapter.name} {_fate(child.returncode)}{_last_words(log)}; {OTHERWISE}"
+            )
+        try:
+            reply = pickle.loads(answer)
+        except Exception:
+            raise BackendError(
+                f"{adapter.name} ended without an answer{_last_words(log)}; {OTHERWISE}"
+            ) from None
+    if isinstance(reply.get("error"), PlanccError):
+        raise reply["error"]
+    return reply.get("owner")

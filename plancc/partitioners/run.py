@@ -1,0 +1,312 @@
+"""`partition`: choose a back end, keep the trivial cases from it, check its answer."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import BackendError, BackendUnavailable, InputError
+from plancc.models.problem import Hypergraph, WeightedGraph
+from plancc.models.weights import check_num_parts
+from plancc.partitioners import PARTITIONERS
+from plancc.partitioners.adapter import Adapter, scaled
+from plancc.partitioners.process import OTHERWISE, run_in_child
+from plancc.passes.balance import imbalance_bound, part_weights
+from plancc.passes.fill import FillEmptyParts
+from plancc.registry import check_choice
+
+TIME_LIMIT = 6 * 3600.0
+"""Seconds that a native partitioner gets unless told otherwise."""
+
+AUTO = "auto"
+TRIVIAL = "none"
+"""Name of the partitioner in a result that needed none (one part, one vertex each, no nets)."""
+
+
+@dataclass(frozen=True)
+class PartitionResult:
+    """Owners and how they were found.
+
+    Attributes
+    ----------
+    owner : int32[num_vertices]
+        Every part holds at least one vertex.
+    partitioner : str
+        Who found them; "none" where there was nothing to minimise.
+    version : str
+        Of the library, "" where there is none.
+    preset : str
+        "" where there is none.
+    warnings : list of str
+        What the user should know: fallbacks, missed balance, filled parts, reproducibility.
+    seconds : float
+        Wall-clock time of the back end, its process included.
+    """
+
+    owner: npt.NDArray[np.int32]
+    partitioner: str
+    version: str = ""
+    preset: str = ""
+    warnings: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def partition(
+    problem: Hypergraph | WeightedGraph,
+    num_parts: int,
+    partitioner: str = AUTO,
+    *,
+    epsilon: float = 0.01,
+    seed: int = 1,
+    preset: str | None = None,
+    threads: int = 1,
+    time_limit: float | None = None,
+    order: Sequence[str] | None = None,
+) -> PartitionResult:
+    """Split the vertices of `problem` into `num_parts` parts.
+
+    Parameters
+    ----------
+    problem : Hypergraph or WeightedGraph
+    num_parts : int
+        At most the number of vertices.
+    partitioner : str
+        A name in `PARTITIONERS`, or "auto": the first of `order` that is installed; if it fails,
+        builtin.
+    epsilon : float
+        Allowed imbalance: a part weighs at most ``(1 + epsilon) * ceil(total / num_parts)``.
+    seed : int
+        0..2**31-1. The same seed gives the same bytes with one thread.
+    preset : str, optional
+        One of the partitioner's presets; None: its first.
+    threads : int
+        For the back ends that use threads.
+    time_limit : float, optional
+        Seconds that a native library may run; None: `TIME_LIMIT` (6 hours).
+    order : sequence of str, optional
+        What "auto" tries (a model's ``partitioners``); None: every partitioner that accepts the
+        problem, graph partitioners first for a graph.
+
+    Raises
+    ------
+    InputError
+        An option out of range or unknown, more parts than vertices, a partitioner that does not
+        accept this kind of problem.
+    BackendUnavailable
+        The named partitioner is not installed.
+    BackendError
+        The named partitioner failed or gave a wrong answer.
+    """
+    check_num_parts(problem.num_vertices, num_parts)
+    if not (math.isfinite(epsilon) and epsilon >= 0):
+        raise InputError(f"epsilon {epsilon}: a number that is at least 0 is needed")
+    if not 0 <= seed < 2**31:
+        raise InputError(f"seed {seed}: must be in 0..{2**31 - 1}")
+    if threads < 1:
+        raise InputError(f"{threads} threads: at least 1 is needed")
+    if problem.num_vertices and int(problem.vertex_weights.min()) < 0:
+        raise InputError("vertex weights must not be negative")
+
+    warnings: list[str] = []
+    adapters = _candidates(problem, partitioner, order, warnings)
+    if preset is not None:
+        check_choice(f"preset of {adapters[0].name}", preset, adapters[0].presets)
+
+    owner = _trivial_owner(problem, num_parts)
+    if owner is not None:
+        return PartitionResult(
+            owner,
+            TRIVIAL,
+            warnings=_balance_notes(
+                owner, problem.vertex_weights, num_parts, epsilon, "the partition"
+            ),
+        )
+
+    limit = TIME_LIMIT if time_limit is None else time_limit
+    for adapter in adapters:
+        chosen = preset if preset in adapter.presets else None
+        options = {
+            "epsilon": epsilon,
+            "seed": seed,
+            "preset": chosen or adapter.presets[0],
+            "threads": threads,
+        }
+        start = time.perf_counter()
+        try:
+            raw = _run(adapter, problem, num_parts, options, limit)
+            owner = _checked(adapter, raw, problem.num_vertices, num_parts)
+        except BackendError as error:
+            if adapter is adapters[-1]:
+                raise
+            warnings.append(f"{str(error).removesuffix(f'; {OTHERWISE}')}; trying the next one")
+            continue
+        seconds = time.perf_counter() - start
+        break
+
+    size = np.bincount(owner, minlength=num_parts)
+    if not size.all():
+        warnings.append(
+            f"{adapter.name} left {int((size == 0).sum())} of {num_parts} parts empty; "
+            "each was given a vertex"
+        )
+        owner = FillEmptyParts().run(owner, problem.vertex_weights, num_parts)
+    warnings += _balance_notes(owner, problem.vertex_weights, num_parts, epsilon, adapter.name)
+    if threads > 1 and adapter.library and "deterministic" not in options["preset"]:
+        note = f"{adapter.name} with {threads} threads may give another partition in every run"
+        if any("deterministic" in name for name in adapter.presets):
+            note += "; preset deterministic does not"
+        if adapter.name in THREADED:
+            warnings.append(note)
+    return PartitionResult(
+        owner, adapter.name, adapter.version(), options["preset"], warnings, seconds
+    )
+
+
+THREADED = ("mtkahypar", "kaminpar")
+
+
+def _candidates(
+    problem: Hypergraph | WeightedGraph,
+    partitioner: str,
+    order: Sequence[str] | None,
+    warnings: list[str],
+) -> list[Adapter]:
+    """Adapters to try in turn; under "auto" the first installed one, then builtin."""
+    if partitioner != AUTO:
+        if partitioner not in PARTITIONERS:
+            check_choice("partitioner", partitioner, [AUTO, *PARTITIONERS])
+        adapter: Adapter = PARTITIONERS[partitioner]
+        if not adapter.takes(problem):
+            able = [name for name in PARTITIONERS if PARTITIONERS[name].takes(problem)]
+            raise InputError(
+                f"partitioner '{partitioner}' cannot partition {_describe(problem)}: "
+                f"choose from {', '.join(able)}"
+            )
+        if not adapter.available():
+            raise BackendUnavailable(
+                f"partitioner '{partitioner}' is not installed: {adapter.install}"
+            )
+        return [adapter]
+    names = list(order or DEFAULT_ORDER[type(problem)])
+    able = [name for name in names if PARTITIONERS[name].takes(problem)]
+    installed = []
+    for name in able:
+        adapter = PARTITIONERS[name]
+        if adapter.available():
+            installed.append(adapter)
+        elif not installed:
+            warnings.append(f"{name} is not installed ({adapter.install}); trying the next one")
+    builtin = PARTITIONERS["builtin"]
+    return [installed[0], builtin] if installed and installed[0] is not builtin else [builtin]
+
+
+DEFAULT_ORDER: dict[type, tuple[str, ...]] = {
+    Hypergraph: ("mtkahypar", "kahypar", "builtin"),
+    WeightedGraph: ("metis", "kaminpar", "builtin"),
+}
+
+
+def _describe(problem: Hypergraph | WeightedGraph) -> str:
+    if isinstance(problem, Hypergraph):
+        return "a hypergraph"
+    return f"a graph for objective '{problem.objective}'"
+
+
+def _trivial_owner(
+    problem: Hypergraph | WeightedGraph, num_parts: int
+) -> npt.NDArray[np.int32] | None:
+    """Owners where there is nothing to minimise, else None."""
+    n = problem.num_vertices
+    if num_parts == 1:
+        return np.zeros(n, dtype=np.int32)
+    if num_parts == n:
+        return np.arange(n, dtype=np.int32)
+    links = problem.pins if isinstance(problem, Hypergraph) else problem.indices
+    if len(links) == 0:
+        # Deal the vertices out, heaviest first, forth and back over the parts.
+        place = np.arange(n) % (2 * num_parts)
+        owner = np.empty(n, dtype=np.int32)
+        heaviest_first = np.argsort(-problem.vertex_weights, kind="stable")
+        owner[heaviest_first] = np.minimum(place, 2 * num_parts - 1 - place)
+        return owner
+    return None
+
+
+def _run(
+    adapter: Adapter,
+    problem: Hypergraph | WeightedGraph,
+    num_parts: int,
+    options: dict[str, object],
+    time_limit: float,
+) -> object:
+    """Call the back end on a problem that its integers can hold."""
+    weights = problem.vertex_weights
+    if not weights.any():
+        weights = np.ones_like(weights)
+    fitting: Hypergraph | WeightedGraph
+    limit = adapter.max_total
+    if isinstance(problem, Hypergraph):
+        costs = problem.net_costs
+        fitting = replace(
+            problem,
+            vertex_weights=scaled(weights, limit),
+            net_costs=None if costs is None else scaled(costs, limit),
+        )
+    else:
+        costs = problem.edge_weights
+        fitting = replace(
+            problem,
+            vertex_weights=scaled(weights, limit),
+            edge_weights=None if costs is None else scaled(costs, limit),
+        )
+    if adapter.library:
+        return run_in_child(adapter, fitting, num_parts, options, time_limit)
+    return adapter.run(fitting, num_parts, **options)
+
+
+def _checked(
+    adapter: Adapter, raw: object, num_vertices: int, num_parts: int
+) -> npt.NDArray[np.int32]:
+    """The answer as int32[n] with parts in range; BackendError otherwise."""
+    wrong = ""
+    try:
+        owner = np.asarray(raw)
+    except ValueError:
+        owner = np.empty(0)
+    if owner.dtype.kind not in "iu" or owner.shape != (num_vertices,):
+        wrong = f"{owner.dtype}{list(owner.shape)} instead of {num_vertices} part numbers"
+    elif int(owner.min()) < 0 or int(owner.max()) >= num_parts:
+        wrong = f"part numbers {owner.min()}..{owner.max()} instead of 0..{num_parts - 1}"
+    if wrong:
+        raise BackendError(f"{adapter.name} gave a wrong answer: {wrong}; {OTHERWISE}")
+    return owner.astype(np.int32, copy=False)
+
+
+def _balance_notes(
+    owner: npt.NDArray[np.int32],
+    weights: npt.NDArray[np.int64],
+    num_parts: int,
+    epsilon: float,
+    who: str,
+) -> list[str]:
+    """Warnings about a part heavier than allowed, or a vertex heavier than the average part."""
+    total = int(weights.sum())
+    heaviest = int(weights.max())
+    allowed = (1 + epsilon) * -(-total // num_parts)
+    reached = int(part_weights(owner, weights, num_parts).max())
+    notes = []
+    if heaviest > allowed:
+        notes.append(
+            f"the heaviest vertex weighs {heaviest}, the average part {total / num_parts:.1f}: "
+            f"no partition has an imbalance below {imbalance_bound(weights, num_parts):.3f}"
+        )
+    if reached > max(allowed, heaviest):
+        notes.append(
+            f"imbalance {reached * num_parts / total - 1:.3f} of {who} is above epsilon {epsilon:g}"
+        )
+    return notes

@@ -1,0 +1,158 @@
+"""Reading a rank's slice of a plan file. Knows no MPI: a rank is a number here.
+
+Rank k of r takes the contiguous block of parts ``k * p // r .. (k + 1) * p // r - 1``; what of
+several parts becomes of one rank is `plancc.plan.merge`'s business. Every number that is used as
+an index is checked here, so that a damaged file is an error and never a wrong address.
+"""
+
+from __future__ import annotations
+
+from os import PathLike
+
+import numpy as np
+
+from plancc.errors import InputError, PlanError
+from plancc.plan.format import vertex_data_from_arrays
+from plancc.plan.merge import Block, Messages, merge
+from plancc.plan.plan import Header, Int32Array, Int64Array, Part
+from plancc.plan.reader import PlanFile
+
+
+def block_of_parts(num_parts: int, num_ranks: int) -> Int64Array:
+    """First part of every rank, int64[num_ranks + 1]."""
+    return np.arange(num_ranks + 1, dtype=np.int64) * num_parts // num_ranks
+
+
+def read_rank_slice(path: str | PathLike[str], rank: int, num_ranks: int) -> tuple[Header, Part]:
+    """What rank `rank` of `num_ranks` needs of a plan file; nothing else is read.
+
+    Parameters
+    ----------
+    path : path of the plan
+    rank, num_ranks : int
+        ``0 <= rank < num_ranks <= num_parts``.
+
+    Returns
+    -------
+    Header, Part
+        `Part.index` and `Part.num_parts`, and the peers, are in ranks.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, or there are more ranks than parts.
+    PlanError
+        If the file is damaged.
+    """
+    with PlanFile(path) as file:
+        return file.header, read_part(file, rank, num_ranks)
+
+
+def read_part(file: PlanFile, rank: int, num_ranks: int) -> Part:
+    """The slice of rank `rank` from an open plan; see `read_rank_slice`."""
+    num_parts = file.header.num_parts
+    if num_ranks > num_parts:
+        raise InputError(
+            f"{file.path}: {num_ranks} ranks for a plan of {num_parts} parts; start at most "
+            f"{num_parts} ranks, or compile the plan for more parts"
+        )
+    ranks = block_of_parts(num_parts, num_ranks)
+    block = _read_block(file, int(ranks[rank]), int(ranks[rank + 1]))
+    if num_ranks < num_parts:
+        return merge(block, rank, ranks)
+    return Part(
+        index=rank,
+        num_parts=num_parts,
+        first_row=block.first_row,
+        global_id=block.global_id,
+        num_interior=int(file.read("rows/num_interior", rank, rank + 1)[0]),
+        row_ptr=block.row_ptr,
+        column=block.column,
+        value=block.value,
+        send_peer=block.send.peer,
+        send_ptr=block.send.row_ptr,
+        send_row=block.send.row,
+        recv_peer=block.receive.peer,
+        recv_ptr=block.receive.row_ptr,
+        vertex_data=block.vertex_data,
+    )
+
+
+def _read_block(file: PlanFile, first: int, last: int) -> Block:
+    """Parts first..last-1 as they stand in the file, offsets from zero, all indices in range."""
+    part_ptr = read_offsets(file, "rows/part_ptr", file.header.num_vertices)
+    row0, row1 = int(part_ptr[first]), int(part_ptr[last])
+    row_ptr = _slice_offsets(file, "matrix/row_ptr", row0, row1, file.header.num_nonzeros)
+    nonzeros = int(row_ptr[0]), int(row_ptr[-1])
+    row_ptr = row_ptr - row_ptr[0]
+    send = _read_messages(file, "send", first, last)
+    receive = _read_messages(file, "recv", first, last)
+    column = file.read("matrix/column", *nonzeros)
+    rows = np.diff(part_ptr)
+    own_part = np.repeat(np.arange(first, last), rows[first:last])
+    width = rows[first:last] + np.diff(receive.row_ptr[receive.ptr])
+    nonzero_ptr = row_ptr[part_ptr[first : last + 1] - row0]
+    for part in range(first, last):
+        held = column[nonzero_ptr[part - first] : nonzero_ptr[part - first + 1]]
+        _check(file, "matrix/column", _within(held, int(width[part - first])))
+    send_bound = rows[send.part_of_row(first)]
+    receive_bound = rows[receive.peer_of_row()]
+    _check(file, "expand/send_row", ((send.row >= 0) & (send.row < send_bound)).all())
+    _check(file, "expand/recv_row", ((receive.row >= 0) & (receive.row < receive_bound)).all())
+    return Block(
+        first=first,
+        last=last,
+        part_ptr=part_ptr,
+        global_id=file.read("rows/global_id", row0, row1),
+        part_of_row=own_part,
+        row_ptr=row_ptr,
+        column=column,
+        value=file.read("matrix/value", *nonzeros),
+        send=send,
+        receive=receive,
+        vertex_data=vertex_data_from_arrays(
+            {
+                f"vertex_data/{name}": file.read(f"vertex_data/{name}", row0, row1)
+                for name in file.vertex_data_names()
+            }
+        ),
+    )
+
+
+def _read_messages(file: PlanFile, prefix: str, first: int, last: int) -> Messages:
+    """The messages of parts first..last-1 in one direction, offsets from zero."""
+    ptr = read_offsets(file, f"expand/{prefix}_ptr", file.messages)[first : last + 1]
+    start, stop = int(ptr[0]), int(ptr[-1])
+    row_ptr = _slice_offsets(file, f"expand/{prefix}_row_ptr", start, stop, file.volume)
+    peer = file.read(f"expand/{prefix}_peer", start, stop)
+    _check(file, f"expand/{prefix}_peer", _within(peer, file.header.num_parts))
+    return Messages(
+        ptr=ptr - ptr[0],
+        peer=peer,
+        row_ptr=row_ptr - row_ptr[0],
+        row=file.read(f"expand/{prefix}_row", int(row_ptr[0]), int(row_ptr[-1])),
+    )
+
+
+def read_offsets(file: PlanFile, name: str, total: int) -> Int64Array:
+    """A whole offset table, which must rise from 0 to `total`."""
+    offsets: Int64Array = file.read(name)
+    _check(file, name, offsets[0] == 0 and offsets[-1] == total and (np.diff(offsets) >= 0).all())
+    return offsets
+
+
+def _slice_offsets(file: PlanFile, name: str, start: int, stop: int, total: int) -> Int64Array:
+    """Entries start..stop of an offset table, which must rise within 0..total."""
+    offsets: Int64Array = file.read(name, start, stop + 1)
+    in_range = offsets[0] >= 0 and offsets[-1] <= total
+    _check(file, name, in_range and (np.diff(offsets) >= 0).all())
+    return offsets
+
+
+def _within(numbers: Int32Array, bound: int) -> bool:
+    return len(numbers) == 0 or (int(numbers.min()) >= 0 and int(numbers.max()) < bound)
+
+
+def _check(file: PlanFile, name: str, holds: bool | np.bool_) -> None:
+    if not holds:
+        raise PlanError(f"{file.path}: /{name} is damaged: offsets or numbers out of range")

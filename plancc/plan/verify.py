@@ -1,0 +1,249 @@
+"""The verifier: every invariant of the format, checked once and named when it is broken.
+
+Works on a Plan value, so it may run between any two passes. Knows nothing of how plans are made:
+it derives what must hold from the matrix that the plan holds, with scipy and numpy, not with the
+lowering's kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import scipy.sparse as sp
+
+from plancc.cost.metrics import Metrics, summarize, traffic
+from plancc.errors import PlanError
+from plancc.graph.graph import Graph
+from plancc.graph.normalize import normalize
+from plancc.plan.format import arrays_of, content_sha256
+from plancc.plan.matrix import halo_ptr, matrix_of, part_of_nonzero
+from plancc.plan.plan import Exchange, Int64Array, Plan
+from plancc.plan.reader import PlanFile
+
+
+def verify_file(path: str, against: Graph | None = None) -> list[str]:
+    """Check a plan file, its checksums, content hash and stored metrics included.
+
+    Parameters
+    ----------
+    path : path of the plan
+    against : Graph, optional
+        The graph it was compiled from: the union of the parts must be its normalised matrix.
+
+    Returns
+    -------
+    list of str
+        What was checked, in words.
+
+    Raises
+    ------
+    PlanError
+        Naming the first invariant that does not hold, and where.
+    """
+    with PlanFile(path) as file:
+        plan = file.read_plan()
+        digest = content_sha256(plan.header, arrays_of(plan))
+        if file.content_sha256 != digest:
+            raise PlanError(
+                f"{path}: content_sha256 is {file.content_sha256 or 'missing'}, "
+                f"the content has {digest}"
+            )
+        stored = Metrics.from_dict(file.attributes("metrics"))
+    try:
+        done = verify(plan, against)
+    except PlanError as error:
+        raise PlanError(f"{path}: {error}") from None
+    actual = summarize(traffic(plan))
+    if stored is None:
+        raise PlanError(f"{path}: /metrics lacks a figure")
+    for name, value in actual.as_dict().items():
+        if not np.isclose(value, stored.as_dict()[name], rtol=1e-12, atol=0):
+            raise PlanError(
+                f"{path}: /metrics says {name} = {stored.as_dict()[name]}, the tables {value}"
+            )
+    return ["node types, sizes and checksums", "content hash", *done, "stored metrics"]
+
+
+def verify(plan: Plan, against: Graph | None = None) -> list[str]:
+    """Check a plan value; see `verify_file`."""
+    done = []
+    for name, problem in _invariants(plan):
+        if problem:
+            raise PlanError(f"{name}: {problem}")
+        done.append(name)
+    if against is not None:
+        _compare(plan, against)
+        done.append("the union of the parts is the normalised matrix of the graph")
+    return done
+
+
+def _invariants(plan: Plan) -> Iterator[tuple[str, str]]:
+    """(invariant, what breaks it or "") in an order in which each may rely on those before."""
+    n, nnz = plan.num_vertices, plan.header.num_nonzeros
+    yield "rows/part_ptr rises from 0 to n", _rises(plan.part_ptr, n)
+    yield "rows/global_id is a permutation", _permutation(plan)
+    yield "matrix/row_ptr rises from 0 to nnz", _rises(plan.row_ptr, nnz)
+    yield "matrix/value is finite", "" if np.isfinite(plan.value).all() else "NaN or infinity"
+    for prefix, exchange in (("send", plan.send), ("recv", plan.receive)):
+        yield f"expand/{prefix} tables are well formed", _well_formed(plan, exchange)
+    yield "sends and receives mirror each other", _mirrors(plan)
+    yield "every nonzero's column is held where it is used", _columns_held(plan)
+    yield "columns of a row are distinct, own ones first", _distinct(plan)
+    yield "every received row is used", _halo_used(plan)
+    yield "interior rows come first", _interior(plan)
+    data = plan.vertex_data
+    if data.features is not None:
+        yield "features are finite", "" if np.isfinite(data.features).all() else "NaN or infinity"
+    if data.labels is not None:
+        yield "labels are classes or -1", "" if (data.labels >= -1).all() else "a label below -1"
+    masks = [getattr(data, f"{name}_mask") for name in ("train", "val", "test")]
+    masks = [mask for mask in masks if mask is not None]
+    if masks:
+        valid = all((mask.view(np.uint8) <= 1).all() for mask in masks)
+        yield "masks hold 0 and 1", "" if valid else "another value"
+
+
+def _rises(offsets: Int64Array, total: int) -> str:
+    if offsets[0] != 0 or offsets[-1] != total:
+        return f"it goes from {offsets[0]} to {offsets[-1]}, not from 0 to {total}"
+    falls = np.flatnonzero(np.diff(offsets) < 0)
+    return f"it falls after entry {falls[0]}" if len(falls) else ""
+
+
+def _permutation(plan: Plan) -> str:
+    ids = plan.global_id
+    outside = np.flatnonzero((ids < 0) | (ids >= plan.num_vertices))
+    if len(outside):
+        return f"row {outside[0]} is vertex {ids[outside[0]]}"
+    counts = np.bincount(ids, minlength=plan.num_vertices)
+    wrong = np.flatnonzero(counts != 1)
+    return f"vertex {wrong[0]} has {counts[wrong[0]]} rows" if len(wrong) else ""
+
+
+def _well_formed(plan: Plan, exchange: Exchange) -> str:
+    p, sends = plan.num_parts, exchange is plan.send
+    problem = _rises(exchange.ptr, exchange.num_messages)
+    problem = problem or _rises(exchange.row_ptr, exchange.volume)
+    if problem:
+        return problem
+    part = np.repeat(np.arange(p), np.diff(exchange.ptr))
+    peer = exchange.peer
+    if exchange.num_messages == 0:
+        return ""
+    if peer.min() < 0 or peer.max() >= p or (peer == part).any():
+        return "a peer is out of range or the part itself"
+    if not (np.diff(part.astype(np.int64) * p + peer) > 0).all():
+        return "peers of a part are not ascending and unique"
+    sizes = np.diff(exchange.row_ptr)
+    if not (sizes > 0).all():
+        return f"message {np.flatnonzero(sizes == 0)[0]} is empty"
+    owner = np.repeat(part if sends else peer, sizes)
+    rows = exchange.row
+    if rows.min() < 0 or not (rows < np.diff(plan.part_ptr)[owner]).all():
+        return "a row number is not one of its owner's"
+    message = np.repeat(np.arange(len(sizes)), sizes)
+    if not (np.diff(message * np.int64(plan.num_vertices) + rows) > 0).all():
+        return "rows of a message are not strictly ascending"
+    return ""
+
+
+def _mirrors(plan: Plan) -> str:
+    p = plan.num_parts
+    sender = np.repeat(np.arange(p), np.diff(plan.send.ptr))
+    receiver = np.repeat(np.arange(p), np.diff(plan.receive.ptr))
+    sent = sp.coo_array((np.diff(plan.send.row_ptr), (sender, plan.send.peer)), shape=(p, p))
+    got = sp.coo_array((np.diff(plan.receive.row_ptr), (plan.receive.peer, receiver)), shape=(p, p))
+    difference = (sent.tocsr() - got.tocsr()).tocoo()
+    wrong = np.flatnonzero(difference.data)
+    if len(wrong):
+        m, q = difference.row[wrong[0]], difference.col[wrong[0]]
+        return f"part {m} sends {sent.tocsr()[m, q]} rows to {q}, which expects {got.tocsr()[m, q]}"
+    order = np.lexsort((receiver, plan.receive.peer))
+    starts = plan.receive.row_ptr[:-1][order]
+    sizes = np.diff(plan.receive.row_ptr)[order]
+    shift = np.repeat(starts - np.concatenate([[0], np.cumsum(sizes)[:-1]]), sizes)
+    mirrored = plan.receive.row[np.arange(len(shift)) + shift]
+    wrong = np.flatnonzero(mirrored != plan.send.row)
+    if len(wrong):
+        message = np.searchsorted(plan.send.row_ptr, wrong[0], side="right") - 1
+        m, q = sender[message], plan.send.peer[message]
+        return f"part {m} sends {q} its row {plan.send.row[wrong[0]]}, which expects another"
+    return ""
+
+
+def _columns_held(plan: Plan) -> str:
+    part = part_of_nonzero(plan)
+    held = (np.diff(plan.part_ptr) + np.diff(halo_ptr(plan)))[part]
+    wrong = np.flatnonzero((plan.column < 0) | (plan.column >= held))
+    if not len(wrong):
+        return ""
+    k = wrong[0]
+    return f"nonzero {k} of part {part[k]} uses column {plan.column[k]} of {held[k]}"
+
+
+def _distinct(plan: Plan) -> str:
+    row = np.repeat(np.arange(plan.num_vertices), np.diff(plan.row_ptr))
+    order = np.lexsort((plan.column, row))
+    same = (np.diff(row[order]) == 0) & (np.diff(plan.column[order]) == 0)
+    if same.any():
+        k = order[np.flatnonzero(same)[0]]
+        return f"row {row[k]} (plan order) uses column {plan.column[k]} twice"
+    foreign = plan.column >= np.diff(plan.part_ptr)[part_of_nonzero(plan)]
+    wrong = np.flatnonzero(foreign[:-1] & ~foreign[1:] & (np.diff(row) == 0))
+    return f"row {row[wrong[0]]} (plan order) has a received column first" if len(wrong) else ""
+
+
+def _halo_used(plan: Plan) -> str:
+    part = part_of_nonzero(plan)
+    slot = plan.column - np.diff(plan.part_ptr)[part]
+    used = np.zeros(plan.receive.volume, dtype=bool)
+    used[(halo_ptr(plan)[part] + slot)[slot >= 0]] = True
+    unused = np.flatnonzero(~used)
+    return f"received row {unused[0]} of {plan.receive.volume} is not" if len(unused) else ""
+
+
+def _interior(plan: Plan) -> str:
+    foreign = plan.column >= np.diff(plan.part_ptr)[part_of_nonzero(plan)]
+    before = np.concatenate([[0], np.cumsum(foreign)])
+    is_boundary = np.diff(before[plan.row_ptr]) > 0
+    rows = np.diff(plan.part_ptr)
+    if (plan.num_interior < 0).any() or (plan.num_interior > rows).any():
+        return "rows/num_interior is out of range"
+    local = np.arange(plan.num_vertices) - np.repeat(plan.part_ptr[:-1], rows)
+    wrong = np.flatnonzero(is_boundary != (local >= np.repeat(plan.num_interior, rows)))
+    if not len(wrong):
+        return ""
+    m = np.searchsorted(plan.part_ptr, wrong[0], side="right") - 1
+    return f"row {local[wrong[0]]} of part {m} is on the wrong side of {plan.num_interior[m]}"
+
+
+def _compare(plan: Plan, graph: Graph) -> None:
+    """The plan's matrix against the graph's, normalised as the header says."""
+    header = plan.header
+    if graph.num_vertices != plan.num_vertices:
+        raise PlanError(
+            f"{graph.source.name} has {graph.num_vertices} vertices, the plan {plan.num_vertices}"
+        )
+    matrix = normalize(
+        graph, header.normalization, self_loops=header.self_loops, dtype=plan.value.dtype
+    )
+    found = matrix_of(plan)
+    found.sort_indices()
+    counts = np.diff(found.indptr)
+    wrong = np.flatnonzero(counts != matrix.row_nonzeros())
+    if len(wrong):
+        i = wrong[0]
+        expected = matrix.row_nonzeros()[i]
+        raise PlanError(
+            f"vertex {i} has {counts[i]} nonzeros, in {graph.source.name} it has {expected}"
+        )
+    wrong = np.flatnonzero((found.indices != matrix.indices) | (found.data != matrix.values))
+    if len(wrong):
+        k = wrong[0]
+        i = np.searchsorted(matrix.indptr, k, side="right") - 1
+        assert matrix.values is not None
+        raise PlanError(
+            f"nonzero ({i}, {found.indices[k]}) is {found.data[k]:g}; in {graph.source.name} the "
+            f"row has ({i}, {matrix.indices[k]}) = {matrix.values[k]:g} there"
+        )

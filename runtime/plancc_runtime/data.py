@@ -1,0 +1,144 @@
+"""Features, labels and masks of a rank's vertices: from the plan, or random as the paper does.
+
+Random data is a function of (seed, vertex, column) alone, so that it does not depend on how many
+ranks there are, nor on the partition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from plancc.errors import InputError
+from plancc.plan.plan import Part, VertexData
+from plancc_runtime.transport.base import Transport
+
+DEFAULT_FEATURES = 64
+DEFAULT_CLASSES = 8
+SPLITS = ("train", "val", "test")
+
+
+@dataclass(frozen=True)
+class LocalData:
+    """What one rank trains with, in local row order.
+
+    Attributes
+    ----------
+    features : Tensor[num_rows, num_features]
+    labels : int64[num_rows]
+        -1 where unknown.
+    num_classes : int
+        The same on all ranks.
+    splits : dict of str to int64[m]
+        Local rows of the labelled vertices of every split that there is ("train" always).
+    split_sizes : dict of str to int
+        Their numbers over all ranks.
+    random_features, random_labels : bool
+        Whether they were drawn here.
+    """
+
+    features: Tensor
+    labels: Tensor
+    num_classes: int
+    splits: dict[str, Tensor]
+    split_sizes: dict[str, int]
+    random_features: bool
+    random_labels: bool
+
+
+def load_data(
+    part: Part,
+    transport: Transport,
+    dtype: torch.dtype,
+    seed: int,
+    num_features: int | None = None,
+    num_classes: int | None = None,
+) -> LocalData:
+    """The vertex data of this rank's rows. Collective.
+
+    Parameters
+    ----------
+    num_features, num_classes : int, optional
+        Of random data (64 and 8 by default); where the plan has labels, `num_classes` may be
+        larger than those that occur.
+
+    Raises
+    ------
+    InputError
+        If an option contradicts the plan's data, or no training vertex has a label.
+    """
+    data: VertexData = part.vertex_data
+    if data.features is None:
+        features = random_features(part.global_id, num_features or DEFAULT_FEATURES, seed)
+    else:
+        features = data.features
+    if data.labels is None:
+        num_classes = num_classes or DEFAULT_CLASSES
+        labels = random_labels(part.global_id, num_classes, seed)
+    else:
+        labels = data.labels
+
+    known = labels >= 0
+    masks = {"train": data.train_mask, "val": data.val_mask, "test": data.test_mask}
+    if data.train_mask is None:
+        masks["train"] = known
+    rows = {s: np.flatnonzero(m & known) for s, m in masks.items() if m is not None}
+    sizes = np.array([len(rows.get(s, ())) for s in SPLITS], np.int64)
+    highest = np.array([labels.max(initial=-1)], np.int64)
+    transport.allreduce_sum(sizes)
+    transport.allreduce_max(highest)
+
+    with transport.agreement():  # every rank sees the same reason
+        if data.features is not None and num_features not in (None, features.shape[1]):
+            raise InputError(
+                f"--features {num_features}: the plan carries features of width "
+                f"{features.shape[1]}; the option is for random features"
+            )
+        if num_classes is not None and highest[0] >= num_classes:
+            raise InputError(
+                f"--classes {num_classes}: the plan carries labels up to {highest[0]}, "
+                f"which is {highest[0] + 1} classes"
+            )
+        if sizes[0] == 0:
+            raise InputError("no vertex of the plan has both a label and a place in the train mask")
+
+    return LocalData(
+        features=torch.from_numpy(np.ascontiguousarray(features)).to(dtype),
+        labels=torch.from_numpy(labels.astype(np.int64)),
+        num_classes=num_classes or int(highest[0]) + 1,
+        splits={s: torch.from_numpy(r) for s, r in rows.items()},
+        split_sizes={s: int(n) for s, n in zip(SPLITS, sizes, strict=True) if s in rows},
+        random_features=data.features is None,
+        random_labels=data.labels is None,
+    )
+
+
+def random_features(
+    vertex: npt.NDArray[np.integer], width: int, seed: int
+) -> npt.NDArray[np.float32]:
+    """Uniform in [-1, 1): float32[len(vertex), width]."""
+    stream = _mix(vertex.astype(np.uint64) + _mix(np.uint64(seed)))
+    bits = _mix(stream[:, None] + np.arange(width, dtype=np.uint64))
+    return (bits >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-23) - np.float32(1)
+
+
+def random_labels(
+    vertex: npt.NDArray[np.integer], num_classes: int, seed: int
+) -> npt.NDArray[np.int32]:
+    """Uniform in 0..num_classes - 1: int32[len(vertex)]; independent of the features."""
+    bits = _mix(vertex.astype(np.uint64) + _mix(~np.uint64(seed)))
+    return (bits % np.uint64(num_classes)).astype(np.int32)
+
+
+def _mix(x: npt.ArrayLike) -> npt.NDArray[np.uint64]:
+    """splitmix64 (Steele, Lea and Flood 2014): a bijection whose outputs pass for random bits."""
+    z = np.asarray(x, np.uint64)
+    with np.errstate(over="ignore"):
+        z = z + np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return z ^ (z >> np.uint64(31))

@@ -1,0 +1,158 @@
+"""What every transport offers. Knows ranks and buffers; must not know rows, layers or files.
+
+A *buffer* is a C-contiguous numpy array or CPU tensor; it belongs to the caller, who leaves it
+alone from the moment it is handed over until the exchange says that it is done:
+
+    exchange = transport.exchange([(peer, buffer), ...])   receives are posted
+    exchange.send(peer, buffer)                            as often as needed, never blocks
+    ...                                                    compute
+    for k in exchange.arrivals(): ...                      receive k is complete (order of arrival)
+    exchange.finish()                                      the send buffers are free again
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from plancc.errors import PlanccError
+
+Buffer = Any  # numpy.ndarray | torch.Tensor, without importing torch here
+
+
+@dataclass
+class Traffic:
+    """What one rank has handed to the network so far; a word is one number, whatever its dtype.
+
+    The reductions (`Transport.allreduce_sum`) are counted apart from the messages of exchanges.
+    """
+
+    messages_sent: int = 0
+    words_sent: int = 0
+    bytes_sent: int = 0
+    messages_received: int = 0
+    words_received: int = 0
+    bytes_received: int = 0
+    reductions: int = 0
+    words_reduced: int = 0
+
+    def as_array(self) -> np.ndarray:
+        """The counters as int64[8], in the order of the fields."""
+        return np.array([getattr(self, f.name) for f in fields(self)], np.int64)
+
+
+class Exchange(ABC):
+    """One round of messages, its receives already posted (see the module's docstring)."""
+
+    @abstractmethod
+    def send(self, peer: int, buffer: Buffer) -> None:
+        """Start sending `buffer` to `peer`; it must not change before `finish`."""
+
+    @abstractmethod
+    def arrivals(self) -> Iterator[int]:
+        """Yield the number of every posted receive, each as soon as it is complete."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Wait until every send is done."""
+
+
+class Transport(ABC):
+    """A group of ranks that can exchange buffers, reduce arrays and agree on errors.
+
+    Attributes
+    ----------
+    rank, size : int
+        Number of this rank, and of all.
+    traffic : Traffic
+        Counted at the call that hands a buffer to the network.
+    agreed_error : PlanccError or None
+        The last error that `agree` raised: it is known to be raised by every rank.
+    """
+
+    rank: int
+    size: int
+    traffic: Traffic
+    agreed_error: PlanccError | None = None
+
+    @abstractmethod
+    def exchange(self, receives: Sequence[tuple[int, Buffer]]) -> Exchange:
+        """Post `receives` (peer, buffer) and return the exchange.
+
+        Collective among the ranks that exchange: every send needs its receive, of the same size,
+        and two messages between the same two ranks arrive in the order in which they were sent.
+        """
+
+    @abstractmethod
+    def allreduce_sum(self, array: Buffer) -> None:
+        """Replace `array` on every rank by the sum over all ranks. Collective."""
+
+    @abstractmethod
+    def allreduce_max(self, array: Buffer) -> None:
+        """Replace `array` on every rank by the maximum over all ranks. Collective; not counted."""
+
+    @abstractmethod
+    def gather(self, value: Any) -> list[Any]:
+        """Every rank's `value`, on every rank. Collective; small Python objects only."""
+
+    @abstractmethod
+    def cores_per_rank(self) -> int:
+        """Cores this rank may use if all ranks of its machine share fairly. Collective."""
+
+    @abstractmethod
+    def abort(self, code: int) -> None:
+        """End all ranks now; the last resort when only one rank knows that something is wrong."""
+
+    def agree(self, error: PlanccError | None) -> None:
+        """Raise on all ranks if any rank brings an error. Collective.
+
+        One bit is reduced; only if it is set do the ranks tell each other what happened, and
+        raise the same sentence, naming the ranks at fault.
+
+        Raises
+        ------
+        PlanccError
+            Of the class that the first rank at fault brought.
+        """
+        failed = np.array([error is not None], np.int8)
+        self.allreduce_max(failed)
+        if not failed[0]:
+            return
+        reports = [(r, e) for r, e in enumerate(self.gather(error)) if e is not None]
+        ranks_of: dict[str, list[int]] = {}
+        for rank, report in reports:
+            ranks_of.setdefault(str(report), []).append(rank)
+        if self.size == 1 or (len(ranks_of) == 1 and len(reports) == self.size):
+            sentence = str(reports[0][1])
+        else:
+            parts = [f"{_name(ranks)}: {text}" for text, ranks in ranks_of.items()]
+            sentence = "; ".join(parts[:3])
+            if len(parts) > 3:
+                sentence += f"; and {len(parts) - 3} more"
+        self.agreed_error = type(reports[0][1])(sentence)
+        raise self.agreed_error
+
+    @contextmanager
+    def agreement(self) -> Iterator[None]:
+        """A block in which one rank alone may fail: `agree` on its error at the end. Collective.
+
+        The block must not call anything collective. Errors that are not a `PlanccError` pass at
+        once: they are defects, and the caller ends the job with `abort`.
+        """
+        error: PlanccError | None = None
+        try:
+            yield
+        except PlanccError as caught:
+            error = caught
+        self.agree(error)
+
+
+def _name(ranks: list[int]) -> str:
+    """ "rank 3", "ranks 1, 2, 5"; a long list is cut short."""
+    shown = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
+    return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"

@@ -1,0 +1,55 @@
+"""One rank on its own: no MPI library needed, no messages possible."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
+
+from plancc_runtime.transport.base import Buffer, Exchange, Traffic, Transport
+
+
+def usable_cores() -> set[int]:
+    """Numbers of the cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return set(os.sched_getaffinity(0))
+    return set(range(os.cpu_count() or 1))
+
+
+class SingleTransport(Transport):
+    """The transport of a run with one rank."""
+
+    def __init__(self) -> None:
+        self.rank, self.size = 0, 1
+        self.traffic = Traffic()
+
+    def exchange(self, receives: Sequence[tuple[int, Buffer]]) -> Exchange:
+        if receives:
+            raise ValueError(f"one rank alone cannot receive from rank {receives[0][0]}")
+        return _NoExchange()
+
+    def allreduce_sum(self, array: Buffer) -> None:
+        """One rank's sum is its own array."""
+
+    def allreduce_max(self, array: Buffer) -> None:
+        """One rank's maximum is its own array."""
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value]
+
+    def cores_per_rank(self) -> int:
+        return len(usable_cores())
+
+    def abort(self, code: int) -> NoReturn:
+        raise SystemExit(code)
+
+
+class _NoExchange(Exchange):
+    def send(self, peer: int, buffer: Buffer) -> None:
+        raise ValueError(f"one rank alone cannot send to rank {peer}")
+
+    def arrivals(self) -> Iterator[int]:
+        return iter(())
+
+    def finish(self) -> None:
+        """Nothing was sent."""

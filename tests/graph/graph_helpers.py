@@ -1,0 +1,47 @@
+"""Plain references for the readers: dictionaries and loops, sharing no code with plancc."""
+
+from pathlib import Path
+
+import numpy as np
+
+SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+
+
+def entries(graph):
+    """{(i, j): value} of a Graph, checking on the way that it is canonical."""
+    assert graph.indptr.dtype == np.int64
+    assert graph.indices.dtype == np.int32
+    assert graph.indptr[0] == 0
+    assert graph.indptr[-1] == len(graph.indices)
+    if graph.values is not None:
+        assert graph.values.dtype in (np.float32, np.float64)
+        assert graph.values.shape == graph.indices.shape
+        assert (graph.values != 0).all()
+    found = {}
+    for i in range(graph.num_vertices):
+        columns = graph.indices[graph.indptr[i] : graph.indptr[i + 1]].tolist()
+        assert columns == sorted(set(columns))
+        for k, j in enumerate(columns):
+            assert 0 <= j < graph.num_vertices
+            found[i, j] = 1.0 if graph.values is None else graph.values[graph.indptr[i] + k].item()
+    return found
+
+
+def merged(triples, *, valued):
+    """Naive assembly: duplicates summed (valued) or united, zeros dropped."""
+    found = {}
+    for i, j, value in triples:
+        found[i, j] = found.get((i, j), 0.0) + value if valued else 1.0
+    return {key: value for key, value in found.items() if value != 0}
+
+
+def symmetrized(triples):
+    triples = list(triples)
+    return triples + [(j, i, value) for i, j, value in triples if i != j]
+
+
+def same(graph, other):
+    assert entries(graph) == entries(other)
+    assert graph.num_vertices == other.num_vertices
+    assert (graph.values is None) == (other.values is None)
+    assert graph.directed == other.directed

@@ -1,0 +1,117 @@
+"""Python objects as graphs: against scipy and networkx, and what is refused."""
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from graph_helpers import entries
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plancc.errors import InputError
+from plancc.graph.canonical import build_graph
+from plancc.graph.convert import as_graph
+
+
+def test_graph_and_path(tmp_path):
+    graph = build_graph(2, np.array([0]), np.array([1]))
+    assert as_graph(graph) is graph
+    (tmp_path / "a.txt").write_text("0 1\n")
+    for path in (tmp_path / "a.txt", str(tmp_path / "a.txt")):
+        assert entries(as_graph(path)) == {(0, 1): 1}
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc", "coo", "lil", "dok", "dia", "bsr"])
+@pytest.mark.parametrize("kind", ["array", "matrix"])
+def test_scipy(layout, kind):
+    rng = np.random.default_rng(1)
+    dense = np.where(rng.random((12, 12)) < 0.2, rng.integers(1, 9, (12, 12)), 0)
+    graph = as_graph(getattr(sp, f"{layout}_{kind}")(dense))
+    assert entries(graph) == {
+        (i, j): float(dense[i, j]) for i, j in zip(*dense.nonzero(), strict=True)
+    }
+    assert graph.directed
+    assert not as_graph(sp.csr_array(dense + dense.T)).directed
+
+
+def test_scipy_with_duplicates_is_left_alone():
+    data, ij = np.array([2.0, -2.0, 1.0, 0.0]), ([0, 0, 1, 1], [1, 1, 0, 1])
+    matrix = sp.coo_array((data, ij), shape=(2, 2))
+    assert entries(as_graph(matrix)) == {(1, 0): 1}
+    assert matrix.nnz == 4
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from([nx.Graph, nx.DiGraph, nx.MultiGraph, nx.MultiDiGraph]),
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.none() | st.integers(1, 5)),
+             min_size=1, max_size=20),
+)  # fmt: skip
+def test_networkx(kind, triples):
+    reference = kind()
+    for u, v, weight in triples:
+        reference.add_edge(u, v, **({} if weight is None else {"weight": weight}))
+    graph = as_graph(reference)
+    dense = nx.to_numpy_array(reference)
+    weighted = any(weight is not None for _, _, weight in reference.edges(data="weight"))
+    if not weighted:
+        dense = (dense != 0).astype(float)
+    assert entries(graph) == {(i, j): dense[i, j] for i, j in zip(*dense.nonzero(), strict=True)}
+    assert (graph.values is not None) == weighted
+    assert graph.directed == reference.is_directed()
+    nodes = list(reference)
+    if nodes == list(range(len(nodes))):
+        assert graph.original_ids is None
+    else:
+        assert graph.original_ids.tolist() == nodes
+
+
+def test_networkx_with_names():
+    graph = as_graph(nx.DiGraph([("a", "b"), ("c", "a")]))
+    assert entries(graph) == {(0, 1): 1, (2, 0): 1}
+    assert graph.original_ids is None
+
+
+@pytest.mark.parametrize("make", [np.array, "torch"])
+def test_edge_index(make):
+    if make == "torch":
+        make = pytest.importorskip("torch").tensor
+    graph = as_graph((3, make([[0, 0, 2], [1, 1, 0]])))
+    assert entries(graph) == {(1, 0): 1, (0, 2): 1}  # A[destination, source]
+    assert graph.directed
+    assert graph.values is None
+    assert not as_graph((2, make([[0, 1], [1, 0]]))).directed
+
+
+def test_edge_index_without_edges():
+    graph = as_graph((4, np.zeros((2, 0))))
+    assert (graph.num_vertices, graph.num_nonzeros) == (4, 0)
+
+
+@pytest.mark.parametrize(
+    ("obj", "words"),
+    [
+        (np.eye(3), "dense matrix"),
+        ([[0, 1], [1, 0]], "dense matrix"),
+        (np.arange(3), "'ndarray' is not a graph"),
+        (7, "'int' is not a graph"),
+        (None, "'NoneType' is not a graph"),
+        (sp.csr_array((2, 3)), "'2 x 3'"),
+        (sp.csr_array((0, 0)), "no vertices"),
+        (sp.csr_array(np.array([[np.nan, 1], [0, 1]])), "'nan'"),
+        (sp.csr_array(np.array([[np.inf, 1], [0, 1]])), "'inf'"),
+        (sp.csr_array(np.array([[1j, 1], [0, 1]])), "complex"),
+        (nx.Graph(), "no vertices"),
+        (nx.Graph([(0, 1, {"weight": "heavy"})]), "heavy"),
+        (nx.Graph([(0, 1, {"weight": float("nan")})]), "'nan'"),
+        ((2, np.array([[0, 1], [1, 2]])), "'2' is out of range 0..1"),
+        ((2, np.array([[0, 1], [1, -1]])), "'-1' is out of range"),
+        ((2, np.array([[0.5], [1]])), "'float64'"),
+        ((2, np.array([[0, 1, 1]])), r"\(1, 3\)"),
+        ((2.5, np.array([[0], [1]])), "'2.5'"),
+        ((0, np.zeros((2, 0), int)), "no vertices"),
+    ],
+)
+def test_refused(obj, words):
+    with pytest.raises(InputError, match=words):
+        as_graph(obj)

@@ -1,0 +1,266 @@
+"""MatrixMarket: against a parser of its own, against scipy, and what bad files get."""
+
+import gzip
+import hashlib
+
+import numpy as np
+import pytest
+import scipy.io
+from graph_helpers import SHARED, entries, merged, same, symmetrized
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plancc.errors import InputError
+from plancc.graph.canonical import build_graph
+from plancc.graph.formats import read_graph, write_graph
+from plancc.graph.kernels import check_entries
+
+HEAD = "%%MatrixMarket matrix coordinate {} {}\n"
+
+
+def parse(text):
+    """(n, triples) of a good coordinate file, mirrored as its header says."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("%")]
+    field, symmetry = text.split()[3:5]
+    triples = []
+    for line in lines[1:]:
+        words = line.split()
+        value = 1.0 if field == "pattern" else float(words[2])
+        i, j = int(words[0]) - 1, int(words[1]) - 1
+        triples.append((i, j, value))
+        if symmetry != "general" and i != j:
+            triples.append((j, i, -value if symmetry == "skew-symmetric" else value))
+    return int(lines[0].split()[0]), triples
+
+
+@st.composite
+def files(draw):
+    n = draw(st.integers(1, 6))
+    field = draw(st.sampled_from(["real", "integer", "unsigned-integer", "pattern"]))
+    symmetry = draw(st.sampled_from(["general", "symmetric", "skew-symmetric"]))
+    if field == "unsigned-integer" and symmetry == "skew-symmetric":
+        symmetry = "general"
+    pairs = st.tuples(st.integers(1, n), st.integers(1, n))
+    if symmetry != "general":
+        pairs = pairs.map(lambda p: (max(p), min(p)))
+    if symmetry == "skew-symmetric":
+        pairs = pairs.filter(lambda p: p[0] != p[1])
+    value = {
+        "real": st.integers(-6, 6).map(lambda v: v / 4),
+        "integer": st.integers(-3, 3),
+        "unsigned-integer": st.integers(0, 3),
+        "pattern": st.just(""),
+    }[field]
+    rows = (
+        []
+        if symmetry == "skew-symmetric" and n == 1
+        else draw(st.lists(st.tuples(pairs, value), max_size=12))
+    )
+    gap = draw(st.sampled_from([" ", "  ", "\t"]))
+    body = "".join(f"{i}{gap}{j}{gap if v != '' else ''}{v}\n" for (i, j), v in rows)
+    comment = draw(st.sampled_from(["", "% a comment\n%\n", "\n"]))
+    return HEAD.format(field, symmetry) + comment + f"{n} {n} {len(rows)}\n" + body
+
+
+@settings(max_examples=60, deadline=None)
+@given(files(), st.booleans(), st.booleans(), st.booleans(), st.booleans())
+def test_agrees_with_a_naive_parser(tmp_path_factory, text, zipped, pattern, symmetrize, transpose):
+    path = tmp_path_factory.mktemp("mtx") / ("a.mtx.gz" if zipped else "a.mtx")
+    path.write_bytes(gzip.compress(text.encode()) if zipped else text.encode())
+    graph = read_graph(path, pattern=pattern, symmetrize=symmetrize, transpose=transpose)
+    n, triples = parse(text)
+    field, symmetry = text.split()[3:5]
+    if transpose:
+        triples = [(j, i, value) for i, j, value in triples]
+    if symmetrize and symmetry == "general":
+        triples = symmetrized(triples)
+    valued = field != "pattern" and not pattern
+    assert entries(graph) == merged(triples, valued=valued)
+    assert graph.num_vertices == n
+    assert (graph.values is None) == (not valued)
+    assert graph.directed == (symmetry == "general" and not symmetrize)
+    assert graph.original_ids is None
+    assert graph.vertex_weights is None
+
+
+def test_source(tmp_path):
+    path = tmp_path / "a.mtx"
+    path.write_text(HEAD.format("pattern", "general") + "2 2 1\n1 2\n")
+    source = read_graph(path).source
+    assert source.name == "a.mtx"
+    assert source.format == "mtx"
+    assert source.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+REAL, INTEGER, PATTERN = (HEAD.format(f, "general") for f in ("real", "integer", "pattern"))
+BAD = {
+    "banner": ("hello\n2 2 1\n1 1 1\n", 1, "hello"),
+    "short banner": ("%%MatrixMarket matrix coordinate real\n1 1 0\n", 1, "coordinate real"),
+    "dense": ("%%MatrixMarket matrix array real general\n2 2\n1\n1\n1\n1\n", 1, "array"),
+    "complex": (HEAD.format("complex", "general") + "1 1 1\n1 1 1 1\n", 1, "complex"),
+    "hermitian": (HEAD.format("complex", "hermitian") + "1 1 1\n1 1 1 0\n", 1, "hermitian"),
+    "field": (HEAD.format("quaternion", "general") + "1 1 1\n1 1 1\n", 1, "quaternion"),
+    "symmetry": (HEAD.format("real", "odd") + "1 1 1\n1 1 1\n", 1, "odd"),
+    "no size": (REAL + "% only comments\n", 3, "ROWS"),
+    "bad size": (REAL + "2 x 2\n", 2, "2 x 2"),
+    "size of two": (REAL + "2 2\n1 1 1\n", 2, "2 2"),
+    "negative size": (REAL + "2 2 -1\n", 2, "2 2 -1"),
+    "empty": (REAL + "0 0 0\n", 2, "no vertices"),
+    "too large": (PATTERN + "99999999999 99999999999 1\n1 1\n", 2, "99999999999"),
+    "not square": (REAL + "2 3 1\n1 1 1\n", 2, "2 x 3"),
+    "nan": (REAL + "% c\n2 2 2\n1 1 1.0\n2 2 nan\n", 5, "nan"),
+    "inf": (REAL + "2 2 2\n1 1 inf\n2 2 1\n", 3, "inf"),
+    "overflow": (REAL + "2 2 2\n1 1 1\n2 2 1e999\n", 4, "1e999"),
+    "row": (REAL + "2 2 2\n1 1 1\n3 2 1\n", 4, "3"),
+    "column": (PATTERN + "2 2 2\n1 1\n1 7\n", 4, "7"),
+    "zero": (PATTERN + "2 2 1\n0 1\n", 3, "0"),
+    "negative": (PATTERN + "2 2 1\n1 -1\n", 3, "-1"),
+    "truncated": (REAL + "2 2 3\n1 1 1\n", 3, "1 of 3"),
+    "huge count": (REAL + "2 2 99999999999999\n1 1 1\n", 3, "99999999999999"),
+    "too long": (PATTERN + "2 2 1\n1 1\n2 2\n", 4, "2 2"),
+    "word": (REAL + "2 2 1\n1 x 1\n", 3, "x"),
+    "value": (REAL + "2 2 1\n1 1 y\n", 3, "y"),
+    "no value": (REAL + "2 2 1\n1 1\n", 3, "1 1"),
+    "extra": (REAL + "2 2 1\n1 1 1.0 7\n", 3, "1 1 1.0 7"),
+    "pattern with value": (PATTERN + "2 2 1\n1 1 5\n", 3, "1 1 5"),
+    "float column": (REAL + "2 2 1\n1 1.5 1\n", 3, "1.5"),
+    "float integer": (INTEGER + "2 2 1\n1 1 1.5\n", 3, "1.5"),
+    "large integer": (INTEGER + "2 2 1\n1 1 99999999999999999999\n", 3, "99999999999999999999"),
+    "trailing letters": (REAL + "2 2 1\n1 1 1.5abc\n", 3, "1.5abc"),
+    "fortran exponent": (REAL + "2 2 1\n1 1 1.5D+00\n", 3, "1.5D+00"),
+    "late comment": (REAL + "2 2 1\n% c\n1 1 1\n", 3, "% c"),
+    "bytes": (PATTERN + "2 2 1\n1 \udcff\udcfe\n", 3, "column"),
+}
+
+
+@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("case", BAD)
+def test_bad_files(tmp_path, monkeypatch, case, zipped, small):
+    if not small:  # the numba check of large files
+        monkeypatch.setattr("plancc.graph.mtx._SMALL", 0)
+    text, line, value = BAD[case]
+    data = text.encode("utf-8", "surrogateescape")
+    path = tmp_path / ("bad.mtx.gz" if zipped else "bad.mtx")
+    path.write_bytes(gzip.compress(data) if zipped else data)
+    with pytest.raises(InputError) as caught:
+        read_graph(path)
+    message = str(caught.value)
+    assert f"{path}, line {line}: " in message
+    assert value in message
+    assert "\n" not in message
+
+
+def test_truncated_gzip(tmp_path):
+    path = tmp_path / "a.mtx.gz"
+    lines = "".join(f"{i} {i}\n" for i in range(1, 2001))
+    data = gzip.compress((PATTERN + "2000 2000 2000\n" + lines).encode())
+    path.write_bytes(data[: len(data) // 2])
+    with pytest.raises(InputError, match=r"a\.mtx\.gz.*gzip"):
+        read_graph(path)
+    path.write_bytes(b"not gzip at all")
+    with pytest.raises(InputError, match=r"a\.mtx\.gz.*gzip"):
+        read_graph(path)
+
+
+@pytest.mark.parametrize("bad", [None, "1 1.5 1.0", "1 1 1.0 2", "1 1 nan"])
+def test_large_files_are_checked_in_chunks(tmp_path, monkeypatch, bad):
+    monkeypatch.setattr("plancc.graph.mtx._CHUNK", 1000)
+    monkeypatch.setattr("plancc.graph.mtx._SMALL", 0)
+    lines = [f"{i % 50 + 1} {i * 7 % 50 + 1} {i + 0.5}" for i in range(3000)]
+    if bad:
+        lines[2777] = bad
+    path = tmp_path / "a.mtx"
+    path.write_text(REAL + f"50 50 {len(lines)}\n" + "\n".join(lines))  # no last newline
+    if bad:
+        with pytest.raises(InputError, match=f"line {2777 + 3}: "):
+            read_graph(path)
+    else:
+        expected = scipy.io.mmread(path).tocsr().toarray()
+        found = entries(read_graph(path))
+        assert found == {(i, j): expected[i, j] for i, j in zip(*expected.nonzero(), strict=True)}
+
+
+def naive_entries(text, field):
+    number = r"" if field == 0 else r"[ \t]+-?\d+" if field == 1 else None
+    import re
+
+    if field == 2:
+        number = r"[ \t]+-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
+    count = 0
+    for line in text.split("\n")[:-1]:
+        if re.fullmatch(r"[ \t]*\r*[ \t\r]*", line):
+            continue
+        if not re.fullmatch(rf"[ \t]*\d+[ \t]+\d+{number}[ \t\r]*", line):
+            return -1
+        count += 1
+    return count
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(["1", "23", " ", "\t", "\n", "-", ".5", "1.5", "e3", "E+1", "x", "\r"])
+    )
+    | st.lists(st.sampled_from(["1 2\n", "1 2 3\n", "1 2 .5e-3\n", "\n", "7 8 1.\r\n"])),
+    st.sampled_from([0, 1, 2]),
+)
+def test_line_check_against_regular_expressions(parts, field):
+    text = "".join(parts) + "\n"
+    if "\r" in text and "\r\n" not in text:
+        return
+    found = check_entries(np.frombuffer(text.encode(), np.uint8), field)
+    assert found == naive_entries(text, field)
+
+
+def graphs(values):
+    @st.composite
+    def build(draw):
+        n = draw(st.integers(1, 7))
+        pairs = draw(st.lists(st.tuples(*[st.integers(0, n - 1)] * 2), max_size=20))
+        row, col = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        data = None
+        if draw(st.booleans()):
+            data = np.array([draw(values) for _ in pairs], dtype=np.float64)
+        return build_graph(n, row, col, data, symmetrize=draw(st.booleans()))
+
+    return build()
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(st.floats(allow_nan=False, allow_infinity=False, width=32)), st.booleans())
+def test_round_trip(tmp_path_factory, graph, zipped):
+    path = tmp_path_factory.mktemp("mtx") / ("a.mtx.gz" if zipped else "a.mtx")
+    write_graph(graph, path)
+    same(read_graph(path), graph)
+
+
+def test_written_file_is_read_by_scipy(tmp_path):
+    graph = build_graph(3, np.array([0, 1, 2]), np.array([1, 2, 2]), np.array([0.1, -2, 3e-300]))
+    write_graph(graph, tmp_path / "a.mtx")
+    matrix = scipy.io.mmread(tmp_path / "a.mtx").toarray()
+    assert {(i, j): matrix[i, j] for i, j in zip(*matrix.nonzero(), strict=True)} == entries(graph)
+    write_graph(graph, tmp_path / "b.mtx", pattern=True)
+    assert scipy.io.mminfo(tmp_path / "b.mtx")[3:] == ("coordinate", "pattern", "general")
+
+
+def test_skew_symmetric_round_trip(tmp_path):
+    (tmp_path / "a.mtx").write_text(HEAD.format("real", "skew-symmetric") + "3 3 1\n3 1 2.5\n")
+    graph = read_graph(tmp_path / "a.mtx")
+    assert entries(graph) == {(2, 0): 2.5, (0, 2): -2.5}
+    write_graph(graph, tmp_path / "b.mtx")
+    same(read_graph(tmp_path / "b.mtx"), graph)
+
+
+@pytest.mark.parametrize("name", ["soc-Slashdot0902", "Citeseer", "west0067", "bcsstk29"])
+def test_shared_graphs_as_scipy_reads_them(name):
+    path = SHARED / f"{name}.mtx.gz"
+    if not path.exists():
+        pytest.skip("no shared data")
+    graph = read_graph(path)
+    matrix = scipy.io.mmread(path).tocsr()
+    matrix.sort_indices()
+    assert np.array_equal(graph.indptr, matrix.indptr)
+    assert np.array_equal(graph.indices, matrix.indices)
+    assert graph.values is None
+    assert graph.directed == (scipy.io.mminfo(path)[5] == "general")

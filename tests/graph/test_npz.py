@@ -1,0 +1,118 @@
+"""Matrices in .npz: against scipy, and what bad archives get."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from graph_helpers import SHARED, entries
+
+from plancc.errors import InputError
+from plancc.graph.formats import read_graph
+
+
+def random_matrix(seed, n=30):
+    rng = np.random.default_rng(seed)
+    row, col = rng.integers(0, n, (2, 100))
+    return sp.coo_array((rng.integers(-2, 3, 100) / 2, (row, col)), shape=(n, n))
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc", "coo"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.bool_])
+@pytest.mark.parametrize("pattern", [False, True])
+def test_scipy_files(tmp_path, layout, dtype, pattern):
+    matrix = random_matrix(0).astype(dtype).asformat(layout)
+    sp.save_npz(tmp_path / "a.npz", matrix)
+    graph = read_graph(tmp_path / "a.npz", pattern=pattern)
+    if pattern:
+        coo = matrix.tocoo()
+        expected = dict.fromkeys(zip(*map(np.ndarray.tolist, coo.coords), strict=True), 1.0)
+    else:
+        dense = matrix.toarray()
+        expected = {(i, j): float(dense[i, j]) for i, j in zip(*dense.nonzero(), strict=True)}
+    assert entries(graph) == expected
+    assert (graph.values is None) == (pattern or dtype == np.bool_)
+    assert graph.directed
+    if not pattern and dtype == np.float32:
+        assert graph.values.dtype == np.float32
+
+
+def test_symmetric_pattern_is_undirected(tmp_path):
+    sp.save_npz(tmp_path / "a.npz", sp.csr_array(np.array([[0, 2], [3, 1.0]])))
+    assert not read_graph(tmp_path / "a.npz").directed
+
+
+def test_options(tmp_path):
+    sp.save_npz(tmp_path / "a.npz", sp.csr_array(np.array([[0, 2.0], [0, 1]])))
+    assert entries(read_graph(tmp_path / "a.npz", transpose=True)) == {(1, 0): 2, (1, 1): 1}
+    graph = read_graph(tmp_path / "a.npz", symmetrize=True)
+    assert entries(graph) == {(0, 1): 2, (1, 0): 2, (1, 1): 1}
+    assert not graph.directed
+
+
+GOOD = {"indptr": [0, 1, 2], "indices": [1, 0], "num_nodes": 2}
+CSR = {"format": b"csr", "shape": [2, 2], "indptr": [0, 1, 2], "indices": [1, 0], "data": [1.0, 2]}
+BAD = {
+    "no keys": ({"x": [1]}, "'x'"),
+    "pointers short": (GOOD | {"indptr": [0, 1]}, "'indptr' must have 3 entries, not '2'"),
+    "pointers descend": (GOOD | {"indptr": [0, 3, 2]}, "'indptr' does not ascend"),
+    "pointers end": (GOOD | {"indptr": [0, 1, 5]}, "'indptr' does not ascend"),
+    "index": (GOOD | {"indices": [1, 2]}, "'indices' holds '2'"),
+    "negative index": (GOOD | {"indices": [1, -4]}, "'indices' holds '-4'"),
+    "float index": (GOOD | {"indices": [1, 0.5]}, "'indices' must be a list of integers"),
+    "objects": (GOOD | {"indices": np.array([1, None])}, "'indices' cannot be read"),
+    "num_nodes": (GOOD | {"num_nodes": [1, 2]}, "'num_nodes'"),
+    "empty": (GOOD | {"num_nodes": 0, "indptr": [0], "indices": []}, "no vertices"),
+    "not square": (CSR | {"shape": [2, 3]}, "'2 x 3'"),
+    "bsr": (CSR | {"format": b"bsr"}, "'bsr'"),
+    "nan": (CSR | {"data": [1.0, np.nan]}, "'nan'"),
+    "inf": (CSR | {"data": [1.0, np.inf]}, "'inf'"),
+    "complex": (CSR | {"data": [1.0, 2j]}, "complex"),
+    "text": (CSR | {"data": ["a", "b"]}, "not numbers"),
+    "short data": (CSR | {"data": [1.0]}, "'data'"),
+    "missing data": ({k: v for k, v in CSR.items() if k != "data"}, "'data' is missing"),
+    "object format": (CSR | {"format": np.array([None])}, "'format' cannot be read"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_archives(tmp_path, case):
+    arrays, words = BAD[case]
+    np.savez(tmp_path / "bad.npz", **arrays)
+    with pytest.raises(InputError) as caught:
+        read_graph(tmp_path / "bad.npz")
+    assert str(tmp_path / "bad.npz") in str(caught.value)
+    assert words in str(caught.value)
+
+
+def test_good_archive_is_good(tmp_path):
+    np.savez(tmp_path / "a.npz", **GOOD)
+    assert entries(read_graph(tmp_path / "a.npz")) == {(0, 1): 1, (1, 0): 1}
+    np.savez(tmp_path / "b.npz", **CSR)
+    assert entries(read_graph(tmp_path / "b.npz")) == {(0, 1): 1, (1, 0): 2}
+
+
+def test_garbled_archives(tmp_path):
+    path = tmp_path / "bad.npz"
+    rng = np.random.default_rng(0)
+    np.savez_compressed(
+        path, indptr=np.arange(501), indices=rng.integers(0, 500, 500), num_nodes=500
+    )
+    data = path.read_bytes()
+    middle = len(data) // 2
+    for broken in (b"garbage", data[:middle], data[:middle] + b"xxxxxxxx" + data[middle + 8 :]):
+        path.write_bytes(broken)
+        with pytest.raises(InputError, match=r"bad\.npz"):
+            read_graph(path)
+    with open(path, "wb") as stream:
+        np.save(stream, np.eye(3))
+    with pytest.raises(InputError, match="single numpy array"):
+        read_graph(path)
+
+
+@pytest.mark.parametrize("name", ["Cora", "AmazonPhoto", "musae-github"])
+def test_shared_archives_equal_their_mtx(name):
+    if not (SHARED / f"{name}.npz").exists():
+        pytest.skip("no shared data")
+    one, other = read_graph(SHARED / f"{name}.npz"), read_graph(SHARED / f"{name}.mtx.gz")
+    assert np.array_equal(one.indptr, other.indptr)
+    assert np.array_equal(one.indices, other.indices)
+    assert one.directed == other.directed

@@ -1,0 +1,152 @@
+"""The runtime's pieces that need no second rank."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from plancc_runtime import launch
+from plancc_runtime.clock import Clock
+from plancc_runtime.data import random_features, random_labels
+from plancc_runtime.nn.gcn import ACTIVATIONS, glorot_weights
+from plancc_runtime.nn.loss import cross_entropy
+from plancc_runtime.optim import OPTIMIZERS
+from plancc_runtime.train import CHOICES, TrainOptions, read_weights
+from plancc_runtime.transport.single import SingleTransport
+
+from plancc.errors import InputError
+
+
+def test_random_data_is_a_function_of_seed_vertex_and_column():
+    vertex = np.arange(5000, dtype=np.int32)
+    whole = random_features(vertex, 20, seed=7)
+    some = np.random.default_rng(0).permutation(vertex)[:100]
+    np.testing.assert_array_equal(random_features(some, 20, 7), whole[some])
+    np.testing.assert_array_equal(random_features(vertex, 8, 7), whole[:, :8])
+    assert not np.array_equal(random_features(vertex, 20, 8), whole)
+    labels = random_labels(vertex, 6, 7)
+    np.testing.assert_array_equal(random_labels(some, 6, 7), labels[some])
+
+
+def test_random_data_looks_uniform():
+    values = random_features(np.arange(20000, dtype=np.int32), 16, seed=0)
+    assert values.dtype == np.float32
+    assert values.min() >= -1
+    assert values.max() < 1
+    assert abs(values.mean()) < 5e-3
+    assert abs((values**2).mean() - 1 / 3) < 5e-3
+    correlation = np.corrcoef(values.T) - np.eye(16)
+    assert np.abs(correlation).max() < 0.05
+    counts = np.bincount(random_labels(np.arange(20000), 8, 0), minlength=8)
+    assert np.abs(counts / 2500 - 1).max() < 0.1
+
+
+def test_glorot_weights():
+    weights = glorot_weights([40, 30, 7], seed=3)
+    assert [w.shape for w in weights] == [(40, 30), (30, 7)]
+    for w in weights:
+        bound = np.sqrt(6 / sum(w.shape))
+        assert 0.8 * bound < np.abs(w).max() <= bound
+    np.testing.assert_array_equal(weights[1], glorot_weights([40, 30, 7], 3)[1])
+
+
+def test_cross_entropy_is_stable_and_its_gradient_is_right():
+    logits = torch.tensor([[1e4, -1e4, 0.0], [0.3, -0.2, 0.9], [5.0, 5.0, 5.0]]).double()
+    labels = torch.tensor([1, 2, -1])
+    rows = torch.tensor([0, 1])
+    loss, gradient = cross_entropy(logits, labels, rows, 4)
+    expected = logits.clone().requires_grad_()
+    value = torch.nn.functional.cross_entropy(expected[rows], labels[rows], reduction="sum") / 4
+    value.backward()
+    assert loss == pytest.approx(value.item())
+    torch.testing.assert_close(gradient, expected.grad)
+    nothing, zero = cross_entropy(logits, labels, rows[:0], 4)
+    assert nothing == 0
+    assert not zero.any()
+
+
+def test_options_name_what_exists():
+    assert set(CHOICES["optimizer"]) == set(OPTIMIZERS)
+    assert set(CHOICES["activation"]) == set(ACTIVATIONS)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"lr": 0}, {"lr": float("nan")}, {"layers": 0}, {"optimizer": "x"}, {"threads": 0}]
+)
+def test_options_are_checked(wrong):
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        TrainOptions(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"W0": np.ones((2, 3))}, "no array W1"),
+        ({"W0": np.ones((2, 3)), "W1": np.ones((4, 3))}, "needs (3, 4)"),
+        ({"W0": np.full((2, 3), np.nan), "W1": np.ones((3, 4))}, "finite"),
+        ({"W0": np.full((2, 3), "x"), "W1": np.ones((3, 4))}, "finite"),
+        ({"W0": np.full((2, 3), None), "W1": np.ones((3, 4))}, "cannot be read"),
+    ],
+)
+def test_wrong_weight_files(tmp_path, arrays, words):
+    np.savez(tmp_path / "w.npz", **arrays)
+    with pytest.raises(InputError) as error:
+        read_weights(tmp_path / "w.npz", [2, 3, 4])
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 torn", b"text", b"\x93NUMPY"])
+def test_files_that_are_not_npz(tmp_path, content):
+    (tmp_path / "w.npz").write_bytes(content)
+    with pytest.raises(InputError, match=r"w\.npz: cannot be read"):
+        read_weights(tmp_path / "w.npz", [2, 3])
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, (0, 1)),
+        ({"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "3"}, (3, 4)),
+        ({"PMI_SIZE": "2", "PMI_RANK": "1"}, (1, 2)),
+        ({"SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "5"}, (5, 8)),
+        ({"SLURM_NTASKS": "8", "SLURM_PROCID": "0"}, (0, 1)),  # the batch script itself
+        ({"PMI_SIZE": "2", "PMI_RANK": "1", "SLURM_STEP_NUM_TASKS": "9"}, (1, 2)),
+        ({"OMPI_COMM_WORLD_SIZE": "", "OMPI_COMM_WORLD_RANK": "x"}, (0, 1)),
+    ],
+)
+def test_launchers(monkeypatch, environment, expected):
+    for pair in launch._LAUNCHERS:
+        for name in pair:
+            monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert launch.announced() == expected
+
+
+def test_one_rank_has_nobody_to_talk_to():
+    transport = SingleTransport()
+    with pytest.raises(ValueError, match="rank 1"):
+        transport.exchange([(1, np.zeros(3))])
+    exchange = transport.exchange([])
+    with pytest.raises(ValueError, match="rank 2"):
+        exchange.send(2, np.zeros(3))
+    assert list(exchange.arrivals()) == []
+
+
+def test_the_phases_add_up_to_the_total():
+    clock = Clock()
+    with clock("spmm"):
+        sum(range(10000))
+    seconds = clock.read()
+    assert seconds["spmm"] > 0
+    assert sum(seconds.values()) == pytest.approx(2 * seconds["total"])
+
+
+def test_nothing_heavy_is_imported_for_help():
+    heavy = "{'torch', 'mpi4py', 'numba', 'h5py', 'scipy'}"
+    code = f"import sys, plancc_cli.run; print({heavy} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

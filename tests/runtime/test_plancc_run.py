@@ -1,0 +1,243 @@
+"""`plancc-run` as a user meets it: real plan files, real mpirun, one sentence when it fails."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from itertools import pairwise
+
+import h5py
+import numpy as np
+import pytest
+import reference
+from launcher import ENVIRONMENT, plancc_run, run, sentences
+from scipy.sparse import csr_matrix
+
+from plancc.graph.graph import Graph
+from plancc.plan.lowering import lower
+from plancc.plan.plan import VertexData
+
+pytestmark = pytest.mark.mpi
+N, PARTS = 60, 4
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory):
+    """plan.h5 with real data and a file of initial weights, and what they were made from."""
+    folder = tmp_path_factory.mktemp("plan")
+    random = np.random.default_rng(1)
+    a = reference.normalised(random.random((N, N)) < 0.06)
+    owner = random.integers(0, PARTS, N).astype(np.int32)
+    data = VertexData(
+        features=random.standard_normal((N, 6)).astype(np.float32),
+        labels=random.integers(0, 3, N).astype(np.int32),
+        train_mask=np.arange(N) % 3 > 0,
+        test_mask=np.arange(N) % 3 == 0,
+    )
+    sparse = csr_matrix(a)
+    graph = Graph(sparse.indptr.astype(np.int64), sparse.indices.astype(np.int32), sparse.data)
+    plan = lower(graph, owner, PARTS, normalization="sym", self_loops=True)
+    replace(plan, vertex_data=data.take(plan.global_id)).save(folder / "plan.h5")
+    plan.save(folder / "bare.h5")
+    weights = [random.standard_normal(shape) / 2 for shape in ((6, 5), (5, 3))]
+    np.savez(folder / "init.npz", W0=weights[0], W1=weights[1])
+    return folder, a, owner, data, weights
+
+
+@pytest.mark.parametrize("ranks", [None, 3, 4])
+def test_any_number_of_ranks_up_to_the_parts(ranks, case, tmp_path):
+    folder, a, owner, data, weights = case
+    result = plancc_run(
+        *(ranks, folder / "plan.h5", "--epochs", 5, "--hidden", 5, "--lr", 0.3),
+        *("--dtype", "float64", "--init", folder / "init.npz", "--json", tmp_path / "run.json"),
+        *("--save", tmp_path / "w.npz"),
+    )
+    assert result.returncode == 0, result.stderr
+    assert not sentences(result)
+    losses, trained, logits = reference.train_dense(
+        *(a, data.features, data.labels, data.train_mask),
+        *(weights, 5, 0.3, "sgd", "relu"),
+    )
+    found = json.loads((tmp_path / "run.json").read_text())
+    rows = [*found["epochs"], found["final"]]
+    np.testing.assert_allclose([e["loss"] for e in rows], losses, rtol=1e-10)
+    with np.load(tmp_path / "w.npz") as file:
+        for k, w in enumerate(trained):
+            np.testing.assert_allclose(file[f"W{k}"], w, rtol=0, atol=1e-10)
+    hits = logits.argmax(axis=1) == data.labels
+    assert found["final"]["accuracy"] == pytest.approx(
+        {"train": hits[data.train_mask].mean(), "test": hits[data.test_mask].mean()}
+    )
+    size = ranks or 1
+    first_part = np.arange(size + 1) * PARTS // size  # contiguous blocks of parts are merged
+    rank_of = np.searchsorted(first_part, owner, side="right") - 1
+    volume = reference.volume(a, rank_of)
+    assert found["num_ranks"] == size
+    for epoch in found["epochs"]:
+        assert epoch["words_sent"] == volume * sum(x + y for x, y in pairwise(found["dims"]))
+    table = [line for line in result.stdout.splitlines() if line.lstrip().startswith("final")]
+    assert len(table) == 1  # printed once
+    assert f"{losses[-1]:.6f}" in table[0]
+
+
+def test_random_data_does_not_depend_on_the_ranks(case, tmp_path):
+    losses = []
+    for ranks in (None, 2):
+        out = tmp_path / f"{ranks}.json"
+        done = plancc_run(ranks, case[0] / "bare.h5", "--dtype", "float64", "--json", out)
+        assert done.returncode == 0, done.stderr
+        found = json.loads(out.read_text())
+        assert found["random_features"]
+        assert found["dims"] == [64, 16, 8]
+        losses.append([e["loss"] for e in found["epochs"]])
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-12)
+
+
+def fails(result, code: int, *words: str) -> None:
+    """Exit code, exactly one sentence with these words, no traceback."""
+    said = sentences(result)
+    assert len(said) == 1, result.stderr
+    for word in words:
+        assert word in said[0]
+    assert "Traceback" not in result.stderr
+    assert result.returncode == code, result.stderr
+    assert not result.stdout.strip()
+
+
+def test_more_ranks_than_parts(case):
+    fails(plancc_run(5, case[0] / "plan.h5", timeout=60), 2, "5 ranks", "4 parts")
+
+
+@pytest.mark.parametrize("ranks", [None, 2])
+def test_missing_file(case, ranks, tmp_path):
+    result = plancc_run(ranks, tmp_path / "none.h5", timeout=60)
+    fails(result, 2, "none.h5")
+    assert "rank" not in sentences(result)[0]  # no rank is special
+
+
+def test_not_a_plan(tmp_path):
+    (tmp_path / "bad.h5").write_bytes(b"not HDF5 at all")
+    fails(plancc_run(2, tmp_path / "bad.h5", timeout=60), 1, "bad.h5")
+
+
+def test_another_layout(case, tmp_path):
+    shutil.copy(case[0] / "plan.h5", tmp_path / "edge.h5")
+    with h5py.File(tmp_path / "edge.h5", "r+") as file:
+        file.attrs["layout"] = "edge"
+    fails(plancc_run(2, tmp_path / "edge.h5", timeout=60), 1, "edge", "layout")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "arguments", "words"),
+    [
+        (2, ["--epochs", "-1"], "epochs"),
+        (2, ["--lr", "nan"], "lr"),
+        (2, ["--json", "/no/such/folder/x.json"], "/no/such/folder"),
+        (2, ["--init", "/no/such/file.npz"], "file.npz"),
+        (None, ["--features", "7"], "width 6"),
+        (None, ["--classes", "2"], "3 classes"),
+    ],
+)
+def test_wrong_options(case, ranks, arguments, words):
+    fails(plancc_run(ranks, case[0] / "plan.h5", *arguments, timeout=60), 2, words)
+
+
+def test_initial_weights_of_another_shape(case):
+    arguments = ("--init", case[0] / "init.npz", "--hidden", 4)
+    fails(plancc_run(None, case[0] / "plan.h5", *arguments), 2, "W0", "(6, 5)", "(6, 4)")
+
+
+def test_diverging_loss(case):
+    result = plancc_run(2, case[0] / "plan.h5", "--lr", "1e38", timeout=60)
+    fails(result, 1, "loss of epoch", "--lr")
+
+
+ON_RANK_1 = """
+import os, sys
+from plancc_cli.run import main
+if os.environ.get("OMPI_COMM_WORLD_RANK", "1") == "1":
+    {fault}
+main()
+"""
+
+
+def with_fault(ranks, fault: str, *arguments, **kw):
+    """plancc-run with something broken on rank 1 only."""
+    return run(ranks, "-c", ON_RANK_1.format(fault=fault), *arguments, timeout=60, **kw)
+
+
+def test_one_rank_cannot_read_the_plan(case, tmp_path):
+    missing = str(tmp_path / "gone.h5")
+    result = with_fault(3, f"sys.argv[1] = {missing!r}", case[0] / "plan.h5")
+    fails(result, 2, "rank 1", "gone.h5")
+
+
+def test_a_slice_is_damaged(case, tmp_path):
+    shutil.copy(case[0] / "plan.h5", tmp_path / "torn.h5")
+    content = bytearray((tmp_path / "torn.h5").read_bytes())
+    with h5py.File(tmp_path / "torn.h5") as file:
+        where = file["matrix/value"].id.get_chunk_info(0)
+    for byte in range(where.byte_offset, where.byte_offset + where.size):
+        content[byte] ^= 0x55
+    (tmp_path / "torn.h5").write_bytes(content)
+    fails(plancc_run(2, tmp_path / "torn.h5", timeout=60), 1, "torn.h5")
+
+
+def test_a_defect_on_one_rank_ends_all(case):
+    fault = (
+        "import plancc_runtime.layouts.row as row; "
+        "row.RowLayout.adjoint = lambda *a: [][0]  # IndexError"
+    )
+    result = with_fault(3, fault, case[0] / "plan.h5")
+    fails(result, 1, "rank 1", "IndexError")
+
+
+def test_a_rank_that_dies_ends_all(case):
+    fault = (
+        "import plancc_runtime.layouts.row as row, signal; "
+        "row.RowLayout.adjoint = lambda *a: os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    assert with_fault(3, fault, case[0] / "plan.h5").returncode != 0
+
+
+def test_mpirun_without_mpi4py(case):
+    everywhere = "import sys; sys.modules['mpi4py'] = None; from plancc_cli.run import main; main()"
+    result = run(3, "-c", everywhere, case[0] / "plan.h5", timeout=60)
+    fails(result, 1, "mpi4py", "pip install 'plancc[run]'")
+    assert run(None, "-c", everywhere, case[0] / "plan.h5").returncode == 0  # one rank needs none
+
+
+def test_one_rank_without_torch(case):
+    result = with_fault(2, "sys.modules['torch'] = None", case[0] / "plan.h5")
+    fails(result, 1, "rank 1", "torch", "pip install 'plancc[run]'")
+
+
+def test_usage_and_help_are_printed_once(case):
+    fails(plancc_run(3, "--no-such-option", timeout=60), 2, "--no-such-option")
+    shown = plancc_run(3, "--help", timeout=60)
+    assert shown.returncode == 0
+    assert shown.stdout.count("Usage:") == 1
+
+
+def test_sigterm_is_clean(case, tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "plancc_cli.run", case[0] / "plan.h5", "--epochs", "100000000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
+    for line in process.stderr:  # the first progress line
+        if "epoch" in line:
+            break
+    time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "interrupted" in err
+    assert "Traceback" not in err
