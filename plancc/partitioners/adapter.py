@@ -37,6 +37,9 @@ class Adapter:
         What to ask for a version.
     install : str
         The command that installs it.
+    threaded : bool
+        Whether its answer may change from run to run with several threads (except preset
+        "deterministic").
     max_total : int
         Largest sum of weights or costs that its integers hold; larger ones are scaled down.
     """
@@ -49,6 +52,7 @@ class Adapter:
     library: str = ""
     distribution: str = ""
     install: str = ""
+    threaded: bool = False
     max_total: int = 2**30
 
     def available(self) -> bool:

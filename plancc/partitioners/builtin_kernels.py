@@ -18,6 +18,10 @@ MAX_RATED_PINS = 100
 """Nets with more pins say little about who belongs together: clustering ignores them."""
 MAX_RATED_PARTS = 64
 """Nets in more parts than this stay there whatever one vertex does: refinement ignores them."""
+FEW_MOVES = 100
+"""A sweep that moves less than one vertex in this many is the last one."""
+MAX_SEARCHED_PINS = 1000
+"""Nets with more pins reach everywhere in one step: breadth-first search ignores them."""
 
 
 class Level:
@@ -53,7 +57,8 @@ class Level:
         weights = part_weights(cluster, self.weights, num)
         net_ptr, pins, costs, mark = _contract(self.net_ptr, self.pins, self.costs, cluster, num)
         order = np.lexsort((mark, np.diff(net_ptr)))
-        return Level(*_merge_equal_nets(net_ptr, pins, costs, mark, order), weights)
+        net_ptr, pins, costs = _merge_equal_nets(net_ptr, pins, costs, mark, order)
+        return Level(net_ptr, pins, costs, weights)
 
     def bisect(self, num_parts: int, order: Any) -> npt.NDArray[np.int32]:
         """Owners by recursive bisection; `order` is where the searches start."""
@@ -85,7 +90,7 @@ class Level:
                 break
             order = rng.permutation(self.num_vertices)
             moved = _move(*arrays, order, owner, sums, allowed, *state, MAX_RATED_PARTS, False)
-            if moved <= self.num_vertices // 1000:
+            if moved <= self.num_vertices // FEW_MOVES:
                 break
         return owner
 
@@ -268,6 +273,8 @@ def _search(
                 if net_seen[e] == stamp:
                     continue
                 net_seen[e] = stamp
+                if net_ptr[e + 1] - net_ptr[e] > MAX_SEARCHED_PINS:
+                    continue
                 for b in range(net_ptr[e], net_ptr[e + 1]):
                     u = pins[b]
                     if region[u] == here:

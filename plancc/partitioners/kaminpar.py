@@ -51,4 +51,5 @@ ADAPTER = Adapter(
     library="kaminpar",
     distribution="kaminpar",
     install="pip install 'plancc[kaminpar]'",
+    threaded=True,
 )

@@ -85,4 +85,5 @@ ADAPTER = Adapter(
     library="mtkahypar",
     distribution="mtkahypar",
     install="pip install mtkahypar",
+    threaded=True,
 )

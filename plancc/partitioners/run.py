@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,12 @@ from plancc.registry import check_choice
 
 TIME_LIMIT = 6 * 3600.0
 """Seconds that a native partitioner gets unless told otherwise."""
+
+DEFAULT_ORDER: dict[type, tuple[str, ...]] = {
+    Hypergraph: ("mtkahypar", "kahypar", "builtin"),
+    WeightedGraph: ("metis", "kaminpar", "builtin"),
+}
+"""What "auto" tries for a kind of problem unless told otherwise, best first."""
 
 AUTO = "auto"
 TRIVIAL = "none"
@@ -81,7 +88,7 @@ def partition(
     epsilon : float
         Allowed imbalance: a part weighs at most ``(1 + epsilon) * ceil(total / num_parts)``.
     seed : int
-        0..2**31-1. The same seed gives the same bytes with one thread.
+        0..2**31-1. With one thread the same seed gives the same bytes.
     preset : str, optional
         One of the partitioner's presets; None: its first.
     threads : int
@@ -89,8 +96,7 @@ def partition(
     time_limit : float, optional
         Seconds that a native library may run; None: `TIME_LIMIT` (6 hours).
     order : sequence of str, optional
-        What "auto" tries (a model's ``partitioners``); None: every partitioner that accepts the
-        problem, graph partitioners first for a graph.
+        What "auto" tries (a model's ``partitioners``); None: `DEFAULT_ORDER` of the problem's kind.
 
     Raises
     ------
@@ -109,7 +115,9 @@ def partition(
         raise InputError(f"seed {seed}: must be in 0..{2**31 - 1}")
     if threads < 1:
         raise InputError(f"{threads} threads: at least 1 is needed")
-    if problem.num_vertices and int(problem.vertex_weights.min()) < 0:
+    if time_limit is not None and not time_limit > 0:
+        raise InputError(f"time limit {time_limit} s: must be above 0")
+    if int(problem.vertex_weights.min()) < 0:
         raise InputError("vertex weights must not be negative")
 
     warnings: list[str] = []
@@ -117,20 +125,20 @@ def partition(
     if preset is not None:
         check_choice(f"preset of {adapters[0].name}", preset, adapters[0].presets)
 
-    owner = _trivial_owner(problem, num_parts)
-    if owner is not None:
+    trivial = _trivial_owner(problem, num_parts)
+    if trivial is not None:
         return PartitionResult(
-            owner,
+            trivial,
             TRIVIAL,
             warnings=_balance_notes(
-                owner, problem.vertex_weights, num_parts, epsilon, "the partition"
+                trivial, problem.vertex_weights, num_parts, epsilon, "the partition"
             ),
         )
 
     limit = TIME_LIMIT if time_limit is None else time_limit
     for adapter in adapters:
         chosen = preset if preset in adapter.presets else None
-        options = {
+        options: dict[str, Any] = {
             "epsilon": epsilon,
             "seed": seed,
             "preset": chosen or adapter.presets[0],
@@ -156,18 +164,14 @@ def partition(
         )
         owner = FillEmptyParts().run(owner, problem.vertex_weights, num_parts)
     warnings += _balance_notes(owner, problem.vertex_weights, num_parts, epsilon, adapter.name)
-    if threads > 1 and adapter.library and "deterministic" not in options["preset"]:
+    if adapter.threaded and threads > 1 and "deterministic" not in options["preset"]:
         note = f"{adapter.name} with {threads} threads may give another partition in every run"
-        if any("deterministic" in name for name in adapter.presets):
+        if "deterministic" in adapter.presets:
             note += "; preset deterministic does not"
-        if adapter.name in THREADED:
-            warnings.append(note)
+        warnings.append(note)
     return PartitionResult(
         owner, adapter.name, adapter.version(), options["preset"], warnings, seconds
     )
-
-
-THREADED = ("mtkahypar", "kaminpar")
 
 
 def _candidates(
@@ -205,12 +209,6 @@ def _candidates(
     return [installed[0], builtin] if installed and installed[0] is not builtin else [builtin]
 
 
-DEFAULT_ORDER: dict[type, tuple[str, ...]] = {
-    Hypergraph: ("mtkahypar", "kahypar", "builtin"),
-    WeightedGraph: ("metis", "kaminpar", "builtin"),
-}
-
-
 def _describe(problem: Hypergraph | WeightedGraph) -> str:
     if isinstance(problem, Hypergraph):
         return "a hypergraph"
@@ -241,7 +239,7 @@ def _run(
     adapter: Adapter,
     problem: Hypergraph | WeightedGraph,
     num_parts: int,
-    options: dict[str, object],
+    options: dict[str, Any],
     time_limit: float,
 ) -> object:
     """Call the back end on a problem that its integers can hold."""

@@ -11,11 +11,11 @@ import sys
 
 import numpy as np
 import torch
+
+from plancc.errors import InputError, PlanccError, PlanError
 from plancc_runtime.launch import open_transport
 from plancc_runtime.layouts.row import RowLayout
 from plancc_runtime.train import TrainOptions, train
-
-from plancc.errors import InputError, PlanccError, PlanError
 
 
 def do_train(transport, header, parts, options):

@@ -12,9 +12,9 @@ import pytest
 import reference
 import torch
 from launcher import run
-from plancc_runtime.transport.single import usable_cores
 
 from plancc.plan.plan import VertexData
+from plancc_runtime.transport.single import usable_cores
 
 RANK_MAIN = Path(__file__).with_name("rank_main.py")
 EPOCHS = 5

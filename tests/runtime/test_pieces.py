@@ -8,6 +8,8 @@ import sys
 import numpy as np
 import pytest
 import torch
+
+from plancc.errors import InputError
 from plancc_runtime import launch
 from plancc_runtime.clock import Clock
 from plancc_runtime.data import random_features, random_labels
@@ -16,8 +18,6 @@ from plancc_runtime.nn.loss import cross_entropy
 from plancc_runtime.optim import OPTIMIZERS
 from plancc_runtime.train import CHOICES, TrainOptions, read_weights
 from plancc_runtime.transport.single import SingleTransport
-
-from plancc.errors import InputError
 
 
 def test_random_data_is_a_function_of_seed_vertex_and_column():

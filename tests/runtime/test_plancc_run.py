@@ -173,7 +173,7 @@ def with_fault(ranks, fault: str, *arguments, **kw):
 
 def test_one_rank_cannot_read_the_plan(case, tmp_path):
     missing = str(tmp_path / "gone.h5")
-    result = with_fault(3, f"sys.argv[1] = {missing!r}", case[0] / "plan.h5")
+    result = with_fault(2, f"sys.argv[1] = {missing!r}", case[0] / "plan.h5")
     fails(result, 2, "rank 1", "gone.h5")
 
 
@@ -193,7 +193,7 @@ def test_a_defect_on_one_rank_ends_all(case):
         "import plancc_runtime.layouts.row as row; "
         "row.RowLayout.adjoint = lambda *a: [][0]  # IndexError"
     )
-    result = with_fault(3, fault, case[0] / "plan.h5")
+    result = with_fault(2, fault, case[0] / "plan.h5")
     fails(result, 1, "rank 1", "IndexError")
 
 
@@ -202,12 +202,12 @@ def test_a_rank_that_dies_ends_all(case):
         "import plancc_runtime.layouts.row as row, signal; "
         "row.RowLayout.adjoint = lambda *a: os.kill(os.getpid(), signal.SIGKILL)"
     )
-    assert with_fault(3, fault, case[0] / "plan.h5").returncode != 0
+    assert with_fault(2, fault, case[0] / "plan.h5").returncode != 0
 
 
 def test_mpirun_without_mpi4py(case):
     everywhere = "import sys; sys.modules['mpi4py'] = None; from plancc_cli.run import main; main()"
-    result = run(3, "-c", everywhere, case[0] / "plan.h5", timeout=60)
+    result = run(2, "-c", everywhere, case[0] / "plan.h5", timeout=60)
     fails(result, 1, "mpi4py", "pip install 'plancc[run]'")
     assert run(None, "-c", everywhere, case[0] / "plan.h5").returncode == 0  # one rank needs none
 
@@ -218,8 +218,8 @@ def test_one_rank_without_torch(case):
 
 
 def test_usage_and_help_are_printed_once(case):
-    fails(plancc_run(3, "--no-such-option", timeout=60), 2, "--no-such-option")
-    shown = plancc_run(3, "--help", timeout=60)
+    fails(plancc_run(2, "--no-such-option", timeout=60), 2, "--no-such-option")
+    shown = plancc_run(2, "--help", timeout=60)
     assert shown.returncode == 0
     assert shown.stdout.count("Usage:") == 1
 

@@ -19,7 +19,7 @@ from plancc_runtime.layouts.row import RowLayout
 
 # name -> (apply in place, multiply a gradient in place with sigma'(Z), given H = sigma(Z))
 ACTIVATIONS: dict[str, tuple[Callable[[Tensor], object], Callable[[Tensor, Tensor], object]]] = {
-    "relu": (torch.relu_, lambda g, h: g.mul_(h > 0)),
+    "relu": (torch.relu_, lambda g, h: g.masked_fill_(h <= 0, 0)),
     "tanh": (torch.tanh_, lambda g, h: g.mul_(1 - h * h)),
     "sigmoid": (torch.sigmoid_, lambda g, h: g.mul_(h * (1 - h))),
     "none": (lambda z: z, lambda g, h: g),

@@ -27,11 +27,10 @@ def cross_entropy(
     gradient : Tensor[num_rows, classes]
         Zero on the other rows.
     """
-    log_probability = torch.log_softmax(logits[rows], dim=1)
+    log_probability = torch.log_softmax(logits.index_select(0, rows), dim=1)
     target = labels[rows].unsqueeze(1)
     loss = -log_probability.gather(1, target).sum(dtype=torch.float64).item() / num_global
     delta = log_probability.exp()
     delta.scatter_add_(1, target, delta.new_full(target.shape, -1.0))
-    gradient = torch.zeros_like(logits)
-    gradient[rows] = delta / num_global
+    gradient = torch.zeros_like(logits).index_copy_(0, rows, delta.div_(num_global))
     return loss, gradient

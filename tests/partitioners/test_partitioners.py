@@ -1,0 +1,291 @@
+"""Every partitioner on tiny, regular and real input."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse as sp
+
+from plancc.errors import InputError
+from plancc.graph.graph import Graph
+from plancc.models import MODELS
+from plancc.models.graph import GraphModel
+from plancc.models.hypergraph import HypergraphModel
+from plancc.models.problem import Hypergraph, WeightedGraph
+from plancc.models.random import random_owner
+from plancc.partitioners import PARTITIONERS
+from plancc.partitioners.adapter import scaled
+from plancc.partitioners.builtin import as_hypergraph
+from plancc.partitioners.run import DEFAULT_ORDER, TRIVIAL, partition
+from plancc.passes import imbalance, imbalance_bound
+
+DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+NAMES = ("mtkahypar", "kahypar", "metis", "kaminpar", "builtin")
+CASES = [
+    (name, model)
+    for name in NAMES
+    for model in ("hp", "gp")
+    if (name, model) not in {("kahypar", "gp"), ("metis", "hp"), ("kaminpar", "hp")}
+]
+
+
+def graph_of(array) -> Graph:
+    matrix = sp.csr_matrix(array)
+    matrix.sort_indices()
+    return Graph(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
+
+
+def build(graph, model, num_parts, balance="nnz", **options):
+    return MODELS[model](**options).build(graph, num_parts, balance=balance, seed=1)
+
+
+def grid(side: int) -> Graph:
+    path = sp.diags_array([1.0, 1.0], offsets=[1, -1], shape=(side, side))
+    return graph_of(sp.kron(path, sp.eye(side)) + sp.kron(sp.eye(side), path) + sp.eye(side**2))
+
+
+def communities(sizes: int, number: int) -> Graph:
+    rng = np.random.default_rng(0)
+    n = sizes * number
+    near = rng.integers(n, size=8 * n)
+    far = (near // sizes) * sizes + rng.integers(sizes, size=8 * n)
+    row = np.concatenate([near, rng.integers(n, size=n)])
+    column = np.concatenate([far, rng.integers(n, size=n)])
+    mixed = rng.permutation(n)
+    matrix = sp.coo_matrix((np.ones(9 * n), (mixed[row], mixed[column])), shape=(n, n)).tocsr()
+    return graph_of(matrix + sp.eye(n))
+
+
+def volume(graph: Graph, owner) -> int:
+    """Rows moved, counted without the models."""
+    n = graph.num_vertices
+    row = np.repeat(np.arange(n), np.diff(graph.indptr))
+    keys = np.unique(owner[row].astype(np.int64) * n + graph.indices)
+    return int((owner[keys % n] != keys // n).sum())
+
+
+def installed(name):
+    if not PARTITIONERS[name].available():
+        pytest.skip(f"{name} is not installed")
+
+
+def check(result, problem, num_parts):
+    owner = result.owner
+    assert owner.dtype == np.int32
+    assert owner.shape == (problem.num_vertices,)
+    assert owner.min() >= 0
+    assert owner.max() < num_parts
+    assert np.bincount(owner, minlength=num_parts).min() >= 1
+
+
+TINY = {
+    "no edges": np.zeros((5, 5)),
+    "one": np.ones((1, 1)),
+    "pair": np.array([[0, 1], [0, 0]]),
+    "star": np.pad(np.ones((1, 4)), ((0, 4), (1, 0))),
+    "full": np.ones((4, 4)),
+    "isolated": np.diag([1.0, 1.0, 0, 0, 0, 0, 0], 1),
+}
+
+
+@pytest.mark.parametrize(("name", "model"), CASES)
+def test_tiny_input(name, model):
+    installed(name)
+    for array in TINY.values():
+        graph = graph_of(array)
+        for p in range(1, graph.num_vertices + 1):
+            if p > 3 and p < graph.num_vertices - 1:
+                continue
+            problem = build(graph, model, p)
+            result = partition(problem, p, name, time_limit=60)
+            check(result, problem, p)
+            trivial = (
+                p in (1, graph.num_vertices) or not array[~np.eye(len(array), dtype=bool)].any()
+            )
+            assert result.partitioner == (TRIVIAL if trivial else name)
+
+
+@pytest.mark.parametrize(("name", "model"), CASES)
+def test_grid_and_communities(name, model):
+    installed(name)
+    for graph, p in ((grid(32), 7), (communities(60, 16), 16)):
+        problem = build(graph, model, p)
+        result = partition(problem, p, name, epsilon=0.03, seed=3)
+        check(result, problem, p)
+        reached = imbalance(result.owner, problem.vertex_weights, p)
+        bound = imbalance_bound(problem.vertex_weights, p)
+        assert reached <= 1.03 * (1 + bound) - 1 + 1e-9
+        assert result.warnings == []
+        assert result.preset == PARTITIONERS[name].presets[0]
+        random = volume(graph, random_owner(graph.num_vertices, p, 1))
+        assert volume(graph, result.owner) < 0.5 * random
+        again = partition(problem, p, name, epsilon=0.03, seed=3)
+        assert again.owner.tobytes() == result.owner.tobytes()
+
+
+def test_builtin_beats_random_and_blocks():
+    graph = grid(100)
+    problem = build(graph, "hp", 16)
+    found = volume(graph, partition(problem, 16, "builtin").owner)
+    assert found < 0.1 * volume(graph, random_owner(graph.num_vertices, 16, 1))
+    assert found < 0.5 * volume(graph, build(graph, "block", 16).owner)
+    other = partition(problem, 16, "builtin", seed=2)
+    assert other.owner.tobytes() != partition(problem, 16, "builtin").owner.tobytes()
+
+
+def test_graph_objectives_as_hypergraphs():
+    rng = np.random.default_rng(4)
+    array = rng.random((30, 30)) < 0.1
+    graph = graph_of(array | array.T)
+    owner = rng.integers(4, size=30)
+    for objective in ("cut", "volume"):
+        problem = GraphModel(objective).build(graph, 4, balance="rows", seed=0)
+        nets = as_hypergraph(problem)
+        total = sum(
+            len(np.unique(owner[nets.pins[nets.net_ptr[e] : nets.net_ptr[e + 1]]])) - 1
+            for e in range(nets.num_nets)
+        )
+        row = np.repeat(np.arange(30), np.diff(graph.indptr))
+        cut = int((owner[row] != owner[graph.indices]).sum()) // 2
+        assert total == (cut if objective == "cut" else volume(graph, owner))
+
+
+@pytest.mark.parametrize("name", ["metis", "builtin"])
+def test_volume_objective(name):
+    graph = communities(60, 8)
+    problem = build(graph, "gp", 8, objective="volume")
+    result = partition(problem, 8, name)
+    check(result, problem, 8)
+    assert volume(graph, result.owner) < 0.5 * volume(graph, random_owner(480, 8, 1))
+
+
+@pytest.mark.parametrize(("name", "model"), CASES)
+def test_huge_weights_and_costs(name, model):
+    installed(name)
+    graph = grid(8)
+    problem = build(graph, model, 4, balance="rows")
+    heavy = problem.vertex_weights * 10**12
+    if isinstance(problem, Hypergraph):
+        costs = np.full(problem.num_nets, 10**11)
+        problem = Hypergraph(problem.net_ptr, problem.pins, heavy, costs)
+    else:
+        costs = np.full(len(problem.indices), 10**11)
+        problem = WeightedGraph(problem.indptr, problem.indices, heavy, costs)
+    result = partition(problem, 4, name, epsilon=0.1)
+    check(result, problem, 4)
+    assert imbalance(result.owner, heavy, 4) <= 0.1 + 1e-9
+    assert volume(graph, result.owner) < 60
+
+
+@pytest.mark.parametrize(("name", "model"), CASES)
+def test_zero_weights(name, model):
+    installed(name)
+    problem = build(grid(6), model, 3)
+    for weights in (np.zeros(36, np.int64), (np.arange(36) % 2).astype(np.int64)):
+        fields = vars(problem) | {"vertex_weights": weights}
+        result = partition(type(problem)(**fields), 3, name, epsilon=0.1)
+        check(result, problem, 3)
+        assert imbalance(result.owner, weights, 3) <= 0.1
+
+
+def test_scaled_keeps_what_fits():
+    small = np.array([0, 3, 5])
+    assert scaled(small, 100) is small
+    large = scaled(np.array([0, 1, 2**40, 2**41]), 2**30)
+    assert large[0] == 0
+    assert large[1] == 1
+    assert large[3] == pytest.approx(2 * large[2], abs=2)
+    assert large.sum() <= 2**30
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_preset(name):
+    installed(name)
+    adapter = PARTITIONERS[name]
+    model = "hp" if Hypergraph in adapter.accepts else "gp"
+    problem = build(grid(12), model, 4)
+    for preset in adapter.presets:
+        result = partition(problem, 4, name, preset=preset, epsilon=0.05)
+        check(result, problem, 4)
+        assert result.preset == preset
+        assert result.warnings == []
+        assert volume(grid(12), result.owner) < 120
+    with pytest.raises(InputError, match=adapter.presets[-1]):
+        partition(problem, 4, name, preset="best")
+
+
+def test_recursive_metis_has_no_volume_objective():
+    problem = build(grid(5), "gp", 2, objective="volume")
+    with pytest.raises(InputError, match="kway"):
+        partition(problem, 2, "metis", preset="recursive")
+
+
+def test_wrong_options():
+    problem = build(grid(3), "hp", 2)
+    for options, words in [
+        ({"num_parts": 0}, "at least 1"),
+        ({"num_parts": 10}, "10 parts for 9 vertices"),
+        ({"epsilon": -0.1}, "epsilon"),
+        ({"epsilon": float("nan")}, "epsilon"),
+        ({"seed": -1}, "seed"),
+        ({"seed": 2**31}, "seed"),
+        ({"threads": 0}, "threads"),
+        ({"time_limit": 0}, "time limit"),
+        ({"partitioner": "patoh"}, "auto, mtkahypar, kahypar, metis, kaminpar, builtin"),
+        ({"partitioner": "metis"}, "a hypergraph: choose from mtkahypar, kahypar, builtin"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            partition(problem, **({"num_parts": 2} | options))
+    graph = build(grid(3), "gp", 2, objective="volume")
+    with pytest.raises(InputError, match="'volume': choose from metis, builtin"):
+        partition(graph, 2, "kaminpar")
+
+
+def test_heavy_vertex_is_a_bound_not_a_failure():
+    star = np.eye(40)
+    star[0] = 1
+    problem = build(graph_of(star), "hp", 8)
+    result = partition(problem, 8, "builtin")
+    check(result, problem, 8)
+    assert "heaviest vertex weighs 40" in result.warnings[0]
+    assert result.warnings[0].endswith("below 3.051")
+    assert imbalance(result.owner, problem.vertex_weights, 8) == pytest.approx(40 * 8 / 79 - 1)
+
+
+def test_auto_follows_the_models():
+    assert DEFAULT_ORDER[Hypergraph] == HypergraphModel.partitioners
+    assert DEFAULT_ORDER[WeightedGraph] == GraphModel.partitioners
+    result = partition(build(grid(6), "gp", 3), 3)
+    assert result.partitioner == "metis"
+    assert result.version
+    assert result.seconds > 0
+
+
+def test_threads_are_noted():
+    problem = build(grid(12), "hp", 4)
+    noted = partition(problem, 4, "mtkahypar", threads=2)
+    assert "2 threads may give another partition" in noted.warnings[-1]
+    runs = [partition(problem, 4, "mtkahypar", threads=2, preset="deterministic") for _ in range(2)]
+    assert runs[0].warnings == []
+    assert runs[0].owner.tobytes() == runs[1].owner.tobytes()
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="needs ../shared/data")
+@pytest.mark.parametrize(
+    ("model", "name", "most"),
+    [("hp", "mtkahypar", 0.24), ("gp", "metis", 0.27), ("hp", "builtin", 0.31)],
+)
+def test_quality_on_coauthor_cs(model, name, most):
+    with gzip.open(DATA / "CoauthorCS.mtx.gz") as file:
+        matrix = scipy.io.mmread(file).tocsr()
+    graph = graph_of(matrix + sp.eye(matrix.shape[0]))
+    problem = build(graph, model, 64)
+    result = partition(problem, 64, name)
+    check(result, problem, 64)
+    assert imbalance(result.owner, problem.vertex_weights, 64) <= 0.02
+    random = volume(graph, random_owner(graph.num_vertices, 64, 1))
+    assert volume(graph, result.owner) <= most * random
