@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from plancc.graph.convert import as_graph
     from plancc.graph.formats import read_graph, write_graph
     from plancc.graph.graph import Graph
+    from plancc.graph.vertexdata import VertexData
     from plancc.pipeline import PlanccWarning, compile
-    from plancc.plan.plan import Plan, VertexData
+    from plancc.plan.plan import Plan
     from plancc.plan.reader import load
     from plancc.plan.verify import verify, verify_file
     from plancc.version import __version__
@@ -47,7 +48,8 @@ _HOME = {
     "plancc.graph.formats": ("read_graph", "write_graph"),
     "plancc.graph.graph": ("Graph",),
     "plancc.pipeline": ("PlanccWarning", "compile"),
-    "plancc.plan.plan": ("Plan", "VertexData"),
+    "plancc.graph.vertexdata": ("VertexData",),
+    "plancc.plan.plan": ("Plan",),
     "plancc.plan.reader": ("load",),
     "plancc.plan.verify": ("verify", "verify_file"),
     "plancc.version": ("__version__",),

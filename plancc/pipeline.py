@@ -21,13 +21,13 @@ from plancc.errors import InputError
 from plancc.graph.convert import as_graph
 from plancc.graph.graph import NORMALIZATIONS, Graph
 from plancc.graph.normalize import normalize as normalized
-from plancc.graph.vertexdata import read_vertex_data
+from plancc.graph.vertexdata import VertexData, read_vertex_data
 from plancc.models import MODELS
 from plancc.models.problem import Assignment
 from plancc.models.weights import check_num_parts
 from plancc.partitioners.run import AUTO, partition
 from plancc.plan.lowering import lower
-from plancc.plan.plan import Plan, VertexData
+from plancc.plan.plan import Plan
 from plancc.registry import check_choice
 from plancc.version import __version__
 

@@ -89,7 +89,7 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
     )
     for name, value in plan.provenance.items():
         if name.startswith(("bandwidth", "granularity", "stages")):
-            out.print(f"{name.replace('_', ' ')}: {value}", soft_wrap=True)
+            out.print(f"{name.replace('_', ' ')}: {_provenance(name, value)}", soft_wrap=True)
     out.print(f"content {digest}", soft_wrap=True)
 
 

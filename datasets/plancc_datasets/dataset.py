@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.graph.graph import MAX_VERTICES, Graph, Source
-from plancc.plan.plan import VertexData
+from plancc.graph.vertexdata import VertexData
 from plancc.registry import Registry
 
 DATASETS = Registry(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from plancc.graph.canonical import build_graph
-from plancc.plan.plan import VertexData
+from plancc.graph.vertexdata import VertexData
 from plancc_datasets.dataset import Dataset, check_seed, describe, option, split_masks
 
 

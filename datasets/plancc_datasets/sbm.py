@@ -10,7 +10,7 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.graph.canonical import build_graph
 from plancc.graph.graph import MAX_VERTICES
-from plancc.plan.plan import VertexData
+from plancc.graph.vertexdata import VertexData
 from plancc_datasets.dataset import (
     Dataset,
     check_integer,

@@ -53,7 +53,8 @@ class Graph:
     vertex_weights : int64[num_vertices, num_weights], or None
         Weights that the source gives to vertices (METIS ``.graph``).
     original_ids : int64[num_vertices], or None
-        The source's own vertex ids where it has gaps; None when ids are 0..n-1 (or 1..n).
+        The source's own vertex ids; None when they are 0..n-1, and for
+        formats that count vertices from 1 without gaps (MatrixMarket, METIS).
     source : Source
     """
 

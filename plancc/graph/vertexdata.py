@@ -7,7 +7,8 @@ are ignored. Pickled objects are never loaded.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +18,30 @@ from plancc.files import atomic_write
 from plancc.graph.npz import Archive
 from plancc.graph.textfile import StrPath
 
-if TYPE_CHECKING:
-    from plancc.plan.plan import VertexData
+
+@dataclass(frozen=True)
+class VertexData:
+    """Features, labels and masks, one row per vertex; in a plan, in plan order.
+
+    Attributes
+    ----------
+    features : float32[num_vertices, num_features], or None
+    labels : int32[num_vertices], or None
+        Class of every vertex; -1 where it is unknown.
+    train_mask, val_mask, test_mask : bool[num_vertices], or None
+    """
+
+    features: npt.NDArray[np.float32] | None = None
+    labels: npt.NDArray[np.int32] | None = None
+    train_mask: npt.NDArray[np.bool_] | None = None
+    val_mask: npt.NDArray[np.bool_] | None = None
+    test_mask: npt.NDArray[np.bool_] | None = None
+
+    def take(self, order: npt.NDArray[np.integer]) -> VertexData:
+        """The same data with row k taken from row ``order[k]``."""
+        arrays = (getattr(self, field.name) for field in fields(self))
+        return VertexData(*(None if array is None else array[order] for array in arrays))
+
 
 MASKS = ("train_mask", "val_mask", "test_mask")
 KEYS = ("features", "labels", *MASKS)
@@ -47,8 +70,6 @@ def read_vertex_data(path: StrPath, num_vertices: int) -> VertexData:
         labels that are not integers >= -1, masks that are not boolean; the message names file, key
         and value.
     """
-    from plancc.plan.plan import VertexData
-
     with Archive(path) as archive:
         sparse = "feat_indptr" in archive
         if not sparse and not any(key in archive for key in KEYS):

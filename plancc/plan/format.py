@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import numpy.typing as npt
 
-from plancc.plan.plan import Exchange, Header, Plan, VertexData
+from plancc.graph.vertexdata import VertexData
+from plancc.plan.plan import Exchange, Header, Plan
 
 FORMAT = "plancc-plan"
 MAJOR, MINOR = 1, 0
@@ -176,4 +177,4 @@ def content_sha256(header: Header, arrays: Arrays) -> str:
 
 
 def _bytes(array: npt.NDArray[np.generic]) -> memoryview:
-    return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from plancc.plan.plan import Int32Array, Int64Array, Part, VertexData
+from plancc.graph.vertexdata import VertexData
+from plancc.plan.plan import Int32Array, Int64Array, Part
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ cost no more than four, and a rank reads one contiguous slice of each.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.graph.vertexdata import VertexData
 
 if TYPE_CHECKING:
     from plancc.cost.metrics import Metrics
@@ -91,30 +92,6 @@ class Exchange:
         first, last = self.ptr[index], self.ptr[index + 1]
         row_ptr = self.row_ptr[first : last + 1]
         return self.peer[first:last], row_ptr - row_ptr[0], self.row[row_ptr[0] : row_ptr[-1]]
-
-
-@dataclass(frozen=True)
-class VertexData:
-    """Features, labels and masks, in plan order.
-
-    Attributes
-    ----------
-    features : float32[num_vertices, num_features], or None
-    labels : int32[num_vertices], or None
-        Class of every vertex; -1 where it is unknown.
-    train_mask, val_mask, test_mask : bool[num_vertices], or None
-    """
-
-    features: npt.NDArray[np.float32] | None = None
-    labels: Int32Array | None = None
-    train_mask: npt.NDArray[np.bool_] | None = None
-    val_mask: npt.NDArray[np.bool_] | None = None
-    test_mask: npt.NDArray[np.bool_] | None = None
-
-    def take(self, order: npt.NDArray[np.integer]) -> VertexData:
-        """The same data with row k taken from row ``order[k]``."""
-        arrays = (getattr(self, field.name) for field in fields(self))
-        return VertexData(*(None if array is None else array[order] for array in arrays))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from graph_helpers import SHARED
 
 from plancc.errors import InputError
 from plancc.graph.vertexdata import read_vertex_data, save_vertex_data
-from plancc.plan.plan import VertexData
+from plancc.graph.vertexdata import VertexData
 
 
 def test_round_trip(tmp_path):

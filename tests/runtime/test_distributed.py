@@ -13,7 +13,7 @@ import reference
 import torch
 from launcher import run
 
-from plancc.plan.plan import VertexData
+from plancc.graph.vertexdata import VertexData
 from plancc_runtime.transport.single import usable_cores
 
 RANK_MAIN = Path(__file__).with_name("rank_main.py")

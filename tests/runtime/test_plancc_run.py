@@ -19,8 +19,8 @@ from launcher import ENVIRONMENT, plancc_run, run, sentences
 from scipy.sparse import csr_matrix
 
 from plancc.graph.graph import Graph
+from plancc.graph.vertexdata import VertexData
 from plancc.plan.lowering import lower
-from plancc.plan.plan import VertexData
 
 pytestmark = pytest.mark.mpi
 N, PARTS = 60, 4
