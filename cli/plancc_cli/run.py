@@ -6,6 +6,7 @@ says why, in one sentence.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -19,7 +20,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from plancc.errors import InputError, PlanccError
+from plancc.errors import InputError, OutputError, PlanccError
 from plancc_runtime import launch
 from plancc_runtime.train import CHOICES, MINIMUM, TrainOptions
 
@@ -130,8 +131,8 @@ def _run(
             with atomic_write(json_path) as temporary:
                 text = json.dumps({"plan": plan, **result.to_dict()}, indent=2)
                 temporary.write_text(text + "\n", encoding="utf-8")
-    if first:
-        _print(plan, result)
+        if first:
+            _write_out(_render(plan, result))
 
 
 def _together(transport: Transport, work: Callable[[], None]) -> int:
@@ -154,9 +155,6 @@ def _together(transport: Transport, work: Callable[[], None]) -> int:
         sentence = str(error)
     except KeyboardInterrupt:
         sentence = "interrupted"
-    except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  whoever read our output is gone
-        sentence = "the output was closed before its end"
     except MemoryError:
         sentence = "out of memory"
     except Exception as error:
@@ -208,21 +206,20 @@ def _progress() -> Callable[[int, float], None]:
     return report
 
 
-def _print(plan: str, result: TrainResult) -> None:
+def _render(plan: str, result: TrainResult) -> str:
     header, options = result.header, result.options
     # Open MPI gives its ranks a terminal of 80 columns even when its own output goes to a file.
     alone = result.num_ranks == 1
-    console = Console(highlight=False, force_terminal=None if alone else False)
+    text = io.StringIO()
+    console = Console(file=text, highlight=False, force_terminal=alone and sys.stdout.isatty())
     console.width = max(console.width if alone else 0, 110)  # digits are never cut
     origin = {False: "from the plan", True: "random"}
-    console.print(
+    summary = (
         f"{plan}: {header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "
         f"{header.num_parts} parts; ranks {result.num_ranks}, threads per rank {result.threads}\n"
         f"GCN {' x '.join(map(str, result.dims))}, {options.activation}, {options.optimizer}, "
         f"lr {options.lr:g}, {options.dtype}; features {origin[result.random_features]}, "
-        f"labels {origin[result.random_labels]}",
-        soft_wrap=True,
-        markup=False,
+        f"labels {origin[result.random_labels]}"
     )
     splits = list(result.final.accuracy)
     table = Table(
@@ -237,7 +234,18 @@ def _print(plan: str, result: TrainResult) -> None:
         table.add_row(str(epoch.epoch), *_row(epoch, splits))
     table.add_section()
     table.add_row("final", *_row(result.final, splits))
+    console.print(summary, soft_wrap=True, markup=False)
     console.print(table)
+    return text.getvalue()
+
+
+def _write_out(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:  # a full disk, or a closed pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        raise OutputError(f"cannot print the results: {error.strerror}") from error
 
 
 def _row(epoch: Epoch, splits: list[str]) -> list[str]:

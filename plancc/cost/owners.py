@@ -8,8 +8,15 @@ from numba import njit
 from plancc.cost.metrics import Traffic
 from plancc.graph.graph import Graph
 from plancc.models.random import random_owner
-from plancc.plan.plan import Int32Array
-from plancc.plan.receive_sets import receive_sets
+from plancc.plan.plan import Int32Array, Int64Array
+from plancc.plan.receive_sets import (
+    bits_below,
+    count_bits,
+    first_bit,
+    grouped,
+    in_chunks,
+    mark_columns,
+)
 
 BASELINE_SEED = 1
 
@@ -33,37 +40,59 @@ def traffic_of_owners(matrix: Graph, owner: Int32Array, num_parts: int) -> Traff
     owner : int32[n]
     num_parts : int
     """
-    sets = receive_sets(matrix, owner, num_parts)
-    received = np.concatenate([counts for _, counts in sets.found])
-    sent = np.zeros(num_parts, dtype=np.int64)
-    messages_sent = np.zeros(num_parts, dtype=np.int64)
-    messages_received = np.zeros(num_parts, dtype=np.int64)
-    for (first, _), (vertices, counts) in zip(sets.chunks, sets.found, strict=True):
-        _count_sent(owner, vertices, counts, first, sent, messages_sent, messages_received)
-    row_nonzeros = np.concatenate([[0], matrix.row_nonzeros()[sets.rows]]).cumsum()
+    rows, position, part_ptr = grouped(owner, num_parts)
+    row_nonzeros = np.concatenate([[0], matrix.row_nonzeros()[rows]]).cumsum()
+    nonzeros_ptr = row_nonzeros[part_ptr]
+
+    def count(first: int, last: int) -> tuple[Int64Array, ...]:
+        tables = (rows, position, part_ptr, nonzeros_ptr)
+        return _count_received(matrix.indptr, matrix.indices, *tables, first, last)
+
+    chunks = zip(*in_chunks(count, nonzeros_ptr), strict=True)
+    sent, messages_sent, received, messages_received = chunks
     return Traffic(
-        rows=np.diff(sets.part_ptr),
-        nonzeros=np.diff(row_nonzeros[sets.part_ptr]),
-        sent=sent,
-        received=received,
-        messages_sent=messages_sent,
-        messages_received=messages_received,
+        rows=np.diff(part_ptr),
+        nonzeros=np.diff(nonzeros_ptr),
+        sent=np.sum(sent, axis=0),
+        received=np.concatenate(received),
+        messages_sent=np.sum(messages_sent, axis=0),
+        messages_received=np.concatenate(messages_received),
     )
 
 
 @njit(cache=True, nogil=True)
-def _count_sent(  # type: ignore[no-untyped-def]
-    owner, vertices, counts, first, sent, messages_sent, messages_received
+def _count_received(  # type: ignore[no-untyped-def]
+    indptr, indices, rows, position, part_ptr, nonzeros_ptr, first, last
 ):
-    """Charge every received row to its owner, and every new pair of parts to both ends."""
-    met = np.full(len(sent), -1, dtype=np.int64)
-    at = 0
-    for m in range(first, first + len(counts)):
-        for _ in range(counts[m - first]):
-            q = owner[vertices[at]]
-            at += 1
-            sent[q] += 1
-            if met[q] != m:
-                met[q] = m
-                messages_sent[q] += 1
-                messages_received[m] += 1
+    """What parts first..last-1 receive, charged to both ends.
+
+    Returns rows and messages sent by all parts, int64[num_parts] each, and rows and messages
+    received by these, int64[last - first] each.
+    """
+    num_parts = len(part_ptr) - 1
+    bitmap = np.zeros((len(rows) + 63) // 64, dtype=np.uint64)
+    place = np.empty(np.diff(nonzeros_ptr[first : last + 1]).max(), dtype=np.int32)
+    own = np.empty(np.diff(part_ptr[first : last + 1]).max(), dtype=np.int32)
+    sent = np.zeros(num_parts, dtype=np.int64)
+    messages_sent = np.zeros(num_parts, dtype=np.int64)
+    received = np.zeros(last - first, dtype=np.int64)
+    messages_received = np.zeros(last - first, dtype=np.int64)
+    for m in range(first, last):
+        row0, row1 = part_ptr[m], part_ptr[m + 1]
+        mark_columns(indptr, indices, rows, position, row0, row1, bitmap, place, own)
+        q, end = -1, np.int64(0)
+        for w in range(len(bitmap)):
+            word = bitmap[w]
+            bitmap[w] = 0
+            while word != 0:
+                if 64 * w + first_bit(word) >= end:
+                    while 64 * w + first_bit(word) >= end:
+                        q += 1
+                        end = part_ptr[q + 1]
+                    messages_sent[q] += 1
+                    messages_received[m - first] += 1
+                bits = bits_below(word, end - 64 * w)
+                word ^= bits
+                sent[q] += count_bits(bits)
+                received[m - first] += count_bits(bits)
+    return sent, messages_sent, received, messages_received

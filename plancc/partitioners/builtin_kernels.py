@@ -228,8 +228,9 @@ def _merge_equal_nets(net_ptr: Any, pins: Any, costs: Any, mark: Any, order: Any
             if same_size and mark[before] == mark[e]:
                 out_costs[kept - 1] += costs[e]
                 continue
-        out[end : end + size] = pins[net_ptr[e] : net_ptr[e + 1]]
-        end += size
+        for k in range(net_ptr[e], net_ptr[e + 1]):
+            out[end] = pins[k]
+            end += 1
         out_costs[kept] = costs[e]
         kept += 1
         out_ptr[kept] = end
@@ -281,7 +282,8 @@ def _search(
                         region[u] = here + 1
                         found[tail] = u
                         tail += 1
-    order[low:high] = found
+    for k in range(tail):
+        order[low + k] = found[k]
 
 
 @njit(cache=True)
@@ -306,7 +308,8 @@ def _bisect(
     while len(todo) > 0:
         low, high, first, parts = todo.pop()
         if parts == 1 or high - low <= 1:
-            owner[order[low:high]] = first
+            for k in range(low, high):
+                owner[order[k]] = first
             continue
         for _ in range(2):
             regions += 2
@@ -317,7 +320,8 @@ def _bisect(
                 net_ptr, pins, vertex_ptr, nets, order, low, high, region, regions, net_seen, stamp
             )
             # The second search starts at the last vertex that the first one reached.
-            order[low:high] = order[low:high][::-1].copy()
+            for k in range((high - low) // 2):
+                order[low + k], order[high - 1 - k] = order[high - 1 - k], order[low + k]
         total = 0
         for k in range(low, high):
             total += weights[order[k]]

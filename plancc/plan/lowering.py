@@ -1,24 +1,30 @@
 """Lowering: from a matrix and the owners of its rows to the tables of a row plan.
 
 Knows no partitioner and no file. Time and memory are linear in nonzeros plus volume; parts are
-independent, so the two passes over the nonzeros run in threads (the kernels release the GIL)
-and the result does not depend on their number.
+independent and run in threads (`plancc.plan.receive_sets`).
 
-    owners -> rows of each part -> receive sets (mark every foreign column once per part)
-           -> rows in plan order (interior first) -> receive sets sorted -> send masks (mirror)
-           -> local CSR (columns renumbered)
+    owners -> rows in plan order (part by part, interior rows first)
+    of each part -> its foreign columns, marked in a bitmap over plan order
+                 -> receive set and messages (the bitmap, read in order)
+                 -> local CSR (a received column's number is the count of bits before its own)
+    receive tables -> send tables (the mirror)
 """
 
 from __future__ import annotations
-
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numba import njit
 
 from plancc.graph.graph import Graph
 from plancc.plan.plan import Exchange, Header, Int32Array, Int64Array, Plan
-from plancc.plan.receive_sets import receive_sets
+from plancc.plan.receive_sets import (
+    bits_below,
+    count_bits,
+    first_bit,
+    grouped,
+    in_chunks,
+    mark_columns,
+)
 
 
 def lower(
@@ -49,30 +55,20 @@ def lower(
         Without provenance, vertex data and metrics baseline.
     """
     assert matrix.values is not None
-    rows, part_ptr, chunks, marked, own_nonzeros = receive_sets(matrix, owner, num_parts)
+    indptr, indices, values = matrix.indptr, matrix.indices, matrix.values
+    key = np.empty(matrix.num_vertices, dtype=np.int64)  # 2 part, and 1 more for boundary rows
+    in_chunks(lambda first, last: _keys(indptr, indices, owner, first, last, key), indptr)
+    plan_row, position, key_ptr = grouped(key, 2 * num_parts)
+    part_ptr = key_ptr[::2].copy()
+    row_ptr = np.concatenate([[0], np.diff(indptr)[plan_row]]).cumsum()
+    column = np.empty(matrix.num_nonzeros, dtype=np.int32)
+    value = np.empty(matrix.num_nonzeros, dtype=values.dtype)
 
-    def sort(chunk: tuple[int, int], found: Int32Array) -> tuple[Int32Array, ...]:
-        return _sort(found, *chunk, position, part_ptr, halo_ptr, halo_row)
+    def lower_parts(first: int, last: int) -> tuple[Int32Array, ...]:
+        order = (plan_row, position, part_ptr, row_ptr)
+        return _lower_parts(indptr, indices, values, *order, first, last, column, value)
 
-    def fill(chunk: tuple[int, int]) -> None:
-        tables = (plan_row, part_ptr, receive.ptr, receive.peer, receive.row_ptr, receive.row)
-        _fill(
-            *(matrix.indptr, matrix.indices, matrix.values, own_nonzeros),
-            *(*tables, *chunk, row_ptr, column, value),
-        )
-
-    halo_ptr = np.concatenate([[0], *(counts for _, counts in marked)]).cumsum()
-    is_boundary = own_nonzeros < np.diff(matrix.indptr)
-    plan_row, position, num_interior = _plan_order(rows, part_ptr, is_boundary)
-    halo_row = np.empty(halo_ptr[-1], dtype=np.int32)
-    with ThreadPoolExecutor(len(chunks)) as pool:
-        messages = list(pool.map(sort, chunks, (found for found, _ in marked)))
-        del marked
-        receive, send = _exchanges(messages, halo_row, num_parts)
-        row_ptr = np.concatenate([[0], np.diff(matrix.indptr)[plan_row]]).cumsum()
-        column = np.empty(matrix.num_nonzeros, dtype=np.int32)
-        value = np.empty(matrix.num_nonzeros, dtype=matrix.values.dtype)
-        list(pool.map(fill, chunks))
+    receive, send = _exchanges(in_chunks(lower_parts, row_ptr[part_ptr]), num_parts)
     return Plan(
         header=Header(
             layout="row",
@@ -85,7 +81,7 @@ def lower(
         ),
         part_ptr=part_ptr,
         global_id=plan_row,
-        num_interior=num_interior,
+        num_interior=key_ptr[1::2] - part_ptr[:-1],
         row_ptr=row_ptr,
         column=column,
         value=value,
@@ -95,83 +91,93 @@ def lower(
 
 
 @njit(cache=True, nogil=True)
-def _plan_order(rows, part_ptr, is_boundary):  # type: ignore[no-untyped-def]
-    """Rows of every part, interior ones first: (int32[n], its inverse int32[n], interior rows)."""
-    num_parts = len(part_ptr) - 1
-    plan_row = np.empty(len(rows), dtype=np.int32)
-    position = np.empty(len(rows), dtype=np.int32)
-    num_interior = np.zeros(num_parts, dtype=np.int64)
-    for m in range(num_parts):
-        at = part_ptr[m]
-        for wanted in (False, True):
-            for r in range(part_ptr[m], part_ptr[m + 1]):
-                if is_boundary[rows[r]] == wanted:
-                    plan_row[at] = rows[r]
-                    position[rows[r]] = at
-                    at += 1
-            if not wanted:
-                num_interior[m] = at - part_ptr[m]
-    return plan_row, position, num_interior
-
-
-_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
-_BIT_NUMBER = np.empty(64, dtype=np.int64)
-_BIT_NUMBER[[(int(_DE_BRUIJN) << b & (1 << 64) - 1) >> 58 for b in range(64)]] = np.arange(64)
+def _keys(indptr, indices, owner, first, last, key):  # type: ignore[no-untyped-def]
+    """2 owner of rows first..last-1, and 1 more where a row has a foreign column."""
+    for i in range(first, last):
+        boundary = 0
+        for k in range(indptr[i], indptr[i + 1]):
+            if owner[indices[k]] != owner[i]:
+                boundary = 1
+                break
+        key[i] = 2 * owner[i] + boundary
 
 
 @njit(cache=True, nogil=True)
-def _sort(found, first, last, position, part_ptr, halo_ptr, halo_row):  # type: ignore[no-untyped-def]
-    """Receive sets of parts first..last-1 in plan order, cut into messages.
+def _lower_parts(  # type: ignore[no-untyped-def]
+    indptr, indices, values, plan_row, position, part_ptr, row_ptr, first, last, column, value
+):
+    """Local CSR of parts first..last-1 (fills `column`, `value`) and what they receive.
 
-    A bitmap over plan order sorts without comparing: set the bits, then read them in order.
-
-    Returns where each message starts, its receiver and its sender; fills `halo_row` with row
-    numbers local to the sender.
+    Returns the received rows of all these parts, numbered as their sender does, and of each
+    message its length, receiver and sender.
     """
-    bitmap = np.zeros(len(position) // 64 + 1, dtype=np.uint64)
-    one = np.uint64(1)
-    limit = min(len(found), (last - first) * (len(part_ptr) - 2))
-    starts = np.empty(limit, dtype=np.int64)
+    part_row_ptr = row_ptr[part_ptr[first : last + 1]]
+    bitmap = np.zeros((len(plan_row) + 63) // 64, dtype=np.uint64)
+    before = np.empty(len(bitmap), dtype=np.int32)  # bits set in the words before
+    place = np.empty(np.diff(part_row_ptr).max(), dtype=np.int32)
+    own = np.empty(np.diff(part_ptr[first : last + 1]).max(), dtype=np.int32)
+    # upper bounds; untouched pages cost nothing
+    halo_row = np.empty(part_row_ptr[-1] - part_row_ptr[0], dtype=np.int32)
+    limit = min(len(halo_row), (last - first) * (len(part_ptr) - 2))
+    lengths = np.empty(limit, dtype=np.int64)
     receiver = np.empty(limit, dtype=np.int32)
     sender = np.empty(limit, dtype=np.int32)
-    messages = 0
-    base = halo_ptr[first]
+    received, messages = 0, 0
     for m in range(first, last):
-        for k in range(halo_ptr[m] - base, halo_ptr[m + 1] - base):
-            at = position[found[k]]
-            bitmap[at >> 6] |= one << np.uint64(at & 63)
-        out = halo_ptr[m]
-        if out == halo_ptr[m + 1]:
-            continue
-        q, row0, row1 = -1, np.int64(0), np.int64(0)
+        row0, row1 = part_ptr[m], part_ptr[m + 1]
+        mark_columns(indptr, indices, plan_row, position, row0, row1, bitmap, place, own)
+
+        part_start = received
+        q, end = -1, np.int64(0)
         for w in range(len(bitmap)):
+            before[w] = received - part_start
             word = bitmap[w]
-            bitmap[w] = 0
             while word != 0:
-                lowest = word & (~word + one)
-                word ^= lowest
-                at = 64 * w + _BIT_NUMBER[(lowest * _DE_BRUIJN) >> np.uint64(58)]
-                if at >= row1:
-                    while at >= row1:
+                if 64 * w + first_bit(word) >= end:
+                    while 64 * w + first_bit(word) >= end:
                         q += 1
-                        row0, row1 = row1, part_ptr[q + 1]
-                    starts[messages] = out
+                        end = part_ptr[q + 1]
+                    lengths[messages] = 0
                     receiver[messages] = m
                     sender[messages] = q
                     messages += 1
-                halo_row[out] = at - row0
-                out += 1
-    return starts[:messages].copy(), receiver[:messages].copy(), sender[:messages].copy()
+                bits = bits_below(word, end - 64 * w)
+                word ^= bits
+                lengths[messages - 1] += count_bits(bits)
+                while bits != 0:
+                    halo_row[received] = 64 * w + first_bit(bits) - part_ptr[q]
+                    received += 1
+                    bits &= bits - np.uint64(1)
+
+        t = 0
+        for r in range(row0, row1):
+            at_own = row_ptr[r]
+            at_foreign = at_own + own[r - row0]
+            for k in range(indptr[plan_row[r]], indptr[plan_row[r] + 1]):
+                at = place[t]
+                t += 1
+                if row0 <= at < row1:
+                    column[at_own] = at - row0
+                    value[at_own] = values[k]
+                    at_own += 1
+                else:
+                    lower_bits = bits_below(bitmap[at >> 6], at & 63)
+                    column[at_foreign] = row1 - row0 + before[at >> 6] + count_bits(lower_bits)
+                    value[at_foreign] = values[k]
+                    at_foreign += 1
+        bitmap[:] = 0
+    return halo_row[:received], lengths[:messages], receiver[:messages], sender[:messages]
 
 
 def _exchanges(
-    messages: list[tuple[Int32Array, ...]], halo_row: Int32Array, num_parts: int
+    chunks: list[tuple[Int32Array, ...]], num_parts: int
 ) -> tuple[Exchange, Exchange]:
     """Receive table, and the send table that mirrors it: the same messages, by sender."""
-    starts, receiver, sender = (np.concatenate(columns) for columns in zip(*messages, strict=True))
-    row_ptr = np.append(starts, len(halo_row)).astype(np.int64)
+    columns = zip(*chunks, strict=True)
+    halo_row, lengths, receiver, sender = (np.concatenate(column) for column in columns)
+    row_ptr = np.concatenate([[0], lengths]).cumsum()
     order = np.lexsort((receiver, sender))
-    send_row_ptr = np.concatenate([[0], np.diff(row_ptr)[order]]).cumsum()
+    send_row_ptr = np.concatenate([[0], lengths[order]]).cumsum()
     receive = Exchange(_offsets(receiver, num_parts), sender, row_ptr, halo_row)
     send = Exchange(
         _offsets(sender, num_parts),
@@ -194,50 +200,3 @@ def _copy_messages(row, row_ptr, order, out_ptr):  # type: ignore[no-untyped-def
         start = row_ptr[order[k]]
         out[out_ptr[k] : out_ptr[k + 1]] = row[start : row_ptr[order[k] + 1]]
     return out
-
-
-@njit(cache=True, nogil=True)
-def _fill(  # type: ignore[no-untyped-def]
-    indptr,
-    indices,
-    values,
-    own_nonzeros,
-    plan_row,
-    part_ptr,
-    receive_ptr,
-    receive_peer,
-    receive_row_ptr,
-    receive_row,
-    first,
-    last,
-    row_ptr,
-    column,
-    value,
-):
-    """Local CSR of parts first..last-1: in every row own columns, then received ones."""
-    local = np.empty(len(plan_row), dtype=np.int32)
-    for m in range(first, last):
-        row0, row1 = part_ptr[m], part_ptr[m + 1]
-        rows = row1 - row0
-        for r in range(rows):
-            local[plan_row[row0 + r]] = r
-        received = rows
-        for message in range(receive_ptr[m], receive_ptr[m + 1]):
-            base = part_ptr[receive_peer[message]]
-            for k in range(receive_row_ptr[message], receive_row_ptr[message + 1]):
-                local[plan_row[base + receive_row[k]]] = received
-                received += 1
-        for r in range(row0, row1):
-            i = plan_row[r]
-            own = row_ptr[r]
-            foreign = own + own_nonzeros[i]
-            for k in range(indptr[i], indptr[i + 1]):
-                c = local[indices[k]]
-                if c < rows:
-                    column[own] = c
-                    value[own] = values[k]
-                    own += 1
-                else:
-                    column[foreign] = c
-                    value[foreign] = values[k]
-                    foreign += 1

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from plancc.errors import InputError
-from plancc.plan.plan import Part, VertexData
+from plancc.plan.plan import Part
 from plancc_runtime.transport.base import Transport
 
 DEFAULT_FEATURES = 64
@@ -71,7 +71,7 @@ def load_data(
     InputError
         If an option contradicts the plan's data, or no training vertex has a label.
     """
-    data: VertexData = part.vertex_data
+    data = part.vertex_data
     if data.features is None:
         features = random_features(part.global_id, num_features or DEFAULT_FEATURES, seed)
     else:

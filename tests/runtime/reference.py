@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from plancc.plan.plan import Header, Part, VertexData
+from plancc.graph.vertexdata import VertexData
+from plancc.plan.plan import Header, Part
 
 
 def normalised(pattern: np.ndarray) -> np.ndarray:

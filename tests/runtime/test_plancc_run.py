@@ -224,6 +224,22 @@ def test_usage_and_help_are_printed_once(case):
     assert shown.stdout.count("Usage:") == 1
 
 
+def test_results_that_cannot_be_printed(case):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "plancc_cli.run", case[0] / "plan.h5", "--epochs", "1"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=ENVIRONMENT,
+            timeout=60,
+        )
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "plancc-run: error: cannot print the results: No space left on device"
+    ]
+
+
 def test_sigterm_is_clean(case, tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-m", "plancc_cli.run", case[0] / "plan.h5", "--epochs", "100000000"],
