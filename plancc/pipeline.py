@@ -24,14 +24,23 @@ from plancc.graph.normalize import normalize as normalized
 from plancc.graph.vertexdata import VertexData, read_vertex_data
 from plancc.models import MODELS
 from plancc.models.problem import Assignment
-from plancc.models.weights import check_num_parts
-from plancc.partitioners.run import AUTO, partition
+from plancc.models.weights import BALANCES, check_num_parts
+from plancc.partitioners import PARTITIONERS
+from plancc.partitioners.run import AUTO, check_options, partition
 from plancc.plan.lowering import lower
 from plancc.plan.plan import Plan
 from plancc.registry import check_choice
 from plancc.version import __version__
 
 VALUE_DTYPES = ("float32", "float64")
+
+_VERTEX_DATA: dict[str, tuple[int, str, type]] = {  # dimensions, kinds accepted, type in a plan
+    "features": (2, "biuf", np.float32),
+    "labels": (1, "iu", np.int32),
+    "train_mask": (1, "b", np.bool_),
+    "val_mask": (1, "b", np.bool_),
+    "test_mask": (1, "b", np.bool_),
+}
 
 Observer = Callable[[str], AbstractContextManager[Any]]
 
@@ -113,6 +122,9 @@ def compile(
     """
     check_choice("normalization", normalize, NORMALIZATIONS)
     check_choice("value type", value_dtype, VALUE_DTYPES)
+    check_choice("balance", balance, BALANCES)
+    check_choice("partitioner", partitioner, [AUTO, *PARTITIONERS])
+    check_options(epsilon, seed, threads, time_limit)
     chosen_model = _make_model(model, model_options)
 
     with observer("read"):
@@ -196,14 +208,31 @@ def _vertex_data(data: str | os.PathLike[str] | VertexData | None, graph: Graph)
     if data is None:
         return VertexData()
     if isinstance(data, VertexData):
-        for field in fields(data):
-            array = getattr(data, field.name)
-            if array is not None and len(array) != graph.num_vertices:
-                raise InputError(
-                    f"{field.name} has {len(array)} rows, the graph {graph.num_vertices} vertices"
-                )
-        return data
+        arrays = {field.name: getattr(data, field.name) for field in fields(data)}
+        return VertexData(
+            **{
+                name: _checked(name, np.asarray(array), graph.num_vertices)
+                for name, array in arrays.items()
+                if array is not None
+            }
+        )
     return read_vertex_data(data, graph.num_vertices)
+
+
+def _checked(name: str, array: np.ndarray, num_vertices: int) -> np.ndarray:
+    """An array of a VertexData as plans hold it; InputError if it cannot be."""
+    ndim, kinds, dtype = _VERTEX_DATA[name]
+    if array.ndim != ndim or array.dtype.kind not in kinds or 0 in array.shape[1:]:
+        raise InputError(f"{name} cannot be {array.dtype} of shape {array.shape}")
+    if len(array) != num_vertices:
+        raise InputError(f"{name} has {len(array)} rows, the graph {num_vertices} vertices")
+    with np.errstate(over="ignore"):
+        result: np.ndarray = np.ascontiguousarray(array, dtype=dtype)
+    if name == "features" and not np.isfinite(result).all():
+        raise InputError("features hold a value that is no finite 32-bit number")
+    if name == "labels" and ((array < -1) | (array != result)).any():
+        raise InputError("labels hold a value that is no class: they are integers >= -1")
+    return result
 
 
 def _empty_parts(owner: np.ndarray, num_parts: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 import time
@@ -12,10 +13,24 @@ from typing import Any
 
 import click
 
+from plancc.errors import InputError
 from plancc.graph.graph import NORMALIZATIONS
 from plancc.models import MODELS
+from plancc.models.weights import BALANCES
 from plancc.partitioners import PARTITIONERS
 from plancc_cli import options
+
+AUTO = "auto"
+MAX_SECONDS = 2_000_000  # what the system can wait for in one call
+
+
+def _not_negative(
+    context: click.Context, parameter: click.Parameter, value: float | None
+) -> float | None:
+    """Refuse what no range of click's refuses: NaN and infinity."""
+    if value is not None and not (math.isfinite(value) and value >= 0):
+        raise click.BadParameter(f"{value:g} is not a number that is at least 0.")
+    return value
 
 
 @click.command()
@@ -26,37 +41,56 @@ from plancc_cli import options
     "--model",
     default="hp",
     show_default=True,
-    metavar="NAME",
+    type=options.NameIn("model", MODELS),
     help=f"What is partitioned: {', '.join(MODELS)}.",
 )
 @click.option("--objective", help="For gp: cut (edges) or volume (rows moved).  [default: cut]")
 @click.option("--part", type=click.Path(), help="For file: a part vector, one number per line.")
 @click.option(
     "--partitioner",
-    default="auto",
+    default=AUTO,
     show_default=True,
-    metavar="NAME",
+    type=options.NameIn("partitioner", [AUTO, *PARTITIONERS]),
     help=f"For gp and hp: auto, {', '.join(PARTITIONERS)}.",
 )
 @click.option("--preset", metavar="NAME", help="Preset of the partitioner (its own names).")
 @click.option(
-    "--epsilon", default=0.01, show_default=True, help="Allowed imbalance, max / mean - 1."
+    "--epsilon",
+    default=0.01,
+    show_default=True,
+    callback=_not_negative,
+    help="Allowed imbalance, max / mean - 1.",
 )
 @click.option(
     "--balance",
     default="nnz",
     show_default=True,
-    metavar="NAME",
+    type=options.NameIn("balance", BALANCES),
     help="What parts share evenly: nnz, rows, or weights (the graph's own).",
 )
-@click.option("--seed", default=1, show_default=True, help="Same seed, same plan.")
+@click.option(
+    "--seed",
+    default=1,
+    show_default=True,
+    type=click.IntRange(0, 2**31 - 1),
+    metavar="INTEGER",
+    help="Same seed, same plan.",
+)
 @click.option(
     "--threads",
     default=1,
     show_default=True,
+    type=click.IntRange(min=1),
+    metavar="INTEGER",
     help="Of the partitioner; more than one may give another plan in every run.",
 )
-@click.option("--time-limit", type=float, metavar="SECONDS", help="For the partitioner.  [6 hours]")
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(0, MAX_SECONDS, min_open=True),
+    metavar="SECONDS",
+    callback=_not_negative,
+    help="For the partitioner.  [default: 6 hours]",
+)
 @click.option(
     "--normalize",
     default="sym",
@@ -95,10 +129,10 @@ def command(
 ) -> None:
     """Compile GRAPH into a communication plan."""
     import plancc
-    from plancc.files import check_target
     from plancc_cli.render import print_json, print_summary
 
-    check_target(output)
+    options.check_output(output, graph, part, settings["data"])
+    _check_needed(settings)
     model_options: dict[str, Any] = {"part": part, "objective": objective}
     start = time.perf_counter()
     with _progress() as observer, _warnings_on_stderr():
@@ -110,7 +144,7 @@ def command(
             source,
             num_parts=parts,
             self_loops=not no_self_loops,
-            command=shlex.join(["plancc", *sys.argv[1:]]),
+            command=_command(),
             observer=observer,
             **settings,
             **{name: value for name, value in model_options.items() if value is not None},
@@ -131,6 +165,25 @@ def command(
         )
     else:
         print_summary(plan, output, digest, seconds)
+
+
+def _check_needed(settings: dict[str, Any]) -> None:
+    """Refuse options of a partitioner where the model needs none."""
+    model, partitioner = settings["model"], settings["partitioner"]
+    if MODELS[model].partitioners:
+        return
+    for option, given in (
+        ("--partitioner", None if partitioner == AUTO else partitioner),
+        ("--preset", settings["preset"]),
+    ):
+        if given is not None:
+            raise InputError(f"{option} {given}: model '{model}' needs no partitioner")
+
+
+def _command() -> str:
+    """The command line as it was typed, for the provenance, which is UTF-8."""
+    line = shlex.join(["plancc", *sys.argv[1:]])
+    return line.encode("utf-8", "backslashreplace").decode()
 
 
 @contextmanager

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from plancc.registry import check_choice
+from plancc_cli import options
 from plancc_datasets.dataset import DATASETS, dataset_options
 
 TYPES = {"int": int, "float": float, "bool": bool, "str": str}
@@ -19,7 +21,8 @@ class DatasetGroup(click.Group):
         return list(DATASETS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return _dataset_command(cmd_name) if cmd_name in DATASETS else None
+        check_choice("dataset", cmd_name, DATASETS)
+        return _dataset_command(cmd_name)
 
 
 @click.group(cls=DatasetGroup, name="dataset")
@@ -61,16 +64,26 @@ def _dataset_command(name: str) -> click.Command:
         from plancc_datasets.dataset import load_dataset
 
         check_target(output)
+        options.check_writable_format(output)
         dataset = load_dataset(name, **values)
-        write_graph(dataset.graph, output)
-        graph = dataset.graph
+        graph, data = dataset.graph, data_path(output)
+        has_data = dataset.data.features is not None or dataset.data.labels is not None
+        if has_data:
+            check_target(data)
+        is_new = not os.path.exists(output)
+        write_graph(graph, output)
+        if has_data:
+            try:
+                save_vertex_data(dataset.data, data)
+            except BaseException:  # both files or none
+                if is_new:
+                    os.unlink(output)
+                raise
         click.echo(
             f"{output}: {graph.num_vertices} vertices, {graph.num_nonzeros} nonzeros, "
             f"{'directed' if graph.directed else 'undirected'}"
         )
-        if dataset.data.features is not None or dataset.data.labels is not None:
-            data = data_path(output)
-            save_vertex_data(dataset.data, data)
+        if has_data:
             click.echo(f"{data}: features, labels and masks; compile with --data {data}")
 
     recipe = DATASETS[name]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 
 from plancc.errors import InputError
 from plancc.graph.graph import NORMALIZATIONS
+from plancc.models.weights import BALANCES
 from plancc_cli import options
+
+PART_VECTOR = re.compile(r"\.part(\.\d+)?$")
 
 
 @click.command()
@@ -24,7 +29,7 @@ from plancc_cli import options
     "--balance",
     default="nnz",
     show_default=True,
-    metavar="NAME",
+    type=options.NameIn("balance", BALANCES),
     help="Vertex weights of an .hgr: nnz, rows or weights.",
 )
 @options.reading
@@ -47,12 +52,13 @@ def command(
         plancc export graph.mtx --self-loops -o graph.hgr   hMETIS (the column-net hypergraph)
         plancc export plan.h5 -o graph.part.4         the plan's part vector
     """
-    from plancc.files import check_target
-
-    check_target(output)
-    if ".part" in output:
+    options.check_output(output, source)
+    if PART_VECTOR.search(output):
         _export_owner(source, output)
         return
+    hypergraph = output.endswith(".hgr")
+    if not hypergraph:
+        options.check_writable_format(output, ".hgr", ".part.K")
 
     from plancc.graph.formats import read_graph, write_graph
     from plancc.graph.hmetis import write_hmetis
@@ -62,7 +68,7 @@ def command(
     graph = read_graph(source, format, pattern=pattern, symmetrize=symmetrize, transpose=transpose)
     if self_loops or normalize != "none":
         graph = normalized(graph, normalize, self_loops=self_loops, dtype="float64")
-    if output.endswith(".hgr"):
+    if hypergraph:
         problem = HypergraphModel().build(graph, 1, balance=balance, seed=0)
         write_hmetis(problem, output)
         click.echo(f"{output}: {problem.num_vertices} vertices, {problem.num_nets} nets")
@@ -77,7 +83,7 @@ def _export_owner(source: str, output: str) -> None:
 
     plan = load(source)
     extension = output.rpartition(".")[2]
-    if extension != "part" and extension != str(plan.num_parts):
+    if extension not in ("part", str(plan.num_parts)):
         raise InputError(f"{output}: {source} has {plan.num_parts} parts, not {extension}")
     write_part_vector(plan.owner(), output)
     click.echo(f"{output}: {plan.num_vertices} vertices in {plan.num_parts} parts")

@@ -6,19 +6,23 @@ import os
 import signal
 import sys
 from importlib import import_module
+from typing import Any
 
 import click
 
 from plancc.errors import PlanccError
+from plancc.registry import check_choice
 
 PROGRAM = "plancc"
-COMMANDS = {
-    "compile": "plancc_cli.compile",
-    "inspect": "plancc_cli.inspect",
-    "compare": "plancc_cli.compare",
-    "verify": "plancc_cli.verify",
-    "export": "plancc_cli.export",
-    "dataset": "plancc_cli.dataset",
+# What click raises for `plancc` alone, since 8.2; its message is the help text.
+NO_ARGUMENTS = getattr(click.exceptions, "NoArgsIsHelpError", ())
+COMMANDS = {  # each is plancc_cli.<name>.command
+    "compile": "Compile a graph into a communication plan.",
+    "inspect": "Show what a plan costs, beside a random partition.",
+    "compare": "Show several plans side by side.",
+    "verify": "Check every invariant of a plan.",
+    "export": "Write a graph or a plan for other tools.",
+    "dataset": "Write a built-in graph or a generated one.",
 }
 
 
@@ -29,10 +33,19 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        command: click.Command = import_module(COMMANDS[cmd_name]).command
+        check_choice("command", cmd_name, COMMANDS)
+        command: click.Command = import_module(f"plancc_cli.{cmd_name}").command
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # click would say an empty line
+            raise click.Abort() from None
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -50,17 +63,30 @@ def command() -> None:
 def main() -> None:
     """Console entry point: one sentence on stderr and exit code 0 (done), 1 (failed), 2 (usage)."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if sys.stdout is None:  # closed by whoever started us
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     try:
         command.main(prog_name=PROGRAM, standalone_mode=False)
+        sys.stdout.flush()
     except PlanccError as error:
         sys.exit(_say(str(error), error.exit_code))
+    except NO_ARGUMENTS as error:
+        click.echo(error.format_message(), err=True)
+        sys.exit(error.exit_code)
     except click.ClickException as error:
-        sys.exit(_say(f"{error.format_message()} (see {PROGRAM} --help)", error.exit_code))
+        context = getattr(error, "ctx", None)
+        program = context.command_path if context else PROGRAM
+        sentence = error.format_message().removesuffix(".")
+        sys.exit(_say(f"{sentence} (see {program} --help)", error.exit_code))
     except (click.Abort, KeyboardInterrupt):
+        if sys.stderr is not None and sys.stderr.isatty():
+            click.echo(err=True)  # after the terminal's ^C
         sys.exit(_say("interrupted; nothing was written", 1))
     except BrokenPipeError:  # whoever read our output is gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except OSError as error:  # ours name their file; this is stdout, or the system
+        sys.exit(_say(f"{error.filename or 'output'}: {error.strerror or error}", 1))
     except MemoryError:
         sys.exit(_say("out of memory", 1))
     except Exception as error:
@@ -77,7 +103,8 @@ def main() -> None:
 
 
 def _say(sentence: str, code: int) -> int:
-    click.echo(f"{PROGRAM}: error: {sentence}", err=True)
+    line = " ".join(part.strip() for part in sentence.splitlines())
+    click.echo(f"{PROGRAM}: error: {line}", err=True)
     return code
 
 

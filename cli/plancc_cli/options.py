@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
 
 from plancc.errors import InputError
+from plancc.registry import check_choice
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+MAX_WIDTH = 2**31 - 1
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
@@ -32,6 +36,48 @@ def reading(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+class NameIn(click.ParamType):
+    """One of the names in a registry; the error lists them."""
+
+    name = "name"
+
+    def __init__(self, kind: str, choices: Iterable[str]) -> None:
+        self.kind, self.choices = kind, choices
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        check_choice(self.kind, value, self.choices)
+        return value
+
+
+def check_output(output: str, *inputs: str | None) -> None:
+    """Refuse, before any work, an output that cannot be written or that is one of the inputs."""
+    from plancc.files import check_target
+
+    check_target(output)
+    for path in inputs:
+        if not path or not os.path.exists(path) or not os.path.exists(output):
+            continue
+        if os.path.samefile(path, output):
+            raise InputError(f"{output}: is an input file; choose another name for the output")
+
+
+def check_writable_format(output: str, *others: str) -> None:
+    """Refuse, before any work, an output whose extension no graph is written under."""
+    from plancc.graph.formats import FORMATS
+
+    known = [
+        extension
+        for name in FORMATS
+        if FORMATS[name].write is not None
+        for extension in FORMATS[name].extensions
+    ]
+    if not output.lower().removesuffix(".gz").endswith(tuple(known)):
+        raise InputError(
+            f"{output}: no graph is written under this extension: choose from "
+            f"{', '.join((*known, *others))}"
+        )
+
+
 def dims_option(help_text: str) -> Decorator:
     """``--dims 602,128,41``: widths of H^0..H^L."""
     return click.option("--dims", metavar="D0,D1,...", callback=_parse_dims, help=help_text)
@@ -46,9 +92,9 @@ def _parse_dims(
         dims = [int(word) for word in text.split(",")]
     except ValueError:
         dims = []
-    if len(dims) < 2 or min(dims) < 1:
+    if len(dims) < 2 or min(dims) < 1 or max(dims) > MAX_WIDTH:
         raise InputError(
-            f"--dims '{text}': give at least two positive widths, such as 602,128,41 for an input "
-            "of 602 columns and layers of 128 and 41"
+            f"--dims '{text}': give at least two widths from 1 to {MAX_WIDTH}, such as 602,128,41 "
+            "for an input of 602 columns and layers of 128 and 41"
         )
     return dims

@@ -131,7 +131,7 @@ def print_report(report: Report, per_part: bool) -> None:
 def print_comparison(reports: Sequence[Report]) -> None:
     """Plans side by side; each figure with its ratio to random."""
     table = Table(title="figure (ratio to an even random partition)", title_justify="left")
-    table.add_column("")
+    table.add_column("", min_width=24)
     for report in reports:
         table.add_column(report.path, justify="right", overflow="fold")
 

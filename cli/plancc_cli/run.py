@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from plancc_runtime.transport.base import Transport
 
 PROGRAM = "plancc-run"
+COLUMNS = ("total", "comm", "spmm", "dense", "reduce", "words", "messages")
+MOST_ROWS = 20
 
 
 def _integer(name: str, text: str) -> Callable[[Any], Any]:
@@ -212,7 +214,7 @@ def _render(plan: str, result: TrainResult) -> str:
     alone = result.num_ranks == 1
     text = io.StringIO()
     console = Console(file=text, highlight=False, force_terminal=alone and sys.stdout.isatty())
-    console.width = max(console.width if alone else 0, 110)  # digits are never cut
+    console.width = max(console.width if alone else 0, 120)
     origin = {False: "from the plan", True: "random"}
     summary = (
         f"{plan}: {header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "
@@ -224,19 +226,25 @@ def _render(plan: str, result: TrainResult) -> str:
     splits = list(result.final.accuracy)
     table = Table(
         box=box.SIMPLE_HEAD,
-        caption="times in ms, the slowest rank's; words and messages sent by all ranks",
+        pad_edge=False,
+        caption="accuracy per split; times in ms, the slowest rank's; words, messages: all ranks",
+        caption_justify="left",
     )
-    for name in ("epoch", "loss", *(f"{s} acc" for s in splits)):
-        table.add_column(name, justify="right")
-    for name in ("total", "comm", "spmm", "dense", "allreduce", "words", "messages"):
-        table.add_column(name, justify="right")
-    for epoch in result.epochs:
+    for name in ("epoch", "loss", *splits, *COLUMNS):
+        table.add_column(name, justify="right", no_wrap=True)
+    for epoch in _some(result.epochs):
         table.add_row(str(epoch.epoch), *_row(epoch, splits))
     table.add_section()
     table.add_row("final", *_row(result.final, splits))
     console.print(summary, soft_wrap=True, markup=False)
     console.print(table)
     return text.getvalue()
+
+
+def _some(epochs: list[Epoch]) -> list[Epoch]:
+    """All epochs, or about `MOST_ROWS` evenly spaced ones with the last (--json has all)."""
+    step = -(-len(epochs) // MOST_ROWS)
+    return [epoch for epoch in epochs if (len(epochs) - 1 - epoch.epoch) % max(step, 1) == 0]
 
 
 def _write_out(text: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from plancc_cli import options
@@ -28,10 +30,10 @@ def command(
 ) -> None:
     """Check every invariant of PLAN.
 
-    With --against the graph is read as the plan says it was read (--symmetrize and so on),
-    unless such options are given here.
+    With --against the graph is read as the plan says it was read (--symmetrize and so on, and
+    --format if the file has the same name), unless such options are given here.
     """
-    from plancc.graph.formats import read_graph
+    from plancc.graph.formats import FORMATS, read_graph
     from plancc.plan.reader import PlanFile
     from plancc.plan.verify import verify_file
     from plancc_cli.render import print_json
@@ -44,6 +46,9 @@ def command(
         if not any(flags.values()):
             recorded = str(provenance.get("source_reading", "")).split()
             flags = {name: name in recorded for name in flags}
+        same_name = os.path.basename(against) == provenance.get("source_name")
+        if format is None and same_name and provenance.get("source_format") in FORMATS:
+            format = provenance["source_format"]
         graph = read_graph(against, format, **flags)
     done = verify_file(plan, graph)
     if as_json:

@@ -84,9 +84,9 @@ class Metrics:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], prefix: str = "") -> Metrics | None:
-        """The inverse of `as_dict` with `prefix` before every name; None where one is missing."""
+        """The inverse of `as_dict` with `prefix` before every name; None if one is no number."""
         found: dict[str, Any] = {f.name: values.get(prefix + f.name) for f in fields(cls)}
-        return None if None in found.values() else cls(**found)
+        return cls(**found) if all(isinstance(v, int | float) for v in found.values()) else None
 
 
 def traffic(plan: Plan) -> Traffic:

@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 
 from plancc.cost.metrics import Traffic
+from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import Graph
 from plancc.models.random import random_owner
 from plancc.plan.plan import Int32Array, Int64Array
@@ -14,8 +15,7 @@ from plancc.plan.receive_sets import (
     count_bits,
     first_bit,
     grouped,
-    in_chunks,
-    mark_columns,
+    mark,
 )
 
 BASELINE_SEED = 1
@@ -41,12 +41,12 @@ def traffic_of_owners(matrix: Graph, owner: Int32Array, num_parts: int) -> Traff
     num_parts : int
     """
     rows, position, part_ptr = grouped(owner, num_parts)
-    row_nonzeros = np.concatenate([[0], matrix.row_nonzeros()[rows]]).cumsum()
-    nonzeros_ptr = row_nonzeros[part_ptr]
+    start = matrix.indptr[rows]
+    row_ptr = np.concatenate([[0], matrix.row_nonzeros()[rows]]).cumsum()
+    nonzeros_ptr = row_ptr[part_ptr]
 
     def count(first: int, last: int) -> tuple[Int64Array, ...]:
-        tables = (rows, position, part_ptr, nonzeros_ptr)
-        return _count_received(matrix.indptr, matrix.indices, *tables, first, last)
+        return _count_received(start, row_ptr, matrix.indices, position, part_ptr, first, last)
 
     chunks = zip(*in_chunks(count, nonzeros_ptr), strict=True)
     sent, messages_sent, received, messages_received = chunks
@@ -62,24 +62,31 @@ def traffic_of_owners(matrix: Graph, owner: Int32Array, num_parts: int) -> Traff
 
 @njit(cache=True, nogil=True)
 def _count_received(  # type: ignore[no-untyped-def]
-    indptr, indices, rows, position, part_ptr, nonzeros_ptr, first, last
+    start, row_ptr, indices, position, part_ptr, first, last
 ):
-    """What parts first..last-1 receive, charged to both ends.
+    """What parts first..last-1 receive, charged to both ends. Row r of the parts' order has the
+    ``row_ptr[r + 1] - row_ptr[r]`` columns from ``indices[start[r]]`` on.
 
     Returns rows and messages sent by all parts, int64[num_parts] each, and rows and messages
     received by these, int64[last - first] each.
     """
     num_parts = len(part_ptr) - 1
-    bitmap = np.zeros((len(rows) + 63) // 64, dtype=np.uint64)
-    place = np.empty(np.diff(nonzeros_ptr[first : last + 1]).max(), dtype=np.int32)
-    own = np.empty(np.diff(part_ptr[first : last + 1]).max(), dtype=np.int32)
+    bitmap = np.zeros(len(position) // 64 + 1, dtype=np.uint64)
+    place = np.empty(np.diff(row_ptr[part_ptr[first : last + 1]]).max(), dtype=np.int32)
     sent = np.zeros(num_parts, dtype=np.int64)
     messages_sent = np.zeros(num_parts, dtype=np.int64)
     received = np.zeros(last - first, dtype=np.int64)
     messages_received = np.zeros(last - first, dtype=np.int64)
     for m in range(first, last):
         row0, row1 = part_ptr[m], part_ptr[m + 1]
-        mark_columns(indptr, indices, rows, position, row0, row1, bitmap, place, own)
+        size = 0
+        for r in range(row0, row1):
+            for k in range(start[r], start[r] + row_ptr[r + 1] - row_ptr[r]):
+                place[size] = indices[k]
+                size += 1
+        for k in range(size):  # on its own: then these look-ups, which miss the cache, overlap
+            place[k] = position[place[k]]
+        mark(place[:size], row0, row1, bitmap)
         q, end = -1, np.int64(0)
         for w in range(len(bitmap)):
             word = bitmap[w]

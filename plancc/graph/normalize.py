@@ -12,6 +12,7 @@ import numpy.typing as npt
 from numba import njit
 
 from plancc.errors import InputError
+from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import NORMALIZATIONS, Graph
 from plancc.registry import check_choice
 
@@ -52,8 +53,8 @@ def normalize(
     Raises
     ------
     InputError
-        For a row that sums to zero or less (it has no square root or inverse), and for values
-        that `dtype` cannot hold.
+        For a row that sums to zero or less or to infinity (it has no square root or inverse), and
+        for values that `dtype` cannot hold.
     """
     check_choice("normalization", normalization, NORMALIZATIONS)
     dtype = np.dtype(dtype)
@@ -68,32 +69,27 @@ def normalize(
     if normalization != "none":
         row_sum = _row_sums(graph.indptr, values) + (1.0 if self_loops else 0.0)
         used = np.diff(indptr) > 0
-        bad = np.flatnonzero(used & ~(row_sum > 0))
+        bad = np.flatnonzero(used & ~((row_sum > 0) & np.isfinite(row_sum)))
         if len(bad):
             raise InputError(
                 f"{graph.source.name}: the weights of vertex {bad[0]} (and its self loop, if any) "
-                f"sum to {row_sum[bad[0]]:g}; --normalize {normalization} needs positive sums, "
-                "use --normalize none"
+                f"sum to {row_sum[bad[0]]:g}; --normalize {normalization} needs positive "
+                "and finite sums, use --normalize none"
             )
         scale[used] = row_sum[used]
         scale[~used] = np.inf
         scale = 1.0 / (np.sqrt(scale) if normalization == "sym" else scale)
     out_values = np.empty(indptr[-1], dtype=dtype)
-    if missing is not None:
-        indices = np.empty(indptr[-1], dtype=np.int32)
-    else:
-        indices = graph.indices
-    _fill(
-        graph.indptr,
-        graph.indices,
-        values,
-        indptr,
-        scale,
-        scale if normalization == "sym" else np.empty(0),
-        missing is not None,
-        indices,
-        out_values,
-    )
+    indices = graph.indices if missing is None else np.empty(indptr[-1], dtype=np.int32)
+    col_scale = scale if normalization == "sym" else np.empty(0)
+
+    def fill(first: int, last: int) -> None:
+        _fill(
+            *(graph.indptr, graph.indices, values, indptr, scale, col_scale),
+            *(missing is not None, first, last, indices, out_values),
+        )
+
+    in_chunks(fill, indptr)
     if graph.values is not None and not np.isfinite(out_values).all():
         raise InputError(f"{graph.source.name}: a value is too large for {dtype}")
     return replace(graph, indptr=indptr, indices=indices, values=out_values)
@@ -125,14 +121,24 @@ def _row_sums(indptr, values):  # type: ignore[no-untyped-def]
     return sums
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _fill(  # type: ignore[no-untyped-def]
-    indptr, indices, values, out_indptr, row_scale, col_scale, add_identity, out_indices, out_values
+    indptr,
+    indices,
+    values,
+    out_indptr,
+    row_scale,
+    col_scale,
+    add_identity,
+    first,
+    last,
+    out_indices,
+    out_values,
 ):
-    """Copy every row, insert or raise its diagonal entry, and scale it."""
+    """Copy rows first..last-1, insert or raise their diagonal entries, and scale them."""
     ones = len(values) == 0
     scale_columns = len(col_scale) > 0
-    for i in range(len(indptr) - 1):
+    for i in range(first, last):
         out = out_indptr[i]
         need_diagonal = add_identity
         for k in range(indptr[i], indptr[i + 1]):

@@ -109,14 +109,7 @@ def partition(
         The named partitioner failed or gave a wrong answer.
     """
     check_num_parts(problem.num_vertices, num_parts)
-    if not (math.isfinite(epsilon) and epsilon >= 0):
-        raise InputError(f"epsilon {epsilon}: a number that is at least 0 is needed")
-    if not 0 <= seed < 2**31:
-        raise InputError(f"seed {seed}: must be in 0..{2**31 - 1}")
-    if threads < 1:
-        raise InputError(f"{threads} threads: at least 1 is needed")
-    if time_limit is not None and not time_limit > 0:
-        raise InputError(f"time limit {time_limit} s: must be above 0")
+    check_options(epsilon, seed, threads, time_limit)
     if int(problem.vertex_weights.min()) < 0:
         raise InputError("vertex weights must not be negative")
 
@@ -172,6 +165,18 @@ def partition(
     return PartitionResult(
         owner, adapter.name, adapter.version(), options["preset"], warnings, seconds
     )
+
+
+def check_options(epsilon: float, seed: int, threads: int, time_limit: float | None) -> None:
+    """Raise InputError for a number that is out of range, see `partition`."""
+    if not (math.isfinite(epsilon) and epsilon >= 0):
+        raise InputError(f"epsilon {epsilon}: a number that is at least 0 is needed")
+    if not 0 <= seed < 2**31:
+        raise InputError(f"seed {seed}: must be in 0..{2**31 - 1}")
+    if threads < 1:
+        raise InputError(f"{threads} threads: at least 1 is needed")
+    if time_limit is not None and not time_limit > 0:
+        raise InputError(f"time limit {time_limit} s: must be above 0")
 
 
 def _candidates(

@@ -120,7 +120,7 @@ def plan_from_arrays(header: Header, arrays: Arrays) -> Plan:
     original = get("rows/original_id")
     if original is not None:
         by_vertex = np.empty_like(original)
-        by_vertex[global_id] = original
+        np.put(by_vertex, global_id, original, mode="clip")  # type: ignore[arg-type]  # not yet checked
         original = by_vertex
 
     def exchange(prefix: str) -> Exchange:

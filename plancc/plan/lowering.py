@@ -1,7 +1,7 @@
 """Lowering: from a matrix and the owners of its rows to the tables of a row plan.
 
 Knows no partitioner and no file. Time and memory are linear in nonzeros plus volume; parts are
-independent and run in threads (`plancc.plan.receive_sets`).
+independent and run in threads; the result does not depend on their number.
 
     owners -> rows in plan order (part by part, interior rows first)
     of each part -> its foreign columns, marked in a bitmap over plan order
@@ -15,16 +15,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import Graph
 from plancc.plan.plan import Exchange, Header, Int32Array, Int64Array, Plan
-from plancc.plan.receive_sets import (
-    bits_below,
-    count_bits,
-    first_bit,
-    grouped,
-    in_chunks,
-    mark_columns,
-)
+from plancc.plan.receive_sets import ONE, first_bit, grouped, mark
 
 
 def lower(
@@ -61,14 +55,22 @@ def lower(
     plan_row, position, key_ptr = grouped(key, 2 * num_parts)
     part_ptr = key_ptr[::2].copy()
     row_ptr = np.concatenate([[0], np.diff(indptr)[plan_row]]).cumsum()
+    nonzeros_ptr = row_ptr[part_ptr]
     column = np.empty(matrix.num_nonzeros, dtype=np.int32)
     value = np.empty(matrix.num_nonzeros, dtype=values.dtype)
 
-    def lower_parts(first: int, last: int) -> tuple[Int32Array, ...]:
-        order = (plan_row, position, part_ptr, row_ptr)
-        return _lower_parts(indptr, indices, values, *order, first, last, column, value)
+    def permute(first: int, last: int) -> None:
+        _permute(indptr, indices, values, position, row_ptr, first, last, column, value)
 
-    receive, send = _exchanges(in_chunks(lower_parts, row_ptr[part_ptr]), num_parts)
+    def lower_parts(first: int, last: int) -> tuple[Int32Array, ...]:
+        local = np.empty(matrix.num_vertices, dtype=np.int32)
+        # an upper bound; untouched pages cost nothing
+        halo_row = np.empty(nonzeros_ptr[last] - nonzeros_ptr[first], dtype=np.int32)
+        messages = _lower_parts(part_ptr, row_ptr, first, last, local, halo_row, column, value)
+        return halo_row[: messages[0].sum()], *messages
+
+    in_chunks(permute, indptr)
+    receive, send = _exchanges(in_chunks(lower_parts, nonzeros_ptr), num_parts)
     return Plan(
         header=Header(
             layout="row",
@@ -103,75 +105,84 @@ def _keys(indptr, indices, owner, first, last, key):  # type: ignore[no-untyped-
 
 
 @njit(cache=True, nogil=True)
-def _lower_parts(  # type: ignore[no-untyped-def]
-    indptr, indices, values, plan_row, position, part_ptr, row_ptr, first, last, column, value
-):
-    """Local CSR of parts first..last-1 (fills `column`, `value`) and what they receive.
+def _permute(indptr, indices, values, position, row_ptr, first, last, column, value):  # type: ignore[no-untyped-def]
+    """Move rows first..last-1 to plan order, columns too: they become positions."""
+    for i in range(first, last):
+        shift = row_ptr[position[i]] - indptr[i]
+        for k in range(indptr[i], indptr[i + 1]):
+            column[k + shift] = position[indices[k]]
+            value[k + shift] = values[k]
 
-    Returns the received rows of all these parts, numbered as their sender does, and of each
-    message its length, receiver and sender.
+
+@njit(cache=True, nogil=True)
+def _lower_parts(part_ptr, row_ptr, first, last, local, halo_row, column, value):  # type: ignore[no-untyped-def]
+    """Number the columns of parts first..last-1 locally and find what these parts receive.
+
+    `local` (int32[n]) is scratch. Fills `halo_row` with all received rows, numbered as their
+    sender does; returns of each message its length, receiver and sender.
     """
-    part_row_ptr = row_ptr[part_ptr[first : last + 1]]
-    bitmap = np.zeros((len(plan_row) + 63) // 64, dtype=np.uint64)
-    before = np.empty(len(bitmap), dtype=np.int32)  # bits set in the words before
-    place = np.empty(np.diff(part_row_ptr).max(), dtype=np.int32)
-    own = np.empty(np.diff(part_ptr[first : last + 1]).max(), dtype=np.int32)
-    # upper bounds; untouched pages cost nothing
-    halo_row = np.empty(part_row_ptr[-1] - part_row_ptr[0], dtype=np.int32)
+    bitmap = np.zeros(len(local) // 64 + 1, dtype=np.uint64)
+    longest = 0
+    for r in range(part_ptr[first], part_ptr[last]):
+        longest = max(longest, row_ptr[r + 1] - row_ptr[r])
+    spare = np.empty(longest, dtype=np.int32), np.empty(longest, dtype=value.dtype)
     limit = min(len(halo_row), (last - first) * (len(part_ptr) - 2))
-    lengths = np.empty(limit, dtype=np.int64)
+    lengths = np.zeros(limit, dtype=np.int64)
     receiver = np.empty(limit, dtype=np.int32)
     sender = np.empty(limit, dtype=np.int32)
     received, messages = 0, 0
     for m in range(first, last):
         row0, row1 = part_ptr[m], part_ptr[m + 1]
-        mark_columns(indptr, indices, plan_row, position, row0, row1, bitmap, place, own)
-
-        part_start = received
-        q, end = -1, np.int64(0)
+        for r in range(row0, row1):
+            local[r] = r - row0
+        mark(column[row_ptr[row0] : row_ptr[row1]], row0, row1, bitmap)
+        shift = row1 - row0 - received
+        q, start, end = -1, np.int64(0), np.int64(0)
         for w in range(len(bitmap)):
-            before[w] = received - part_start
             word = bitmap[w]
+            bitmap[w] = 0
             while word != 0:
-                if 64 * w + first_bit(word) >= end:
-                    while 64 * w + first_bit(word) >= end:
+                at = 64 * w + first_bit(word)
+                word &= word - ONE
+                if at >= end:
+                    while at >= end:
                         q += 1
-                        end = part_ptr[q + 1]
-                    lengths[messages] = 0
+                        start, end = end, part_ptr[q + 1]
                     receiver[messages] = m
                     sender[messages] = q
                     messages += 1
-                bits = bits_below(word, end - 64 * w)
-                word ^= bits
-                lengths[messages - 1] += count_bits(bits)
-                while bits != 0:
-                    halo_row[received] = 64 * w + first_bit(bits) - part_ptr[q]
-                    received += 1
-                    bits &= bits - np.uint64(1)
-
-        t = 0
-        for r in range(row0, row1):
-            at_own = row_ptr[r]
-            at_foreign = at_own + own[r - row0]
-            for k in range(indptr[plan_row[r]], indptr[plan_row[r] + 1]):
-                at = place[t]
-                t += 1
-                if row0 <= at < row1:
-                    column[at_own] = at - row0
-                    value[at_own] = values[k]
-                    at_own += 1
-                else:
-                    lower_bits = bits_below(bitmap[at >> 6], at & 63)
-                    column[at_foreign] = row1 - row0 + before[at >> 6] + count_bits(lower_bits)
-                    value[at_foreign] = values[k]
-                    at_foreign += 1
-        bitmap[:] = 0
-    return halo_row[:received], lengths[:messages], receiver[:messages], sender[:messages]
+                lengths[messages - 1] += 1
+                halo_row[received] = at - start
+                local[at] = received + shift
+                received += 1
+        _number(row_ptr[row0 : row1 + 1], local, spare, column, value)
+    return lengths[:messages], receiver[:messages], sender[:messages]
 
 
-def _exchanges(
-    chunks: list[tuple[Int32Array, ...]], num_parts: int
-) -> tuple[Exchange, Exchange]:
+@njit(cache=True, nogil=True)
+def _number(row_ptr, local, spare, column, value):  # type: ignore[no-untyped-def]
+    """Local columns for positions in the rows of one part: own ones, then received ones."""
+    rows = len(row_ptr) - 1
+    spare_column, spare_value = spare
+    for r in range(rows):
+        own = row_ptr[r]
+        foreign = 0
+        for k in range(row_ptr[r], row_ptr[r + 1]):
+            c = local[column[k]]
+            if c < rows:
+                column[own] = c
+                value[own] = value[k]
+                own += 1
+            else:
+                spare_column[foreign] = c
+                spare_value[foreign] = value[k]
+                foreign += 1
+        for k in range(foreign):
+            column[own + k] = spare_column[k]
+            value[own + k] = spare_value[k]
+
+
+def _exchanges(chunks: list[tuple[Int32Array, ...]], num_parts: int) -> tuple[Exchange, Exchange]:
     """Receive table, and the send table that mirrors it: the same messages, by sender."""
     columns = zip(*chunks, strict=True)
     halo_row, lengths, receiver, sender = (np.concatenate(column) for column in columns)
@@ -183,7 +194,7 @@ def _exchanges(
         _offsets(sender, num_parts),
         receiver[order],
         send_row_ptr,
-        _copy_messages(halo_row, row_ptr, order, send_row_ptr),
+        _copy_messages(halo_row, row_ptr, order, send_row_ptr, np.empty_like(halo_row)),
     )
     return receive, send
 
@@ -194,8 +205,7 @@ def _offsets(part: Int32Array, num_parts: int) -> Int64Array:
 
 
 @njit(cache=True, nogil=True)
-def _copy_messages(row, row_ptr, order, out_ptr):  # type: ignore[no-untyped-def]
-    out = np.empty(len(row), dtype=np.int32)
+def _copy_messages(row, row_ptr, order, out_ptr, out):  # type: ignore[no-untyped-def]
     for k in range(len(order)):
         start = row_ptr[order[k]]
         out[out_ptr[k] : out_ptr[k + 1]] = row[start : row_ptr[order[k] + 1]]

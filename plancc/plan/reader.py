@@ -1,12 +1,15 @@
 """HDF5 to Plan, whole or in slices. Trusts nothing in the file.
 
 One method, `PlanFile.node`, opens every dataset: it refuses links that leave the file, foreign
-storage, unknown filters, other dtypes and sizes than the header allows.
+storage, unknown filters, other dtypes and sizes than the header allows. Every call of HDF5 stands
+in a `_reading` block: whatever HDF5 raises on a damaged file becomes a PlanError.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
 from types import TracebackType
@@ -17,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.cost.metrics import Metrics
-from plancc.errors import InputError, PlanError
+from plancc.errors import InputError, PlanccError, PlanError
 from plancc.graph.graph import MAX_VERTICES, NORMALIZATIONS
 from plancc.plan.format import (
     ATTRIBUTE_GROUPS,
@@ -30,6 +33,7 @@ from plancc.plan.format import (
     NODES,
     plan_from_arrays,
 )
+from plancc.plan.indices import index_invariants
 from plancc.plan.plan import Header, Plan
 
 FILTERS = {
@@ -37,6 +41,8 @@ FILTERS = {
     h5py.h5z.FILTER_SHUFFLE: "shuffle",
     h5py.h5z.FILTER_FLETCHER32: "fletcher32",
 }
+MAX_DEFLATION = 1100
+"""Deflate shrinks at most to 1/1032: a dataset that claims more is not there, whatever it says."""
 
 
 class PlanFile:
@@ -73,8 +79,9 @@ class PlanFile:
         except OSError as error:
             raise PlanError(f"{self.path}: not a plan: {_reason(error)}") from error
         try:
-            self.header = self._read_header()
-            self._check_names()
+            with self._reading("the header"):
+                self.header = self._read_header()
+                self._check_names()
             self._sizes = {
                 "n": self.header.num_vertices,
                 "n+1": self.header.num_vertices + 1,
@@ -87,8 +94,8 @@ class PlanFile:
             parts, vertices = self.header.num_parts, self.header.num_vertices
             if self.messages > parts * (parts - 1) or self.volume > (parts - 1) * vertices:
                 raise PlanError(
-                    f"{self.path}: {self.messages} messages of {self.volume} rows are more than "
-                    f"{parts} parts can exchange"
+                    f"{self.path}: /expand lists {self.messages} messages of {self.volume} rows, "
+                    f"more than {parts} parts can exchange"
                 )
             self._sizes |= {
                 "messages": self.messages,
@@ -112,15 +119,15 @@ class PlanFile:
 
     def attributes(self, group: str) -> dict[str, Any]:
         """The attributes of ``/provenance`` or ``/metrics`` as Python values."""
-        if group not in self._file:
-            return {}
-        self._check_hard_link(group, h5py.Group)
-        return {name: _python(value) for name, value in self._file[group].attrs.items()}
+        with self._reading(f"/{group}"):
+            if not self._is_there(group, h5py.Group):
+                return {}
+            return {name: _python(value) for name, value in self._file[group].attrs.items()}
 
     def has(self, name: str) -> bool:
         """Whether an optional dataset is there."""
-        group = name.partition("/")[0]
-        return group in self._file and name in self._file
+        with self._reading(f"/{name}"):
+            return self._is_there(name, h5py.Dataset)
 
     def vertex_data_names(self) -> list[str]:
         """Which vertex data the plan carries: "features", "labels", ..."""
@@ -136,25 +143,24 @@ class PlanFile:
             If the dataset is missing, is not what the format says, or fails its checksum.
         """
         dataset = self.node(name)
-        try:
+        with self._reading(f"/{name}"):
             return dataset[start : len(dataset) if stop is None else stop]
-        except OSError as error:
-            raise PlanError(f"{self.path}: /{name} is damaged: {_reason(error)}") from error
 
     def node(self, name: str) -> h5py.Dataset:
         """The dataset `name`, after checking everything the format says of it."""
+        with self._reading(f"/{name}"):
+            return self._node(name)
+
+    def _node(self, name: str) -> h5py.Dataset:
         node = NODES[name]
-        if not self.has(name):
+        if not self._is_there(name, h5py.Dataset):
             raise PlanError(f"{self.path}: /{name} is missing")
-        for depth in range(1, name.count("/") + 1):
-            self._check_hard_link("/".join(name.split("/")[:depth]), h5py.Group)
-        self._check_hard_link(name, h5py.Dataset)
         dataset = self._file[name]
         if dataset.is_virtual or dataset.external:
             raise PlanError(f"{self.path}: /{name} keeps its data outside the file")
         creation = dataset.id.get_create_plist()
-        for k in range(creation.get_nfilters()):
-            code = creation.get_filter(k)[0]
+        filters = [creation.get_filter(k)[0] for k in range(creation.get_nfilters())]
+        for code in filters:
             if code not in FILTERS:
                 raise PlanError(
                     f"{self.path}: /{name} uses HDF5 filter {code}; allowed are "
@@ -169,16 +175,29 @@ class PlanFile:
         if len(shape) != len(expected) or any(
             size is not None and size != found for size, found in zip(expected, shape, strict=True)
         ):
+            wanted = (d if e is None else str(e) for d, e in zip(node.shape, expected, strict=True))
             raise PlanError(
-                f"{self.path}: /{name} has shape {shape}; the header asks for "
-                f"{tuple(d if e is None else e for d, e in zip(node.shape, expected, strict=True))}"
+                f"{self.path}: /{name} is of size {_by(map(str, shape))}; the header asks for "
+                f"{_by(wanted)}"
             )
+        deflation = MAX_DEFLATION if h5py.h5z.FILTER_DEFLATE in filters else 1
+        if dataset.nbytes > deflation * dataset.id.get_storage_size():
+            raise PlanError(f"{self.path}: /{name} is not completely stored in the file")
         return dataset
 
     def read_plan(self) -> Plan:
-        """The whole plan, with provenance and the baseline among its metrics."""
+        """The whole plan, with provenance and the baseline among its metrics.
+
+        Raises
+        ------
+        PlanError
+            If a dataset cannot be read, or a number in it is no index of what it points to.
+        """
         arrays = {name: self.read(name) for name in NODES if self._wanted(name)}
         plan = plan_from_arrays(self.header, arrays)
+        for name, problem in index_invariants(plan):
+            if problem:
+                raise PlanError(f"{self.path}: {name}: {problem}")
         return replace(
             plan,
             provenance=self.attributes("provenance"),
@@ -188,15 +207,25 @@ class PlanFile:
     def _wanted(self, name: str) -> bool:
         return not NODES[name].optional or self.has(name)
 
+    @contextmanager
+    def _reading(self, what: str) -> Iterator[None]:
+        """Turn whatever h5py raises into a PlanError that names `what`."""
+        try:
+            yield
+        except PlanccError:
+            raise
+        except Exception as error:
+            raise PlanError(f"{self.path}: {what} is damaged: {_reason(error)}") from error
+
     def _length(self, name: str) -> int:
         """Size of a one-dimensional dataset before its bound is known."""
-        if not self.has(name):
-            raise PlanError(f"{self.path}: /{name} is missing")
-        self._check_hard_link(name, h5py.Dataset)
-        shape = self._file[name].shape
-        if shape is None or len(shape) != 1:
-            raise PlanError(f"{self.path}: /{name} has shape {shape}, not one dimension")
-        return int(shape[0])
+        with self._reading(f"/{name}"):
+            if not self._is_there(name, h5py.Dataset):
+                raise PlanError(f"{self.path}: /{name} is missing")
+            shape: tuple[int, ...] = self._file[name].shape or ()
+            if len(shape) != 1:
+                raise PlanError(f"{self.path}: /{name} has {len(shape)} dimensions, not one")
+            return int(shape[0])
 
     def _read_header(self) -> Header:
         attributes = self._file.attrs
@@ -206,7 +235,9 @@ class PlanFile:
         try:
             major, self.minor = (int(part) for part in str(version).split("."))
         except ValueError:
-            raise PlanError(f"{self.path}: format version '{version}' is not MAJOR.MINOR") from None
+            raise PlanError(
+                f"{self.path}: format version '{_line(version)}' is not MAJOR.MINOR"
+            ) from None
         if major != MAJOR:
             raise PlanError(
                 f"{self.path}: format version {version}; this plancc reads {MAJOR}.x only"
@@ -224,10 +255,11 @@ class PlanFile:
         header = Header(**values)
         if header.layout not in LAYOUTS:
             raise PlanError(
-                f"{self.path}: layout '{header.layout}'; this plancc reads: {', '.join(LAYOUTS)}"
+                f"{self.path}: layout '{_line(header.layout)}'; "
+                f"this plancc reads: {', '.join(LAYOUTS)}"
             )
         if header.normalization not in NORMALIZATIONS:
-            raise PlanError(f"{self.path}: unknown normalization '{header.normalization}'")
+            raise PlanError(f"{self.path}: unknown normalization '{_line(header.normalization)}'")
         n, p, nnz = header.num_vertices, header.num_parts, header.num_nonzeros
         if not (1 <= p <= n <= MAX_VERTICES and 0 <= nnz <= n * n):
             raise PlanError(
@@ -243,34 +275,58 @@ class PlanFile:
         known = {*NODES, *GROUPS, *ATTRIBUTE_GROUPS}
         for group in self._file:
             names = [group]
-            if group in GROUPS:
-                self._check_hard_link(group, h5py.Group)
+            if group in GROUPS and self._is_there(group, h5py.Group):
                 names += [f"{group}/{name}" for name in self._file[group]]
             for name in names:
                 if name not in known:
                     raise PlanError(
-                        f"{self.path}: unknown node /{name} in a plan of version 1.{self.minor}"
+                        f"{self.path}: unknown node /{_line(name)} in a plan of version "
+                        f"{MAJOR}.{self.minor}"
                     )
 
-    def _check_hard_link(self, name: str, kind: type) -> None:
-        if not isinstance(self._file.get(name, getlink=True), h5py.HardLink):
-            raise PlanError(f"{self.path}: /{name} is a soft or external link")
-        if self._file.get(name, getclass=True) is not kind:
-            raise PlanError(f"{self.path}: /{name} is not a {kind.__name__.lower()}")
+    def _is_there(self, name: str, kind: type) -> bool:
+        """Whether `name` exists; refuses links on the way to it, which may lead out of the file."""
+        steps = name.split("/")
+        for depth in range(1, len(steps) + 1):
+            at, wanted = "/".join(steps[:depth]), kind if depth == len(steps) else h5py.Group
+            link = self._file.get(at, getlink=True)
+            if link is None:
+                return False
+            if not isinstance(link, h5py.HardLink):
+                raise PlanError(f"{self.path}: /{at} is a soft or external link")
+            if self._file.get(at, getclass=True) is not wanted:
+                raise PlanError(f"{self.path}: /{at} is not a {wanted.__name__.lower()}")
+        return True
 
 
 def _python(value: Any) -> Any:
-    """An attribute as a plain Python value."""
+    """An attribute as a plain Python value; None for an empty one."""
+    if isinstance(value, h5py.Empty):
+        return None
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
     if isinstance(value, bytes):
         return value.decode(errors="replace")
-    if isinstance(value, np.generic):
-        return value.item()
-    return value
+    return _text(value) if isinstance(value, str) else value
+
+
+def _text(value: str) -> str:
+    """A string in UTF-8, also where the file had other bytes."""
+    return value.encode(errors="surrogateescape").decode(errors="replace")
+
+
+def _line(name: Any) -> str:
+    """A name or value found in the file, fit for the one line of an error message."""
+    return "".join(c if c.isprintable() else "?" for c in str(_python(name)))
+
+
+def _by(sizes: Iterable[str]) -> str:
+    return " x ".join(sizes) or "one value"
 
 
 def _reason(error: BaseException) -> str:
     """The innermost words of an HDF5 error."""
-    text = " ".join(str(error).split())
+    text = " ".join(str(error).split()) or type(error).__name__
     return text[text.rfind("(") + 1 :].rstrip(")") if "(" in text else text
 
 

@@ -51,6 +51,8 @@ def read_rank_slice(path: str | PathLike[str], rank: int, num_ranks: int) -> tup
 def read_part(file: PlanFile, rank: int, num_ranks: int) -> Part:
     """The slice of rank `rank` from an open plan; see `read_rank_slice`."""
     num_parts = file.header.num_parts
+    if not 0 <= rank < num_ranks:
+        raise InputError(f"rank {rank} of {num_ranks}: ranks are numbered from 0")
     if num_ranks > num_parts:
         raise InputError(
             f"{file.path}: {num_ranks} ranks for a plan of {num_parts} parts; start at most "
@@ -60,12 +62,14 @@ def read_part(file: PlanFile, rank: int, num_ranks: int) -> Part:
     block = _read_block(file, int(ranks[rank]), int(ranks[rank + 1]))
     if num_ranks < num_parts:
         return merge(block, rank, ranks)
+    num_interior = file.read("rows/num_interior", rank, rank + 1)
+    _check(file, "rows/num_interior", _within(num_interior, len(block.global_id) + 1))
     return Part(
         index=rank,
         num_parts=num_parts,
         first_row=block.first_row,
         global_id=block.global_id,
-        num_interior=int(file.read("rows/num_interior", rank, rank + 1)[0]),
+        num_interior=int(num_interior[0]),
         row_ptr=block.row_ptr,
         column=block.column,
         value=block.value,
@@ -97,13 +101,15 @@ def _read_block(file: PlanFile, first: int, last: int) -> Block:
         _check(file, "matrix/column", _within(held, int(width[part - first])))
     send_bound = rows[send.part_of_row(first)]
     receive_bound = rows[receive.peer_of_row()]
+    global_id = file.read("rows/global_id", row0, row1)
+    _check(file, "rows/global_id", _within(global_id, file.header.num_vertices))
     _check(file, "expand/send_row", ((send.row >= 0) & (send.row < send_bound)).all())
     _check(file, "expand/recv_row", ((receive.row >= 0) & (receive.row < receive_bound)).all())
     return Block(
         first=first,
         last=last,
         part_ptr=part_ptr,
-        global_id=file.read("rows/global_id", row0, row1),
+        global_id=global_id,
         part_of_row=own_part,
         row_ptr=row_ptr,
         column=column,
@@ -137,7 +143,7 @@ def _read_messages(file: PlanFile, prefix: str, first: int, last: int) -> Messag
 def read_offsets(file: PlanFile, name: str, total: int) -> Int64Array:
     """A whole offset table, which must rise from 0 to `total`."""
     offsets: Int64Array = file.read(name)
-    _check(file, name, offsets[0] == 0 and offsets[-1] == total and (np.diff(offsets) >= 0).all())
+    _check(file, name, offsets[0] == 0 and offsets[-1] == total and _rises(offsets))
     return offsets
 
 
@@ -145,11 +151,15 @@ def _slice_offsets(file: PlanFile, name: str, start: int, stop: int, total: int)
     """Entries start..stop of an offset table, which must rise within 0..total."""
     offsets: Int64Array = file.read(name, start, stop + 1)
     in_range = offsets[0] >= 0 and offsets[-1] <= total
-    _check(file, name, in_range and (np.diff(offsets) >= 0).all())
+    _check(file, name, in_range and _rises(offsets))
     return offsets
 
 
-def _within(numbers: Int32Array, bound: int) -> bool:
+def _rises(offsets: Int64Array) -> np.bool_:
+    return (offsets[1:] >= offsets[:-1]).all()  # a difference could overflow
+
+
+def _within(numbers: Int32Array | Int64Array, bound: int) -> bool:
     return len(numbers) == 0 or (int(numbers.min()) >= 0 and int(numbers.max()) < bound)
 
 

@@ -17,8 +17,9 @@ from plancc.errors import PlanError
 from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
 from plancc.plan.format import arrays_of, content_sha256
+from plancc.plan.indices import index_invariants
 from plancc.plan.matrix import halo_ptr, matrix_of, part_of_nonzero
-from plancc.plan.plan import Exchange, Int64Array, Plan
+from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile
 
 
@@ -80,15 +81,9 @@ def verify(plan: Plan, against: Graph | None = None) -> list[str]:
 
 def _invariants(plan: Plan) -> Iterator[tuple[str, str]]:
     """(invariant, what breaks it or "") in an order in which each may rely on those before."""
-    n, nnz = plan.num_vertices, plan.header.num_nonzeros
-    yield "rows/part_ptr rises from 0 to n", _rises(plan.part_ptr, n)
-    yield "rows/global_id is a permutation", _permutation(plan)
-    yield "matrix/row_ptr rises from 0 to nnz", _rises(plan.row_ptr, nnz)
+    yield from index_invariants(plan)
     yield "matrix/value is finite", "" if np.isfinite(plan.value).all() else "NaN or infinity"
-    for prefix, exchange in (("send", plan.send), ("recv", plan.receive)):
-        yield f"expand/{prefix} tables are well formed", _well_formed(plan, exchange)
     yield "sends and receives mirror each other", _mirrors(plan)
-    yield "every nonzero's column is held where it is used", _columns_held(plan)
     yield "columns of a row are distinct, own ones first", _distinct(plan)
     yield "every received row is used", _halo_used(plan)
     yield "interior rows come first", _interior(plan)
@@ -102,50 +97,6 @@ def _invariants(plan: Plan) -> Iterator[tuple[str, str]]:
     if masks:
         valid = all((mask.view(np.uint8) <= 1).all() for mask in masks)
         yield "masks hold 0 and 1", "" if valid else "another value"
-
-
-def _rises(offsets: Int64Array, total: int) -> str:
-    if offsets[0] != 0 or offsets[-1] != total:
-        return f"it goes from {offsets[0]} to {offsets[-1]}, not from 0 to {total}"
-    falls = np.flatnonzero(np.diff(offsets) < 0)
-    return f"it falls after entry {falls[0]}" if len(falls) else ""
-
-
-def _permutation(plan: Plan) -> str:
-    ids = plan.global_id
-    outside = np.flatnonzero((ids < 0) | (ids >= plan.num_vertices))
-    if len(outside):
-        return f"row {outside[0]} is vertex {ids[outside[0]]}"
-    counts = np.bincount(ids, minlength=plan.num_vertices)
-    wrong = np.flatnonzero(counts != 1)
-    return f"vertex {wrong[0]} has {counts[wrong[0]]} rows" if len(wrong) else ""
-
-
-def _well_formed(plan: Plan, exchange: Exchange) -> str:
-    p, sends = plan.num_parts, exchange is plan.send
-    problem = _rises(exchange.ptr, exchange.num_messages)
-    problem = problem or _rises(exchange.row_ptr, exchange.volume)
-    if problem:
-        return problem
-    part = np.repeat(np.arange(p), np.diff(exchange.ptr))
-    peer = exchange.peer
-    if exchange.num_messages == 0:
-        return ""
-    if peer.min() < 0 or peer.max() >= p or (peer == part).any():
-        return "a peer is out of range or the part itself"
-    if not (np.diff(part.astype(np.int64) * p + peer) > 0).all():
-        return "peers of a part are not ascending and unique"
-    sizes = np.diff(exchange.row_ptr)
-    if not (sizes > 0).all():
-        return f"message {np.flatnonzero(sizes == 0)[0]} is empty"
-    owner = np.repeat(part if sends else peer, sizes)
-    rows = exchange.row
-    if rows.min() < 0 or not (rows < np.diff(plan.part_ptr)[owner]).all():
-        return "a row number is not one of its owner's"
-    message = np.repeat(np.arange(len(sizes)), sizes)
-    if not (np.diff(message * np.int64(plan.num_vertices) + rows) > 0).all():
-        return "rows of a message are not strictly ascending"
-    return ""
 
 
 def _mirrors(plan: Plan) -> str:
@@ -170,16 +121,6 @@ def _mirrors(plan: Plan) -> str:
         m, q = sender[message], plan.send.peer[message]
         return f"part {m} sends {q} its row {plan.send.row[wrong[0]]}, which expects another"
     return ""
-
-
-def _columns_held(plan: Plan) -> str:
-    part = part_of_nonzero(plan)
-    held = (np.diff(plan.part_ptr) + np.diff(halo_ptr(plan)))[part]
-    wrong = np.flatnonzero((plan.column < 0) | (plan.column >= held))
-    if not len(wrong):
-        return ""
-    k = wrong[0]
-    return f"nonzero {k} of part {part[k]} uses column {plan.column[k]} of {held[k]}"
 
 
 def _distinct(plan: Plan) -> str:
@@ -208,8 +149,6 @@ def _interior(plan: Plan) -> str:
     before = np.concatenate([[0], np.cumsum(foreign)])
     is_boundary = np.diff(before[plan.row_ptr]) > 0
     rows = np.diff(plan.part_ptr)
-    if (plan.num_interior < 0).any() or (plan.num_interior > rows).any():
-        return "rows/num_interior is out of range"
     local = np.arange(plan.num_vertices) - np.repeat(plan.part_ptr[:-1], rows)
     wrong = np.flatnonzero(is_boundary != (local >= np.repeat(plan.num_interior, rows)))
     if not len(wrong):

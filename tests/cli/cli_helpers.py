@@ -1,0 +1,100 @@
+"""Run `plancc` as a user does, in this process or in its own, and look at all that it leaves."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import patch
+
+PROGRAMS = Path(sys.executable).parent
+PLANCC = str(PROGRAMS / "plancc")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def error(self) -> str:
+        """The one line on stderr of a failed command, without its prefix."""
+        lines = self.err.splitlines()
+        assert len(lines) == 1, f"stderr is not one line:\n{self.err}"
+        assert lines[0].startswith("plancc: error: "), self.err
+        assert "Traceback" not in self.err
+        assert "PLANCC_TRACEBACK" not in self.err, self.err
+        return lines[0].removeprefix("plancc: error: ")
+
+
+def plancc(*words: object) -> Outcome:
+    """`plancc WORDS` in this process: `main` with everything that it does to streams and errors."""
+    from plancc_cli.main import main
+
+    out, err = io.StringIO(), io.StringIO()
+    argv = ["plancc", *map(str, words)]
+    handler = signal.getsignal(signal.SIGTERM)
+    code: object = 0
+    try:
+        with patch.object(sys, "argv", argv), redirect_stdout(out), redirect_stderr(err):
+            main()
+    except SystemExit as stop:
+        code = 0 if stop.code is None else stop.code
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    assert isinstance(code, int), f"exit code {code!r}"
+    return Outcome(code, out.getvalue(), err.getvalue())
+
+
+def ok(*words: object, warned: bool = False) -> str:
+    """Stdout of a command that must succeed without a word on stderr (but warnings if `warned`)."""
+    done = plancc(*words)
+    assert done.code == 0, done.err
+    others = done.err.splitlines()
+    if warned:
+        others = [line for line in others if not line.startswith("plancc: warning: ")]
+    assert not others, done.err
+    return done.out
+
+
+def listing(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder with what is in it."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def fails(folder: Path, *words: object, code: int = 2) -> str:
+    """The error of a command that must fail and leave every file in `folder` as it was."""
+    before = listing(folder)
+    done = plancc(*words)
+    assert done.code == code, (done.code, done.err)
+    assert done.out == ""
+    assert listing(folder) == before
+    return done.error
+
+
+def start(*words: object, **options: object) -> subprocess.Popen[str]:
+    """`plancc WORDS` as a process of its own, with pipes."""
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([PLANCC, *map(str, words)], **(streams | options))  # type: ignore
+
+
+def run(*words: object, **options: object) -> Outcome:
+    """`plancc WORDS` as a process of its own, to its end."""
+    child = start(*words, **options)
+    out, err = child.communicate(timeout=60)
+    return Outcome(child.returncode, out or "", err or "")
+
+
+def environment() -> dict[str, str]:
+    """The environment with the programs of this Python first in PATH."""
+    return os.environ | {"PATH": f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}"}

@@ -1,0 +1,57 @@
+"""Graphs and plans that several files of tests look at; made once, never changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_helpers import ok
+
+
+def write_mtx(path: Path, n: int, entries: list[tuple[int, int, float]]) -> None:
+    lines = [f"{i + 1} {j + 1} {value!r}" for i, j, value in entries]
+    head = f"%%MatrixMarket matrix coordinate real general\n{n} {n} {len(entries)}\n"
+    path.write_text(head + "".join(f"{line}\n" for line in lines))
+
+
+@pytest.fixture(scope="session")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directed graph with weights, self loops, hubs and isolated vertices."""
+    rng = np.random.default_rng(5)
+    n = 90
+    pairs = {(int(i), int(j)) for i, j in (rng.random((400, 2)) ** 2 * (n - 6)).astype(int)}
+    path = tmp_path_factory.mktemp("graph") / "graph.mtx"
+    write_mtx(path, n, [(i, j, float(rng.integers(1, 5))) for i, j in sorted(pairs)])
+    return path
+
+
+@pytest.fixture(scope="session")
+def data(graph: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(6)
+    path = tmp_path_factory.mktemp("data") / "data.npz"
+    train = np.arange(90) % 3 == 0
+    np.savez(
+        path,
+        features=rng.random((90, 5), dtype=np.float32),
+        labels=rng.integers(-1, 4, 90),
+        train_mask=train,
+        test_mask=~train,
+    )
+    return path
+
+
+@pytest.fixture(scope="session")
+def plan(graph: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The graph in 7 parts by hp, with vertex data."""
+    path = tmp_path_factory.mktemp("plan") / "plan.h5"
+    ok("compile", graph, "-p", 7, "--data", data, "-o", path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A graph that keeps a partitioner busy for half a minute."""
+    path = tmp_path_factory.mktemp("big") / "big.mtx"
+    ok("dataset", "rmat", "--scale", 15, "-o", path)
+    return path

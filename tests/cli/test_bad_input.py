@@ -1,0 +1,454 @@
+"""What wrong input gets: one line that names file, line and value, an exit code, and no file."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import shutil
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from cli_helpers import fails, ok, plancc, run
+from scipy import sparse
+
+MTX = "%%MatrixMarket matrix coordinate real general\n"
+DIGITS = "nnz, rows, weights"
+
+GRAPHS = {
+    # name: (file, its content, what the message says)
+    "not a matrix": ("g.mtx", "hello\n", ["g.mtx, line 1", "'hello'", "MatrixMarket"]),
+    "not square": ("g.mtx", MTX + "2 3 1\n1 1 1\n", ["g.mtx, line 2", "2 x 3", "square"]),
+    "complex": (
+        "g.mtx",
+        "%%MatrixMarket matrix coordinate complex general\n2 2 1\n1 1 1 2\n",
+        ["g.mtx, line 1", "complex"],
+    ),
+    "dense": (
+        "g.mtx",
+        "%%MatrixMarket matrix array real general\n1 1\n1\n",
+        ["g.mtx, line 1", "'array'", "coordinate"],
+    ),
+    "nan": ("g.mtx", MTX + "2 2 2\n1 2 1\n2 1 nan\n", ["g.mtx, line 4", "'nan'", "finite"]),
+    "infinity": ("g.mtx", MTX + "2 2 1\n1 2 -inf\n", ["g.mtx, line 3", "'-inf'", "finite"]),
+    "overflow": ("g.mtx", MTX + "2 2 1\n1 2 1e999\n", ["g.mtx, line 3", "1e999"]),
+    "row 0": ("g.mtx", MTX + "2 2 1\n0 2 1\n", ["g.mtx, line 3", "'0'", "1..2"]),
+    "row too large": ("g.mtx", MTX + "2 2 1\n3 2 1\n", ["g.mtx, line 3", "row", "'3'", "1..2"]),
+    "column too large": ("g.mtx", MTX + "2 2 1\n1 9 1\n", ["line 3", "column", "'9'", "1..2"]),
+    "index of 30 digits": ("g.mtx", MTX + f"2 2 1\n1 {'9' * 30} 1\n", ["g.mtx, line 3"]),
+    "truncated": ("g.mtx", MTX + "2 2 3\n1 1 1\n2 2 1\n", ["g.mtx", "2 of 3"]),
+    "truncated line": ("g.mtx", MTX + "2 2 2\n1 1 1\n2 2", ["g.mtx, line 4"]),
+    "too many": ("g.mtx", MTX + "2 2 1\n1 1 1\n2 2 1\n", ["g.mtx, line 4"]),
+    "garbled": ("g.mtx", MTX + "2 2 2\n1 1 1\n2 x 1\n", ["g.mtx, line 4", "'x'"]),
+    "garbled size": ("g.mtx", MTX + "2 two 1\n1 1 1\n", ["g.mtx, line 2", "two"]),
+    "negative size": ("g.mtx", MTX + "-2 -2 1\n1 1 1\n", ["g.mtx, line 2", "-2"]),
+    "absurd size": ("g.mtx", MTX + "9999999999 9999999999 1\n1 1 1\n", ["g.mtx, line 2"]),
+    "no size": ("g.mtx", MTX + "% only a comment\n", ["g.mtx"]),
+    "no vertices": ("g.mtx", MTX + "0 0 0\n", ["g.mtx, line 2", "no vertices"]),
+    "empty file": ("g.mtx", "", ["g.mtx", "empty"]),
+    "negative sum": ("g.mtx", MTX + "2 2 2\n1 2 -1\n2 1 1\n", ["g.mtx", "vertex 0", "--normalize"]),
+    "binary": ("g.mtx", "\x00\x01\x7f" * 50, ["g.mtx, line 1"]),
+    "not gzip": ("g.mtx.gz", MTX + "1 1 1\n1 1 1\n", ["g.mtx.gz"]),
+    "metis: few lines": ("g.graph", "3 2\n2\n1 3\n", ["g.graph", "3"]),
+    "metis: range": ("g.graph", "2 1\n2\n5\n", ["g.graph, line 3", "'5'"]),
+    "metis: header": ("g.graph", "2\n2\n1\n", ["g.graph, line 1"]),
+    "metis: one way": ("g.graph", "3 2\n2 3\n1\n\n", ["g.graph"]),
+    "edges: word": ("g.txt", "# c\n0 1\n1 two\n", ["g.txt, line 3", "two"]),
+    "edges: one end": ("g.txt", "0 1\n7\n", ["g.txt, line 2", "7"]),
+    "edges: negative": ("g.txt", "0 1\n-4 1\n", ["g.txt, line 2", "-4"]),
+    "edges: nan": ("g.txt", "0 1 1\n1 0 nan\n", ["g.txt, line 2", "nan"]),
+    "edges: none": ("g.txt", "# nothing\n", ["g.txt"]),
+    "npz: text": ("g.npz", "hello", ["g.npz"]),
+    "extension": ("g.xyz", "0 1\n", ["g.xyz", "'.xyz'", "--format", "mtx", "metis", "edgelist"]),
+    "no extension": ("g", "0 1\n", ["--format", "mtx", "metis", "edgelist", "npz"]),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "says"), GRAPHS.values(), ids=GRAPHS.keys())
+def test_graphs(name: str, content: str, says: list[str], tmp_path: Path) -> None:
+    source = tmp_path / name
+    source.write_text(content)
+    error = fails(tmp_path, "compile", source, "-p", 1, "-o", tmp_path / "plan.h5")
+    assert not [word for word in says if word not in error], error
+    if "--normalize" not in error:  # export reads graphs too
+        assert error.startswith(str(source))
+        assert fails(tmp_path, "export", source, "-o", tmp_path / "x.mtx") == error
+
+
+def test_damaged_archives(tmp_path: Path, graph: Path) -> None:
+    zipped = tmp_path / "g.mtx.gz"
+    zipped.write_bytes(gzip.compress(graph.read_bytes())[:-20])
+    assert str(zipped) in fails(tmp_path, "compile", zipped, "-p", 2, "-o", tmp_path / "p.h5")
+    whole = tmp_path / "g.npz"
+    sparse.save_npz(whole, sparse.random(20, 20, 0.2, format="csr", rng=1))
+    bytes_of = whole.read_bytes()
+    for name, content in (
+        ("cut.npz", bytes_of[: len(bytes_of) // 2]),
+        ("flipped.npz", bytes_of[:200] + bytes([bytes_of[200] ^ 255]) + bytes_of[201:]),
+    ):
+        (tmp_path / name).write_bytes(content)
+        error = fails(tmp_path, "compile", tmp_path / name, "-p", 2, "-o", tmp_path / "p.h5")
+        assert name in error
+    sparse.save_npz(whole, sparse.csr_array(np.array([[1j, 2], [0, 1]])))
+    assert "complex" in fails(tmp_path, "compile", whole, "-p", 2, "-o", tmp_path / "p.h5")
+    sparse.save_npz(whole, sparse.csr_array(np.ones((2, 3))))
+    assert "2 x 3" in fails(tmp_path, "compile", whole, "-p", 2, "-o", tmp_path / "p.h5")
+    sparse.save_npz(whole, sparse.csr_array(np.array([[1, np.nan], [0, 1]])))
+    assert "nan" in fails(tmp_path, "compile", whole, "-p", 2, "-o", tmp_path / "p.h5")
+
+
+MODELS = "hp, gp, rcm, block, rp, file"
+PARTITIONERS = "auto, mtkahypar, kahypar, metis, kaminpar, builtin"
+OPTIONS = {
+    # options of `compile graph.mtx -o plan.h5`, what the message says
+    "-p 0": ["0 parts", "at least 1"],
+    "-p -3": ["-3 parts"],
+    "-p 91": ["91 parts", "90 vertices"],
+    "-p 99999999999999999999": ["99999999999999999999 parts"],
+    "-p two": ["--parts", "'two'"],
+    "-p 2.5": ["--parts", "'2.5'"],
+    "": ["--parts"],
+    "-p 2 --model foo": ["unknown model 'foo'", MODELS],
+    "-p 2 --partitioner foo": ["unknown partitioner 'foo'", PARTITIONERS],
+    "-p 2 --partitioner foo --model rp": ["unknown partitioner 'foo'", PARTITIONERS],
+    "-p 2 --partitioner metis --model rp": ["--partitioner metis", "'rp'"],
+    "-p 2 --partitioner metis --model hp": ["'metis'", "hypergraph", "mtkahypar, kahypar, builtin"],
+    "-p 2 --preset foo": ["unknown preset", "'foo'", "default, quality", "deterministic"],
+    "-p 2 --preset foo --model rp": ["--preset foo", "'rp'"],
+    "-p 2 --balance foo": ["unknown balance 'foo'", DIGITS],
+    "-p 2 --balance foo --model rp": ["unknown balance 'foo'", DIGITS],
+    "-p 2 --balance weights": ["weights", "graph.mtx"],
+    "-p 2 --normalize foo": ["--normalize", "'foo'", "'sym', 'row', 'none'"],
+    "-p 2 --value-dtype foo": ["--value-dtype", "'foo'", "'float32', 'float64'"],
+    "-p 2 --model gp --objective foo": ["unknown objective 'foo'", "cut, volume"],
+    "-p 2 --objective cut": ["'hp'", "objective"],
+    "-p 2 --part x": ["'hp'", "part"],
+    "-p 2 --format foo": ["unknown format 'foo'", "mtx, metis, edgelist, npz"],
+    "-p 2 --format npz": ["graph.mtx", "npz"],
+    "-p 2 --epsilon -0.1": ["--epsilon", "-0.1"],
+    "-p 2 --epsilon nan": ["--epsilon", "nan"],
+    "-p 2 --epsilon inf --model rp": ["--epsilon", "inf"],
+    "-p 2 --epsilon x": ["--epsilon", "'x'"],
+    "-p 2 --seed -1": ["--seed", "-1", "2147483647"],
+    "-p 2 --seed -1 --model rp": ["--seed", "-1"],
+    "-p 2 --seed 99999999999999999999 --model rp": ["--seed", "99999999999999999999"],
+    "-p 2 --threads 0": ["--threads", "0"],
+    "-p 2 --time-limit 0": ["--time-limit", "0"],
+    "-p 2 --time-limit -1": ["--time-limit", "-1"],
+    "-p 2 --time-limit nan": ["--time-limit", "nan"],
+    "-p 2 --time-limit inf": ["--time-limit", "inf"],
+    "-p 2 --time-limit 1e30": ["--time-limit"],
+    "-p 2 --bogus": ["--bogus", "plancc compile --help"],
+    "-p 2 other.mtx": ["other.mtx"],
+}
+
+
+@pytest.mark.parametrize(("options", "says"), OPTIONS.items(), ids=[key or "-" for key in OPTIONS])
+def test_options(options: str, says: list[str], graph: Path, tmp_path: Path) -> None:
+    error = fails(tmp_path, "compile", graph, *options.split(), "-o", tmp_path / "plan.h5")
+    assert not [word for word in says if word not in error], error
+
+
+def test_a_tiny_time_limit(graph: Path, tmp_path: Path) -> None:
+    words = ["compile", graph, "-p", 3, "--time-limit", 1e-6, "-o", tmp_path / "plan.h5"]
+    error = fails(tmp_path, *words, "--partitioner", "mtkahypar", code=1)
+    assert error == "mtkahypar was stopped after 1e-06 s without a partition; " + (
+        "try --partitioner builtin"
+    )
+    done = plancc(*words)  # auto falls back, and says so
+    assert done.code == 0
+    assert re.fullmatch("plancc: warning: mtkahypar was stopped after 1e-06 s.*\n", done.err)
+    assert "by builtin" in done.out
+
+
+def test_paths(graph: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    missing = tmp_path / "missing"
+    for source, words in ((missing, "no such file"), (folder, "folder")):
+        error = fails(tmp_path, "compile", source, "-p", 2, "-o", tmp_path / "plan.h5")
+        assert error.startswith(f"{source}: ")
+        assert words in error
+    for target, words in (
+        (missing / "plan.h5", f"the folder {missing} does not exist"),
+        (folder, "it is a folder"),
+        ("/dev/null", "not a regular file"),
+        (graph / "plan.h5", f"{graph} is not a folder"),
+        (tmp_path / ("x" * 300), "name is too long"),
+    ):
+        error = fails(tmp_path, "compile", graph, "-p", 2, "-o", target, code=1)
+        assert error == f"cannot write {target}: {error.partition(': ')[2]}"
+        assert words in error
+    existing = tmp_path / "old.h5"
+    existing.write_text("keep me")
+    fails(tmp_path, "compile", graph, "-p", 91, "-o", existing)
+    assert existing.read_text() == "keep me"
+
+
+def test_an_input_is_never_written_over(graph: Path, data: Path, plan: Path, tmp_path: Path):
+    mine = {path.name: Path(shutil.copy(path, tmp_path)) for path in (graph, data, plan)}
+    vector = tmp_path / "v.part"
+    vector.write_text("0\n" * 90)
+    link = tmp_path / "link.h5"
+    link.symlink_to(mine["graph.mtx"])
+    words = ["compile", mine["graph.mtx"], "-p", 1, "--data", mine["data.npz"]]
+    words += ["--model", "file", "--part", vector, "-o"]
+    for target in (*mine.values(), vector, link):
+        if target != mine["plan.h5"]:
+            assert str(target) in fails(tmp_path, *words, target)
+    fails(tmp_path, "export", mine["graph.mtx"], "--pattern", "-o", mine["graph.mtx"])
+
+
+PARTS = {
+    "short": ("0\n" * 89, ["90", "89"]),
+    "long": ("0\n" * 91, ["90", "91"]),
+    "word": ("0\n" * 3 + "x\n" + "0\n" * 86, ["line 4", "'x'"]),
+    "negative": ("0\n" * 3 + "-1\n" + "0\n" * 86, ["line 4", "'-1'"]),
+    "too large": ("0\n" * 3 + "2\n" + "0\n" * 86, ["vertex 3", "part 2", "0..1"]),
+    "two columns": ("0 0\n" * 90, ["line 1", "0 0"]),
+    "float": ("0.5\n" * 90, ["line 1", "0.5"]),
+    "empty": ("", ["empty"]),
+}
+
+
+@pytest.mark.parametrize(("content", "says"), PARTS.values(), ids=PARTS.keys())
+def test_part_vectors(content: str, says: list[str], graph: Path, tmp_path: Path) -> None:
+    vector = tmp_path / "graph.part.2"
+    vector.write_text(content)
+    words = ["compile", graph, "-p", 2, "--model", "file", "-o", tmp_path / "plan.h5"]
+    error = fails(tmp_path, *words, "--part", vector)
+    assert error.startswith(str(vector))
+    assert not [word for word in says if word not in error], error
+
+
+def test_part_vector_missing(graph: Path, tmp_path: Path) -> None:
+    words = ["compile", graph, "-p", 2, "--model", "file", "-o", tmp_path / "plan.h5"]
+    assert "--part" in fails(tmp_path, *words)
+    assert "no such file" in fails(tmp_path, *words, "--part", tmp_path / "none")
+    assert "folder" in fails(tmp_path, *words, "--part", tmp_path)
+
+
+DATA = {
+    "too short": ({"features": np.ones((89, 2))}, ["features", "89", "90"]),
+    "too long": ({"labels": np.zeros(91, int)}, ["labels", "91", "90"]),
+    "nan": ({"features": np.full((90, 2), np.nan)}, ["features", "nan"]),
+    "infinity": ({"features": np.full((90, 2), 1e300)}, ["features", "inf"]),
+    "vector": ({"features": np.ones(90)}, ["features", "(90,)"]),
+    "words": ({"features": np.full((90, 1), "a")}, ["features"]),
+    "objects": ({"labels": np.full(90, None)}, ["labels"]),
+    "float labels": ({"labels": np.full(90, 0.5)}, ["labels"]),
+    "label -2": ({"labels": np.full(90, -2)}, ["labels", "-2"]),
+    "mask of numbers": ({"train_mask": np.ones(90)}, ["train_mask", "float64"]),
+    "other keys": ({"x": np.ones((90, 2))}, ["features", "labels"]),
+    "half of a csr": ({"feat_indptr": np.zeros(91, int)}, ["feat_"]),
+}
+
+
+@pytest.mark.parametrize(("arrays", "says"), DATA.values(), ids=DATA.keys())
+def test_vertex_data(arrays: dict, says: list[str], graph: Path, tmp_path: Path) -> None:
+    path = tmp_path / "data.npz"
+    np.savez(path, **arrays)
+    error = fails(tmp_path, "compile", graph, "-p", 2, "--data", path, "-o", tmp_path / "p.h5")
+    assert error.startswith(str(path))
+    assert not [word for word in says if word not in error], error
+
+
+def test_vertex_data_that_are_no_archive(graph: Path, plan: Path, tmp_path: Path) -> None:
+    for path in (graph, plan, tmp_path, tmp_path / "missing.npz"):
+        error = fails(tmp_path, "compile", graph, "-p", 2, "--data", path, "-o", tmp_path / "p.h5")
+        assert error.startswith(str(path))
+
+
+# -- plans -----------------------------------------------------------------------------------------
+
+
+def _truncated(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:3000])
+
+
+def _garbled(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 3
+    content[middle : middle + 8000] = b"\xa5" * 8000
+    path.write_bytes(content)
+
+
+def _text(path: Path) -> None:
+    path.write_text("not a plan\n")
+
+
+def _other_hdf5(path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        file["x"] = 1
+
+
+def _edit(change):
+    def edit(path: Path) -> None:
+        with h5py.File(path, "r+") as file:
+            change(file)
+
+    return edit
+
+
+def _newer(file: h5py.File) -> None:
+    file.attrs["format_version"] = "2.0"
+
+
+def _without_rows(file: h5py.File) -> None:
+    del file["rows/global_id"]
+
+
+def _short(file: h5py.File) -> None:
+    del file["rows/part_ptr"]
+    file["rows/part_ptr"] = np.zeros(3, "<i8")
+
+
+def _linked(file: h5py.File) -> None:
+    del file["rows/global_id"]
+    file["rows/global_id"] = h5py.SoftLink("/matrix/column")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _truncated,
+        _garbled,
+        _text,
+        _other_hdf5,
+        _edit(_newer),
+        _edit(_without_rows),
+        _edit(_short),
+        _edit(_linked),
+    ],
+    ids=["truncated", "garbled", "text", "other", "newer", "hole", "short", "link"],
+)
+def test_damaged_plans(damage, plan: Path, graph: Path, tmp_path: Path) -> None:
+    broken = Path(shutil.copy(plan, tmp_path / "broken.h5"))
+    damage(broken)
+    for words in (
+        ["inspect", broken, "--dims", "4,2"],
+        ["verify", broken],
+        ["verify", broken, "--against", graph],
+        ["compare", plan, broken, "--dims", "4,2"],
+        ["export", broken, "-o", tmp_path / "x.part.7"],
+    ):
+        error = fails(tmp_path, *words, code=1)
+        assert error.startswith(str(broken)), words
+
+
+def test_a_wrong_number_is_found_by_verify(plan: Path, graph: Path, tmp_path: Path) -> None:
+    def value(file: h5py.File) -> None:
+        file["matrix/value"][17] *= 1.5
+
+    def mask(file: h5py.File) -> None:
+        rows = file["expand/send_row"]
+        rows[0] = rows[0] + 1 if rows[1] != rows[0] + 1 else rows[0] - 1
+
+    def figure(file: h5py.File) -> None:
+        file["metrics"].attrs["volume"] -= 1
+
+    for number, change in enumerate((value, mask, figure)):
+        broken = Path(shutil.copy(plan, tmp_path / f"broken{number}.h5"))
+        _edit(change)(broken)
+        assert fails(tmp_path, "verify", broken, code=1).startswith(str(broken))
+
+
+def test_other_arguments_of_plan_commands(plan: Path, graph: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for command in ("inspect", "verify", "compare"):
+        assert "no such file" in fails(tmp_path, command, tmp_path / "missing.h5")
+        assert str(folder) in fails(tmp_path, command, folder)
+    for ranks in (0, -1, 8):
+        error = fails(tmp_path, "inspect", plan, "--ranks", ranks)
+        assert error == f"{ranks} ranks: {plan} runs on 1 to 7"
+    assert "'x'" in fails(tmp_path, "inspect", plan, "--ranks", "x")
+    for dims in ("", "x", "3", "3,", "3,-1", "3,0", "3,2.5", "3,,4", "3 4", f"3,{2**31}", "9" * 30):
+        for command in ("inspect", "compare"):
+            error = fails(tmp_path, command, plan, "--dims", dims)
+            assert f"--dims '{dims}'" in error
+            assert "602,128,41" in error
+    assert "PLANS" in fails(tmp_path, "compare")
+    error = fails(tmp_path, "export", plan, "-o", tmp_path / "x.part.5")
+    assert "7 parts, not 5" in error
+    assert str(graph) in fails(tmp_path, "export", graph, "-o", tmp_path / "x.part.7", code=1)
+    assert str(graph) in fails(tmp_path, "inspect", graph, code=1)
+    assert "no such file" in fails(tmp_path, "verify", plan, "--against", tmp_path / "none.mtx")
+
+
+def test_exports(graph: Path, tmp_path: Path) -> None:
+    for name in ("x.foo", "x.txt", "x.npz", "x.hgr.gz", "x", "x.part.mtx.y"):
+        error = fails(tmp_path, "export", graph, "-o", tmp_path / name)
+        assert error.startswith(str(tmp_path / name))
+        assert ".mtx, .graph, .metis, .hgr, .part.K" in error
+    assert "does not exist" in fails(
+        tmp_path, "export", graph, "-o", tmp_path / "none" / "x.hgr", code=1
+    )
+    assert "unknown balance 'foo'" in fails(
+        tmp_path, "export", graph, "--balance", "foo", "-o", tmp_path / "x.mtx"
+    )
+    error = fails(tmp_path, "export", graph, "-o", tmp_path / "x.graph")  # it is directed
+    assert error.startswith(str(tmp_path / "x.graph"))
+    lonely = tmp_path / "lonely.mtx"
+    lonely.write_text(MTX + "3 3 0\n")
+    assert "pin" in fails(tmp_path, "export", lonely, "-o", tmp_path / "x.hgr")
+
+
+DATASETS = {
+    "foo": ["unknown dataset 'foo'", "digits, karate, rmat, grid, sbm, geometric"],
+    "rmat --scale 0": ["'scale'", "'0'", "1..28"],
+    "rmat --scale x": ["--scale", "'x'", "plancc dataset rmat --help"],
+    "rmat --a 2": ["'a'", "2.0"],
+    "rmat --a 0.9": ["'a', 'b', 'c'", "1"],
+    "rmat --a nan": ["'a'", "nan"],
+    "rmat --seed -1": ["seed", "-1"],
+    "digits --neighbors 0": ["neighbors", "0"],
+    "karate --bogus 1": ["--bogus", "plancc dataset karate --help"],
+}
+
+
+@pytest.mark.parametrize(("words", "says"), DATASETS.items(), ids=DATASETS.keys())
+def test_datasets(words: str, says: list[str], tmp_path: Path) -> None:
+    error = fails(tmp_path, "dataset", *words.split(), "-o", tmp_path / "x.mtx")
+    assert not [word for word in says if word not in error], error
+
+
+def test_dataset_writes_both_files_or_none(tmp_path: Path) -> None:
+    assert ".mtx, .graph, .metis" in fails(tmp_path, "dataset", "karate", "-o", tmp_path / "x.npz")
+    (tmp_path / "k.npz").mkdir()
+    error = fails(tmp_path, "dataset", "karate", "-o", tmp_path / "k.mtx", code=1)
+    assert error == f"cannot write {tmp_path / 'k.npz'}: it is a folder"
+
+
+def test_commands() -> None:
+    for words, says in (
+        (["bogus"], "unknown command 'bogus': choose from compile, inspect, compare, verify"),
+        (["--bogus"], "(see plancc --help)"),
+        (["compile"], "(see plancc compile --help)"),
+    ):
+        done = plancc(*words)
+        assert done.code == 2
+        assert says in done.error
+
+
+def test_names_that_are_no_text(graph: Path, tmp_path: Path) -> None:
+    line_feed = tmp_path / "two\nlines.mtx"
+    error = fails(tmp_path, "compile", line_feed, "-p", 2, "-o", tmp_path / "plan.h5")
+    assert "lines.mtx: no such file" in error
+    latin1 = tmp_path.as_posix().encode() + b"/gr\xfcn.mtx"
+    words = ["compile", latin1.decode(errors="surrogateescape"), "-p", 2]
+    done = run(*words, "-o", tmp_path / "plan.h5")
+    assert done.code == 2
+    assert "no such file" in done.error
+    with open(latin1, "wb") as copy:
+        copy.write(graph.read_bytes())
+    assert run(*words, "-o", tmp_path / "plan.h5").code == 0
+    ok("verify", tmp_path / "plan.h5", "--against", graph)
+
+
+def test_a_real_process_says_the_same(tmp_path: Path) -> None:
+    words = ["compile", tmp_path / "none.mtx", "-p", 2, "-o", tmp_path / "plan.h5"]
+    assert run(*words) == plancc(*words)
+    assert list(tmp_path.iterdir()) == []
+    ok("dataset", "karate", "-o", tmp_path / "k.mtx")

@@ -1,0 +1,158 @@
+"""What the documentation tells a user to type runs as it stands."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_helpers import environment, ok
+from scipy.io import mmread
+
+ROOT = Path(__file__).parents[2]
+DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+HAS_MPI = shutil.which("mpirun", path=environment()["PATH"]) is not None
+
+SOME_PARTITIONER = f"""#!{sys.executable}
+import sys
+path, parts = sys.argv[1], int(sys.argv[2])
+vertices = int(open(path).readline().split()[1])
+with open(path.removesuffix(".hgr") + f".part.{{parts}}", "w") as file:
+    file.writelines(f"{{v * parts // vertices}}\\n" for v in range(vertices))
+"""
+
+
+def shell_blocks(path: Path) -> list[list[str]]:
+    """Indented blocks, one list of command lines each."""
+    blocks = re.findall(r"(?:^    \S.*\n)+", path.read_text(), re.M)
+    return [[line.strip() for line in block.splitlines()] for block in blocks]
+
+
+def python_blocks(path: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", path.read_text(), re.S)
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the graph that the examples speak of."""
+    monkeypatch.chdir(tmp_path)
+    ok("dataset", "sbm", "-o", "graph.mtx")
+    return tmp_path
+
+
+def shell(line: str, timeout: float = 120) -> str:
+    """Run one line as a user would; an error or a hang fails the test."""
+    env = environment() | {
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+        "OMP_NUM_THREADS": "1",
+    }
+    process = subprocess.Popen(
+        ["sh", "-c", line],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=env,
+        start_new_session=True,
+    )
+    try:
+        said, _ = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.communicate(timeout=20)
+        pytest.fail(f"still running after {timeout} s: {line}")
+    assert process.returncode == 0, f"{line}\n{said}"
+    return said
+
+
+@pytest.mark.mpi
+@pytest.mark.skipif(not HAS_MPI, reason="no mpirun")
+@pytest.mark.timeout(150)
+def test_main_job_of_the_readme(workplace: Path) -> None:
+    block = shell_blocks(ROOT / "README.md")[0]
+    assert [line.split()[0] for line in block] == ["plancc", "plancc", "mpirun"]
+    said = [shell(line) for line in block]
+    assert "volume" in said[1]
+    assert "loss" in said[2]
+
+
+def test_commands_of_the_guide(workplace: Path) -> None:
+    tool = workplace / "some-partitioner"
+    tool.write_text(SOME_PARTITIONER)
+    tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
+    lines = [line for block in shell_blocks(ROOT / "docs" / "guide.md") for line in block]
+    assert len(lines) >= 4
+    for line in lines:
+        one_rank = line.removeprefix("mpirun -n 4 ")  # ranks: the README's commands, the demo
+        shell(f'PATH="$PWD:$PATH"; {one_rank}')
+    assert (workplace / "graph.part.64").exists()
+    # commands in running text; a file name in capitals is the reader's own
+    inline = re.findall(r"`(plancc [^`]*)`", (ROOT / "docs" / "guide.md").read_text())
+    for line in inline:
+        if re.fullmatch(r"plancc (verify|compile|export) .*[a-z0-9]\.(mtx|h5)", line):
+            shell(line)
+
+
+def test_commands_in_the_text_of_the_readme(workplace: Path) -> None:
+    lines = re.findall(r"`(plancc (?:dataset|compile) [^`]* -o [^`]*)`",
+                       (ROOT / "README.md").read_text())  # fmt: skip
+    assert len(lines) >= 2
+    for line in lines:
+        shell(line)
+    assert (workplace / "digits.h5").exists()
+
+
+def test_python_of_the_readme(workplace: Path) -> None:
+    (code,) = python_blocks(ROOT / "README.md")
+    shell(f"cat > snippet.py <<'END'\n{code}\nprint(plan.metrics().volume)\nEND\n")
+    assert int(shell(f"{sys.executable} snippet.py")) > 0
+
+
+def test_h5py_of_the_format(workplace: Path) -> None:
+    """The snippet multiplies part 0 as a reader without plancc would."""
+    ok("compile", "graph.mtx", "-p", 3, "--normalize", "none", "--no-self-loops", "-o", "plan.h5")
+    (code,) = python_blocks(ROOT / "docs" / "plan-format.md")
+    names: dict = {}
+    exec(compile(code, "plan-format.md", "exec"), names)
+    product = mmread("graph.mtx").tocsr() @ names["H"]
+    assert len(names["own"]) > 0
+    np.testing.assert_allclose(names["Y_of_part_0"], product[names["own"]], rtol=1e-6)
+
+
+def test_options_in_the_documentation_exist() -> None:
+    """Every option that a page gives to a command is one of that command's."""
+    pages = {
+        name: ok(name, "--help") for name in ("compile", "inspect", "compare", "verify", "export")
+    }
+    seen = 0
+    for path in DOCS:
+        for command, words in re.findall(r"plancc (\w+) ([^`\n#]*)", path.read_text()):
+            for option in re.findall(r"--[a-z][a-z-]*", words):
+                if command in pages:
+                    seen += 1
+                    assert f"{option} " in pages[command] + " ", f"{path.name}: {command} {option}"
+    assert seen >= 8
+
+
+def test_links_between_the_pages_hold() -> None:
+    for path in DOCS:
+        for target in re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", path.read_text()):
+            assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+@pytest.mark.mpi
+@pytest.mark.skipif(not HAS_MPI, reason="no mpirun")
+@pytest.mark.timeout(200)
+def test_demo() -> None:
+    said = shell(f"sh {ROOT / 'docs' / 'demo.sh'}", timeout=180)
+    accuracy = re.findall(r"^test accuracy: ([0-9.]+)$", said, re.M)
+    assert len(accuracy) == 1, said
+    assert float(accuracy[0]) > 0.9

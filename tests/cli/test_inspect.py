@@ -1,0 +1,161 @@
+"""The tables of `inspect` and `compare` say what their JSON says, and the JSON is right."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import figures
+import numpy as np
+import pytest
+from cli_helpers import environment, ok, start
+
+from plancc_cli.render import FIGURES
+
+UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+
+def table(text: str, title: str) -> list[list[str]]:
+    """Cells of every line of a table."""
+    lines = text.splitlines()
+    lines = lines[[line.strip() for line in lines].index(title) + 1 :]
+    rows = []
+    for line in lines:
+        if not line or line[0] not in "┏┃┡│├└":
+            break
+        if line[0] == "│":
+            rows.append([cell.strip() for cell in line.strip("│").split("│")])
+    return rows
+
+
+def value(cell: str) -> float:
+    words = cell.replace(",", "").split()
+    return float(words[0]) * UNITS[words[1]] if len(words) > 1 else float(words[0])
+
+
+def assert_shown(cell: str, expected: float) -> None:
+    """The cell is the number, rounded as the table rounds."""
+    if " " in cell:
+        assert value(cell) == pytest.approx(expected, rel=0.06)
+    elif isinstance(expected, int):
+        assert cell == f"{expected:,}"
+    else:
+        assert value(cell) == pytest.approx(expected, abs=0.051 if expected >= 100 else 5.1e-5)
+
+
+def test_tables_and_json_hold_the_same(plan: Path) -> None:
+    words = ["inspect", plan, "--dims", "64,16,8,3", "--per-part"]
+    text, shown = ok(*words), json.loads(ok(*words, "--json"))
+
+    rows = table(text, "communication and balance")
+    assert [row[0] for row in rows] == [words.strip() for _, words in FIGURES]
+    for row, (name, _) in zip(rows, FIGURES, strict=True):
+        mine, random = shown["metrics"][name], shown["random"][name]
+        assert_shown(row[1], mine)
+        assert_shown(row[2], random)
+        if row[3]:
+            assert float(row[3]) == pytest.approx(mine / random, abs=5.1e-4)
+    assert set(shown["metrics"]) == {name for name, _ in FIGURES}
+
+    rows = table(text, "training a GCN of 64 x 16 x 8 x 3")
+    for column, name in ((1, "training"), (2, "random_training")):
+        cost = shown[name]
+        memory = cost["max_memory"]
+        expected = [
+            cost["words"],
+            4 * cost["words"],
+            4 * cost["max_words_sent"],
+            cost["messages"],
+            cost["max_messages_sent"],
+            *(memory[part] for part in ("matrix", "halo", "activations", "total")),
+        ]
+        assert len(rows) == len(expected)
+        for row, number in zip(rows, expected, strict=True):
+            assert_shown(row[column], number)
+
+    rows = table(text, "per part")
+    names = ("rows", "nonzeros", "sent", "received", "messages_sent", "messages_received")
+    assert len(rows) == 7
+    for part, row in enumerate(rows):
+        assert row == [str(part), *(f"{shown['parts'][name][part]:,}" for name in names)]
+
+    header, notes = shown["header"], shown["provenance"]
+    assert f"{header['num_vertices']} vertices, {header['num_nonzeros']} nonzeros" in text
+    assert shown["content_sha256"] in text
+    assert notes["source_sha256"] in text
+    assert f"partitioner version  {notes['partitioner_version']}" in text
+    assert "features, labels, train_mask, test_mask" in text
+
+
+@pytest.mark.parametrize("dims", [(5, 4), (64, 16, 3), (7, 7, 7, 7)])
+@pytest.mark.parametrize("ranks", [None, 7, 3, 2, 1])
+def test_words_messages_and_merged_parts(dims: tuple[int, ...], ranks: int | None, plan: Path):
+    words = ["inspect", plan, "--json", "--per-part", "--dims", ",".join(map(str, dims))]
+    shown = json.loads(ok(*words, *([] if ranks is None else ["--ranks", ranks])))
+    arrays, p = figures.read(plan), 7
+    r = ranks or p
+    rank_of_part = [next(k for k in range(r) if m < (k + 1) * p // r) for m in range(p)]
+    of_parts = figures.parts(arrays, np.array(rank_of_part)[arrays.owner], r)
+    random = figures.parts(arrays, figures.random_owner(90, r), r)
+    assert shown["num_ranks"] == r
+    assert shown["parts"] == of_parts
+    assert shown["metrics"] == pytest.approx(figures.metrics(of_parts), rel=1e-12)
+    assert shown["random"] == pytest.approx(figures.metrics(random), rel=1e-12)
+    for name, tables in (("training", of_parts), ("random_training", random)):
+        cost, layers = shown[name], len(dims) - 1
+        width = sum(a + b for a, b in pairwise(dims))
+        assert cost["words"] == width * sum(tables["sent"])
+        pairs = list(zip(tables["sent"], tables["received"], strict=True))
+        busiest = max(s * sum(dims[:-1]) + g * sum(dims[1:]) for s, g in pairs)
+        assert cost["max_words_sent"] == busiest
+        assert cost["messages"] == 2 * layers * sum(tables["messages_sent"])
+        talk = zip(tables["messages_sent"], tables["messages_received"], strict=True)
+        assert cost["max_messages_sent"] == layers * max(s + g for s, g in talk)
+        memory = cost["max_memory"]
+        assert memory["total"] == memory["matrix"] + memory["halo"] + memory["activations"]
+        # no rank can do with less than its own H^0..H^L, nor the matrix with less than its numbers
+        assert memory["activations"] >= 4 * sum(dims) * min(tables["rows"])
+        assert memory["matrix"] >= 2 * 8 * min(tables["nonzeros"])
+
+
+def test_compare_puts_plans_side_by_side(graph: Path, plan: Path, tmp_path: Path) -> None:
+    other = tmp_path / "rp.h5"
+    ok("compile", graph, "-p", 3, "--model", "rp", "--seed", 8, "-o", other)
+    words = ["compare", plan, other, "--dims", "9,4"]
+    both = json.loads(ok(*words, "--json"))
+    alone = [json.loads(ok("inspect", each, "--dims", "9,4", "--json")) for each in (plan, other)]
+    assert both == alone
+    # as a terminal of 200 columns shows it, since the paths are long
+    process = start(*words, env={**environment(), "COLUMNS": "200"})
+    text, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    rows = table(text, "figure (ratio to an even random partition)")
+    by_label = {}
+    for row in rows:
+        by_label.setdefault(row[0], row[1:])
+    assert by_label["model"] == ["hp", "rp"]
+    assert by_label["parts"] == ["7", "3"]
+    assert by_label["seed"] == ["1", "8"]
+    for each, cell in zip(both, by_label["volume: rows moved per exchange"], strict=True):
+        volume = each["metrics"]["volume"]
+        assert cell == f"{volume:,} ({volume / each['random']['volume']:.3f})"
+    words_cells = by_label["words sent per epoch"]
+    assert words_cells == [f"{each['training']['words']:,}" for each in both]
+
+
+@pytest.mark.parametrize("words", [["inspect", "--dims", "9,4", "--per-part"], ["compare"]])
+def test_tables_fit_80_columns(words: list[str], plan: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(plan.parent)
+    monkeypatch.setenv("COLUMNS", "80")
+    plans = ["plan.h5"] * (3 if words[0] == "compare" else 1)
+    done = start(words[0], *plans, *words[1:])
+    text, err = done.communicate(timeout=60)
+    assert (done.returncode, err) == (0, "")
+    widest = max(text.splitlines(), key=lambda line: len(line.rstrip()))
+    if words[0] == "inspect":
+        boxed = [line for line in text.splitlines() if line.startswith(("│", "┃"))]
+        assert max(map(len, boxed)) <= 80
+    else:
+        assert len(widest.rstrip()) <= 110
+    assert "…" not in text

@@ -1,0 +1,364 @@
+"""Graph to plan to figures to other tools' files and back, with every model and option."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import figures
+import h5py
+import numpy as np
+import pytest
+from cli_helpers import ok, plancc
+from scipy.io import mmread
+
+CASES = {
+    "hp": "",
+    "rp": "--model rp --seed 3",
+    "block": "--model block --balance rows",
+    "rcm": "--model rcm",
+    "gp": "--model gp --partitioner metis --preset kway --epsilon 0.5",
+    "gp volume": "--model gp --objective volume --epsilon 0.3",
+    "gp kaminpar": "--model gp --partitioner kaminpar --epsilon 0.5",
+    "gp builtin": "--model gp --partitioner builtin --compress",
+    "hp threads": "--partitioner mtkahypar --preset deterministic --threads 2 --time-limit 60",
+    "hp kahypar": "--partitioner kahypar --balance rows",
+    "hp builtin": "--partitioner builtin --value-dtype float64",
+    "row": "--model rp --normalize row",
+    "none": "--model rp --normalize none --no-self-loops",
+    "row, no loops": "--model block --normalize row --no-self-loops",
+    "sym, no loops": "--model block --normalize sym --no-self-loops --value-dtype float64",
+}
+
+
+@pytest.mark.parametrize("options", CASES.values(), ids=CASES.keys())
+def test_compile_verify_inspect_export_and_back(
+    options: str, graph: Path, data: Path, tmp_path: Path
+) -> None:
+    if "kahypar" in options and "mtkahypar" not in options:
+        pytest.importorskip("kahypar")
+    if "kaminpar" in options:
+        pytest.importorskip("kaminpar")
+    plan, words, p = tmp_path / "plan.h5", options.split(), 5
+    compiled = json.loads(
+        ok("compile", graph, "-p", p, *words, "--data", data, "-o", plan, "--json")
+    )
+    assert compiled["output"] == str(plan)
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.h5"]
+
+    # the matrix in the file is the normalised matrix of the graph
+    arrays = figures.read(plan)
+    normalization = words[words.index("--normalize") + 1] if "--normalize" in words else "sym"
+    expected = figures.normalized(
+        mmread(graph).toarray(), normalization, "--no-self-loops" not in words
+    )
+    tolerance = 1e-14 if "float64" in words else 1e-7
+    np.testing.assert_allclose(arrays.dense(), expected, rtol=tolerance, atol=0)
+    adjacency = mmread(graph).toarray() != 0
+    loops = np.eye(90, dtype=bool) & ("--no-self-loops" not in words)
+    assert len(arrays.value) == (adjacency | loops).sum()
+
+    # vertex data are there, in plan order
+    with h5py.File(plan) as file, np.load(data) as source:
+        order = file["rows/global_id"][:]
+        for name in source.files:
+            np.testing.assert_array_equal(file[f"vertex_data/{name}"][:], source[name][order])
+        assert file.attrs["content_sha256"] == compiled["content_sha256"]
+        deflated = file["matrix/value"].compression
+    assert deflated == ("gzip" if "--compress" in words else None)
+
+    checks = ok("verify", plan, "--against", graph)
+    assert checks.endswith(f"{plan}: valid\n")
+    checks = json.loads(ok("verify", plan, "--against", graph, "--json"))
+    assert checks["valid"] is True
+
+    # inspect: every figure from the file, recomputed
+    shown = json.loads(ok("inspect", plan, "--json", "--per-part"))
+    of_parts = figures.parts(arrays, arrays.owner, p)
+    assert shown["parts"] == of_parts
+    assert shown["metrics"] == pytest.approx(figures.metrics(of_parts), rel=1e-12)
+    random = figures.parts(arrays, figures.random_owner(90, p), p)
+    assert shown["random"] == pytest.approx(figures.metrics(random), rel=1e-12)
+    for name in ("metrics", "random", "content_sha256", "provenance"):
+        assert shown[name] == compiled[name]
+    assert shown["header"]["num_vertices"] == 90
+    assert shown["header"]["num_nonzeros"] == len(arrays.value)
+    provenance = shown["provenance"]
+    for option in ("model", "seed", "epsilon", "balance", "preset", "partitioner", "threads"):
+        if f"--{option}" in words:
+            given = words[words.index(f"--{option}") + 1]
+            assert str(provenance[option]) == given
+
+    # the part vector, and the same plan from it
+    vector = tmp_path / f"graph.part.{p}"
+    ok("export", plan, "-o", vector)
+    assert [int(line) for line in vector.read_text().splitlines()] == arrays.owner.tolist()
+    kept = [w for w in words if w in ("--no-self-loops",)]
+    for option in ("--normalize", "--value-dtype"):
+        if option in words:
+            kept += [option, words[words.index(option) + 1]]
+    again = json.loads(
+        ok("compile", graph, "-p", p, "--model", "file", "--part", vector, *kept, "--data", data,
+           "-o", tmp_path / "again.h5", "--json")
+    )  # fmt: skip
+    assert again["content_sha256"] == compiled["content_sha256"]
+
+
+def content(*words: object) -> str:
+    return json.loads(ok("compile", *words, "--json", warned=True))["content_sha256"]
+
+
+@pytest.mark.parametrize("model", ["hp", "gp", "rp"])
+def test_the_seed_decides(model: str, graph: Path, tmp_path: Path) -> None:
+    words = [
+        graph,
+        "-p",
+        6,
+        "--model",
+        model,
+    ]
+    words += ["-o", tmp_path / "plan.h5", "--seed"]
+    first = content(*words, 1)
+    assert content(*words, 1) == first
+    if model == "rp":
+        assert content(*words, 2) != first
+
+
+def test_summary_of_compile_is_its_json(graph: Path, tmp_path: Path) -> None:
+    words = ["compile", graph, "-p", 4, "--model", "rcm", "-o", tmp_path / "plan.h5"]
+    compiled = json.loads(ok(*words, "--json"))
+    text = ok(*words)
+    metrics, random = compiled["metrics"], compiled["random"]
+    assert f"content {compiled['content_sha256']}" in text
+    assert f"volume {metrics['volume']:,} rows" in text
+    assert f"({metrics['volume'] / random['volume']:.3f} of random)" in text
+    assert f"imbalance {metrics['nonzero_imbalance']:.3f}" in text
+    assert f"bandwidth after: {compiled['provenance']['bandwidth_after']}" in text
+
+
+def test_rcm_records_the_pipeline_of_paper_002(tmp_path: Path) -> None:
+    path = tmp_path / "band.mtx"
+    ok("dataset", "grid", "--rows", 4, "--cols", 25, "-o", path)
+    ok("compile", path, "-p", 3, "--model", "rcm", "-o", tmp_path / "plan.h5")
+    notes = json.loads(ok("inspect", tmp_path / "plan.h5", "--json"))["provenance"]
+    n = 100
+    for when in ("before", "after"):
+        b = notes[f"bandwidth_{when}"]
+        assert notes[f"granularity_{when}"] == pytest.approx((n - b) / (2 * n))
+        assert int(notes[f"stages_{when}"]) == -(-2 * n // (n - b))
+    assert notes["bandwidth_before"] == 25  # rows of the grid lie 25 apart
+    assert notes["bandwidth_after"] < 25
+
+
+def test_one_part_and_a_part_for_every_vertex(graph: Path, tmp_path: Path) -> None:
+    for model in ("hp", "gp", "rcm", "block", "rp"):
+        for p in (1, 90):
+            plan = tmp_path / f"{model}{p}.h5"
+            ok("compile", graph, "-p", p, "--model", model, "-o", plan, warned=True)
+            ok("verify", plan, "--against", graph)
+            shown = json.loads(ok("inspect", plan, "--json"))
+            arrays = figures.read(plan)
+            off_diagonal = int((arrays.row != arrays.column).sum())
+            if len(set(arrays.owner.tolist())) == p:
+                assert shown["metrics"]["volume"] == (0 if p == 1 else off_diagonal)
+            if p == 90 and model != "rcm" and model != "block":
+                assert sorted(arrays.owner.tolist()) == list(range(p))
+
+
+def test_a_warning_is_one_line_and_no_failure(graph: Path, tmp_path: Path) -> None:
+    vector = tmp_path / "half.part"
+    vector.write_text("0\n" * 90)
+    plan = tmp_path / "plan.h5"
+    done = plancc("compile", graph, "-p", 2, "--model", "file", "--part", vector, "-o", plan)
+    assert (done.code, done.err) == (0, "plancc: warning: 1 of 2 parts have no rows\n")
+    shown = json.loads(ok("inspect", plan, "--json"))
+    assert shown["provenance"]["warnings"] == "1 of 2 parts have no rows"
+
+
+# -- export of graphs ------------------------------------------------------------------------------
+
+
+def test_export_mtx(graph: Path, tmp_path: Path) -> None:
+    adjacency = mmread(graph).toarray()
+    out = tmp_path / "copy.mtx"
+    ok("export", graph, "-o", out)
+    np.testing.assert_array_equal(mmread(out).toarray(), adjacency)
+    ok("export", graph, "-o", tmp_path / "copy.mtx.gz")
+    assert gzip.decompress((tmp_path / "copy.mtx.gz").read_bytes()) == out.read_bytes()
+    ok("export", graph, "--normalize", "sym", "--self-loops", "-o", out)
+    expected = figures.normalized(adjacency, "sym", True)
+    np.testing.assert_allclose(mmread(out).toarray(), expected, rtol=1e-14)
+    ok("export", graph, "--transpose", "-o", out)
+    np.testing.assert_array_equal(mmread(out).toarray(), adjacency.T)
+    ok("export", graph, "--pattern", "-o", out)
+    np.testing.assert_array_equal(mmread(out).toarray(), adjacency != 0)
+
+
+def test_export_metis(graph: Path, tmp_path: Path) -> None:
+    """METIS' format by its manual: header `n m [fmt]`, then neighbours (and weights), 1-based."""
+    loops_removed = mmread(graph).toarray() != 0
+    np.fill_diagonal(loops_removed, False)
+    expected = loops_removed | loops_removed.T
+    mtx, out = tmp_path / "plain.mtx", tmp_path / "out.graph"
+    i, j = np.nonzero(loops_removed)
+    pairs = "".join(f"{a + 1} {b + 1}\n" for a, b in zip(i, j, strict=True))
+    mtx.write_text(f"%%MatrixMarket matrix coordinate pattern general\n90 90 {len(i)}\n{pairs}")
+    ok("export", mtx, "--symmetrize", "--pattern", "-o", out)
+    head, *lines = [line for line in out.read_text().split("\n") if not line.startswith("%")]
+    n, m, *fmt = head.split()
+    assert (int(n), int(m)) == (90, expected.sum() // 2)
+    step = 2 if fmt and fmt[0].endswith("1") else 1
+    read = np.zeros((90, 90), dtype=bool)
+    for vertex, line in enumerate(lines[:90]):
+        for neighbour in line.split()[::step]:
+            read[vertex, int(neighbour) - 1] = True
+    np.testing.assert_array_equal(read, expected)
+    ok("compile", out, "-p", 3, "-o", tmp_path / "plan.h5")
+    ok("verify", tmp_path / "plan.h5", "--against", out)
+
+
+def read_hgr(path: Path) -> tuple[list[list[int]], list[int]]:
+    """Nets as lists of pins, and vertex weights, by hMETIS' manual."""
+    lines = [line for line in path.read_text().splitlines() if line and line[0] != "%"]
+    nets, vertices, fmt = (int(word) for word in lines[0].split())
+    assert fmt == 10
+    assert len(lines) == 1 + nets + vertices
+    pins = [[int(word) - 1 for word in line.split()] for line in lines[1 : nets + 1]]
+    return pins, [int(line) for line in lines[nets + 1 :]]
+
+
+@pytest.mark.parametrize("balance", ["nnz", "rows"])
+def test_export_hgr(balance: str, graph: Path, tmp_path: Path) -> None:
+    out = tmp_path / "graph.hgr"
+    said = ok("export", graph, "--self-loops", "--balance", balance, "-o", out)
+    pattern = (mmread(graph).toarray() != 0) | np.eye(90, dtype=bool)
+    nets, weights = read_hgr(out)
+    # a net of one pin is never cut and is left out
+    expected = [np.flatnonzero(net).tolist() for net in pattern.T if net.sum() > 1]
+    assert sorted(map(sorted, nets)) == sorted(expected)
+    assert weights == (pattern.sum(axis=1).tolist() if balance == "nnz" else [1] * 90)
+    assert said == f"{out}: 90 vertices, {len(nets)} nets\n"
+
+
+def test_the_cut_of_the_exported_hypergraph_is_the_volume(graph: Path, tmp_path: Path) -> None:
+    ok("export", graph, "--self-loops", "-o", tmp_path / "graph.hgr")
+    nets, _ = read_hgr(tmp_path / "graph.hgr")
+    owner = [vertex * (vertex + 1) // 2 % 4 for vertex in range(90)]
+    (tmp_path / "graph.part.4").write_text("".join(f"{part}\n" for part in owner))
+    metrics = json.loads(
+        ok("compile", graph, "-p", 4, "--model", "file", "--part", tmp_path / "graph.part.4",
+           "-o", tmp_path / "plan.h5", "--json")
+    )["metrics"]  # fmt: skip
+    assert metrics["volume"] == sum(len({owner[pin] for pin in net}) - 1 for net in nets)
+
+
+def test_a_folder_named_part_is_no_part_vector(graph: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "my.partition"
+    folder.mkdir()
+    ok("export", graph, "-o", folder / "copy.mtx")
+    assert (folder / "copy.mtx").read_text().startswith("%%MatrixMarket")
+
+
+# -- data sets -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "vertices", "has_data"),
+    [
+        ("karate", 34, True),
+        ("digits --neighbors 3", 1797, True),
+        ("rmat --scale 7 --edge-factor 4 --a 0.4 --b 0.3 --c 0.2 --seed 9", 128, False),
+        ("grid --rows 5 --cols 7", 35, False),
+        ("sbm --blocks 3 --size 40", 120, True),
+        ("geometric --num-vertices 300", 300, None),
+    ],
+)
+def test_dataset(words: str, vertices: int | None, has_data: bool | None, tmp_path: Path) -> None:
+    out = tmp_path / "graph.mtx.gz"
+    said = ok("dataset", *words.split(), "-o", out)
+    matrix = mmread(out)
+    n = matrix.shape[0]
+    assert vertices in (None, n)
+    assert f"{n} vertices" in said
+    made = sorted(path.name for path in tmp_path.iterdir())
+    if has_data is not None:
+        assert made == ["graph.mtx.gz"] + ["graph.npz"] * has_data
+    if "graph.npz" in made:
+        assert f"--data {tmp_path / 'graph.npz'}" in said
+        with np.load(tmp_path / "graph.npz") as data:
+            assert all(len(data[name]) == n for name in data.files)
+            masks = [data[name] for name in data.files if name.endswith("_mask")]
+            assert (np.sum(masks, axis=0) <= 1).all()
+    before = out.read_bytes()
+    ok("dataset", *words.split(), "-o", out)
+    assert (mmread(out) != matrix).nnz == 0
+    assert gzip.decompress(out.read_bytes()) == gzip.decompress(before)
+
+
+# -- how a graph is read ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [
+        "--symmetrize",
+        "--pattern",
+        "--transpose",
+        "--pattern --symmetrize",
+        "--pattern --transpose",
+        "--format edgelist",
+        "--format edgelist --transpose",
+    ],
+)
+def test_reading_options_are_recorded_and_used_by_verify(reading: str, tmp_path: Path) -> None:
+    source = tmp_path / ("edges.dat" if "--format" in reading else "edges.txt")
+    edges = [(0, 1, 2.0), (1, 2, 0.5), (2, 0, 3.0), (4, 3, 1.5), (1, 4, 7.0), (4, 4, 1.0)]
+    source.write_text("# directed\n" + "".join(f"{u}\t{v}\t{w}\n" for u, v, w in edges))
+    plan = tmp_path / "plan.h5"
+    words = ["--model", "block", "-p", 2, "--normalize", "none", "-o", plan]
+    ok("compile", source, *words, *reading.split())
+    expected = np.zeros((5, 5))
+    for u, v, weight in edges:
+        expected[u, v] = 1 if "--pattern" in reading else weight
+    if "--transpose" in reading:
+        expected = expected.T
+    if "--symmetrize" in reading:
+        expected = expected + expected.T - np.diag(np.diag(expected))
+    with h5py.File(plan) as file:
+        notes = dict(file["provenance"].attrs)
+        directed = file.attrs["directed"]
+    np.testing.assert_allclose(figures.read(plan).dense(), expected + np.eye(5))
+    assert directed == ("--symmetrize" not in reading)
+    flags = [word.removeprefix("--") for word in reading.split() if word.startswith("--")]
+    assert notes["source_reading"].split() == [flag for flag in flags if flag != "format"]
+    assert notes["source_format"] == "edgelist"
+    ok("verify", plan, "--against", source)
+    # the options of the command line win over the plan's, and then it is another matrix
+    other = "--symmetrize" if "--transpose" in reading else "--transpose"
+    done = plancc("verify", plan, "--against", source, other)
+    assert done.code == 1
+    assert done.error.startswith(f"{plan}: ")
+
+
+def test_verify_finds_another_graph(graph: Path, plan: Path, tmp_path: Path) -> None:
+    lines = graph.read_text().splitlines()
+    i, j, value = lines[10].split()
+    for name, line in (("moved", f"{i} {90} {value}"), ("heavier", f"{i} {j} {float(value) + 1}")):
+        other = tmp_path / f"{name}.mtx"
+        other.write_text("\n".join([*lines[:10], line, *lines[11:]]) + "\n")
+        done = plancc("verify", plan, "--against", other)
+        assert done.code == 1
+        assert str(other.name) in done.error
+        assert done.out == ""
+
+
+def test_ids_with_gaps_keep_their_names(tmp_path: Path) -> None:
+    source = tmp_path / "snap.txt"
+    source.write_text("# SNAP\n10 2000000000\n2000000000 77\n77 10\n10 10\n")
+    plan = tmp_path / "plan.h5"
+    ok("compile", source, "-p", 3, "--model", "rp", "-o", plan)
+    with h5py.File(plan) as file:
+        ids = file["rows/original_id"][:][np.argsort(file["rows/global_id"][:])]
+    assert ids.tolist() == [10, 77, 2000000000]
+    ok("verify", plan, "--against", source)

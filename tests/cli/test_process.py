@@ -1,0 +1,308 @@
+"""What only a real process shows: full disks, signals, closed pipes, terminals, a quick start."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_helpers import Outcome, ok, plancc, run, start
+
+INTERRUPTED = "plancc: error: interrupted; nothing was written\n"
+needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc")
+
+
+# -- full disks ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=48k", "tmpfs", str(folder)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("may not mount a small disk here")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_full_disk(small_disk: Path, graph: Path, plan: Path, tmp_path: Path) -> None:
+    kept = small_disk / "kept"
+    kept.write_text("x" * 30_000)
+    (tmp_path / "grid.mtx").unlink(missing_ok=True)
+    ok("dataset", "grid", "--rows", 60, "--cols", 60, "-o", tmp_path / "grid.mtx")
+    ok("compile", tmp_path / "grid.mtx", "-p", 2, "--model", "block", "-o", tmp_path / "grid.h5")
+    for words, name in (
+        (["compile", graph, "-p", 2, "--model", "block"], "plan.h5"),
+        (["compile", tmp_path / "grid.mtx", "-p", 2, "--model", "block", "--compress"], "plan.h5"),
+        (["export", tmp_path / "grid.mtx"], "x.mtx"),
+        (["export", tmp_path / "grid.mtx"], "x.graph"),
+        (["export", tmp_path / "grid.mtx"], "x.hgr"),
+        (["dataset", "grid", "--rows", 60, "--cols", 60], "x.mtx"),
+        (["dataset", "digits"], "x.mtx.gz"),
+    ):
+        done = plancc(*words, "-o", small_disk / name)
+        assert done.code == 1
+        assert done.error.startswith(f"cannot write {small_disk / name}")
+        assert "full" in done.error or "No space" in done.error
+        assert [path.name for path in small_disk.iterdir()] == ["kept"]
+    # what does not fit leaves the file that it was to replace
+    done = plancc("compile", graph, "-p", 2, "--model", "block", "-o", kept)
+    assert done.code == 1
+    assert kept.read_text() == "x" * 30_000
+
+
+def test_file_size_limit(graph: Path, tmp_path: Path) -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+
+    words = ["compile", graph, "-p", 2, "--model", "block", "-o", tmp_path / "plan.h5"]
+    done = run(*words, preexec_fn=limit)
+    assert done.code == 1
+    assert done.error.startswith(f"cannot write {tmp_path / 'plan.h5'}: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- signals ---------------------------------------------------------------------------------------
+
+
+def wait_for(what: Callable[[], object], process: subprocess.Popen[str]) -> object:
+    stop = time.monotonic() + 60
+    while time.monotonic() < stop:
+        if found := what():
+            return found
+        if process.poll() is not None:
+            pytest.fail(f"ended too early: {process.communicate()}")
+        time.sleep(0.005)
+    process.kill()
+    pytest.fail("nothing happened in 60 s")
+
+
+def partitioners_of(parent: int) -> list[int]:
+    """Process ids of the partitioners that a process runs and that have begun to work."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "stat").read_text().rpartition(")")[2].split()
+            command = (folder / "cmdline").read_bytes()
+        except OSError:
+            continue
+        used = (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+        if int(words[1]) == parent and b"plancc.partitioners.child" in command and used > 0.6:
+            found.append(int(folder.name))
+    return found
+
+
+def gone(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return True
+    return state == "Z"
+
+
+@needs_proc
+@pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM", "SIGKILL"])
+def test_interrupted_while_partitioning(how: str, big: Path, tmp_path: Path) -> None:
+    out, scratch = tmp_path / "out", tmp_path / "scratch"
+    out.mkdir()
+    scratch.mkdir()
+    words = ["compile", big, "-p", 64, "-o", out / "plan.h5"]
+    environ = os.environ | {"TMPDIR": str(scratch)}
+    process = start(*words, start_new_session=True, env=environ)
+    (child,) = wait_for(lambda: partitioners_of(process.pid), process)
+    if how == "Ctrl-C":  # the terminal sends it to the whole group
+        os.killpg(process.pid, signal.SIGINT)
+    else:
+        process.send_signal(getattr(signal, how))
+    begun = time.monotonic()
+    said = process.communicate(timeout=30)
+    assert time.monotonic() - begun < 5
+    if how == "SIGKILL":
+        stop = time.monotonic() + 5
+        while not gone(child) and time.monotonic() < stop:
+            time.sleep(0.01)
+    else:
+        assert (process.returncode, *said) == (1, "", INTERRUPTED)
+        assert list(scratch.iterdir()) == []
+    assert gone(child)
+    assert list(out.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_interrupted_while_writing(number: int, tmp_path: Path) -> None:
+    source, out = tmp_path / "grid.mtx", tmp_path / "out"
+    out.mkdir()
+    (out / "plan.h5").write_text("the old one")
+    ok("dataset", "grid", "--rows", 120, "--cols", 120, "-o", source)
+    features = np.random.default_rng(1).random((14400, 800), dtype=np.float32)
+    np.savez(tmp_path / "data.npz", features=features)
+    words = ["compile", source, "-p", 2, "--model", "block", "--data", tmp_path / "data.npz"]
+    process = start(*words, "--compress", "-o", out / "plan.h5")
+    wait_for(lambda: len(list(out.iterdir())) > 1, process)
+    process.send_signal(number)
+    said = process.communicate(timeout=30)
+    assert (process.returncode, *said) == (1, "", INTERRUPTED)
+    assert [path.name for path in out.iterdir()] == ["plan.h5"]
+    assert (out / "plan.h5").read_text() == "the old one"
+
+
+# -- streams ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def many_parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plan whose report is longer than a pipe holds."""
+    folder = tmp_path_factory.mktemp("many")
+    ok("dataset", "grid", "--rows", 64, "--cols", 64, "-o", folder / "grid.mtx")
+    ok("compile", folder / "grid.mtx", "-p", 2048, "--model", "block", "-o", folder / "plan.h5")
+    return folder / "plan.h5"
+
+
+@pytest.mark.parametrize("options", [["--per-part"], ["--per-part", "--json"]])
+def test_a_reader_that_leaves_early(options: list[str], many_parts: Path) -> None:
+    process = start("inspect", many_parts, *options)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert process.wait(timeout=30) == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("words", [["inspect"], ["inspect", "--json"], ["verify"], ["compare"]])
+def test_stdout_is_full(words: list[str], plan: Path) -> None:
+    with open("/dev/full", "w") as full:
+        done = run(words[0], plan, *words[1:], stdout=full)
+    assert done.code == 1
+    assert "No space left on device" in done.error
+
+
+def test_closed_streams(graph: Path, tmp_path: Path) -> None:
+    """As a daemon may start it: no stdin, no stdout."""
+    words = ["compile", graph, "-p", 2, "-o", tmp_path / "plan.h5"]
+
+    def close() -> None:
+        os.close(0)
+        os.close(1)
+
+    done = run(*words, stdin=None, stdout=None, preexec_fn=close)
+    assert (done.code, done.err) == (0, "")
+    ok("verify", tmp_path / "plan.h5", "--against", graph)
+
+
+def test_no_escape_codes_outside_a_terminal(graph: Path, tmp_path: Path) -> None:
+    done = run("compile", graph, "-p", 2, "-o", tmp_path / "plan.h5")
+    assert (done.code, done.err) == (0, "")
+    assert "\x1b" not in done.out
+
+
+def on_terminal(*words: object) -> Outcome:
+    """Run with stderr on a terminal; `err` is what it showed."""
+    leader, follower = pty.openpty()
+    process = start(*words, stderr=follower, env=os.environ | {"TERM": "xterm"})
+    os.close(follower)
+    shown = b""
+    try:
+        while block := os.read(leader, 4096):
+            shown += block
+    except OSError:  # the other end is closed
+        pass
+    os.close(leader)
+    assert process.stdout is not None
+    out = process.stdout.read()
+    process.stdout.close()
+    return Outcome(process.wait(timeout=30), out, shown.decode())
+
+
+def test_progress_on_a_terminal(graph: Path, tmp_path: Path) -> None:
+    words = ["compile", graph, "-p", 2, "-o", tmp_path / "plan.h5", "--json"]
+    done = on_terminal(*words)
+    assert done.code == 0
+    for stage in ("read", "normalize", "model hp", "partition", "lower", "baseline", "write"):
+        assert f"{stage}: " in done.err
+    json.loads(done.out)
+    done = on_terminal(*words, "--seed", "-1")
+    assert done.code == 2
+    assert done.err.count("\n") == 1
+    done = on_terminal("compile", tmp_path / "none.mtx", "-p", 2, "-o", tmp_path / "plan.h5")
+    assert done.code == 2
+    assert "none.mtx: no such file" in done.err
+    assert done.err.count("\x1b[?25l") == done.err.count("\x1b[?25h")  # the cursor is back
+
+
+# -- help ------------------------------------------------------------------------------------------
+
+HEAVY = {"numpy", "scipy", "numba", "h5py", "torch", "mpi4py", "networkx", "rich", "mtkahypar"}
+
+
+@pytest.mark.parametrize("words", [["--help"], ["-h"], ["--version"], [], ["bogus"]])
+def test_the_group_is_light(words: list[str]) -> None:
+    code = (
+        "import sys\n"
+        "from plancc_cli.main import main\n"
+        f"sys.argv = {['plancc', *words]!r}\n"
+        "try:\n    main()\n"
+        "except SystemExit as stop:\n    code = stop.code or 0\n"
+        "else:\n    code = 0\n"
+        f"print(code, sorted({HEAVY!r} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    expected = 0 if words and words[0].startswith("-") else 2
+    assert done.stdout.splitlines()[-1] == f"{expected} []", done.stderr
+
+
+OPTIONS = {
+    "compile": "--output --parts --model --objective --part --partitioner --preset --epsilon "
+    "--balance --seed --threads --time-limit --normalize --no-self-loops --data --value-dtype "
+    "--compress --format --pattern --symmetrize --transpose --json",
+    "inspect": "--dims --per-part --ranks --json",
+    "compare": "--dims --json",
+    "verify": "--against --format --pattern --symmetrize --transpose --json",
+    "export": "--output --normalize --self-loops --balance --format --pattern",
+    "dataset": "digits karate rmat grid sbm geometric",
+    "dataset rmat": "--output --scale --edge-factor --a --b --c --seed",
+}
+
+
+def test_help_is_complete() -> None:
+    text = ok("--help")
+    for command in OPTIONS:
+        if " " not in command:
+            assert f"\n  {command} " in text
+    assert "..." not in text.partition("\n")[2]  # every command's line is whole
+    assert text.count("plancc ") >= 2
+    for command, options in OPTIONS.items():
+        page = ok(*command.split(), "--help")
+        missing = [option for option in options.split() if option not in page.split("Options")[-1]]
+        assert not missing or command == "dataset", (command, missing)
+        assert not [option for option in options.split() if option not in page]
+        assert max(map(len, page.splitlines())) <= 100
+        assert ok(*command.split(), "-h") == page
+    page = ok("compile", "--help")
+    for name in ("hp, gp, rcm, block, rp", "mtkahypar, kahypar, metis, kaminpar"):
+        assert name in " ".join(page.split())
+
+
+def test_version() -> None:
+    from importlib.metadata import version
+
+    assert ok("--version") == f"plancc, version {version('plancc')}\n"
+
+
+@pytest.mark.parametrize("words", [[], ["dataset"]])
+def test_alone_it_shows_its_help(words: list[str]) -> None:
+    done = plancc(*words)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == ok(*words, "--help")

@@ -1,0 +1,61 @@
+"""How the plan files in this folder were made. Run once per format version, never again:
+
+    SOURCE_DATE_EPOCH=1700000000 python tests/golden/make.py
+
+Later versions of plancc must read the files that earlier ones wrote, so an existing file is never
+replaced.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import plancc
+from plancc.graph.graph import Source
+
+HERE = Path(__file__).resolve().parent
+OWNER = [0, 0, 1, 1, 2, 2, 0]
+EDGES = [(1, 2), (1, 3), (2, 4), (3, 0), (3, 1), (5, 0), (0, 6)]  # row i needs row j
+
+
+def graph() -> plancc.Graph:
+    """Seven vertices; vertex 4 is needed by one other, vertex 6 uses itself only."""
+    row, column = (np.array(ends) for ends in zip(*sorted(EDGES), strict=True))
+    return plancc.Graph(
+        indptr=np.searchsorted(row, np.arange(8)).astype(np.int64),
+        indices=column.astype(np.int32),
+        values=np.arange(1.0, 1 + len(EDGES)),
+        directed=True,
+        original_ids=np.array([10, 20, 30, 40, 50, 60, 2**40]),
+        source=Source("golden.txt", sha256="0" * 64, format="edgelist"),
+    )
+
+
+def data() -> plancc.VertexData:
+    mask = np.arange(7) % 3
+    return plancc.VertexData(
+        features=np.arange(14, dtype=np.float32).reshape(7, 2) / 4,
+        labels=np.array([0, 1, 2, -1, 0, 1, 2], np.int32),
+        train_mask=mask == 0,
+        val_mask=mask == 1,
+        test_mask=mask == 2,
+    )
+
+
+def main() -> int:
+    path = HERE / "plan-1.0.h5"
+    if path.exists():
+        print(f"{path} exists and stays as it is", file=sys.stderr)
+        return 1
+    plan = plancc.compile(
+        graph(), model="file", num_parts=3, normalize="row", data=data(), part=OWNER
+    )
+    print(plan.save(path))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""Plan files of every format version so far, made by make.py: every later version reads them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import plancc
+from plancc.cost.report import report
+from plancc.plan.format import arrays_of
+from plancc.plan.matrix import matrix_of
+from plancc.plan.slices import read_rank_slice
+
+PLAN_1_0 = Path(__file__).with_name("plan-1.0.h5")
+HASH_1_0 = "95e3464f5a91ac68e6e28c972499ada74119384b8dba4ff0b4dad695766c0d6e"
+
+
+def test_format_1_0_header_and_provenance():
+    plan = plancc.load(PLAN_1_0)
+    header = plan.header
+    assert (header.layout, header.normalization) == ("row", "row")
+    assert (header.num_vertices, header.num_nonzeros, header.num_parts) == (7, 14, 3)
+    assert (header.directed, header.self_loops) == (True, True)
+    for name, value in {
+        "balance": "nnz",
+        "command": "plancc.compile(...)",
+        "created": "2023-11-14T22:13:20Z",
+        "model": "file",
+        "model_part": "[0, 0, 1, 1, 2, 2, 0]",
+        "plancc_version": "0.1.0",
+        "seed": 1,
+        "source_format": "edgelist",
+        "source_name": "golden.txt",
+        "source_reading": "",
+        "source_sha256": "0" * 64,
+        "warnings": "",
+    }.items():
+        assert plan.provenance[name] == value
+
+
+def test_format_1_0_tables():
+    found = arrays_of(plancc.load(PLAN_1_0))
+    for name, expected in {
+        "rows/part_ptr": [0, 3, 5, 7],
+        "rows/global_id": [0, 6, 1, 2, 3, 4, 5],
+        "rows/num_interior": [2, 0, 1],
+        "rows/original_id": [10, 2**40, 20, 30, 40, 50, 60],
+        "matrix/row_ptr": [0, 2, 3, 6, 8, 11, 12, 14],
+        "matrix/column": [0, 1, 1, 2, 3, 4, 0, 4, 1, 2, 3, 0, 1, 2],
+        "expand/send_ptr": [0, 2, 3, 4],
+        "expand/send_peer": [1, 2, 0, 1],
+        "expand/send_row_ptr": [0, 2, 3, 5, 6],
+        "expand/send_row": [0, 2, 0, 0, 1, 0],
+        "expand/recv_ptr": [0, 1, 3, 4],
+        "expand/recv_peer": [1, 0, 2, 0],
+        "expand/recv_row_ptr": [0, 2, 4, 5, 6],
+        "expand/recv_row": [0, 1, 0, 2, 0, 0],
+        "vertex_data/features": [
+            [0.0, 0.25],
+            [3.0, 3.25],
+            [0.5, 0.75],
+            [1.0, 1.25],
+            [1.5, 1.75],
+            [2.0, 2.25],
+            [2.5, 2.75],
+        ],
+        "vertex_data/labels": [0, 2, 1, 2, -1, 0, 1],
+        "vertex_data/train_mask": [1, 1, 0, 0, 1, 0, 0],
+        "vertex_data/val_mask": [0, 0, 1, 0, 0, 1, 0],
+        "vertex_data/test_mask": [0, 0, 0, 1, 0, 0, 1],
+    }.items():
+        assert found[name].tolist() == expected, name
+
+
+def test_format_1_0_matrix():
+    """Row 1 needs 2 and 3 with weights 2 and 3, and itself with 1: divided by 6, and so on."""
+    expected = np.zeros((7, 7), np.float32)
+    expected[0, [0, 6]] = [1 / 2, 1 / 2]
+    expected[1, [1, 2, 3]] = [1 / 6, 2 / 6, 3 / 6]
+    expected[2, [2, 4]] = [1 / 5, 4 / 5]
+    expected[3, [0, 1, 3]] = [5 / 12, 6 / 12, 1 / 12]
+    expected[4, 4] = 1
+    expected[5, [0, 5]] = [7 / 8, 1 / 8]
+    expected[6, 6] = 1
+    assert matrix_of(plancc.load(PLAN_1_0)).toarray().tolist() == expected.tolist()
+
+
+def test_format_1_0_figures():
+    told = report(PLAN_1_0)
+    assert told.content_sha256 == HASH_1_0
+    assert told.metrics.as_dict() == pytest.approx(
+        {
+            "volume": 6,
+            "average_volume": 2.0,
+            "max_sent": 3,
+            "max_received": 3,
+            "max_exchanged": 5,
+            "messages": 4,
+            "average_messages": 4 / 3,
+            "max_messages_sent": 2,
+            "max_messages_received": 2,
+            "nonzero_imbalance": 2 / 7,
+            "row_imbalance": 2 / 7,
+            "boundary_ratio": 6 / 7,
+            "max_boundary_ratio": 1.5,
+        }
+    )
+    assert told.random.volume == 7
+
+
+def test_format_1_0_verifies_and_is_read_by_ranks(tmp_path):
+    plancc.verify_file(PLAN_1_0)
+    header, part = read_rank_slice(PLAN_1_0, 1, 2)  # parts 1 and 2 on one rank
+    assert header.num_parts == 3
+    assert sorted(part.global_id.tolist()) == [2, 3, 4, 5]
+    assert part.send_peer.tolist() == part.recv_peer.tolist() == [0]
+    assert part.global_id[part.send_mask(0)].tolist() == [2, 3]
+    assert part.num_halo == 2  # vertices 0 and 1
+
+
+def test_format_1_0_saved_again_has_the_same_content(tmp_path):
+    plan = plancc.load(PLAN_1_0)
+    assert plan.save(tmp_path / "plan.h5") == HASH_1_0

@@ -1,0 +1,77 @@
+"""Small graphs, owners and plans for the tests of the plan."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from plancc.graph.graph import Graph
+from plancc.graph.vertexdata import VertexData
+from plancc.plan.lowering import lower
+
+
+def graph_of(array: np.ndarray, *, directed: bool = True, dtype=np.float32, **fields) -> Graph:
+    """The nonzeros of a dense array as a Graph."""
+    n = len(array)
+    columns = [np.flatnonzero(array[i]) for i in range(n)]
+    indptr = np.cumsum([0, *(len(found) for found in columns)], dtype=np.int64)
+    indices = np.concatenate(columns).astype(np.int32)
+    values = np.concatenate([array[i][found] for i, found in enumerate(columns)]).astype(dtype)
+    return Graph(indptr, indices, values, directed=directed, **fields)
+
+
+def random_array(rng, n, density, *, symmetric=False, diagonal="as is") -> np.ndarray:
+    """Values of both signs, some rows empty, none of them zero where the pattern is not."""
+    array = np.where(rng.random((n, n)) < density, rng.uniform(0.5, 2, (n, n)), 0)
+    array *= rng.choice([-1.0, 1.0], (n, n))
+    array[rng.random(n) < 0.1] = 0
+    if symmetric:
+        array = np.triu(array) + np.triu(array, 1).T
+    if diagonal == "full":
+        np.fill_diagonal(array, 1.5)
+    elif diagonal == "none":
+        np.fill_diagonal(array, 0)
+    return array
+
+
+@st.composite
+def cases(draw, max_vertices=14, densities=(0.0, 0.1, 0.3, 1.0)):
+    """(graph, owner, num_parts): directed or not, empty rows, empty parts, p = 1..n."""
+    n = draw(st.integers(1, max_vertices))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    symmetric = draw(st.booleans())
+    array = random_array(
+        rng,
+        n,
+        draw(st.sampled_from(densities)),
+        symmetric=symmetric,
+        diagonal=draw(st.sampled_from(["as is", "full", "none"])),
+    )
+    num_parts = draw(st.integers(1, n))
+    spread = draw(st.sampled_from(["any", "few", "blocks", "all"]))
+    if spread == "any":
+        owner = rng.integers(0, num_parts, n)
+    elif spread == "few":  # most parts stay empty
+        owner = rng.choice(rng.integers(0, num_parts, 2), n)
+    elif spread == "blocks":
+        owner = np.arange(n) * num_parts // n
+    else:
+        owner = rng.permutation(np.arange(n) % num_parts)
+    dtype = draw(st.sampled_from([np.float32, np.float64]))
+    graph = graph_of(array, directed=not symmetric, dtype=dtype)
+    return graph, owner.astype(np.int32), num_parts
+
+
+def lowered(graph, owner, num_parts):
+    return lower(graph, owner, num_parts, normalization="none", self_loops=False)
+
+
+def data_of(n: int, seed: int = 0) -> VertexData:
+    rng = np.random.default_rng(seed)
+    return VertexData(
+        features=rng.standard_normal((n, 3)).astype(np.float32),
+        labels=rng.integers(-1, 4, n).astype(np.int32),
+        train_mask=rng.random(n) < 0.5,
+        val_mask=rng.random(n) < 0.3,
+        test_mask=rng.random(n) < 0.3,
+    )

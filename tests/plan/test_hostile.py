@@ -1,0 +1,401 @@
+"""Plan files that are damaged, or made to harm: one sentence naming file and node, nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import test_file
+
+from plancc.cost.report import report
+from plancc.errors import InputError, PlanError
+from plancc.plan.reader import PlanFile, load
+from plancc.plan.slices import read_rank_slice
+from plancc.plan.verify import verify_file
+
+N = 40
+
+
+@pytest.fixture(scope="module")
+def plan_bytes(tmp_path_factory):
+    path = tmp_path_factory.mktemp("plan") / "plan.h5"
+    test_file.rich_plan(n=N).save(path)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def path(tmp_path, plan_bytes):
+    path = tmp_path / "plan.h5"
+    path.write_bytes(plan_bytes)
+    return path
+
+
+def refused(path, words, *, by=(load,), error=PlanError):
+    """`by` refuse the file in one line that names it and holds `words`; nobody does worse."""
+    for read in by:
+        with pytest.raises(error) as caught:
+            read(path)
+        message = str(caught.value)
+        assert type(caught.value) is error
+        assert message.startswith(f"{path}: "), message
+        assert words in message
+        assert "\n" not in message
+    for read in (verify_file, report, lambda at: read_rank_slice(at, 1, 3)):
+        with contextlib.suppress(error):
+            read(path)
+
+
+def replace_dataset(path, name, **how):
+    """Recreate a dataset with other storage, type or shape."""
+    with h5py.File(path, "r+") as file:
+        how.setdefault("data", file[name][()])
+        del file[name]
+        file.create_dataset(name, **how)
+
+
+NAMES = list(test_file.DTYPES)
+MANDATORY = [
+    name for name in NAMES if not name.startswith("vertex_data") and name != "rows/original_id"
+]
+
+
+@pytest.mark.parametrize("name", MANDATORY)
+def test_missing_node(path, name):
+    with h5py.File(path, "r+") as file:
+        del file[name]
+    refused(path, f"/{name} is missing")
+
+
+@pytest.mark.parametrize("name", ["rows", "matrix", "expand"])
+def test_missing_group(path, name):
+    with h5py.File(path, "r+") as file:
+        del file[name]
+    refused(path, f"/{name}/")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_soft_link(path, name):
+    with h5py.File(path, "r+") as file:
+        file.move(name, "hidden")
+        file[name] = h5py.SoftLink("/hidden")
+        file.attrs["format_version"] = "1.1"  # so that only the link is wrong
+    refused(path, f"/{name} is a soft or external link")
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.7"])
+@pytest.mark.parametrize("name", [*NAMES, "rows", "expand", "vertex_data"])
+def test_external_link(path, name, version):
+    path.with_name("real.h5").write_bytes(path.read_bytes())
+    with h5py.File(path, "r+") as file:
+        del file[name]
+        file[name] = h5py.ExternalLink("real.h5", f"/{name}")
+        file.attrs["format_version"] = version
+    refused(path, f"/{name} is a soft or external link")
+
+
+@pytest.mark.parametrize("name", ["metrics", "provenance"])
+def test_linked_attributes(path, name):
+    with h5py.File(path, "r+") as file:
+        file.move(name, "hidden")
+        file[name] = h5py.SoftLink("/hidden")
+        file.attrs["format_version"] = "1.1"
+    refused(path, f"/{name} is a soft or external link")
+
+
+def test_link_to_a_pipe_is_not_opened(path, tmp_path):
+    """Opening the other end of an external link could wait for ever."""
+    os.mkfifo(tmp_path / "pipe.h5")
+    with h5py.File(path, "r+") as file:
+        del file["expand"]
+        file["expand"] = h5py.ExternalLink("pipe.h5", "/expand")
+        file.attrs["format_version"] = "1.1"
+    refused(path, "/expand is a soft or external link")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_external_storage(path, name, tmp_path):
+    with h5py.File(path, "r") as file:
+        array = file[name][()]
+    array.tofile(tmp_path / "raw")
+    replace_dataset(path, name, external=[(str(tmp_path / "raw"), 0, array.nbytes)])
+    refused(path, f"/{name} keeps its data outside the file")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_virtual_dataset(path, name):
+    with h5py.File(path, "r+") as file:
+        dataset = file[name]
+        layout = h5py.VirtualLayout(dataset.shape, dataset.dtype)
+        layout[...] = h5py.VirtualSource(dataset)
+        file.move(name, "hidden")
+        file.create_virtual_dataset(name, layout)
+        file.attrs["format_version"] = "1.1"
+    refused(path, f"/{name} keeps its data outside the file")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("storage", [{"compression": "lzf"}, {"scaleoffset": 4}])
+def test_unknown_filter(path, name, storage):
+    if "features" in name or name == "matrix/value" or not storage.get("scaleoffset"):
+        storage = {"compression": "lzf"}
+    replace_dataset(path, name, chunks=True, **storage)
+    refused(path, f"/{name} uses HDF5 filter")
+
+
+WRONG_TYPES = [">i4", "<i2", "<u8", "<f2", ">f4", "S8", "bool", "c8", "i4,f4"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_wrong_type(path, name):
+    with h5py.File(path, "r") as file:
+        shape = file[name].shape
+    for dtype in WRONG_TYPES[NAMES.index(name) % 3 :: 3]:
+        replace_dataset(path, name, data=np.zeros(shape, dtype))
+        refused(path, f"/{name} has type")
+
+
+def test_types_that_numpy_lacks(path):
+    for make in (
+        lambda file: file.create_dataset("rows/global_id", (N,), h5py.string_dtype()),
+        lambda file: file.create_dataset("rows/global_id", (N,), h5py.ref_dtype),
+        lambda file: file.create_dataset("rows/global_id", data=h5py.Empty("i4")),
+        lambda file: h5py.h5d.create(
+            file["rows"].id, b"global_id", h5py.h5t.UNIX_D32LE, h5py.h5s.create_simple((N,))
+        ),
+    ):
+        with h5py.File(path, "r+") as file:
+            del file["rows/global_id"]
+            make(file)
+        refused(path, "/rows/global_id")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_wrong_rank_and_size(path, name):
+    with h5py.File(path, "r") as file:
+        array = file[name][()]
+    for wrong in (array[:-1], array[..., None], array.reshape(-1)[0], np.concatenate([array] * 2)):
+        replace_dataset(path, name, data=wrong)
+        with h5py.File(path, "r+") as file:  # a vector's other length may be its table's own
+            file.attrs["content_sha256"] = "0" * 64
+        refused(path, "/expand" if name.startswith("expand/") else f"/{name} ")
+
+
+@pytest.mark.parametrize("name", [*NAMES, "rows", "expand", "vertex_data", "provenance", "metrics"])
+def test_a_group_for_a_dataset_and_the_other_way_round(path, name):
+    with h5py.File(path, "r+") as file:
+        kind = type(file[name])
+        del file[name]
+        if kind is h5py.Dataset:
+            file.create_group(name)
+        else:
+            file[name] = 3
+    refused(path, f"/{name} is not a {kind.__name__.lower()}")
+
+
+@pytest.mark.parametrize("name", MANDATORY)
+def test_data_that_the_file_only_claims_to_hold(path, name):
+    """A few bytes of file must not become gigabytes of memory."""
+    huge = 2**31 - 1
+    with h5py.File(path, "r+") as file:
+        file.attrs["num_vertices"] = file.attrs["num_parts"] = huge
+        file.attrs["num_nonzeros"] = huge
+        for other in MANDATORY:
+            dtype = file[other].dtype
+            size = huge + 1 if "ptr" in other else huge
+            storage = {"compression": "gzip"} if other == name else {"fletcher32": True}
+            del file[other]
+            file.create_dataset(other, (size,), dtype, chunks=(2**20,), **storage)
+    refused(path, "is not completely stored")
+
+
+def test_endless_features(path):
+    with h5py.File(path, "r+") as file:
+        del file["vertex_data/features"]
+        file.create_dataset("vertex_data/features", (N, 2**40), "<f4", chunks=(1, 2**16))
+    refused(path, "/vertex_data/features is not completely stored")
+
+
+def test_a_compressed_file_of_zeros_is_read(tmp_path):
+    """The best that deflate can do is still taken for stored."""
+    n = 2**20
+    graph = test_file.plan_helpers.Graph(np.zeros(n + 1, np.int64), np.empty(0, np.int32))
+    plan = test_file.plan_helpers.lowered(
+        test_file.replace(graph, values=np.empty(0, np.float32)), np.zeros(n, np.int32), 1
+    )
+    plan.save(tmp_path / "plan.h5", compress=True)
+    test_file.assert_equal(load(tmp_path / "plan.h5"), plan)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("num_vertices", 2**31 - 1),
+        ("num_vertices", N + 1),
+        ("num_vertices", 2**62),
+        ("num_vertices", 0),
+        ("num_vertices", -1),
+        ("num_vertices", "40"),
+        ("num_vertices", 40.0),
+        ("num_vertices", [40, 40]),
+        ("num_vertices", h5py.Empty("i8")),
+        ("num_parts", 0),
+        ("num_parts", N + 1),
+        ("num_parts", 5),
+        ("num_nonzeros", -1),
+        ("num_nonzeros", 2**62),
+        ("num_nonzeros", 1),
+        ("directed", 2),
+        ("directed", "yes"),
+        ("directed", [1, 1]),
+        ("self_loops", -1),
+        ("normalization", "columns"),
+        ("normalization", 3),
+        ("normalization", b"\xff\xfe"),
+        ("layout", "edge"),
+        ("layout", 1),
+        ("layout", ["row", "row"]),
+        ("format", "another-plan"),
+        ("format", 1),
+        ("format", ["plancc-plan"] * 2),
+        ("format", h5py.Empty("S4")),
+        ("format_version", "2.0"),
+        ("format_version", "0.9"),
+        ("format_version", "1"),
+        ("format_version", "1.0.0"),
+        ("format_version", "one.two"),
+        ("format_version", 1.0),
+        ("format_version", [1, 0]),
+        ("content_sha256", "f" * 64),
+        ("content_sha256", 7),
+    ],
+)
+def test_header_attribute(path, name, value):
+    with h5py.File(path, "r+") as file:
+        file.attrs[name] = value
+    by = (verify_file,) if name == "content_sha256" else (load,)
+    if name == "format_version" and value == 1.0:  # "1.0" when written as a number: read as such
+        load(path)
+        return
+    refused(path, "", by=by)
+
+
+@pytest.mark.parametrize(
+    "name", ["format", "format_version", "layout", "num_vertices", "directed", "normalization"]
+)
+def test_missing_header_attribute(path, name):
+    with h5py.File(path, "r+") as file:
+        del file.attrs[name]
+    refused(path, "version" if name == "format_version" else f"'{name}'")
+
+
+@pytest.mark.parametrize("value", ["2.0", "3.1"])
+def test_higher_major_version(path, value):
+    with h5py.File(path, "r+") as file:
+        file.attrs["format_version"] = value
+    refused(path, f"format version {value}; this plancc reads 1.x only")
+
+
+@pytest.mark.parametrize("name", ["extra", "rows/extra", "expand/fold", "fold/send_ptr"])
+def test_unknown_node(path, name):
+    plan = load(path)
+    with h5py.File(path, "r+") as file:
+        file[name] = 3
+    node = "fold" if name.startswith("fold") else name
+    refused(path, f"unknown node /{node} in a plan of version 1.0")
+    with h5py.File(path, "r+") as file:
+        file.attrs["format_version"] = "1.1"
+        file.attrs["more"] = "attributes"
+    test_file.assert_equal(load(path), plan)
+    verify_file(path)
+
+
+def test_unknown_node_with_a_garbled_name(path):
+    with h5py.File(path, "r+") as file:
+        file[b"ex\xfftra\n"] = 3
+    with pytest.raises(PlanError, match="unknown node /ex") as caught:
+        load(path)
+    assert str(caught.value).isprintable()
+
+
+def test_odd_provenance_is_no_obstacle(path):
+    """A reader must not need any of it."""
+    with h5py.File(path, "r+") as file:
+        attributes = file["provenance"].attrs
+        attributes["list"] = [1, 2]
+        attributes["empty"] = h5py.Empty("f4")
+        attributes["bytes"] = np.bytes_(b"\xff")
+        attributes["bool"] = True
+    found = load(path).provenance
+    assert (found["list"], found["empty"], found["bool"]) == ([1, 2], None, True)
+    assert found["bytes"].encode()
+    verify_file(path)
+    with h5py.File(path, "r+") as file:
+        del file["provenance"]
+        del file["metrics"]
+    assert load(path).provenance == {}
+    assert load(path).baseline is None
+    assert report(path).random.volume > 0  # computed where the file has none
+
+
+def test_not_a_plan(tmp_path):
+    refused(tmp_path / "none.h5", "no such file", error=InputError)
+    refused(tmp_path, "not a file", error=InputError)
+    os.mkfifo(tmp_path / "pipe")
+    refused(tmp_path / "pipe", "not a file", error=InputError)
+    for name, content in {
+        "empty": b"",
+        "text": b"%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 1\n",
+        "signature": b"\x89HDF\r\n\x1a\n",
+        "zeros": bytes(10000),
+    }.items():
+        (tmp_path / name).write_bytes(content)
+        refused(tmp_path / name, "not a plan")
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["data"] = 3
+    refused(tmp_path / "other.h5", "not a plan")
+
+
+def test_checksum(path):
+    """A flipped bit in the data is found by whoever reads it, and named."""
+    with h5py.File(path, "r") as file:
+        dataset = file["matrix/value"]
+        at = dataset.id.get_chunk_info(0).byte_offset
+    content = bytearray(path.read_bytes())
+    content[at + 5] ^= 4
+    path.write_bytes(content)
+    refused(path, "/matrix/value is damaged")
+    with pytest.raises(PlanError, match="/matrix/value is damaged"):
+        read_rank_slice(path, 0, 1)
+
+
+@pytest.mark.parametrize("share", [0.0001, 0.01, 0.3, 0.7, 0.99, 0.9999])
+def test_truncated(path, share):
+    size = path.stat().st_size
+    os.truncate(path, min(size - 1, int(share * size)))
+    refused(path, "")
+
+
+def test_a_refused_file_is_closed(path):
+    with h5py.File(path, "r+") as file:
+        file.attrs["layout"] = "grid"
+    for _ in range(3):
+        with pytest.raises(PlanError):
+            PlanFile(path)
+    assert not [f for f in Path("/proc/self/fd").iterdir() if os.path.realpath(f) == str(path)]
+
+
+def test_random_damage(path, tmp_path):
+    script = Path(__file__).with_name("fuzz_plan_file.py")
+    done = subprocess.run(
+        [sys.executable, script, path, tmp_path, "1", "60"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]

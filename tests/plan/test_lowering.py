@@ -1,0 +1,150 @@
+"""The lowering against sets and dictionaries."""
+
+from __future__ import annotations
+
+import os
+
+import naive
+import numpy as np
+import plan_helpers
+import pytest
+from hypothesis import given, settings
+
+from plancc.errors import InputError
+from plancc.plan.lowering import lower
+from plancc.plan.matrix import matrix_of
+from plancc.plan.verify import verify
+
+
+def check_plan(plan, graph, owner, num_parts):
+    """Everything a plan says, against the naive plan."""
+    n = graph.num_vertices
+    expected = naive.NaivePlan(naive.pattern_of(graph), owner, num_parts)
+    dense = naive.dense_of(graph)
+    parts = [plan.part(m) for m in range(num_parts)]
+
+    header = plan.header
+    assert (header.num_vertices, header.num_parts) == (n, num_parts)
+    assert header.num_nonzeros == len(graph.indices)
+    assert header.directed == graph.directed
+    assert plan.owner().tolist() == owner.tolist()
+    assert plan.value.dtype == graph.values.dtype
+    for name in ("part_ptr", "num_interior", "row_ptr"):
+        assert getattr(plan, name).dtype == np.int64, name
+    for name in ("global_id", "column"):
+        assert getattr(plan, name).dtype == np.int32, name
+    for exchange in (plan.send, plan.receive):
+        assert (exchange.ptr.dtype, exchange.row_ptr.dtype) == (np.int64, np.int64)
+        assert (exchange.peer.dtype, exchange.row.dtype) == (np.int32, np.int32)
+
+    for m, part in enumerate(parts):
+        ids = part.global_id.tolist()
+        inner, outer = expected.interior[m], expected.rows[m] - expected.interior[m]
+        assert ids == sorted(inner) + sorted(outer)
+        assert part.num_interior == len(inner)
+        assert part.first_row == sum(len(rows) for rows in expected.rows[:m])
+        assert part.send_peer.tolist() == sorted(expected.send[m])
+        assert part.recv_peer.tolist() == sorted(expected.receive[m])
+        for peer in range(num_parts):
+            mask = part.send_mask(peer).tolist()
+            assert mask == sorted(set(mask))
+            assert {ids[r] for r in mask} == expected.send[m].get(peer, set())
+            # the receiver's columns are filled by exactly these rows
+            received = part.receive_set(peer).tolist()
+            assert len(received) == len(expected.receive[m].get(peer, ()))
+            halo = naive.halo_vertices(parts, m)
+            assert {halo[c - len(ids)] for c in received} == expected.receive[m].get(peer, set())
+        table = plan.receive.of_part(m)[2].tolist()
+        senders = np.repeat(part.recv_peer, np.diff(part.recv_ptr)).tolist()
+        assert [int(parts[q].global_id[r]) for q, r in zip(senders, table, strict=True)] == (
+            naive.halo_vertices(parts, m)
+        )
+        found = naive.entries_of_part(parts, m)
+        assert len({(i, j) for i, j, _ in found}) == len(found)
+        assert {(i, j): v for i, j, v in found} == {
+            (i, j): dense[i, j] for i, j in naive.pattern_of(graph) if owner[i] == m
+        }
+        for r in range(len(ids)):
+            foreign = part.column[part.row_ptr[r] : part.row_ptr[r + 1]] >= len(ids)
+            assert foreign.tolist() == sorted(foreign.tolist())
+
+    figures = plan.metrics().as_dict()
+    assert figures == pytest.approx(expected.figures(), rel=1e-12)
+    assert figures.keys() == expected.figures().keys()
+
+    h = np.random.default_rng(n).standard_normal((n, 3))
+    np.testing.assert_allclose(naive.product(parts, h), dense @ h, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(naive.adjoint(parts, h), dense.T @ h, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(matrix_of(plan).toarray(), dense)
+    verify(plan)
+
+
+@settings(max_examples=150, deadline=None)
+@given(case=plan_helpers.cases())
+def test_lowering_equals_the_naive_plan(case):
+    check_plan(plan_helpers.lowered(*case), *case)
+
+
+@settings(max_examples=8, deadline=None)
+@given(case=plan_helpers.cases(max_vertices=200, densities=(0.005, 0.02, 0.1)))
+def test_lowering_of_larger_matrices(case):
+    """Rows beyond one 64-bit word of the marks, and many parts."""
+    check_plan(plan_helpers.lowered(*case), *case)
+
+
+@pytest.mark.parametrize("num_vertices", [63, 64, 65, 127, 128, 129])
+def test_word_boundaries(num_vertices):
+    """Every vertex needs every other one, with the part borders at, before and after words."""
+    graph = plan_helpers.graph_of(np.ones((num_vertices, num_vertices)))
+    for cut in {1, 63, 64, 65, num_vertices - 1} & set(range(num_vertices)):
+        owner = (np.arange(num_vertices) >= cut).astype(np.int32)
+        plan = plan_helpers.lowered(graph, owner, 2)
+        assert plan.part(0).send_mask(1).tolist() == list(range(cut))
+        assert plan.part(1).send_mask(0).tolist() == list(range(num_vertices - cut))
+        assert matrix_of(plan).toarray().tolist() == np.ones((num_vertices,) * 2).tolist()
+
+
+def test_as_many_parts_as_vertices_of_a_complete_graph():
+    n = 9
+    graph = plan_helpers.graph_of(np.arange(1.0, n * n + 1).reshape(n, n))
+    owner = np.random.default_rng(0).permutation(n).astype(np.int32)
+    check_plan(plan_helpers.lowered(graph, owner, n), graph, owner, n)
+    metrics = plan_helpers.lowered(graph, owner, n).metrics()
+    assert (metrics.volume, metrics.messages) == (n * (n - 1), n * (n - 1))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_the_plan_does_not_depend_on_the_number_of_threads(threads, monkeypatch):
+    rng = np.random.default_rng(4)
+    graph = plan_helpers.graph_of(plan_helpers.random_array(rng, 150, 0.05))
+    owner = rng.integers(0, 20, 150).astype(np.int32)
+    expected = plan_helpers.lowered(graph, owner, 20)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(threads)), raising=False)
+    found = plan_helpers.lowered(graph, owner, 20)
+    for name in ("part_ptr", "global_id", "num_interior", "row_ptr", "column", "value"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    for name in ("send", "receive"):
+        for table in ("ptr", "peer", "row_ptr", "row"):
+            np.testing.assert_array_equal(
+                getattr(getattr(found, name), table), getattr(getattr(expected, name), table)
+            )
+
+
+def test_the_input_is_left_as_it_was():
+    rng = np.random.default_rng(5)
+    graph = plan_helpers.graph_of(plan_helpers.random_array(rng, 20, 0.2))
+    owner = rng.integers(0, 3, 20).astype(np.int32)
+    before = [array.copy() for array in (graph.indptr, graph.indices, graph.values, owner)]
+    lower(graph, owner, 3, normalization="sym", self_loops=True)
+    for array, copy in zip((graph.indptr, graph.indices, graph.values, owner), before, strict=True):
+        np.testing.assert_array_equal(array, copy)
+
+
+def test_part_out_of_range():
+    graph = plan_helpers.graph_of(np.eye(4))
+    plan = plan_helpers.lowered(graph, np.array([0, 1, 0, 1], np.int32), 2)
+    for index in (-1, 2):
+        with pytest.raises(InputError, match=r"0\.\.1"):
+            plan.part(index)
+    assert plan.part(0).send_mask(1).tolist() == []
+    assert plan.part(0).receive_set(7).tolist() == []

@@ -1,0 +1,126 @@
+"""When a plan cannot be written: one sentence, and nothing is left or lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import pytest
+import test_file
+
+from plancc.errors import OutputError
+from plancc.plan.reader import load
+from plancc.plan.verify import verify_file
+
+SCRIPT = Path(__file__).with_name("write_failures.py")
+
+
+def run(how, path, number):
+    return subprocess.run(
+        [sys.executable, SCRIPT, how, path, str(number)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+
+
+def refused(path, words):
+    with pytest.raises(OutputError) as caught:
+        test_file.rich_plan().save(path)
+    assert str(caught.value).startswith(f"cannot write {path}: ")
+    assert words in str(caught.value)
+
+
+def test_missing_folder(tmp_path):
+    refused(tmp_path / "none" / "plan.h5", "does not exist")
+    assert os.listdir(tmp_path) == []
+
+
+def test_folder_in_place_of_the_file(tmp_path):
+    (tmp_path / "plan.h5").mkdir()
+    refused(tmp_path / "plan.h5", "it is a folder")
+    (tmp_path / "file").write_text("")
+    refused(tmp_path / "file" / "plan.h5", "is not a folder")
+    assert sorted(os.listdir(tmp_path)) == ["file", "plan.h5"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_no_permission(tmp_path):
+    tmp_path.chmod(0o500)
+    refused(tmp_path / "plan.h5", "no permission")
+
+
+@pytest.mark.parametrize("size", [0, 1000, 20_000, 100_000, 180_000])
+def test_no_room(tmp_path, size):
+    """The plan takes about 190 kB; the process must end well too, which HDF5 makes hard."""
+    plan = test_file.rich_plan()
+    plan.save(tmp_path / "plan.h5")
+    done = run("limit", tmp_path / "plan.h5", size)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    path = tmp_path / "plan.h5"
+    assert done.stdout.splitlines() == [
+        f"cannot write {path}: the file would be larger than this system allows",
+        "open: []",
+    ]
+    assert os.listdir(tmp_path) == ["plan.h5"]
+    test_file.assert_equal(load(path), plan)
+
+
+def test_room_enough(tmp_path):
+    """So that the test above fails for no other reason than the limit."""
+    done = run("limit", tmp_path / "plan.h5", 400_000)
+    assert done.stdout.splitlines() == ["saved", "open: []"], done.stderr
+    assert 180_000 < (tmp_path / "plan.h5").stat().st_size < 400_000
+    verify_file(tmp_path / "plan.h5")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", tmp_path])
+    if mounted.returncode != 0:
+        pytest.skip("may not mount a small file system; test_no_room does without")
+    yield tmp_path
+    subprocess.run(["umount", tmp_path], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk takes root")
+def test_full_disk(small_disk):
+    test_file.rich_plan().save(small_disk / "old.h5")
+    for n in (300, 1000):
+        with pytest.raises(OutputError, match="the disk is full"):
+            test_file.rich_plan(n=n).save(small_disk / "plan.h5")
+        assert os.listdir(small_disk) == ["old.h5"]
+    verify_file(small_disk / "old.h5")
+    test_file.rich_plan(1).save(small_disk / "old.h5")  # there is room for this one
+
+
+@pytest.mark.parametrize("microseconds", [2000, 20_000, 60_000, 200_000])
+def test_interrupted(tmp_path, microseconds):
+    """Wherever Ctrl-C hits: the whole plan or nothing, and no temporary file."""
+    done = run("interrupt", tmp_path / "plan.h5", microseconds)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    if done.stdout == "saved\n":
+        assert os.listdir(tmp_path) == ["plan.h5"]
+        verify_file(tmp_path / "plan.h5")
+    else:
+        assert done.stdout == "nothing\n"
+        assert os.listdir(tmp_path) == []
+
+
+def test_large_arrays_are_written_in_steps(tmp_path, monkeypatch):
+    """More than one step for each dataset: the same content."""
+    plan = test_file.rich_plan()
+    digest = plan.save(tmp_path / "plan.h5")
+    monkeypatch.setattr("plancc.plan.writer.CHUNK_BYTES", 16)
+    monkeypatch.setattr("plancc.plan.writer.CHUNKS_PER_WRITE", 3)
+    assert (
+        plan.save(tmp_path / "steps.h5") == digest == test_file.content_hash(tmp_path / "steps.h5")
+    )
+    with h5py.File(tmp_path / "steps.h5", "r") as file:
+        assert file["matrix/column"].chunks == (4,)
+    test_file.assert_equal(load(tmp_path / "steps.h5"), plan)

@@ -1,0 +1,96 @@
+"""`import plancc`, and the Python API as the README and the package's docstring show it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import plancc
+
+GRAPH = """%%MatrixMarket matrix coordinate pattern general
+6 6 8
+1 2
+2 1
+2 3
+3 4
+4 5
+5 6
+6 1
+6 3
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "graph.mtx").write_text(GRAPH)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_api_of_the_docstring(folder):
+    plan = plancc.compile("graph.mtx", model="hp", num_parts=4)
+    assert isinstance(plan, plancc.Plan)
+    assert plan.metrics().volume > 0
+    for m in range(4):
+        for peer in range(4):
+            mask = plan.part(m).send_mask(peer)
+            assert mask.dtype == np.int32
+            assert len(mask) == len(plan.part(peer).receive_set(m))
+    digest = plan.save("plan.h5")
+    again = plancc.load("plan.h5")
+    assert again.save("again.h5") == digest
+    assert plancc.verify(again) == plancc.verify(plan)
+    assert plancc.verify_file("plan.h5", plancc.read_graph("graph.mtx"))
+
+
+def test_everything_public_is_there():
+    for name in plancc.__all__:
+        assert getattr(plancc, name) is not None
+    assert set(plancc.__all__) <= set(dir(plancc))
+    assert plancc.__version__
+    with pytest.raises(AttributeError, match="no attribute 'partition'"):
+        plancc.partition  # noqa: B018
+
+
+def test_importing_plancc_is_cheap():
+    """Nothing heavy or optional until it is used."""
+    code = """
+import sys
+import plancc
+dir(plancc), plancc.__version__, plancc.InputError
+heavy = "numba torch mpi4py h5py scipy numpy networkx mtkahypar kahypar pymetis kaminpar click rich"
+print(*[name for name in heavy.split() if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
+
+
+def test_compiling_needs_no_runtime_and_no_partitioner_that_is_not_asked_for(folder):
+    code = """
+import sys
+import plancc
+plancc.compile("graph.mtx", model="block", num_parts=2).save("plan.h5")
+plancc.verify_file("plan.h5")
+foreign = "torch mpi4py networkx mtkahypar kahypar pymetis kaminpar click rich plancc_runtime"
+print(*[name for name in foreign.split() if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
+
+
+def test_errors_are_one_family():
+    for name in ("InputError", "PlanError", "OutputError", "BackendUnavailable", "BackendError"):
+        assert issubclass(getattr(plancc, name), plancc.PlanccError)
+    assert issubclass(plancc.PlanccWarning, UserWarning)
+
+
+def test_missing_files_are_input_errors(folder):
+    with pytest.raises(plancc.InputError, match=r"none\.h5: no such file"):
+        plancc.load("none.h5")
+    with pytest.raises(plancc.InputError, match=r"none\.mtx"):
+        plancc.compile("none.mtx", model="rp")
+    with pytest.raises(plancc.PlanError, match=r"graph\.mtx: not a plan"):
+        plancc.load("graph.mtx")

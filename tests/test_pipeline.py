@@ -1,0 +1,361 @@
+"""The compiler as a whole: every model, every accepted graph, every wrong option."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import warnings
+
+import networkx
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse as sp
+
+import plancc
+from plancc.cost.metrics import summarize
+from plancc.cost.owners import random_traffic
+from plancc.graph.normalize import normalize
+from plancc.plan.matrix import matrix_of
+
+N = 48
+MODELS = ["rp", "block", "gp", "hp", "rcm", "file"]
+PART = np.arange(N) % 4
+
+
+def options_of(model):
+    return {"part": PART} if model == "file" else {}
+
+
+def symmetric_matrix():
+    """A ring with chords, without values that matter."""
+    rng = np.random.default_rng(3)
+    array = np.eye(N, k=1) + np.eye(N, k=N - 1) + (rng.random((N, N)) < 0.02)
+    return sp.csr_array(((array + array.T) > 0).astype(np.float64))
+
+
+def directed_matrix():
+    rng = np.random.default_rng(4)
+    array = np.where(rng.random((N, N)) < 0.08, rng.uniform(0.5, 2, (N, N)), 0)
+    array[5] = array[:, 9] = 0
+    return sp.csr_array(array)
+
+
+@pytest.mark.parametrize("matrix", [symmetric_matrix(), directed_matrix()], ids=["sym", "directed"])
+@pytest.mark.parametrize("model", MODELS)
+def test_every_model(model, matrix, tmp_path):
+    plan = plancc.compile(matrix, model=model, num_parts=4, **options_of(model))
+    graph = plancc.as_graph(matrix)
+    assert plan.header.directed == graph.directed
+    assert (np.bincount(plan.owner(), minlength=4) > 0).all()
+    if model == "file":
+        assert plan.owner().tolist() == PART.tolist()
+    plan.save(tmp_path / "plan.h5")
+    plancc.verify_file(tmp_path / "plan.h5", graph)
+    assert plan.baseline == summarize(random_traffic(normalize(graph, "sym"), 4))
+    if model == "hp":
+        assert plan.metrics().volume < plan.baseline.volume
+
+
+@pytest.mark.parametrize("normalization", ["sym", "row", "none"])
+@pytest.mark.parametrize("self_loops", [True, False])
+@pytest.mark.parametrize("value_dtype", ["float32", "float64"])
+def test_normalization(normalization, self_loops, value_dtype):
+    matrix = directed_matrix()
+    plan = plancc.compile(
+        matrix,
+        model="block",
+        num_parts=3,
+        normalize=normalization,
+        self_loops=self_loops,
+        value_dtype=value_dtype,
+    )
+    assert (plan.header.normalization, plan.header.self_loops) == (normalization, self_loops)
+    assert plan.value.dtype == value_dtype
+    b = matrix.toarray() + self_loops * np.eye(N)
+    degree = b.sum(axis=1)
+    degree[degree == 0] = np.inf
+    if normalization == "row":
+        b /= degree[:, None]
+    elif normalization == "sym":
+        b /= np.sqrt(np.outer(degree, degree))
+    tolerance = 1e-6 if value_dtype == "float32" else 1e-14
+    np.testing.assert_allclose(matrix_of(plan).toarray(), b, rtol=tolerance)
+
+
+def test_every_kind_of_graph(tmp_path):
+    """The same graph in every form that is accepted gives the same plan."""
+    matrix = symmetric_matrix()
+    scipy.io.mmwrite(tmp_path / "graph.mtx", matrix, field="pattern", symmetry="symmetric")
+    row, column = matrix.tocoo().coords
+    graph = networkx.Graph()
+    graph.add_nodes_from(range(N))
+    graph.add_edges_from(zip(row.tolist(), column.tolist(), strict=True))
+    forms = [
+        matrix,
+        matrix.tocoo(),
+        sp.csc_matrix(matrix),
+        matrix.astype(bool),
+        graph,
+        (N, np.stack([column, row])),
+        (N, [column.tolist(), row.tolist()]),
+        tmp_path / "graph.mtx",
+        str(tmp_path / "graph.mtx"),
+        plancc.read_graph(tmp_path / "graph.mtx"),
+    ]
+    hashes = {
+        plancc.compile(form, model="rp", num_parts=5).save(tmp_path / "plan.h5") for form in forms
+    }
+    assert len(hashes) == 1
+
+
+def test_direction_of_an_edge_index(tmp_path):
+    """edge_index[0] is the source j, edge_index[1] the vertex i that aggregates from it."""
+    plan = plancc.compile(
+        (2, np.array([[0], [1]])),
+        model="block",
+        num_parts=2,
+        normalize="none",
+        self_loops=False,
+    )
+    assert matrix_of(plan).toarray().tolist() == [[0, 0], [1, 0]]
+    assert plan.part(0).send_mask(1).tolist() == [0]
+    assert plan.header.directed
+
+
+def test_original_ids(tmp_path):
+    graph = networkx.DiGraph([(100, 7), (7, 30)])
+    plan = plancc.compile(graph, model="block", num_parts=2)
+    assert plan.original_id.tolist() == [100, 7, 30]
+    plan.save(tmp_path / "plan.h5")
+    assert plancc.load(tmp_path / "plan.h5").original_id.tolist() == [100, 7, 30]
+
+
+def test_vertex_data_in_plan_order(tmp_path):
+    rng = np.random.default_rng(0)
+    data = {
+        "features": rng.random((N, 3)),
+        "labels": rng.integers(0, 4, N),
+        "train_mask": rng.random(N) < 0.5,
+    }
+    np.savez(tmp_path / "data.npz", **data)
+    from_file = plancc.compile(symmetric_matrix(), "rp", 4, data=tmp_path / "data.npz")
+    from_arrays = plancc.compile(symmetric_matrix(), "rp", 4, data=plancc.VertexData(**data))
+    for plan in (from_file, from_arrays):
+        plan.save(tmp_path / "plan.h5")
+        found = plancc.load(tmp_path / "plan.h5").vertex_data
+        order = plan.global_id
+        assert found.features.tolist() == data["features"].astype(np.float32)[order].tolist()
+        assert found.labels.tolist() == data["labels"][order].tolist()
+        assert found.train_mask.tolist() == data["train_mask"][order].tolist()
+        assert found.val_mask is None
+        plancc.verify_file(tmp_path / "plan.h5")
+    assert from_file.save(tmp_path / "a.h5") == from_arrays.save(tmp_path / "b.h5")
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "words"),
+    [
+        ("features", np.zeros((N - 1, 3)), f"features has {N - 1} rows, the graph {N}"),
+        ("labels", np.zeros(N + 1, int), f"labels has {N + 1} rows"),
+        ("train_mask", np.zeros(1, bool), "train_mask has 1 rows"),
+        ("features", np.zeros(N), "features"),
+        ("features", np.zeros((N, 0)), "features"),
+        ("features", np.full((N, 1), np.nan), "finite"),
+        ("features", np.full((N, 1), 1e39), "finite"),
+        ("features", np.full((N, 1), 1j), "complex128"),
+        ("labels", np.zeros(N), "float64"),
+        ("labels", np.full(N, -2), ">= -1"),
+        ("labels", np.full(N, 2**33), ">= -1"),
+        ("labels", np.zeros((N, 2), int), "labels"),
+        ("val_mask", np.zeros(N, np.uint8), "uint8"),
+        ("test_mask", np.zeros((N, 1), bool), "test_mask"),
+    ],
+)
+def test_vertex_data_that_cannot_be(name, array, words):
+    with pytest.raises(plancc.InputError, match=words):
+        plancc.compile(symmetric_matrix(), "rp", 2, data=plancc.VertexData(**{name: array}))
+
+
+def test_provenance(tmp_path, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    path = tmp_path / "graph.mtx"
+    scipy.io.mmwrite(path, symmetric_matrix())
+    plan = plancc.compile(path, model="gp", num_parts=4, seed=7, command="told", objective="volume")
+    found = dict(plan.provenance)
+    assert found.pop("partition_seconds") > 0
+    assert found.pop("partitioner_version")
+    assert found == {
+        "source_name": "graph.mtx",
+        "source_sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "source_format": "mtx",
+        "source_reading": "",
+        "plancc_version": plancc.__version__,
+        "created": "2023-11-14T22:13:20Z",
+        "command": "told",
+        "model": "gp",
+        "model_objective": "volume",
+        "balance": "nnz",
+        "seed": 7,
+        "partitioner": "metis",
+        "preset": found["preset"],
+        "epsilon": 0.01,
+        "threads": 1,
+        "warnings": found["warnings"],
+    }
+
+
+def test_provenance_of_rcm():
+    found = plancc.compile(symmetric_matrix(), model="rcm", num_parts=3).provenance
+    assert 1 <= found["bandwidth_after"] <= found["bandwidth_before"] == N - 1
+    assert "partitioner" not in found
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"num_parts": 0}, "0 parts: at least 1"),
+        ({"num_parts": -3}, "-3 parts"),
+        ({"num_parts": N + 1}, f"{N + 1} parts for {N} vertices"),
+        ({"model": "best"}, "unknown model 'best': choose from hp, gp, rcm, block, rp, file"),
+        ({"normalize": "mean"}, "unknown normalization 'mean': choose from sym, row, none"),
+        ({"balance": "edges"}, "unknown balance 'edges': choose from nnz, rows, weights"),
+        ({"value_dtype": "float16"}, "'float16': choose from float32, float64"),
+        ({"partitioner": "scotch"}, "unknown partitioner 'scotch': choose from auto, mtkahypar"),
+        ({"partitioner": "metis"}, "'metis' cannot partition"),
+        ({"preset": "fast"}, "preset"),
+        ({"epsilon": -0.1}, "epsilon -0.1"),
+        ({"epsilon": float("nan")}, "epsilon nan"),
+        ({"epsilon": float("inf")}, "epsilon inf"),
+        ({"seed": -1}, "seed -1"),
+        ({"seed": 2**31}, "seed 2147483648"),
+        ({"threads": 0}, "0 threads"),
+        ({"time_limit": 0}, "time limit 0"),
+        ({"objective": "cut"}, "model 'hp' has no option 'objective'"),
+        ({"model": "gp", "objective": "beauty"}, "'beauty': choose from cut, volume"),
+        ({"model": "gp", "part": "x"}, "model 'gp' has no option 'part': it has objective"),
+        ({"model": "file"}, "needs a part vector"),
+        ({"model": "file", "part": "none.part"}, "none.part"),
+        ({"model": "file", "part": PART[:-1]}, f"{N - 1} part numbers for {N}"),
+        ({"model": "file", "part": PART + 1}, "vertex 3 is in part 4"),
+        ({"balance": "weights"}, "no vertex weights"),
+        ({"data": "none.npz"}, "none.npz"),
+    ],
+)
+def test_wrong_options(options, words):
+    with pytest.raises(plancc.InputError) as caught:
+        plancc.compile(symmetric_matrix(), **{"num_parts": 4, **options})
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("model", ["rp", "block", "rcm"])
+@pytest.mark.parametrize(
+    "options",
+    [{"seed": -1}, {"epsilon": -1}, {"threads": 0}, {"partitioner": "no"}, {"balance": "no"}],
+)
+def test_wrong_options_are_refused_by_models_that_do_not_use_them(model, options):
+    with pytest.raises(plancc.InputError):
+        plancc.compile(symmetric_matrix(), model=model, num_parts=2, **options)
+
+
+@pytest.mark.parametrize(
+    "graph", [np.eye(3), None, 7, "none.mtx", sp.csr_array((2, 3)), (0, [[], []])]
+)
+def test_wrong_graphs(graph):
+    with pytest.raises(plancc.InputError):
+        plancc.compile(graph, model="rp", num_parts=1)
+
+
+def test_warnings():
+    with pytest.warns(plancc.PlanccWarning, match="2 of 6 parts have no rows") as caught:
+        plan = plancc.compile(symmetric_matrix(), model="file", num_parts=6, part=PART)
+    assert plan.provenance["warnings"] == "2 of 6 parts have no rows"
+    assert caught[0].filename == __file__  # points at the user's line
+    star = np.eye(N)
+    star[0] = 1
+    with pytest.warns(plancc.PlanccWarning, match="heav|imbalance"):
+        plancc.compile(sp.csr_array(star), model="hp", num_parts=8)
+
+
+def test_no_warning_where_all_is_well():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plancc.compile(symmetric_matrix(), model="rp", num_parts=4)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_same_seed_gives_the_same_bytes(model, tmp_path, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    files = []
+    for name in ("a.h5", "b.h5"):
+        plan = plancc.compile(
+            directed_matrix(), model=model, num_parts=4, seed=11, **options_of(model)
+        )
+        plan.provenance.pop("partition_seconds", None)  # which is measured
+        plan.save(tmp_path / name)
+        files.append((tmp_path / name).read_bytes())
+    assert files[0] == files[1]
+
+
+def test_another_seed_gives_another_plan(tmp_path):
+    hashes = {
+        plancc.compile(directed_matrix(), model="rp", num_parts=4, seed=seed).save(
+            tmp_path / "plan.h5"
+        )
+        for seed in (1, 2, 3)
+    }
+    assert len(hashes) == 3
+
+
+def test_the_same_plan_in_another_process(tmp_path):
+    """Neither hash randomisation nor the number of threads decide."""
+    scipy.io.mmwrite(tmp_path / "graph.mtx", directed_matrix())
+    code = (
+        "import plancc, sys\n"
+        "print(plancc.compile(sys.argv[1], model='hp', num_parts=4).save(sys.argv[2]))"
+    )
+    hashes = {
+        subprocess.run(
+            [sys.executable, "-c", code, tmp_path / "graph.mtx", tmp_path / "plan.h5"],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(hashes) == 1
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_trivial_graphs(model, tmp_path):
+    """One vertex; no edges at all; as many parts as vertices."""
+    for n, num_parts in ((1, 1), (3, 1), (3, 3)):
+        options = {"part": np.arange(n) % num_parts} if model == "file" else {}
+        for self_loops in (True, False):
+            plan = plancc.compile(
+                sp.csr_array((n, n)), model, num_parts, self_loops=self_loops, **options
+            )
+            assert plan.metrics().volume == 0
+            plan.save(tmp_path / "plan.h5")
+            plancc.verify_file(tmp_path / "plan.h5")
+
+
+def test_the_observer_sees_every_stage():
+    from contextlib import contextmanager
+
+    seen = []
+
+    @contextmanager
+    def observer(stage):
+        seen.append(stage)
+        yield
+        seen.append("done")
+
+    plancc.compile(symmetric_matrix(), model="rp", num_parts=2, observer=observer)
+    assert seen[::2] == ["read", "normalize", "model rp", "partition", "lower", "baseline"]
+    assert set(seen[1::2]) == {"done"}
