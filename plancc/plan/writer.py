@@ -146,8 +146,8 @@ def _write_array(
         shape=array.shape,
         dtype=array.dtype,
         chunks=(chunk_rows, *array.shape[1:]),
-        shuffle=True,
         fletcher32=True,
+        shuffle=compress,  # which by itself changes nothing but the order of the bytes
         compression="gzip" if compress else None,
         compression_opts=4 if compress else None,
         track_times=False,

@@ -7,9 +7,9 @@ import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from plancc_datasets import DATASETS, dataset_options, load_dataset
 
 from plancc.errors import BackendUnavailable, InputError
+from plancc_datasets import DATASETS, dataset_options, load_dataset
 
 
 def matrix(graph):

@@ -6,8 +6,7 @@ import scipy.sparse as sp
 from graph_helpers import SHARED
 
 from plancc.errors import InputError
-from plancc.graph.vertexdata import read_vertex_data, save_vertex_data
-from plancc.graph.vertexdata import VertexData
+from plancc.graph.vertexdata import VertexData, read_vertex_data, save_vertex_data
 
 
 def test_round_trip(tmp_path):

@@ -123,9 +123,10 @@ def test_round_trip_of_everything_optional(tmp_path, compress):
     verify_file(path)
 
 
-def test_types_chunks_and_filters(tmp_path):
+@pytest.mark.parametrize("compress", [False, True])
+def test_types_chunks_and_filters(tmp_path, compress):
     path = tmp_path / "plan.h5"
-    rich_plan().save(path)
+    rich_plan().save(path, compress=compress)
     with h5py.File(path, "r") as file:
         names = [f"{group}/{name}" for group in file for name in file[group]]
         assert sorted(names) == sorted(DTYPES)
@@ -133,9 +134,9 @@ def test_types_chunks_and_filters(tmp_path):
             dataset = file[name]
             assert dataset.dtype.str == dtype, name
             assert dataset.chunks is not None
-            assert dataset.shuffle
             assert dataset.fletcher32
-            assert dataset.compression is None
+            assert dataset.shuffle == compress
+            assert dataset.compression == ("gzip" if compress else None)
         attributes = dict(file.attrs)
     assert {name: type(value) for name, value in attributes.items()} == {
         "format": str,
