@@ -17,9 +17,8 @@ from plancc.cost.metrics import Metrics, Traffic, summarize
 from plancc.cost.owners import random_traffic, traffic_of_owners
 from plancc.cost.training import Memory, epoch_messages_sent, epoch_words_sent, memory
 from plancc.errors import InputError
-from plancc.graph.graph import Graph
-from plancc.plan.matrix import matrix_of
-from plancc.plan.plan import Header, Plan
+from plancc.plan.matrix import graph_of
+from plancc.plan.plan import Header
 from plancc.plan.reader import PlanFile
 from plancc.plan.slices import block_of_parts, read_offsets
 
@@ -131,7 +130,7 @@ def report(
         random_parts = None
         if merged or random is None or dims is not None:
             plan = file.read_plan()
-            matrix = _matrix(plan)
+            matrix = graph_of(plan)
             random_parts = random_traffic(matrix, ranks)
             random = summarize(random_parts)
         if merged:
@@ -158,12 +157,6 @@ def report(
                 else TrainingCost.of(random_parts, dims)
             ),
         )
-
-
-def _matrix(plan: Plan) -> Graph:
-    """The plan's matrix as a Graph, which the metrics of owner vectors want."""
-    matrix = matrix_of(plan)
-    return Graph(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data)
 
 
 def _read_traffic(file: PlanFile) -> Traffic:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
+from plancc.graph.graph import Graph
 from plancc.plan.plan import Int64Array, Plan
 
 
@@ -18,6 +19,12 @@ def matrix_of(plan: Plan) -> sp.csr_array:
     n = plan.num_vertices
     coordinates = (rows, columns)
     return sp.coo_array((plan.value, coordinates), shape=(n, n)).tocsr(copy=False)
+
+
+def graph_of(plan: Plan) -> Graph:
+    """The same matrix as a Graph, for the metrics of owner vectors."""
+    matrix = matrix_of(plan)
+    return Graph(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data)
 
 
 def halo_ptr(plan: Plan) -> Int64Array:

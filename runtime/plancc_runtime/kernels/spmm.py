@@ -2,8 +2,8 @@
 
 Measured against a numba row loop (fastmath, one thread, 80,000 rows, a million nonzeros, float32):
 3.4 to 6.7 ms at width 16, 9.1 to 9.5 at 32, 27 to 25 at 64, 64 to 51 at 128; on a block of 8,000
-boundary rows 0.40 to 0.35, 0.65 to 0.50, 1.06 to 1.08, 2.8 to 1.9. Close enough that the one without
-a second compiler wins: no warm-up per rank, and its threads are torch's.
+boundary rows 0.40 to 0.35, 0.65 to 0.50, 1.06 to 1.08, 2.8 to 1.9. Close enough that the one
+without a second compiler wins: no warm-up per rank, and its threads are torch's.
 """
 
 from __future__ import annotations
