@@ -12,6 +12,7 @@ import plan_helpers
 import pytest
 import test_file
 
+import plancc
 from plancc.cost.report import report
 from plancc.errors import PlanError
 from plancc.plan.format import arrays_of, plan_from_arrays
