@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from plancc.errors import InputError, OutputError, PlanccError
+from plancc.errors import OutputError, PlanccError
 from plancc_runtime import launch
 from plancc_runtime.train import CHOICES, MINIMUM, TrainOptions
 
@@ -113,16 +114,15 @@ def _run(
     options: dict[str, Any],
 ) -> None:
     """Train and print. Collective."""
-    from plancc.files import atomic_write
+    from plancc.files import atomic_write, check_target
     from plancc_runtime.train import save_weights, train
 
     first = transport.rank == 0
     with transport.agreement():  # before the work, not after it
         train_options = TrainOptions(**options)
-        for option, path in (("--save", save), ("--json", json_path)):
-            folder = os.path.dirname(os.path.abspath(path)) if path else None
-            if first and folder and not os.path.isdir(folder):
-                raise InputError(f"{option} {path}: there is no folder {folder}")
+        for path in (save, json_path):
+            if first and path:
+                check_target(path)
 
     result = train(plan, train_options, transport, _progress() if first else None)
 
@@ -161,7 +161,7 @@ def _together(transport: Transport, work: Callable[[], None]) -> int:
         sentence = "out of memory"
     except Exception as error:
         if os.environ.get("PLANCC_TRACEBACK"):
-            raise
+            traceback.print_exc()
         text = " ".join(str(error).split())
         sentence = (
             f"unexpected {type(error).__name__}: {text} (PLANCC_TRACEBACK=1 shows where; please "
@@ -212,7 +212,9 @@ def _render(plan: str, result: TrainResult) -> str:
     header, options = result.header, result.options
     # Open MPI gives its ranks a terminal of 80 columns even when its own output goes to a file.
     alone = result.num_ranks == 1
-    text = io.StringIO()
+    # what this terminal's encoding lacks is escaped: results are never lost for a character
+    encoding = sys.stdout.encoding or "utf-8"
+    text = io.TextIOWrapper(io.BytesIO(), encoding, errors="backslashreplace", newline="")
     console = Console(file=text, highlight=False, force_terminal=alone and sys.stdout.isatty())
     console.width = max(console.width if alone else 0, 120)
     origin = {False: "from the plan", True: "random"}
@@ -238,7 +240,8 @@ def _render(plan: str, result: TrainResult) -> str:
     table.add_row("final", *_row(result.final, splits))
     console.print(summary, soft_wrap=True, markup=False)
     console.print(table)
-    return text.getvalue()
+    text.seek(0)
+    return text.read()
 
 
 def _some(epochs: list[Epoch]) -> list[Epoch]:

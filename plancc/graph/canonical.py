@@ -10,6 +10,7 @@ What all sources share:
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -143,3 +144,8 @@ def is_symmetric(graph: Graph, *, values: bool = False, skew: bool = False) -> b
     if skew:
         return bool(np.array_equal(matrix.data, -other.data))
     return not values or bool(np.array_equal(matrix.data, other.data))
+
+
+def detect_direction(graph: Graph) -> Graph:
+    """The same graph, undirected if its pattern is symmetric (for sources that do not say)."""
+    return replace(graph, directed=False) if graph.directed and is_symmetric(graph) else graph

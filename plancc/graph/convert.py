@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from plancc.errors import InputError
-from plancc.graph.canonical import as_values, build_graph
+from plancc.graph.canonical import as_values, build_graph, detect_direction
 from plancc.graph.formats import read_graph
 from plancc.graph.graph import MAX_VERTICES, Graph, Source, check_num_vertices
-from plancc.graph.npz import detect_direction
 
 _ACCEPTED = (
     "a Graph, a path, a scipy sparse matrix, a networkx graph, or a pair (num_vertices, edge_index)"
@@ -93,7 +92,7 @@ def _from_networkx(graph: Any) -> Graph:
     values = None
     if any(weight is not None for _, _, weight in edges):
         try:
-            values = np.array([1.0 if w is None else w for _, _, w in edges], dtype=np.float64)
+            values = np.array([1.0 if w is None else float(w) for _, _, w in edges])
         except (TypeError, ValueError) as error:
             raise InputError(f"{name}: an edge's 'weight' is not a number ({error})") from error
     directed = graph.is_directed()

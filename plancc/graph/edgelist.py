@@ -14,10 +14,17 @@ from plancc.errors import InputError
 from plancc.graph.canonical import build_graph
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source
-from plancc.graph.textfile import StrPath, fail, read_bytes, read_integers, show
+from plancc.graph.textfile import (
+    StrPath,
+    fail,
+    has_odd_blank,
+    parse_number,
+    read_bytes,
+    read_integers,
+    show,
+)
 
 _COMMENT = (b"#", b"%")
-_TO_BLANK = bytes.maketrans(b",;", b"  ")
 _TO_LINES = bytes.maketrans(b" \t\r", b"\n\n\n")
 _MAX_DIGITS = 18  # of a vertex id
 _MAX_DIGITS_WEIGHTED = 15  # beside weights, ids are parsed as float64
@@ -133,7 +140,7 @@ def _sniff(path: StrPath, data: bytes) -> tuple[bytes, bytes, int]:
 
 def _is_number(word: bytes) -> bool:
     try:
-        float(word)
+        parse_number(word, float)
     except ValueError:
         return False
     return True
@@ -142,7 +149,7 @@ def _is_number(word: bytes) -> bool:
 def _read_integer_columns(
     path: StrPath, data: bytes, separator: bytes, columns: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    plain = data.translate(_TO_BLANK) if separator else data
+    plain = data.replace(separator, b" ") if separator else data
     numbers = read_integers(path, plain, comments=b"#%")
     count = np.diff(numbers.ptr)
     wrong = (count != columns) & (count != 0)
@@ -167,10 +174,8 @@ def _read_weighted(
 
     from plancc.graph import kernels
 
-    plain = data
-    if b"\n#" in data or b"\n%" in data or data.startswith(_COMMENT):
-        plain = re.sub(rb"(?m)^[#%].*$", b"", data)
-    plain = (plain.translate(_TO_BLANK) if separator else plain) + b"\n"
+    plain = _without_comments(data)
+    plain = (plain.replace(separator, b" ") if separator else plain) + b"\n"
     entries = kernels.check_entries(np.frombuffer(plain, np.uint8), 2)
     if entries > 0:
         _check_separators(path, data, separator, 3, entries)
@@ -187,8 +192,20 @@ def _check_separators(
     path: StrPath, data: bytes, separator: bytes, columns: int, entries: int
 ) -> None:
     """Refuse empty columns, which vanish when separators are read as blanks."""
-    if separator and data.count(separator) != (columns - 1) * entries:
-        _explain(path, data, separator, columns)  # finds none if comments hold separators
+    wanted = (columns - 1) * entries
+    if (
+        separator
+        and data.count(separator) != wanted
+        and _without_comments(data).count(separator) != wanted
+    ):
+        _explain(path, data, separator, columns)
+
+
+def _without_comments(data: bytes) -> bytes:
+    """The same lines, comments empty."""
+    if b"\n#" in data or b"\n%" in data or data.startswith(_COMMENT):
+        return re.sub(rb"(?m)^[#%].*$", b"", data)
+    return data
 
 
 def _explain(path: StrPath, data: bytes, separator: bytes, columns: int) -> None:
@@ -197,6 +214,8 @@ def _explain(path: StrPath, data: bytes, separator: bytes, columns: int) -> None
     for line, text in enumerate(io.BytesIO(data), 1):
         if not text.strip() or text.startswith(_COMMENT):
             continue
+        if has_odd_blank(text):
+            fail(path, line, "a control character stands within the line", text)
         words = [word.strip() for word in text.split(separator or None)]
         if len(words) != columns or not all(words):
             message = f"{columns} columns are expected, as in the first line, not"

@@ -11,7 +11,7 @@ from plancc.errors import InputError
 from plancc.files import sha256_of
 from plancc.graph.graph import Graph, Source
 from plancc.graph.textfile import StrPath, check_readable, input_errors
-from plancc.registry import Registry
+from plancc.registry import Registry, check_choice
 
 FORMATS = Registry(
     "format",
@@ -57,8 +57,7 @@ def find_format(path: StrPath, format: str | None = None) -> str:
         For an unknown name or extension; the message lists the formats.
     """
     if format is not None:
-        if format not in FORMATS:
-            raise InputError(f"unknown format '{format}': choose from {', '.join(FORMATS)}")
+        check_choice("format", format, FORMATS)
         return format
     name = os.path.basename(os.fspath(path)).lower()
     zipped = name.endswith(".gz")

@@ -22,11 +22,14 @@ from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.textfile import (
     StrPath,
+    check_encoding,
     check_readable,
     fail,
+    has_odd_blank,
     input_errors,
     is_gzip,
     open_input,
+    parse_number,
 )
 
 _FIELDS = {"pattern": 0, "integer": 1, "unsigned-integer": 1, "real": 2, "double": 2}
@@ -74,7 +77,7 @@ def read_mtx(
         look = pool.submit(_entries_look_right, path, header)
         try:
             with input_errors(path), open_input(path) as stream:
-                matrix = mmread(stream, spmatrix=False)
+                matrix = mmread(_MmreadStream(stream), spmatrix=False)
         except (ValueError, OverflowError, MemoryError) as error:
             _explain(path, header)
             raise InputError(f"{os.fspath(path)}: not a MatrixMarket file: {error}") from error
@@ -102,16 +105,35 @@ def read_mtx(
     )
 
 
+class _MmreadStream:
+    """A stream without what crashes ``mmread``, which looks for a newline after every entry: NUL
+    bytes (a hole that a full disk left, say) raise ValueError, and the last line is ended."""
+
+    def __init__(self, stream: BinaryIO | gzip.GzipFile) -> None:
+        self._stream = stream
+        self._ended = True
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(size)
+        if b"\0" in data:
+            raise ValueError("it holds a NUL byte")
+        if not data and not self._ended:
+            data = b"\n"
+        self._ended = data.endswith(b"\n")
+        return data
+
+
 def _read_header(path: StrPath, stream: BinaryIO | gzip.GzipFile) -> _Header:
     banner = stream.readline(4096)
-    words = banner.decode("latin-1").lower().split()
-    if not words or words[0] != "%%matrixmarket":
+    check_encoding(path, banner)
+    words = banner.decode("latin-1").split()
+    if not words or words[0] != "%%MatrixMarket":  # the one word whose case matters
         fail(path, 1, "a MatrixMarket file begins with '%%MatrixMarket', not", banner)
-    if len(words) != 5 or words[1] != "matrix":
+    if len(words) != 5 or words[1].lower() != "matrix":
         fail(
             path, 1, "the header must be '%%MatrixMarket matrix FORMAT FIELD SYMMETRY', not", banner
         )
-    _, _, layout, field, symmetry = words
+    _, _, layout, field, symmetry = (word.lower() for word in words)
     if layout != "coordinate":
         fail(path, 1, "a graph is read from a coordinate (sparse) matrix, not", layout)
     if field == "complex" or symmetry == "hermitian":
@@ -120,6 +142,8 @@ def _read_header(path: StrPath, stream: BinaryIO | gzip.GzipFile) -> _Header:
         fail(path, 1, f"the field must be one of {', '.join(_FIELDS)}, not", field)
     if symmetry not in _SYMMETRIES:
         fail(path, 1, f"the symmetry must be one of {', '.join(_SYMMETRIES)}, not", symmetry)
+    if field == "unsigned-integer" and symmetry == "skew-symmetric":
+        fail(path, 1, "skew-symmetric values have signs, so the field cannot be", field)
     lines = 1
     while True:
         text = stream.readline()
@@ -180,6 +204,7 @@ def _first_problem(path: StrPath, header: _Header) -> tuple[int, str, object] | 
     """(line, message, value) of the first wrong line, read one by one in plain Python."""
     valued = header.field != "pattern"
     number: Any = float if _FIELDS[header.field] == 2 else int
+    least = 0 if header.field == "unsigned-integer" else -(2**63)
     count = 0
     line = header.lines
     expected = "'ROW COLUMN VALUE' is expected, not" if valued else "'ROW COLUMN' is expected, not"
@@ -188,6 +213,8 @@ def _first_problem(path: StrPath, header: _Header) -> tuple[int, str, object] | 
             stream.readline()
         for text in stream:
             line += 1
+            if has_odd_blank(text):
+                return line, "a control character stands within the line", text
             words = text.split()
             if not words:
                 continue
@@ -206,14 +233,15 @@ def _first_problem(path: StrPath, header: _Header) -> tuple[int, str, object] | 
                     return line, f"the {what} is out of range 1..{header.size}:", word
             if valued:
                 try:
-                    value = number(words[2])
+                    value = parse_number(words[2], number)
                 except ValueError:
                     kind = "a number" if number is float else "a whole number"
                     return line, f"the value is not {kind}:", words[2]
                 if not isfinite(value):
                     return line, "the value is not finite:", words[2]
-                if number is int and not -(2**63) <= value < 2**64:
-                    return line, "the value does not fit 64 bits:", words[2]
+                if number is int and not least <= value < least + 2**64:
+                    kind = "unsigned 64-bit" if least == 0 else "64-bit"
+                    return line, f"the value is not a {kind} integer:", words[2]
             count += 1
     if count < header.entries:
         return line, f"the file ends after {count} of {header.entries} entries", None

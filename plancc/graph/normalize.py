@@ -35,8 +35,8 @@ def normalize(
     ========  =================================================================
 
     Everything is computed in float64 and rounded once to `dtype`. Where ``d_i`` is 0 because
-    row i is empty, its factor is 0; with ``sym`` that empties column i too, and its zeros are
-    dropped: no row needs what it multiplies by nothing.
+    row i is empty, its factor is 0, which with ``sym`` empties column i too. Zeros are dropped, as
+    everywhere: no row needs what it multiplies by nothing.
 
     Parameters
     ----------
@@ -93,8 +93,8 @@ def normalize(
     in_chunks(fill, indptr)
     if graph.values is not None and not np.isfinite(out_values).all():
         raise InputError(f"{graph.source.name}: a value is too large for {dtype}")
-    if normalization == "sym" and (scale == 0).any():  # columns of empty rows are zero now
-        kept = scale[indices] != 0
+    if not out_values.all():  # columns of empty rows, 1 + -1 on the diagonal, underflow
+        kept = out_values != 0
         indptr = np.concatenate([[0], np.cumsum(kept)])[indptr]
         indices, out_values = indices[kept], out_values[kept]
     return replace(graph, indptr=indptr, indices=indices, values=out_values)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.graph.canonical import as_values, build_graph, is_symmetric
+from plancc.graph.canonical import as_values, build_graph, detect_direction
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.textfile import StrPath, check_readable
@@ -32,7 +32,9 @@ class Archive:
         self.name = os.fspath(path)
         try:
             file = np.load(self.name, allow_pickle=False)
-        except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        except ValueError as error:  # neither zip nor npy: numpy takes it for a pickle
+            raise InputError(f"{self.name}: not an .npz archive") from error
+        except (OSError, EOFError, zipfile.BadZipFile) as error:
             raise InputError(f"{self.name}: not an .npz archive ({error})") from error
         if not isinstance(file, np.lib.npyio.NpzFile):
             raise InputError(f"{self.name}: a single numpy array, not an .npz archive")
@@ -165,13 +167,6 @@ def _compressed(
     minor = archive.indices("indices", n)
     ptr = archive.pointers("indptr", n, len(minor))
     return np.repeat(np.arange(n, dtype=np.int32), np.diff(ptr)), minor
-
-
-def detect_direction(graph: Graph) -> Graph:
-    """The same graph, undirected if its pattern is symmetric (for sources that do not say)."""
-    from dataclasses import replace
-
-    return replace(graph, directed=False) if graph.directed and is_symmetric(graph) else graph
 
 
 FORMAT = Format((".npz",), read_npz, gzip=False)

@@ -6,12 +6,14 @@ Knows no format; all readers of plancc.graph share it, so that every message rea
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import gzip
 import os
+import re
 import zlib
 from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple, NoReturn
+from typing import BinaryIO, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +21,7 @@ import numpy.typing as npt
 from plancc.errors import InputError
 
 StrPath = str | os.PathLike[str]
+Number = TypeVar("Number", int, float)
 
 
 def fail(path: StrPath, line: int, message: str, value: object = None) -> NoReturn:
@@ -72,13 +75,36 @@ def open_input(path: StrPath) -> BinaryIO | gzip.GzipFile:
 
 
 def read_bytes(path: StrPath) -> bytes:
-    """All bytes of a text file, decompressed; InputError for all that check_readable refuses."""
+    """All bytes of a text file, decompressed and without a UTF-8 byte order mark; InputError for
+    UTF-16 and for all that check_readable refuses."""
     check_readable(path)
     with input_errors(path), open_input(path) as stream:
         data = stream.read()
+    check_encoding(path, data)
+    data = data.removeprefix(codecs.BOM_UTF8)
     if not data.strip():
         raise InputError(f"{os.fspath(path)}: the file is empty")
     return data
+
+
+def check_encoding(path: StrPath, data: bytes) -> None:
+    """Refuse a text that begins with the byte order mark of UTF-16 (or of UTF-32)."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise InputError(f"{os.fspath(path)}: the text is UTF-16; save it as UTF-8 or ASCII")
+
+
+def has_odd_blank(text: bytes) -> bool:
+    """Whether a line holds what only Python takes for a blank: a vertical tab, a form feed, a
+    carriage return before its end."""
+    return any(mark in text.rstrip(b" \t\r\n") for mark in b"\v\f\r")
+
+
+def parse_number(word: bytes, kind: type[Number]) -> Number:
+    """``kind(word)``; ValueError also for what Python reads as a number and other parsers do not:
+    ``1_000`` and ``+1``."""
+    if b"_" in word or word.startswith(b"+"):
+        raise ValueError(word)
+    return kind(word)
 
 
 class Integers(NamedTuple):
@@ -112,7 +138,7 @@ def read_integers(path: StrPath, data: bytes, *, comments: bytes = b"%") -> Inte
     Raises
     ------
     InputError
-        For the first token that is not a whole number of at most 18 digits.
+        For the first token that is not a whole number of at most 18 digits (what int64 holds).
     """
     from plancc.graph import kernels
 
@@ -126,6 +152,7 @@ def read_integers(path: StrPath, data: bytes, *, comments: bytes = b"%") -> Inte
         start = bad
         while start > 0 and data[start - 1] not in b" \t\r\n":
             start -= 1
-        token = data[start : start + 80].split()[0]
-        fail(path, line, "not a whole number", token)
+        token = re.split(rb"[ \t\r\n]", data[start : start + 80], maxsplit=1)[0]
+        digits = token.removeprefix(b"-").isdigit()
+        fail(path, line, f"not a whole number{' of at most 18 digits' if digits else ''}", token)
     return Integers(*kernels.fill_integers(buffer, skipped, num_values, num_lines))

@@ -22,6 +22,7 @@ def block_owner(weights: npt.NDArray[np.int64], num_parts: int) -> npt.NDArray[n
     Parameters
     ----------
     weights : int64[n]
+        All zero: rows are shared evenly.
     num_parts : int
         At most n.
 
@@ -30,6 +31,8 @@ def block_owner(weights: npt.NDArray[np.int64], num_parts: int) -> npt.NDArray[n
     int32[n], nondecreasing
     """
     n = len(weights)
+    if not weights.any():
+        weights = np.ones_like(weights)
     reached = np.concatenate(([0], np.cumsum(weights, dtype=np.int64)))
     part = np.arange(num_parts + 1, dtype=np.int64)
     target = reached[-1] * (part / num_parts)

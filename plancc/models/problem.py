@@ -23,8 +23,8 @@ class Hypergraph:
     pins : int32[num_pins]
         Sorted and unique in every net. Nets of a single pin never cost anything; a model may
         leave them out.
-    vertex_weights : int64[num_vertices]
-    net_costs : int64[num_nets], or None
+    vertex_weights : int64[num_vertices], at least 0
+    net_costs : int64[num_nets], at least 1, or None
         None: every net costs 1.
     """
 
@@ -50,8 +50,8 @@ class WeightedGraph:
     ----------
     indptr : int64[num_vertices + 1]
     indices : int32[2 * num_edges]
-    vertex_weights : int64[num_vertices]
-    edge_weights : int64[2 * num_edges], or None
+    vertex_weights : int64[num_vertices], at least 0
+    edge_weights : int64[2 * num_edges], at least 1, or None
         None: every edge costs 1.
     objective : str
         "cut" (weight of cut edges) or "volume" (METIS' total communication volume).

@@ -10,6 +10,8 @@ from plancc.graph.graph import Graph
 from plancc.registry import check_choice
 
 BALANCES = ("nnz", "rows", "weights")
+MAX_TOTAL = 2**53
+"""Largest sum of vertex weights: exact in int64 and in float64."""
 
 
 def vertex_weights(matrix: Graph, balance: str) -> npt.NDArray[np.int64]:
@@ -31,7 +33,8 @@ def vertex_weights(matrix: Graph, balance: str) -> npt.NDArray[np.int64]:
     Raises
     ------
     InputError
-        Unknown `balance`; "weights" for a graph without vertex weights or with several per vertex.
+        Unknown `balance`; "weights" for a graph without vertex weights, with several per vertex, or
+        with weights whose sum is above `MAX_TOTAL`.
     """
     check_choice("balance", balance, BALANCES)
     if balance == "nnz":
@@ -45,6 +48,10 @@ def vertex_weights(matrix: Graph, balance: str) -> npt.NDArray[np.int64]:
         raise InputError(
             f"{matrix.source.name}: balance 'weights' needs one weight per vertex, "
             f"the graph has {weights.shape[1]}"
+        )
+    if weights.sum(dtype=np.float64) > MAX_TOTAL:
+        raise InputError(
+            f"{matrix.source.name}: its weights sum to more than {MAX_TOTAL}; scale them down"
         )
     return np.ascontiguousarray(weights.reshape(-1), dtype=np.int64)
 

@@ -95,5 +95,5 @@ ADAPTER = Adapter(
     presets=tuple(SWEEPS),
     objectives=("cut", "volume"),
     distribution="plancc",
-    max_total=2**62,
+    max_total=2**40,  # times the number of parts it still fits int64
 )

@@ -39,6 +39,7 @@ def run(
     os.unlink(path)
     kaminpar.reseed(seed)
     solver = kaminpar.KaMinPar(threads, kaminpar.context_by_name(preset))
+    epsilon = max(epsilon, 1e-9)  # the library takes 0 for "not given"
     return np.array(solver.compute_partition(graph, num_parts, epsilon), dtype=np.int64)
 
 

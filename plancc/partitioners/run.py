@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from plancc.errors import BackendError, BackendUnavailable, InputError
 from plancc.models.problem import Hypergraph, WeightedGraph
-from plancc.models.weights import check_num_parts
+from plancc.models.weights import MAX_TOTAL, check_num_parts
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.adapter import Adapter, scaled
 from plancc.partitioners.process import OTHERWISE, run_in_child
@@ -101,8 +101,9 @@ def partition(
     Raises
     ------
     InputError
-        An option out of range or unknown, more parts than vertices, a partitioner that does not
-        accept this kind of problem.
+        An option out of range or unknown, more parts than vertices, negative weights, costs below
+        1, a sum of either above `MAX_TOTAL`, a partitioner that does not accept this kind of
+        problem.
     BackendUnavailable
         The named partitioner is not installed.
     BackendError
@@ -110,8 +111,7 @@ def partition(
     """
     check_num_parts(problem.num_vertices, num_parts)
     check_options(epsilon, seed, threads, time_limit)
-    if int(problem.vertex_weights.min()) < 0:
-        raise InputError("vertex weights must not be negative")
+    _check_weights(problem)
 
     warnings: list[str] = []
     adapters = _candidates(problem, partitioner, order, warnings)
@@ -132,7 +132,7 @@ def partition(
     for adapter in adapters:
         chosen = preset if preset in adapter.presets else None
         options: dict[str, Any] = {
-            "epsilon": epsilon,
+            "epsilon": min(epsilon, num_parts - 1.0),  # no partition has more
             "seed": seed,
             "preset": chosen or adapter.presets[0],
             "threads": threads,
@@ -177,6 +177,18 @@ def check_options(epsilon: float, seed: int, threads: int, time_limit: float | N
         raise InputError(f"{threads} threads: at least 1 is needed")
     if time_limit is not None and not time_limit > 0:
         raise InputError(f"time limit {time_limit} s: must be above 0")
+
+
+def _check_weights(problem: Hypergraph | WeightedGraph) -> None:
+    """Raise InputError for weights or costs that no partitioner can take."""
+    costs = problem.net_costs if isinstance(problem, Hypergraph) else problem.edge_weights
+    for what, values, least in (("vertex weight", problem.vertex_weights, 0), ("cost", costs, 1)):
+        if values is None or len(values) == 0:
+            continue
+        if int(values.min()) < least:
+            raise InputError(f"a {what} is {values.min()}: at least {least} is needed")
+        if values.sum(dtype=np.float64) > MAX_TOTAL:
+            raise InputError(f"the {what}s sum to more than {MAX_TOTAL}; scale them down")
 
 
 def _candidates(

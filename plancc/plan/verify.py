@@ -14,13 +14,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from plancc.cost.metrics import Metrics, summarize, traffic
-from plancc.cost.owners import random_traffic
 from plancc.errors import PlanError
 from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
 from plancc.plan.format import arrays_of, content_sha256
 from plancc.plan.indices import index_invariants
-from plancc.plan.matrix import graph_of, halo_ptr, matrix_of, part_of_nonzero
+from plancc.plan.matrix import halo_ptr, matrix_of, part_of_nonzero
 from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile
 
@@ -57,10 +56,7 @@ def verify_file(path: str, against: Graph | None = None) -> list[str]:
         done = verify(plan, against)
     except PlanError as error:
         raise PlanError(f"{path}: {error}") from None
-    _compare_figures(path, stored, "", summarize(traffic(plan)))
-    if any(name.startswith("random_") for name in stored):
-        random = random_traffic(graph_of(plan), plan.num_parts)
-        _compare_figures(path, stored, "random_", summarize(random))
+    _compare_figures(path, stored, summarize(traffic(plan)))
     return ["node types, sizes and checksums", "content hash", *done, "stored metrics"]
 
 
@@ -155,15 +151,15 @@ def _interior(plan: Plan) -> str:
     return f"row {local[wrong[0]]} of part {m} is on the wrong side of {plan.num_interior[m]}"
 
 
-def _compare_figures(path: str, stored: Mapping[str, Any], prefix: str, actual: Metrics) -> None:
+def _compare_figures(path: str, stored: Mapping[str, Any], actual: Metrics) -> None:
     """The figures that the file states against those of its tables."""
-    found = Metrics.from_dict(stored, prefix)
+    found = Metrics.from_dict(stored)
     if found is None:
         raise PlanError(f"{path}: /metrics lacks a figure, or one is no number")
     for name, value in actual.as_dict().items():
         said = found.as_dict()[name]
         if not np.isclose(value, said, rtol=1e-12, atol=0):
-            raise PlanError(f"{path}: /metrics says {prefix}{name} = {said}, the tables {value}")
+            raise PlanError(f"{path}: /metrics says {name} = {said}, the tables {value}")
 
 
 def _compare(plan: Plan, graph: Graph) -> None:

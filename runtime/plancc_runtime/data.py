@@ -122,8 +122,15 @@ def random_features(
 ) -> npt.NDArray[np.float32]:
     """Uniform in [-1, 1): float32[len(vertex), width]."""
     stream = _mix(vertex.astype(np.uint64) + _mix(np.uint64(seed)))
-    bits = _mix(stream[:, None] + np.arange(width, dtype=np.uint64))
-    return (bits >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-23) - np.float32(1)
+    column = np.arange(width, dtype=np.uint64)
+    result = np.empty((len(vertex), width), np.float32)
+    step = max(1, 2**17 // width)  # rows at a time: the 64-bit numbers stay in the cache
+    for first in range(0, len(vertex), step):
+        bits = _mix(stream[first : first + step, None] + column) >> np.uint64(40)
+        result[first : first + step] = bits
+    result *= np.float32(2.0**-23)
+    result -= np.float32(1)
+    return result
 
 
 def random_labels(

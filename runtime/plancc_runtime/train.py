@@ -7,12 +7,13 @@ Every function here is collective: all ranks call it with the same options.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -175,7 +176,8 @@ def train(
         On all ranks, also if only one of them failed; the sentence names the ranks.
     """
     with transport.agreement():
-        header, part = open_slice(plan, transport)
+        header, part, content = open_slice(plan, transport)
+    check_slices(part, content, transport)
     with transport.agreement():
         torch = _import_torch()
     from plancc_runtime.data import load_data
@@ -195,10 +197,14 @@ def train(
             initial = glorot_weights(dims, options.seed)
         else:
             initial = read_weights(options.init, dims)
+    if not transport.all_equal(b"".join(w.tobytes() for w in initial)):
+        transport.agree(InputError(f"{options.init}: not the same weights on all ranks"))
     weights = [torch.tensor(w, dtype=dtype) for w in initial]
 
     clock = Clock()
     layout = RowLayout(part, transport, dtype, clock)
+    del part  # the layout has a matrix of its own
+    _release_free_memory()
     model = GCN(layout, weights, options.activation, clock)
     optimizer = OPTIMIZERS[options.optimizer](weights, options.lr)
     gradient = torch.empty(sum(w.numel() for w in weights), dtype=dtype)
@@ -252,8 +258,8 @@ def train(
     )
 
 
-def open_slice(plan: str | PathLike[str] | Slice, transport: Transport) -> Slice:
-    """This rank's slice, checked against what this runtime can execute; not collective.
+def open_slice(plan: str | PathLike[str] | Slice, transport: Transport) -> tuple[Header, Part, str]:
+    """This rank's slice, and the content hash of the file it is from; not collective.
 
     Raises
     ------
@@ -261,14 +267,41 @@ def open_slice(plan: str | PathLike[str] | Slice, transport: Transport) -> Slice
         As `plancc.plan.slices.read_rank_slice`, or for another layout than "row".
     """
     if isinstance(plan, tuple):
-        header, part = plan
+        header, part, content = *plan, ""
     else:
-        from plancc.plan.slices import read_rank_slice
+        from plancc.plan.reader import PlanFile
+        from plancc.plan.slices import read_part
 
-        header, part = read_rank_slice(plan, transport.rank, transport.size)
+        with PlanFile(plan) as file:
+            header, content = file.header, file.content_sha256
+            part = read_part(file, transport.rank, transport.size)
     if header.layout != "row":
         raise PlanError(f"this version runs plans of layout row, not {header.layout}")
-    return header, part
+    return header, part, content
+
+
+def check_slices(part: Part, content: str, transport: Transport) -> None:
+    """Whether the slices of all ranks fit together, since a message that does not would hang them.
+
+    Collective.
+
+    Raises
+    ------
+    PlanError
+        If the ranks opened different plans, or one sends what its peer does not expect.
+    """
+    if not transport.all_equal(content.encode()):
+        transport.agree(PlanError("the ranks opened different plans of the same name"))
+    sends, expects = np.zeros((2, transport.size), np.int64)
+    np.add.at(sends, part.send_peer, np.diff(part.send_ptr))
+    np.add.at(expects, part.recv_peer, np.diff(part.recv_ptr))
+    arrives = transport.alltoall(sends)
+    with transport.agreement():
+        for peer in np.flatnonzero(arrives != expects)[:1].tolist():
+            raise PlanError(
+                f"the plan is damaged: rank {peer} sends {arrives[peer]} rows where "
+                f"{expects[peer]} are expected (plancc verify says more)"
+            )
 
 
 def read_weights(path: str | PathLike[str], dims: list[int]) -> list[np.ndarray]:
@@ -283,7 +316,7 @@ def read_weights(path: str | PathLike[str], dims: list[int]) -> list[np.ndarray]
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
-    except (OSError, ValueError, EOFError, AttributeError, BadZipFile) as error:
+    except Exception as error:  # a .npy, a torn archive: numpy, zipfile, zlib raise what they like
         raise InputError(f"{name}: cannot be read as .npz ({error})") from error
     weights = []
     for k, shape in enumerate(pairwise(dims)):
@@ -319,6 +352,12 @@ class _Measure:
     score: np.ndarray
     seconds: dict[str, float]
     traffic: np.ndarray
+
+
+def _release_free_memory() -> None:
+    """Give the system back what reading and building left behind; glibc would keep it."""
+    with suppress(OSError, AttributeError):  # another libc
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _import_torch() -> Any:

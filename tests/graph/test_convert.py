@@ -103,6 +103,7 @@ def test_edge_index_without_edges():
         (sp.csr_array(np.array([[1j, 1], [0, 1]])), "complex"),
         (nx.Graph(), "no vertices"),
         (nx.Graph([(0, 1, {"weight": "heavy"})]), "heavy"),
+        (nx.Graph([(0, 1, {"weight": [1]})]), "'weight' is not a number"),
         (nx.Graph([(0, 1, {"weight": float("nan")})]), "'nan'"),
         ((2, np.array([[0, 1], [1, 2]])), "'2' is out of range 0..1"),
         ((2, np.array([[0, 1], [1, -1]])), "'-1' is out of range"),

@@ -99,6 +99,12 @@ BAD = {
     "weight": ("0 1 0.5\n1 2 heavy\n", 2, "heavy"),
     "large id": ("0 1\n1 9999999999999999999\n", 2, "9999999999999999999"),
     "large id beside weight": ("0 1 .5\n1 9999999999999999 .5\n", 2, "9999999999999999"),
+    "python's underscore": ("0 1 .5\n1 2 1_0\n", 2, "1_0"),
+    "plus sign": ("0 1 .5\n1 2 +0.5\n", 2, "+0.5"),
+    "vertical tab": ("0 1\n1 \v\n", 2, "?"),
+    "vertical tab beside weight": ("0 1 .5\n1\v2 .5\n", 2, "1?2"),
+    "two separators": ("0,1\n1;2\n", 2, "1;2"),
+    "lost column": ("0,1\n;1,2\n", 2, ";1"),
     "names in .txt": ("source target\n0 1\n", 1, "source"),
 }
 
@@ -112,6 +118,22 @@ def test_bad_files(tmp_path, case):
         read_graph(path)
     assert f"{path}, line {line}: " in str(caught.value)
     assert f"'{value}" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["0,1\n1,2\n", "a,b\n0,1\n1,2\n", "# c, d\n0,1\n1,2\n"])
+def test_byte_order_marks(tmp_path, text):
+    path = tmp_path / "a.csv"
+    path.write_text(text, encoding="utf-8-sig")
+    assert entries(read_graph(path)) == {(0, 1): 1, (1, 2): 1}
+    path.write_text(text, encoding="utf-16")
+    with pytest.raises(InputError, match="UTF-16"):
+        read_graph(path)
+
+
+def test_comments_with_separators_are_no_reason_to_look_at_every_line(tmp_path, monkeypatch):
+    monkeypatch.setattr("plancc.graph.edgelist._explain", None)
+    (tmp_path / "a.csv").write_text("# nodes, edges\n0,1,.5\n% a, b\n1,2,.5\n")
+    assert entries(read_graph(tmp_path / "a.csv")) == {(0, 1): 0.5, (1, 2): 0.5}
 
 
 @pytest.mark.parametrize("text", ["# nothing\n", "\n\n# a\n% b"])

@@ -128,6 +128,16 @@ BAD = {
     "large integer": (INTEGER + "2 2 1\n1 1 99999999999999999999\n", 3, "99999999999999999999"),
     "trailing letters": (REAL + "2 2 1\n1 1 1.5abc\n", 3, "1.5abc"),
     "fortran exponent": (REAL + "2 2 1\n1 1 1.5D+00\n", 3, "1.5D+00"),
+    "python's underscore": (REAL + "2 2 1\n1 1 1_0\n", 3, "1_0"),
+    "python's underscore, integer": (INTEGER + "2 2 1\n1 1 1_0\n", 3, "1_0"),
+    "plus sign": (REAL + "2 2 1\n1 1 +1.5\n", 3, "+1.5"),
+    "integer of 2**63": (INTEGER + "2 2 1\n1 1 9223372036854775808\n", 3, "9223372036854775808"),
+    "carriage return": (REAL + "2 2 1\n1 \r1 2\n", 3, "control character"),
+    "vertical tab": (REAL + "2 2 1\n1 1\v2\n", 3, "control character"),
+    "NUL": (REAL + "2 2 1\n1 1 2\0\n", 3, "2?"),
+    "NUL in a pattern": (PATTERN + "2 2 1\n1 1\0\0\0\n", 3, "1???"),
+    "case of the banner": ("%%matrixmarket MATRIX" + REAL[21:] + "1 1 0\n", 1, "%%matrixmarket"),
+    "unsigned skew": (HEAD.format("unsigned-integer", "skew-symmetric") + "1 1 0\n", 1, "unsigned"),
     "late comment": (REAL + "2 2 1\n% c\n1 1 1\n", 3, "% c"),
     "bytes": (PATTERN + "2 2 1\n1 \udcff\udcfe\n", 3, "column"),
 }
@@ -179,6 +189,21 @@ def test_large_files_are_checked_in_chunks(tmp_path, monkeypatch, bad):
         expected = scipy.io.mmread(path).tocsr().toarray()
         found = entries(read_graph(path))
         assert found == {(i, j): expected[i, j] for i, j in zip(*expected.nonzero(), strict=True)}
+
+
+@pytest.mark.parametrize("end", ["", " ", "\t", " \r"])
+def test_last_line_without_newline(tmp_path, end):
+    path = tmp_path / "a.mtx"
+    for head, value in ((PATTERN, ""), (REAL, " 1")):
+        path.write_bytes((head + f"3 3 1\n1 3{value}{end}").encode())
+        assert entries(read_graph(path)) == {(0, 2): 1.0}
+
+
+def test_utf16_is_named(tmp_path):
+    path = tmp_path / "a.mtx"
+    path.write_text(REAL + "1 1 1\n1 1 1\n", encoding="utf-16")
+    with pytest.raises(InputError, match="UTF-16"):
+        read_graph(path)
 
 
 def naive_entries(text, field):

@@ -143,3 +143,10 @@ def test_values_that_float32_cannot_hold():
 def test_unknown_normalization():
     with pytest.raises(InputError, match="'mean': choose from sym, row, none"):
         normalize(graph_of([[1.0]]), "mean")
+
+
+def test_zeros_that_arise_are_dropped():
+    cancelled = normalize(graph_of([[-1.0, 1.0], [1.0, 1.0]]), "none")
+    assert entries(cancelled) == {(0, 1): 1, (1, 0): 1, (1, 1): 2}
+    too_small = normalize(graph_of([[0.0, 1e-60], [1.0, 1.0]]), "none")
+    assert entries(too_small) == {(0, 0): 1, (1, 0): 1, (1, 1): 2}

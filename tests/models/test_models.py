@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models import MODELS
-from plancc.models.block import block_owner
+from plancc.models.block import BlockModel, block_owner
 from plancc.models.file import FileModel
 from plancc.models.graph import GraphModel
 from plancc.models.hypergraph import HypergraphModel
@@ -171,6 +171,17 @@ def test_rcm_of_an_empty_and_of_a_full_matrix():
     assert pipeline_stages(1, 0) == 2
     assert pipeline_stages(2**31 - 1, 2**31 - 2) == 2 * (2**31 - 1)
     assert pipeline_granularity(10, 8) == 0.1
+
+
+def test_blocks_of_an_empty_matrix_are_even_in_rows():
+    problem = BlockModel().build(graph_of(np.zeros((10, 10))), 4, balance="nnz", seed=0)
+    assert sorted(np.bincount(problem.owner)) == [2, 2, 3, 3]
+
+
+def test_vertex_weights_that_overflow_are_refused():
+    fields = vars(graph_of(np.eye(20))) | {"vertex_weights": np.full((20, 1), 9 * 10**17)}
+    with pytest.raises(InputError, match="sum to more than"):
+        BlockModel().build(Graph(**fields), 4, balance="weights", seed=0)
 
 
 def test_file_model(tmp_path):

@@ -192,6 +192,26 @@ def test_zero_weights(name, model):
         assert imbalance(result.owner, weights, 3) <= 0.1
 
 
+@pytest.mark.parametrize(("name", "model"), CASES)
+@pytest.mark.parametrize("epsilon", [0.0, 1e9, 1e300])
+def test_extreme_epsilon(name, model, epsilon):
+    installed(name)
+    problem = build(grid(6), model, 3)
+    check(partition(problem, 3, name, epsilon=epsilon), problem, 3)
+
+
+def test_weights_and_costs_that_no_partitioner_can_take():
+    problem = build(grid(3), "hp", 2)
+    for fields, words in [
+        ({"vertex_weights": np.full(9, -1)}, "vertex weight is -1"),
+        ({"vertex_weights": np.full(9, 2**62)}, "vertex weights sum"),
+        ({"net_costs": np.zeros(problem.num_nets, np.int64)}, "cost is 0"),
+        ({"net_costs": np.full(problem.num_nets, 2**62)}, "costs sum"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            partition(Hypergraph(**vars(problem) | fields), 2, "builtin")
+
+
 def test_scaled_keeps_what_fits():
     small = np.array([0, 3, 5])
     assert scaled(small, 100) is small

@@ -1,6 +1,7 @@
-"""What every rank of a test does: python rank_main.py TASKS.pkl ANSWERS.pkl [plain]
+"""What every rank of a test does: mpirun python rank_main.py TASKS.pkl ANSWERS.pkl
 
-TASKS holds a list of (kind, arguments) with the slices of all ranks; rank 0 writes the list of
+TASKS holds a dict from a number of ranks to a list of (kind, arguments) with the slices of all
+ranks: one launch serves all of them, on its first ranks. Rank 0 writes a dict of the lists of
 answers, one per task, each a list over ranks.
 """
 
@@ -8,14 +9,16 @@ from __future__ import annotations
 
 import pickle
 import sys
+import time
 
 import numpy as np
 import torch
 
 from plancc.errors import InputError, PlanccError, PlanError
-from plancc_runtime.launch import open_transport
-from plancc_runtime.layouts.row import RowLayout
-from plancc_runtime.train import TrainOptions, train
+from plancc_runtime.layouts import row
+from plancc_runtime.train import TrainOptions, check_slices, train
+from plancc_runtime.transport.mpi import MpiTransport, load_mpi
+from plancc_runtime.transport.single import SingleTransport
 
 
 def do_train(transport, header, parts, options):
@@ -24,16 +27,18 @@ def do_train(transport, header, parts, options):
     return result, transport.traffic.as_array() - before
 
 
-def do_product(transport, header, parts, width, dtype, seed, max_words=None):
+def do_product(transport, header, parts, width, dtype, seed, group, max_words=None):
     """A H and A^T G with random H and G (the same on every rank before slicing)."""
     part = parts[transport.rank]
     random = np.random.default_rng(seed)
-    rows = part.global_id
-    h = torch.from_numpy(random.standard_normal((header.num_vertices, width))[rows]).to(dtype)
-    g = torch.from_numpy(random.standard_normal((header.num_vertices, width))[rows]).to(dtype)
+    vertices = part.global_id
+    shape = header.num_vertices, width
+    h = torch.from_numpy(random.standard_normal(shape)[vertices]).to(dtype)
+    g = torch.from_numpy(random.standard_normal(shape)[vertices]).to(dtype)
     if max_words is not None:
         transport.max_words, usual = max_words, transport.max_words
-    layout = RowLayout(part, transport, dtype)
+    row.GROUP_ROWS, row.GROUP_NONZEROS = group, 2 * group
+    layout = row.RowLayout(part, transport, dtype)
     buffers = layout.buffers(width)
     forward, adjoint = torch.full_like(h, torch.nan), torch.full_like(g, torch.nan)
     for _ in range(2):  # buffers are reusable
@@ -41,7 +46,7 @@ def do_product(transport, header, parts, width, dtype, seed, max_words=None):
         layout.adjoint(g, adjoint, buffers)
     if max_words is not None:
         transport.max_words = usual
-    return rows, h.numpy(), g.numpy(), forward.numpy(), adjoint.numpy()
+    return vertices, h.numpy(), g.numpy(), forward.numpy(), adjoint.numpy()
 
 
 def do_agree(transport, failing):
@@ -61,15 +66,35 @@ def do_threads(transport):
     return transport.cores_per_rank()
 
 
+def do_all_equal(transport, values):
+    return transport.all_equal(values[transport.rank])
+
+
+def do_check_slices(transport, parts, contents):
+    try:
+        check_slices(parts[transport.rank], contents[transport.rank], transport)
+    except PlanError as error:
+        return str(error)
+    return None
+
+
 def main() -> None:
-    transport = open_transport()
+    mpi = load_mpi()
+    world = mpi.COMM_WORLD
     with open(sys.argv[1], "rb") as file:
-        tasks = pickle.load(file)
-    answers = []
-    for kind, arguments in tasks:
-        answer = globals()[f"do_{kind}"](transport, **arguments)
-        answers.append(transport.gather(answer))
-    if transport.rank == 0:
+        todo = pickle.load(file)
+    answers = {}
+    for size, tasks in todo.items():
+        mine = world.rank < size
+        group = world.Split(0 if mine else mpi.UNDEFINED)
+        if mine:
+            transport = SingleTransport() if size == 1 else MpiTransport(group)
+            done = (globals()[f"do_{kind}"](transport, **arguments) for kind, arguments in tasks)
+            answers[size] = [transport.gather(answer) for answer in done]
+        everyone = world.Ibarrier()
+        while not everyone.Test():
+            time.sleep(0.01)  # ranks that wait must not take the cores of those that work
+    if world.rank == 0:
         with open(sys.argv[2], "wb") as file:
             pickle.dump(answers, file)
 

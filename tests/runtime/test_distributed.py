@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from functools import cache
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -58,6 +58,7 @@ def data() -> VertexData:
     )
 
 
+COMMON = {"epochs": EPOCHS, "dtype": "float64", "threads": 1}
 VARIANTS = [
     {"optimizer": "sgd", "activation": "relu", "layers": 2, "lr": 0.5, "hidden": 7},
     {"optimizer": "adam", "activation": "tanh", "layers": 3, "lr": 0.05, "hidden": 12},
@@ -77,13 +78,11 @@ def train_cases(num_parts: int):
     """(name, matrix, owners, data, options); every graph, every variant, both dtypes."""
     for k, (name, (a, owner)) in enumerate(graphs(num_parts).items()):
         for dtype in ("float32", "float64"):
-            variant = {**VARIANTS[k % len(VARIANTS)], "dtype": dtype, "epochs": EPOCHS}
-            yield name, a, owner, data(), variant
+            yield name, a, owner, data(), {**COMMON, **VARIANTS[k % len(VARIANTS)], "dtype": dtype}
     a, owner = graphs(num_parts)["directed"]
     for variant in VARIANTS:
-        yield "directed", a, owner, data(), {**variant, "dtype": "float64", "epochs": EPOCHS}
-    random = {"features": 9, "classes": 4, "seed": 3, "dtype": "float64", "epochs": EPOCHS}
-    yield "random data", a, owner, None, random
+        yield "directed", a, owner, data(), {**COMMON, **variant}
+    yield "random data", a, owner, None, {**COMMON, "features": 9, "classes": 4, "seed": 3}
 
 
 def all_tasks(p: int) -> list[tuple[str, dict]]:
@@ -93,36 +92,47 @@ def all_tasks(p: int) -> list[tuple[str, dict]]:
         tasks.append(("train", {"header": header, "parts": parts, "options": options}))
     for a, owner in graphs(p).values():
         header, parts = reference.make_parts(a, owner, p)
-        for dtype, width in ((torch.float32, 3), (torch.float64, 1)):
-            arguments = {"header": header, "parts": parts, "width": width, "dtype": dtype}
-            tasks.append(("product", {**arguments, "seed": 5}))
+        common = {"header": header, "parts": parts, "seed": 5}
+        # messages each on its own, in groups of a few, all in one
+        for dtype, width, group in ((torch.float32, 3, 1), (torch.float64, 1, 10)):
+            product = {**common, "width": width, "dtype": dtype, "group": group}
+            tasks.append(("product", product))
         if p > 1:
-            tasks.append(("product", {**arguments, "seed": 5, "max_words": 2}))
+            tasks.append(("product", {**product, "group": 2000, "max_words": 2}))
     for failing in DISAGREEMENTS:
         tasks.append(("agree", {"failing": {r % p: text for r, text in failing.items()}}))
     tasks.append(("threads", {}))
+    for values in ([b"one"] * p, [b"one"] * (p - 1) + [b"other"], [b""] * p):
+        tasks.append(("all_equal", {"values": values}))
+    _, parts = reference.make_parts(*graphs(p)["undirected"], p)
+    tasks.append(("check_slices", {"parts": parts, "contents": ["hash"] * p}))
+    if p > 1:
+        tasks.append(("check_slices", {"parts": parts, "contents": ["hash"] * (p - 1) + ["x"]}))
+        torn = replace(parts[1], send_ptr=parts[1].send_ptr.copy())
+        torn.send_ptr[-1] -= 1
+        parts = [parts[0], torn, *parts[2:]]
+        tasks.append(("check_slices", {"parts": parts, "contents": ["hash"] * p}))
     return tasks
 
 
-@cache
-def answers(p: int, folder: Path) -> list[tuple[str, dict, list]]:
-    """All tasks done by p ranks in one launch (None: without mpirun)."""
-    tasks = all_tasks(p)
-    inputs, outputs = folder / f"tasks{p}.pkl", folder / f"answers{p}.pkl"
-    inputs.write_bytes(pickle.dumps(tasks))
-    done = run(None if p == 1 else p, RANK_MAIN, inputs, outputs, timeout=200)
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory) -> dict[int, list[tuple[str, dict, list]]]:
+    """All tasks of all numbers of ranks, done in one launch."""
+    folder = tmp_path_factory.mktemp("ranks")
+    todo = {p: all_tasks(p) for p in RANKS}
+    inputs, outputs = folder / "tasks.pkl", folder / "answers.pkl"
+    inputs.write_bytes(pickle.dumps(todo))
+    done = run(max(RANKS), RANK_MAIN, inputs, outputs, timeout=200)
     assert done.returncode == 0, done.stderr
     results = pickle.loads(outputs.read_bytes())
-    return [(kind, arguments, r) for (kind, arguments), r in zip(tasks, results, strict=True)]
+    return {
+        p: [(*task, result) for task, result in zip(todo[p], results[p], strict=True)]
+        for p in RANKS
+    }
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("ranks")
-
-
-def of_kind(p: int, folder: Path, kind: str):
-    return [(arguments, result) for k, arguments, result in answers(p, folder) if k == kind]
+def of_kind(answers, p: int, kind: str) -> list[tuple[dict, list]]:
+    return [(arguments, result) for k, arguments, result in answers[p] if k == kind]
 
 
 def close(got, expected, tolerance):
@@ -132,11 +142,11 @@ def close(got, expected, tolerance):
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("p", RANKS)
-def test_training_equals_the_dense_reference(p, folder):
+def test_training_equals_the_dense_reference(p, answers):
     from plancc_runtime.nn.gcn import glorot_weights
 
     for (name, a, owner, vertex_data, options), (arguments, ranks) in zip(
-        train_cases(p), of_kind(p, folder, "train"), strict=True
+        train_cases(p), of_kind(answers, p, "train"), strict=True
     ):
         if vertex_data is None:
             vertex_data = random_data(options["seed"], options["features"], options["classes"])
@@ -211,9 +221,9 @@ def check_words(result, a, owner, dims, traffic, parts):
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("p", RANKS)
-def test_adjoint_is_the_transpose(p, folder):
+def test_adjoint_is_the_transpose(p, answers):
     checked = 0
-    for arguments, ranks in of_kind(p, folder, "product"):
+    for arguments, ranks in of_kind(answers, p, "product"):
         dense = np.zeros((40, 40))
         for part in arguments["parts"]:  # the matrix again, from the parts
             local = np.concatenate([part.global_id, halo_vertices(arguments["parts"], part)])
@@ -245,8 +255,8 @@ def halo_vertices(parts, part):
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("p", [1, 2, 3])
-def test_an_error_of_one_rank_is_raised_by_all(p, folder):
-    seen = [ranks for _, ranks in of_kind(p, folder, "agree")]
+def test_an_error_of_one_rank_is_raised_by_all(p, answers):
+    seen = [ranks for _, ranks in of_kind(answers, p, "agree")]
     for ranks in seen:
         assert ranks == [ranks[0]] * p
     assert seen[0][0] is None
@@ -264,7 +274,27 @@ def test_an_error_of_one_rank_is_raised_by_all(p, folder):
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("p", [1, 8])
-def test_threads_share_the_machine(p, folder):
-    [(_, threads)] = of_kind(p, folder, "threads")
+def test_threads_share_the_machine(p, answers):
+    [(_, threads)] = of_kind(answers, p, "threads")
     cores = len(usable_cores())
     assert all(1 <= t <= max(1, cores // p) for t in threads)
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("p", RANKS)
+def test_ranks_notice_that_they_differ(p, answers):
+    same, different, empty = (result for _, result in of_kind(answers, p, "all_equal"))
+    assert same == empty == [True] * p
+    assert different == [p == 1] * p
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("p", RANKS)
+def test_slices_that_do_not_fit_are_an_error_and_not_a_hang(p, answers):
+    good, *bad = (result for _, result in of_kind(answers, p, "check_slices"))
+    assert good == [None] * p
+    if p > 1:
+        another_file, one_row_less = bad
+        assert another_file == ["the ranks opened different plans of the same name"] * p
+        assert one_row_less == [one_row_less[0]] * p
+        assert "rank 1 sends" in one_row_less[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import math
 import subprocess
 import sys
 
@@ -9,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccError
 from plancc_runtime import launch
 from plancc_runtime.clock import Clock
 from plancc_runtime.data import random_features, random_labels
@@ -66,6 +68,8 @@ def test_cross_entropy_is_stable_and_its_gradient_is_right():
     nothing, zero = cross_entropy(logits, labels, rows[:0], 4)
     assert nothing == 0
     assert not zero.any()
+    perfect, _ = cross_entropy(logits[:, :1], torch.zeros(3, dtype=torch.int64), rows, 4)
+    assert math.copysign(1, perfect) == 1  # not -0.0
 
 
 def test_options_name_what_exists():
@@ -98,7 +102,13 @@ def test_wrong_weight_files(tmp_path, arrays, words):
     assert words in str(error.value)
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 torn", b"text", b"\x93NUMPY"])
+def npy() -> bytes:
+    file = io.BytesIO()
+    np.save(file, np.ones((2, 3)))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 torn", b"text", b"\x93NUMPY", npy()])
 def test_files_that_are_not_npz(tmp_path, content):
     (tmp_path / "w.npz").write_bytes(content)
     with pytest.raises(InputError, match=r"w\.npz: cannot be read"):
@@ -134,6 +144,12 @@ def test_one_rank_has_nobody_to_talk_to():
     with pytest.raises(ValueError, match="rank 2"):
         exchange.send(2, np.zeros(3))
     assert list(exchange.arrivals()) == []
+
+
+def test_lack_of_memory_is_an_error_of_one_sentence():
+    transport = SingleTransport()
+    with pytest.raises(PlanccError, match="out of memory"), transport.agreement():
+        raise MemoryError
 
 
 def test_the_phases_add_up_to_the_total():

@@ -22,8 +22,8 @@ def csr_tensor(matrix: Any, dtype: torch.dtype) -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse", UserWarning)  # "is in beta state"
         return torch.sparse_csr_tensor(
-            torch.from_numpy(matrix.indptr.astype(index)),
-            torch.from_numpy(matrix.indices.astype(index)),
+            torch.from_numpy(matrix.indptr.astype(index, copy=False)),
+            torch.from_numpy(matrix.indices.astype(index, copy=False)),
             torch.from_numpy(matrix.data).to(dtype),
             size=matrix.shape,
         )
@@ -31,9 +31,11 @@ def csr_tensor(matrix: Any, dtype: torch.dtype) -> Tensor:
 
 def multiply(matrix: Tensor, x: Tensor, out: Tensor) -> None:
     """out = matrix @ x; shapes [m, n], [n, d], [m, d]."""
-    torch.mm(matrix, x, out=out)
+    torch.addmm(out, matrix, x, beta=0, out=out)  # torch.mm would allocate a second `out`
 
 
 def multiply_add_rows(matrix: Tensor, x: Tensor, rows: Tensor, out: Tensor) -> None:
     """out[rows] += matrix @ x, `rows` unique; shapes [m, n], [n, d], int64[m], [>= m, d]."""
-    out.index_add_(0, rows, torch.mm(matrix, x))
+    product = x.new_empty(len(rows), x.shape[1])
+    multiply(matrix, x, product)
+    out.index_add_(0, rows, product)

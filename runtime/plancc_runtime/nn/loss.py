@@ -29,8 +29,8 @@ def cross_entropy(
     """
     log_probability = torch.log_softmax(logits.index_select(0, rows), dim=1)
     target = labels[rows].unsqueeze(1)
-    loss = -log_probability.gather(1, target).sum(dtype=torch.float64).item() / num_global
+    total = log_probability.gather(1, target).sum(dtype=torch.float64).item()
     delta = log_probability.exp()
     delta.scatter_add_(1, target, delta.new_full(target.shape, -1.0))
     gradient = torch.zeros_like(logits).index_copy_(0, rows, delta.div_(num_global))
-    return loss, gradient
+    return (0.0 - total) / num_global, gradient  # 0.0 - 0.0 is not -0.0

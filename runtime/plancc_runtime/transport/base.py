@@ -12,6 +12,7 @@ alone from the moment it is handed over until the exchange says that it is done:
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -97,6 +98,10 @@ class Transport(ABC):
         """Replace `array` on every rank by the maximum over all ranks. Collective; not counted."""
 
     @abstractmethod
+    def alltoall(self, array: np.ndarray) -> np.ndarray:
+        """Number k of `array` (one per rank) goes to rank k: what each sent here. Collective."""
+
+    @abstractmethod
     def gather(self, value: Any) -> list[Any]:
         """Every rank's `value`, on every rank. Collective; small Python objects only."""
 
@@ -137,18 +142,28 @@ class Transport(ABC):
         self.agreed_error = type(reports[0][1])(sentence)
         raise self.agreed_error
 
+    def all_equal(self, value: bytes) -> bool:
+        """Whether all ranks bring the same `value`; the same answer on all. Collective."""
+        digest = np.frombuffer(hashlib.sha256(value).digest(), np.int32).astype(np.int64)
+        both = np.concatenate([digest, -digest])  # the maximum, and minus the minimum
+        self.allreduce_max(both)
+        return not (both[: len(digest)] + both[len(digest) :]).any()
+
     @contextmanager
     def agreement(self) -> Iterator[None]:
         """A block in which one rank alone may fail: `agree` on its error at the end. Collective.
 
-        The block must not call anything collective. Errors that are not a `PlanccError` pass at
-        once: they are defects, and the caller ends the job with `abort`.
+        The block must not call anything collective. Lack of memory counts as an error; whatever
+        else is not a `PlanccError` passes at once: it is a defect, and the caller ends the job
+        with `abort`.
         """
         error: PlanccError | None = None
         try:
             yield
         except PlanccError as caught:
             error = caught
+        except MemoryError:
+            error = PlanccError("out of memory")
         self.agree(error)
 
 

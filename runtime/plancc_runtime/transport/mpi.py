@@ -41,12 +41,17 @@ def load_mpi() -> Any:
 
 
 class MpiTransport(Transport):
-    """All ranks that one mpirun (mpiexec, srun) started. Collective."""
+    """All ranks that one mpirun (mpiexec, srun) started, or those of `comm`. Collective.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm, optional
+        Duplicated, so that our messages can never be mistaken for a user's.
+    """
+
+    def __init__(self, comm: Any = None) -> None:
         self._mpi = load_mpi()
-        # A communicator of our own: our messages can never be mistaken for a user's.
-        self._comm = self._mpi.COMM_WORLD.Dup()
+        self._comm = (comm or self._mpi.COMM_WORLD).Dup()
         self.rank, self.size = self._comm.rank, self._comm.size
         self.traffic = Traffic()
         self.max_words = MAX_WORDS_PER_MESSAGE
@@ -62,6 +67,11 @@ class MpiTransport(Transport):
 
     def allreduce_max(self, array: Buffer) -> None:
         self._comm.Allreduce(self._mpi.IN_PLACE, np.asarray(array), op=self._mpi.MAX)
+
+    def alltoall(self, array: np.ndarray) -> np.ndarray:
+        received = np.empty_like(array)
+        self._comm.Alltoall(array, received)
+        return received
 
     def gather(self, value: Any) -> list[Any]:
         return self._comm.allgather(value)
