@@ -21,7 +21,7 @@ from plancc.errors import InputError
 from plancc.graph.convert import as_graph
 from plancc.graph.graph import NORMALIZATIONS, Graph
 from plancc.graph.normalize import normalize as normalized
-from plancc.graph.vertexdata import VertexData, read_vertex_data
+from plancc.graph.vertexdata import VertexData, check_vertex_data, read_vertex_data
 from plancc.models import MODELS
 from plancc.models.problem import Assignment
 from plancc.models.weights import BALANCES, check_num_parts
@@ -33,14 +33,6 @@ from plancc.registry import check_choice
 from plancc.version import __version__
 
 VALUE_DTYPES = ("float32", "float64")
-
-_VERTEX_DATA: dict[str, tuple[int, str, type]] = {  # dimensions, kinds accepted, type in a plan
-    "features": (2, "biuf", np.float32),
-    "labels": (1, "iu", np.int32),
-    "train_mask": (1, "b", np.bool_),
-    "val_mask": (1, "b", np.bool_),
-    "test_mask": (1, "b", np.bool_),
-}
 
 Observer = Callable[[str], AbstractContextManager[Any]]
 
@@ -208,31 +200,8 @@ def _vertex_data(data: str | os.PathLike[str] | VertexData | None, graph: Graph)
     if data is None:
         return VertexData()
     if isinstance(data, VertexData):
-        arrays = {field.name: getattr(data, field.name) for field in fields(data)}
-        return VertexData(
-            **{
-                name: _checked(name, np.asarray(array), graph.num_vertices)
-                for name, array in arrays.items()
-                if array is not None
-            }
-        )
+        return check_vertex_data(vars(data), graph.num_vertices)
     return read_vertex_data(data, graph.num_vertices)
-
-
-def _checked(name: str, array: np.ndarray, num_vertices: int) -> np.ndarray:
-    """An array of a VertexData as plans hold it; InputError if it cannot be."""
-    ndim, kinds, dtype = _VERTEX_DATA[name]
-    if array.ndim != ndim or array.dtype.kind not in kinds or 0 in array.shape[1:]:
-        raise InputError(f"{name} cannot be {array.dtype} of shape {array.shape}")
-    if len(array) != num_vertices:
-        raise InputError(f"{name} has {len(array)} rows, the graph {num_vertices} vertices")
-    with np.errstate(over="ignore"):
-        result: np.ndarray = np.ascontiguousarray(array, dtype=dtype)
-    if name == "features" and not np.isfinite(result).all():
-        raise InputError("features hold a value that is no finite 32-bit number")
-    if name == "labels" and ((array < -1) | (array != result)).any():
-        raise InputError("labels hold a value that is no class: they are integers >= -1")
-    return result
 
 
 def _empty_parts(owner: np.ndarray, num_parts: int) -> list[str]:

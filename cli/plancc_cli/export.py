@@ -61,8 +61,8 @@ def command(
         options.check_writable_format(output, ".hgr", ".part.K")
 
     from plancc.graph.formats import read_graph, write_graph
-    from plancc.graph.hmetis import write_hmetis
     from plancc.graph.normalize import normalize as normalized
+    from plancc.models.hmetis import write_hmetis
     from plancc.models.hypergraph import HypergraphModel
 
     graph = read_graph(source, format, pattern=pattern, symmetrize=symmetrize, transpose=transpose)

@@ -21,7 +21,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from plancc.errors import OutputError, PlanccError
+from plancc.errors import InputError, OutputError, PlanccError
 from plancc_runtime import launch
 from plancc_runtime.train import CHOICES, MINIMUM, TrainOptions
 
@@ -123,18 +123,22 @@ def _run(
         for path in (save, json_path):
             if first and path:
                 check_target(path)
+        if save and json_path and os.path.realpath(save) == os.path.realpath(json_path):
+            raise InputError(f"--save and --json are both {save}")
 
     result = train(plan, train_options, transport, _progress() if first else None)
 
     with transport.agreement():
-        if first and save:
-            save_weights(save, result.weights)
+        if first:
+            _write_out(_render(plan, result))
+    with transport.agreement():
         if first and json_path:
             with atomic_write(json_path) as temporary:
                 text = json.dumps({"plan": plan, **result.to_dict()}, indent=2)
                 temporary.write_text(text + "\n", encoding="utf-8")
-        if first:
-            _write_out(_render(plan, result))
+    with transport.agreement():
+        if first and save:
+            save_weights(save, result.weights)
 
 
 def _together(transport: Transport, work: Callable[[], None]) -> int:

@@ -73,9 +73,9 @@ def normalize(
         bad = np.flatnonzero(used & ~((row_sum > 0) & np.isfinite(row_sum)))
         if len(bad):
             raise InputError(
-                f"{graph.source.name}: the weights of vertex {bad[0]} (and its self loop, if any) "
-                f"sum to {row_sum[bad[0]]:g}; --normalize {normalization} needs positive "
-                "and finite sums, use --normalize none"
+                f"{graph.source.name}: the weights of vertex {bad[0]} (counted from 0, with its "
+                f"self loop, if any) sum to {row_sum[bad[0]]:g}; --normalize {normalization} needs "
+                "positive and finite sums, use --normalize none"
             )
         scale[used] = row_sum[used]
         scale[~used] = np.inf

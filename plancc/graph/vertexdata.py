@@ -7,6 +7,7 @@ are ignored. Pickled objects are never loaded.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -71,56 +72,102 @@ def read_vertex_data(path: StrPath, num_vertices: int) -> VertexData:
         and value.
     """
     with Archive(path) as archive:
-        sparse = "feat_indptr" in archive
-        if not sparse and not any(key in archive for key in KEYS):
+        arrays = {key: archive[key] for key in KEYS if key in archive}
+        if "features" not in arrays and "feat_indptr" in archive:
+            arrays["features"] = _sparse_features(archive, num_vertices)
+        if not arrays:
             raise InputError(
                 f"{archive.name}: no vertex data: none of the keys '{', '.join(KEYS)}' is there"
             )
-        features: npt.NDArray[np.float32] | None = None
-        if "features" in archive:
-            features = _check_features(archive, "features", archive["features"], num_vertices)
-        elif sparse:
-            features = _sparse_features(archive, num_vertices)
-        return VertexData(
-            features,
-            _labels(archive, num_vertices),
-            *(_mask(archive, key, num_vertices) for key in MASKS),
-        )
+        return check_vertex_data(arrays, num_vertices, f"{archive.name}: ")
 
 
-def _check_length(archive: Archive, key: str, length: int, num_vertices: int) -> None:
-    if length != num_vertices:
-        raise InputError(
-            f"{archive.name}: key '{key}' has '{length}' rows, the graph {num_vertices} vertices"
-        )
+def check_vertex_data(
+    arrays: Mapping[str, npt.ArrayLike | None], num_vertices: int, where: str = ""
+) -> VertexData:
+    """Vertex data in the types that plans hold.
 
+    Parameters
+    ----------
+    arrays : mapping
+        Some of "features", "labels", "train_mask", "val_mask", "test_mask".
+    num_vertices : int
+    where : str
+        Put before every message.
 
-def _check_features(
-    archive: Archive, key: str, value: npt.NDArray[Any], num_vertices: int | None
-) -> npt.NDArray[np.float32]:
-    if num_vertices is not None:
-        if value.ndim != 2 or not value.shape[1]:
+    Raises
+    ------
+    InputError
+        A wrong number of rows or dimensions, NaN or infinity, labels that are not integers >= -1,
+        masks that are not boolean; the message names key and value.
+    """
+    checked = {
+        key: _CHECKS[key](np.asarray(array), f"{where}key '{key}'")
+        for key, array in arrays.items()
+        if array is not None
+    }
+    for key, array in checked.items():
+        if len(array) != num_vertices:
             raise InputError(
-                f"{archive.name}: key '{key}' must be a matrix, not of shape '{value.shape}'"
+                f"{where}key '{key}' has '{len(array)}' rows, the graph {num_vertices} vertices"
             )
-        _check_length(archive, key, len(value), num_vertices)
-    if value.dtype.kind not in "biuf":
-        raise InputError(f"{archive.name}: key '{key}' holds no numbers but '{value.dtype}'")
+    return VertexData(**checked)
+
+
+def _features(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.float32]:
+    if array.ndim != 2 or not array.shape[1]:
+        raise InputError(f"{what} must be a matrix, not of shape '{array.shape}'")
+    return _finite(array, what)
+
+
+def _finite(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.float32]:
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"{what} holds no numbers but '{array.dtype}'")
     with np.errstate(over="ignore"):
-        result = np.ascontiguousarray(value, dtype=np.float32)
+        result = np.ascontiguousarray(array, dtype=np.float32)
     wrong = ~np.isfinite(result)
     if wrong.any():
-        raise InputError(
-            f"{archive.name}: key '{key}' holds '{value[wrong][0]}', not a finite 32-bit number"
-        )
+        raise InputError(f"{what} holds '{array[wrong][0]}', not a finite 32-bit number")
     return result
+
+
+def _labels(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.int32]:
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise InputError(
+            f"{what} must be a list of integers, not '{array.dtype}' of shape {array.shape}"
+        )
+    wrong = (array < -1) | (array > np.iinfo(np.int32).max)
+    if wrong.any():
+        raise InputError(
+            f"{what} holds '{array[wrong][0]}'; labels are integers >= -1 (-1: unknown)"
+        )
+    return array.astype(np.int32)
+
+
+def _mask(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.bool_]:
+    if array.ndim != 1 or array.dtype != np.bool_:
+        raise InputError(
+            f"{what} must be a list of booleans, not '{array.dtype}' of shape {array.shape}"
+        )
+    return array
+
+
+_CHECKS: dict[str, Callable[[npt.NDArray[Any], str], npt.NDArray[Any]]] = {
+    "features": _features,
+    "labels": _labels,
+    **dict.fromkeys(MASKS, _mask),
+}
 
 
 def _sparse_features(archive: Archive, num_vertices: int) -> npt.NDArray[np.float32]:
     from scipy.sparse import csr_array
 
     shape = archive.integers("feat_shape", 2).tolist()
-    _check_length(archive, "feat_shape", shape[0], num_vertices)
+    if shape[0] != num_vertices:
+        raise InputError(
+            f"{archive.name}: key 'feat_shape' has '{shape[0]}' rows, "
+            f"the graph {num_vertices} vertices"
+        )
     if shape[1] < 1:
         raise InputError(f"{archive.name}: key 'feat_shape' holds '{shape[1]}' columns")
     indices = archive.indices("feat_indices", shape[1])
@@ -130,35 +177,8 @@ def _sparse_features(archive: Archive, num_vertices: int) -> npt.NDArray[np.floa
         raise InputError(
             f"{archive.name}: key 'feat_data' must have {len(indices)} entries, not '{data.shape}'"
         )
-    data = _check_features(archive, "feat_data", data, None)
+    data = _finite(data, f"{archive.name}: key 'feat_data'")
     return csr_array((data, indices, ptr), shape=tuple(shape)).toarray()
-
-
-def _labels(archive: Archive, num_vertices: int) -> npt.NDArray[np.int32] | None:
-    if "labels" not in archive:
-        return None
-    labels = archive.integers("labels")
-    _check_length(archive, "labels", len(labels), num_vertices)
-    wrong = (labels < -1) | (labels > np.iinfo(np.int32).max)
-    if wrong.any():
-        raise InputError(
-            f"{archive.name}: key 'labels' holds '{labels[wrong][0]}'; labels are integers >= -1 "
-            "(-1: unknown)"
-        )
-    return labels.astype(np.int32)
-
-
-def _mask(archive: Archive, key: str, num_vertices: int) -> npt.NDArray[np.bool_] | None:
-    if key not in archive:
-        return None
-    mask = archive[key]
-    if mask.ndim != 1 or mask.dtype != np.bool_:
-        raise InputError(
-            f"{archive.name}: key '{key}' must be a list of booleans, not '{mask.dtype}' of shape "
-            f"{mask.shape}"
-        )
-    _check_length(archive, key, len(mask), num_vertices)
-    return mask
 
 
 def save_vertex_data(data: VertexData, path: StrPath) -> None:

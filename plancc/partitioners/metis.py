@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -27,7 +29,10 @@ def run(
     recursive = preset == "recursive"
     if recursive and problem.objective != "cut":
         raise InputError("METIS preset 'recursive' minimises the cut only: use preset 'kway'")
-    options = pymetis.Options(seed=seed, ufactor=max(1, round(1000 * epsilon)))
+    # Recursive bisection allows its imbalance in every step: they multiply up to 1 + epsilon.
+    steps = math.ceil(math.log2(num_parts)) if recursive else 1
+    allowed = (1 + epsilon) ** (1 / steps) - 1
+    options = pymetis.Options(seed=seed, ufactor=max(1, round(1000 * allowed)))
     if not recursive:
         options.objtype = OBJTYPE[problem.objective]
     integer = np.int64 if pymetis._internal._idx_type_width() == 64 else np.int32

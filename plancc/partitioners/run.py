@@ -30,6 +30,9 @@ DEFAULT_ORDER: dict[type, tuple[str, ...]] = {
 }
 """What "auto" tries for a kind of problem unless told otherwise, best first."""
 
+MAX_TIME_LIMIT = 1e6
+"""More than the operating system's timers take is no limit."""
+
 AUTO = "auto"
 TRIVIAL = "none"
 """Name of the partitioner in a result that needed none (one part, one vertex each, no nets)."""
@@ -128,7 +131,7 @@ def partition(
             ),
         )
 
-    limit = TIME_LIMIT if time_limit is None else time_limit
+    limit = TIME_LIMIT if time_limit is None else min(time_limit, MAX_TIME_LIMIT)
     for adapter in adapters:
         chosen = preset if preset in adapter.presets else None
         options: dict[str, Any] = {

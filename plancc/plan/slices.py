@@ -105,6 +105,12 @@ def _read_block(file: PlanFile, first: int, last: int) -> Block:
     _check(file, "rows/global_id", _within(global_id, file.header.num_vertices))
     _check(file, "expand/send_row", ((send.row >= 0) & (send.row < send_bound)).all())
     _check(file, "expand/recv_row", ((receive.row >= 0) & (receive.row < receive_bound)).all())
+    vertex_data = vertex_data_from_arrays(
+        {
+            f"vertex_data/{name}": _vertex_data(file, name, row0, row1)
+            for name in file.vertex_data_names()
+        }
+    )
     return Block(
         first=first,
         last=last,
@@ -116,13 +122,20 @@ def _read_block(file: PlanFile, first: int, last: int) -> Block:
         value=file.read("matrix/value", *nonzeros),
         send=send,
         receive=receive,
-        vertex_data=vertex_data_from_arrays(
-            {
-                f"vertex_data/{name}": file.read(f"vertex_data/{name}", row0, row1)
-                for name in file.vertex_data_names()
-            }
-        ),
+        vertex_data=vertex_data,
     )
+
+
+def _vertex_data(file: PlanFile, name: str, row0: int, row1: int) -> np.ndarray:
+    """Rows of one vertex data array, with the values that the format allows."""
+    array = file.read(f"vertex_data/{name}", row0, row1)
+    if name == "features":
+        _check(file, f"vertex_data/{name}", np.isfinite(array).all())
+    elif name == "labels":
+        _check(file, f"vertex_data/{name}", (array >= -1).all())
+    else:
+        _check(file, f"vertex_data/{name}", (array <= 1).all())
+    return array
 
 
 def _read_messages(file: PlanFile, prefix: str, first: int, last: int) -> Messages:
@@ -165,4 +178,4 @@ def _within(numbers: Int32Array | Int64Array, bound: int) -> bool:
 
 def _check(file: PlanFile, name: str, holds: bool | np.bool_) -> None:
     if not holds:
-        raise PlanError(f"{file.path}: /{name} is damaged: offsets or numbers out of range")
+        raise PlanError(f"{file.path}: /{name} is damaged: a number is out of range")

@@ -107,7 +107,7 @@ def test_symmetrized_sums_are_symmetric():
 def test_import_is_light():
     code = (
         "import sys, plancc.graph.formats, plancc.graph.convert, plancc.graph.vertexdata, "
-        "plancc.graph.hmetis, plancc.graph.partvector, plancc.graph.mtx, plancc_datasets; "
+        "plancc.models.hmetis, plancc.graph.partvector, plancc.graph.mtx, plancc_datasets; "
         "print([m for m in ('numba', 'networkx', 'sklearn', 'torch', 'scipy.sparse') "
         "if m in sys.modules])"
     )

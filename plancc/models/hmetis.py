@@ -1,0 +1,52 @@
+"""hMETIS ``.hgr`` files, for partitioners that plancc does not drive itself (1-based).
+
+NETS VERTICES [FMT]         FMT: 1 net costs, 10 vertex weights, 11 both
+[cost] pin pin ...          one line per net
+weight                      one line per vertex, if FMT says so
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from plancc.errors import InputError
+from plancc.files import atomic_write
+from plancc.graph.textfile import StrPath
+from plancc.models.problem import Hypergraph
+
+
+def write_hmetis(hypergraph: Hypergraph, path: StrPath) -> None:
+    """Write a hypergraph for hMETIS, PaToH's converters, KaHyPar or Mt-KaHyPar.
+
+    Vertex weights are always written, net costs where there are any. Nets without a pin, which
+    the format cannot hold and which never cost anything, are left out.
+
+    Raises
+    ------
+    InputError
+        If no net has a pin.
+    OutputError
+        If the file cannot be written.
+    """
+    from plancc.graph.kernels import format_lines
+
+    size = np.diff(hypergraph.net_ptr)
+    kept = size > 0
+    num_nets = int(kept.sum())
+    if not num_nets:
+        raise InputError(f"{os.fspath(path)}: no net of the hypergraph has a pin")
+    ptr = np.concatenate([[0], np.cumsum(size[kept])]).astype(np.int64)
+    pins = hypergraph.pins.astype(np.int64) + 1
+    costs = hypergraph.net_costs
+    if costs is not None:
+        pins = np.insert(pins, ptr[:-1], costs[kept])
+        ptr = ptr + np.arange(num_nets + 1)
+    fmt = 10 if costs is None else 11
+    n = hypergraph.num_vertices
+    with atomic_write(path) as temporary, open(temporary, "wb") as stream:
+        stream.write(f"{num_nets} {n} {fmt}\n".encode())
+        stream.write(format_lines(ptr, pins).tobytes())
+        weights = hypergraph.vertex_weights.astype(np.int64, copy=False)
+        stream.write(format_lines(np.arange(n + 1, dtype=np.int64), weights).tobytes())
