@@ -26,7 +26,7 @@ from plancc.models import MODELS
 from plancc.models.problem import Assignment
 from plancc.models.weights import BALANCES, check_num_parts
 from plancc.partitioners import PARTITIONERS
-from plancc.partitioners.run import AUTO, check_options, partition
+from plancc.partitioners.run import AUTO, check_options, checked_owner, partition
 from plancc.plan.lowering import lower
 from plancc.plan.plan import Plan
 from plancc.registry import check_choice
@@ -129,7 +129,8 @@ def compile(
         problem = chosen_model.build(matrix, num_parts, balance=balance, seed=seed)
     with observer("partition"):
         if isinstance(problem, Assignment):
-            owner, how = problem.owner, dict(problem.notes)
+            owner = checked_owner(f"model '{model}'", problem.owner, graph.num_vertices, num_parts)
+            how = dict(problem.notes)
             notes = _empty_parts(owner, num_parts)
         else:
             result = partition(
@@ -176,7 +177,7 @@ def compile(
             "model": model,
             "balance": balance,
             "seed": seed,
-            **{f"model_{name}": str(value) for name, value in model_options.items()},
+            **{f"model_{name}": _in_words(value) for name, value in model_options.items()},
             **how,
             "warnings": "\n".join(notes),
         },
@@ -202,6 +203,11 @@ def _vertex_data(data: str | os.PathLike[str] | VertexData | None, graph: Graph)
     if isinstance(data, VertexData):
         return check_vertex_data(vars(data), graph.num_vertices)
     return read_vertex_data(data, graph.num_vertices)
+
+
+def _in_words(value: Any) -> str:
+    """An option for the provenance; an array by its kind, since it may be as long as the graph."""
+    return str(value) if np.ndim(value) == 0 else f"<{type(value).__name__}>"
 
 
 def _empty_parts(owner: np.ndarray, num_parts: int) -> list[str]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from plancc.errors import InputError
+from plancc.errors import BackendUnavailable, InputError
 
 
 class Registry:
@@ -31,18 +31,18 @@ class Registry:
         self.kind = kind
         self._targets = dict(targets)
         self._group = group
-        self._plugins_read = False
+        self._plugins: dict[str, EntryPoint] | None = None
 
-    def _read_plugins(self) -> None:
-        if not self._plugins_read:
-            self._plugins_read = True
-            for point in entry_points(group=self._group):
-                self._targets.setdefault(point.name, point.value)
+    def _read_plugins(self) -> dict[str, EntryPoint]:
+        """Entries of third parties; those of plancc itself cannot be replaced."""
+        if self._plugins is None:
+            points = entry_points(group=self._group)
+            self._plugins = {p.name: p for p in points if p.name not in self._targets}
+        return self._plugins
 
     def names(self) -> list[str]:
         """Names of all entries, built-in ones first."""
-        self._read_plugins()
-        return list(self._targets)
+        return [*self._targets, *self._read_plugins()]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
@@ -57,10 +57,21 @@ class Registry:
         ------
         InputError
             If there is no such entry; the message lists those that exist.
+        BackendUnavailable
+            If the entry is a third party's and cannot be loaded; the message names its package.
         """
         check_choice(self.kind, name, self.names())
-        module, _, attribute = self._targets[name].partition(":")
-        return getattr(import_module(module), attribute)
+        if name in self._targets:
+            module, _, attribute = self._targets[name].partition(":")
+            return getattr(import_module(module), attribute)
+        point = self._read_plugins()[name]
+        try:
+            return point.load()
+        except Exception as error:  # their code runs
+            package = f" of package {point.dist.name}" if point.dist else ""
+            raise BackendUnavailable(
+                f"{self.kind} '{name}'{package} cannot be loaded: {type(error).__name__}: {error}"
+            ) from error
 
 
 def check_choice(kind: str, value: str, choices: Iterable[str]) -> None:

@@ -94,3 +94,26 @@ def test_missing_files_are_input_errors(folder):
         plancc.compile("none.mtx", model="rp")
     with pytest.raises(plancc.PlanError, match=r"graph\.mtx: not a plan"):
         plancc.load("graph.mtx")
+
+
+def test_a_plan_says_what_it_is(folder):
+    plan = plancc.compile("graph.mtx", model="block", num_parts=2)
+    assert repr(plan).startswith("<Plan of 2 parts, row layout: ")
+    assert len(repr(plan)) < 200
+    assert plan.content_sha256() == plan.save("plan.h5")
+    assert repr(plancc.read_graph("graph.mtx")).startswith("<Graph graph.mtx: ")
+
+
+@pytest.mark.parametrize("parts", [2.0, 2.5, "2", True, None])
+def test_a_number_of_parts_is_an_integer(folder, parts):
+    with pytest.raises(plancc.InputError, match="a whole number is needed"):
+        plancc.compile("graph.mtx", model="rp", num_parts=parts)
+
+
+def test_a_plan_that_is_open_elsewhere_in_the_process(folder):
+    import h5py
+
+    plan = plancc.compile("graph.mtx", model="block", num_parts=2)
+    plan.save("plan.h5")
+    with h5py.File("plan.h5", "r"):
+        assert plancc.load("plan.h5").content_sha256() == plan.content_sha256()

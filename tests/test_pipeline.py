@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import warnings
+from dataclasses import dataclass, replace
 
 import networkx
 import numpy as np
@@ -18,6 +19,8 @@ import plancc
 from plancc.cost.metrics import summarize
 from plancc.cost.owners import random_traffic
 from plancc.graph.normalize import normalize
+from plancc.models import MODELS as REGISTRY
+from plancc.models.problem import Assignment
 from plancc.plan.matrix import matrix_of
 
 N = 48
@@ -205,6 +208,45 @@ def test_provenance(tmp_path, monkeypatch):
         "threads": 1,
         "warnings": found["warnings"],
     }
+
+
+@pytest.mark.parametrize("part", [PART, PART.tolist(), tuple(PART.tolist())])
+def test_provenance_holds_no_array(part):
+    found = plancc.compile(symmetric_matrix(), model="file", num_parts=4, part=part).provenance
+    assert found["model_part"] == f"<{type(part).__name__}>"
+
+
+def test_numpy_booleans_are_hashed_as_they_are_read(tmp_path):
+    graph = replace(plancc.as_graph(symmetric_matrix()), directed=np.bool_(True))
+    plan = plancc.compile(graph, model="rp", num_parts=2, self_loops=np.bool_(True))
+    plan.save(tmp_path / "plan.h5")
+    plancc.verify_file(tmp_path / "plan.h5")
+
+
+@dataclass(frozen=True)
+class WrongModel:
+    """Of a third party."""
+
+    owner: object
+
+    def build(self, matrix, num_parts, *, balance, seed):
+        return Assignment(self.owner)
+
+
+@pytest.mark.parametrize(
+    ("owner", "words"),
+    [
+        (np.full(N, 10**6, np.int32), "part numbers 1000000..1000000 instead of 0..3"),
+        (np.full(N, -1, np.int32), "part numbers -1..-1"),
+        (np.zeros(N - 1, np.int32), f"instead of {N} part numbers"),
+        (np.zeros(N), "float64"),
+    ],
+)
+def test_a_model_that_assigns_wrongly(owner, words, monkeypatch):
+    monkeypatch.setitem(REGISTRY._targets, "wrong", f"{__name__}:WrongModel")
+    with pytest.raises(plancc.BackendError, match="model 'wrong' gave a wrong answer") as caught:
+        plancc.compile(symmetric_matrix(), "wrong", 4, owner=owner)
+    assert words in str(caught.value)
 
 
 def test_provenance_of_rcm():

@@ -12,7 +12,7 @@ from plancc_cli import options
 @options.dims_option("Widths d0,d1,...,dL: adds words, bytes and memory of training a GCN.")
 @options.as_json
 def command(plans: tuple[str, ...], dims: list[int] | None, as_json: bool) -> None:
-    """Show several PLANS side by side, each figure with its ratio to a random partition."""
+    """Show several PLANS side by side, with ratios to a random partition."""
     from plancc.cost.report import report
     from plancc_cli.render import print_comparison, print_json
 

@@ -45,7 +45,8 @@ def _dataset_command(name: str) -> click.Command:
         )
     ]
     for field in dataset_options(name):
-        kind = TYPES[str(field.type).split(" ")[0]]
+        words = field.type.__name__ if isinstance(field.type, type) else str(field.type)
+        kind = TYPES[words.split(" ")[0]]
         parameters.append(
             click.Option(
                 [f"--{field.name.replace('_', '-')}"],

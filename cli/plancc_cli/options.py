@@ -20,6 +20,8 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON inste
 
 def reading(function: Callable[..., Any]) -> Callable[..., Any]:
     """How a graph file is read."""
+    from plancc.graph.formats import FORMATS
+
     for option in (
         click.option("--transpose", is_flag=True, help="Read entry (i, j) as (j, i)."),
         click.option(
@@ -29,7 +31,7 @@ def reading(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--format",
             metavar="NAME",
-            help="Format of the graph whatever its extension: mtx, metis, edgelist or npz.",
+            help=f"Format of the graph whatever its extension: {', '.join(FORMATS)}.",
         ),
     ):
         function = option(function)
@@ -65,17 +67,18 @@ def check_writable_format(output: str, *others: str) -> None:
     """Refuse, before any work, an output whose extension no graph is written under."""
     from plancc.graph.formats import FORMATS
 
-    known = [
-        extension
-        for name in FORMATS
-        if FORMATS[name].write is not None
-        for extension in FORMATS[name].extensions
-    ]
-    if not output.lower().removesuffix(".gz").endswith(tuple(known)):
-        raise InputError(
-            f"{output}: no graph is written under this extension: choose from "
-            f"{', '.join((*known, *others))}"
-        )
+    known: list[str] = []
+    for name in FORMATS:
+        format = FORMATS[name]
+        if format.write is None:
+            continue
+        if output.lower().removesuffix(".gz").endswith(format.extensions):
+            return
+        known += format.extensions
+    raise InputError(
+        f"{output}: no graph is written under this extension: choose from "
+        f"{', '.join((*known, *others))}"
+    )
 
 
 def dims_option(help_text: str) -> Decorator:

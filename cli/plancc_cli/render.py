@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from plancc.plan.plan import Plan
 
 WIDTH = 110  # of tables that do not go to a terminal
+LABEL_WIDTH, PLAN_WIDTH = 38, 21  # of a comparison's columns
 
 # Metric, words for it; figures without a ratio are already relative to the ideal.
 FIGURES = (
@@ -84,7 +85,7 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
         f"busiest part {metrics.max_exchanged:,} "
         f"({ratio(metrics.max_exchanged, random.max_exchanged)}), "
         f"messages {metrics.messages:,} ({ratio(metrics.messages, random.messages)}), "
-        f"imbalance {metrics.nonzero_imbalance:.3f}",
+        f"imbalance of nonzeros {metrics.nonzero_imbalance:.3f}",
         soft_wrap=True,
     )
     for name, value in plan.provenance.items():
@@ -129,7 +130,15 @@ def print_report(report: Report, per_part: bool) -> None:
 
 
 def print_comparison(reports: Sequence[Report]) -> None:
-    """Plans side by side; each figure with its ratio to random."""
+    """Plans side by side, in as many tables as the width asks for."""
+    out = console()
+    beside = max(1, (out.width - LABEL_WIDTH) // PLAN_WIDTH)
+    for first in range(0, len(reports), beside):
+        out.print(_comparison(reports[first : first + beside]))
+
+
+def _comparison(reports: Sequence[Report]) -> Table:
+    """One column for every plan; each figure but the imbalances with its ratio to random."""
     table = Table(title="figure (ratio to an even random partition)", title_justify="left")
     table.add_column("", min_width=24)
     for report in reports:
@@ -152,14 +161,18 @@ def print_comparison(reports: Sequence[Report]) -> None:
     if all(report.training is not None for report in reports):
         table.add_section()
         for words, get, show in _training_rows():
-            add(words, (show(get(report.training)) for report in reports))
-    console().print(table)
+            cells = []
+            for report in reports:
+                value, base = get(report.training), get(report.random_training)
+                cells.append(f"{show(value)} ({ratio(value, base)})")
+            add(words, cells)
+    return table
 
 
 def _provenance(name: str, value: Any) -> str:
-    if name.endswith("_seconds"):
-        return f"{value:.2f}"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.2f}" if name.endswith("_seconds") else f"{value:g}"
+    return str(value)
 
 
 def _plain_table() -> Table:

@@ -120,11 +120,13 @@ def _run(
     first = transport.rank == 0
     with transport.agreement():  # before the work, not after it
         train_options = TrainOptions(**options)
+        taken = {os.path.realpath(path) for path in (plan, options["init"]) if path}
         for path in (save, json_path):
             if first and path:
+                if os.path.realpath(path) in taken:
+                    raise InputError(f"{path} is read or written already; choose another name")
+                taken.add(os.path.realpath(path))
                 check_target(path)
-        if save and json_path and os.path.realpath(save) == os.path.realpath(json_path):
-            raise InputError(f"--save and --json are both {save}")
 
     result = train(plan, train_options, transport, _progress() if first else None)
 
@@ -219,7 +221,7 @@ def _render(plan: str, result: TrainResult) -> str:
     # what this terminal's encoding lacks is escaped: results are never lost for a character
     encoding = sys.stdout.encoding or "utf-8"
     text = io.TextIOWrapper(io.BytesIO(), encoding, errors="backslashreplace", newline="")
-    console = Console(file=text, highlight=False, force_terminal=alone and sys.stdout.isatty())
+    console = Console(file=text, highlight=False, force_terminal=False)
     console.width = max(console.width if alone else 0, 120)
     origin = {False: "from the plan", True: "random"}
     summary = (

@@ -1,7 +1,7 @@
 """Everything that can be said of a plan, as plain values: what inspect and compare print.
 
-Reads offsets and header only, unless figures for fewer ranks or a missing baseline ask for the
-matrix. Knows no terminal.
+Reads offsets and header only, unless figures for fewer ranks, training costs of the baseline, or a
+missing baseline ask for the matrix. Knows no terminal.
 """
 
 from __future__ import annotations
@@ -161,7 +161,6 @@ def report(
 
 def _read_traffic(file: PlanFile) -> Traffic:
     """Load and communication of every part from the offsets alone."""
-
     part_ptr = read_offsets(file, "rows/part_ptr", file.header.num_vertices)
     row_ptr = read_offsets(file, "matrix/row_ptr", file.header.num_nonzeros)
     counts = {}

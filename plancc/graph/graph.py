@@ -35,7 +35,7 @@ class Source:
     reading: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Graph:
     """A directed or undirected graph as a square sparse matrix ``A`` in CSR.
 
@@ -73,6 +73,13 @@ class Graph:
     @property
     def num_nonzeros(self) -> int:
         return len(self.indices)
+
+    def __repr__(self) -> str:
+        kind = "directed" if self.directed else "undirected"
+        return (
+            f"<Graph {self.source.name}: {self.num_vertices} vertices, "
+            f"{self.num_nonzeros} nonzeros, {kind}>"
+        )
 
     def row_nonzeros(self) -> npt.NDArray[np.int64]:
         """Nonzeros of every row, int64[num_vertices]."""

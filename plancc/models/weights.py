@@ -57,7 +57,9 @@ def vertex_weights(matrix: Graph, balance: str) -> npt.NDArray[np.int64]:
 
 
 def check_num_parts(num_vertices: int, num_parts: int) -> None:
-    """Raise InputError unless ``1 <= num_parts <= num_vertices``."""
+    """Raise InputError unless `num_parts` is an integer in ``1..num_vertices``."""
+    if not isinstance(num_parts, int | np.integer) or isinstance(num_parts, bool):
+        raise InputError(f"{num_parts!r} parts: a whole number is needed")
     if num_parts < 1:
         raise InputError(f"{num_parts} parts: at least 1 is needed")
     if num_parts > num_vertices:

@@ -143,11 +143,13 @@ def partition(
         start = time.perf_counter()
         try:
             raw = _run(adapter, problem, num_parts, options, limit)
-            owner = _checked(adapter, raw, problem.num_vertices, num_parts)
+            owner = checked_owner(
+                adapter.name, raw, problem.num_vertices, num_parts, f"; {OTHERWISE}"
+            )
         except BackendError as error:
             if adapter is adapters[-1]:
                 raise
-            warnings.append(f"{str(error).removesuffix(f'; {OTHERWISE}')}; trying the next one")
+            warnings.append(f"{str(error).removesuffix(f'; {OTHERWISE}')}; falling back to builtin")
             continue
         seconds = time.perf_counter() - start
         break
@@ -287,10 +289,10 @@ def _run(
     return adapter.run(fitting, num_parts, **options)
 
 
-def _checked(
-    adapter: Adapter, raw: object, num_vertices: int, num_parts: int
+def checked_owner(
+    who: str, raw: object, num_vertices: int, num_parts: int, advice: str = ""
 ) -> npt.NDArray[np.int32]:
-    """The answer as int32[n] with parts in range; BackendError otherwise."""
+    """What `who` answered as int32[n] with parts in range; BackendError otherwise."""
     wrong = ""
     try:
         owner = np.asarray(raw)
@@ -301,7 +303,7 @@ def _checked(
     elif int(owner.min()) < 0 or int(owner.max()) >= num_parts:
         wrong = f"part numbers {owner.min()}..{owner.max()} instead of 0..{num_parts - 1}"
     if wrong:
-        raise BackendError(f"{adapter.name} gave a wrong answer: {wrong}; {OTHERWISE}")
+        raise BackendError(f"{who} gave a wrong answer: {wrong}{advice}")
     return owner.astype(np.int32, copy=False)
 
 
@@ -325,6 +327,6 @@ def _balance_notes(
         )
     if reached > max(allowed, heaviest):
         notes.append(
-            f"imbalance {reached * num_parts / total - 1:.3f} of {who} is above epsilon {epsilon:g}"
+            f"imbalance {reached * num_parts / total - 1:.4g} of {who} is above epsilon {epsilon:g}"
         )
     return notes

@@ -31,6 +31,7 @@ HEADER_TYPES: dict[str, type] = {
     "normalization": str,
     "self_loops": bool,
 }
+ROOT_ATTRIBUTES = ("format", "format_version", "content_sha256", *HEADER_TYPES)
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,7 @@ def content_sha256(header: Header, arrays: Arrays) -> str:
     names = sorted(arrays)
     with ThreadPoolExecutor(2) as pool:
         digests = pool.map(lambda name: hashlib.sha256(_bytes(arrays[name])).hexdigest(), names)
-    lines = [f"{name}={int(v) if isinstance(v, bool) else v}" for name, v in asdict(header).items()]
+    lines = [f"{name}={v if isinstance(v, str) else int(v)}" for name, v in asdict(header).items()]
     lines.sort()
     for name, digest in zip(names, digests, strict=True):
         shape = "x".join(map(str, arrays[name].shape))

@@ -12,7 +12,7 @@ from plancc.plan.plan import Int64Array, Plan
 def matrix_of(plan: Plan) -> sp.csr_array:
     """The whole matrix in the vertices' own numbering, from the parts and their receive sets.
 
-    Shape (n, n); duplicate entries, if a damaged plan has any, are kept.
+    Shape (n, n), columns ascending; duplicate entries, if a damaged plan has any, are added up.
     """
     rows = np.repeat(plan.global_id, np.diff(plan.row_ptr))
     columns = plan.global_id[place_of_columns(plan)]

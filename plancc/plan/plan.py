@@ -159,7 +159,7 @@ def _message(peers: Int32Array, ptr: Int64Array, peer: int, rows: Int32Array) ->
     return rows[ptr[at] : ptr[at + 1]] if found else rows[:0]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """A compiled row plan of all parts. Immutable; `plancc.plan.lowering.lower` makes it.
 
@@ -234,6 +234,20 @@ class Plan:
             recv_ptr=recv_ptr,
             vertex_data=self.vertex_data.take(np.arange(row0, row1)),
         )
+
+    def __repr__(self) -> str:
+        header = self.header
+        return (
+            f"<Plan of {header.num_parts} parts, {header.layout} layout: {header.num_vertices} "
+            f"vertices, {header.num_nonzeros} nonzeros, volume {self.send.volume}, "
+            f"{self.send.num_messages} messages>"
+        )
+
+    def content_sha256(self) -> str:
+        """Hash of what a run of the plan computes and sends; plans with equal hashes are equal."""
+        from plancc.plan.format import arrays_of, content_sha256
+
+        return content_sha256(self.header, arrays_of(self))
 
     def owner(self) -> Int32Array:
         """Part of every vertex, int32[num_vertices]."""

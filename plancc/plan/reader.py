@@ -31,6 +31,7 @@ from plancc.plan.format import (
     MAJOR,
     MINOR,
     NODES,
+    ROOT_ATTRIBUTES,
     plan_from_arrays,
 )
 from plancc.plan.indices import index_invariants
@@ -62,6 +63,8 @@ class PlanFile:
     Attributes
     ----------
     header : Header
+    minor : int
+        Minor version of the format.
     content_sha256 : str
         As stored; `plancc.plan.verify` compares it with the content.
     """
@@ -73,7 +76,7 @@ class PlanFile:
         if not os.path.isfile(self.path):
             raise InputError(f"{self.path}: not a file")
         try:
-            self._file = h5py.File(self.path, "r", locking=False)
+            self._file = _open(self.path)
         except PermissionError as error:
             raise InputError(f"{self.path}: not readable (permission denied)") from error
         except OSError as error:
@@ -272,10 +275,17 @@ class PlanFile:
         """Refuse unknown names, which only a higher minor version may bring."""
         if self.minor > MINOR:
             return
-        known = {*NODES, *GROUPS, *ATTRIBUTE_GROUPS}
+        for name in self._file.attrs:
+            if name not in ROOT_ATTRIBUTES:
+                raise PlanError(
+                    f"{self.path}: unknown attribute '{_line(name)}' in a plan of version "
+                    f"{MAJOR}.{self.minor}"
+                )
+        groups = (*GROUPS, *ATTRIBUTE_GROUPS)
+        known = {*NODES, *groups}
         for group in self._file:
             names = [group]
-            if group in GROUPS and self._is_there(group, h5py.Group):
+            if group in groups and self._is_there(group, h5py.Group):
                 names += [f"{group}/{name}" for name in self._file[group]]
             for name in names:
                 if name not in known:
@@ -297,6 +307,16 @@ class PlanFile:
             if self._file.get(at, getclass=True) is not wanted:
                 raise PlanError(f"{self.path}: /{at} is not a {wanted.__name__.lower()}")
         return True
+
+
+def _open(path: str) -> h5py.File:
+    """The file without a lock, unless this process has it open with one."""
+    try:
+        return h5py.File(path, "r", locking=False)
+    except OSError as error:
+        if "locking flag" not in str(error):
+            raise
+        return h5py.File(path, "r")
 
 
 def _python(value: Any) -> Any:

@@ -3,9 +3,6 @@
 Both the lowering and the metrics of an owner vector start here; no plan is needed for it. A set
 of rows is a bitmap over an order in which the rows of a part are neighbours: marking a nonzero's
 column sets a bit, reading the bits in order yields the set sorted and cut into messages.
-
-Parts are independent, so passes over the nonzeros run in threads (the kernels release the GIL)
-and no result depends on their number.
 """
 
 from __future__ import annotations

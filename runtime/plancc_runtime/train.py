@@ -150,7 +150,9 @@ class TrainResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the weights, ready for JSON."""
-        return asdict(replace(self, weights=[]))
+        result = asdict(replace(self, weights=[]))
+        del result["weights"]
+        return result
 
 
 def train(

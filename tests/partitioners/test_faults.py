@@ -75,7 +75,7 @@ def test_empty_parts_are_filled_with_a_warning():
     result = partition(RING, 4, "one_part")
     assert sorted(np.bincount(result.owner)) == [1, 1, 1, 17]
     assert "3 of 4 parts empty" in result.warnings[0]
-    assert "imbalance 2.400" in result.warnings[1]
+    assert "imbalance 2.4" in result.warnings[1]
 
 
 def test_missing_library():

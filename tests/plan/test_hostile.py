@@ -18,6 +18,7 @@ from plancc.errors import InputError, PlanError
 from plancc.plan.reader import PlanFile, load
 from plancc.plan.slices import read_rank_slice
 from plancc.plan.verify import verify_file
+from plancc_cli.render import print_report
 
 N = 40
 
@@ -301,7 +302,10 @@ def test_higher_major_version(path, value):
     refused(path, f"format version {value}; this plancc reads 1.x only")
 
 
-@pytest.mark.parametrize("name", ["extra", "rows/extra", "expand/fold", "fold/send_ptr"])
+UNKNOWN = ["extra", "rows/extra", "expand/fold", "fold/send_ptr", "metrics/extra"]
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
 def test_unknown_node(path, name):
     plan = load(path)
     with h5py.File(path, "r+") as file:
@@ -313,6 +317,20 @@ def test_unknown_node(path, name):
         file.attrs["more"] = "attributes"
     test_file.assert_equal(load(path), plan)
     verify_file(path)
+
+
+def test_unknown_header_attribute(path):
+    with h5py.File(path, "r+") as file:
+        file.attrs["ex\ntra"] = 1
+    refused(path, "unknown attribute 'ex?tra' in a plan of version 1.0")
+
+
+def test_a_higher_minor_version_hashes_names_that_are_not_known_here(path):
+    with h5py.File(path, "r+") as file:
+        file.attrs["format_version"] = "1.1"
+        file["rows/extra"] = np.arange(N)
+        file.attrs["content_sha256"] = "0" * 64  # some hash of all that
+    assert "content hash" not in verify_file(path)
 
 
 def test_unknown_node_with_a_garbled_name(path):
@@ -331,10 +349,12 @@ def test_odd_provenance_is_no_obstacle(path):
         attributes["empty"] = h5py.Empty("f4")
         attributes["bytes"] = np.bytes_(b"\xff")
         attributes["bool"] = True
+        attributes["partition_seconds"] = "soon"
     found = load(path).provenance
     assert (found["list"], found["empty"], found["bool"]) == ([1, 2], None, True)
     assert found["bytes"].encode()
     verify_file(path)
+    print_report(report(path), per_part=False)
     with h5py.File(path, "r+") as file:
         del file["provenance"]
         del file["metrics"]

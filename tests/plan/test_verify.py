@@ -232,6 +232,18 @@ def test_of_the_content_hash(tmp_path):
         verify_file(path)
 
 
+def test_of_the_checksums(tmp_path):
+    path = tmp_path / "plan.h5"
+    small_plan().save(path)
+    with h5py.File(path, "r+") as file:
+        data = file["rows/global_id"][()]
+        del file["rows/global_id"]
+        file.create_dataset("rows/global_id", data=data, chunks=True, compression="gzip")
+    load(path)
+    with pytest.raises(PlanError, match=r"/rows/global_id is stored without checksums"):
+        verify_file(path)
+
+
 @pytest.mark.parametrize("name", list(small_plan().metrics().as_dict()))
 def test_of_the_stored_metrics(name, tmp_path):
     path = tmp_path / "plan.h5"

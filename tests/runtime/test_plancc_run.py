@@ -148,6 +148,14 @@ def test_wrong_options(case, ranks, arguments, words):
 
 
 @pytest.mark.parametrize("option", ["--json", "--save"])
+def test_the_plan_is_never_overwritten(case, option):
+    plan = case[0] / "plan.h5"
+    before = plan.read_bytes()
+    fails(plancc_run(None, plan, option, plan, timeout=60), 2, "plan.h5", "choose another name")
+    assert plan.read_bytes() == before
+
+
+@pytest.mark.parametrize("option", ["--json", "--save"])
 def test_a_target_that_cannot_be_written_is_found_before_the_work(case, tmp_path, option):
     arguments = ("--epochs", 10**9, option)
     fails(plancc_run(2, case[0] / "plan.h5", *arguments, "/no/such/folder/x"), 1, "/no/such/folder")
