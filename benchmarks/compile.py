@@ -13,7 +13,7 @@ from benchmarks.inputs import Inputs
 from benchmarks.report import Report
 
 NUM_PARTS = 256
-READ, PARTITION = "read", "partition"
+READ, PARTITION = "load", "partition"
 
 
 def run(inputs: Inputs) -> Report:

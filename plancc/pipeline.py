@@ -119,7 +119,7 @@ def compile(
     check_options(epsilon, seed, threads, time_limit)
     chosen_model = _make_model(model, model_options)
 
-    with observer("read"):
+    with observer("load"):
         graph = as_graph(graph)
         check_num_parts(graph.num_vertices, num_parts)
         vertex_data = _vertex_data(data, graph)
