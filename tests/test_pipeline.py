@@ -399,5 +399,5 @@ def test_the_observer_sees_every_stage():
         seen.append("done")
 
     plancc.compile(symmetric_matrix(), model="rp", num_parts=2, observer=observer)
-    assert seen[::2] == ["read", "normalize", "model rp", "partition", "lower", "baseline"]
+    assert seen[::2] == ["load", "normalize", "model rp", "partition", "lower", "baseline"]
     assert set(seen[1::2]) == {"done"}
