@@ -16,7 +16,7 @@ from benchmarks.inputs import Inputs
 from benchmarks.report import Report, show
 from plancc.graph.chunks import usable_cores
 
-NAMES = ("lowering", "compile", "memory", "words", "quality")
+NAMES = ("lowering", "compile", "memory", "words", "refinement", "quality")
 
 
 def main() -> None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 
-from plancc.cost.metrics import summarize
+from plancc.cost.metrics import imbalance, summarize
 from plancc.cost.owners import random_traffic
 from plancc.errors import InputError
 from plancc.graph.convert import as_graph
@@ -24,7 +24,7 @@ from plancc.graph.normalize import normalize as normalized
 from plancc.graph.vertexdata import VertexData, check_vertex_data, read_vertex_data
 from plancc.models import MODELS
 from plancc.models.problem import Assignment
-from plancc.models.weights import BALANCES, check_num_parts
+from plancc.models.weights import Balance, check_num_parts, constraints, part_weights
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.run import AUTO, check_options, checked_owner, partition
 from plancc.plan.lowering import lower
@@ -49,6 +49,7 @@ def compile(
     normalize: str = "sym",
     self_loops: bool = True,
     balance: str = "nnz",
+    dims: Sequence[int] | None = None,
     epsilon: float = 0.01,
     partitioner: str = AUTO,
     preset: str | None = None,
@@ -74,8 +75,11 @@ def compile(
     normalize : {"sym", "row", "none"}
     self_loops : bool
         Add the identity before normalising.
-    balance : {"nnz", "rows", "weights"}
-        What the parts share evenly.
+    balance : str
+        What the parts share evenly: "nnz", "rows", "weights", "work" or "train", or several with
+        commas between them (`plancc.models.weights.Balance`).
+    dims : sequence of int, optional
+        Widths d_0..d_L of the layers; balance "work" needs them.
     epsilon : float
         Allowed imbalance, max / mean - 1.
     partitioner : str
@@ -114,19 +118,21 @@ def compile(
     """
     check_choice("normalization", normalize, NORMALIZATIONS)
     check_choice("value type", value_dtype, VALUE_DTYPES)
-    check_choice("balance", balance, BALANCES)
     check_choice("partitioner", partitioner, [AUTO, *PARTITIONERS])
     check_options(epsilon, seed, threads, time_limit)
+    wanted = Balance.parse(balance, dims)
     chosen_model = _make_model(model, model_options)
 
     with observer("load"):
         graph = as_graph(graph)
         check_num_parts(graph.num_vertices, num_parts)
         vertex_data = _vertex_data(data, graph)
+        wanted = replace(wanted, train_mask=vertex_data.train_mask)
     with observer("normalize"):
         matrix = normalized(graph, normalize, self_loops=self_loops, dtype=value_dtype)
     with observer(f"model {model}"):
-        problem = chosen_model.build(matrix, num_parts, balance=balance, seed=seed)
+        loads = constraints(matrix, wanted)
+        problem = chosen_model.build(matrix, num_parts, balance=wanted, seed=seed)
     with observer("partition"):
         if isinstance(problem, Assignment):
             owner = checked_owner(f"model '{model}'", problem.owner, graph.num_vertices, num_parts)
@@ -143,6 +149,7 @@ def compile(
                 threads=threads,
                 time_limit=time_limit,
                 order=chosen_model.partitioners,
+                constraints=tuple(loads),
             )
             owner, notes = result.owner, result.warnings
             how = {
@@ -153,7 +160,8 @@ def compile(
                 "threads": threads,
                 "partition_seconds": result.seconds,
             }
-    del problem
+    of_parts = [part_weights(owner, load, num_parts) for load in loads.values()]
+    del problem, loads
     with observer("lower"):
         plan = lower(matrix, owner, num_parts, normalization=normalize, self_loops=self_loops)
     with observer("baseline"):
@@ -175,7 +183,9 @@ def compile(
             "created": _now(),
             "command": command or "plancc.compile(...)",
             "model": model,
-            "balance": balance,
+            "balance": str(wanted),
+            "balance_imbalance": ",".join(f"{imbalance(load):.6g}" for load in of_parts),
+            **({} if dims is None else {"dims": ",".join(map(str, dims))}),
             "seed": seed,
             **{f"model_{name}": _in_words(value) for name, value in model_options.items()},
             **how,

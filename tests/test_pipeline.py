@@ -201,6 +201,7 @@ def test_provenance(tmp_path, monkeypatch):
         "model": "gp",
         "model_objective": "volume",
         "balance": "nnz",
+        "balance_imbalance": f"{plan.metrics().nonzero_imbalance:.6g}",
         "seed": 7,
         "partitioner": "metis",
         "preset": found["preset"],
@@ -208,6 +209,57 @@ def test_provenance(tmp_path, monkeypatch):
         "threads": 1,
         "warnings": found["warnings"],
     }
+
+
+@pytest.mark.parametrize("model", ["gp", "hp", "block", "rcm", "rp", "file"])
+def test_balance_is_measured_by_constraint(model, tmp_path):
+    """The imbalances in the provenance are those of the plan, whatever the model did for them."""
+    matrix, mask = symmetric_matrix(), np.arange(N) % 3 == 0
+    nonzeros = (matrix.toarray() + np.eye(N) > 0).sum(axis=1)
+    loads = {
+        "nnz": nonzeros,
+        "rows": np.ones(N),
+        "work": nonzeros * 20 + 16 * 4 + 4 * 3,
+        "train": mask,
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", plancc.PlanccWarning)
+        plan = plancc.compile(
+            matrix,
+            model,
+            4,
+            balance=",".join(loads),
+            dims=[16, 4, 3],
+            epsilon=0.1,
+            data=plancc.VertexData(train_mask=mask),
+            **options_of(model),
+        )
+    plan.save(tmp_path / "plan.h5")
+    found = plancc.load(tmp_path / "plan.h5").provenance
+    assert found["balance"] == "nnz,rows,work,train"
+    assert found["dims"] == "16,4,3"
+    measured = [float(word) for word in found["balance_imbalance"].split(",")]
+    parts = [np.bincount(plan.owner(), weights=load, minlength=4) for load in loads.values()]
+    assert measured == pytest.approx(
+        [part.max() / part.mean() - 1 for part in parts], rel=1e-5, abs=1e-6
+    )
+    assert measured[:2] == pytest.approx(
+        [plan.metrics().nonzero_imbalance, plan.metrics().row_imbalance], rel=1e-5, abs=1e-6
+    )
+    if model == "gp":
+        assert max(measured) < 0.2
+
+
+def test_a_missed_constraint_is_named():
+    """Half of the rows are full, half are not: one weight for both constraints misses each."""
+    array = np.eye(N)
+    array[: N // 8] = 1
+    with pytest.warns(plancc.PlanccWarning, match="^(nnz|rows): ") as caught:
+        plan = plancc.compile(
+            sp.csr_array(array), "hp", 5, balance="nnz,rows", partitioner="builtin"
+        )
+    notes = [str(note.message) for note in caught]
+    assert "\n".join(notes) == plan.provenance["warnings"]
 
 
 @pytest.mark.parametrize("part", [PART, PART.tolist(), tuple(PART.tolist())])
@@ -264,6 +316,11 @@ def test_provenance_of_rcm():
         ({"model": "best"}, "unknown model 'best': choose from hp, gp, rcm, block, rp, file"),
         ({"normalize": "mean"}, "unknown normalization 'mean': choose from sym, row, none"),
         ({"balance": "edges"}, "unknown balance 'edges': choose from nnz, rows, weights"),
+        ({"balance": "nnz,edges"}, "unknown balance 'edges': choose from nnz, rows, weights"),
+        ({"balance": "rows,rows"}, "balance 'rows,rows' names 'rows' twice"),
+        ({"balance": "work"}, "balance 'work' needs the widths of the layers"),
+        ({"balance": "nnz,train"}, "balance 'train' needs vertex data with a 'train_mask'"),
+        ({"dims": [16]}, "dims [16]: two or more"),
         ({"value_dtype": "float16"}, "'float16': choose from float32, float64"),
         ({"partitioner": "scotch"}, "unknown partitioner 'scotch': choose from auto, mtkahypar"),
         ({"partitioner": "metis"}, "'metis' cannot partition"),

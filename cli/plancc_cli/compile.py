@@ -14,9 +14,8 @@ from typing import Any
 import click
 
 from plancc.errors import InputError
-from plancc.graph.graph import NORMALIZATIONS
 from plancc.models import MODELS
-from plancc.models.weights import BALANCES
+from plancc.models.weights import Balance
 from plancc.partitioners import PARTITIONERS
 from plancc_cli import options
 
@@ -61,12 +60,8 @@ def _not_negative(
     callback=_not_negative,
     help="Allowed imbalance, max / mean - 1.",
 )
-@click.option(
-    "--balance",
-    default="nnz",
-    show_default=True,
-    type=options.NameIn("balance", BALANCES),
-    help="What parts share evenly: nnz, rows, or weights (the graph's own).",
+@options.balancing(
+    "nnz", "What parts share evenly", "Features, labels and masks (.npz) to carry in the plan."
 )
 @click.option(
     "--seed",
@@ -91,17 +86,8 @@ def _not_negative(
     callback=_not_negative,
     help="For the partitioner.  [default: 6 hours]",
 )
-@click.option(
-    "--normalize",
-    default="sym",
-    show_default=True,
-    type=click.Choice(NORMALIZATIONS),
-    help="D^-1/2 (A+I) D^-1/2, row mean, or nothing.",
-)
+@options.normalizing("sym")
 @click.option("--no-self-loops", is_flag=True, help="Do not add the identity.")
-@click.option(
-    "--data", type=click.Path(), help="Features, labels and masks (.npz) to carry in the plan."
-)
 @click.option(
     "--value-dtype",
     default="float32",
@@ -168,7 +154,8 @@ def command(
 
 
 def _check_needed(settings: dict[str, Any]) -> None:
-    """Refuse options of a partitioner where the model needs none."""
+    """Refuse what no graph can make right: a wrong balance, options that the model cannot use."""
+    Balance.parse(settings["balance"], settings["dims"])
     model, partitioner = settings["model"], settings["partitioner"]
     if MODELS[model].partitioners:
         return

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import click
 
 from plancc.errors import InputError
-from plancc.graph.graph import NORMALIZATIONS
-from plancc.models.weights import BALANCES
+from plancc.models.weights import Balance, vertex_weights
 from plancc_cli import options
 
 PART_VECTOR = re.compile(r"\.part(\.\d+)?$")
@@ -17,20 +17,12 @@ PART_VECTOR = re.compile(r"\.part(\.\d+)?$")
 @click.command()
 @click.argument("source", type=click.Path())
 @click.option("-o", "--output", required=True, type=click.Path(), help="The file to write.")
-@click.option(
-    "--normalize",
-    default="none",
-    show_default=True,
-    type=click.Choice(NORMALIZATIONS),
-    help="Normalise the matrix first (for .mtx).",
-)
+@options.normalizing("none")
 @click.option("--self-loops", is_flag=True, help="Add the identity first.")
-@click.option(
-    "--balance",
-    default="nnz",
-    show_default=True,
-    type=options.NameIn("balance", BALANCES),
-    help="Vertex weights of an .hgr: nnz, rows or weights.",
+@options.balancing(
+    None,
+    "Vertex weights of an .hgr (nnz if not given) or .graph (its own)",
+    "Vertex data (.npz) with the training mask, for balance train.",
 )
 @options.reading
 def command(
@@ -38,7 +30,9 @@ def command(
     output: str,
     normalize: str,
     self_loops: bool,
-    balance: str,
+    balance: str | None,
+    dims: list[int] | None,
+    data: str | None,
     format: str | None,
     pattern: bool,
     symmetrize: bool,
@@ -52,7 +46,8 @@ def command(
         plancc export graph.mtx --self-loops -o graph.hgr   hMETIS (the column-net hypergraph)
         plancc export plan.h5 -o graph.part.4         the plan's part vector
     """
-    options.check_output(output, source)
+    options.check_output(output, source, data)
+    wanted = Balance.parse(balance or "nnz", dims)
     if PART_VECTOR.search(output):
         _export_owner(source, output)
         return
@@ -62,17 +57,23 @@ def command(
 
     from plancc.graph.formats import read_graph, write_graph
     from plancc.graph.normalize import normalize as normalized
+    from plancc.graph.vertexdata import read_vertex_data
     from plancc.models.hmetis import write_hmetis
     from plancc.models.hypergraph import HypergraphModel
 
     graph = read_graph(source, format, pattern=pattern, symmetrize=symmetrize, transpose=transpose)
     if self_loops or normalize != "none":
         graph = normalized(graph, normalize, self_loops=self_loops, dtype="float64")
+    if data is not None:
+        wanted = replace(wanted, train_mask=read_vertex_data(data, graph.num_vertices).train_mask)
     if hypergraph:
-        problem = HypergraphModel().build(graph, 1, balance=balance, seed=0)
+        problem = HypergraphModel().build(graph, 1, balance=wanted, seed=0)
         write_hmetis(problem, output)
         click.echo(f"{output}: {problem.num_vertices} vertices, {problem.num_nets} nets")
         return
+    if balance is not None:
+        weights = vertex_weights(graph, wanted).reshape(graph.num_vertices, -1)
+        graph = replace(graph, vertex_weights=weights)
     write_graph(graph, output)
     click.echo(f"{output}: {graph.num_vertices} vertices, {graph.num_nonzeros} nonzeros")
 

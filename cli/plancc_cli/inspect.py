@@ -2,27 +2,51 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from plancc_cli import options
 
+if TYPE_CHECKING:
+    from plancc.cost.machine import Machine
+
 
 @click.command()
 @click.argument("plan", type=click.Path())
-@options.dims_option("Widths d0,d1,...,dL: adds words, bytes and memory of training a GCN.")
+@options.dims_option("Widths d0,d1,...,dL: adds words, bytes, memory and time of training a GCN.")
 @click.option("--per-part", is_flag=True, help="One line for every part.")
 @click.option(
     "--ranks", type=int, help="Figures when run on fewer ranks than parts (parts are merged)."
 )
+@click.option(
+    "--topology",
+    metavar="NODESxRANKS",
+    help="What travels inside and between nodes, such as 4x8; the plan's own by default.",
+)
+@options.machine_option("Latency, bandwidth and multiply_adds for the predicted time of --dims.")
 @options.as_json
 def command(
-    plan: str, dims: list[int] | None, per_part: bool, ranks: int | None, as_json: bool
+    plan: str,
+    dims: list[int] | None,
+    per_part: bool,
+    ranks: int | None,
+    topology: str | None,
+    machine: Machine | None,
+    as_json: bool,
 ) -> None:
     """Show what PLAN is, and what it costs beside an even random partition of the same matrix."""
     from plancc.cost.report import report
+    from plancc.cost.topology import Topology
     from plancc_cli.render import print_json, print_report
 
-    result = report(plan, dims=dims, num_ranks=ranks)
+    result = report(
+        plan,
+        dims=dims,
+        num_ranks=ranks,
+        machine=machine,
+        topology=None if topology is None else Topology.parse(topology),
+    )
     if as_json:
         print_json(result.as_dict(per_part))
     else:

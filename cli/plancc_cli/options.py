@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from plancc.errors import InputError
+from plancc.graph.graph import NORMALIZATIONS
+from plancc.models.weights import BALANCES
 from plancc.registry import check_choice
+
+if TYPE_CHECKING:
+    from plancc.cost.machine import Machine
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -36,6 +41,38 @@ def reading(function: Callable[..., Any]) -> Callable[..., Any]:
     ):
         function = option(function)
     return function
+
+
+def normalizing(default: str) -> Decorator:
+    """``--normalize``, of which `default` is the default."""
+    return click.option(
+        "--normalize",
+        default=default,
+        show_default=True,
+        type=click.Choice(NORMALIZATIONS),
+        help="D^-1/2 (A+I) D^-1/2, row mean, or nothing.",
+    )
+
+
+def balancing(default: str | None, help_text: str, data_help: str) -> Decorator:
+    """``--balance``, of which `default` is the default, and what it may need: dims and data."""
+
+    def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in (
+            click.option("--data", type=click.Path(), help=data_help),
+            dims_option("Widths d0,d1,...,dL of the layers, for balance work."),
+            click.option(
+                "--balance",
+                default=default,
+                show_default=True,
+                metavar="NAME,...",
+                help=f"{help_text}: {', '.join(BALANCES)} (of the training mask), or several.",
+            ),
+        ):
+            function = option(function)
+        return function
+
+    return decorated
 
 
 class NameIn(click.ParamType):
@@ -84,6 +121,23 @@ def check_writable_format(output: str, *others: str) -> None:
 def dims_option(help_text: str) -> Decorator:
     """``--dims 602,128,41``: widths of H^0..H^L."""
     return click.option("--dims", metavar="D0,D1,...", callback=_parse_dims, help=help_text)
+
+
+def machine_option(help_text: str) -> Decorator:
+    """``--machine FILE.toml``: a `plancc.cost.machine.Machine`, or None."""
+    return click.option(
+        "--machine",
+        metavar="FILE.toml",
+        type=click.Path(),
+        callback=lambda context, parameter, path: None if path is None else _read_machine(path),
+        help=help_text,
+    )
+
+
+def _read_machine(path: str) -> Machine:
+    from plancc.cost.machine import read_machine
+
+    return read_machine(path)
 
 
 def _parse_dims(

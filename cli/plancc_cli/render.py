@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
+    from plancc.cost.machine import Machine
     from plancc.cost.metrics import Metrics
-    from plancc.cost.report import Report, TrainingCost
+    from plancc.cost.report import Report, TopologyCost, TrainingCost
     from plancc.plan.plan import Plan
 
 WIDTH = 110  # of tables that do not go to a terminal
@@ -24,6 +25,7 @@ FIGURES = (
     ("average_volume", "  average sent per part"),
     ("max_sent", "  most sent by one part"),
     ("max_received", "  most received by one part"),
+    ("max_volume", "  busiest part, larger of the two"),
     ("max_exchanged", "  busiest part, sent + received"),
     ("messages", "messages per exchange"),
     ("average_messages", "  average sent per part"),
@@ -62,6 +64,14 @@ def size(num_bytes: float) -> str:
             return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
         num_bytes /= 1024
     return f"{num_bytes:.1f} TiB"
+
+
+def duration(seconds: float) -> str:
+    """Seconds with a unit: 0.00123 -> 1.23 ms."""
+    for unit, length in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= length:
+            return f"{seconds / length:.4g} {unit}" if seconds < 1000 else f"{seconds:,.0f} s"
+    return f"{seconds / 1e-6:.4g} us"
 
 
 def ratio(value: float, base: float) -> str:
@@ -119,12 +129,19 @@ def print_report(report: Report, per_part: bool) -> None:
     table.add_row("vertex data", ", ".join(report.vertex_data) or "none")
     table.add_row("content", report.content_sha256)
     for name, value in report.provenance.items():
-        if value != "":
+        if value != "" and not isinstance(value, list):
             table.add_row(name.replace("_", " "), _provenance(name, value))
     out.print(table)
+    tried = report.provenance.get("tried")
+    if isinstance(tried, list):
+        out.print(_tried(tried))
     out.print(_figures(report.metrics, report.random))
+    if report.topology is not None:
+        out.print(_topology(report.topology))
     if report.training is not None and report.random_training is not None:
         out.print(_training(report.training, report.random_training))
+    if report.machine is not None:
+        out.print(_machine(report.machine))
     if per_part:
         out.print(_per_part(report))
 
@@ -135,6 +152,8 @@ def print_comparison(reports: Sequence[Report]) -> None:
     beside = max(1, (out.width - LABEL_WIDTH) // PLAN_WIDTH)
     for first in range(0, len(reports), beside):
         out.print(_comparison(reports[first : first + beside]))
+    if reports[0].machine is not None:
+        out.print(_machine(reports[0].machine))
 
 
 def _comparison(reports: Sequence[Report]) -> Table:
@@ -202,6 +221,10 @@ def _training_rows() -> list[tuple[str, Any, Any]]:
         ("messages sent per epoch", lambda t: t.messages, number),
         ("  most by one rank", lambda t: t.max_messages_sent, number),
     ]
+    rows += [
+        ("predicted time of an epoch", lambda t: t.max_epoch_seconds, duration),
+        ("  mean over the ranks", lambda t: t.mean_epoch_seconds, duration),
+    ]
     for name in ("matrix", "halo", "activations", "total"):
         rows.append(
             (f"memory of the fullest rank: {name}", lambda t, n=name: t.max_memory[n], size)
@@ -219,6 +242,56 @@ def _training(training: TrainingCost, random: TrainingCost) -> Table:
         value, base = get(training), get(random)
         table.add_row(words, show(value), show(base), ratio(value, base))
     return table
+
+
+def _machine(machine: Machine) -> str:
+    """The line below predicted times."""
+    from plancc.cost.machine import Machine
+
+    default = " (the default; --machine for another)" * (machine == Machine())
+    return (
+        f"predicted on a machine of {duration(machine.latency)} per message, "
+        f"{machine.bandwidth:.3g} bytes/s, {machine.multiply_adds:.3g} multiply-adds/s{default}"
+    )
+
+
+def _topology(cost: TopologyCost) -> Table:
+    of = cost.topology
+    title = f"on {of.nodes} nodes of {of.ranks_per_node} ranks"
+    table = Table(title=title, title_justify="left")
+    table.add_column("")
+    for name in ("inside nodes", "between nodes", "share between"):
+        table.add_column(name, justify="right")
+    for words, (inside, between) in (
+        ("volume: rows moved per exchange", cost.volume),
+        ("messages per exchange", cost.messages),
+    ):
+        table.add_row(words, number(inside), number(between), ratio(between, inside + between))
+    table.add_row("expected if numbered at random", "", "", f"{cost.random_share:.3f}")
+    return table
+
+
+def _tried(tried: Sequence[dict[str, Any]]) -> Table:
+    """What the compiler tried, the plan itself marked."""
+    table = Table(title="tried", title_justify="left")
+    table.add_column("step", overflow="fold")
+    for name in ("seconds", "value", "volume", "best"):
+        table.add_column(name, justify="center" if name == "best" else "right")
+    for each in tried:
+        seconds = each.get("seconds")
+        table.add_row(
+            each["step"],
+            "-" if seconds is None else f"{seconds:.2f}",
+            _amount(each.get("value")),
+            _amount(each.get("volume")),
+            "*" if each.get("best") else "",
+        )
+    return table
+
+
+def _amount(value: float | None) -> str:
+    """Rows or messages as they are; seconds in four digits, however few they are."""
+    return f"{value:.4g}" if isinstance(value, float) else number(value)
 
 
 def _per_part(report: Report) -> Table:

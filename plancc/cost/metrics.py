@@ -79,8 +79,18 @@ class Metrics:
     boundary_ratio: float
     max_boundary_ratio: float
 
+    @property
+    def max_volume(self) -> int:
+        """Rows sent or received, whichever is more, at the busiest part."""
+        return max(self.max_sent, self.max_received)
+
     def as_dict(self) -> dict[str, int | float]:
+        """The figures that a plan file stores, by their names there."""
         return asdict(self)
+
+    def figures(self) -> dict[str, int | float]:
+        """All figures by name, also those that follow from the stored ones: for tables and JSON."""
+        return self.as_dict() | {"max_volume": self.max_volume}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], prefix: str = "") -> Metrics | None:

@@ -6,15 +6,20 @@ missing baseline ask for the matrix. Knows no terminal.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
+from plancc.cost.machine import Machine, epoch_seconds
 from plancc.cost.metrics import Metrics, Traffic, summarize
 from plancc.cost.owners import random_traffic, traffic_of_owners
+from plancc.cost.pairs import pair_volumes, read_pair_volumes
+from plancc.cost.topology import ByNode, Topology, messages_by_node, volumes_by_node
 from plancc.cost.training import Memory, epoch_messages_sent, epoch_words_sent, memory
 from plancc.errors import InputError
 from plancc.plan.matrix import graph_of
@@ -25,18 +30,23 @@ from plancc.plan.slices import block_of_parts, read_offsets
 
 @dataclass(frozen=True)
 class TrainingCost:
-    """One epoch of a GCN with given dims; see `plancc.cost.training`."""
+    """One epoch of a GCN with given dims; see `plancc.cost.training` and, for the seconds,
+    `plancc.cost.machine`: those of the slowest part, which are the epoch's, and their mean.
+    """
 
     dims: list[int]
     words: int
     max_words_sent: int
     messages: int
     max_messages_sent: int
+    max_epoch_seconds: float
+    mean_epoch_seconds: float
     max_memory: dict[str, int]
 
     @classmethod
-    def of(cls, parts: Traffic, dims: Sequence[int]) -> TrainingCost:
+    def of(cls, parts: Traffic, dims: Sequence[int], machine: Machine) -> TrainingCost:
         words, messages = epoch_words_sent(parts, dims), epoch_messages_sent(parts, dims)
+        seconds = epoch_seconds(parts, dims, machine)
         held: Memory = memory(parts, dims)
         worst = int(held.total.argmax())
         return cls(
@@ -45,6 +55,8 @@ class TrainingCost:
             max_words_sent=int(words.max()),
             messages=int(messages.sum()),
             max_messages_sent=int(messages.max()),
+            max_epoch_seconds=float(seconds.max()),
+            mean_epoch_seconds=float(seconds.mean()),
             max_memory={
                 "matrix": int(held.matrix[worst]),
                 "halo": int(held.halo[worst]),
@@ -55,11 +67,51 @@ class TrainingCost:
 
 
 @dataclass(frozen=True)
+class TopologyCost:
+    """What one expand moves inside and between the nodes of a topology.
+
+    Attributes
+    ----------
+    topology : Topology
+    volume, messages : ByNode
+    random_share : float
+        Expected share of either between nodes if the parts were numbered at random: of the p - 1
+        others of a part, p - ranks_per_node are on other nodes.
+    """
+
+    topology: Topology
+    volume: ByNode
+    messages: ByNode
+    random_share: float
+
+    @classmethod
+    def of(cls, pairs: sp.csr_array, topology: Topology) -> TopologyCost:
+        """From the rows that parts send to each other (`plancc.cost.pairs`)."""
+        others = topology.num_ranks - 1
+        return cls(
+            topology=topology,
+            volume=volumes_by_node(pairs, topology),
+            messages=messages_by_node(pairs, topology),
+            random_share=(topology.num_ranks - topology.ranks_per_node) / max(1, others),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            **asdict(self.topology),
+            "volume": self.volume._asdict(),
+            "messages": self.messages._asdict(),
+            "random_share": self.random_share,
+        }
+
+
+@dataclass(frozen=True)
 class Report:
     """A plan's figures beside those of an even random partition.
 
     Attributes
     ----------
+    provenance : dict
+        As in the file; a readable `tried`, what the compiler tried, is a list of dict.
     num_ranks : int
         Parts, or fewer where parts are merged; all figures are of that many.
     vertex_data : list of str
@@ -67,6 +119,10 @@ class Report:
     parts : Traffic
     training, random_training : TrainingCost or None
         For given dims; the random one is computed with them.
+    machine : Machine or None
+        Whose seconds `training` has.
+    topology : TopologyCost or None
+        For the given topology, or the one that the plan was compiled for.
     """
 
     path: str
@@ -80,6 +136,8 @@ class Report:
     parts: Traffic
     training: TrainingCost | None
     random_training: TrainingCost | None
+    machine: Machine | None
+    topology: TopologyCost | None
 
     def as_dict(self, per_part: bool = False) -> dict[str, Any]:
         """Ready for JSON."""
@@ -90,19 +148,28 @@ class Report:
             "provenance": self.provenance,
             "vertex_data": self.vertex_data,
             "num_ranks": self.num_ranks,
-            "metrics": self.metrics.as_dict(),
-            "random": self.random.as_dict(),
+            "metrics": self.metrics.figures(),
+            "random": self.random.figures(),
         }
         if self.training is not None and self.random_training is not None:
             result["training"] = asdict(self.training)
             result["random_training"] = asdict(self.random_training)
+        if self.machine is not None:
+            result["machine"] = asdict(self.machine)
+        if self.topology is not None:
+            result["topology"] = self.topology.as_dict()
         if per_part:
             result["parts"] = {name: array.tolist() for name, array in vars(self.parts).items()}
         return result
 
 
 def report(
-    path: str | PathLike[str], *, dims: Sequence[int] | None = None, num_ranks: int | None = None
+    path: str | PathLike[str],
+    *,
+    dims: Sequence[int] | None = None,
+    num_ranks: int | None = None,
+    machine: Machine | None = None,
+    topology: Topology | None = None,
 ) -> Report:
     """Figures of a plan file.
 
@@ -110,21 +177,34 @@ def report(
     ----------
     path : path of the plan
     dims : list of int, optional
-        Widths d_0..d_L, for words and memory of training.
+        Widths d_0..d_L, for words, memory and seconds of training.
     num_ranks : int, optional
         Figures after merging the parts onto that many ranks.
+    machine : Machine, optional
+        For the seconds, so only with `dims`; the default machine without it.
+    topology : Topology, optional
+        Of exactly `num_ranks` ranks; without it the one in the plan's provenance, if it has as
+        many.
 
     Raises
     ------
     InputError
-        If the file is missing, or `num_ranks` is not in 1..num_parts.
+        If the file is missing, `num_ranks` is not in 1..num_parts, the topology has another number
+        of ranks, or there is a machine and no `dims`.
     PlanError
         If the file is damaged.
     """
+    if machine is not None and dims is None:
+        raise InputError("a machine predicts training: give the widths of the layers (dims) too")
     with PlanFile(path) as file:
         ranks = file.header.num_parts if num_ranks is None else num_ranks
         if not 1 <= ranks <= file.header.num_parts:
             raise InputError(f"{ranks} ranks: {file.path} runs on 1 to {file.header.num_parts}")
+        provenance = file.attributes("provenance")
+        if topology is None:
+            topology = _recorded_topology(provenance, ranks)
+        else:
+            topology.check(ranks)
         merged = ranks < file.header.num_parts
         random = Metrics.from_dict(file.attributes("metrics"), prefix="random_")
         random_parts = None
@@ -133,30 +213,74 @@ def report(
             matrix = graph_of(plan)
             random_parts = random_traffic(matrix, ranks)
             random = summarize(random_parts)
+        pairs = None
         if merged:
             blocks = block_of_parts(plan.num_parts, ranks)
             rank_of_part = np.searchsorted(blocks, np.arange(plan.num_parts), side="right") - 1
             owner = rank_of_part[plan.owner()].astype(np.int32)
             parts = traffic_of_owners(matrix, owner, ranks)
+            if topology is not None:
+                pairs = pair_volumes(matrix, owner, ranks)
         else:
             parts = _read_traffic(file)
+            if topology is not None:
+                pairs = read_pair_volumes(file)
+        training = random_training = None
+        if dims is not None and random_parts is not None:
+            machine = machine or Machine()
+            training = TrainingCost.of(parts, dims, machine)
+            random_training = TrainingCost.of(random_parts, dims, machine)
         return Report(
             path=file.path,
             header=file.header,
             content_sha256=file.content_sha256,
-            provenance=file.attributes("provenance"),
+            provenance=provenance | _read_tried(provenance),
             vertex_data=file.vertex_data_names(),
             num_ranks=ranks,
             metrics=summarize(parts),
             random=random,
             parts=parts,
-            training=None if dims is None else TrainingCost.of(parts, dims),
-            random_training=(
-                None
-                if dims is None or random_parts is None
-                else TrainingCost.of(random_parts, dims)
+            training=training,
+            random_training=random_training,
+            machine=machine,
+            topology=(
+                None if topology is None or pairs is None else TopologyCost.of(pairs, topology)
             ),
         )
+
+
+def _recorded_topology(provenance: Mapping[str, Any], num_ranks: int) -> Topology | None:
+    """The topology that a plan was compiled for, if that is what the ranks make up."""
+    try:
+        topology = Topology.parse(str(provenance.get("topology", "")))
+        topology.check(num_ranks)
+    except InputError:
+        return None
+    return topology
+
+
+def _read_tried(provenance: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """What the compiler tried: ``tried`` as a list of dict, or nothing where it is no such text.
+
+    Every dict has a name (step) and, as numbers or None, seconds, value, volume and whether it is
+    the best.
+    """
+    try:
+        tried = json.loads(provenance.get("tried", ""))
+    except (TypeError, ValueError, RecursionError):
+        return {}
+    well = isinstance(tried, list) and all(
+        isinstance(each, dict)
+        and isinstance(each.get("step"), str)
+        and all(_is_figure(each.get(name)) for name in ("seconds", "value", "volume", "best"))
+        for each in tried
+    )
+    return {"tried": tried} if well else {}
+
+
+def _is_figure(value: Any) -> bool:
+    """A finite number, a truth value, or None."""
+    return value is None or (isinstance(value, int | float) and abs(value) < np.inf)
 
 
 def _read_traffic(file: PlanFile) -> Traffic:

@@ -4,6 +4,7 @@ Every model is a frozen dataclass whose fields are its options, with
 
     build(matrix, num_parts, *, balance, seed) -> Problem
 
+where `balance` is what ``plancc.models.weights.vertex_weights`` takes,
 and a class attribute ``partitioners``: the back ends that ``auto`` tries, best first (empty for
 a model that assigns the owners itself). Models know no partitioner's library, no plan, no file
 format.

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from plancc.graph.graph import Graph
 from plancc.models.problem import Assignment
-from plancc.models.weights import check_num_parts, vertex_weights
+from plancc.models.weights import Balance, check_num_parts, combined, vertex_weights
 
 
 def block_owner(weights: npt.NDArray[np.int64], num_parts: int) -> npt.NDArray[np.int32]:
@@ -50,7 +50,9 @@ class BlockModel:
 
     partitioners: ClassVar[tuple[str, ...]] = ()
 
-    def build(self, matrix: Graph, num_parts: int, *, balance: str, seed: int) -> Assignment:
+    def build(
+        self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
+    ) -> Assignment:
         """Cut the given order into blocks of about the same weight; `seed` is not used.
 
         Raises
@@ -59,4 +61,4 @@ class BlockModel:
             `num_parts` is not in 1..num_vertices, or `balance` cannot be had.
         """
         check_num_parts(matrix.num_vertices, num_parts)
-        return Assignment(block_owner(vertex_weights(matrix, balance), num_parts))
+        return Assignment(block_owner(combined(vertex_weights(matrix, balance)), num_parts))

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models.problem import Assignment
-from plancc.models.weights import check_num_parts
+from plancc.models.weights import Balance, check_num_parts
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +29,9 @@ class FileModel:
 
     part: str | os.PathLike[str] | npt.ArrayLike = ""
 
-    def build(self, matrix: Graph, num_parts: int, *, balance: str, seed: int) -> Assignment:
+    def build(
+        self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
+    ) -> Assignment:
         """Take the given owners; `balance` and `seed` are not used.
 
         Raises

@@ -10,7 +10,7 @@ import numpy as np
 from plancc.graph.graph import Graph
 from plancc.models.pattern import symmetrised
 from plancc.models.problem import WeightedGraph
-from plancc.models.weights import check_num_parts, vertex_weights
+from plancc.models.weights import Balance, check_num_parts, vertex_weights
 from plancc.registry import check_choice
 
 OBJECTIVES = ("cut", "volume")
@@ -34,7 +34,9 @@ class GraphModel:
 
     objective: str = "cut"
 
-    def build(self, matrix: Graph, num_parts: int, *, balance: str, seed: int) -> WeightedGraph:
+    def build(
+        self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
+    ) -> WeightedGraph:
         """Build the graph; `seed` is not used.
 
         Raises

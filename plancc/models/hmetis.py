@@ -26,12 +26,18 @@ def write_hmetis(hypergraph: Hypergraph, path: StrPath) -> None:
     Raises
     ------
     InputError
-        If no net has a pin.
+        If no net has a pin, or vertices have several weights, which the format cannot hold.
     OutputError
         If the file cannot be written.
     """
     from plancc.graph.kernels import format_lines
 
+    weights = hypergraph.vertex_weights.astype(np.int64, copy=False)
+    if weights.ndim > 1:
+        raise InputError(
+            f"{os.fspath(path)}: the format holds one weight per vertex, not {weights.shape[1]}; "
+            "choose one balance"
+        )
     size = np.diff(hypergraph.net_ptr)
     kept = size > 0
     num_nets = int(kept.sum())
@@ -48,5 +54,4 @@ def write_hmetis(hypergraph: Hypergraph, path: StrPath) -> None:
     with atomic_write(path) as temporary, open(temporary, "wb") as stream:
         stream.write(f"{num_nets} {n} {fmt}\n".encode())
         stream.write(format_lines(ptr, pins).tobytes())
-        weights = hypergraph.vertex_weights.astype(np.int64, copy=False)
         stream.write(format_lines(np.arange(n + 1, dtype=np.int64), weights).tobytes())

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from plancc.graph.graph import Graph
 from plancc.models.problem import Hypergraph
-from plancc.models.weights import check_num_parts, vertex_weights
+from plancc.models.weights import Balance, check_num_parts, vertex_weights
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,9 @@ class HypergraphModel:
 
     partitioners: ClassVar[tuple[str, ...]] = ("mtkahypar", "kahypar", "builtin")
 
-    def build(self, matrix: Graph, num_parts: int, *, balance: str, seed: int) -> Hypergraph:
+    def build(
+        self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
+    ) -> Hypergraph:
         """Build the hypergraph; `seed` is not used.
 
         Raises
@@ -42,5 +44,5 @@ class HypergraphModel:
         from plancc.models.nets import column_nets
 
         check_num_parts(matrix.num_vertices, num_parts)
-        net_ptr, pins = column_nets(matrix.indptr, matrix.indices)
-        return Hypergraph(net_ptr, pins, vertex_weights(matrix, balance))
+        net_ptr, pins, column = column_nets(matrix.indptr, matrix.indices)
+        return Hypergraph(net_ptr, pins, vertex_weights(matrix, balance), net_sources=column)

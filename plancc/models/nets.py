@@ -24,6 +24,8 @@ def column_nets(indptr: Any, indices: Any) -> Any:
     -------
     net_ptr : int64[num_nets + 1], nets in the order of the columns
     pins : int32[num_pins]
+    column : int32[num_nets]
+        The column of every net.
     """
     n = len(indptr) - 1
     size = np.zeros(n, dtype=np.int64)
@@ -40,12 +42,14 @@ def column_nets(indptr: Any, indices: Any) -> Any:
     for j in range(n):
         num_nets += size[j] > 1
     net_ptr = np.zeros(num_nets + 1, dtype=np.int64)
+    column = np.empty(num_nets, dtype=np.int32)
     end = np.full(n, -1, dtype=np.int64)
     net = 0
     for j in range(n):
         if size[j] > 1:
             end[j] = net_ptr[net]
             net_ptr[net + 1] = net_ptr[net] + size[j]
+            column[net] = j
             net += 1
 
     pins = np.empty(net_ptr[num_nets], dtype=np.int32)
@@ -61,4 +65,4 @@ def column_nets(indptr: Any, indices: Any) -> Any:
         if missing and end[i] >= 0:
             pins[end[i]] = i
             end[i] += 1
-    return net_ptr, pins
+    return net_ptr, pins, column

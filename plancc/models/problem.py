@@ -23,15 +23,20 @@ class Hypergraph:
     pins : int32[num_pins]
         Sorted and unique in every net. Nets of a single pin never cost anything; a model may
         leave them out.
-    vertex_weights : int64[num_vertices], at least 0
+    vertex_weights : int64[num_vertices] or int64[num_vertices, num_constraints], at least 0
+        What the parts share evenly; several columns are as many constraints.
     net_costs : int64[num_nets], at least 1, or None
         None: every net costs 1.
+    net_sources : int32[num_nets], or None
+        The vertex whose row travels to the parts of the net, one of its pins; None: not known,
+        then only the volume can be refined, not the traffic of single parts.
     """
 
     net_ptr: npt.NDArray[np.int64]
     pins: npt.NDArray[np.int32]
     vertex_weights: npt.NDArray[np.int64]
     net_costs: npt.NDArray[np.int64] | None = None
+    net_sources: npt.NDArray[np.int32] | None = None
 
     @property
     def num_vertices(self) -> int:
@@ -50,7 +55,8 @@ class WeightedGraph:
     ----------
     indptr : int64[num_vertices + 1]
     indices : int32[2 * num_edges]
-    vertex_weights : int64[num_vertices], at least 0
+    vertex_weights : int64[num_vertices] or int64[num_vertices, num_constraints], at least 0
+        What the parts share evenly; several columns are as many constraints.
     edge_weights : int64[2 * num_edges], at least 1, or None
         None: every edge costs 1.
     objective : str

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from plancc.graph.graph import Graph
 from plancc.models.problem import Assignment
-from plancc.models.weights import check_num_parts
+from plancc.models.weights import Balance, check_num_parts
 
 
 def random_owner(num_vertices: int, num_parts: int, seed: int) -> npt.NDArray[np.int32]:
@@ -37,7 +37,9 @@ class RandomModel:
 
     partitioners: ClassVar[tuple[str, ...]] = ()
 
-    def build(self, matrix: Graph, num_parts: int, *, balance: str, seed: int) -> Assignment:
+    def build(
+        self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
+    ) -> Assignment:
         """Assign rows at random; `balance` is not used: parts are even in rows.
 
         Raises

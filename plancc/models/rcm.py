@@ -12,7 +12,7 @@ from plancc.graph.graph import Graph
 from plancc.models.block import block_owner
 from plancc.models.pattern import symmetrised
 from plancc.models.problem import Assignment
-from plancc.models.weights import check_num_parts, vertex_weights
+from plancc.models.weights import Balance, check_num_parts, combined, vertex_weights
 
 
 def bandwidth(matrix: Graph, position: npt.NDArray[np.integer] | None = None) -> int:
@@ -48,7 +48,9 @@ class RcmModel:
 
     partitioners: ClassVar[tuple[str, ...]] = ()
 
-    def build(self, matrix: Graph, num_parts: int, *, balance: str, seed: int) -> Assignment:
+    def build(
+        self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
+    ) -> Assignment:
         """Order, cut into blocks of about the same weight; `seed` is not used.
 
         The notes hold ``bandwidth``, ``granularity`` and ``stages``, each ``_before`` and
@@ -67,7 +69,8 @@ class RcmModel:
         position = np.empty(n, dtype=np.int64)
         position[order] = np.arange(n)
         owner = np.empty(n, dtype=np.int32)
-        owner[order] = block_owner(vertex_weights(matrix, balance)[order], num_parts)
+        weights = combined(vertex_weights(matrix, balance))
+        owner[order] = block_owner(weights[order], num_parts)
         before, after = bandwidth(matrix), bandwidth(matrix, position)
         return Assignment(
             owner,

@@ -1,6 +1,11 @@
-"""Vertex weights: what a partition balances. Knows the matrix, not the model."""
+"""Vertex weights: what a partition balances, and how even it can be. Knows the matrix, no model."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -9,51 +14,194 @@ from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.registry import check_choice
 
-BALANCES = ("nnz", "rows", "weights")
 MAX_TOTAL = 2**53
-"""Largest sum of vertex weights: exact in int64 and in float64."""
+"""Largest sum of one constraint's weights: exact in int64 and in float64."""
 
 
-def vertex_weights(matrix: Graph, balance: str) -> npt.NDArray[np.int64]:
-    """Weights that the parts are to share evenly.
+@dataclass(frozen=True, eq=False)
+class Balance:
+    """What the parts of a partition are to share evenly: one or several constraints.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Of `BALANCES`, none twice:
+
+        - "nnz": nonzeros of the row, the work of its product (paper 000, section 4.3.1,
+          ``w(v_i) = |cols(A(i, :))|``);
+        - "rows": 1 for every row;
+        - "weights": the vertex weights that the source of the graph gives; several per vertex are
+          as many constraints;
+        - "work": multiply-adds that the row costs in one forward pass,
+          ``sum_k nonzeros * d_{k-1} + d_{k-1} * d_k`` over the layers k = 1..L (paper 002, proof
+          of Proposition 3.1);
+        - "train": 1 for every training vertex.
+    dims : tuple of int, or None
+        Widths d_0..d_L of the layers, each at least 1; "work" needs them.
+    train_mask : bool[num_vertices], or None
+        The training vertices; "train" needs them.
+
+    Raises
+    ------
+    InputError
+        No name, an unknown one or one twice; fewer than two widths or one below 1; "work" without
+        widths.
+    """
+
+    names: tuple[str, ...] = ("nnz",)
+    dims: tuple[int, ...] | None = None
+    train_mask: npt.NDArray[np.bool_] | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.names or ("",):
+            check_choice("balance", name, BALANCES)
+            if self.names.count(name) > 1:
+                raise InputError(f"balance '{self}' names '{name}' twice")
+        if self.dims is None:
+            if "work" in self.names:
+                raise InputError("balance 'work' needs the widths of the layers (--dims)")
+        elif len(self.dims) < 2 or not all(_is_width(width) for width in self.dims):
+            raise InputError(f"dims {list(self.dims)}: two or more whole numbers >= 1 are needed")
+
+    @classmethod
+    def parse(cls, text: str, dims: Sequence[int] | None = None) -> Balance:
+        """The balance that a comma list such as "nnz,rows" names."""
+        return cls(tuple(map(str.strip, text.split(","))), None if dims is None else tuple(dims))
+
+    def __str__(self) -> str:
+        return ",".join(self.names)
+
+
+def constraints(matrix: Graph, balance: str | Balance) -> dict[str, npt.NDArray[np.int64]]:
+    """Weights that the parts are to share evenly, by the name of their constraint.
 
     Parameters
     ----------
     matrix : Graph
         The normalised matrix.
-    balance : {"nnz", "rows", "weights"}
-        "nnz": nonzeros of the row, the work of its product (paper 000, section 4.3.1,
-        ``w(v_i) = |cols(A(i, :))|``); "rows": 1 for every row; "weights": the vertex weights that
-        the source of the graph gives.
+    balance : Balance, or str for `Balance.parse`
 
     Returns
     -------
-    int64[num_vertices]
+    dict of str to int64[num_vertices]
+        In the order of the balance; several weights of the source are "weights 1", "weights 2", ...
 
     Raises
     ------
     InputError
-        Unknown `balance`; "weights" for a graph without vertex weights, with several per vertex, or
-        with weights whose sum is above `MAX_TOTAL`.
+        A wrong `balance`; "weights" for a graph without vertex weights, "train" without a mask or
+        with an empty one; weights whose sum is above `MAX_TOTAL`.
     """
-    check_choice("balance", balance, BALANCES)
-    if balance == "nnz":
-        return matrix.row_nonzeros().astype(np.int64, copy=False)
-    if balance == "rows":
-        return np.ones(matrix.num_vertices, dtype=np.int64)
-    weights = matrix.vertex_weights
-    if weights is None:
-        raise InputError(f"{matrix.source.name}: balance 'weights', but it has no vertex weights")
-    if weights.ndim == 2 and weights.shape[1] != 1:
-        raise InputError(
-            f"{matrix.source.name}: balance 'weights' needs one weight per vertex, "
-            f"the graph has {weights.shape[1]}"
-        )
-    if weights.sum(dtype=np.float64) > MAX_TOTAL:
-        raise InputError(
-            f"{matrix.source.name}: its weights sum to more than {MAX_TOTAL}; scale them down"
-        )
-    return np.ascontiguousarray(weights.reshape(-1), dtype=np.int64)
+    if isinstance(balance, str):
+        balance = Balance.parse(balance)
+    found: dict[str, npt.NDArray[np.int64]] = {}
+    for name in balance.names:
+        columns = _WEIGHTS[name](matrix, balance)
+        if columns.ndim == 1:
+            found[name] = columns
+        elif columns.shape[1] == 1:
+            found[name] = np.ascontiguousarray(columns[:, 0])
+        else:
+            found |= {
+                f"{name} {k}": np.ascontiguousarray(column) for k, column in enumerate(columns.T, 1)
+            }
+    return found
+
+
+def vertex_weights(matrix: Graph, balance: str | Balance) -> npt.NDArray[np.int64]:
+    """The weights of `constraints` as one array, which is what a problem carries.
+
+    Returns
+    -------
+    int64[num_vertices], or int64[num_vertices, num_constraints] if there are several
+
+    Raises
+    ------
+    InputError
+        See `constraints`.
+    """
+    columns = list(constraints(matrix, balance).values())
+    return columns[0] if len(columns) == 1 else np.stack(columns, axis=1)
+
+
+def combined(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """One weight per vertex that stands for all its weights, for those who can take only one.
+
+    Every constraint counts alike: it is scaled to the same total, and they are added up.
+
+    Parameters
+    ----------
+    weights : int64[n] or int64[n, c]
+        Not negative; no column sums to more than `MAX_TOTAL`.
+
+    Returns
+    -------
+    int64[n]
+        `weights` itself if it has one dimension; else 0 where all weights of a vertex are 0,
+        positive elsewhere, with a sum of at most `MAX_TOTAL`.
+    """
+    if weights.ndim == 1:
+        return weights
+    n, c = weights.shape
+    share = MAX_TOTAL // c - n  # rounding up adds less than n
+    scale = share / np.maximum(weights.sum(axis=0), 1)
+    return np.ceil(weights * scale).astype(np.int64).sum(axis=1)
+
+
+def part_weights(
+    owner: npt.NDArray[np.int32], weights: npt.NDArray[np.int64], num_parts: int
+) -> npt.NDArray[np.int64]:
+    """Sum of the weights of every part's vertices, exact.
+
+    Parameters
+    ----------
+    owner : int32[n]
+    weights : int64[n] or int64[n, c]
+    num_parts : int
+
+    Returns
+    -------
+    int64[num_parts] or int64[num_parts, c]
+    """
+    sums = np.zeros((num_parts, *weights.shape[1:]), dtype=np.int64)
+    for of_parts, of_vertices in zip(np.atleast_2d(sums.T), np.atleast_2d(weights.T), strict=True):
+        np.add.at(of_parts, owner, of_vertices)
+    return sums
+
+
+def least_maximum(weights: npt.NDArray[np.int64], num_parts: int) -> int:
+    """What the heaviest part of any partition weighs at least.
+
+    The largest of three: ``ceil(total / num_parts)``, since weights are whole numbers; the
+    heaviest vertex; and, since two of the ``num_parts + 1`` heaviest vertices share a part, the
+    sum of the two lightest among these.
+
+    Parameters
+    ----------
+    weights : int64[n], not negative
+    num_parts : int
+    """
+    heaviest = int(weights.max())
+    if len(weights) > num_parts:
+        first = len(weights) - num_parts - 1
+        light, next_heavier = np.partition(weights, [first, first + 1])[first : first + 2]
+        heaviest = max(heaviest, int(light) + int(next_heavier))
+    return max(heaviest, -(-int(weights.sum()) // num_parts))
+
+
+def imbalance_bound(weights: npt.NDArray[np.int64], num_parts: int) -> float:
+    """The imbalance, max / mean - 1, that no partition is below.
+
+    ``least_maximum(weights, num_parts) * num_parts / total - 1``; 0 when the total is 0.
+
+    Parameters
+    ----------
+    weights : int64[n], not negative
+        Of one constraint.
+    num_parts : int
+    """
+    total = int(weights.sum())
+    return least_maximum(weights, num_parts) * num_parts / total - 1 if total else 0.0
 
 
 def check_num_parts(num_vertices: int, num_parts: int) -> None:
@@ -66,3 +214,53 @@ def check_num_parts(num_vertices: int, num_parts: int) -> None:
         raise InputError(
             f"{num_parts} parts for {num_vertices} vertices: every part needs at least one vertex"
         )
+
+
+def _is_width(value: Any) -> bool:
+    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return is_integer and bool(value >= 1)
+
+
+def _nonzeros(matrix: Graph, balance: Balance) -> npt.NDArray[np.int64]:
+    return matrix.row_nonzeros().astype(np.int64, copy=False)
+
+
+def _rows(matrix: Graph, balance: Balance) -> npt.NDArray[np.int64]:
+    return np.ones(matrix.num_vertices, dtype=np.int64)
+
+
+def _own_weights(matrix: Graph, balance: Balance) -> npt.NDArray[np.int64]:
+    name, weights = matrix.source.name, matrix.vertex_weights
+    if weights is None or weights.size == 0:
+        raise InputError(f"{name}: balance 'weights', but it has no vertex weights")
+    if (weights.sum(axis=0, dtype=np.float64) > MAX_TOTAL).any():
+        raise InputError(f"{name}: its weights sum to more than {MAX_TOTAL}; scale them down")
+    return weights.astype(np.int64, copy=False)
+
+
+def _work(matrix: Graph, balance: Balance) -> npt.NDArray[np.int64]:
+    assert balance.dims is not None
+    dims = [int(width) for width in balance.dims]
+    of_nonzero = sum(dims[:-1])
+    of_row = sum(d * e for d, e in pairwise(dims))
+    if matrix.num_nonzeros * of_nonzero + matrix.num_vertices * of_row > MAX_TOTAL:
+        raise InputError(f"the work with dims {dims} is above {MAX_TOTAL}; scale them down")
+    return of_nonzero * _nonzeros(matrix, balance) + of_row
+
+
+def _train(matrix: Graph, balance: Balance) -> npt.NDArray[np.int64]:
+    if balance.train_mask is None:
+        raise InputError("balance 'train' needs vertex data with a 'train_mask' (--data)")
+    if not balance.train_mask.any():
+        raise InputError("balance 'train', but the 'train_mask' holds no vertex")
+    return balance.train_mask.astype(np.int64)
+
+
+_WEIGHTS: dict[str, Callable[[Graph, Balance], npt.NDArray[np.int64]]] = {
+    "nnz": _nonzeros,
+    "rows": _rows,
+    "weights": _own_weights,
+    "work": _work,
+    "train": _train,
+}
+BALANCES = tuple(_WEIGHTS)

@@ -40,6 +40,9 @@ class Adapter:
     threaded : bool
         Whether its answer may change from run to run with several threads (except preset
         "deterministic").
+    constraints : bool
+        Whether it balances several weights per vertex; others get one that stands for all of them
+        (`plancc.models.weights.combined`).
     max_total : int
         Largest sum of weights or costs that its integers hold; larger ones are scaled down.
     """
@@ -53,6 +56,7 @@ class Adapter:
     distribution: str = ""
     install: str = ""
     threaded: bool = False
+    constraints: bool = False
     max_total: int = 2**30
 
     def available(self) -> bool:
@@ -76,12 +80,13 @@ class Adapter:
 def scaled(values: npt.NDArray[np.int64], max_total: int) -> npt.NDArray[np.int64]:
     """`values`, or where their sum is above `max_total` the same in coarser units.
 
-    Positive values stay positive. Balance is measured with the true weights afterwards.
+    Columns of a matrix are scaled one by one. Positive values stay positive. Balance is measured
+    with the true weights afterwards.
     """
-    total = int(values.sum())
-    if total <= max_total:
+    total = values.sum(axis=0)
+    if (total <= max_total).all():
         return values
-    share = max_total / (total + len(values))
+    share = np.where(total <= max_total, 1.0, max_total / (total + len(values)))
     return np.where(values > 0, np.maximum((values * share).astype(np.int64), 1), 0)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from plancc.passes.balance import part_weights
+from plancc.models.weights import part_weights
 
 MAX_RATED_PINS = 100
 """Nets with more pins say little about who belongs together: clustering ignores them."""

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError
+from plancc.errors import BackendError, InputError
 from plancc.models.problem import WeightedGraph
 from plancc.partitioners.adapter import Adapter
+from plancc.partitioners.process import OTHERWISE
 
 OBJTYPE = {"cut": 0, "volume": 1}
+NUM_OPTIONS = 40
+"""METIS_NOPTIONS of metis.h."""
 
 
 def run(
@@ -36,16 +41,53 @@ def run(
     if not recursive:
         options.objtype = OBJTYPE[problem.objective]
     integer = np.int64 if pymetis._internal._idx_type_width() == 64 else np.int32
-    costs = problem.edge_weights
+    ptr, neighbours = problem.indptr.astype(integer), problem.indices.astype(integer)
+    weights = np.ascontiguousarray(problem.vertex_weights, dtype=integer)
+    costs = None if problem.edge_weights is None else problem.edge_weights.astype(integer)
+    if weights.ndim > 1:
+        return _balance_several(num_parts, ptr, neighbours, weights, costs, recursive, options)
     _, owner = pymetis.part_graph(
         num_parts,
-        pymetis.CSRAdjacency(problem.indptr.astype(integer), problem.indices.astype(integer)),
-        vweights=problem.vertex_weights.astype(integer),
-        eweights=None if costs is None else costs.astype(integer),
+        pymetis.CSRAdjacency(ptr, neighbours),
+        vweights=weights,
+        eweights=costs,
         recursive=recursive,
         options=options,
     )
     return np.asarray(owner, dtype=np.int64)
+
+
+def _balance_several(
+    num_parts: int,
+    ptr: npt.NDArray[Any],
+    neighbours: npt.NDArray[Any],
+    weights: npt.NDArray[Any],
+    costs: npt.NDArray[Any] | None,
+    recursive: bool,
+    options: Any,
+) -> npt.NDArray[Any]:
+    """METIS with several weights per vertex, which pymetis' own function does not pass on.
+
+    The METIS inside pymetis is called as its manual says (section 5.8). All arrays have the
+    library's integer type; weights are [n, number of constraints].
+    """
+    import pymetis
+
+    name = "METIS_PartGraphRecursive" if recursive else "METIS_PartGraphKway"
+    function = getattr(ctypes.CDLL(pymetis._internal.__file__), name, None)
+    if function is None:
+        raise BackendError(f"this pymetis has no {name} for several balances; {OTHERWISE}")
+    integer = ptr.dtype
+    n, number, parts, cut = (np.array([x], dtype=integer) for x in (*weights.shape, num_parts, 0))
+    settings = np.array([options._get(k) for k in range(NUM_OPTIONS)], dtype=integer)
+    owner = np.empty(len(weights), dtype=integer)
+    # None: sizes for the volume all 1, parts all equal, `ufactor` for all constraints.
+    graph = (n, number, ptr, neighbours, weights, None, costs)
+    arguments = (*graph, parts, None, None, settings, cut, owner)
+    status = function(*(x if x is None else ctypes.c_void_p(x.ctypes.data) for x in arguments))
+    if status != 1:
+        raise BackendError(f"metis failed (status {status}); {OTHERWISE}")
+    return owner
 
 
 ADAPTER = Adapter(
@@ -57,4 +99,5 @@ ADAPTER = Adapter(
     library="pymetis",
     distribution="pymetis",
     install="pip install pymetis",
+    constraints=True,
 )

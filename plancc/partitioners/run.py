@@ -13,11 +13,17 @@ import numpy.typing as npt
 
 from plancc.errors import BackendError, BackendUnavailable, InputError
 from plancc.models.problem import Hypergraph, WeightedGraph
-from plancc.models.weights import MAX_TOTAL, check_num_parts
+from plancc.models.weights import (
+    MAX_TOTAL,
+    check_num_parts,
+    combined,
+    imbalance_bound,
+    least_maximum,
+    part_weights,
+)
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.adapter import Adapter, scaled
 from plancc.partitioners.process import OTHERWISE, run_in_child
-from plancc.passes.balance import imbalance_bound, part_weights
 from plancc.passes.fill import FillEmptyParts
 from plancc.registry import check_choice
 
@@ -77,6 +83,7 @@ def partition(
     threads: int = 1,
     time_limit: float | None = None,
     order: Sequence[str] | None = None,
+    constraints: Sequence[str] = (),
 ) -> PartitionResult:
     """Split the vertices of `problem` into `num_parts` parts.
 
@@ -89,7 +96,8 @@ def partition(
         A name in `PARTITIONERS`, or "auto": the first of `order` that is installed; if it fails,
         builtin.
     epsilon : float
-        Allowed imbalance: a part weighs at most ``(1 + epsilon) * ceil(total / num_parts)``.
+        Allowed imbalance: a part weighs at most ``(1 + epsilon) * ceil(total / num_parts)``, by
+        every constraint.
     seed : int
         0..2**31-1. With one thread the same seed gives the same bytes.
     preset : str, optional
@@ -101,12 +109,15 @@ def partition(
     order : sequence of str, optional
         What "auto" tries (a model's ``partitioners``); None: `DEFAULT_ORDER` of the problem's kind.
 
+    constraints : sequence of str, optional
+        Names of the columns of the problem's weights, for the warnings.
+
     Raises
     ------
     InputError
         An option out of range or unknown, more parts than vertices, negative weights, costs below
-        1, a sum of either above `MAX_TOTAL`, a partitioner that does not accept this kind of
-        problem.
+        1, a sum of costs or of one constraint's weights above `MAX_TOTAL`, a partitioner that does
+        not accept this kind of problem.
     BackendUnavailable
         The named partitioner is not installed.
     BackendError
@@ -127,7 +138,7 @@ def partition(
             trivial,
             TRIVIAL,
             warnings=_balance_notes(
-                trivial, problem.vertex_weights, num_parts, epsilon, "the partition"
+                trivial, problem.vertex_weights, num_parts, epsilon, "the partition", constraints
             ),
         )
 
@@ -161,7 +172,9 @@ def partition(
             "each was given a vertex"
         )
         owner = FillEmptyParts().run(owner, problem.vertex_weights, num_parts)
-    warnings += _balance_notes(owner, problem.vertex_weights, num_parts, epsilon, adapter.name)
+    warnings += _balance_notes(
+        owner, problem.vertex_weights, num_parts, epsilon, adapter.name, constraints
+    )
     if adapter.threaded and threads > 1 and "deterministic" not in options["preset"]:
         note = f"{adapter.name} with {threads} threads may give another partition in every run"
         if "deterministic" in adapter.presets:
@@ -192,7 +205,7 @@ def _check_weights(problem: Hypergraph | WeightedGraph) -> None:
             continue
         if int(values.min()) < least:
             raise InputError(f"a {what} is {values.min()}: at least {least} is needed")
-        if values.sum(dtype=np.float64) > MAX_TOTAL:
+        if (values.sum(axis=0, dtype=np.float64) > MAX_TOTAL).any():
             raise InputError(f"the {what}s sum to more than {MAX_TOTAL}; scale them down")
 
 
@@ -251,7 +264,7 @@ def _trivial_owner(
         # Deal the vertices out, heaviest first, forth and back over the parts.
         place = np.arange(n) % (2 * num_parts)
         owner = np.empty(n, dtype=np.int32)
-        heaviest_first = np.argsort(-problem.vertex_weights, kind="stable")
+        heaviest_first = np.argsort(-combined(problem.vertex_weights), kind="stable")
         owner[heaviest_first] = np.minimum(place, 2 * num_parts - 1 - place)
         return owner
     return None
@@ -266,8 +279,12 @@ def _run(
 ) -> object:
     """Call the back end on a problem that its integers can hold."""
     weights = problem.vertex_weights
+    if weights.ndim > 1:
+        counting = weights[:, weights.any(axis=0)]
+        several = adapter.constraints and counting.shape[1] > 1
+        weights = counting if several else combined(weights)
     if not weights.any():
-        weights = np.ones_like(weights)
+        weights = np.ones(len(weights), dtype=np.int64)
     fitting: Hypergraph | WeightedGraph
     limit = adapter.max_total
     if isinstance(problem, Hypergraph):
@@ -313,20 +330,30 @@ def _balance_notes(
     num_parts: int,
     epsilon: float,
     who: str,
+    names: Sequence[str],
 ) -> list[str]:
-    """Warnings about a part heavier than allowed, or a vertex heavier than the average part."""
-    total = int(weights.sum())
-    heaviest = int(weights.max())
-    allowed = (1 + epsilon) * -(-total // num_parts)
-    reached = int(part_weights(owner, weights, num_parts).max())
+    """Warnings about vertices too heavy for balance and about missed balance, by constraint."""
+    if weights.ndim == 1:
+        columns = {"": weights}
+    else:
+        if len(names) != weights.shape[1]:  # not given, or the model has weights of its own
+            names = [f"weight {k}" for k in range(1, weights.shape[1] + 1)]
+        columns = {f"{name}: ": weights[:, k] for k, name in enumerate(names)}
     notes = []
-    if heaviest > allowed:
-        notes.append(
-            f"the heaviest vertex weighs {heaviest}, the average part {total / num_parts:.1f}: "
-            f"no partition has an imbalance below {imbalance_bound(weights, num_parts):.3f}"
-        )
-    if reached > max(allowed, heaviest):
-        notes.append(
-            f"imbalance {reached * num_parts / total - 1:.4g} of {who} is above epsilon {epsilon:g}"
-        )
+    for name, column in columns.items():
+        total = int(column.sum())
+        allowed = (1 + epsilon) * -(-total // num_parts)
+        least = least_maximum(column, num_parts)
+        if least > allowed:
+            notes.append(
+                f"{name}the heaviest vertex weighs {column.max()}, the average part "
+                f"{total / num_parts:.1f}: no partition has an imbalance below "
+                f"{imbalance_bound(column, num_parts):.3f}"
+            )
+        reached = int(part_weights(owner, column, num_parts).max())
+        if reached > max(allowed, least):
+            notes.append(
+                f"{name}imbalance {reached * num_parts / total - 1:.4g} of {who} is above "
+                f"epsilon {epsilon:g}"
+            )
     return notes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from plancc.passes.balance import imbalance, imbalance_bound
 from plancc.passes.fill import FillEmptyParts
 
-__all__ = ["FillEmptyParts", "imbalance", "imbalance_bound"]
+__all__ = ["FillEmptyParts"]

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.passes.balance import part_weights
+from plancc.models.weights import combined, part_weights
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ class FillEmptyParts:
         ----------
         owner : int32[n]
             Not changed.
-        weights : int64[n]
+        weights : int64[n] or int64[n, c]
+            Several count alike (`plancc.models.weights.combined`).
         num_parts : int
 
         Returns
@@ -47,6 +48,7 @@ class FillEmptyParts:
         empty = np.flatnonzero(size == 0)
         if len(empty) == 0:
             return owner
+        weights = combined(weights)
         # Vertices part by part, heaviest part first, lightest vertex first; the last of each
         # part stays.
         heaviest_first = np.argsort(-part_weights(owner, weights, num_parts), kind="stable")

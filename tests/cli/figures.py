@@ -76,7 +76,7 @@ def parts(arrays: PlanArrays, owner: np.ndarray, p: int) -> dict[str, list[int]]
 
 
 def metrics(of: dict[str, list[int]]) -> dict[str, float]:
-    """The figures of docs/plan-format.md, section Metrics."""
+    """The figures of docs/plan-format.md, section Metrics, and the larger of both maxima."""
     p = len(of["rows"])
     ratios = [got / own if own else 0 for got, own in zip(of["received"], of["rows"], strict=True)]
     volume, messages = sum(of["sent"]), sum(of["messages_sent"])
@@ -85,6 +85,7 @@ def metrics(of: dict[str, list[int]]) -> dict[str, float]:
         "average_volume": volume / p,
         "max_sent": max(of["sent"]),
         "max_received": max(of["received"]),
+        "max_volume": max(*of["sent"], *of["received"]),
         "max_exchanged": max(s + r for s, r in zip(of["sent"], of["received"], strict=True)),
         "messages": messages,
         "average_messages": messages / p,

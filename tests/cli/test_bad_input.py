@@ -14,7 +14,7 @@ from cli_helpers import fails, ok, plancc, run
 from scipy import sparse
 
 MTX = "%%MatrixMarket matrix coordinate real general\n"
-DIGITS = "nnz, rows, weights"
+DIGITS = "nnz, rows, weights, work, train"
 
 GRAPHS = {
     # name: (file, its content, what the message says)
@@ -119,6 +119,11 @@ OPTIONS = {
     "-p 2 --balance foo": ["unknown balance 'foo'", DIGITS],
     "-p 2 --balance foo --model rp": ["unknown balance 'foo'", DIGITS],
     "-p 2 --balance weights": ["weights", "graph.mtx"],
+    "-p 2 --balance nnz,foo": ["unknown balance 'foo'", DIGITS],
+    "-p 2 --balance nnz,nnz": ["'nnz,nnz'", "twice"],
+    "-p 2 --balance work --model rp": ["'work'", "--dims"],
+    "-p 2 --balance work --dims 16": ["--dims", "'16'"],
+    "-p 2 --balance rows,train": ["'train'", "--data"],
     "-p 2 --normalize foo": ["--normalize", "'foo'", "'sym', 'row', 'none'"],
     "-p 2 --value-dtype foo": ["--value-dtype", "'foo'", "'float32', 'float64'"],
     "-p 2 --model gp --objective foo": ["unknown objective 'foo'", "cut, volume"],
@@ -388,6 +393,9 @@ def test_exports(graph: Path, tmp_path: Path) -> None:
     assert "unknown balance 'foo'" in fails(
         tmp_path, "export", graph, "--balance", "foo", "-o", tmp_path / "x.mtx"
     )
+    for balance, words in (("work", "--dims"), ("train", "--data"), ("nnz,rows", "one weight")):
+        error = fails(tmp_path, "export", graph, "--balance", balance, "-o", tmp_path / "x.hgr")
+        assert words in error
     error = fails(tmp_path, "export", graph, "-o", tmp_path / "x.graph")  # it is directed
     assert error.startswith(str(tmp_path / "x.graph"))
     lonely = tmp_path / "lonely.mtx"

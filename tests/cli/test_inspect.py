@@ -13,7 +13,7 @@ from cli_helpers import environment, ok, start
 
 from plancc_cli.render import FIGURES
 
-UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "s": 1, "ms": 1e-3, "us": 1e-6}
 
 
 def table(text: str, title: str) -> list[list[str]]:
@@ -68,6 +68,8 @@ def test_tables_and_json_hold_the_same(plan: Path) -> None:
             4 * cost["max_words_sent"],
             cost["messages"],
             cost["max_messages_sent"],
+            cost["max_epoch_seconds"],
+            cost["mean_epoch_seconds"],
             *(memory[part] for part in ("matrix", "halo", "activations", "total")),
         ]
         assert len(rows) == len(expected)

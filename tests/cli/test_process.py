@@ -265,12 +265,13 @@ def test_the_group_is_light(words: list[str]) -> None:
 
 OPTIONS = {
     "compile": "--output --parts --model --objective --part --partitioner --preset --epsilon "
-    "--balance --seed --threads --time-limit --normalize --no-self-loops --data --value-dtype "
+    "--balance --dims "
+    "--seed --threads --time-limit --normalize --no-self-loops --data --value-dtype "
     "--compress --format --pattern --symmetrize --transpose --json",
     "inspect": "--dims --per-part --ranks --json",
     "compare": "--dims --json",
     "verify": "--against --format --pattern --symmetrize --transpose --json",
-    "export": "--output --normalize --self-loops --balance --format --pattern",
+    "export": "--output --normalize --self-loops --balance --dims --data --format --pattern",
     "dataset": "digits karate rmat grid sbm geometric",
     "dataset rmat": "--output --scale --edge-factor --a --b --c --seed",
 }

@@ -42,6 +42,13 @@ def test_hmetis(tmp_path_factory, case):
     assert path.read_text() == "\n".join(lines) + "\n"
 
 
+def test_hmetis_has_one_weight_per_vertex(tmp_path):
+    hypergraph = Hypergraph(np.array([0, 2]), np.arange(2, dtype=np.int32), np.ones((2, 3), int))
+    with pytest.raises(InputError, match=r"a\.hgr: .* one weight per vertex, not 3"):
+        write_hmetis(hypergraph, tmp_path / "a.hgr")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_hmetis_without_pins(tmp_path):
     hypergraph = Hypergraph(np.zeros(3, np.int64), np.zeros(0, np.int32), np.ones(2, np.int64))
     with pytest.raises(InputError, match=r"a\.hgr: no net"):

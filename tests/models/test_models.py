@@ -22,7 +22,6 @@ from plancc.models.hypergraph import HypergraphModel
 from plancc.models.problem import Hypergraph
 from plancc.models.random import random_owner
 from plancc.models.rcm import RcmModel, bandwidth, pipeline_granularity, pipeline_stages
-from plancc.models.weights import vertex_weights
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 
@@ -101,22 +100,6 @@ def test_graph_model_is_the_symmetric_pattern(graph):
     assert problem.edge_weights is None  # unit cost, paper 000, 4.3.1
 
 
-def test_vertex_weights():
-    array = np.array([[1, 1, 1], [0, 0, 0], [0, 0, 1]])
-    graph = graph_of(array, vertex_weights=np.array([[5], [0], [7]]))
-    assert vertex_weights(graph, "nnz").tolist() == [3, 0, 1]
-    assert vertex_weights(graph, "rows").tolist() == [1, 1, 1]
-    assert vertex_weights(graph, "weights").tolist() == [5, 0, 7]
-    for balance in ("nnz", "rows", "weights"):
-        assert vertex_weights(graph, balance).dtype == np.int64
-    with pytest.raises(InputError, match="no vertex weights"):
-        vertex_weights(graph_of(array), "weights")
-    with pytest.raises(InputError, match="has 2"):
-        vertex_weights(graph_of(array, vertex_weights=np.ones((3, 2), np.int64)), "weights")
-    with pytest.raises(InputError, match="nnz, rows, weights"):
-        vertex_weights(graph, "edges")
-
-
 @pytest.mark.parametrize(("n", "p"), [(1, 1), (10, 3), (7, 7), (1000, 13)])
 def test_random_partition_is_even_and_repeatable(n, p):
     owner = random_owner(n, p, seed=5)
@@ -176,12 +159,6 @@ def test_rcm_of_an_empty_and_of_a_full_matrix():
 def test_blocks_of_an_empty_matrix_are_even_in_rows():
     problem = BlockModel().build(graph_of(np.zeros((10, 10))), 4, balance="nnz", seed=0)
     assert sorted(np.bincount(problem.owner)) == [2, 2, 3, 3]
-
-
-def test_vertex_weights_that_overflow_are_refused():
-    fields = vars(graph_of(np.eye(20))) | {"vertex_weights": np.full((20, 1), 9 * 10**17)}
-    with pytest.raises(InputError, match="sum to more than"):
-        BlockModel().build(Graph(**fields), 4, balance="weights", seed=0)
 
 
 def test_file_model(tmp_path):

@@ -1,0 +1,314 @@
+"""Runs methods on graphs, judges every answer by one definition, keeps the rows in a JSON file.
+
+A row holds the counts of one partition and those of the random baseline, the one of a plan's
+metrics (`random_traffic`). All ratios are made from these when they are shown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import platform
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, field, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import plancc
+from benchmarks.methods import BUDGET_FACTOR, METHODS, REFERENCE, Case, Method, Options
+from plancc.cost.metrics import Traffic, imbalance, summarize
+from plancc.cost.owners import random_traffic, traffic_of_owners
+from plancc.errors import PlanccError
+from plancc.files import atomic_write
+from plancc.graph.chunks import usable_cores
+from plancc.graph.graph import Graph
+from plancc.graph.normalize import normalize
+from plancc.graph.partvector import write_part_vector
+from plancc.models.weights import part_weights
+from plancc.partitioners import PARTITIONERS
+from plancc.partitioners.run import checked_owner
+
+COUNTS = {
+    "volume": "volume",
+    "max_sent": "max send",
+    "max_received": "max recv",
+    "busiest": "busiest",
+    "max_exchanged": "send+recv",
+    "messages": "messages",
+    "max_messages": "max msgs",
+}
+"""What is counted, and the heads of the columns."""
+
+LEGEND = (
+    "volume: rows moved; max send, max recv: rows at the part that sends, receives most; "
+    "busiest: the larger of the two; send+recv: rows sent plus received at the part with most; "
+    "messages: ordered pairs of parts that talk; max msgs: messages of the part that sends most"
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method on one graph with one number of parts.
+
+    Attributes
+    ----------
+    seconds, imbalance : float, or None
+        None where nothing was computed; imbalance is that of the balanced weights.
+    counts, random : dict of str to int
+        `COUNTS` of this partition and of the random baseline; empty if the method failed.
+    failed : str
+        Why there is no partition, "" if there is one.
+    """
+
+    graph: str
+    num_parts: int
+    method: str
+    seconds: float | None = None
+    imbalance: float | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+    random: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    tried: list[dict[str, Any]] = field(default_factory=list)
+    failed: str = ""
+
+    @property
+    def key(self) -> tuple[str, int, str]:
+        return self.graph, self.num_parts, self.method
+
+    @property
+    def over_random(self) -> dict[str, float]:
+        return {name: ratio(self.counts[name], self.random[name]) for name in self.counts}
+
+    def over(self, other: Row) -> dict[str, float]:
+        """Counts and, where both have them, seconds over those of another row."""
+        found = {name: ratio(self.counts[name], other.counts[name]) for name in self.counts}
+        if self.seconds is not None and other.seconds is not None:
+            found["seconds"] = ratio(self.seconds, other.seconds)
+        return found
+
+
+@dataclass
+class Comparison:
+    """All rows of a comparison, what they have in common, and the machine of the first."""
+
+    options: Options
+    rows: list[Row] = field(default_factory=list)
+    environment: dict[str, Any] = field(default_factory=lambda: environment())
+
+    def put(self, row: Row) -> None:
+        """Add a row in the place of an earlier one of the same key."""
+        self.rows = [each for each in self.rows if each.key != row.key] + [row]
+
+    def get(self, graph: str, num_parts: int, method: str) -> Row | None:
+        """The row, if it is there and holds a partition."""
+        key = graph, num_parts, method
+        return next((row for row in self.rows if row.key == key and not row.failed), None)
+
+    def select(self, num_parts: int, method: str) -> list[Row]:
+        """Rows of one method with a partition, one per graph."""
+        return [
+            row
+            for row in self.rows
+            if (row.num_parts, row.method) == (num_parts, method) and not row.failed
+        ]
+
+    def graphs(self) -> list[str]:
+        return list(dict.fromkeys(row.graph for row in self.rows))
+
+    def parts(self) -> list[int]:
+        return sorted({row.num_parts for row in self.rows})
+
+    def methods(self) -> list[str]:
+        """In the order of `METHODS`, then part vectors."""
+        found = list(dict.fromkeys(row.method for row in self.rows))
+        order = list(METHODS)
+        return sorted(found, key=lambda name: order.index(name) if name in order else len(order))
+
+    def write(self, path: Path) -> None:
+        rows = [{**asdict(row), "over_random": _for_json(row.over_random)} for row in self.rows]
+        content = {"options": asdict(self.options), "environment": self.environment, "rows": rows}
+        with atomic_write(path) as temporary:
+            temporary.write_text(json.dumps(content, indent=1) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Comparison:
+        content = json.loads(path.read_text())
+        names = [each.name for each in fields(Row)]
+        rows = [Row(**{name: row[name] for name in names}) for row in content["rows"]]
+        return cls(Options(**content["options"]), rows, content["environment"])
+
+
+def ratio(value: float, base: float) -> float:
+    """value / base; 1 where both are 0, infinite where only `base` is."""
+    if base == 0:
+        return 1.0 if value == 0 else math.inf
+    return value / base
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """NaN of nothing, 0 where a value is 0."""
+    if not values:
+        return math.nan
+    return math.exp(math.fsum(map(math.log, values)) / len(values)) if min(values) > 0 else 0.0
+
+
+def mean_over_random(rows: Sequence[Row]) -> dict[str, float]:
+    """Geometric means of the counts over random, and of the seconds of rows that have them."""
+    found = {name: geometric_mean([row.over_random[name] for row in rows]) for name in COUNTS}
+    found["seconds"] = geometric_mean([row.seconds for row in rows if row.seconds is not None])
+    return found
+
+
+def mean_over_method(table: Comparison, rows: Iterable[Row], reference: str) -> dict[str, float]:
+    """Geometric means of the ratios to `reference`, over the graphs that have both.
+
+    Returns the means of `COUNTS` and ``seconds``, and as ``graphs`` how many there were.
+    """
+    pairs = [(row, table.get(row.graph, row.num_parts, reference)) for row in rows]
+    ratios = [row.over(other) for row, other in pairs if other is not None]
+    found = {
+        name: geometric_mean([each[name] for each in ratios if name in each])
+        for name in (*COUNTS, "seconds")
+    }
+    return {**found, "graphs": len(ratios)}
+
+
+def counts_of(parts: Traffic) -> dict[str, int]:
+    """`COUNTS` from the traffic of every part."""
+    found = summarize(parts)
+    return {
+        "volume": found.volume,
+        "max_sent": found.max_sent,
+        "max_received": found.max_received,
+        "busiest": found.max_volume,
+        "max_exchanged": found.max_exchanged,
+        "messages": found.messages,
+        "max_messages": found.max_messages_sent,
+    }
+
+
+def _worst_imbalance(loads: npt.NDArray[np.int64]) -> float:
+    """Of the weights of the parts, int64[num_parts] or [num_parts, num_constraints]."""
+    return max(imbalance(load) for load in loads.reshape(len(loads), -1).T)
+
+
+def measure(name: str, method: Method, case: Case, save: Path | None = None) -> Row:
+    """Run one method; whatever goes wrong is the row's `failed`.
+
+    `save` is the folder that gets the owners as ``GRAPH.METHOD.part.K``.
+    """
+    row = partial(Row, case.graph, case.num_parts, name)
+    try:
+        answer = method.run(case)
+        matrix, num_parts = case.matrix, case.num_parts
+        owner = checked_owner(name, answer.owner, matrix.num_vertices, num_parts)
+        if save is not None:
+            write_part_vector(owner, save / f"{case.graph}.{name}.part.{num_parts}")
+        traffic = traffic_of_owners(matrix, owner, num_parts)
+        empty = int((traffic.rows == 0).sum())
+        return row(
+            seconds=answer.seconds,
+            imbalance=_worst_imbalance(part_weights(owner, case.weights, num_parts)),
+            counts=counts_of(traffic),
+            random=counts_of(random_traffic(matrix, num_parts)),
+            notes=answer.notes + ([f"{empty} parts are empty"] if empty else []),
+            tried=answer.tried,
+        )
+    except PlanccError as error:
+        return row(failed=str(error))
+    except Exception as error:  # a broken method must not end a comparison of hours
+        return row(failed=f"{type(error).__name__}: {error}")
+
+
+def compare(
+    table: Comparison,
+    graphs: Mapping[str, Path],
+    parts: Sequence[int],
+    methods: Mapping[str, Method],
+    *,
+    save: Path | None = None,
+    budget_factor: float = BUDGET_FACTOR,
+    on_row: Callable[[Row], None] = lambda row: None,
+    observer: Callable[[str], AbstractContextManager[Any]] = nullcontext,
+) -> None:
+    """Fill `table` with the rows that it does not hold yet; failed ones are tried again.
+
+    Parameters
+    ----------
+    table : Comparison
+    graphs : dict of name to file
+        Read and normalised as `plancc.compile` does by default.
+    parts : sequence of int
+    methods : dict
+        In the order in which they run.
+    save : Path, optional
+        Folder for the part vectors.
+    budget_factor : float
+        Seconds of effort best over those of `REFERENCE`, where the options name none.
+    on_row : callable
+        Called with every row, new or kept, in the order of the loops.
+    observer : callable
+        Called with a text before every step; returns a context manager around it.
+    """
+    warm: set[str] = set()
+    for graph, path in graphs.items():
+        matrix: Graph | None = None
+        for num_parts in parts:
+            for name, method in methods.items():
+                row = table.get(graph, num_parts, name)
+                if row is None:
+                    if matrix is None:
+                        with observer(f"reading {graph}"):
+                            matrix = normalize(plancc.read_graph(path))
+                    if method.jit and name not in warm:
+                        with observer(f"{name}: warm-up"):
+                            _warm_up(method, table.options)
+                        warm.add(name)
+                    budget = table.options.budget
+                    reference = table.get(graph, num_parts, REFERENCE)
+                    if budget is None and reference is not None and reference.seconds:
+                        budget = budget_factor * reference.seconds
+                    case = Case(graph, matrix, num_parts, table.options, budget)
+                    with observer(f"{graph}, p = {num_parts}: {name}"):
+                        row = measure(name, method, case, save)
+                    table.put(row)
+                on_row(row)
+
+
+def _warm_up(method: Method, options: Options) -> None:
+    """Call a method once on a small graph, so that numba compiles its kernels untimed."""
+    from plancc_datasets import load_dataset
+
+    graph = load_dataset("rmat", scale=11, edge_factor=8, seed=1).graph
+    with contextlib.suppress(Exception):  # the timed call says what is wrong
+        method.run(Case("warm-up", normalize(graph), 8, options, budget=1.0))
+
+
+def environment() -> dict[str, Any]:
+    """Machine and versions, for whoever reads the figures later."""
+    versions = {name: PARTITIONERS[name].version() for name in PARTITIONERS}
+    return {
+        "processor": _processor(),
+        "cores": usable_cores(),
+        "python": platform.python_version(),
+        "versions": {"plancc": plancc.__version__} | {k: v for k, v in versions.items() if v},
+    }
+
+
+def _processor() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def _for_json(values: dict[str, float]) -> dict[str, float | None]:
+    """JSON has no infinity."""
+    return {name: value if math.isfinite(value) else None for name, value in values.items()}

@@ -1,0 +1,128 @@
+"""Refinement for volume alone: gain evaluations a second on one core, and the memory it takes.
+
+Measured in a process of its own that holds the matrix and a METIS partition, after a call on a
+small graph: what the process grows by during the timed call is the memory of refinement.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import plancc
+from benchmarks.inputs import SHARED, Inputs
+from benchmarks.methods import METHODS, Case, Options
+from benchmarks.report import Report
+from plancc.cost.owners import traffic_of_owners
+from plancc.graph.graph import Graph
+from plancc.graph.normalize import normalize
+from plancc_datasets import load_dataset
+
+NUM_PARTS = 256
+START = "metis-cut"
+GRAPH, QUICK_GRAPH = "soc-Slashdot0902.mtx.gz", "CoauthorCS.mtx.gz"
+OPTIONS = Options(threads=1)
+
+_ENVIRONMENT = {
+    "NUMBA_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    # glibc gives large arrays back when freed: else a later one may take their place unseen
+    "MALLOC_MMAP_THRESHOLD_": "65536",
+}
+
+
+def run(inputs: Inputs) -> Report:
+    if find_spec("plancc.passes.refine") is None:
+        return Report(["skipped: plancc.passes.refine is not there"])
+    path = SHARED / (QUICK_GRAPH if inputs.quick else GRAPH)
+    path = path if path.exists() else inputs.rmat_file
+    command = [sys.executable, "-m", "benchmarks.refinement", str(path)]
+    done = subprocess.run(
+        command, check=True, capture_output=True, text=True, env=os.environ | _ENVIRONMENT
+    )
+    found = json.loads(done.stdout)
+
+    report = Report([f"{path.name}, p = {NUM_PARTS}, from {START}; one core"])
+    report.add("volume / that of the start", found["after"] / found["before"], 1.0)
+    report.add("time", found["seconds"], unit="s")
+    rate = found["evaluations"] / found["seconds"]
+    report.add("seconds per 2 million gain evaluations", 2e6 / rate, 1.0, unit="s")
+    report.add("gain evaluations a second, millions", rate / 1e6)
+    if found["bytes"] is not None:
+        allowed = 16 * found["nonzeros"] + 8 * found["pairs"]
+        report.add("memory", found["bytes"] / 1e6, unit="MB")
+        name = "memory / (16 bytes per nonzero + 8 per (net, part) pair)"
+        report.add(name, found["bytes"] / allowed, 1.0)
+    return report
+
+
+def _refine(case: Case, owner: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], int]:
+    """Owners after `RefineVolume`, and how many gains it evaluated.
+
+    TODO: written before the pass was; the one place to adapt to its interface.
+    """
+    from plancc.passes.refine import RefineVolume
+
+    refined = RefineVolume().run(case.matrix, owner, case.weights, case.num_parts)
+    return refined.owner, refined.evaluations
+
+
+def _measure(path: Path) -> dict[str, Any]:
+    """Refine once, timed; run in a process of its own."""
+    small = _case(load_dataset("rmat", scale=11, edge_factor=8, seed=1).graph, 8)
+    _refine(small, _start(small))
+    case = _case(plancc.read_graph(path), NUM_PARTS)
+    owner, weights = _start(case), case.weights
+    before = traffic_of_owners(case.matrix, owner, NUM_PARTS)
+    assert len(weights) == len(owner)  # made by now: not part of what is measured
+
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here on
+    held = _status_bytes("VmRSS")
+    start = time.perf_counter()
+    refined, evaluations = _refine(case, owner)
+    seconds = time.perf_counter() - start
+    peak = _status_bytes("VmHWM")
+
+    after = traffic_of_owners(case.matrix, refined, NUM_PARTS)
+    volume = int(before.sent.sum())
+    return {
+        "before": volume,
+        "after": int(after.sent.sum()),
+        "seconds": seconds,
+        "evaluations": int(evaluations),
+        "nonzeros": case.matrix.num_nonzeros,
+        "pairs": volume + case.matrix.num_vertices,  # every net also touches its owner's part
+        "bytes": None if peak is None or held is None else peak - held,
+    }
+
+
+def _case(graph: Graph, num_parts: int) -> Case:
+    return Case("refinement", normalize(graph), num_parts, OPTIONS)
+
+
+def _start(case: Case) -> npt.NDArray[np.int32]:
+    return METHODS[START].run(case).owner.astype(np.int32, copy=False)
+
+
+def _status_bytes(name: str) -> int | None:
+    """A size that Linux says of this process, None elsewhere."""
+    path = Path("/proc/self/status")
+    if not path.exists():
+        return None
+    status = dict(line.split(":", 1) for line in path.read_text().splitlines())
+    return 1024 * int(status[name].split()[0])
+
+
+if __name__ == "__main__":
+    print(json.dumps(_measure(Path(sys.argv[1]))))

@@ -1,0 +1,116 @@
+"""How many rows every part sends to every other, from owners, a plan, or a plan file's offsets.
+
+Knows no machine and no numbering of nodes. All results are ``csr_array int64[p, p]``: entry (q, m)
+is the rows that part q sends to part m in one expand; the diagonal is empty, no zero is stored,
+columns ascend.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.sparse as sp
+from numba import njit
+
+from plancc.errors import PlanError
+from plancc.graph.chunks import in_chunks
+from plancc.graph.graph import Graph
+from plancc.plan.plan import Int32Array, Int64Array
+from plancc.plan.receive_sets import grouped
+
+if TYPE_CHECKING:
+    from plancc.plan.plan import Plan
+    from plancc.plan.reader import PlanFile
+
+
+def pair_volumes(matrix: Graph, owner: Int32Array, num_parts: int) -> sp.csr_array:
+    """Rows that every part sends to every other under an owner vector.
+
+    Parameters
+    ----------
+    matrix : Graph
+        Part m needs row j if it owns a row i with ``matrix[i, j] != 0`` and not j.
+    owner : int32[n]
+    num_parts : int
+
+    Returns
+    -------
+    csr_array int64[num_parts, num_parts]
+    """
+    rows, _, part_ptr = grouped(owner, num_parts)
+    nonzeros_ptr = np.concatenate([[0], matrix.row_nonzeros()[rows]]).cumsum()[part_ptr]
+
+    def count(first: int, last: int) -> tuple[Int64Array, Int32Array, Int64Array]:
+        return _count_senders(
+            matrix.indptr, matrix.indices, owner, rows, part_ptr, nonzeros_ptr, first, last
+        )
+
+    senders, sender, volume = zip(*in_chunks(count, nonzeros_ptr), strict=True)
+    ptr = np.concatenate([[0], *senders]).cumsum()
+    by_receiver = (np.concatenate(volume), np.concatenate(sender), ptr)
+    return sp.csc_array(by_receiver, shape=(num_parts, num_parts)).tocsr()
+
+
+def pair_volumes_of(plan: Plan) -> sp.csr_array:
+    """Rows that every part of a plan sends to every other, csr_array int64[p, p]."""
+    return _of_messages(plan.send.ptr, plan.send.peer, plan.send.row_ptr)
+
+
+def read_pair_volumes(file: PlanFile) -> sp.csr_array:
+    """The same from an open plan file: reads offsets and peers, no row and no nonzero.
+
+    Raises
+    ------
+    PlanError
+        If the file is damaged.
+    """
+    from plancc.plan.slices import read_offsets
+
+    ptr = read_offsets(file, "expand/send_ptr", file.messages)
+    row_ptr = read_offsets(file, "expand/send_row_ptr", file.volume)
+    peer = file.read("expand/send_peer")
+    if len(peer) and (peer.min() < 0 or peer.max() >= file.header.num_parts):
+        raise PlanError(f"{file.path}: /expand/send_peer is damaged: a number is out of range")
+    return _of_messages(ptr, peer, row_ptr)
+
+
+def _of_messages(ptr: Int64Array, peer: Int32Array, row_ptr: Int64Array) -> sp.csr_array:
+    num_parts = len(ptr) - 1
+    return sp.csr_array((np.diff(row_ptr), peer, ptr), shape=(num_parts, num_parts))
+
+
+@njit(cache=True, nogil=True)
+def _count_senders(  # type: ignore[no-untyped-def]
+    indptr, indices, owner, rows, part_ptr, nonzeros_ptr, first, last
+):
+    """Whom parts first..last-1 receive from. The rows of part m are
+    ``rows[part_ptr[m]:part_ptr[m + 1]]``, with ``nonzeros_ptr`` counting their nonzeros.
+
+    Returns how many senders each of these parts has, int64[last - first], and one after the
+    other the senders, int32, ascending for every part, and the rows from each, int64.
+    """
+    num_parts = len(part_ptr) - 1
+    most = np.int64(0)
+    for m in range(first, last):
+        most += min(num_parts - 1, nonzeros_ptr[m + 1] - nonzeros_ptr[m])
+    senders = np.zeros(last - first, dtype=np.int64)
+    sender, volume = np.empty(most, dtype=np.int32), np.empty(most, dtype=np.int64)
+    received = np.zeros(num_parts, dtype=np.int64)  # by the part at hand, from each
+    seen_by = np.full(len(owner), -1, dtype=np.int32)  # the last part that needed a row
+    size = 0
+    for m in range(first, last):
+        for r in range(part_ptr[m], part_ptr[m + 1]):
+            for k in range(indptr[rows[r]], indptr[rows[r] + 1]):
+                j = indices[k]
+                if seen_by[j] != m:
+                    seen_by[j] = m
+                    received[owner[j]] += 1
+        received[m] = 0
+        for q in range(num_parts):
+            if received[q] > 0:
+                sender[size], volume[size] = q, received[q]
+                received[q] = 0
+                senders[m - first] += 1
+                size += 1
+    return senders, sender[:size].copy(), volume[:size].copy()

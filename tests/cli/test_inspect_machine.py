@@ -1,0 +1,193 @@
+"""`inspect` on nodes and machines, and what the compiler tried, from the plan file alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+import figures
+import h5py
+import numpy as np
+import pytest
+from cli_helpers import fails, ok
+from test_inspect import assert_shown, table
+
+TRIED = [
+    {"step": "metis", "seconds": 0.25, "value": 120, "volume": 120, "best": False},
+    {"step": "kahypar", "seconds": 3, "value": None, "volume": None, "best": False},
+    {"step": "refine", "seconds": 1.5, "value": 0.00123456, "volume": 98, "best": True},
+]
+
+
+@pytest.fixture(scope="module")
+def plan(graph: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The graph in 6 parts."""
+    path = tmp_path_factory.mktemp("six") / "six.h5"
+    ok("compile", graph, "-p", 6, "-o", path)
+    return path
+
+
+def noted(plan: Path, folder: Path, **provenance: object) -> Path:
+    """A copy of the plan with more in its provenance."""
+    copy = folder / "noted.h5"
+    shutil.copy(plan, copy)
+    with h5py.File(copy, "r+") as file:
+        file["provenance"].attrs.update(provenance)
+    return copy
+
+
+def by_node(arrays: figures.PlanArrays, owner: np.ndarray, size: int) -> dict[str, dict[str, int]]:
+    """Rows and messages inside and between nodes, from the matrix."""
+    moved = {
+        (owner[j], owner[i], j)
+        for i, j in zip(arrays.row, arrays.column, strict=True)
+        if owner[i] != owner[j]
+    }
+    inside = {(q, m, j) for q, m, j in moved if q // size == m // size}
+    volume = {"inside": len(inside), "between": len(moved) - len(inside)}
+    pairs = len({(q, m) for q, m, _ in moved})
+    pairs_inside = len({(q, m) for q, m, _ in inside})
+    return {"volume": volume, "messages": {"inside": pairs_inside, "between": pairs - pairs_inside}}
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3, 6])
+def test_inside_and_between_nodes(nodes: int, plan: Path) -> None:
+    size = 6 // nodes
+    words = ["inspect", plan, "--topology", f"{nodes}x{size}"]
+    shown = json.loads(ok(*words, "--json"))["topology"]
+    arrays = figures.read(plan)
+    expected = by_node(arrays, arrays.owner, size)
+    assert shown == {
+        "nodes": nodes,
+        "ranks_per_node": size,
+        **expected,
+        "random_share": pytest.approx((6 - size) / 5),
+    }
+    rows = table(ok(*words), f"on {nodes} nodes of {size} ranks")
+    for row, counts in zip(rows, expected.values(), strict=False):
+        total = sum(counts.values())
+        assert row[1:3] == [f"{counts['inside']:,}", f"{counts['between']:,}"]
+        assert float(row[3]) == pytest.approx(counts["between"] / total, abs=5.1e-4)
+    assert float(rows[2][-1]) == pytest.approx((6 - size) / 5, abs=5.1e-4)
+
+
+def test_nodes_of_merged_parts(plan: Path) -> None:
+    shown = json.loads(ok("inspect", plan, "--ranks", 4, "--topology", "2x2", "--json"))
+    arrays = figures.read(plan)
+    rank_of_part = np.array([next(k for k in range(4) if m < (k + 1) * 6 // 4) for m in range(6)])
+    expected = by_node(arrays, rank_of_part[arrays.owner], 2)
+    assert {name: shown["topology"][name] for name in expected} == expected
+
+
+def test_the_topology_of_the_plan(plan: Path, tmp_path: Path) -> None:
+    copy = noted(plan, tmp_path, topology="3x2")
+    shown = json.loads(ok("inspect", copy, "--json"))
+    asked = json.loads(ok("inspect", plan, "--topology", "3x2", "--json"))
+    assert shown["topology"] == asked["topology"]
+    assert "on 3 nodes of 2 ranks" in ok("inspect", copy)
+    other = json.loads(ok("inspect", copy, "--topology", "2x3", "--json"))["topology"]
+    assert (other["nodes"], other["ranks_per_node"]) == (2, 3)
+    # merged parts make up other nodes, and a plan need not make sense of its provenance
+    assert "topology" not in json.loads(ok("inspect", copy, "--ranks", 3, "--json"))
+    for strange in ("4x8", "x", "", 7):
+        copy = noted(plan, tmp_path, topology=strange)
+        assert "topology" not in json.loads(ok("inspect", copy, "--json"))
+    assert "topology" not in json.loads(ok("inspect", plan, "--json"))
+
+
+def test_predicted_seconds(plan: Path, tmp_path: Path) -> None:
+    machine = tmp_path / "machine.toml"
+    machine.write_text("latency = 1e-3\nbandwidth = 5e6\nmultiply_adds = 1e7\n")
+    dims = [64, 16, 3]
+    words = ["inspect", plan, "--dims", "64,16,3"]
+    arrays = figures.read(plan)
+    random = figures.random_owner(90, 6)
+    for option, numbers in (
+        ([], (2e-6, 1e10, 5e9)),
+        (["--machine", machine], (1e-3, 5e6, 1e7)),
+    ):
+        latency, bandwidth, multiply_adds = numbers
+        shown = json.loads(ok(*words, *option, "--json"))
+        assert list(shown["machine"].values()) == list(numbers)
+        text = ok(*words, *option)
+        assert ("the default" in text) == (not option)
+        rows = {row[0]: row for row in table(text, "training a GCN of 64 x 16 x 3")}
+        for column, (name, owner) in enumerate(
+            (("training", arrays.owner), ("random_training", random)), start=1
+        ):
+            of = figures.parts(arrays, owner, 6)
+            seconds = []
+            for m in range(6):
+                talk = max(of["messages_sent"][m], of["messages_received"][m])
+                moved = max(of["sent"][m], of["received"][m])
+                work = sum(
+                    of["nonzeros"][m] * (a + b) + 3 * of["rows"][m] * a * b
+                    for a, b in pairwise(dims)
+                )
+                moved_bytes = moved * sum(4 * (a + b) for a, b in pairwise(dims))
+                seconds.append(
+                    2 * 2 * latency * talk + moved_bytes / bandwidth + work / multiply_adds
+                )
+            cost = shown[name]
+            assert cost["max_epoch_seconds"] == pytest.approx(max(seconds), rel=1e-12)
+            assert cost["mean_epoch_seconds"] == pytest.approx(sum(seconds) / 6, rel=1e-12)
+            assert_shown(rows["predicted time of an epoch"][column], max(seconds))
+            assert_shown(rows["mean over the ranks"][column], sum(seconds) / 6)
+    compared = json.loads(ok("compare", plan, "--dims", "64,16,3", "--machine", machine, "--json"))
+    assert compared == [shown]
+    assert "1 ms per message" in ok("compare", plan, *words[2:], "--machine", machine)
+
+
+def test_what_was_tried(plan: Path, tmp_path: Path) -> None:
+    copy = noted(plan, tmp_path, tried=json.dumps(TRIED))
+    assert json.loads(ok("inspect", copy, "--json"))["provenance"]["tried"] == TRIED
+    text = ok("inspect", copy)
+    assert table(text, "tried") == [
+        ["metis", "0.25", "120", "120", ""],
+        ["kahypar", "3.00", "-", "-", ""],
+        ["refine", "1.50", "0.001235", "98", "*"],
+    ]
+    assert '"step"' not in text
+
+
+@pytest.mark.parametrize(
+    "tried",
+    [
+        "by hand",
+        "{}",
+        "[3]",
+        '[{"seconds": 3}]',
+        '[{"step": "a", "value": "x"}]',
+        '[{"step": "a", "value": NaN}]',
+        '[{"step": "a", "value": 1e999}]',
+        f'[{{"step": "a", "value": 1{"0" * 5000}}}]',
+        "[" * 50_000,
+        3.5,
+    ],
+)
+def test_what_was_tried_in_other_words(tried: object, plan: Path, tmp_path: Path) -> None:
+    """Provenance is informative: what cannot be read as a table is shown as it is."""
+    copy = noted(plan, tmp_path, tried=tried)
+    assert json.loads(ok("inspect", copy, "--json"))["provenance"]["tried"] == tried
+    assert "tried  " in ok("inspect", copy)
+
+
+def test_wrong_words(plan: Path, tmp_path: Path) -> None:
+    for topology in ("", "6", "0x6", "2*3", "2x3x1"):
+        assert "such as 4x8" in fails(tmp_path, "inspect", plan, "--topology", topology)
+    error = fails(tmp_path, "inspect", plan, "--topology", "2x2")
+    assert "2x2 has 4 ranks" in error
+    assert "6 parts" in error
+    error = fails(tmp_path, "inspect", plan, "--topology", "2x3", "--ranks", 4)
+    assert "4 parts" in error
+    machine = tmp_path / "machine.toml"
+    error = fails(tmp_path, "inspect", plan, "--dims", "4,2", "--machine", machine)
+    assert error == f"{machine}: no such file"
+    machine.write_text("latency = -1\n")
+    error = fails(tmp_path, "inspect", plan, "--dims", "4,2", "--machine", machine)
+    assert error == f"{machine}: machine: 'latency' is -1, not a positive finite number"
+    machine.write_text("latency = 1\n")
+    for command in ("inspect", "compare"):
+        assert "(dims)" in fails(tmp_path, command, plan, "--machine", machine)

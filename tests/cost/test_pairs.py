@@ -1,0 +1,119 @@
+"""Rows between pairs of parts and of nodes, against sets."""
+
+from __future__ import annotations
+
+import h5py
+import naive
+import numpy as np
+import plan_helpers
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plancc.cost.pairs import pair_volumes, pair_volumes_of, read_pair_volumes
+from plancc.cost.topology import Topology, messages_by_node, volumes_by_node
+from plancc.errors import InputError, PlanError
+from plancc.plan.reader import PlanFile
+
+
+def naive_pairs(graph, owner, num_parts) -> np.ndarray:
+    plan = naive.NaivePlan(naive.pattern_of(graph), owner, num_parts)
+    found = np.zeros((num_parts, num_parts), dtype=int)
+    for q, peers in enumerate(plan.send):
+        for m, rows in peers.items():
+            found[q, m] = len(rows)
+    return found
+
+
+def same(pairs: sp.csr_array, expected: np.ndarray) -> None:
+    assert isinstance(pairs, sp.csr_array)
+    assert pairs.dtype == np.int64
+    assert pairs.shape == expected.shape
+    assert pairs.nnz == np.count_nonzero(expected)  # no zero, no duplicate
+    assert pairs.has_sorted_indices
+    np.testing.assert_array_equal(pairs.toarray(), expected)
+
+
+@settings(max_examples=100, deadline=None)
+@given(case=plan_helpers.cases())
+def test_pairs_of_owners_and_of_the_plan(case):
+    expected = naive_pairs(*case)
+    same(pair_volumes(*case), expected)
+    same(pair_volumes_of(plan_helpers.lowered(*case)), expected)
+
+
+@settings(max_examples=10, deadline=None)
+@given(case=plan_helpers.cases(max_vertices=200, densities=(0.01, 0.1)))
+def test_pairs_of_larger_matrices(case):
+    same(pair_volumes(*case), naive_pairs(*case))
+
+
+def test_pairs_of_a_file(tmp_path):
+    rng = np.random.default_rng(4)
+    graph = plan_helpers.graph_of(plan_helpers.random_array(rng, 40, 0.05))
+    owner = rng.integers(0, 6, 40).astype(np.int32)
+    path = tmp_path / "plan.h5"
+    plan_helpers.lowered(graph, owner, 6).save(path)
+    with PlanFile(path) as file:
+        same(read_pair_volumes(file), naive_pairs(graph, owner, 6))
+    for wrong in (-1, 6):
+        with h5py.File(path, "r+") as file:
+            file["expand/send_peer"][0] = wrong
+        with PlanFile(path) as file, pytest.raises(PlanError, match="send_peer"):
+            read_pair_volumes(file)
+
+
+def test_a_plan_without_messages(tmp_path):
+    graph = plan_helpers.graph_of(np.eye(4))
+    owner = np.array([0, 1, 1, 2], np.int32)
+    path = tmp_path / "plan.h5"
+    plan_helpers.lowered(graph, owner, 3).save(path)
+    same(pair_volumes(graph, owner, 3), np.zeros((3, 3)))
+    with PlanFile(path) as file:
+        same(read_pair_volumes(file), np.zeros((3, 3)))
+
+
+@settings(max_examples=50, deadline=None)
+@given(nodes=st.integers(1, 5), size=st.integers(1, 5), seed=st.integers(0, 2**32 - 1))
+def test_inside_and_between_nodes(nodes, size, seed):
+    rng = np.random.default_rng(seed)
+    p = nodes * size
+    dense = rng.integers(0, 4, (p, p)) * (1 - np.eye(p, dtype=int))
+    inside = {
+        (q, m)
+        for k in range(nodes)
+        for q in range(k * size, k * size + size)
+        for m in range(k * size, k * size + size)
+    }
+    volumes, messages = [0, 0], [0, 0]
+    for pair, rows in np.ndenumerate(dense):
+        volumes[pair not in inside] += int(rows)
+        messages[pair not in inside] += bool(rows)
+    pairs = sp.csr_array(dense)
+    assert list(volumes_by_node(pairs, Topology(nodes, size))) == volumes
+    assert list(messages_by_node(pairs, Topology(nodes, size))) == messages
+
+
+def test_topologies():
+    topology = Topology.parse("4x8")
+    assert topology == Topology(4, 8)
+    assert topology.num_ranks == 32
+    assert str(topology) == "4x8"
+    topology.check(32)
+    with pytest.raises(InputError, match=r"4x8 has 32 ranks.*31 parts"):
+        topology.check(31)
+    with pytest.raises(InputError, match="3 parts"):
+        volumes_by_node(sp.csr_array((3, 3), dtype=np.int64), topology)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "4", "x8", "4x", "4x8x2", "0x8", "4x0", "-4x8", "4 x 8", "4X8", "4x8\n"),
+        *("\N{ARABIC-INDIC DIGIT FOUR}x8", "9" * 5000 + "x1"),
+    ],
+)
+def test_no_topologies(text):
+    with pytest.raises(InputError, match="such as 4x8"):
+        Topology.parse(text)

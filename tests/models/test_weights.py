@@ -1,0 +1,180 @@
+"""What parts share evenly, and how even they can be."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plancc.cost.metrics import imbalance
+from plancc.errors import InputError
+from plancc.graph.graph import Graph
+from plancc.models import MODELS
+from plancc.models.weights import (
+    MAX_TOTAL,
+    Balance,
+    combined,
+    constraints,
+    imbalance_bound,
+    least_maximum,
+    part_weights,
+    vertex_weights,
+)
+
+ARRAY = np.array([[1, 1, 1], [0, 0, 0], [0, 0, 1]])
+MASK = np.array([True, False, True])
+
+
+def graph_of(array=ARRAY, **fields) -> Graph:
+    matrix = sp.csr_matrix(array)
+    return Graph(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), **fields)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("nnz", [3, 0, 1]),
+        ("rows", [1, 1, 1]),
+        ("weights", [5, 0, 7]),
+        ("train", [1, 0, 1]),
+        # two layers, 10 -> 4 -> 3: nonzeros * (10 + 4) + 10 * 4 + 4 * 3
+        ("work", [3 * 14 + 52, 52, 14 + 52]),
+    ],
+)
+def test_one_constraint(text, expected):
+    graph = graph_of(vertex_weights=np.array([[5], [0], [7]]))
+    balance = Balance((text,), (10, 4, 3), MASK)
+    found = vertex_weights(graph, balance)
+    assert found.tolist() == expected
+    assert found.dtype == np.int64
+    assert list(constraints(graph, balance)) == [text]
+
+
+def test_several_constraints():
+    graph = graph_of(vertex_weights=np.array([[5, 1], [0, 1], [7, 2]]))
+    assert vertex_weights(graph, "weights").tolist() == [[5, 1], [0, 1], [7, 2]]
+    assert vertex_weights(graph, "rows, nnz").tolist() == [[1, 3], [1, 0], [1, 1]]
+    both = Balance(("weights", "train"), train_mask=MASK)
+    assert vertex_weights(graph, both).tolist() == [[5, 1, 1], [0, 1, 0], [7, 2, 1]]
+    assert list(constraints(graph, both)) == ["weights 1", "weights 2", "train"]
+    assert str(Balance.parse(" rows , nnz")) == "rows,nnz"
+
+
+@pytest.mark.parametrize(
+    ("text", "dims", "words"),
+    [
+        ("edges", None, "unknown balance 'edges': choose from nnz, rows, weights, work, train"),
+        ("", None, "unknown balance ''"),
+        ("nnz,", None, "unknown balance ''"),
+        ("nnz,rows,nnz", None, "balance 'nnz,rows,nnz' names 'nnz' twice"),
+        ("work", None, "balance 'work' needs the widths of the layers (--dims)"),
+        ("rows,work", None, "--dims"),
+        ("work", [16], "dims [16]: two or more"),
+        ("nnz", [], "dims []"),
+        ("work", [16, 0], "dims [16, 0]"),
+        ("work", [16, 2.5], "dims [16, 2.5]"),
+        ("work", [16, True], "dims"),
+        ("work", "16,4", "dims"),
+    ],
+)
+def test_wrong_balances(text, dims, words):
+    with pytest.raises(InputError) as caught:
+        Balance.parse(text, dims)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("balance", "words"),
+    [
+        ("weights", "memory: balance 'weights', but it has no vertex weights"),
+        ("train", "balance 'train' needs vertex data with a 'train_mask' (--data)"),
+        (Balance(("train",), train_mask=np.zeros(3, bool)), "holds no vertex"),
+        (Balance(("work",), (2**31 - 1, 2**31 - 1)), f"above {MAX_TOTAL}"),
+    ],
+)
+def test_balances_that_a_graph_cannot_have(balance, words):
+    with pytest.raises(InputError) as caught:
+        vertex_weights(graph_of(), balance)
+    assert words in str(caught.value)
+
+
+def test_weights_that_overflow_are_refused():
+    weights = np.stack([np.ones(20), np.full(20, 9 * 10**17)], axis=1).astype(np.int64)
+    with pytest.raises(InputError, match="sum to more than"):
+        vertex_weights(graph_of(np.eye(20), vertex_weights=weights), "weights")
+
+
+@pytest.mark.parametrize("model", list(MODELS))
+def test_every_model_takes_several_constraints(model):
+    graph = graph_of(np.eye(12) + np.eye(12, k=1))
+    options = {"part": np.arange(12) % 3} if model == "file" else {}
+    problem = MODELS[model](**options).build(graph, 3, balance="nnz,rows", seed=0)
+    if model in ("hp", "gp"):
+        assert problem.vertex_weights.shape == (12, 2)
+        assert problem.num_vertices == 12
+    else:
+        assert np.bincount(problem.owner, minlength=3).tolist() == [4, 4, 4]
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data(), n=st.integers(1, 8), c=st.integers(2, 4))
+def test_combined_weights_stand_for_all(data, n, c):
+    high = data.draw(st.sampled_from([1, 9, MAX_TOTAL // 8]))
+    weights = np.array(
+        data.draw(
+            st.lists(st.lists(st.integers(0, high), min_size=c, max_size=c), min_size=n, max_size=n)
+        )
+    )
+    found = combined(weights)
+    assert found.dtype == np.int64
+    assert found.sum() <= MAX_TOTAL
+    assert ((found > 0) == (weights > 0).any(axis=1)).all()
+    total = weights.sum(axis=0)
+    share = sum(weights[:, k] / total[k] for k in range(c) if total[k])
+    np.testing.assert_allclose(found / (MAX_TOTAL / c), share, rtol=1e-12, atol=1e-12)
+    assert combined(weights[:, 0]) is not found
+
+
+def test_one_weight_stands_for_itself():
+    weights = np.array([3, 0, 1])
+    assert combined(weights) is weights
+
+
+@settings(max_examples=50, deadline=None)
+@given(n=st.integers(1, 20), p=st.integers(1, 5), c=st.integers(1, 3), seed=st.integers(0, 99))
+def test_part_weights(n, p, c, seed):
+    rng = np.random.default_rng(seed)
+    owner, weights = rng.integers(p, size=n).astype(np.int32), rng.integers(2**50, size=(n, c))
+    naive = [[sum(int(w) for w in weights[owner == m, k]) for k in range(c)] for m in range(p)]
+    found = part_weights(owner, weights, p)
+    assert found.tolist() == naive
+    assert found.dtype == np.int64
+    assert part_weights(owner, weights[:, 0], p).tolist() == [row[0] for row in naive]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    weights=st.lists(st.integers(0, 9), min_size=1, max_size=7),
+    num_parts=st.integers(1, 3),
+)
+def test_no_partition_is_below_the_bound(weights, num_parts):
+    weights = np.array(weights)
+    loads = [
+        part_weights(np.array(owner), weights, num_parts)
+        for owner in itertools.product(range(num_parts), repeat=len(weights))
+    ]
+    assert least_maximum(weights, num_parts) <= min(int(load.max()) for load in loads)
+    assert imbalance_bound(weights, num_parts) <= min(map(imbalance, loads)) + 1e-12
+
+
+def test_bound_of_heavy_vertices():
+    assert imbalance_bound(np.array([10, 1, 1]), 3) == pytest.approx(1.5)
+    assert imbalance_bound(np.array([0, 0]), 2) == 0.0
+    assert imbalance_bound(np.ones(5, np.int64), 4) == pytest.approx(0.6)
+    # the two lightest of the four heaviest share one of three parts
+    assert least_maximum(np.array([5, 1, 4, 6, 4]), 3) == 8
+    assert least_maximum(np.array([5, 5, 5]), 3) == 5

@@ -1,0 +1,113 @@
+"""Mapping parts to nodes, against dense matrices and exhaustive search."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plancc.errors import InputError
+from plancc.passes.topology import MapToTopology, Topology
+
+
+def between(dense: np.ndarray, size: int) -> int:
+    """Rows between nodes, pair by pair."""
+    return sum(int(rows) for (q, m), rows in np.ndenumerate(dense) if q // size != m // size)
+
+
+def renumbered(dense: np.ndarray, number: np.ndarray) -> np.ndarray:
+    """The pairs under new numbers of the parts."""
+    found = np.zeros_like(dense)
+    found[np.ix_(number, number)] = dense
+    return found
+
+
+def numbers(dense: np.ndarray, topology: Topology, **options) -> np.ndarray:
+    """New number of every part: owners are the parts themselves."""
+    p = len(dense)
+    owner = np.arange(p, dtype=np.int32)
+    found = MapToTopology(topology, **options).run(owner, sp.csr_array(dense), p)
+    assert found.dtype == np.int32
+    assert sorted(found) == list(range(p))
+    assert owner.tolist() == list(range(p))
+    return found
+
+
+def random_pairs(rng, p, fill=0.5) -> np.ndarray:
+    return rng.integers(1, 50, (p, p)) * (rng.random((p, p)) < fill) * (1 - np.eye(p, dtype=int))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    nodes=st.integers(1, 4),
+    size=st.integers(1, 4),
+    fill=st.sampled_from([0.0, 0.2, 1.0]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_never_worse_and_no_swap_betters_it(nodes, size, fill, seed):
+    dense = random_pairs(np.random.default_rng(seed), nodes * size, fill)
+    topology = Topology(nodes, size)
+    number = numbers(dense, topology)
+    mapped = renumbered(dense, number)
+    assert between(mapped, size) <= between(dense, size)
+    for i, j in itertools.combinations(range(nodes * size), 2):
+        swap = np.arange(nodes * size)
+        swap[[i, j]] = j, i
+        assert between(renumbered(mapped, swap), size) >= between(mapped, size)
+    np.testing.assert_array_equal(numbers(dense, topology), number)
+    assert between(renumbered(dense, numbers(dense, topology, sweeps=0)), size) <= between(
+        dense, size
+    )
+
+
+def test_close_to_the_best_of_all():
+    """Six parts on three nodes have 15 different mappings; over many graphs the pass is near."""
+    found = best = 0
+    for seed in range(40):
+        dense = random_pairs(np.random.default_rng(seed), 6)
+        found += between(renumbered(dense, numbers(dense, Topology(3, 2))), 2)
+        best += min(
+            between(renumbered(dense, np.array(order)), 2)
+            for order in itertools.permutations(range(6))
+        )
+    assert best <= found <= 1.02 * best
+
+
+@pytest.mark.parametrize(("nodes", "size"), [(4, 8), (16, 4), (2, 32)])
+def test_groups_are_found_again(nodes, size):
+    rng = np.random.default_rng(nodes)
+    p = nodes * size
+    group = rng.permutation(p) // size
+    light = rng.integers(0, 3, (p, p)) * (1 - np.eye(p, dtype=int))
+    heavy = (group[:, None] == group) * rng.integers(5, 50, (p, p)) * (1 - np.eye(p, dtype=int))
+    node = numbers(light + heavy, Topology(nodes, size)) // size
+    assert len(set(zip(node.tolist(), group.tolist(), strict=True))) == nodes
+
+
+def test_rows_stay_together():
+    """Parts 0 and 2 exchange much, 1 and 3 too; owners get new names, nothing else."""
+    dense = np.zeros((4, 4), dtype=np.int64)
+    dense[0, 2] = dense[3, 1] = 9
+    dense[0, 1] = 1
+    owner = np.array([3, 0, 2, 1, 2, 0], dtype=np.int32)
+    mapped = MapToTopology(Topology(2, 2)).run(owner, sp.csr_array(dense), 4)
+    assert mapped.tolist() == [3, 0, 1, 2, 1, 0]
+
+
+def test_a_good_numbering_stays():
+    dense = np.zeros((4, 4), dtype=np.int64)
+    dense[0, 1] = dense[3, 2] = 9
+    owner = np.array([3, 0, 2, 1, 2, 0], dtype=np.int32)
+    for topology in (Topology(2, 2), Topology(1, 4), Topology(4, 1)):
+        assert MapToTopology(topology).run(owner, sp.csr_array(dense), 4) is owner
+
+
+def test_a_rank_for_every_part():
+    with pytest.raises(InputError, match=r"2x2 has 4 ranks.*6 parts"):
+        MapToTopology(Topology(2, 2)).run(
+            np.zeros(6, np.int32), sp.csr_array((6, 6), dtype=np.int64), 6
+        )
