@@ -23,7 +23,8 @@ from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.graph.partvector import read_part_vector
 from plancc.models import MODELS
-from plancc.models.problem import Assignment
+from plancc.models.hypergraph import HypergraphModel
+from plancc.models.problem import Assignment, Hypergraph
 from plancc.models.weights import check_num_parts, vertex_weights
 from plancc.partitioners.run import partition
 
@@ -71,6 +72,12 @@ class Case:
     def weights(self) -> npt.NDArray[np.int64]:
         """What the parts are to share evenly, int64[n] or int64[n, constraints]."""
         return vertex_weights(self.matrix, self.options.balance)
+
+    @cached_property
+    def hypergraph(self) -> Hypergraph:
+        """The column-net model, whose connectivity - 1 is the volume."""
+        balance = self.options.balance
+        return HypergraphModel().build(self.matrix, self.num_parts, balance=balance, seed=1)
 
 
 @dataclass(frozen=True)

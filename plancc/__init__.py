@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from plancc.plan.plan import Plan
     from plancc.plan.reader import load
     from plancc.plan.verify import verify, verify_file
+    from plancc.refinement import refine
     from plancc.version import __version__
 
 _HOME = {
@@ -52,6 +53,7 @@ _HOME = {
     "plancc.plan.plan": ("Plan",),
     "plancc.plan.reader": ("load",),
     "plancc.plan.verify": ("verify", "verify_file"),
+    "plancc.refinement": ("refine",),
     "plancc.version": ("__version__",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
@@ -72,6 +74,7 @@ __all__ = [
     "compile",
     "load",
     "read_graph",
+    "refine",
     "verify",
     "verify_file",
     "write_graph",

@@ -1,6 +1,6 @@
 """The whole compiler on one page: every stage takes a value and returns a value.
 
-graph -> matrix (normalised) -> problem (model) -> owners (partitioner) -> plan -> figures
+graph -> matrix (normalised) -> owners (search, partitioner or model) -> plan -> figures
 """
 
 from __future__ import annotations
@@ -8,33 +8,32 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 
+from plancc.cost.machine import Machine
 from plancc.cost.metrics import imbalance, summarize
 from plancc.cost.owners import random_traffic
+from plancc.cost.topology import Topology
 from plancc.errors import InputError
 from plancc.graph.convert import as_graph
 from plancc.graph.graph import NORMALIZATIONS, Graph
 from plancc.graph.normalize import normalize as normalized
 from plancc.graph.vertexdata import VertexData, check_vertex_data, read_vertex_data
 from plancc.models import MODELS
-from plancc.models.problem import Assignment
 from plancc.models.weights import Balance, check_num_parts, constraints, part_weights
-from plancc.partitioners import PARTITIONERS
-from plancc.partitioners.run import AUTO, check_options, checked_owner, partition
+from plancc.ownership import Method, Observer, Report, find_owners
+from plancc.partitioners.run import AUTO
 from plancc.plan.lowering import lower
 from plancc.plan.plan import Plan
 from plancc.registry import check_choice
 from plancc.version import __version__
 
 VALUE_DTYPES = ("float32", "float64")
-
-Observer = Callable[[str], AbstractContextManager[Any]]
 
 
 class PlanccWarning(UserWarning):
@@ -51,8 +50,13 @@ def compile(
     balance: str = "nnz",
     dims: Sequence[int] | None = None,
     epsilon: float = 0.01,
+    objective: str | None = None,
+    effort: str | None = None,
+    budget: float | None = None,
     partitioner: str = AUTO,
     preset: str | None = None,
+    machine: Machine | None = None,
+    topology: str | Topology | None = None,
     threads: int = 1,
     time_limit: float | None = None,
     seed: int = 1,
@@ -60,6 +64,7 @@ def compile(
     value_dtype: str = "float32",
     command: str = "",
     observer: Observer = nullcontext,
+    report: Report | None = None,
     **model_options: Any,
 ) -> Plan:
     """Compile a graph into a communication plan.
@@ -79,17 +84,32 @@ def compile(
         What the parts share evenly: "nnz", "rows", "weights", "work" or "train", or several with
         commas between them (`plancc.models.weights.Balance`).
     dims : sequence of int, optional
-        Widths d_0..d_L of the layers; balance "work" needs them.
+        Widths d_0..d_L of the layers; balance "work" and objective "time" need them.
     epsilon : float
         Allowed imbalance, max / mean - 1.
+    objective : str, optional
+        What the plan shall have little of, for the models hp and gp: "volume" (the default for
+        hp), "max-volume", "messages" or "time" (`plancc.cost.objectives`); for gp also "cut", its
+        default: few cut edges, by a partitioner alone.
+    effort : {"fast", "balanced", "best"}, optional
+        How much work goes into the search for owners; None: "balanced".
+    budget : float, optional
+        Seconds for the search; effort "best" uses all of them.
     partitioner : str
-        "auto" or a name in `plancc.partitioners.PARTITIONERS`; for the models gp and hp.
+        "auto", which is the search, or a name in `plancc.partitioners.PARTITIONERS`, whose answer
+        is taken as it is, and refined for an objective that it does not have; for hp and gp.
     preset : str, optional
-        Of the partitioner.
+        Of the partitioner; with "auto" of the first one that is installed.
+    machine : Machine, optional
+        For objective "time"; None: the default one.
+    topology : str or Topology, optional
+        Nodes x ranks per node, such as "4x8": parts are numbered so that those which exchange
+        much share a node.
     threads : int
-        Of the partitioner; with one thread the same seed gives the same plan.
+        Of the search and the partitioners; with one thread and no budget the same seed gives the
+        same plan.
     time_limit : float, optional
-        Seconds that a native partitioner may run (6 hours).
+        Seconds that one native partitioner may run (6 hours).
     seed : int
     data : path or VertexData, optional
         Features, labels and masks in vertex order, to be carried in the plan.
@@ -99,9 +119,10 @@ def compile(
         Recorded in the provenance.
     observer : callable
         Called with the name of each stage; returns a context manager around it.
+    report : callable
+        Called with every step of the search as it ends, a `plancc.search.Trial`.
     **model_options
-        Options of the model: ``objective`` ("cut", "volume") for gp, ``part`` (a path or an
-        array) for file.
+        Options of the model: ``part`` (a path or an array) for file.
 
     Returns
     -------
@@ -118,9 +139,24 @@ def compile(
     """
     check_choice("normalization", normalize, NORMALIZATIONS)
     check_choice("value type", value_dtype, VALUE_DTYPES)
-    check_choice("partitioner", partitioner, [AUTO, *PARTITIONERS])
-    check_options(epsilon, seed, threads, time_limit)
     wanted = Balance.parse(balance, dims)
+    method = Method(
+        model=model,
+        num_parts=num_parts,
+        partitioner=partitioner,
+        preset=preset,
+        objective=objective,
+        effort=effort,
+        budget=budget,
+        dims=wanted.dims,
+        machine=machine,
+        topology=topology,
+        epsilon=epsilon,
+        seed=seed,
+        threads=threads,
+        time_limit=time_limit,
+    )
+    model_options |= method.model_options
     chosen_model = _make_model(model, model_options)
 
     with observer("load"):
@@ -130,44 +166,15 @@ def compile(
         wanted = replace(wanted, train_mask=vertex_data.train_mask)
     with observer("normalize"):
         matrix = normalized(graph, normalize, self_loops=self_loops, dtype=value_dtype)
-    with observer(f"model {model}"):
-        loads = constraints(matrix, wanted)
-        problem = chosen_model.build(matrix, num_parts, balance=wanted, seed=seed)
-    with observer("partition"):
-        if isinstance(problem, Assignment):
-            owner = checked_owner(f"model '{model}'", problem.owner, graph.num_vertices, num_parts)
-            how = dict(problem.notes)
-            notes = _empty_parts(owner, num_parts)
-        else:
-            result = partition(
-                problem,
-                num_parts,
-                partitioner,
-                epsilon=epsilon,
-                seed=seed,
-                preset=preset,
-                threads=threads,
-                time_limit=time_limit,
-                order=chosen_model.partitioners,
-                constraints=tuple(loads),
-            )
-            owner, notes = result.owner, result.warnings
-            how = {
-                "partitioner": result.partitioner,
-                "partitioner_version": result.version,
-                "preset": result.preset,
-                "epsilon": float(epsilon),
-                "threads": threads,
-                "partition_seconds": result.seconds,
-            }
-    of_parts = [part_weights(owner, load, num_parts) for load in loads.values()]
-    del problem, loads
+    found = find_owners(matrix, method, chosen_model, wanted, observer, report)
+    loads = constraints(matrix, wanted).values()
+    of_parts = [part_weights(found.owner, load, num_parts) for load in loads]
     with observer("lower"):
-        plan = lower(matrix, owner, num_parts, normalization=normalize, self_loops=self_loops)
+        plan = lower(matrix, found.owner, num_parts, normalization=normalize, self_loops=self_loops)
     with observer("baseline"):
         baseline = summarize(random_traffic(matrix, num_parts))
 
-    for note in notes:
+    for note in found.warnings:
         warnings.warn(note, PlanccWarning, stacklevel=2)
     return replace(
         plan,
@@ -180,7 +187,7 @@ def compile(
             "source_format": graph.source.format,
             "source_reading": graph.source.reading,
             "plancc_version": __version__,
-            "created": _now(),
+            "created": now(),
             "command": command or "plancc.compile(...)",
             "model": model,
             "balance": str(wanted),
@@ -188,8 +195,8 @@ def compile(
             **({} if dims is None else {"dims": ",".join(map(str, dims))}),
             "seed": seed,
             **{f"model_{name}": _in_words(value) for name, value in model_options.items()},
-            **how,
-            "warnings": "\n".join(notes),
+            **found.how,
+            "warnings": "\n".join(found.warnings),
         },
     )
 
@@ -220,12 +227,7 @@ def _in_words(value: Any) -> str:
     return str(value) if np.ndim(value) == 0 else f"<{type(value).__name__}>"
 
 
-def _empty_parts(owner: np.ndarray, num_parts: int) -> list[str]:
-    empty = num_parts - np.count_nonzero(np.bincount(owner, minlength=num_parts))
-    return [f"{empty} of {num_parts} parts have no rows"] if empty else []
-
-
-def _now() -> str:
+def now() -> str:
     """UTC, from SOURCE_DATE_EPOCH where it is set, so that builds can be repeated to the byte."""
     seconds = float(os.environ.get("SOURCE_DATE_EPOCH") or time.time())
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

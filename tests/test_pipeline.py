@@ -18,6 +18,7 @@ import scipy.sparse as sp
 import plancc
 from plancc.cost.metrics import summarize
 from plancc.cost.owners import random_traffic
+from plancc.cost.report import reached, read_tried
 from plancc.graph.normalize import normalize
 from plancc.models import MODELS as REGISTRY
 from plancc.models.problem import Assignment
@@ -186,7 +187,15 @@ def test_provenance(tmp_path, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     path = tmp_path / "graph.mtx"
     scipy.io.mmwrite(path, symmetric_matrix())
-    plan = plancc.compile(path, model="gp", num_parts=4, seed=7, command="told", objective="volume")
+    plan = plancc.compile(
+        path,
+        model="gp",
+        num_parts=4,
+        seed=7,
+        command="told",
+        objective="volume",
+        partitioner="metis",
+    )
     found = dict(plan.provenance)
     assert found.pop("partition_seconds") > 0
     assert found.pop("partitioner_version")
@@ -209,6 +218,31 @@ def test_provenance(tmp_path, monkeypatch):
         "threads": 1,
         "warnings": found["warnings"],
     }
+
+
+def test_provenance_of_a_search():
+    seen = []
+    plan = plancc.compile(
+        symmetric_matrix(),
+        num_parts=4,
+        objective="max-volume",
+        effort="fast",
+        budget=60,
+        topology="2x2",
+        report=seen.append,
+    )
+    found = plan.provenance
+    assert (found["partitioner"], found["effort"], found["objective"]) == (
+        "plancc",
+        "fast",
+        "max-volume",
+    )
+    assert (found["budget"], found["topology"]) == (60.0, "2x2")
+    assert "preset" not in found
+    assert "model_objective" not in found
+    tried = read_tried(found)
+    assert [each["step"] for each in tried] == [trial.step for trial in seen]
+    assert reached(tried) == plan.metrics().max_volume
 
 
 @pytest.mark.parametrize("model", ["gp", "hp", "block", "rcm", "rp", "file"])
@@ -332,9 +366,11 @@ def test_provenance_of_rcm():
         ({"seed": 2**31}, "seed 2147483648"),
         ({"threads": 0}, "0 threads"),
         ({"time_limit": 0}, "time limit 0"),
-        ({"objective": "cut"}, "model 'hp' has no option 'objective'"),
-        ({"model": "gp", "objective": "beauty"}, "'beauty': choose from cut, volume"),
+        ({"objective": "cut"}, "objective 'cut' is model gp's: for model 'hp' choose from volume"),
+        ({"model": "rp", "objective": "cut"}, "model 'rp' has no option 'objective'"),
+        ({"model": "gp", "objective": "beauty"}, "'beauty': choose from cut, volume, max-volume"),
         ({"model": "gp", "part": "x"}, "model 'gp' has no option 'part': it has objective"),
+        ({"topology": "4x8"}, "topology 4x8 has 32 ranks"),
         ({"model": "file"}, "needs a part vector"),
         ({"model": "file", "part": "none.part"}, "none.part"),
         ({"model": "file", "part": PART[:-1]}, f"{N - 1} part numbers for {N}"),
@@ -393,7 +429,8 @@ def test_the_same_seed_gives_the_same_bytes(model, tmp_path, monkeypatch):
         plan = plancc.compile(
             directed_matrix(), model=model, num_parts=4, seed=11, **options_of(model)
         )
-        plan.provenance.pop("partition_seconds", None)  # which is measured
+        for measured in ("partition_seconds", "tried"):  # the latter with seconds too
+            plan.provenance.pop(measured, None)
         plan.save(tmp_path / name)
         files.append((tmp_path / name).read_bytes())
     assert files[0] == files[1]

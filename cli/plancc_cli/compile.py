@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-import math
-import shlex
-import sys
 import time
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import click
 
+from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError
 from plancc.models import MODELS
 from plancc.models.weights import Balance
+from plancc.ownership import EFFORT, Method
 from plancc.partitioners import PARTITIONERS
+from plancc.search import EFFORTS
 from plancc_cli import options
+from plancc_cli.progress import command_line, progress
 
 AUTO = "auto"
-MAX_SECONDS = 2_000_000  # what the system can wait for in one call
-
-
-def _not_negative(
-    context: click.Context, parameter: click.Parameter, value: float | None
-) -> float | None:
-    """Refuse what no range of click's refuses: NaN and infinity."""
-    if value is not None and not (math.isfinite(value) and value >= 0):
-        raise click.BadParameter(f"{value:g} is not a number that is at least 0.")
-    return value
 
 
 @click.command()
@@ -43,48 +33,51 @@ def _not_negative(
     type=options.NameIn("model", MODELS),
     help=f"What is partitioned: {', '.join(MODELS)}.",
 )
-@click.option("--objective", help="For gp: cut (edges) or volume (rows moved).  [default: cut]")
+@click.option(
+    "--objective",
+    metavar="NAME",
+    help=f"For hp and gp: {', '.join(OBJECTIVES)}; for gp also cut.  [default: volume; gp: cut]",
+)
+@click.option(
+    "--effort",
+    metavar="NAME",
+    type=options.NameIn("effort", EFFORTS),
+    help=f"How long to search: {', '.join(EFFORTS)}.  [default: {EFFORT}]",
+)
+@options.budget("For the search; effort best uses all of it.")
 @click.option("--part", type=click.Path(), help="For file: a part vector, one number per line.")
 @click.option(
     "--partitioner",
     default=AUTO,
     show_default=True,
     type=options.NameIn("partitioner", [AUTO, *PARTITIONERS]),
-    help=f"For gp and hp: auto, {', '.join(PARTITIONERS)}.",
+    help=f"For hp and gp: auto (search), or one alone: {', '.join(PARTITIONERS)}.",
 )
 @click.option("--preset", metavar="NAME", help="Preset of the partitioner (its own names).")
-@click.option(
-    "--epsilon",
-    default=0.01,
-    show_default=True,
-    callback=_not_negative,
-    help="Allowed imbalance, max / mean - 1.",
-)
+@options.epsilon(0.01)
 @options.balancing(
-    "nnz", "What parts share evenly", "Features, labels and masks (.npz) to carry in the plan."
+    "nnz",
+    "What parts share evenly",
+    "Features, labels and masks (.npz) to carry in the plan.",
+    "Widths d0,d1,...,dL of the layers, for balance work and objective time.",
 )
-@click.option(
-    "--seed",
-    default=1,
-    show_default=True,
-    type=click.IntRange(0, 2**31 - 1),
-    metavar="INTEGER",
-    help="Same seed, same plan.",
-)
+@options.machine_option("Latency, bandwidth and multiply_adds, for objective time.")
+@options.topology_option("Number parts so that those which exchange much share a node, as 4x8.")
+@options.seed
 @click.option(
     "--threads",
     default=1,
     show_default=True,
     type=click.IntRange(min=1),
     metavar="INTEGER",
-    help="Of the partitioner; more than one may give another plan in every run.",
+    help="Of search and partitioner; more than one may give another plan in every run.",
 )
 @click.option(
     "--time-limit",
-    type=click.FloatRange(0, MAX_SECONDS, min_open=True),
+    type=click.FloatRange(0, options.MAX_SECONDS, min_open=True),
     metavar="SECONDS",
-    callback=_not_negative,
-    help="For the partitioner.  [default: 6 hours]",
+    callback=options.not_negative,
+    help="For one native partitioner.  [default: 6 hours]",
 )
 @options.normalizing("sym")
 @click.option("--no-self-loops", is_flag=True, help="Do not add the identity.")
@@ -103,7 +96,6 @@ def command(
     output: str,
     parts: int,
     part: str | None,
-    objective: str | None,
     no_self_loops: bool,
     compress: bool,
     format: str | None,
@@ -115,14 +107,16 @@ def command(
 ) -> None:
     """Compile GRAPH into a communication plan."""
     import plancc
+    from plancc.cost.report import decoded, reached, read_tried
     from plancc_cli.render import print_json, print_summary
 
     options.check_output(output, graph, part, settings["data"])
-    _check_needed(settings)
-    model_options: dict[str, Any] = {"part": part, "objective": objective}
+    method = _method(parts, settings)
+    if part is not None:
+        settings["part"] = part
     start = time.perf_counter()
-    with _progress() as observer, _warnings_on_stderr():
-        with observer("read"):
+    with progress() as shown:
+        with shown.stage("read"):
             source = plancc.read_graph(
                 graph, format, pattern=pattern, symmetrize=symmetrize, transpose=transpose
             )
@@ -130,78 +124,42 @@ def command(
             source,
             num_parts=parts,
             self_loops=not no_self_loops,
-            command=_command(),
-            observer=observer,
+            command=command_line(),
+            observer=shown.stage,
+            report=partial(shown.incumbent, method.effort or EFFORT, method.goal or ""),
             **settings,
-            **{name: value for name, value in model_options.items() if value is not None},
         )
-        with observer("write"):
+        with shown.stage("write"):
             digest = plan.save(output, compress=compress)
     seconds = time.perf_counter() - start
     if as_json:
+        tried = read_tried(plan.provenance)
         print_json(
             {
                 "output": output,
                 "content_sha256": digest,
                 "seconds": seconds,
-                "metrics": plan.metrics().as_dict(),
-                "random": plan.baseline.as_dict() if plan.baseline else None,
-                "provenance": plan.provenance,
+                "objective": method.goal,
+                "value": reached(tried),
+                "tried": tried,
+                "metrics": plan.metrics().figures(),
+                "random": plan.baseline.figures() if plan.baseline else None,
+                "provenance": decoded(plan.provenance),
             }
         )
     else:
         print_summary(plan, output, digest, seconds)
 
 
-def _check_needed(settings: dict[str, Any]) -> None:
-    """Refuse what no graph can make right: a wrong balance, options that the model cannot use."""
-    Balance.parse(settings["balance"], settings["dims"])
-    model, partitioner = settings["model"], settings["partitioner"]
-    if MODELS[model].partitioners:
-        return
-    for option, given in (
-        ("--partitioner", None if partitioner == AUTO else partitioner),
-        ("--preset", settings["preset"]),
-    ):
-        if given is not None:
-            raise InputError(f"{option} {given}: model '{model}' needs no partitioner")
-
-
-def _command() -> str:
-    """The command line as it was typed, for the provenance, which is UTF-8."""
-    line = shlex.join(["plancc", *sys.argv[1:]])
-    return line.encode("utf-8", "backslashreplace").decode()
-
-
-@contextmanager
-def _progress() -> Iterator[Any]:
-    """An observer that shows the stage at work on stderr, where that is a terminal."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    with console.status("") as status:
-
-        @contextmanager
-        def stage(name: str) -> Iterator[None]:
-            start = time.perf_counter()
-            status.update(f"{name} ...")
-            yield
-            if console.is_terminal:
-                console.print(f"  {name}: {time.perf_counter() - start:.1f} s", style="dim")
-
-        yield stage
-
-
-@contextmanager
-def _warnings_on_stderr() -> Iterator[None]:
-    """Show the compiler's warnings as they come, one line each."""
-    from plancc.pipeline import PlanccWarning
-
-    def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
-        if issubclass(category, PlanccWarning):
-            click.echo(f"plancc: warning: {message}", err=True)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", PlanccWarning)
-        warnings.showwarning = show  # type: ignore[assignment]
-        yield
+def _method(parts: int, settings: dict[str, Any]) -> Method:
+    """How owners will be found; refuses what no graph can make right."""
+    balance = Balance.parse(settings["balance"], settings["dims"])
+    names = {field.name for field in fields(Method)} & settings.keys()
+    given = {name: settings[name] for name in names} | {"dims": balance.dims}
+    method = Method(num_parts=parts, **given)
+    if not MODELS[method.model].partitioners:
+        partitioner = None if method.partitioner == AUTO else method.partitioner
+        for option, value in (("--partitioner", partitioner), ("--preset", method.preset)):
+            if value is not None:
+                raise InputError(f"{option} {value}: model '{method.model}' needs no partitioner")
+    return method

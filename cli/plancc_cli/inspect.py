@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 @click.option(
     "--ranks", type=int, help="Figures when run on fewer ranks than parts (parts are merged)."
 )
-@click.option(
-    "--topology",
-    metavar="NODESxRANKS",
-    help="What travels inside and between nodes, such as 4x8; the plan's own by default.",
+@options.topology_option(
+    "What travels inside and between nodes, such as 4x8; the plan's own by default."
 )
 @options.machine_option("Latency, bandwidth and multiply_adds for the predicted time of --dims.")
 @options.as_json

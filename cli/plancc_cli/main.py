@@ -18,6 +18,7 @@ PROGRAM = "plancc"
 NO_ARGUMENTS = getattr(click.exceptions, "NoArgsIsHelpError", ())
 COMMANDS = {  # each is plancc_cli.<name>.command
     "compile": "Compile a graph into a communication plan.",
+    "refine": "Look for better owners of a plan's rows.",
     "inspect": "Show what a plan costs, beside a random partition.",
     "compare": "Show several plans side by side.",
     "verify": "Check every invariant of a plan.",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 MAX_WIDTH = 2**31 - 1
+MAX_SECONDS = 2_000_000  # what the system can wait for in one call
+UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
@@ -54,13 +58,69 @@ def normalizing(default: str) -> Decorator:
     )
 
 
-def balancing(default: str | None, help_text: str, data_help: str) -> Decorator:
+def not_negative(
+    context: click.Context, parameter: click.Parameter, value: float | None
+) -> float | None:
+    """Refuse what no range of click's refuses: NaN and infinity."""
+    if value is not None and not (math.isfinite(value) and value >= 0):
+        raise click.BadParameter(f"{value:g} is not a number that is at least 0.")
+    return value
+
+
+def epsilon(default: float | None, otherwise: str = "") -> Decorator:
+    """``--epsilon``, of which `default` is the default, or `otherwise` says what is."""
+    return click.option(
+        "--epsilon",
+        type=float,
+        default=default,
+        show_default=default is not None,
+        callback=not_negative,
+        help=f"Allowed imbalance, max / mean - 1.{otherwise}",
+    )
+
+
+seed = click.option(
+    "--seed",
+    default=1,
+    show_default=True,
+    type=click.IntRange(0, 2**31 - 1),
+    metavar="INTEGER",
+    help="Same seed, same plan.",
+)
+
+
+def budget(help_text: str) -> Decorator:
+    """``--budget``: seconds, as 90, 90s, 1.5m or 2h."""
+    return click.option("--budget", metavar="SECONDS", callback=_parse_seconds, help=help_text)
+
+
+def _parse_seconds(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> float | None:
+    if text is None:
+        return None
+    found = re.fullmatch(r"([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)([smh]?)", text.strip(), re.ASCII)
+    seconds = float(found[1]) * UNITS[found[2]] if found else 0
+    if not 0 < seconds <= MAX_SECONDS:
+        raise InputError(
+            f"--budget '{text}': give a number of seconds above 0 and up to {MAX_SECONDS}, such "
+            "as 90, 30s or 5m"
+        )
+    return seconds
+
+
+def balancing(
+    default: str | None,
+    help_text: str,
+    data_help: str,
+    dims_help: str = "Widths d0,d1,...,dL of the layers, for balance work.",
+) -> Decorator:
     """``--balance``, of which `default` is the default, and what it may need: dims and data."""
 
     def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
         for option in (
             click.option("--data", type=click.Path(), help=data_help),
-            dims_option("Widths d0,d1,...,dL of the layers, for balance work."),
+            dims_option(dims_help),
             click.option(
                 "--balance",
                 default=default,
@@ -116,6 +176,11 @@ def check_writable_format(output: str, *others: str) -> None:
         f"{output}: no graph is written under this extension: choose from "
         f"{', '.join((*known, *others))}"
     )
+
+
+def topology_option(help_text: str) -> Decorator:
+    """``--topology 4x8``: nodes x ranks per node, as text."""
+    return click.option("--topology", metavar="NODESxRANKS", help=help_text)
 
 
 def dims_option(help_text: str) -> Decorator:

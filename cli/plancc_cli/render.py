@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from plancc.cost.report import Report, TopologyCost, TrainingCost
     from plancc.plan.plan import Plan
 
+MOST_TRIED = 20  # steps that are shown one and all
 WIDTH = 110  # of tables that do not go to a terminal
 LABEL_WIDTH, PLAN_WIDTH = 38, 21  # of a comparison's columns
 
@@ -36,7 +37,7 @@ FIGURES = (
     ("boundary_ratio", "halo rows per own row"),
     ("max_boundary_ratio", "  at the worst part"),
 )
-NO_RATIO = {"nonzero_imbalance", "row_imbalance"}
+NO_RATIO = ("nonzero_imbalance", "row_imbalance")
 
 
 def print_json(value: Any) -> None:
@@ -79,7 +80,9 @@ def ratio(value: float, base: float) -> str:
 
 
 def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
-    """A few lines after `compile`."""
+    """A few lines after `compile`, and what it tried."""
+    from plancc.cost.report import reached, read_tried
+
     metrics, random = plan.metrics(), plan.baseline
     assert random is not None
     header = plan.header
@@ -92,12 +95,16 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
     )
     out.print(
         f"volume {metrics.volume:,} rows ({ratio(metrics.volume, random.volume)} of random), "
-        f"busiest part {metrics.max_exchanged:,} "
-        f"({ratio(metrics.max_exchanged, random.max_exchanged)}), "
+        f"busiest part {metrics.max_volume:,} ({ratio(metrics.max_volume, random.max_volume)}), "
         f"messages {metrics.messages:,} ({ratio(metrics.messages, random.messages)}), "
         f"imbalance of nonzeros {metrics.nonzero_imbalance:.3f}",
         soft_wrap=True,
     )
+    tried = read_tried(plan.provenance)
+    if tried:
+        objective, value = plan.provenance.get("objective", "objective"), amount(reached(tried))
+        out.print(f"{objective} {value}, the best of {len(tried)} steps:", soft_wrap=True)
+        out.print(_tried(tried))
     for name, value in plan.provenance.items():
         if name.startswith(("bandwidth", "granularity", "stages")):
             out.print(f"{name.replace('_', ' ')}: {_provenance(name, value)}", soft_wrap=True)
@@ -108,8 +115,51 @@ def _by(provenance: dict[str, Any]) -> str:
     partitioner = provenance.get("partitioner")
     if not partitioner or partitioner == "none":
         return ""
-    preset = provenance.get("preset")
-    return f" by {partitioner}{f' ({preset})' if preset else ''}"
+    how = provenance.get("preset") or provenance.get("effort")
+    return f" by {partitioner}{f' ({how})' if how else ''}"
+
+
+def print_refinement(given: Plan, better: Plan, output: str, digest: str, seconds: float) -> None:
+    """What `refine` did: figures before and after."""
+    from plancc.cost.report import read_tried
+
+    provenance, (before, after) = better.provenance, read_tried(better.provenance)
+    out, header = console(), better.header
+    out.print(
+        f"{output}: {header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "
+        f"{header.num_parts} parts, refined for {provenance['objective']}, {seconds:.1f} s",
+        soft_wrap=True,
+    )
+    if after["best"]:
+        out.print(_refinement(given.metrics(), better.metrics(), before, after, provenance))
+    else:
+        value = amount(before["value"])
+        out.print(
+            f"nothing better was found: the owners are the same, {provenance['objective']} {value}",
+            soft_wrap=True,
+        )
+    out.print(f"content {digest}", soft_wrap=True)
+
+
+def _refinement(
+    given: Metrics,
+    better: Metrics,
+    before: dict[str, Any],
+    after: dict[str, Any],
+    provenance: dict[str, Any],
+) -> Table:
+    table = Table()
+    for name in ("", "before", "after", "ratio"):
+        table.add_column(name, justify="right" if name else "left")
+    if provenance["objective"] == "time":
+        values = before["value"], after["value"]
+        words = f"predicted time of an epoch, dims {provenance['dims']}"
+        table.add_row(words, *map(duration, values), ratio(values[1], values[0]))
+    for name in ("volume", "max_volume", "messages", *NO_RATIO):
+        old, new = getattr(given, name), getattr(better, name)
+        beside = "" if name in NO_RATIO else ratio(new, old)
+        table.add_row(dict(FIGURES)[name].strip(), number(old), number(new), beside)
+    return table
 
 
 def print_report(report: Report, per_part: bool) -> None:
@@ -166,7 +216,7 @@ def _comparison(reports: Sequence[Report]) -> Table:
     def add(words: str, cells: Iterable[str]) -> None:
         table.add_row(words, *cells)
 
-    for name in ("model", "partitioner", "preset", "seed"):
+    for name in ("model", "partitioner", "preset", "effort", "objective", "seed"):
         add(name, (str(report.provenance.get(name, "") or "-") for report in reports))
     add("parts", (number(report.header.num_parts) for report in reports))
     table.add_section()
@@ -272,24 +322,31 @@ def _topology(cost: TopologyCost) -> Table:
 
 
 def _tried(tried: Sequence[dict[str, Any]]) -> Table:
-    """What the compiler tried, the plan itself marked."""
+    """What the compiler tried, with a mark at whatever was the best so far; the last is the plan.
+
+    Of many steps only those.
+    """
     table = Table(title="tried", title_justify="left")
     table.add_column("step", overflow="fold")
     for name in ("seconds", "value", "volume", "best"):
         table.add_column(name, justify="center" if name == "best" else "right")
-    for each in tried:
+    shown = tried if len(tried) <= MOST_TRIED else [each for each in tried if each.get("best")]
+    for each in shown:
         seconds = each.get("seconds")
         table.add_row(
             each["step"],
             "-" if seconds is None else f"{seconds:.2f}",
-            _amount(each.get("value")),
-            _amount(each.get("volume")),
+            amount(each.get("value")),
+            amount(each.get("volume")),
             "*" if each.get("best") else "",
         )
+    if len(shown) < len(tried):
+        table.caption = f"{len(tried) - len(shown)} other steps were no better"
+        table.caption_justify = "left"
     return table
 
 
-def _amount(value: float | None) -> str:
+def amount(value: float | None) -> str:
     """Rows or messages as they are; seconds in four digits, however few they are."""
     return f"{value:.4g}" if isinstance(value, float) else number(value)
 

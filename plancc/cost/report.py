@@ -234,7 +234,7 @@ def report(
             path=file.path,
             header=file.header,
             content_sha256=file.content_sha256,
-            provenance=provenance | _read_tried(provenance),
+            provenance=decoded(provenance),
             vertex_data=file.vertex_data_names(),
             num_ranks=ranks,
             metrics=summarize(parts),
@@ -259,23 +259,34 @@ def _recorded_topology(provenance: Mapping[str, Any], num_ranks: int) -> Topolog
     return topology
 
 
-def _read_tried(provenance: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """What the compiler tried: ``tried`` as a list of dict, or nothing where it is no such text.
+def decoded(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """A plan's provenance with ``tried`` as a list, where it is readable."""
+    tried = read_tried(provenance)
+    return dict(provenance) | ({"tried": tried} if tried else {})
 
-    Every dict has a name (step) and, as numbers or None, seconds, value, volume and whether it is
-    the best.
+
+def read_tried(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What the compiler tried, in its order; empty where the provenance has no such text.
+
+    Every dict has a name (step) and, as numbers or None, seconds, value, volume and whether it was
+    the best so far.
     """
     try:
         tried = json.loads(provenance.get("tried", ""))
     except (TypeError, ValueError, RecursionError):
-        return {}
+        return []
     well = isinstance(tried, list) and all(
         isinstance(each, dict)
         and isinstance(each.get("step"), str)
         and all(_is_figure(each.get(name)) for name in ("seconds", "value", "volume", "best"))
         for each in tried
     )
-    return {"tried": tried} if well else {}
+    return tried if well else []
+
+
+def reached(tried: Sequence[Mapping[str, Any]]) -> int | float | None:
+    """The value of the best of them, which is the plan's."""
+    return next((each.get("value") for each in reversed(tried) if each.get("best")), None)
 
 
 def _is_figure(value: Any) -> bool:

@@ -5,29 +5,34 @@ net of each vertex with its neighbours for the volume):
 
 1. coarsen: join vertices to size-constrained clusters that share much of their nets;
 2. split the coarsest hypergraph by recursive bisection along breadth-first orders;
-3. on the way back, move vertices to parts where connectivity - 1 falls, within the balance.
+3. on the way back, move vertices to parts where connectivity - 1 falls, with a rising price on
+   overweight parts.
 
-The loops over pins are numba kernels in ``builtin_kernels.py``.
+Steps 1 and 3 are those of the V-cycles in ``plancc/passes/multilevel.py``.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.models.problem import Hypergraph, WeightedGraph
+from plancc.models.weights import combined
 from plancc.partitioners.adapter import Adapter
+from plancc.passes.multilevel import Limits, anneal, coarsen, settle
 
-COARSEST_PER_PART = 30
-"""Coarsening aims at this many vertices per part ..."""
-MIN_SHRINKAGE = 0.9
-"""... and stops when a level keeps more than this share of its vertices."""
-STARTS = 4
+if TYPE_CHECKING:
+    from plancc.passes.kernels.nets import Nets
+    from plancc.passes.kernels.state import State
+
+STARTS = 2
 """Initial partitions tried ..."""
 STARTS_PINS = 1_000_000
 """... as long as they visit no more pins than this together; one is always made."""
-SWEEPS = {"default": 4, "fast": 1}
-"""Refinement sweeps on a level, at most."""
+PRESETS = {"default": (0.3, 1.0, 3.0, 10.0), "fast": (0.5, 3.0)}
+"""Prices of overweight while a level is refined, see `plancc.passes.multilevel.PRICES`."""
 
 
 def as_hypergraph(problem: Hypergraph | WeightedGraph) -> Hypergraph:
@@ -57,43 +62,48 @@ def run(
     threads: int,
 ) -> npt.NDArray[np.int32]:
     """Minimise connectivity - 1 of a hypergraph, cut or volume of a graph; one thread."""
-    from plancc.partitioners import builtin_kernels as kernels
+    from plancc.partitioners.builtin_kernels import bisect
+    from plancc.passes.kernels.nets import nets_of
+    from plancc.passes.kernels.state import state_of, volume
 
     rng = np.random.default_rng(seed)
-    top = as_hypergraph(problem)
-    costs = np.ones(top.num_nets, dtype=np.int64) if top.net_costs is None else top.net_costs
-    level = kernels.Level(top.net_ptr, top.pins, costs, top.vertex_weights)
-    total = int(top.vertex_weights.sum())
-    allowed = int((1 + epsilon) * -(-total // num_parts))
+    nets = nets_of(as_hypergraph(problem))
+    limits = Limits.of(nets.weight, num_parts, epsilon)
+    prices = PRESETS[preset]
 
-    levels, clusters = [level], []
-    heaviest_cluster = max(1, total // (COARSEST_PER_PART * num_parts))
-    while levels[-1].num_vertices > 2 * COARSEST_PER_PART * num_parts:
-        level = levels[-1]
-        cluster = level.cluster(rng.permutation(level.num_vertices), heaviest_cluster)
-        coarse = level.contract(cluster)
-        if coarse.num_vertices > MIN_SHRINKAGE * level.num_vertices:
+    def annealed(level: Nets, owner: npt.NDArray[np.int32]) -> State:
+        state = state_of(level, owner, num_parts)
+        anneal(level, state, limits, rng, prices)
+        return state
+
+    levels, labels = [nets], []
+    anywhere = np.zeros(problem.num_vertices, dtype=np.int32)
+    for level, _, label in coarsen(nets, anywhere, anywhere, num_parts, rng):
+        if len(level.weight) < num_parts:  # clusters of vertices without weight have no limit
             break
-        levels.append(coarse)
-        clusters.append(cluster)
+        levels.append(level)
+        labels.append(label)
 
-    coarsest = levels[-1]
+    coarsest = levels.pop()
+    weight = combined(coarsest.weight)
     tries = []
     for _ in range(min(STARTS, max(1, STARTS_PINS // (len(coarsest.pins) + 1)))):
-        owner = coarsest.bisect(num_parts, rng.permutation(coarsest.num_vertices))
-        tries.append(coarsest.refine(owner, num_parts, allowed, SWEEPS[preset], rng))
-    owner = min(tries, key=lambda owner: coarsest.connectivity_cut(owner, num_parts))
-    for level, cluster in zip(levels[-2::-1], clusters[::-1], strict=True):
-        owner = level.refine(owner[cluster], num_parts, allowed, SWEEPS[preset], rng)
-    return owner
+        order = rng.permutation(len(weight))
+        tries.append(annealed(coarsest, bisect(coarsest, weight, num_parts, order)))
+    state = min(tries, key=lambda state: (limits.overload(state), volume(coarsest, state)))
+    while levels:
+        state = annealed(levels.pop(), state.owner[labels.pop()])
+    settle(nets, state, limits, rng)
+    return state.owner
 
 
 ADAPTER = Adapter(
     name="builtin",
     run=run,
     accepts=(Hypergraph, WeightedGraph),
-    presets=tuple(SWEEPS),
+    presets=tuple(PRESETS),
     objectives=("cut", "volume"),
     distribution="plancc",
-    max_total=2**40,  # times the number of parts it still fits int64
+    constraints=True,
+    max_total=2**40,
 )

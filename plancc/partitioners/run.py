@@ -58,8 +58,9 @@ class PartitionResult:
         Of the library, "" where there is none.
     preset : str
         "" where there is none.
-    warnings : list of str
-        What the user should know: fallbacks, missed balance, filled parts, reproducibility.
+    about_run, about_owners : list of str
+        What the user should know of how the owners were found (fallbacks, reproducibility), and
+        of the owners themselves (filled parts, missed balance).
     seconds : float
         Wall-clock time of the back end, its process included.
     """
@@ -68,8 +69,13 @@ class PartitionResult:
     partitioner: str
     version: str = ""
     preset: str = ""
-    warnings: list[str] = field(default_factory=list)
+    about_run: list[str] = field(default_factory=list)
+    about_owners: list[str] = field(default_factory=list)
     seconds: float = 0.0
+
+    @property
+    def warnings(self) -> list[str]:
+        return [*self.about_run, *self.about_owners]
 
 
 def partition(
@@ -127,8 +133,9 @@ def partition(
     check_options(epsilon, seed, threads, time_limit)
     _check_weights(problem)
 
-    warnings: list[str] = []
-    adapters = _candidates(problem, partitioner, order, warnings)
+    about_run: list[str] = []
+    about_owners: list[str] = []
+    adapters = _candidates(problem, partitioner, order, about_run)
     if preset is not None:
         check_choice(f"preset of {adapters[0].name}", preset, adapters[0].presets)
 
@@ -137,7 +144,7 @@ def partition(
         return PartitionResult(
             trivial,
             TRIVIAL,
-            warnings=_balance_notes(
+            about_owners=balance_notes(
                 trivial, problem.vertex_weights, num_parts, epsilon, "the partition", constraints
             ),
         )
@@ -160,28 +167,36 @@ def partition(
         except BackendError as error:
             if adapter is adapters[-1]:
                 raise
-            warnings.append(f"{str(error).removesuffix(f'; {OTHERWISE}')}; falling back to builtin")
+            about_run.append(
+                f"{str(error).removesuffix(f'; {OTHERWISE}')}; falling back to builtin"
+            )
             continue
         seconds = time.perf_counter() - start
         break
 
     size = np.bincount(owner, minlength=num_parts)
     if not size.all():
-        warnings.append(
+        about_owners.append(
             f"{adapter.name} left {int((size == 0).sum())} of {num_parts} parts empty; "
             "each was given a vertex"
         )
         owner = FillEmptyParts().run(owner, problem.vertex_weights, num_parts)
-    warnings += _balance_notes(
+    about_owners += balance_notes(
         owner, problem.vertex_weights, num_parts, epsilon, adapter.name, constraints
     )
     if adapter.threaded and threads > 1 and "deterministic" not in options["preset"]:
         note = f"{adapter.name} with {threads} threads may give another partition in every run"
         if "deterministic" in adapter.presets:
             note += "; preset deterministic does not"
-        warnings.append(note)
+        about_run.append(note)
     return PartitionResult(
-        owner, adapter.name, adapter.version(), options["preset"], warnings, seconds
+        owner=owner,
+        partitioner=adapter.name,
+        version=adapter.version(),
+        preset=options["preset"],
+        about_run=about_run,
+        about_owners=about_owners,
+        seconds=seconds,
     )
 
 
@@ -324,7 +339,7 @@ def checked_owner(
     return owner.astype(np.int32, copy=False)
 
 
-def _balance_notes(
+def balance_notes(
     owner: npt.NDArray[np.int32],
     weights: npt.NDArray[np.int64],
     num_parts: int,

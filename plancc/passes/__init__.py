@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from plancc.passes.fill import FillEmptyParts
+from plancc.passes.rebalance import Rebalance
 
-__all__ = ["FillEmptyParts"]
+__all__ = ["FillEmptyParts", "Rebalance"]

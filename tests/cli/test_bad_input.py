@@ -99,6 +99,7 @@ def test_damaged_archives(tmp_path: Path, graph: Path) -> None:
 
 
 MODELS = "hp, gp, rcm, block, rp, file"
+OBJECTIVES = "volume, max-volume, messages, time"
 PARTITIONERS = "auto, mtkahypar, kahypar, metis, kaminpar, builtin"
 OPTIONS = {
     # options of `compile graph.mtx -o plan.h5`, what the message says
@@ -127,7 +128,28 @@ OPTIONS = {
     "-p 2 --normalize foo": ["--normalize", "'foo'", "'sym', 'row', 'none'"],
     "-p 2 --value-dtype foo": ["--value-dtype", "'foo'", "'float32', 'float64'"],
     "-p 2 --model gp --objective foo": ["unknown objective 'foo'", "cut, volume"],
-    "-p 2 --objective cut": ["'hp'", "objective"],
+    "-p 2 --objective cut": ["'cut'", "model gp's", "'hp'", OBJECTIVES],
+    "-p 2 --objective foo": ["unknown objective 'foo'", OBJECTIVES],
+    "-p 2 --objective volume --model rp": ["'rp'", "'objective'"],
+    "-p 2 --objective time": ["'time'", "--dims"],
+    "-p 2 --objective time --dims 4,2 --machine none.toml": ["none.toml"],
+    "-p 2 --effort foo": ["unknown effort 'foo'", "fast, balanced, best"],
+    "-p 2 --effort best --model rcm": ["--effort", "hp and gp", "'rcm'"],
+    "-p 2 --budget 5 --model file": ["--budget", "hp and gp", "'file'"],
+    "-p 2 --effort fast --model gp --partitioner metis": [
+        "--effort chooses partitioners itself: drop --partitioner metis"
+    ],
+    "-p 2 --effort fast --preset quality": ["--effort", "drop --preset quality"],
+    "-p 2 --budget 5 --partitioner builtin": ["--budget", "drop --partitioner builtin"],
+    "-p 2 --effort fast --model gp --objective cut": ["--effort", "drop --objective cut"],
+    "-p 2 --budget 0": ["--budget '0'", "above 0"],
+    "-p 2 --budget -5s": ["--budget '-5s'"],
+    "-p 2 --budget nan": ["--budget 'nan'"],
+    "-p 2 --budget inf": ["--budget 'inf'"],
+    "-p 2 --budget 5x": ["--budget '5x'", "5m"],
+    "-p 2 --budget 1e9h": ["--budget '1e9h'"],
+    "-p 2 --topology 2x3": ["2x3", "6 ranks", "2 parts"],
+    "-p 2 --topology two": ["'two'", "4x8"],
     "-p 2 --part x": ["'hp'", "part"],
     "-p 2 --format foo": ["unknown format 'foo'", "mtx, metis, edgelist, npz"],
     "-p 2 --format npz": ["graph.mtx", "npz"],
@@ -163,8 +185,21 @@ def test_a_tiny_time_limit(graph: Path, tmp_path: Path) -> None:
     )
     done = plancc(*words)  # auto falls back, and says so
     assert done.code == 0
+    assert re.fullmatch("plancc: warning: metis was stopped after .* s.*\n", done.err)
+    assert "by plancc" in done.out
+    done = plancc(*words, "--preset", "default")
+    assert done.code == 0
     assert re.fullmatch("plancc: warning: mtkahypar was stopped after 1e-06 s.*\n", done.err)
     assert "by builtin" in done.out
+
+
+def test_a_machine_without_objective_time(graph: Path, tmp_path: Path) -> None:
+    machine = tmp_path / "machine.toml"
+    machine.write_text("latency = 1e-5\n")
+    for words in ([], ["--objective", "messages"], ["--dims", "4,2"], ["--model", "rp"]):
+        words = [graph, "-p", 2, *words, "--machine", machine, "-o", tmp_path / "plan.h5"]
+        error = fails(tmp_path, "compile", *words)
+        assert error.startswith("a machine is for objective 'time'")
 
 
 def test_paths(graph: Path, tmp_path: Path) -> None:
@@ -431,7 +466,7 @@ def test_dataset_writes_both_files_or_none(tmp_path: Path) -> None:
 
 def test_commands() -> None:
     for words, says in (
-        (["bogus"], "unknown command 'bogus': choose from compile, inspect, compare, verify"),
+        (["bogus"], "unknown command 'bogus': choose from compile, refine, inspect, compare"),
         (["--bogus"], "(see plancc --help)"),
         (["compile"], "(see plancc compile --help)"),
     ):

@@ -97,7 +97,7 @@ def test_commands_of_the_guide(workplace: Path) -> None:
     # commands in running text; a file name in capitals is the reader's own
     inline = re.findall(r"`(plancc [^`]*)`", (ROOT / "docs" / "guide.md").read_text())
     for line in inline:
-        if re.fullmatch(r"plancc (verify|compile|export) .*[a-z0-9]\.(mtx|h5)", line):
+        if re.fullmatch(r"plancc (verify|compile|refine|export) .*[a-z0-9]\.(mtx|h5)", line):
             shell(line)
 
 
@@ -130,7 +130,8 @@ def test_h5py_of_the_format(workplace: Path) -> None:
 def test_options_in_the_documentation_exist() -> None:
     """Every option that a page gives to a command is one of that command's."""
     pages = {
-        name: ok(name, "--help") for name in ("compile", "inspect", "compare", "verify", "export")
+        name: ok(name, "--help")
+        for name in ("compile", "refine", "inspect", "compare", "verify", "export")
     }
     seen = 0
     for path in DOCS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import resource
 import signal
 import subprocess
@@ -116,7 +117,7 @@ def test_interrupted_while_partitioning(how: str, big: Path, tmp_path: Path) -> 
     out, scratch = tmp_path / "out", tmp_path / "scratch"
     out.mkdir()
     scratch.mkdir()
-    words = ["compile", big, "-p", 64, "-o", out / "plan.h5"]
+    words = ["compile", big, "-p", 64, "--partitioner", "mtkahypar", "-o", out / "plan.h5"]
     environ = os.environ | {"TMPDIR": str(scratch)}
     process = start(*words, start_new_session=True, env=environ)
     (child,) = wait_for(lambda: partitioners_of(process.pid), process)
@@ -242,6 +243,12 @@ def test_progress_on_a_terminal(graph: Path, tmp_path: Path) -> None:
     assert done.err.count("\x1b[?25l") == done.err.count("\x1b[?25h")  # the cursor is back
 
 
+def test_the_best_so_far_on_a_terminal(big: Path, tmp_path: Path) -> None:
+    done = on_terminal("compile", big, "-p", 8, "--effort", "fast", "-o", tmp_path / "plan.h5")
+    assert done.code == 0
+    assert re.search(r"fast: \d+\.\d s, volume [\d,]+ \(.+\)", done.err)
+
+
 # -- help ------------------------------------------------------------------------------------------
 
 HEAVY = {"numpy", "scipy", "numba", "h5py", "torch", "mpi4py", "networkx", "rich", "mtkahypar"}
@@ -264,12 +271,15 @@ def test_the_group_is_light(words: list[str]) -> None:
 
 
 OPTIONS = {
-    "compile": "--output --parts --model --objective --part --partitioner --preset --epsilon "
-    "--balance --dims "
+    "compile": "--output --parts --model --objective --effort --budget --part --partitioner "
+    "--preset --epsilon --balance --dims --machine --topology "
     "--seed --threads --time-limit --normalize --no-self-loops --data --value-dtype "
     "--compress --format --pattern --symmetrize --transpose --json",
-    "inspect": "--dims --per-part --ranks --json",
-    "compare": "--dims --json",
+    "refine": "--output --objective --budget --cycles --max-extra-volume --part --parts --epsilon "
+    "--balance --dims --data --machine --seed --normalize --no-self-loops --compress --format "
+    "--pattern --symmetrize --transpose --json",
+    "inspect": "--dims --per-part --ranks --topology --machine --json",
+    "compare": "--dims --machine --json",
     "verify": "--against --format --pattern --symmetrize --transpose --json",
     "export": "--output --normalize --self-loops --balance --dims --data --format --pattern",
     "dataset": "digits karate rmat grid sbm geometric",

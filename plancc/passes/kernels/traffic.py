@@ -1,0 +1,336 @@
+"""Moves that lower the traffic of the busiest parts, or the number of messages.
+
+What a sweep minimises, beside the volume and the price of overweight parts of ``volume.py``::
+
+    sum over parts   pressure / 2 * (excess(sent side)^2 + excess(received side)^2)
+    sum over pairs   fee(rows from q to m)
+
+    side   = row * rows + message * messages + own load        of one part, sent or received
+    excess = max(0, side - ceiling)
+
+A fee that rises less and less with the rows of a message makes many small messages dearer than
+few large ones. Loads and fees are followed exactly, move by move; only the choice of a move takes
+the fees of rows of one message, and the pressure on third parts, at their present prices.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from plancc.passes.kernels.state import move
+
+
+class Flow(NamedTuple):
+    """Traffic of every part under a `State`.
+
+    Attributes
+    ----------
+    sent, received : int64[num_parts]
+        Rows.
+    messages_sent, messages_received : int64[num_parts]
+        Zero unless `pair` is kept.
+    pair : int32[num_parts, num_parts], or int32[0, 0] where messages do not matter
+        Rows from one part to another.
+    load : float64[num_parts]
+        Own load of every part.
+    """
+
+    sent: Any
+    received: Any
+    messages_sent: Any
+    messages_received: Any
+    pair: Any
+    load: Any
+
+
+class Tariff(NamedTuple):
+    """What traffic costs.
+
+    Attributes
+    ----------
+    row, message : float
+        Load of one row, and of one message, at either end.
+    ceiling, pressure : float
+        See the module.
+    fees : float64[m], m at least 1
+        What the first, second, ... row of a message costs; the last is for all that follow.
+    own : float64[num_vertices]
+        Load of every vertex on its part.
+    """
+
+    row: float
+    message: float
+    ceiling: float
+    pressure: float
+    fees: Any
+    own: Any
+
+
+def flow_of(nets: Any, state: Any, own: Any, with_pairs: bool) -> Flow:
+    """Count the traffic of a partition of nets with sources."""
+    num_parts = len(state.sums)
+    side = num_parts if with_pairs else 0
+    flow = Flow(
+        sent=np.zeros(num_parts, dtype=np.int64),
+        received=np.zeros(num_parts, dtype=np.int64),
+        messages_sent=np.zeros(num_parts, dtype=np.int64),
+        messages_received=np.zeros(num_parts, dtype=np.int64),
+        pair=np.zeros((side, side), dtype=np.int32),
+        load=np.bincount(state.owner, weights=own, minlength=num_parts).astype(np.float64),
+    )
+    _fill(nets, state, flow)
+    return flow
+
+
+@njit(cache=True, nogil=True)
+def _fill(nets: Any, state: Any, flow: Any) -> None:
+    for e in range(len(state.spread)):
+        if state.spread[e] > 1:
+            _send(e, state.owner[nets.source[e]], nets.cost[e], nets, state, flow)
+
+
+@njit(cache=True, nogil=True)
+def _add(q: int, m: int, rows: int, flow: Any) -> None:
+    """`rows` more (or fewer) from part q to part m."""
+    flow.sent[q] += rows
+    flow.received[m] += rows
+    if len(flow.pair) > 0:
+        before = flow.pair[q, m]
+        flow.pair[q, m] = before + rows
+        change = (before + rows > 0) - (before > 0)
+        flow.messages_sent[q] += change
+        flow.messages_received[m] += change
+
+
+@njit(cache=True, nogil=True)
+def _send(e: int, q: int, rows: int, nets: Any, state: Any, flow: Any) -> None:
+    """The rows of net e from part q to all others that it touches."""
+    start = state.slot_ptr[e]
+    if state.slot_ptr[e + 1] - start == len(state.sums):
+        for m in range(len(state.sums)):
+            if m != q and state.count[start + m] > 0:
+                _add(q, m, rows, flow)
+    else:
+        for k in range(start, start + state.spread[e]):
+            if state.part[k] != q:
+                _add(q, state.part[k], rows, flow)
+
+
+@njit(cache=True, nogil=True)
+def shift(v: int, there: int, nets: Any, state: Any, flow: Any, own: Any) -> None:
+    """`move` that keeps the traffic up to date."""
+    here = state.owner[v]
+    num_parts = len(state.sums)
+    flow.load[here] -= own[v]
+    flow.load[there] += own[v]
+    for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
+        e = nets.nets[a]
+        cost = nets.cost[e]
+        if nets.source[e] == v:
+            _send(e, here, -cost, nets, state, flow)
+            continue
+        pins_here, pins_there = 0, 0
+        start = state.slot_ptr[e]
+        if state.slot_ptr[e + 1] - start == num_parts:
+            pins_here, pins_there = state.count[start + here], state.count[start + there]
+        else:
+            for k in range(start, start + state.spread[e]):
+                if state.part[k] == here:
+                    pins_here = state.count[k]
+                elif state.part[k] == there:
+                    pins_there = state.count[k]
+        q = state.owner[nets.source[e]]
+        if pins_here == 1:
+            _add(q, here, -cost, flow)
+        if pins_there == 0:
+            _add(q, there, cost, flow)
+    move(v, there, nets, state)
+    for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
+        e = nets.nets[a]
+        if nets.source[e] == v:
+            _send(e, there, nets.cost[e], nets, state, flow)
+
+
+@njit(cache=True, nogil=True)
+def _strain(side: float, tariff: Any) -> float:
+    over = side - tariff.ceiling
+    return 0.5 * tariff.pressure * over * over if over > 0 else 0.0
+
+
+@njit(cache=True, nogil=True)
+def _sides(q: int, sent: int, received: int, own: float, flow: Any, tariff: Any) -> float:
+    """Strain of part q with so many rows and so much own load more."""
+    load = flow.load[q] + own
+    out = tariff.row * (flow.sent[q] + sent) + tariff.message * flow.messages_sent[q] + load
+    into = tariff.row * (flow.received[q] + received) + load
+    into += tariff.message * flow.messages_received[q]
+    return _strain(out, tariff) + _strain(into, tariff)
+
+
+@njit(cache=True, nogil=True)
+def _row_price(q: int, flow: Any, tariff: Any) -> float:
+    """What one more row sent by part q costs now: the row itself, and the strain."""
+    out = tariff.row * flow.sent[q] + tariff.message * flow.messages_sent[q] + flow.load[q]
+    return 1.0 + tariff.pressure * tariff.row * max(0.0, out - tariff.ceiling)
+
+
+@njit(cache=True, nogil=True)
+def _fee(q: int, m: int, step: int, flow: Any, tariff: Any) -> float:
+    """Fee of the next row from q to m (step 0), or of the last one (step -1)."""
+    at = flow.pair[q, m] + step
+    return tariff.fees[max(0, min(at, len(tariff.fees) - 1))]
+
+
+@njit(cache=True, nogil=True)
+def _weight_penalty(weight: float, target: float, price: float) -> float:
+    over = weight - target
+    return 0.5 * price * over * over if over > 0 else 0.0
+
+
+@njit(cache=True, nogil=True)
+def sweep_traffic(
+    order: Any,
+    nets: Any,
+    state: Any,
+    flow: Any,
+    tariff: Any,
+    target: Any,
+    price: Any,
+    cap: Any,
+) -> Any:
+    """Move every vertex in `order` to the part where all costs together fall most, if any.
+
+    Parameters
+    ----------
+    order : int64[m]
+    target, price, cap : float64[num_constraints]
+        Of the balance, see ``volume.sweep``.
+
+    Returns
+    -------
+    moved, evaluations
+    """
+    num_parts, num_constraints = state.sums.shape
+    saved_rows = np.zeros(num_parts)  # at their prices: nets of v that touch the part already
+    known_rows = np.zeros(num_parts, dtype=np.int64)  # ... as rows
+    known_fees = np.zeros(num_parts)  # ... their fees
+    own_rows = np.zeros(num_parts, dtype=np.int64)  # rows of v itself that the part receives
+    touched = np.zeros(num_parts, dtype=np.bool_)
+    seen = np.empty(num_parts, dtype=np.int64)
+    from_part = np.zeros(num_parts, dtype=np.int64)  # rows that v needs, by their owner
+    owners = np.empty(num_parts, dtype=np.int64)
+    fees = len(flow.pair) > 0
+    moved, evaluations = 0, 0
+    for v in order:
+        here = state.owner[v]
+        num, num_owners = 0, 0
+        needed, needed_price = np.int64(0), 0.0
+        left, left_price = np.int64(0), 0.0
+        own_sent, own_stay = np.int64(0), np.int64(0)
+        for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
+            e = nets.nets[a]
+            cost = nets.cost[e]
+            own = nets.source[e] == v
+            start = state.slot_ptr[e]
+            dense = state.slot_ptr[e + 1] - start == num_parts
+            q0 = state.owner[nets.source[e]]
+            row_price = 0.0
+            if own:
+                own_sent += cost * (state.spread[e] - 1)
+            else:
+                row_price = _row_price(q0, flow, tariff)
+                needed += cost
+                needed_price += cost * row_price
+                if fees:
+                    if from_part[q0] == 0:
+                        owners[num_owners] = q0
+                        num_owners += 1
+                    from_part[q0] += cost
+            end = start + (num_parts if dense else state.spread[e])
+            for k in range(start, end):
+                count = state.count[k]
+                if count == 0:
+                    continue
+                q = state.part[k]
+                if q == here:
+                    if own:
+                        if count > 1:
+                            own_stay += cost
+                    elif count == 1:
+                        left += cost
+                        left_price += cost * row_price
+                        if fees:
+                            left_price += cost * _fee(q0, here, -1, flow, tariff)
+                    continue
+                if not touched[q]:
+                    touched[q] = True
+                    seen[num] = q
+                    num += 1
+                if own:
+                    own_rows[q] += cost
+                else:
+                    known_rows[q] += cost
+                    saved_rows[q] += cost * row_price
+                    if fees and q != q0:
+                        known_fees[q] += cost * _fee(q0, q, 0, flow, tariff)
+        evaluations += num
+
+        alone = True
+        freed = 0.0
+        for c in range(num_constraints):
+            w, full = nets.weight[v, c], state.sums[here, c]
+            alone &= w == full
+            freed += _weight_penalty(full, target[c], price[c])
+            freed -= _weight_penalty(full - w, target[c], price[c])
+        load = tariff.own[v]
+        freed += _sides(here, 0, 0, 0.0, flow, tariff)
+        freed -= _sides(here, -own_sent, own_stay - left, -load, flow, tariff)
+        best, best_value = -1, 1e-9
+        for i in range(num):
+            q = seen[i]
+            if alone:
+                break
+            fits = True
+            for c in range(num_constraints):
+                fits &= state.sums[q, c] + nets.weight[v, c] <= cap[c]
+            if not fits:
+                continue
+            value = freed + left_price - (needed_price - saved_rows[q]) + own_rows[q] - own_stay
+            for c in range(num_constraints):
+                w, full = nets.weight[v, c], state.sums[q, c]
+                value += _weight_penalty(full, target[c], price[c])
+                value -= _weight_penalty(full + w, target[c], price[c])
+            received = needed - known_rows[q] - own_rows[q]
+            sent = own_sent - own_rows[q] + own_stay
+            value += _sides(q, 0, 0, 0.0, flow, tariff)
+            value -= _sides(q, sent, received, load, flow, tariff)
+            if fees:
+                value += known_fees[q]
+                for k in range(num_owners):
+                    q0 = owners[k]
+                    if q0 != q:
+                        value -= from_part[q0] * _fee(q0, q, 0, flow, tariff)
+                for k in range(num):
+                    m = seen[k]
+                    if own_rows[m] > 0:
+                        value += own_rows[m] * _fee(here, m, -1, flow, tariff)
+                        if m != q:
+                            value -= own_rows[m] * _fee(q, m, 0, flow, tariff)
+                if own_stay > 0:
+                    value -= own_stay * _fee(q, here, 0, flow, tariff)
+            if value > best_value:
+                best, best_value = q, value
+        for i in range(num):
+            q = seen[i]
+            touched[q] = False
+            saved_rows[q], known_fees[q] = 0.0, 0.0
+            known_rows[q], own_rows[q] = 0, 0
+        for k in range(num_owners):
+            from_part[owners[k]] = 0
+        if best >= 0:
+            shift(v, best, nets, state, flow, tariff.own)
+            moved += 1
+    return moved, evaluations

@@ -1,0 +1,282 @@
+"""Moves that lower the volume, with a price on overweight parts.
+
+What a sweep minimises is ``volume + sum over parts and constraints of
+price / 2 * max(0, weight - target)^2``: low prices let parts grow while vertices find better
+places, high prices bring the balance back where that costs least volume.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from plancc.passes.kernels.state import move
+
+NOTHING, DONE = 1e-9, 1 - 1e-9
+"""Relieving an overload by less than these shares of it counts as nothing, by more as all."""
+
+
+@njit(cache=True, nogil=True)
+def _penalty(weight: float, target: float, price: float) -> float:
+    over = weight - target
+    return 0.5 * price * over * over if over > 0 else 0.0
+
+
+@njit(cache=True, nogil=True)
+def rate(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
+    """Rows that moving v to other parts saves, without any balance.
+
+    Fills ``seen[:num]`` with the parts that nets of v touch (v's own among them) and ``score`` of
+    each, to be set back to 0 by the caller. Moving v to part q gains ``base + score[q]`` rows,
+    ``base`` to a part that is not among them. Nets that touch every part tell none from the
+    others: their parts are listed only if v has no other cut nets.
+
+    Returns
+    -------
+    num, base
+    """
+    here = state.owner[v]
+    num_parts = len(state.sums)
+    base, num = np.int64(0), 0
+    everywhere = False
+    for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
+        e = nets.nets[a]
+        cost = nets.cost[e]
+        spread = state.spread[e]
+        if spread == num_parts:
+            base += cost  # touches every part: entering is free, and so it is among all of `seen`
+        base -= cost
+        if spread == 1:
+            continue
+        start = state.slot_ptr[e]
+        if state.slot_ptr[e + 1] - start == num_parts:
+            if state.count[start + here] == 1:
+                base += cost
+            if spread == num_parts:
+                everywhere = True
+                continue
+            for q in range(num_parts):
+                if state.count[start + q] > 0:
+                    if score[q] == 0:
+                        seen[num] = q
+                        num += 1
+                    score[q] += cost
+        else:
+            for k in range(start, start + spread):
+                q = state.part[k]
+                if score[q] == 0:
+                    seen[num] = q
+                    num += 1
+                score[q] += cost
+                if q == here and state.count[k] == 1:
+                    base += cost
+    if everywhere and num == 0:
+        num = num_parts
+        seen[:] = np.arange(num_parts)
+    return num, base
+
+
+@njit(cache=True, nogil=True)
+def _fits(v: int, q: int, nets: Any, state: Any, cap: Any) -> bool:
+    for c in range(len(cap)):  # noqa: SIM110 - numba knows no all(...)
+        if state.sums[q, c] + nets.weight[v, c] > cap[c]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def sweep(order: Any, nets: Any, state: Any, target: Any, price: Any, cap: Any) -> Any:
+    """Move every vertex in `order` to the part where volume and penalty fall most, if any.
+
+    Parameters
+    ----------
+    order : int64[m]
+    target : float64[num_constraints]
+        Weight up to which a part costs nothing.
+    price : float64[num_constraints]
+    cap : float64[num_constraints]
+        No move fills a part above it, and none takes the last weight out of a part.
+
+    Returns
+    -------
+    moved, gained, evaluations
+        Vertices moved, rows saved, and pairs of vertex and part whose gain was computed.
+    """
+    num_parts, num_constraints = state.sums.shape
+    score = np.zeros(num_parts, dtype=np.int64)
+    seen = np.empty(num_parts, dtype=np.int64)
+    moved, gained, evaluations = 0, np.int64(0), 0
+    for v in order:
+        num, base = rate(v, nets, state, score, seen)
+        if num == 0:
+            continue
+        here = state.owner[v]
+        saved, alone = 0.0, True
+        for c in range(num_constraints):
+            w, full = nets.weight[v, c], state.sums[here, c]
+            alone &= w == full
+            saved += _penalty(full, target[c], price[c]) - _penalty(full - w, target[c], price[c])
+        best, best_gain, best_value = -1, np.int64(0), 0.0
+        for k in range(num):
+            q = seen[k]
+            gain = base + score[q]
+            score[q] = 0
+            if q == here or alone or not _fits(v, q, nets, state, cap):
+                continue
+            value = gain + saved
+            for c in range(num_constraints):
+                w, full = nets.weight[v, c], state.sums[q, c]
+                value -= _penalty(full + w, target[c], price[c])
+                value += _penalty(full, target[c], price[c])
+            if best < 0 or value > best_value:
+                best, best_gain, best_value = q, gain, value
+        evaluations += num
+        if best < 0 or best_value < 0:
+            continue
+        if best_value == 0 and state.sums[best, 0] + nets.weight[v, 0] >= state.sums[here, 0]:
+            continue
+        move(v, best, nets, state)
+        moved += 1
+        gained += best_gain
+    return moved, gained, evaluations
+
+
+@njit(cache=True, nogil=True)
+def _overload(state: Any, q: int, v: int, sign: int, nets: Any, limit: Any) -> float:
+    """How far part q is above `limit` with (sign 1), without (-1) or as is (0) to v's weight."""
+    total = 0.0
+    for c in range(len(limit)):
+        over = state.sums[q, c] + sign * nets.weight[v, c] - limit[c]
+        if over > 0:
+            total += over / max(limit[c], 1.0)
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _relief_here(v: int, nets: Any, state: Any, limit: Any) -> float:
+    """By how much the overload of v's part falls when v leaves it; 0 if v is all that it has."""
+    here = state.owner[v]
+    alone = True
+    for c in range(len(limit)):
+        alone &= state.sums[here, c] == nets.weight[v, c]
+    if alone:
+        return 0.0
+    return _overload(state, here, v, 0, nets, limit) - _overload(state, here, v, -1, nets, limit)
+
+
+@njit(cache=True, nogil=True)
+def _burden(v: int, there: int, nets: Any, state: Any, limit: Any) -> float:
+    """By how much the overload of part `there` rises when v enters it."""
+    return _overload(state, there, v, 1, nets, limit) - _overload(state, there, v, 0, nets, limit)
+
+
+@njit(cache=True, nogil=True)
+def _best_relief(v: int, nets: Any, state: Any, limit: Any, score: Any, seen: Any) -> Any:
+    """Where v's move relieves its overweight part for the fewest rows.
+
+    Returns
+    -------
+    part, rows, relieved
+        Part -1: no move lowers the overload.
+    """
+    here = state.owner[v]
+    most = _relief_here(v, nets, state, limit)
+    if most <= 0:
+        return -1, np.int64(0), 0.0
+    num, base = rate(v, nets, state, score, seen)
+    best, best_gain, best_relief = -1, np.int64(0), 0.0
+    for k in range(num):
+        q = seen[k]
+        gain = base + score[q]
+        score[q] = 0
+        if q == here or (best >= 0 and gain <= best_gain):
+            continue
+        relief = most - _burden(v, q, nets, state, limit)
+        if relief > NOTHING * most:
+            best, best_gain, best_relief = q, gain, relief
+    if best < 0:  # none that it has nets in: any part
+        best_relief = NOTHING * most
+        for q in range(len(state.sums)):
+            if q != here:
+                relief = most - _burden(v, q, nets, state, limit)
+                if relief > best_relief:
+                    best, best_gain, best_relief = q, base, relief
+                    if relief >= DONE * most:
+                        break
+    return best, -best_gain, best_relief
+
+
+@njit(cache=True, nogil=True)
+def relief_costs(nets: Any, state: Any, limit: Any) -> Any:
+    """Rows that relieving an overweight part by each of its vertices costs, over what it relieves.
+
+    float64[num_vertices]; inf for vertices of other parts and those whose moves relieve nothing.
+    """
+    num_parts = len(state.sums)
+    score = np.zeros(num_parts, dtype=np.int64)
+    seen = np.empty(num_parts, dtype=np.int64)
+    costs = np.full(len(state.owner), np.inf)
+    for v in range(len(state.owner)):
+        if _overload(state, state.owner[v], v, 0, nets, limit) > 0:
+            q, rows, relieved = _best_relief(v, nets, state, limit, score, seen)
+            if q >= 0:
+                costs[v] = rows / relieved if rows > 0 else rows * relieved
+    return costs
+
+
+@njit(cache=True, nogil=True)
+def relieve(order: Any, nets: Any, state: Any, limit: Any) -> int:
+    """Move vertices in `order` out of parts above `limit`; returns how many moved."""
+    num_parts = len(state.sums)
+    score = np.zeros(num_parts, dtype=np.int64)
+    seen = np.empty(num_parts, dtype=np.int64)
+    moved = 0
+    for v in order:
+        if _overload(state, state.owner[v], v, 0, nets, limit) > 0:
+            q, _, _ = _best_relief(v, nets, state, limit, score, seen)
+            if q >= 0:
+                move(v, q, nets, state)
+                moved += 1
+    return moved
+
+
+@njit(cache=True, nogil=True)
+def exchange(order: Any, others: Any, nets: Any, state: Any, limit: Any, share: float) -> int:
+    """Swap vertices in `order`, of parts above `limit`, with some in `others`.
+
+    Each with the first that brings its part below the limit, or else with that which lowers the
+    overload most, if by more than `share` of its part's. Returns how many swaps were made.
+    """
+    swaps = 0
+    for v in order:
+        here = state.owner[v]
+        whole = _overload(state, here, v, 0, nets, limit)
+        if whole == 0:
+            continue
+        best, best_relief = -1, max(share, NOTHING) * whole
+        for u in others:
+            there = state.owner[u]
+            if there == here:
+                continue
+            relief = 0.0
+            for c in range(len(limit)):
+                change = nets.weight[v, c] - nets.weight[u, c]
+                over_here, over_there = (
+                    state.sums[here, c] - limit[c],
+                    state.sums[there, c] - limit[c],
+                )
+                more = max(over_there + change, 0) - max(over_there, 0)
+                less = max(over_here, 0) - max(over_here - change, 0)
+                relief += (less - more) / max(limit[c], 1.0)
+            if relief > best_relief:
+                best, best_relief = u, relief
+                if relief >= DONE * whole:
+                    break
+        if best >= 0:
+            there = state.owner[best]
+            move(v, there, nets, state)
+            move(best, here, nets, state)
+            swaps += 1
+    return swaps

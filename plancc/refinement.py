@@ -1,0 +1,296 @@
+"""`refine`: a plan with the same matrix and better owners. Beside `plancc.pipeline`, on one page.
+
+plan -> matrix, owners -> better owners (pass) -> plan
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.cost.machine import Machine
+from plancc.cost.metrics import imbalance
+from plancc.cost.objectives import OBJECTIVES
+from plancc.errors import InputError
+from plancc.graph.graph import Graph
+from plancc.models import MODELS
+from plancc.models.weights import Balance, constraints, part_weights
+from plancc.ownership import (
+    REFINED,
+    Observer,
+    check_budget,
+    check_rates,
+    empty_parts,
+    machine_note,
+    trials,
+    tried_json,
+)
+from plancc.partitioners.run import balance_notes, check_options
+from plancc.pipeline import PlanccWarning, now
+from plancc.plan.lowering import lower
+from plancc.plan.matrix import graph_of
+from plancc.plan.plan import Plan
+from plancc.plan.reader import load
+from plancc.registry import check_choice
+from plancc.version import __version__
+
+EPSILON = 0.01
+"""Allowed imbalance of a plan that says nothing of it."""
+
+
+def refine(
+    plan: Plan | str | os.PathLike[str],
+    objective: str = "volume",
+    *,
+    part: str | os.PathLike[str] | npt.ArrayLike | None = None,
+    budget: float | None = None,
+    cycles: int | None = None,
+    max_extra_volume: float | None = None,
+    balance: str | None = None,
+    dims: Sequence[int] | None = None,
+    machine: Machine | None = None,
+    epsilon: float | None = None,
+    seed: int = 1,
+    command: str = "",
+    observer: Observer = nullcontext,
+) -> Plan:
+    """Look for better owners of a plan's rows, starting from those that it has.
+
+    The result is never worse than what was given: parts above the allowed imbalance are brought
+    below it first, then the objective counts. If nothing better is found, it has the same owners.
+
+    Parameters
+    ----------
+    plan : Plan, or path of one
+    objective : {"volume", "max-volume", "messages", "time"}
+        See `plancc.cost.objectives`.
+    part : path or int[num_vertices], optional
+        Owners to start from instead of the plan's, see `with_part`.
+    budget : float, optional
+        Seconds after which nothing new is started.
+    cycles : int, optional
+        V-cycles at most; None: as many as the pass for the objective makes by default.
+    max_extra_volume : float, optional
+        By which share the volume may rise while another objective falls; None: 0.03 for
+        "max-volume", 0.05 for "messages" and "time".
+    balance : str, optional
+        What the parts share evenly (`plancc.models.weights.Balance`); None: what the plan's
+        provenance says, "nnz" if it says nothing.
+    dims : sequence of int, optional
+        Widths d_0..d_L of the layers, for balance "work" and objective "time"; None: those of the
+        provenance.
+    machine : Machine, optional
+        For objective "time"; None: the default one.
+    epsilon : float, optional
+        Allowed imbalance, max / mean - 1; None: that of the provenance, 0.01 if it has none.
+    seed : int
+        Without a budget the same seed gives the same plan.
+    command : str
+        Recorded in the provenance.
+    observer : callable
+        Called with the name of each stage; returns a context manager around it.
+
+    Returns
+    -------
+    Plan
+        With the same matrix, vertex data, original ids and baseline. The provenance is the same
+        but for what refining changed; ``refined_from`` is the content hash of the plan that was
+        given (with `part`, of the plan with these owners), ``tried`` what was reached.
+
+    Raises
+    ------
+    InputError
+        An option out of range; a balance that the plan has no data for.
+    PlanError
+        The file is damaged.
+
+    Warns
+    -----
+    PlanccWarning
+        A balance that is missed.
+    """
+    check_choice("objective", objective, OBJECTIVES)
+    check_options(EPSILON if epsilon is None else epsilon, seed, threads=1, time_limit=None)
+    check_budget(budget)
+    _check_pass(objective, cycles, max_extra_volume)
+    with observer("load"):
+        if not isinstance(plan, Plan):
+            plan = load(plan)
+        if part is not None:
+            plan = with_part(plan, part)
+        provenance = plan.provenance
+        if dims is None:
+            dims = _recorded_dims(provenance)
+        if epsilon is None:
+            epsilon = _recorded_epsilon(provenance)
+        rates = check_rates(objective, dims, machine)
+        wanted = _balance(plan, balance, dims)
+    with observer("matrix"):
+        matrix, owner = _matrix(plan), plan.owner()
+        loads = constraints(matrix, wanted)
+        problem = MODELS["hp"]().build(matrix, plan.num_parts, balance=wanted, seed=seed)
+    with observer("refine"):
+        from plancc.passes.refine import refiner
+
+        refinement = refiner(
+            objective,
+            epsilon=epsilon,
+            seed=seed,
+            budget=budget,
+            cycles=cycles,
+            max_extra_volume=max_extra_volume,
+            rates=rates,
+        )
+        better = refinement.run(problem, owner, plan.num_parts, nonzeros=matrix.row_nonzeros())
+    with observer("lower"):
+        same = np.array_equal(better.owner, owner)
+        refined = plan if same else _with_owners(plan, matrix, better.owner)
+
+    notes = empty_parts(better.owner, plan.num_parts) + balance_notes(
+        better.owner,
+        problem.vertex_weights,
+        plan.num_parts,
+        epsilon,
+        REFINED,
+        tuple(loads),
+    )
+    for note in notes:
+        warnings.warn(note, PlanccWarning, stacklevel=2)
+    of_parts = [part_weights(better.owner, load, plan.num_parts) for load in loads.values()]
+    kept = {name: value for name, value in provenance.items() if name not in ("budget", "machine")}
+    return replace(
+        refined,
+        provenance={
+            **kept,
+            "plancc_version": __version__,
+            "created": now(),
+            "command": command or "plancc.refine(...)",
+            "balance": str(wanted),
+            "balance_imbalance": ",".join(f"{imbalance(load):.6g}" for load in of_parts),
+            **({} if dims is None else {"dims": ",".join(map(str, dims))}),
+            "epsilon": float(epsilon),
+            "refined_from": plan.content_sha256(),
+            "objective": objective,
+            **machine_note(objective, machine),
+            **({} if budget is None else {"budget": float(budget)}),
+            "tried": tried_json(
+                trials("as given", 0.0, f"refined for {objective}, seed {seed}", owner, better)
+            ),
+            "warnings": "\n".join(notes),
+        },
+    )
+
+
+def with_part(plan: Plan, part: str | os.PathLike[str] | npt.ArrayLike) -> Plan:
+    """The same matrix and vertex data under owners made elsewhere.
+
+    Parameters
+    ----------
+    plan : Plan
+    part : path or int[num_vertices]
+        Of every vertex, counted from 0, as for model "file".
+
+    Returns
+    -------
+    Plan
+        Its provenance keeps what it says of the source and of balance, and names model "file".
+
+    Raises
+    ------
+    InputError
+        For a wrong part vector; the message names file, line and value.
+    """
+    matrix = _matrix(plan)
+    model = MODELS["file"](part=part)
+    owner = model.build(matrix, plan.num_parts, balance="nnz", seed=0).owner
+    kept = ("balance", "dims", "epsilon", "seed", "topology")
+    provenance = {
+        name: value
+        for name, value in plan.provenance.items()
+        if name in kept or name.startswith("source_")
+    }
+    given = os.fspath(part) if isinstance(part, str | os.PathLike) else f"<{type(part).__name__}>"
+    return replace(
+        _with_owners(plan, matrix, owner),
+        provenance=provenance | {"model": "file", "model_part": given},
+    )
+
+
+def _with_owners(plan: Plan, matrix: Graph, owner: npt.NDArray[np.int32]) -> Plan:
+    """The plan of other owners, with everything else that `plan` carries; `matrix` is its own."""
+    header = plan.header
+    new = lower(
+        matrix,
+        owner,
+        plan.num_parts,
+        normalization=header.normalization,
+        self_loops=header.self_loops,
+    )
+    place = np.empty(plan.num_vertices, dtype=np.int64)
+    place[plan.global_id] = np.arange(plan.num_vertices)
+    return replace(
+        new,
+        vertex_data=plan.vertex_data.take(place[new.global_id]),
+        original_id=plan.original_id,
+        provenance=plan.provenance,
+        baseline=plan.baseline,
+    )
+
+
+def _matrix(plan: Plan) -> Graph:
+    return replace(graph_of(plan), directed=plan.header.directed)
+
+
+def _check_pass(objective: str, cycles: int | None, max_extra_volume: float | None) -> None:
+    """InputError for options of a pass that are out of range, or that it does not have."""
+    if cycles is not None and cycles < 0:
+        raise InputError(f"{cycles} cycles: at least 0 are needed")
+    if max_extra_volume is None:
+        return
+    if objective == "volume":
+        raise InputError(
+            "the volume cannot rise while it is the objective: a maximum of extra volume is for "
+            f"{', '.join(name for name in OBJECTIVES if name != 'volume')}"
+        )
+    if not (math.isfinite(max_extra_volume) and max_extra_volume >= 0):
+        raise InputError(f"extra volume {max_extra_volume:g}: a share of at least 0 is needed")
+
+
+def _balance(plan: Plan, balance: str | None, dims: Sequence[int] | None) -> Balance:
+    """The balance that is asked for or recorded, with the plan's training vertices."""
+    wanted = Balance.parse(balance or str(plan.provenance.get("balance", "nnz")), dims)
+    if "weights" in wanted.names:
+        raise InputError(
+            f"balance '{wanted}' takes 'weights' from the graph file, and a plan does not keep "
+            "them: choose another balance (--balance)"
+        )
+    mask = plan.vertex_data.train_mask
+    if mask is None:
+        return wanted
+    of_vertex = np.empty_like(mask)
+    of_vertex[plan.global_id] = mask
+    return replace(wanted, train_mask=of_vertex)
+
+
+def _recorded_dims(provenance: dict[str, Any]) -> tuple[int, ...] | None:
+    """Widths of the layers, where the provenance has them."""
+    try:
+        dims = tuple(map(int, str(provenance.get("dims", "")).split(",")))
+    except ValueError:
+        return None
+    return dims if len(dims) > 1 and min(dims) > 0 else None
+
+
+def _recorded_epsilon(provenance: dict[str, Any]) -> float:
+    """Allowed imbalance, where the provenance has one."""
+    epsilon = provenance.get("epsilon")
+    known = isinstance(epsilon, int | float) and math.isfinite(epsilon) and epsilon >= 0
+    return float(epsilon) if known else EPSILON  # type: ignore[arg-type]

@@ -1,0 +1,11 @@
+"""Search for owners with several partitioners and passes, as far as the effort allows.
+
+Knows problems, partitioners and passes; no plan, no file, no terminal.
+"""
+
+from __future__ import annotations
+
+from plancc.search.effort import EFFORTS, search
+from plancc.search.record import Record, SearchResult, Trial
+
+__all__ = ["EFFORTS", "Record", "SearchResult", "Trial", "search"]

@@ -1,0 +1,439 @@
+"""`search`: how much work goes into a partition, and what it consists of.
+
+========  ========================================================================================
+fast      METIS (cut), then one round of sweeps on the finest level
+balanced  METIS (cut), then V-cycles; with several threads two chains of them that are combined
+best      a population from several partitioners, refined and combined until the budget ends
+========  ========================================================================================
+
+Every effort minimises the volume first and refines for another objective from there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.cost.machine import EpochRates
+from plancc.cost.objectives import OBJECTIVES, objective_value
+from plancc.cost.owners import traffic_of_owners
+from plancc.errors import BackendError, BackendUnavailable, InputError
+from plancc.graph.graph import Graph
+from plancc.models.graph import GraphModel
+from plancc.models.hypergraph import HypergraphModel
+from plancc.models.problem import Hypergraph, WeightedGraph
+from plancc.models.weights import check_num_parts
+from plancc.partitioners.run import AUTO, TRIVIAL, balance_notes, check_options, partition
+from plancc.passes.multilevel import Limits, Owner, anneal, settle, v_cycle
+from plancc.passes.refine import refiner
+from plancc.registry import check_choice
+from plancc.search.record import Record, SearchResult, Trial
+
+if TYPE_CHECKING:
+    from plancc.passes.kernels.nets import Nets
+    from plancc.passes.kernels.state import State
+
+EFFORTS = ("fast", "balanced", "best")
+SEARCHED_MODELS = ("hp", "gp")
+
+BALANCED_CYCLES = 2
+"""V-cycles one after the other in effort balanced, the combining one included."""
+MEMBER_CYCLES = 3
+"""V-cycles that a member of the population of effort best starts with."""
+ROUNDS = 12
+"""Combinations per member of the population, unless a budget says when to end."""
+GROWING_SHARE = 0.4
+"""Share of a budget in which members are added, ..."""
+MAX_MEMBERS = 12
+"""... up to this many; without a budget there are those of different partitioners only."""
+OBJECTIVE_STARTS = 4
+"""Best members that are refined for another objective than the volume."""
+OBJECTIVE_SHARE = 0.4
+"""Share of a budget kept for another objective than the volume."""
+
+
+def search(
+    matrix: Graph,
+    num_parts: int,
+    *,
+    effort: str = "balanced",
+    objective: str = "volume",
+    model: str = "hp",
+    weights: npt.NDArray[np.int64] | None = None,
+    constraints: Sequence[str] = (),
+    epsilon: float = 0.01,
+    seed: int = 1,
+    threads: int = 1,
+    budget: float | None = None,
+    time_limit: float | None = None,
+    rates: EpochRates | None = None,
+    report: Callable[[Trial], None] | None = None,
+) -> SearchResult:
+    """Find owners of the rows of `matrix`, by the exact objective.
+
+    Parameters
+    ----------
+    matrix : Graph
+        The normalised matrix.
+    num_parts : int
+    effort : {"fast", "balanced", "best"}
+    objective : {"volume", "max-volume", "messages", "time"}
+        See `plancc.cost.objectives`.
+    model : {"hp", "gp"}
+        "gp": partitioners of graphs only; the objective is exact all the same.
+    weights : int64[n] or int64[n, c], optional
+        What the parts share evenly; None: the nonzeros of the rows.
+    constraints : sequence of str
+        Names of the columns of `weights`, for the warnings.
+    epsilon : float
+        Allowed imbalance of every constraint.
+    seed : int
+    threads : int
+        Chains of refinement that run side by side, and threads of native partitioners. Without a
+        budget and with one thread the same seed gives the same owners.
+    budget : float, optional
+        Seconds after which nothing new is started; effort best uses all of them.
+    time_limit : float, optional
+        Seconds that one native partitioner may take.
+    rates : EpochRates
+        For objective "time".
+    report : callable, optional
+        Called with every `Trial` as it ends.
+
+    Raises
+    ------
+    InputError
+        An unknown name, a number out of range, objective "time" without rates.
+    """
+    check_choice("effort", effort, EFFORTS)
+    check_choice("objective", objective, OBJECTIVES)
+    check_choice("model to search with", model, SEARCHED_MODELS)
+    check_options(epsilon, seed, threads, time_limit)
+    check_num_parts(matrix.num_vertices, num_parts)
+    if budget is not None and not budget > 0:
+        raise InputError(f"budget {budget} s: must be above 0")
+    if objective == "time" and rates is None:
+        raise InputError("objective 'time' needs the widths of the layers (dims)")
+
+    hypergraph = HypergraphModel().build(matrix, num_parts, balance="nnz", seed=seed)
+    if weights is not None:
+        hypergraph = replace(hypergraph, vertex_weights=weights)
+    job = _Job(
+        matrix=matrix,
+        hypergraph=hypergraph,
+        num_parts=num_parts,
+        objective=objective,
+        epsilon=epsilon,
+        seed=seed,
+        threads=threads,
+        time_limit=time_limit,
+        rates=rates,
+        record=Record(report),
+        warnings=[],
+        deadline=np.inf if budget is None else time.perf_counter() + budget,
+    )
+    _EFFORTS[effort](job, model)
+    result = job.record.result(job.warnings)
+    notes = balance_notes(
+        result.owner, hypergraph.vertex_weights, num_parts, epsilon, f"effort {effort}", constraints
+    )
+    return replace(result, warnings=[*dict.fromkeys(result.warnings), *notes])
+
+
+@dataclass
+class _Job:
+    """One search: what it works on, and what it has found."""
+
+    matrix: Graph
+    hypergraph: Hypergraph
+    num_parts: int
+    objective: str
+    epsilon: float
+    seed: int
+    threads: int
+    time_limit: float | None
+    rates: EpochRates | None
+    record: Record
+    warnings: list[str]
+    deadline: float
+    _graph: WeightedGraph | None = None
+    _nets: Nets | None = None
+
+    @property
+    def graph(self) -> WeightedGraph:
+        if self._graph is None:
+            graph = GraphModel().build(self.matrix, self.num_parts, balance="nnz", seed=self.seed)
+            self._graph = replace(graph, vertex_weights=self.hypergraph.vertex_weights)
+        return self._graph
+
+    @property
+    def nets(self) -> Nets:
+        if self._nets is None:
+            from plancc.passes.kernels.nets import nets_of
+
+            self._nets = nets_of(self.hypergraph)
+        return self._nets
+
+    @property
+    def limits(self) -> Limits:
+        return Limits.of(self.nets.weight, self.num_parts, self.epsilon)
+
+    def seconds_left(self) -> float:
+        return self.deadline - time.perf_counter()
+
+    def start(
+        self,
+        problem: Hypergraph | WeightedGraph,
+        partitioner: str = AUTO,
+        *,
+        seed: int,
+        preset: str | None = None,
+        share: float = 1.0,
+    ) -> Owner | None:
+        """Owners of one partitioner, noted; None if it failed and something else was found.
+
+        `share`: of the time left, for the partitioner.
+        """
+        limits = [
+            share * self.seconds_left(),
+            np.inf if self.time_limit is None else self.time_limit,
+        ]
+        begin = time.perf_counter()
+        try:
+            result = partition(
+                problem,
+                self.num_parts,
+                partitioner,
+                epsilon=self.epsilon,
+                seed=seed,
+                preset=preset,
+                threads=self.threads,
+                time_limit=max(min(limits), 0.01) if min(limits) < np.inf else None,
+                order=("metis", "kaminpar", "builtin"),
+            )
+        except (BackendError, BackendUnavailable) as error:
+            if self.record.owner is None:
+                raise
+            self.warnings.append(f"left out: {error}")
+            return None
+        self.warnings += result.about_run
+        kind = f" {problem.objective}" if isinstance(problem, WeightedGraph) else ""
+        words = [result.partitioner + kind, result.preset if preset else "", f"seed {seed}"]
+        self.note(" ".join(filter(None, words)), begin, result.owner)
+        return None if result.partitioner == TRIVIAL else result.owner
+
+    def note(self, step: str, begin: float, owner: Owner) -> _Member:
+        """Measure owners exactly and put them into the record."""
+        seconds = time.perf_counter() - begin
+        state = self.state(owner)
+        return self.note_state(step, seconds, state)
+
+    def state(self, owner: Owner) -> State:
+        from plancc.passes.kernels.state import state_of
+
+        return state_of(self.nets, owner, self.num_parts)
+
+    def note_state(self, step: str, seconds: float, state: State) -> _Member:
+        from plancc.passes.kernels.state import volume
+
+        rows = int(volume(self.nets, state))
+        value: float = rows
+        if self.objective != "volume":
+            parts = traffic_of_owners(self.matrix, state.owner, self.num_parts)
+            value = objective_value(self.objective, parts, self.rates)
+        overload = self.limits.overload(state)
+        self.record.add(step, seconds, state.owner, overload, value, rows)
+        return _Member(overload, rows, state.owner)
+
+    def sweeps(self, owner: Owner, seed: int) -> _Member:
+        """One round of sweeps on the finest level."""
+        begin = time.perf_counter()
+        rng = np.random.default_rng(seed)
+        state = self.state(owner)
+        anneal(self.nets, state, self.limits, rng, deadline=self.deadline)
+        settle(self.nets, state, self.limits, rng)
+        return self.note_state("sweeps", time.perf_counter() - begin, state)
+
+    def cycle(
+        self, owner: Owner, rng: np.random.Generator, step: str, other: Owner | None = None
+    ) -> _Member:
+        """One V-cycle, from one partition or from two."""
+        begin = time.perf_counter()
+        state, _ = v_cycle(
+            self.nets,
+            owner,
+            self.num_parts,
+            rng,
+            lambda level, state, _: anneal(level, state, self.limits, rng, deadline=self.deadline),
+            other=other,
+            deadline=self.deadline,
+        )
+        settle(self.nets, state, self.limits, rng)
+        return self.note_state(step, time.perf_counter() - begin, state)
+
+    def chain(self, owner: Owner, seed: int, cycles: int) -> _Member:
+        """Sweeps and V-cycles one after the other, from where the last one ended."""
+        rng = np.random.default_rng(seed)
+        last = best = self.sweeps(owner, seed)
+        for k in range(1, cycles + 1):
+            if self.seconds_left() <= 0:
+                break
+            last = self.cycle(last.owner, rng, f"V-cycle {k}, seed {seed}")
+            best = min(best, last)
+        return best
+
+    def side_by_side(self, task: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> Any:
+        """``task(*each)`` on as many threads as there are; the results in order.
+
+        An exception, Ctrl-C included, ends the search: what waits is dropped, and what runs stops
+        before its next sweep.
+        """
+        if self.threads == 1 or len(arguments) == 1:
+            return [task(*each) for each in arguments]
+        with ThreadPoolExecutor(min(self.threads, len(arguments))) as pool:
+            futures = [pool.submit(task, *each) for each in arguments]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:
+                self.deadline = -np.inf
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def refine_objective(self, owners: Sequence[Owner], cycles: int | None = None) -> None:
+        """From these owners on, what the objective itself asks for."""
+        if self.objective != "volume":
+            self.side_by_side(
+                self._refine_for, [(owner, self.seed + k, cycles) for k, owner in enumerate(owners)]
+            )
+
+    def _refine_for(self, owner: Owner, seed: int, cycles: int | None) -> None:
+        begin = time.perf_counter()
+        left = self.seconds_left()
+        better = refiner(
+            self.objective,
+            epsilon=self.epsilon,
+            cycles=cycles,
+            seed=seed,
+            budget=None if left == np.inf else max(left, 0.1),
+            rates=self.rates,
+        ).run(self.hypergraph, owner, self.num_parts, nonzeros=self.matrix.row_nonzeros())
+        self.note(f"refined for {self.objective}, seed {seed}", begin, better.owner)
+
+
+@dataclass(frozen=True, eq=False)
+class _Member:
+    """A partition, ordered by overload and volume."""
+
+    overload: float
+    volume: int
+    owner: Owner
+
+    def __lt__(self, other: _Member) -> bool:
+        return (self.overload, self.volume) < (other.overload, other.volume)
+
+
+def _fast(job: _Job, model: str) -> None:
+    owner = job.start(job.graph, seed=job.seed)
+    if owner is not None:
+        job.refine_objective([job.sweeps(owner, job.seed).owner], cycles=1)
+
+
+def _balanced(job: _Job, model: str) -> None:
+    owner = job.start(job.graph, seed=job.seed)
+    if owner is None:
+        return
+    if job.threads == 1:
+        found = [job.chain(owner, job.seed, BALANCED_CYCLES)]
+    else:  # two chains, and the last cycle of each combines it with the other
+        found = job.side_by_side(
+            job.chain, [(owner, job.seed + k, BALANCED_CYCLES - 1) for k in range(2)]
+        )
+        if job.seconds_left() > 0:
+            one, two = found[0].owner, found[1].owner
+            rngs = [np.random.default_rng([job.seed, k]) for k in range(2)]
+            found += job.side_by_side(
+                job.cycle, [(one, rngs[0], "combined", two), (two, rngs[1], "combined", one)]
+            )
+    job.refine_objective([min(found).owner])
+
+
+def _best(job: _Job, model: str) -> None:
+    deadline = job.deadline
+    if job.objective != "volume" and deadline < np.inf:
+        job.deadline -= OBJECTIVE_SHARE * job.seconds_left()
+    first = job.start(job.graph, seed=job.seed)
+    if first is None:
+        return
+    population = _population(job, model, first)
+    rng = np.random.default_rng(job.seed)
+    made = 0
+    while job.seconds_left() > 0 and (deadline < np.inf or made < ROUNDS * len(population)):
+        pairs = [_two_of(population, rng) for _ in range(job.threads)]
+        children = job.side_by_side(
+            _child, [(job, *pair, made + k) for k, pair in enumerate(pairs)]
+        )
+        made += len(children)
+        for child, (_, worse) in zip(children, pairs, strict=True):
+            new = all(child.volume != member.volume for member in population)
+            if new and child < worse and worse in population:
+                population[population.index(worse)] = child
+    job.deadline = deadline
+    job.refine_objective([member.owner for member in sorted(population)[:OBJECTIVE_STARTS]])
+
+
+def _population(job: _Job, model: str, first: Owner) -> list[_Member]:
+    """Members from several partitioners and seeds, each with a chain of V-cycles of its own."""
+    begin, seed = time.perf_counter(), job.seed
+    growing = GROWING_SHARE * job.seconds_left()
+    starts: list[Callable[[], Owner | None]] = [
+        lambda: first,
+        lambda: job.start(replace(job.graph, objective="volume"), "metis", seed=seed, share=0.3),
+        lambda: job.start(job.graph, seed=seed + 1),
+    ]
+    if model == "hp":
+        starts.append(
+            lambda: job.start(job.hypergraph, "mtkahypar", preset="default", seed=seed, share=0.5)
+        )
+
+    def grow(start: Callable[[], Owner | None], seed: int) -> _Member | None:
+        owner = start()
+        return None if owner is None else job.chain(owner, seed, MEMBER_CYCLES)
+
+    grown = job.side_by_side(grow, [(start, seed + k) for k, start in enumerate(starts)])
+    while len(grown) < MAX_MEMBERS and time.perf_counter() - begin < growing < np.inf:
+        seeds = range(seed + len(grown), seed + len(grown) + job.threads)
+        grown += job.side_by_side(
+            grow, [(partial(job.start, job.graph, seed=each), each) for each in seeds]
+        )
+    return [member for member in grown if member is not None]
+
+
+def _two_of(population: list[_Member], rng: np.random.Generator) -> tuple[_Member, _Member]:
+    """Two members at random, the better one first; one twice if there is only one."""
+    if len(population) == 1:
+        return population[0], population[0]
+    one, two = (population[k] for k in rng.choice(len(population), 2, replace=False))
+    return (one, two) if one < two else (two, one)
+
+
+def _child(job: _Job, better: _Member, worse: _Member, number: int) -> _Member:
+    """Combine two members, then a V-cycle of its own."""
+    rng = np.random.default_rng([job.seed, 1, number])
+    child = job.cycle(better.owner, rng, f"combined {number + 1}", worse.owner)
+    if job.seconds_left() <= 0:
+        return child
+    return min(child, job.cycle(child.owner, rng, f"combined {number + 1}, V-cycle"))
+
+
+_EFFORTS: dict[str, Callable[[_Job, str], None]] = {
+    "fast": _fast,
+    "balanced": _balanced,
+    "best": _best,
+}

@@ -1,0 +1,115 @@
+"""What a search tried, and the best that it found so far."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from threading import Lock
+
+import numpy as np
+import numpy.typing as npt
+
+MAX_TRIALS = 200
+"""An HDF5 attribute holds 64 KiB; a trial takes about 120 bytes."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One step of a search.
+
+    Attributes
+    ----------
+    step : str
+        What was done, in a few words.
+    seconds : float
+        Wall-clock time of this step.
+    value, volume : float, int
+        Of the step's owners: the objective, and rows moved.
+    best : bool
+        Whether they were the best so far.
+    """
+
+    step: str
+    seconds: float
+    value: float
+    volume: int
+    best: bool
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """The best owners of a search, and how they were found.
+
+    Attributes
+    ----------
+    owner : int32[num_vertices]
+    value, volume : float, int
+        The objective, and rows moved.
+    tried : list of Trial
+        In the order in which the steps ended.
+    warnings : list of str
+    seconds : float
+        Of the whole search.
+    """
+
+    owner: npt.NDArray[np.int32]
+    value: float
+    volume: int
+    tried: list[Trial]
+    warnings: list[str]
+    seconds: float
+
+    def tried_json(self) -> str:
+        """The trials as JSON, for a plan's provenance.
+
+        Of a long search the steps that changed nothing are left out from `MAX_TRIALS` on.
+        """
+        kept = [t for k, t in enumerate(self.tried) if k < MAX_TRIALS or t.best]
+        return json.dumps([asdict(trial) for trial in kept[: 2 * MAX_TRIALS]])
+
+
+@dataclass
+class Record:
+    """The trials of a search as they end; threads may add to it.
+
+    Attributes
+    ----------
+    report : callable
+        Called with every trial.
+    """
+
+    report: Callable[[Trial], None] | None = None
+    trials: list[Trial] = field(default_factory=list)
+    best: tuple[float, float, int] = (np.inf, np.inf, 0)
+    owner: npt.NDArray[np.int32] | None = None
+    start: float = field(default_factory=time.perf_counter)
+    _lock: Lock = field(default_factory=Lock)
+
+    def add(
+        self,
+        step: str,
+        seconds: float,
+        owner: npt.NDArray[np.int32],
+        overload: float,
+        value: float,
+        volume: int,
+    ) -> None:
+        """Note a step; its owners are kept if they are better: by overload, value, volume."""
+        with self._lock:
+            reached = (overload, value, volume)
+            better = self.owner is None or reached < self.best
+            if better:
+                self.owner, self.best = owner, reached
+            trial = Trial(step, seconds, value, volume, better)
+            self.trials.append(trial)
+            if self.report is not None:
+                self.report(trial)
+
+    def result(self, warnings: list[str]) -> SearchResult:
+        """What was found; at least one step must have been noted."""
+        assert self.owner is not None
+        seconds = time.perf_counter() - self.start
+        _, value, volume = self.best
+        return SearchResult(self.owner, value, volume, self.trials, warnings, seconds)

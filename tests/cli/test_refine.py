@@ -1,0 +1,190 @@
+"""`plancc refine`: from a plan, from a part vector, from a graph; and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import figures
+import h5py
+import numpy as np
+import pytest
+from cli_helpers import fails, ok, plancc
+
+P = 5
+
+
+@pytest.fixture(scope="module")
+def poor(graph: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The graph in blocks, with vertex data."""
+    path = tmp_path_factory.mktemp("poor") / "poor.h5"
+    ok("compile", graph, "-p", P, "--model", "block", "--data", data, "-o", path)
+    return path
+
+
+def value_of(metrics: dict, objective: str) -> float:
+    return metrics[objective.replace("-", "_")]
+
+
+@pytest.mark.parametrize("objective", ["volume", "max-volume", "messages"])
+def test_a_plan(objective: str, poor: Path, graph: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "better.h5"
+    words = ["--objective", objective, "--epsilon", 0.3, "--cycles", 6, "-o", plan]
+    shown = json.loads(ok("refine", poor, *words, "--json"))
+    assert ok("verify", plan, "--against", graph).endswith("valid\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["better.h5"]
+
+    # every figure from the files, recomputed
+    for when, path in (("before", poor), ("after", plan)):
+        arrays = figures.read(path)
+        metrics = figures.metrics(figures.parts(arrays, arrays.owner, P))
+        assert shown["metrics"][when] == pytest.approx(metrics, rel=1e-12)
+        assert shown["value"][when] == value_of(metrics, objective)
+    assert shown["improved"] is True
+    assert shown["value"]["after"] < shown["value"]["before"]
+    with h5py.File(poor) as before, h5py.File(plan) as after:
+        assert after.attrs["content_sha256"] == shown["content_sha256"]
+        assert before.attrs["content_sha256"] == shown["refined_from"]
+        for name in ("features", "labels", "train_mask"):
+            owners = [np.argsort(file["rows/global_id"][:]) for file in (before, after)]
+            values = [
+                file[f"vertex_data/{name}"][:][at]
+                for file, at in zip((before, after), owners, strict=True)
+            ]
+            np.testing.assert_array_equal(*values)
+    inspected = json.loads(ok("inspect", plan, "--json"))
+    old = json.loads(ok("inspect", poor, "--json"))
+    assert inspected["provenance"] == shown["provenance"]
+    assert inspected["random"] == old["random"]
+    assert inspected["provenance"]["source_sha256"] == old["provenance"]["source_sha256"]
+
+    text = ok("refine", poor, *words)
+    assert f"content {shown['content_sha256']}" in text
+    assert "before" in text
+    assert f"{shown['value']['after']:,}" in text
+
+
+def test_time_needs_dims(poor: Path, tmp_path: Path) -> None:
+    machine = tmp_path / "machine.toml"
+    machine.write_text("latency = 1e-3\n")
+    words = ["refine", poor, "--objective", "time", "-o", tmp_path / "better.h5"]
+    assert "--dims" in fails(tmp_path, *words)
+    words += ["--epsilon", 0.3, "--dims", "8,4,2", "--machine", machine]
+    shown = json.loads(ok(*words, "--json"))
+    assert shown["provenance"]["machine"] == "latency=0.001,bandwidth=1e+10,multiply_adds=5e+09"
+    for when, plan in (("before", poor), ("after", tmp_path / "better.h5")):
+        figure = json.loads(ok("inspect", plan, "--dims", "8,4,2", "--machine", machine, "--json"))
+        assert shown["value"][when] == pytest.approx(figure["training"]["max_epoch_seconds"])
+    assert "predicted time of an epoch, dims 8,4,2" in ok(*words)
+
+
+def test_nothing_better(poor: Path, tmp_path: Path) -> None:
+    """Twice the same: the second time there is nothing left, and the owners are the same."""
+    words = ["--epsilon", 0.3, "--cycles", 40]
+    ok("refine", poor, *words, "-o", tmp_path / "a.h5")
+    before = json.loads(ok("inspect", tmp_path / "a.h5", "--json"))
+    words = ["refine", tmp_path / "a.h5", "--cycles", 0, "-o", tmp_path / "b.h5"]
+    shown = json.loads(ok(*words, "--json"))
+    assert shown["value"]["after"] <= shown["value"]["before"]
+    assert shown["improved"] == (shown["content_sha256"] != before["content_sha256"])
+    ok("dataset", "grid", "--rows", 2, "--cols", 1, "-o", tmp_path / "two.mtx")
+    ok("compile", tmp_path / "two.mtx", "-p", 2, "--model", "block", "-o", tmp_path / "two.h5")
+    text = ok("refine", tmp_path / "two.h5", "-o", tmp_path / "same.h5")
+    assert "nothing better was found: the owners are the same, volume 2" in text
+
+
+def test_a_part_vector(graph: Path, poor: Path, data: Path, tmp_path: Path) -> None:
+    vector = tmp_path / f"graph.part.{P}"
+    owner = np.random.default_rng(3).permutation(90) % P
+    vector.write_text("".join(f"{part}\n" for part in owner))
+    common = ["--part", vector, "--epsilon", 0.3, "--budget", "1m", "--json", "-o"]
+    of_plan = json.loads(ok("refine", poor, *common, tmp_path / "a.h5"))
+    of_graph = json.loads(ok("refine", graph, "--data", data, *common, tmp_path / "b.h5"))
+    for name in ("content_sha256", "refined_from", "value", "metrics"):
+        assert of_plan[name] == of_graph[name]
+    given = ["compile", graph, "-p", P, "--model", "file", "--part", vector, "--data", data]
+    compiled = json.loads(ok(*given, "-o", tmp_path / "c.h5", "--json"))
+    assert of_plan["refined_from"] == compiled["content_sha256"]
+    assert of_plan["value"]["before"] == compiled["metrics"]["volume"]
+    for path in ("a.h5", "b.h5"):
+        ok("verify", tmp_path / path, "--against", graph)
+        provenance = json.loads(ok("inspect", tmp_path / path, "--json"))["provenance"]
+        assert (provenance["model"], provenance["budget"]) == ("file", 60.0)
+
+    # how the graph is read, and more parts than the vector names
+    words = ["--normalize", "row", "--no-self-loops", "--transpose", "-p", P + 1]
+    done = plancc("refine", graph, *words, *common, tmp_path / "d.h5")
+    assert done.code == 0
+    ok("verify", tmp_path / "d.h5", "--against", graph)
+    header = json.loads(ok("inspect", tmp_path / "d.h5", "--json"))["header"]
+    assert (header["normalization"], header["self_loops"]) == ("row", False)
+    assert header["num_parts"] == P + 1
+
+
+def test_the_seed_decides(poor: Path, tmp_path: Path) -> None:
+    words = ["refine", poor, "--epsilon", 0.3, "--json", "-o", tmp_path / "better.h5"]
+    hashes = {json.loads(ok(*words, "--seed", 4))["content_sha256"] for _ in range(2)}
+    assert len(hashes) == 1
+
+
+def test_extra_volume_is_a_share(poor: Path, tmp_path: Path) -> None:
+    words = ["refine", poor, "--objective", "messages", "--epsilon", 0.3, "--json"]
+    words += ["-o", tmp_path / "better.h5", "--max-extra-volume"]
+    hashes = {json.loads(ok(*words, share))["content_sha256"] for share in ("2.5%", "0.025")}
+    assert len(hashes) == 1
+    shown = json.loads(ok(*words, "0"))
+    assert shown["metrics"]["after"]["volume"] <= shown["metrics"]["before"]["volume"]
+
+
+OPTIONS = {
+    "--objective cut": ["unknown objective 'cut'", "volume, max-volume, messages, time"],
+    "--budget 0": ["--budget '0'"],
+    "--budget nan": ["--budget 'nan'"],
+    "--cycles -1": ["--cycles", "-1"],
+    "--epsilon nan": ["--epsilon", "nan"],
+    "--seed -1": ["--seed", "-1"],
+    "--max-extra-volume 3%": ["volume cannot rise"],
+    "--objective messages --max-extra-volume x": ["--max-extra-volume 'x'", "3%"],
+    "--objective messages --max-extra-volume -1%": ["--max-extra-volume '-1%'"],
+    "--balance foo": ["unknown balance 'foo'"],
+    "--balance weights": ["'weights'", "--balance"],
+    "--balance work": ["'work'", "--dims"],
+    "--machine none.toml": ["none.toml"],
+    "--part none.part": ["none.part", "no such file"],
+    "--normalize row": ["--normalize is for a graph"],
+    "--no-self-loops": ["--no-self-loops is for a graph"],
+    "--data x.npz": ["--data is for a graph"],
+    "--symmetrize": ["--symmetrize is for a graph"],
+    "-p 5": ["--parts is for a graph"],
+}
+
+
+@pytest.mark.parametrize(("options", "says"), OPTIONS.items(), ids=OPTIONS)
+def test_options(options: str, says: list[str], poor: Path, tmp_path: Path) -> None:
+    error = fails(tmp_path, "refine", poor, *options.split(), "-o", tmp_path / "better.h5")
+    assert not [word for word in says if word not in error], error
+
+
+def test_sources(poor: Path, graph: Path, tmp_path: Path) -> None:
+    target = tmp_path / "better.h5"
+    error = fails(tmp_path, "refine", graph, "-o", target)
+    assert error == (
+        f"{graph}: not a plan; to refine owners of a graph, name them with --part FILE"
+    )
+    assert "no such file" in fails(tmp_path, "refine", tmp_path / "none.h5", "-o", target)
+    assert str(tmp_path) in fails(tmp_path, "refine", tmp_path, "-o", target)
+    damaged = tmp_path / "damaged.h5"
+    damaged.write_bytes(poor.read_bytes()[:3000])
+    assert fails(tmp_path, "refine", damaged, "-o", target, code=1).startswith(str(damaged))
+    mine = Path(shutil.copy(poor, tmp_path / "mine.h5"))
+    assert "is an input file" in fails(tmp_path, "refine", mine, "-o", mine)
+    vector = tmp_path / "short.part"
+    vector.write_text("0\n" * 89)
+    for source in (poor, graph):
+        error = fails(tmp_path, "refine", source, "--part", vector, "-o", target)
+        assert error.startswith(str(vector))
+    vector.write_text("0\n" * 89 + "9\n")
+    error = fails(tmp_path, "refine", poor, "--part", vector, "-o", target)
+    assert "vertex 89 is in part 9" in error
+    assert "is an input file" in fails(tmp_path, "refine", poor, "--part", vector, "-o", vector)

@@ -1,0 +1,97 @@
+"""The builtin partitioner on graphs of extreme shape."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from plancc.graph.graph import Graph
+from plancc.models import MODELS
+from plancc.models.problem import Hypergraph
+from plancc.models.weights import least_maximum, part_weights
+from plancc.partitioners.builtin import ADAPTER
+from plancc.partitioners.builtin_kernels import bisect
+from plancc.passes.kernels.nets import nets_of
+
+
+def shape(name: str) -> sp.csr_matrix:
+    if name == "star":
+        return sp.csr_matrix((np.ones(399), (np.zeros(399, int), np.arange(1, 400))), (400, 400))
+    if name == "path":
+        return sp.diags_array([1.0], offsets=[1], shape=(400, 400)).tocsr()
+    if name == "cliques":
+        return sp.block_diag([np.ones((20, 20))] * 20).tocsr()
+    if name == "pairs and singles":
+        return sp.csr_matrix(
+            (np.ones(100), (np.arange(0, 200, 2), np.arange(1, 200, 2))), (400, 400)
+        )
+    return sp.csr_matrix(np.ones((40, 40)))
+
+
+SHAPES = ("star", "path", "cliques", "pairs and singles", "complete")
+
+
+def problem_of(name, model="hp", balance="nnz"):
+    array = (shape(name) + shape(name).T + sp.eye(shape(name).shape[0])).tocsr()
+    array.sort_indices()
+    graph = Graph(array.indptr.astype(np.int64), array.indices.astype(np.int32))
+    return MODELS[model]().build(graph, 2, balance=balance, seed=1)
+
+
+def owners(problem, num_parts, epsilon=0.05, preset="default"):
+    return ADAPTER.run(problem, num_parts, epsilon=epsilon, seed=1, preset=preset, threads=1)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("model", ["hp", "gp"])
+@pytest.mark.parametrize("preset", ADAPTER.presets)
+def test_no_part_is_empty_or_overweight(name, model, preset):
+    problem = problem_of(name, model)
+    n, weights = problem.num_vertices, problem.vertex_weights
+    for num_parts in (2, 3, 7, n // 2, n - 1):
+        owner = owners(problem, num_parts, preset=preset)
+        assert np.bincount(owner, minlength=num_parts).min() >= 1
+        allowed = int(1.05 * -(-weights.sum() // num_parts))
+        loads = part_weights(owner, weights, num_parts)
+        packing = num_parts == n // 2  # two vertices or so per part: fitting them is a puzzle
+        assert loads.max() <= max(allowed, least_maximum(weights, num_parts)) + packing
+
+
+def test_obvious_partitions_are_found():
+    cliques = owners(problem_of("cliques"), 20)
+    assert len(set(zip(cliques, np.arange(400) // 20, strict=True))) == 20
+    path = owners(problem_of("path"), 8)
+    assert (np.diff(path) != 0).sum() <= 12
+    pairs = owners(problem_of("pairs and singles"), 5)
+    assert (pairs[:200:2] == pairs[1:200:2]).all()
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_several_constraints_without_weight_for_most(name):
+    problem = problem_of(name)
+    n = problem.num_vertices
+    rare = (np.arange(n) % 10 == 0).astype(np.int64)
+    weights = np.stack([np.ones(n, np.int64), rare], axis=1)
+    owner = owners(Hypergraph(**vars(problem) | {"vertex_weights": weights}), 4, epsilon=0.1)
+    assert (part_weights(owner, weights, 4) <= np.floor(1.1 * np.ceil([n / 4, n / 40]))).all()
+    few = Hypergraph(**vars(problem) | {"vertex_weights": (np.arange(n) < 2).astype(np.int64)})
+    owner = owners(few, 16)
+    assert np.bincount(owner, minlength=16).min() >= 1
+    assert owner[0] != owner[1]
+
+
+def test_bisection_shares_out_the_weight():
+    rng = np.random.default_rng(0)
+    nets = nets_of(problem_of("path"))
+    weight = rng.integers(0, 10, 400) * 2**40
+    order = rng.permutation(400)
+    given = order.copy()
+    for num_parts in (1, 2, 5, 64, 400):
+        owner = bisect(nets, weight, num_parts, order)
+        assert np.bincount(owner, minlength=num_parts).min() >= 1
+        if num_parts < 64:
+            loads = part_weights(owner, weight, num_parts)
+            assert loads.max() <= weight.sum() / num_parts + 10 * 2**40 * num_parts
+            assert (np.diff(owner) != 0).sum() <= 3 * (num_parts - 1)  # nets reach over two edges
+    np.testing.assert_array_equal(order, given)

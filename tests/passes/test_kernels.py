@@ -1,0 +1,289 @@
+"""Kernels of the passes against plain Python on random hypergraphs."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from nets_helpers import net_list, random_owner, random_problem, slow_volume
+
+from plancc.models.problem import Hypergraph
+from plancc.passes.kernels.coarsening import cluster, contract
+from plancc.passes.kernels.nets import nets_of
+from plancc.passes.kernels.state import boundary, move, pins_in, state_of, volume
+from plancc.passes.kernels.volume import exchange, rate, relief_costs, relieve, sweep
+
+FREE = np.array([np.inf])
+KINDS = [(2, 8), (3, 3), (4, 12), (7, 5), (40, 9)]  # parts, most pins of a net
+
+
+def make(seed, num_parts, most_pins, n=40, num_nets=70, **options):
+    rng = np.random.default_rng(seed)
+    problem = random_problem(rng, n, num_nets, most_pins=most_pins, **options)
+    nets = nets_of(problem)
+    return rng, problem, nets, state_of(nets, random_owner(rng, n, num_parts), num_parts)
+
+
+def counts(state, e: int) -> dict[int, int]:
+    """Part to pins of net e, from its slots."""
+    slots = range(state.slot_ptr[e], state.slot_ptr[e + 1])
+    if len(slots) < len(state.sums):
+        slots = slots[: state.spread[e]]
+    return {int(state.part[k]): int(state.count[k]) for k in slots if state.count[k] > 0}
+
+
+def check_state(problem, nets, state):
+    n = problem.num_vertices
+    for e, pins in enumerate(net_list(nets)):
+        expected = Counter(state.owner[pins].tolist())
+        assert counts(state, e) == expected
+        assert state.spread[e] == len(expected)
+        for q in range(len(state.sums)):
+            assert pins_in(e, q, state) == expected[q]
+    weights = problem.vertex_weights.reshape(n, -1)
+    sums = [weights[state.owner == q].sum(axis=0) for q in range(len(state.sums))]
+    np.testing.assert_array_equal(state.sums, sums)
+
+
+def test_nets_hold_the_problem_and_its_transpose():
+    rng = np.random.default_rng(0)
+    problem = random_problem(rng, 30, 50, constraints=2, costs=True)
+    nets = nets_of(problem)
+    several = np.diff(problem.net_ptr) > 1
+    assert net_list(nets) == [pins for pins in net_list(problem) if len(pins) > 1]
+    for v in range(30):
+        own = nets.nets[nets.vertex_ptr[v] : nets.vertex_ptr[v + 1]].tolist()
+        assert own == [e for e, pins in enumerate(net_list(nets)) if v in pins]
+    assert nets.cost.tolist() == problem.net_costs[several].tolist()
+    assert nets.source.tolist() == problem.net_sources[several].tolist()
+    assert nets.weight.shape == (30, 2)
+    plain = nets_of(Hypergraph(problem.net_ptr, problem.pins, problem.vertex_weights[:, 0]))
+    assert plain.cost.tolist() == [1] * several.sum()
+    assert len(plain.source) == 0
+    assert plain.weight.shape == (30, 1)
+
+
+@pytest.mark.parametrize(("num_parts", "most_pins"), KINDS)
+def test_counts_after_many_moves(num_parts, most_pins):
+    rng, problem, nets, state = make(1, num_parts, most_pins, constraints=2, costs=True)
+    given = state.owner.copy()
+    check_state(problem, nets, state)
+    for step in range(3000):
+        v, there = rng.integers(40), rng.integers(num_parts)
+        if there != state.owner[v]:
+            move(v, there, nets, state)
+        if step % 500 == 0:
+            check_state(problem, nets, state)
+    check_state(problem, nets, state)
+    assert volume(nets, state) == slow_volume(problem, state.owner)
+    cut = [set(pins) for pins in net_list(problem) if len(set(state.owner[pins].tolist())) > 1]
+    assert boundary(nets, state).tolist() == sorted(set().union(*cut))
+    assert (state.owner != given).any()
+    copied = state_of(nets, given, num_parts)
+    move(0, (given[0] + 1) % num_parts, nets, copied)
+    assert copied.owner[0] != given[0]
+
+
+@pytest.mark.parametrize(("num_parts", "most_pins"), KINDS)
+def test_predicted_gains_are_true(num_parts, most_pins):
+    _, problem, nets, state = make(2, num_parts, most_pins, costs=True)
+    before = slow_volume(problem, state.owner)
+    for v in range(40):
+        score, seen = np.zeros(num_parts, np.int64), np.empty(num_parts, np.int64)
+        num, base = rate(v, nets, state, score, seen)
+        listed = seen[:num].tolist()
+        assert len(set(listed)) == num
+        assert set(np.flatnonzero(score)) <= set(listed)
+        touched = [set(state.owner[pins].tolist()) for pins in net_list(problem) if v in pins]
+        some = set().union(*(parts for parts in touched if 1 < len(parts) < num_parts))
+        everywhere = any(len(parts) == num_parts > 1 for parts in touched)
+        assert set(listed) == (some or (set(range(num_parts)) if everywhere else set()))
+        for q in set(range(num_parts)) - {int(state.owner[v])}:
+            owner = state.owner.copy()
+            owner[v] = q
+            assert base + score[q] == before - slow_volume(problem, owner)
+
+
+@pytest.mark.parametrize(("num_parts", "most_pins"), KINDS)
+@pytest.mark.parametrize("price", [0.0, 0.3, 50.0])
+def test_sweep_gains_what_it_says(num_parts, most_pins, price):
+    rng, problem, nets, state = make(3, num_parts, most_pins, costs=True, n=60, num_nets=90)
+    owner = state.owner.copy()
+    before = slow_volume(problem, owner)
+    target = np.array([problem.vertex_weights.sum() / num_parts])
+
+    def penalised(owner):
+        loads = np.bincount(owner, weights=problem.vertex_weights, minlength=num_parts)
+        return slow_volume(problem, owner) + price / 2 * (np.maximum(loads - target, 0) ** 2).sum()
+
+    first = penalised(owner)
+    moved, gained, evaluations = sweep(
+        rng.permutation(60), nets, state, target, np.array([price]), FREE
+    )
+    check_state(problem, nets, state)
+    assert before - slow_volume(problem, state.owner) == gained
+    assert penalised(state.owner) <= first + 1e-6
+    assert moved >= (state.owner != owner).sum() > 0
+    assert evaluations > 0
+    assert np.bincount(state.owner, minlength=num_parts).min() >= 1
+
+
+def test_sweep_takes_the_best_part():
+    """One vertex at a time, against trying all parts."""
+    rng, problem, nets, state = make(4, 5, 6, costs=True)
+    target, price = np.array([8.0]), np.array([0.7])
+
+    def value(owner):
+        loads = np.bincount(owner, weights=problem.vertex_weights, minlength=5)
+        return slow_volume(problem, owner) + 0.35 * (np.maximum(loads - 8, 0) ** 2).sum()
+
+    for v in rng.permutation(40):
+        tries = []
+        score, seen = np.zeros(5, np.int64), np.empty(5, np.int64)
+        listed = seen[: rate(v, nets, state, score, seen)[0]]
+        for q in listed:
+            owner = state.owner.copy()
+            owner[v] = q
+            tries.append(value(owner))
+        alone = state.sums[state.owner[v], 0] == problem.vertex_weights[v]
+        sweep(np.array([v]), nets, state, target, price, FREE)
+        if len(listed) and not alone:
+            assert value(state.owner) == pytest.approx(min(tries))
+
+
+def test_sweep_keeps_below_the_cap():
+    rng, _, nets, state = make(5, 4, 6, constraints=2)
+    cap = state.sums.max(axis=0).astype(float)
+    none = np.zeros(2)
+    for _ in range(3):
+        gained = sweep(rng.permutation(40), nets, state, cap, none, cap)[1]
+        assert gained >= 0
+        assert (state.sums <= cap).all()
+
+
+def test_sweep_moves_with_two_parts():
+    """With two parts every cut net touches all parts."""
+    ptr = np.arange(0, 20, 2)
+    path = np.repeat(np.arange(10), 2)[1:-1].astype(np.int32)
+    nets = nets_of(Hypergraph(ptr, path, np.ones(10, np.int64)))
+    state = state_of(nets, np.arange(10) % 2, 2)
+    for _ in range(4):
+        sweep(boundary(nets, state), nets, state, np.array([5.0]), np.array([0.5]), np.array([6.0]))
+    assert volume(nets, state) <= 4
+
+
+@pytest.mark.parametrize("constraints", [1, 2])
+def test_relief(constraints):
+    for seed in range(20):
+        _, problem, nets, state = make(seed, 5, 6, constraints=constraints)
+        limit = 1.1 * np.ceil(state.sums.sum(axis=0) / 5)
+        over = (state.sums > limit).any(axis=1)
+
+        def overload(sums, limit=limit):
+            return (np.maximum(sums - limit, 0) / limit).sum()
+
+        costs = relief_costs(nets, state, limit)
+        assert np.isinf(costs[~over[state.owner]]).all()
+        finite = np.flatnonzero(np.isfinite(costs))
+        before = overload(state.sums)
+        relieve(finite[np.argsort(costs[finite])], nets, state, limit)
+        check_state(problem, nets, state)
+        assert overload(state.sums) < before or len(finite) == 0
+        before = overload(state.sums)
+        swaps = exchange(np.arange(40), np.arange(40), nets, state, limit, 0.0)
+        check_state(problem, nets, state)
+        assert (overload(state.sums) < before) == (swaps > 0)
+        assert np.bincount(state.owner, minlength=5).min() >= 1
+
+
+def test_exchange_relieves_where_no_single_move_does():
+    """Parts of 3 + 3 and 2 + 2 may weigh 5: swap a 3 for a 2."""
+    nets = nets_of(Hypergraph(np.zeros(1, np.int64), np.empty(0, np.int32), np.array([3, 3, 2, 2])))
+    state = state_of(nets, np.array([0, 0, 1, 1]), 2)
+    limit, everyone = np.array([5.0]), np.arange(4)
+    assert np.isinf(relief_costs(nets, state, limit)).all()
+    assert relieve(everyone, nets, state, limit) == 0
+    assert exchange(everyone, everyone, nets, state, limit, 0.0) == 1
+    assert state.sums.tolist() == [[5], [5]]
+
+
+@pytest.mark.parametrize("sourced", [True, False])
+@pytest.mark.parametrize("costs", [True, False])
+def test_contraction_keeps_the_volume(sourced, costs):
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        problem = random_problem(rng, 50, 120, most_pins=5, constraints=2, costs=costs)
+        if not sourced:
+            problem = Hypergraph(**vars(problem) | {"net_sources": None})
+        nets = nets_of(problem)
+        label = np.unique(rng.integers(12, size=50), return_inverse=True)[1].astype(np.int32)
+        num = label.max() + 1
+        coarse = contract(nets, label)
+        groups = [(tuple(pins), *_source(coarse, e)) for e, pins in enumerate(net_list(coarse))]
+        assert len({(tuple(sorted(pins)), *rest) for pins, *rest in groups}) == len(groups)
+        assert all(len(set(pins)) == len(pins) > 1 for pins, *_ in groups)
+        if sourced:
+            assert all(source in pins for pins, source in groups)
+        again = contract(coarse, np.arange(num, dtype=np.int32))
+        assert len(again.net_ptr) == len(coarse.net_ptr)
+        for num_parts in (2, 6):
+            owner = rng.integers(num_parts, size=num)
+            assert slow_volume(coarse, owner) == slow_volume(problem, owner[label])
+            state = state_of(coarse, owner, num_parts)
+            fine = state_of(nets, owner[label], num_parts)
+            assert volume(coarse, state) == volume(nets, fine)
+            np.testing.assert_array_equal(state.sums, fine.sums)
+            if sourced:
+                for q in range(num_parts):
+                    assert _sent(coarse, owner, q) == _sent(nets, owner[label], q)
+
+
+def _source(nets, e):
+    return (int(nets.source[e]),) if len(nets.source) else ()
+
+
+def _sent(nets, owner, q) -> int:
+    """Rows that part q sends."""
+    return sum(
+        int(nets.cost[e]) * (len({int(owner[v]) for v in pins}) - 1)
+        for e, pins in enumerate(net_list(nets))
+        if owner[nets.source[e]] == q
+    )
+
+
+def test_clusters_keep_apart_what_must_and_weigh_little():
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        nets = nets_of(random_problem(rng, 80, 120, constraints=2))
+        together = rng.integers(3, size=80)
+        heaviest = np.array([9, 11])
+        label = cluster(nets, rng.permutation(80), together, heaviest)
+        num = label.max() + 1
+        assert np.unique(label).tolist() == list(range(num))
+        assert num < 80
+        for k in range(num):
+            members = np.flatnonzero(label == k)
+            assert len(set(together[members])) == 1
+            assert len(members) == 1 or (nets.weight[members].sum(axis=0) <= heaviest).all()
+
+
+def test_clusters_join_who_share_nets():
+    """Four cliques, joined by one net."""
+    pins = [np.arange(5 * k, 5 * k + 5) for k in range(4)] + [np.array([0, 5, 10, 15])]
+    ptr = np.cumsum([0, *map(len, pins)])
+    nets = nets_of(Hypergraph(ptr, np.concatenate(pins).astype(np.int32), np.ones(20, np.int64)))
+    label = cluster(nets, np.arange(20)[::-1], np.zeros(20), np.array([5]))
+    assert len(set(zip(label, np.arange(20) // 5, strict=True))) == label.max() + 1
+
+
+def test_no_nets_at_all():
+    nets = nets_of(Hypergraph(np.zeros(1, np.int64), np.empty(0, np.int32), np.ones(4, np.int64)))
+    state = state_of(nets, np.array([0, 1, 2, 0]), 3)
+    assert volume(nets, state) == 0
+    assert len(boundary(nets, state)) == 0
+    label = cluster(nets, np.arange(4), np.zeros(4), np.array([4]))
+    assert label.tolist() == [0, 1, 2, 3]
+    coarse = contract(nets, np.array([0, 0, 1, 1], np.int32))
+    assert coarse.weight.tolist() == [[2], [2]]
+    assert len(coarse.pins) == 0

@@ -1,0 +1,143 @@
+"""V-cycles, limits and restoring the balance."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from nets_helpers import (
+    grid,
+    random_graph,
+    random_owner,
+    random_problem,
+    slow_overload,
+    slow_volume,
+)
+
+from plancc.models.hypergraph import HypergraphModel
+from plancc.models.problem import Hypergraph
+from plancc.passes.kernels.nets import nets_of
+from plancc.passes.kernels.state import state_of, volume
+from plancc.passes.multilevel import Limits, anneal, coarsen, restore_balance, settle, v_cycle
+
+
+def hypergraph(graph, balance="nnz"):
+    return HypergraphModel().build(graph, 2, balance=balance, seed=0)
+
+
+def test_limits():
+    weight = np.array([[1, 7], [1, 1], [1, 1], [1, 0], [1, 0]])
+    limits = Limits.of(weight, 2, 0.4)
+    assert limits.total.tolist() == [5, 9]
+    assert limits.limit.tolist() == [4, 7]  # floor(1.4 * 3), floor(1.4 * 5)
+    assert Limits.of(weight, 2, 0.0).limit.tolist() == [3, 7]  # the heaviest vertex
+    assert (limits.target < limits.limit).all()
+    nets = nets_of(Hypergraph(np.zeros(1, np.int64), np.empty(0, np.int32), weight))
+    owner = np.array([0, 0, 0, 0, 0])
+    overload = Limits.of(weight, 2, 0.0).overload(state_of(nets, owner, 2))
+    assert overload == pytest.approx(slow_overload(weight, owner, 2, 0.0), rel=0.02)
+    assert limits.overload(state_of(nets, np.array([0, 1, 1, 1, 1]), 2)) == 0
+
+
+def test_levels_keep_owners_and_volume():
+    rng = np.random.default_rng(0)
+    nets = nets_of(hypergraph(grid(40, 40)))
+    owner = (np.arange(1600) // 400).astype(np.int32)
+    together = owner.astype(np.int64) * 2 + np.arange(1600) % 2
+    fine, before = 1600, slow_volume(nets, owner)
+    place = np.arange(1600)
+    for level, coarse_owner, label in coarsen(nets, owner, together, 4, rng):
+        place = label[place]
+        np.testing.assert_array_equal(coarse_owner[place], owner)
+        assert len(label) == fine > len(level.weight) == len(coarse_owner)
+        fine = len(coarse_owner)
+        assert slow_volume(level, coarse_owner) == before
+        assert level.weight.sum() == nets.weight.sum()
+        for number in np.unique(place):
+            assert len(np.unique(together[place == number])) == 1
+    assert fine < 400
+
+
+@pytest.mark.parametrize("other", [False, True])
+def test_v_cycle(other):
+    rng = np.random.default_rng(1)
+    nets = nets_of(hypergraph(random_graph(rng, 1500, 6000)))
+    owner = random_owner(rng, 1500, 6)
+    second = random_owner(rng, 1500, 6) if other else None
+    limits = Limits.of(nets.weight, 6, 0.05)
+    seen = []
+
+    def refine(level, state, place):
+        np.testing.assert_array_equal(
+            level.weight if place is None else np.bincount(place, nets.weight[:, 0])[:, None],
+            level.weight,
+        )
+        seen.append(len(level.weight))
+        if len(seen) == 1:  # the coarsest level has the partition that was given
+            np.testing.assert_array_equal(state.owner[place], owner)
+        return anneal(level, state, limits, rng)
+
+    given = owner.copy()
+    state, evaluations = v_cycle(nets, owner, 6, rng, refine, other=second)
+    assert seen == sorted(seen)
+    assert seen[-1] == 1500
+    assert len(seen) > 1
+    assert evaluations > 0
+    np.testing.assert_array_equal(owner, given)
+    settle(nets, state, limits, rng)
+    assert slow_overload(nets.weight, state.owner, 6, 0.05) == 0
+    assert volume(nets, state) == slow_volume(nets, state.owner) < slow_volume(nets, owner)
+    assert np.bincount(state.owner, minlength=6).min() >= 1
+
+
+def test_v_cycle_past_its_deadline_refines_once_per_level_that_it_has():
+    rng = np.random.default_rng(2)
+    nets = nets_of(hypergraph(grid(40, 40)))
+    levels = []
+    owner = (np.arange(1600) // 400).astype(np.int32)
+    state, _ = v_cycle(
+        nets, owner, 4, rng, lambda level, *_: levels.append(level) or 0, deadline=0.0
+    )
+    assert len(levels) == 2
+    np.testing.assert_array_equal(state.owner, owner)
+
+
+@pytest.mark.parametrize("constraints", [1, 2, 3])
+@pytest.mark.parametrize("num_parts", [2, 5, 12])
+def test_balance_is_restored(num_parts, constraints):
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        problem = random_problem(rng, 400, 600, most_pins=6, constraints=constraints)
+        nets = nets_of(problem)
+        owner = (num_parts * rng.random(400) ** 3).astype(np.int32)  # most in part 0
+        limits = Limits.of(nets.weight, num_parts, 0.1)
+        state = state_of(nets, owner, num_parts)
+        restore_balance(nets, state, limits, rng)
+        assert slow_overload(problem.vertex_weights, state.owner, num_parts, 0.1) == 0
+        assert volume(nets, state) == slow_volume(problem, state.owner)
+        before = state.owner.copy()
+        restore_balance(nets, state, limits, rng)
+        np.testing.assert_array_equal(state.owner, before)
+
+
+def test_weight_flows_through_full_parts():
+    """A long mesh whose left end is too heavy: a few columns travel, the volume stays low."""
+    nets = nets_of(hypergraph(grid(8, 160), "rows"))
+    owner = np.clip((np.arange(1280) % 160 - 4) // 19, 0, 7).astype(np.int32)
+    limits = Limits.of(nets.weight, 8, 0.02)
+    state = state_of(nets, owner, 8)
+    assert limits.overload(state) > 0
+    restore_balance(nets, state, limits, np.random.default_rng(0))
+    assert limits.overload(state) == 0
+    assert volume(nets, state) <= 1.5 * slow_volume(nets, owner)
+
+
+def test_settled_parts_stay_settled():
+    rng = np.random.default_rng(3)
+    nets = nets_of(hypergraph(grid(30, 30)))
+    owner = (np.arange(900) * 6 // 900).astype(np.int32)
+    state = state_of(nets, owner, 6)
+    limits = Limits.of(nets.weight, 6, 0.03)
+    before = volume(nets, state)
+    settle(nets, state, limits, rng)
+    assert limits.overload(state) == 0
+    assert volume(nets, state) <= before

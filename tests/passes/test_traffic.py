@@ -1,0 +1,176 @@
+"""Kernels and passes for the traffic of single parts, beside dense counts of the same partition."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from plancc.cost.machine import Machine, epoch_rates
+from plancc.cost.metrics import Traffic
+from plancc.cost.objectives import objective_value
+from plancc.cost.owners import traffic_of_owners
+from plancc.errors import InputError
+from plancc.graph.convert import as_graph
+from plancc.graph.graph import Graph
+from plancc.graph.normalize import normalize
+from plancc.models.hypergraph import HypergraphModel
+from plancc.models.problem import Hypergraph
+from plancc.passes.kernels.coarsening import cluster, contract
+from plancc.passes.kernels.nets import nets_of
+from plancc.passes.kernels.state import state_of, volume
+from plancc.passes.kernels.traffic import Tariff, flow_of, shift, sweep_traffic
+from plancc.passes.refine import RefineMaxVolume, RefineMessages, RefineTime, refiner
+from plancc_datasets import load_dataset
+
+
+def _directed(n: int, nonzeros: int, seed: int) -> Graph:
+    import scipy.sparse as sp
+
+    rng = np.random.default_rng(seed)
+    # Columns by a power law, so that some nets have more pins than there are parts.
+    columns = np.minimum((n * rng.random(nonzeros) ** 3).astype(int), n - 1)
+    rows = rng.integers(0, n, nonzeros)
+    return as_graph(sp.coo_array((np.ones(nonzeros), (rows, columns)), shape=(n, n)).tocsr())
+
+
+def _problem(matrix: Graph, num_parts: int) -> Hypergraph:
+    return HypergraphModel().build(matrix, num_parts, balance="nnz", seed=1)
+
+
+def _pairs(matrix: Graph, owner: npt.NDArray[np.int32], num_parts: int) -> npt.NDArray[np.int64]:
+    """Rows from part to part, by a set of (row, receiver): int64[p, p]."""
+    row = np.repeat(np.arange(matrix.num_vertices), matrix.row_nonzeros())
+    needed = set(zip(matrix.indices.tolist(), owner[row].tolist(), strict=True))
+    pairs = np.zeros((num_parts, num_parts), dtype=np.int64)
+    for j, receiver in needed:
+        if owner[j] != receiver:
+            pairs[owner[j], receiver] += 1
+    return pairs
+
+
+@pytest.mark.parametrize("num_parts", [2, 5, 40])
+def test_the_flow_follows_thousands_of_moves(num_parts: int) -> None:
+    matrix = _directed(200, 1500, seed=num_parts)
+    rng = np.random.default_rng(1)
+    owner = rng.integers(0, num_parts, 200).astype(np.int32)
+    nets = nets_of(_problem(matrix, num_parts))
+    state = state_of(nets, owner, num_parts)
+    own = rng.random(200)
+    flow = flow_of(nets, state, own, True)
+    for v in rng.integers(0, 200, 2000):
+        there = (state.owner[v] + rng.integers(1, num_parts)) % num_parts
+        shift(v, there, nets, state, flow, own)
+    pairs = _pairs(matrix, state.owner, num_parts)
+    assert (flow.pair == pairs).all()
+    assert (flow.sent == pairs.sum(axis=1)).all()
+    assert (flow.received == pairs.sum(axis=0)).all()
+    assert (flow.messages_sent == (pairs > 0).sum(axis=1)).all()
+    assert (flow.messages_received == (pairs > 0).sum(axis=0)).all()
+    assert np.allclose(flow.load, [own[state.owner == q].sum() for q in range(num_parts)])
+
+
+def _cost(pairs: npt.NDArray[np.int64], load: npt.NDArray[np.float64], tariff: Tariff) -> float:
+    """What a sweep says that it minimises, without any balance."""
+    total = float(pairs.sum())
+    for axis in (0, 1):
+        rows, messages = pairs.sum(axis=axis), (pairs > 0).sum(axis=axis)
+        side = tariff.row * rows + tariff.message * messages + load
+        total += 0.5 * tariff.pressure * (np.maximum(side - tariff.ceiling, 0) ** 2).sum()
+    return total
+
+
+def test_a_sweep_under_pressure_lowers_what_it_says() -> None:
+    matrix = normalize(load_dataset("rmat", scale=9, edge_factor=8, seed=3).graph)
+    num_parts = 6
+    rng = np.random.default_rng(2)
+    owner = rng.integers(0, num_parts, matrix.num_vertices).astype(np.int32)
+    nets = nets_of(_problem(matrix, num_parts))
+    state = state_of(nets, owner, num_parts)
+    own = np.zeros(matrix.num_vertices)
+    flow = flow_of(nets, state, own, False)
+    ceiling = float(flow.sent.mean())
+    tariff = Tariff(1.0, 0.0, ceiling, 0.01, np.zeros(1), own)
+    none, free = np.zeros(1), np.full(1, np.inf)
+    load = np.zeros(num_parts)
+    costs = [_cost(_pairs(matrix, state.owner, num_parts), load, tariff)]
+    for _ in range(3):
+        order = rng.permutation(matrix.num_vertices)
+        sweep_traffic(order, nets, state, flow, tariff, none, none, free)
+        costs.append(_cost(_pairs(matrix, state.owner, num_parts), load, tariff))
+    assert costs[3] < costs[2] < costs[1] < 0.8 * costs[0]
+
+
+def test_contraction_keeps_the_traffic_of_every_part() -> None:
+    matrix = _directed(300, 2000, seed=4)
+    num_parts = 7
+    rng = np.random.default_rng(5)
+    owner = rng.integers(0, num_parts, 300).astype(np.int32)
+    nets = nets_of(_problem(matrix, num_parts))
+    label = cluster(nets, rng.permutation(300), owner, np.array([200]))
+    coarse = contract(nets, label)
+    assert len(coarse.weight) < 250
+    of_clusters = np.empty(len(coarse.weight), dtype=np.int32)
+    of_clusters[label] = owner
+    flow = flow_of(
+        coarse, state_of(coarse, of_clusters, num_parts), np.zeros(len(of_clusters)), True
+    )
+    assert (flow.pair == _pairs(matrix, owner, num_parts)).all()
+
+
+@pytest.mark.parametrize("objective", ["max-volume", "messages", "time"])
+@pytest.mark.parametrize("directed", [False, True])
+def test_refined_is_better_by_the_one_definition(objective: str, directed: bool) -> None:
+    if directed:
+        matrix = _directed(600, 5000, seed=7)
+    else:
+        matrix = normalize(load_dataset("rmat", scale=9, edge_factor=8, seed=3).graph)
+    num_parts = 24 if objective == "messages" else 8  # of 8 all talk to all, come what may
+    problem = _problem(matrix, num_parts)
+    start = refiner("volume", cycles=1, epsilon=0.05).run(
+        problem, (np.arange(problem.num_vertices) % num_parts).astype(np.int32), num_parts
+    )
+    rates = epoch_rates([64, 16, 8], Machine())
+    kept = start.owner.copy()
+    better = refiner(objective, cycles=3, epsilon=0.05, rates=rates).run(
+        problem, start.owner, num_parts, nonzeros=matrix.row_nonzeros()
+    )
+    assert (start.owner == kept).all()
+
+    def measured(owner: npt.NDArray[np.int32]) -> Traffic:
+        return traffic_of_owners(matrix, owner, num_parts)
+
+    assert better.value_before == pytest.approx(
+        objective_value(objective, measured(start.owner), rates)
+    )
+    assert better.value == pytest.approx(objective_value(objective, measured(better.owner), rates))
+    assert better.volume == measured(better.owner).sent.sum()
+    assert better.value < better.value_before
+    assert better.volume <= 1.08 * better.volume_before
+    heaviest = np.bincount(better.owner, weights=problem.vertex_weights).max()
+    total = problem.vertex_weights.sum()
+    assert heaviest <= max(1.05 * np.ceil(total / num_parts), problem.vertex_weights.max())
+
+
+def test_the_same_seed_gives_the_same_owners() -> None:
+    matrix = _directed(400, 3000, seed=9)
+    problem = _problem(matrix, 6)
+    owner = (np.arange(400) % 6).astype(np.int32)
+    for make in (RefineMaxVolume, RefineMessages):
+        first, again = (make(cycles=2, seed=4).run(problem, owner, 6) for _ in range(2))
+        assert (first.owner == again.owner).all()
+        assert first.evaluations == again.evaluations
+
+
+def test_what_a_pass_needs() -> None:
+    matrix = _directed(50, 200, seed=1)
+    problem = _problem(matrix, 3)
+    owner = (np.arange(50) % 3).astype(np.int32)
+    with pytest.raises(InputError, match="needs the widths"):
+        RefineTime().run(problem, owner, 3, nonzeros=matrix.row_nonzeros())
+    with pytest.raises(InputError, match="needs the nonzeros"):
+        RefineTime(rates=epoch_rates([4, 2], Machine())).run(problem, owner, 3)
+    bare = Hypergraph(problem.net_ptr, problem.pins, problem.vertex_weights)
+    with pytest.raises(InputError, match="net sources"):
+        RefineMaxVolume().run(bare, owner, 3)
+    assert volume(nets_of(bare), state_of(nets_of(bare), owner, 3)) > 0

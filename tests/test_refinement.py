@@ -1,0 +1,190 @@
+"""`plancc.refine`: better owners, everything else as it was."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from test_ownership import DIMS, clustered, compiled, value_of
+
+import plancc
+from plancc.cost.machine import Machine
+from plancc.cost.objectives import OBJECTIVES
+from plancc.cost.report import read_tried
+from plancc.plan.matrix import matrix_of
+from plancc.refinement import with_part
+
+N = 240
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(5)
+    mask = rng.random(N) < 0.4
+    features = rng.random((N, 3), dtype=np.float32)
+    return plancc.VertexData(features=features, labels=rng.integers(0, 3, N), train_mask=mask)
+
+
+@pytest.fixture(scope="module")
+def plan(data):
+    graph = replace(plancc.as_graph(clustered()), original_ids=np.arange(N) * 7)
+    return compiled(graph, model="block", data=data, dims=DIMS, normalize="row")
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_every_objective(objective, plan, data, tmp_path):
+    better = plancc.refine(plan, objective, epsilon=0.1)
+    assert value_of(better, objective) < value_of(plan, objective)
+    assert better.metrics().nonzero_imbalance < max(0.11, plan.metrics().nonzero_imbalance)
+
+    # nothing else has changed
+    assert (matrix_of(better) != matrix_of(plan)).nnz == 0
+    assert replace(better.header) == plan.header
+    assert better.baseline == plan.baseline
+    assert better.original_id.tolist() == plan.original_id.tolist()
+    np.testing.assert_array_equal(better.vertex_data.features, data.features[better.global_id])
+    np.testing.assert_array_equal(better.vertex_data.train_mask, data.train_mask[better.global_id])
+
+    # and it says what has
+    found = better.provenance
+    assert found["refined_from"] == plan.content_sha256()
+    assert (found["objective"], found["epsilon"], found["model"]) == (objective, 0.1, "block")
+    assert found["source_name"] == plan.provenance["source_name"]
+    assert float(found["balance_imbalance"]) == pytest.approx(
+        better.metrics().nonzero_imbalance, abs=1e-5
+    )
+    before, after = read_tried(found)
+    assert before["value"] == pytest.approx(value_of(plan, objective))
+    assert after["value"] == pytest.approx(value_of(better, objective))
+    assert after["volume"] == better.metrics().volume
+    better.save(tmp_path / "better.h5")
+    plancc.verify_file(tmp_path / "better.h5")
+
+
+def test_the_same_seed_gives_the_same_plan(plan):
+    hashes = {plancc.refine(plan, "max-volume", seed=3).content_sha256() for _ in range(2)}
+    assert len(hashes) == 1
+
+
+def test_never_worse(plan):
+    """Nothing better is found without any cycle for the best that many cycles find."""
+    best = plancc.refine(plan, cycles=30)
+    again = plancc.refine(best, cycles=0, seed=9)
+    assert again.metrics().volume <= best.metrics().volume
+    perfect = plancc.compile(sp.block_diag([np.ones((4, 4))] * 3, format="csr"), "block", 3)
+    same = plancc.refine(perfect)
+    assert same.content_sha256() == perfect.content_sha256()
+    assert same.provenance["refined_from"] == perfect.content_sha256()
+    assert [each["best"] for each in read_tried(same.provenance)] == [True, False]
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize(("n", "num_parts"), [(1, 1), (3, 1), (3, 3), (5, 2)])
+def test_trivial_plans(objective, n, num_parts):
+    for matrix in (sp.csr_array((n, n)), sp.csr_array(np.ones((n, n)))):
+        plan = plancc.compile(matrix, "block", num_parts, self_loops=False)
+        better = plancc.refine(plan, objective, dims=DIMS)
+        assert value_of(better, objective) <= value_of(plan, objective)
+        assert (np.diff(better.part_ptr) > 0).all()
+
+
+def test_a_path_a_budget_and_an_observer(plan, tmp_path):
+    from contextlib import contextmanager
+
+    seen = []
+
+    @contextmanager
+    def observer(stage):
+        seen.append(stage)
+        yield
+
+    plan.save(tmp_path / "plan.h5")
+    better = plancc.refine(tmp_path / "plan.h5", budget=5, observer=observer, command="told")
+    assert seen == ["load", "matrix", "refine", "lower"]
+    assert (better.provenance["budget"], better.provenance["command"]) == (5.0, "told")
+
+
+def test_what_the_provenance_says_is_the_default(data):
+    mask = data.train_mask
+    options = {"balance": "rows,train", "dims": DIMS, "epsilon": 0.2, "data": data}
+    plan = compiled(clustered(), model="block", **options)
+    plan.provenance["epsilon"] = 0.2
+    better = plancc.refine(plan)
+    found = better.provenance
+    assert (found["balance"], found["dims"], found["epsilon"]) == ("rows,train", "16,4", 0.2)
+    loads = [np.ones(N), mask]
+    of_parts = [np.bincount(better.owner(), weights=load, minlength=6) for load in loads]
+    measured = [float(word) for word in found["balance_imbalance"].split(",")]
+    assert measured == pytest.approx([part.max() / part.mean() - 1 for part in of_parts], abs=1e-5)
+    assert plancc.refine(plan, balance="nnz").provenance["balance"] == "nnz"
+
+
+@pytest.mark.parametrize("epsilon", ["a lot", -1.0, float("nan"), None])
+def test_a_strange_provenance_counts_for_nothing(epsilon, plan):
+    strange = replace(plan, provenance={"epsilon": epsilon, "dims": "a,b", "tried": 3})
+    better = plancc.refine(strange)
+    assert better.provenance["epsilon"] == 0.01
+    assert better.provenance["balance"] == "nnz"
+    with pytest.raises(plancc.InputError, match="--dims"):
+        plancc.refine(strange, "time")
+
+
+def test_from_a_part_vector(plan, tmp_path):
+    part = np.random.default_rng(1).permutation(N) % 6
+    path = tmp_path / "graph.part.6"
+    path.write_text("".join(f"{k}\n" for k in part))
+    given = with_part(plan, path)
+    assert given.owner().tolist() == part.tolist()
+    assert (matrix_of(given) != matrix_of(plan)).nnz == 0
+    for each in (path, part, part.tolist()):
+        better = plancc.refine(plan, part=each)
+        assert better.provenance["refined_from"] == given.content_sha256()
+        assert better.metrics().volume < given.metrics().volume
+        assert better.provenance["model"] == "file"
+        assert better.provenance["source_name"] == plan.provenance["source_name"]
+    with pytest.raises(plancc.InputError, match="vertex 0 is in part 6"):
+        plancc.refine(plan, part=np.full(N, 6))
+    with pytest.raises(plancc.InputError, match="239 part numbers for 240 vertices"):
+        plancc.refine(plan, part=part[:-1])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"objective": "cut"}, "unknown objective 'cut': choose from volume, max-volume"),
+        ({"machine": Machine()}, "a machine is for objective 'time'"),
+        ({"budget": -1}, "budget -1 s"),
+        ({"epsilon": float("nan")}, "epsilon nan"),
+        ({"seed": -1}, "seed -1"),
+        ({"cycles": -1}, "-1 cycles"),
+        ({"max_extra_volume": 0.1}, "cannot rise while it is the objective"),
+        ({"objective": "messages", "max_extra_volume": -0.1}, "extra volume -0.1"),
+        ({"objective": "messages", "max_extra_volume": float("nan")}, "extra volume nan"),
+        ({"balance": "beauty"}, "unknown balance 'beauty'"),
+        ({"balance": "nnz,weights"}, "'weights' from the graph file"),
+        ({"part": "none.part"}, "none.part"),
+        ({"plan": "none.h5"}, "none.h5: no such file"),
+    ],
+)
+def test_wrong_options(options, words, plan):
+    with pytest.raises(plancc.InputError, match=words) as caught:
+        plancc.refine(**{"plan": plan, **options})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_train_mask():
+    plan = compiled(clustered(), model="block")
+    with pytest.raises(plancc.InputError, match="train_mask"):
+        plancc.refine(plan, balance="train")
+
+
+def test_a_missed_balance_is_a_warning():
+    star = np.eye(60)
+    star[0] = 1
+    plan = plancc.compile(sp.csr_array(star), "rp", 6)
+    with pytest.warns(plancc.PlanccWarning, match="heaviest vertex") as caught:
+        better = plancc.refine(plan, cycles=0)
+    assert better.provenance["warnings"] == "\n".join(str(note.message) for note in caught)
+    assert caught[0].filename == __file__
