@@ -12,7 +12,7 @@ import math
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -95,7 +95,7 @@ class Row:
 
 @dataclass
 class Comparison:
-    """All rows of a comparison, what they have in common, and the machine of the first."""
+    """All rows of a comparison, and what they have in common: options, machine, versions."""
 
     options: Options
     rows: list[Row] = field(default_factory=list)
@@ -141,7 +141,9 @@ class Comparison:
         content = json.loads(path.read_text())
         names = [each.name for each in fields(Row)]
         rows = [Row(**{name: row[name] for name in names}) for row in content["rows"]]
-        return cls(Options(**content["options"]), rows, content["environment"])
+        options = Options(**content["options"])
+        options = replace(options, dims=tuple(options.dims))
+        return cls(options, rows, content["environment"])
 
 
 def ratio(value: float, base: float) -> float:

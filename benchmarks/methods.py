@@ -19,13 +19,14 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from plancc.cost.machine import Machine, epoch_rates
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.graph.partvector import read_part_vector
 from plancc.models import MODELS
 from plancc.models.hypergraph import HypergraphModel
 from plancc.models.problem import Assignment, Hypergraph
-from plancc.models.weights import check_num_parts, vertex_weights
+from plancc.models.weights import Balance, check_num_parts, constraints, vertex_weights
 from plancc.partitioners.run import partition
 
 KAHYPAR_MAX_PARTS = 16
@@ -40,6 +41,8 @@ class Options:
     ----------
     epsilon, seed, threads, balance, time_limit
         As for `plancc.compile`.
+    dims : tuple of int
+        Widths of the layers, for objective time and balance work.
     budget : float, or None
         Seconds for effort best; None: `BUDGET_FACTOR` times those of `REFERENCE`.
     objective_effort : str
@@ -53,6 +56,11 @@ class Options:
     time_limit: float | None = None
     budget: float | None = None
     objective_effort: str = "balanced"
+    dims: tuple[int, ...] = (128, 128, 64)
+
+    @property
+    def widths(self) -> str:
+        return ",".join(map(str, self.dims))
 
 
 @dataclass(frozen=True)
@@ -69,15 +77,18 @@ class Case:
     budget: float | None = None
 
     @cached_property
+    def balance(self) -> Balance:
+        return Balance.parse(self.options.balance, self.options.dims)
+
+    @cached_property
     def weights(self) -> npt.NDArray[np.int64]:
         """What the parts are to share evenly, int64[n] or int64[n, constraints]."""
-        return vertex_weights(self.matrix, self.options.balance)
+        return vertex_weights(self.matrix, self.balance)
 
     @cached_property
     def hypergraph(self) -> Hypergraph:
         """The column-net model, whose connectivity - 1 is the volume."""
-        balance = self.options.balance
-        return HypergraphModel().build(self.matrix, self.num_parts, balance=balance, seed=1)
+        return HypergraphModel().build(self.matrix, self.num_parts, balance=self.balance, seed=1)
 
 
 @dataclass(frozen=True)
@@ -126,9 +137,7 @@ class FromModel:
         if self.max_parts is not None and num_parts > self.max_parts:
             raise InputError(f"skipped: only for p <= {self.max_parts}, it takes too long")
         model = MODELS[self.model](**dict(self.model_options))
-        build = _timed(
-            model.build, case.matrix, num_parts, balance=options.balance, seed=options.seed
-        )
+        build = _timed(model.build, case.matrix, num_parts, balance=case.balance, seed=options.seed)
         if isinstance(build.result, Assignment):
             return Answer(build.result.owner, build.seconds)
         found = _timed(
@@ -169,10 +178,13 @@ class FromSearch:
             effort=effort,
             objective=self.objective,
             weights=case.weights,
+            constraints=tuple(constraints(case.matrix, case.balance)),
             epsilon=options.epsilon,
             seed=options.seed,
             threads=options.threads,
             budget=budget,
+            time_limit=options.time_limit,
+            rates=epoch_rates(options.dims, Machine()) if self.objective == "time" else None,
         )
         notes = [] if budget is None else [f"budget {budget:.1f} s"]
         notes += getattr(found.result, "warnings", [])

@@ -127,7 +127,8 @@ def markdown(table: Comparison, reference: str | None) -> str:
 
     texts = [
         f"Epsilon {options.epsilon:g}, seed {options.seed}, {options.threads} threads, "
-        f"balance {options.balance}; {machine['processor']}, {machine['cores']} cores; {versions}.",
+        f"balance {options.balance}, dims {options.widths}; "
+        f"{machine['processor']}, {machine['cores']} cores; {versions}.",
         LEGEND[0].upper() + LEGEND[1:] + ".",
         every.markdown(),
         *(each.markdown() for each in summaries(table, reference)),

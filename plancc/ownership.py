@@ -3,19 +3,20 @@
 Knows models, partitioners, passes and the search; no plan, no file, no terminal.
 
     searched     hp, gp, partitioner "auto"       plancc.search: partitioners and passes by effort
-    partitioned  hp, gp, a named partitioner      exactly its answer, refined if it cannot minimise
-                                                  the objective by itself
+    partitioned  hp, gp, a named partitioner      exactly its answer; refined if it cannot minimise
+                                                  the objective by itself, rebalanced if it misses
+                                                  several balances
     assigned     rp, block, rcm, file             the model's own answer
 """
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,7 @@ from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models import MODELS
 from plancc.models.problem import Assignment, Hypergraph, WeightedGraph
-from plancc.models.weights import Balance, constraints, vertex_weights
+from plancc.models.weights import Balance, as_columns
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.run import (
     AUTO,
@@ -38,12 +39,11 @@ from plancc.partitioners.run import (
     checked_owner,
     partition,
 )
+from plancc.provenance import Steps, empty_parts, overload
 from plancc.registry import check_choice
 from plancc.search import EFFORTS, Trial, search
+from plancc.search.record import Record
 from plancc.version import __version__
-
-if TYPE_CHECKING:
-    from plancc.passes.refine import Refined
 
 SEARCHED = ("hp", "gp")
 """Models whose owners plancc searches for by itself."""
@@ -51,8 +51,8 @@ OF_GRAPHS = ("cut", "volume")
 """Objectives that model gp hands to a partitioner as they are."""
 EFFORT = "balanced"
 """The effort of a search unless told otherwise."""
-REFINED = "the refined partition"
-"""What warnings call it."""
+REFINED, REBALANCED = "the refined partition", "the rebalanced partition"
+"""What warnings call them."""
 
 Observer = Callable[[str], AbstractContextManager[Any]]
 Report = Callable[[Trial], None]
@@ -77,7 +77,7 @@ class Method:
     effort : str, optional
         "fast", "balanced" or "best": for the search.
     budget : float, optional
-        Seconds for the search.
+        Seconds for the search, or for the refinement after a partitioner.
     dims : tuple of int, optional
         Widths d_0..d_L of the layers, for objective "time".
     machine : Machine, optional
@@ -112,6 +112,7 @@ class Method:
             check_choice("effort", self.effort, EFFORTS)
         if self.model in SEARCHED:
             self._check_objective()
+        self._check_partitioner()
         self._check_search()
         check_rates(self.goal, self.dims, self.machine)
         if self.nodes is not None:
@@ -127,9 +128,20 @@ class Method:
             cut = ("cut",) if self.model == "gp" else ()
             check_choice("objective", self.objective, (*cut, *OBJECTIVES))
 
+    def _check_partitioner(self) -> None:
+        """Partitioner and preset are for the models that need one."""
+        if getattr(MODELS[self.model], "partitioners", ()):
+            return
+        named = None if self.partitioner == AUTO else self.partitioner
+        for option, value in (("--partitioner", named), ("--preset", self.preset)):
+            if value is not None:
+                raise InputError(f"{option} {value}: model '{self.model}' needs no partitioner")
+
     def _check_search(self) -> None:
-        """Effort and budget are for the search only."""
+        """Effort is for the search only; a budget also for a refinement after a partitioner."""
         given = [name for name in ("effort", "budget") if getattr(self, name) is not None]
+        if self.goal is not None and not self.searches and "budget" in given:
+            given.remove("budget")
         if not given:
             return
         option = f"--{given[0]}"
@@ -165,9 +177,17 @@ class Method:
         """The objective of a search or of a refinement after a partitioner, else None."""
         if self.searches:
             return self.objective or "volume"
-        if self.model in SEARCHED and self.objective not in (None, *OF_GRAPHS):
+        if self.model in SEARCHED and self.objective is not None and not self._minimised:
             return self.objective
         return None
+
+    @property
+    def _minimised(self) -> bool:
+        """Whether the partitioner minimises the objective by itself."""
+        if self.model == "hp":
+            return self.objective == "volume"
+        known = OF_GRAPHS if self.partitioner == AUTO else PARTITIONERS[self.partitioner].objectives
+        return self.objective == "cut" or self.objective in known
 
     @property
     def model_options(self) -> dict[str, Any]:
@@ -179,7 +199,9 @@ class Method:
     @property
     def nodes(self) -> Topology | None:
         """The topology."""
-        return Topology.parse(self.topology) if isinstance(self.topology, str) else self.topology
+        if self.topology is None or isinstance(self.topology, Topology):
+            return self.topology
+        return Topology.parse(str(self.topology))
 
     @property
     def rates(self) -> EpochRates | None:
@@ -223,12 +245,18 @@ class Found:
     owner : int32[num_vertices]
     how : dict
         For the provenance of a plan.
-    warnings : list of str
+    about_run, about_owners : list of str
+        What the user should know of how the owners were found, and of the owners themselves.
     """
 
     owner: npt.NDArray[np.int32]
     how: dict[str, Any] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
+    about_run: list[str] = field(default_factory=list)
+    about_owners: list[str] = field(default_factory=list)
+
+    @property
+    def warnings(self) -> list[str]:
+        return [*self.about_run, *self.about_owners]
 
 
 def find_owners(
@@ -236,6 +264,7 @@ def find_owners(
     method: Method,
     model: Any,
     balance: Balance,
+    loads: Mapping[str, npt.NDArray[np.int64]],
     observer: Observer,
     report: Report | None = None,
 ) -> Found:
@@ -249,6 +278,8 @@ def find_owners(
     model : a model of `plancc.models`
         With its options.
     balance : Balance
+    loads : dict of str to int64[n]
+        The balance's weights (`plancc.models.weights.constraints`).
     observer, report
         See `plancc.compile`.
 
@@ -256,35 +287,38 @@ def find_owners(
     ------
     InputError, BackendUnavailable, BackendError
     """
-    with observer(f"model {method.model}"):
-        names = tuple(constraints(matrix, balance))
-        problem = None
-        if not method.searches:
+    problem = None
+    if not method.searches:
+        with observer(f"model {method.model}"):
             problem = model.build(matrix, method.num_parts, balance=balance, seed=method.seed)
     with observer("partition"):
         if problem is None:
-            found = _searched(matrix, method, balance, names, report)
+            found = _searched(matrix, method, loads, report)
         elif isinstance(problem, Assignment):
             owner = checked_owner(
                 f"model '{method.model}'", problem.owner, matrix.num_vertices, method.num_parts
             )
-            found = Found(owner, dict(problem.notes), empty_parts(owner, method.num_parts))
+            found = Found(
+                owner, dict(problem.notes), about_owners=empty_parts(owner, method.num_parts)
+            )
         else:
-            found = _partitioned(problem, method, model, names)
-    if problem is not None and method.goal and found.how["partitioner"] != TRIVIAL:
-        with observer("refine"):
-            found = _refined(found, matrix, method, balance, names, report)
+            found = _partitioned(problem, method, model, tuple(loads))
+    if isinstance(problem, Hypergraph | WeightedGraph) and method.model in SEARCHED:
+        what = _left_to_do(found, method, loads)
+        if what:
+            with observer(what):
+                found = _improved(found, problem, matrix, method, loads, report)
     if method.nodes is not None:
         with observer("map to nodes"):
-            found = _mapped(found, matrix, method.nodes)
+            owner = mapped(found.owner, matrix, method.nodes)
+            found = replace(found, owner=owner, how=found.how | {"topology": str(method.nodes)})
     return found
 
 
 def _searched(
     matrix: Graph,
     method: Method,
-    balance: Balance,
-    names: Sequence[str],
+    loads: Mapping[str, npt.NDArray[np.int64]],
     report: Report | None,
 ) -> Found:
     """What `plancc.search` finds."""
@@ -295,8 +329,8 @@ def _searched(
         method.num_parts,
         effort=effort,
         objective=method.goal,
-        weights=vertex_weights(matrix, balance),
-        constraints=names,
+        weights=as_columns(loads),
+        constraints=tuple(loads),
         model=method.model,
         epsilon=method.epsilon,
         seed=method.seed,
@@ -309,15 +343,21 @@ def _searched(
     how = {
         "partitioner": "plancc",
         "partitioner_version": __version__,
+        "partitioner_versions": _versions(result.tried),
         "effort": effort,
-        **_goal(method),
-        **({} if method.budget is None else {"budget": float(method.budget)}),
-        "epsilon": float(method.epsilon),
+        **_wishes(method),
         "threads": method.threads,
         "partition_seconds": result.seconds,
         "tried": result.tried_json(),
     }
     return Found(result.owner, how, result.warnings)
+
+
+def _versions(tried: Sequence[Trial]) -> str:
+    """The partitioners that a search used, with their versions; their steps begin with the name."""
+    names = dict.fromkeys(trial.step.split()[0] for trial in tried)
+    used = [name for name in names if name in PARTITIONERS]
+    return ", ".join(f"{name} {PARTITIONERS[name].version()}".strip() for name in used)
 
 
 def _partitioned(
@@ -343,92 +383,93 @@ def _partitioned(
         "partitioner": result.partitioner,
         "partitioner_version": result.version,
         "preset": result.preset,
-        "epsilon": float(method.epsilon),
         "threads": method.threads,
         "partition_seconds": result.seconds,
-        **({} if method.goal is None else _goal(method)),
+        **_wishes(method),
     }
-    return Found(result.owner, how, result.warnings)
+    return Found(result.owner, how, result.about_run, result.about_owners)
 
 
-def _refined(
+def _left_to_do(found: Found, method: Method, loads: Mapping[str, npt.NDArray[np.int64]]) -> str:
+    """What a partitioner's answer still needs, in a word; "" for nothing."""
+    if found.how["partitioner"] == TRIVIAL:
+        return ""
+    if method.goal is not None:
+        return "refine"
+    if len(loads) == 1:
+        return ""
+    over = overload(found.owner, as_columns(loads), method.num_parts, method.epsilon)
+    return "rebalance" if over > 0 else ""
+
+
+def _improved(
     found: Found,
+    problem: Hypergraph | WeightedGraph,
     matrix: Graph,
     method: Method,
-    balance: Balance,
-    names: Sequence[str],
+    loads: Mapping[str, npt.NDArray[np.int64]],
     report: Report | None,
 ) -> Found:
-    """A partitioner's answer, refined for an objective that it does not have."""
+    """A partitioner's answer, refined for an objective that it does not have, or rebalanced."""
+    from plancc.passes.rebalance import Rebalance
     from plancc.passes.refine import refiner
 
-    assert method.goal is not None
-    problem = MODELS["hp"]().build(matrix, method.num_parts, balance=balance, seed=method.seed)
-    refinement = refiner(method.goal, epsilon=method.epsilon, seed=method.seed, rates=method.rates)
-    better = refinement.run(problem, found.owner, method.num_parts, nonzeros=matrix.row_nonzeros())
-    how = found.how
-    step = " ".join(filter(None, (how["partitioner"], how["preset"])))
-    tried = trials(
-        step, how["partition_seconds"], f"refined for {method.goal}", found.owner, better
+    num_parts, epsilon, seed, goal = method.num_parts, method.epsilon, method.seed, method.goal
+    weights = as_columns(loads)
+    steps = Steps(
+        matrix, weights, num_parts, epsilon, goal or "volume", method.rates, Record(report)
     )
-    if report is not None:
-        for trial in tried:
-            report(trial)
+    partitioner = found.how["partitioner"]
+    kind = problem.objective if isinstance(problem, WeightedGraph) else ""
+    words = partitioner, kind, method.preset, f"seed {seed}"
+    steps.note(" ".join(filter(None, words)), found.how["partition_seconds"], found.owner)
 
-    def notes(owner: npt.NDArray[np.int32], who: str) -> list[str]:
-        weights = problem.vertex_weights
-        return balance_notes(owner, weights, method.num_parts, method.epsilon, who, names)
+    start = time.perf_counter()
+    hypergraph: Hypergraph = (
+        problem
+        if isinstance(problem, Hypergraph)
+        else MODELS["hp"]().build(matrix, num_parts, balance="nnz", seed=seed)
+    )
+    hypergraph = replace(hypergraph, vertex_weights=weights)
+    about_run = list(found.about_run)
+    if goal is None:
+        step, who = f"rebalanced, seed {seed}", REBALANCED
+        owner = Rebalance(epsilon, seed).run(hypergraph, found.owner, num_parts)
+        if owner is not found.owner:
+            about_run.append(
+                f"{partitioner} is above epsilon {epsilon:g} with the balances "
+                f"{', '.join(loads)}: plancc moved rows between its parts"
+            )
+    else:
+        step, who = f"refined for {goal}, seed {seed}", REFINED
+        refinement = refiner(
+            goal, epsilon=epsilon, seed=seed, budget=method.budget, rates=method.rates
+        )
+        owner = refinement.run(
+            hypergraph, found.owner, num_parts, nonzeros=matrix.row_nonzeros()
+        ).owner
+    steps.note(step, time.perf_counter() - start, owner)
 
-    stale = notes(found.owner, how["partitioner"])
-    kept = [note for note in found.warnings if note not in stale]
-    how = how | {"tried": tried_json(tried)}
-    return Found(better.owner, how, kept + notes(better.owner, REFINED))
+    result = steps.record.result(about_run)
+    notes = balance_notes(result.owner, weights, num_parts, epsilon, who, tuple(loads))
+    return Found(result.owner, found.how | {"tried": result.tried_json()}, about_run, notes)
 
 
-def _mapped(found: Found, matrix: Graph, topology: Topology) -> Found:
+def mapped(
+    owner: npt.NDArray[np.int32], matrix: Graph, topology: Topology
+) -> npt.NDArray[np.int32]:
     """The same parts under numbers that keep what they exchange inside nodes."""
     from plancc.passes.topology import MapToTopology
 
-    pairs = pair_volumes(matrix, found.owner, topology.num_ranks)
-    owner = MapToTopology(topology).run(found.owner, pairs, topology.num_ranks)
-    return replace(found, owner=owner, how=found.how | {"topology": str(topology)})
+    pairs = pair_volumes(matrix, owner, topology.num_ranks)
+    return MapToTopology(topology).run(owner, pairs, topology.num_ranks)
 
 
-def _goal(method: Method) -> dict[str, Any]:
-    """Objective and machine for the provenance."""
-    return {"objective": method.goal} | machine_note(method.goal, method.machine)
-
-
-def machine_note(objective: str | None, machine: Machine | None) -> dict[str, str]:
-    """The machine for the provenance, where the objective is its time."""
-    if objective != "time":
-        return {}
-    values = asdict(machine or Machine())
-    return {"machine": ",".join(f"{name}={value:g}" for name, value in values.items())}
-
-
-def trials(
-    first: str, seconds: float, second: str, owner: npt.NDArray[np.int32], better: Refined
-) -> list[Trial]:
-    """A refinement of `owner` as two steps: what it was given and what it made of it."""
-    return [
-        Trial(first, seconds, better.value_before, better.volume_before, True),
-        Trial(
-            second,
-            better.seconds,
-            better.value,
-            better.volume,
-            not np.array_equal(better.owner, owner),
-        ),
-    ]
-
-
-def tried_json(tried: Sequence[Trial]) -> str:
-    """Trials for the provenance."""
-    return json.dumps([asdict(trial) for trial in tried])
-
-
-def empty_parts(owner: npt.NDArray[np.int32], num_parts: int) -> list[str]:
-    """A warning if parts have no rows."""
-    empty = num_parts - np.count_nonzero(np.bincount(owner, minlength=num_parts))
-    return [f"{empty} of {num_parts} parts have no rows"] if empty else []
+def _wishes(method: Method) -> dict[str, Any]:
+    """Objective, machine and budget for the provenance."""
+    objective = method.goal or (method.objective if method.model in SEARCHED else None)
+    return {
+        **({} if objective is None else {"objective": objective}),
+        **({"machine": str(method.machine or Machine())} if objective == "time" else {}),
+        **({} if method.budget is None else {"budget": float(method.budget)}),
+    }

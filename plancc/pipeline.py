@@ -6,7 +6,6 @@ graph -> matrix (normalised) -> owners (search, partitioner or model) -> plan ->
 from __future__ import annotations
 
 import os
-import time
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -30,6 +29,7 @@ from plancc.ownership import Method, Observer, Report, find_owners
 from plancc.partitioners.run import AUTO
 from plancc.plan.lowering import lower
 from plancc.plan.plan import Plan
+from plancc.provenance import now
 from plancc.registry import check_choice
 from plancc.version import __version__
 
@@ -94,10 +94,12 @@ def compile(
     effort : {"fast", "balanced", "best"}, optional
         How much work goes into the search for owners; None: "balanced".
     budget : float, optional
-        Seconds for the search; effort "best" uses all of them.
+        Seconds for the search; effort "best" uses all of them. With a named partitioner, seconds
+        for the refinement after it.
     partitioner : str
-        "auto", which is the search, or a name in `plancc.partitioners.PARTITIONERS`, whose answer
-        is taken as it is, and refined for an objective that it does not have; for hp and gp.
+        "auto", which is the search, or a name in `plancc.partitioners.PARTITIONERS`, for hp and gp.
+        Its answer is taken as it is, unless there is an objective that it does not have, for which
+        it is refined, or it misses several balances, for which rows are moved.
     preset : str, optional
         Of the partitioner; with "auto" of the first one that is installed.
     machine : Machine, optional
@@ -166,9 +168,9 @@ def compile(
         wanted = replace(wanted, train_mask=vertex_data.train_mask)
     with observer("normalize"):
         matrix = normalized(graph, normalize, self_loops=self_loops, dtype=value_dtype)
-    found = find_owners(matrix, method, chosen_model, wanted, observer, report)
-    loads = constraints(matrix, wanted).values()
-    of_parts = [part_weights(found.owner, load, num_parts) for load in loads]
+    loads = constraints(matrix, wanted)
+    found = find_owners(matrix, method, chosen_model, wanted, loads, observer, report)
+    of_parts = [part_weights(found.owner, load, num_parts) for load in loads.values()]
     with observer("lower"):
         plan = lower(matrix, found.owner, num_parts, normalization=normalize, self_loops=self_loops)
     with observer("baseline"):
@@ -193,6 +195,7 @@ def compile(
             "balance": str(wanted),
             "balance_imbalance": ",".join(f"{imbalance(load):.6g}" for load in of_parts),
             **({} if dims is None else {"dims": ",".join(map(str, dims))}),
+            "epsilon": float(epsilon),
             "seed": seed,
             **{f"model_{name}": _in_words(value) for name, value in model_options.items()},
             **found.how,
@@ -225,9 +228,3 @@ def _vertex_data(data: str | os.PathLike[str] | VertexData | None, graph: Graph)
 def _in_words(value: Any) -> str:
     """An option for the provenance; an array by its kind, since it may be as long as the graph."""
     return str(value) if np.ndim(value) == 0 else f"<{type(value).__name__}>"
-
-
-def now() -> str:
-    """UTC, from SOURCE_DATE_EPOCH where it is set, so that builds can be repeated to the byte."""
-    seconds = float(os.environ.get("SOURCE_DATE_EPOCH") or time.time())
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

@@ -1,12 +1,13 @@
 """`refine`: a plan with the same matrix and better owners. Beside `plancc.pipeline`, on one page.
 
-plan -> matrix, owners -> better owners (pass) -> plan
+plan -> matrix, owners -> better owners (pass, numbers for the topology) -> plan
 """
 
 from __future__ import annotations
 
 import math
 import os
+import time
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -19,27 +20,21 @@ import numpy.typing as npt
 from plancc.cost.machine import Machine
 from plancc.cost.metrics import imbalance
 from plancc.cost.objectives import OBJECTIVES
+from plancc.cost.report import recorded_machine, recorded_topology
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models import MODELS
-from plancc.models.weights import Balance, constraints, part_weights
-from plancc.ownership import (
-    REFINED,
-    Observer,
-    check_budget,
-    check_rates,
-    empty_parts,
-    machine_note,
-    trials,
-    tried_json,
-)
+from plancc.models.weights import Balance, as_columns, constraints, part_weights
+from plancc.ownership import REFINED, Observer, Report, check_budget, check_rates, mapped
 from plancc.partitioners.run import balance_notes, check_options
-from plancc.pipeline import PlanccWarning, now
+from plancc.pipeline import PlanccWarning
 from plancc.plan.lowering import lower
 from plancc.plan.matrix import graph_of
 from plancc.plan.plan import Plan
 from plancc.plan.reader import load
+from plancc.provenance import Steps, empty_parts, now
 from plancc.registry import check_choice
+from plancc.search.record import Record
 from plancc.version import __version__
 
 EPSILON = 0.01
@@ -61,6 +56,7 @@ def refine(
     seed: int = 1,
     command: str = "",
     observer: Observer = nullcontext,
+    report: Report | None = None,
 ) -> Plan:
     """Look for better owners of a plan's rows, starting from those that it has.
 
@@ -88,7 +84,7 @@ def refine(
         Widths d_0..d_L of the layers, for balance "work" and objective "time"; None: those of the
         provenance.
     machine : Machine, optional
-        For objective "time"; None: the default one.
+        For objective "time"; None: that of the provenance, the default one if it has none.
     epsilon : float, optional
         Allowed imbalance, max / mean - 1; None: that of the provenance, 0.01 if it has none.
     seed : int
@@ -97,12 +93,15 @@ def refine(
         Recorded in the provenance.
     observer : callable
         Called with the name of each stage; returns a context manager around it.
+    report : callable
+        Called with what was given and with what it became, each a `plancc.search.Trial`.
 
     Returns
     -------
     Plan
-        With the same matrix, vertex data, original ids and baseline. The provenance is the same
-        but for what refining changed; ``refined_from`` is the content hash of the plan that was
+        With the same matrix, vertex data, original ids and baseline. New owners are numbered for
+        the topology that the plan was compiled for. The provenance is the same but for what
+        refining changed; ``refined_from`` is the content hash of the plan that was
         given (with `part`, of the plan with these owners), ``tried`` what was reached.
 
     Raises
@@ -131,15 +130,22 @@ def refine(
             dims = _recorded_dims(provenance)
         if epsilon is None:
             epsilon = _recorded_epsilon(provenance)
-        rates = check_rates(objective, dims, machine)
         wanted = _balance(plan, balance, dims)
+        if objective == "time" and machine is None:
+            machine = recorded_machine(provenance) or Machine()
+        rates = check_rates(objective, wanted.dims, machine)
     with observer("matrix"):
         matrix, owner = _matrix(plan), plan.owner()
         loads = constraints(matrix, wanted)
-        problem = MODELS["hp"]().build(matrix, plan.num_parts, balance=wanted, seed=seed)
+        weights = as_columns(loads)
+        problem = MODELS["hp"]().build(matrix, plan.num_parts, balance="nnz", seed=seed)
+        problem = replace(problem, vertex_weights=weights)
     with observer("refine"):
         from plancc.passes.refine import refiner
 
+        steps = Steps(matrix, weights, plan.num_parts, epsilon, objective, rates, Record(report))
+        steps.note("as given", 0.0, owner)
+        start = time.perf_counter()
         refinement = refiner(
             objective,
             epsilon=epsilon,
@@ -149,23 +155,26 @@ def refine(
             max_extra_volume=max_extra_volume,
             rates=rates,
         )
-        better = refinement.run(problem, owner, plan.num_parts, nonzeros=matrix.row_nonzeros())
+        found = refinement.run(problem, owner, plan.num_parts, nonzeros=matrix.row_nonzeros())
+        seconds = time.perf_counter() - start
+        steps.note(f"refined for {objective}, seed {seed}", seconds, found.owner)
+        result = steps.record.result([])
+        better = result.owner
+        topology = recorded_topology(provenance, plan.num_parts)
+        same = np.array_equal(better, owner)
+        if topology is not None and not same:
+            better = mapped(better, matrix, topology)
     with observer("lower"):
-        same = np.array_equal(better.owner, owner)
-        refined = plan if same else _with_owners(plan, matrix, better.owner)
+        refined = plan if same else _with_owners(plan, matrix, better)
 
-    notes = empty_parts(better.owner, plan.num_parts) + balance_notes(
-        better.owner,
-        problem.vertex_weights,
-        plan.num_parts,
-        epsilon,
-        REFINED,
-        tuple(loads),
+    notes = empty_parts(better, plan.num_parts) + balance_notes(
+        better, weights, plan.num_parts, epsilon, REFINED, tuple(loads)
     )
     for note in notes:
         warnings.warn(note, PlanccWarning, stacklevel=2)
-    of_parts = [part_weights(better.owner, load, plan.num_parts) for load in loads.values()]
-    kept = {name: value for name, value in provenance.items() if name not in ("budget", "machine")}
+    of_parts = [part_weights(better, load, plan.num_parts) for load in loads.values()]
+    stale = ("budget",) if topology is not None else ("budget", "topology")
+    kept = {name: value for name, value in provenance.items() if name not in stale}
     return replace(
         refined,
         provenance={
@@ -177,13 +186,12 @@ def refine(
             "balance_imbalance": ",".join(f"{imbalance(load):.6g}" for load in of_parts),
             **({} if dims is None else {"dims": ",".join(map(str, dims))}),
             "epsilon": float(epsilon),
+            "seed": seed,
             "refined_from": plan.content_sha256(),
             "objective": objective,
-            **machine_note(objective, machine),
+            **({} if machine is None else {"machine": str(machine)}),
             **({} if budget is None else {"budget": float(budget)}),
-            "tried": tried_json(
-                trials("as given", 0.0, f"refined for {objective}, seed {seed}", owner, better)
-            ),
+            "tried": result.tried_json(),
             "warnings": "\n".join(notes),
         },
     )
@@ -201,7 +209,8 @@ def with_part(plan: Plan, part: str | os.PathLike[str] | npt.ArrayLike) -> Plan:
     Returns
     -------
     Plan
-        Its provenance keeps what it says of the source and of balance, and names model "file".
+        Its provenance keeps what it says of the source, of balance and of the machine, and names
+        model "file". Parts have the numbers of the vector, whatever topology there was.
 
     Raises
     ------
@@ -211,7 +220,7 @@ def with_part(plan: Plan, part: str | os.PathLike[str] | npt.ArrayLike) -> Plan:
     matrix = _matrix(plan)
     model = MODELS["file"](part=part)
     owner = model.build(matrix, plan.num_parts, balance="nnz", seed=0).owner
-    kept = ("balance", "dims", "epsilon", "seed", "topology")
+    kept = ("balance", "dims", "epsilon", "machine")
     provenance = {
         name: value
         for name, value in plan.provenance.items()
@@ -269,8 +278,8 @@ def _balance(plan: Plan, balance: str | None, dims: Sequence[int] | None) -> Bal
     wanted = Balance.parse(balance or str(plan.provenance.get("balance", "nnz")), dims)
     if "weights" in wanted.names:
         raise InputError(
-            f"balance '{wanted}' takes 'weights' from the graph file, and a plan does not keep "
-            "them: choose another balance (--balance)"
+            f"balance '{wanted}': refine cannot balance by the 'weights' of the graph file, which "
+            "a plan does not keep; choose another balance (--balance)"
         )
     mask = plan.vertex_data.train_mask
     if mask is None:

@@ -30,7 +30,8 @@ FORBIDDEN = {
     "plancc_datasets": {"plancc_runtime", "plancc_cli", "torch", "mpi4py", "click", "rich"},
 }
 RUNTIME_MAY = ("plancc.plan", "plancc.errors", "plancc.files", "plancc.version")
-WHOLE = ("ownership", "pipeline", "refinement")  # modules that put the layers together
+# Modules that put the layers together.
+WHOLE = ("ownership", "pipeline", "provenance", "refinement")
 # Inside the compiler: what each layer must not know.
 LAYERS = {
     "graph": {"models", "partitioners", "passes", "search", "plan", "cost", *WHOLE},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -70,6 +71,7 @@ def value_of(plan, objective):
             {"objective": "volume"},
         ),
         ({"model": "gp", "objective": "messages", "partitioner": "metis"}, False, "messages", {}),
+        ({"model": "gp", "objective": "volume", "partitioner": "kaminpar"}, False, "volume", {}),
         ({"model": "rcm"}, False, None, {}),
         ({"model": "rp", "objective": "its own"}, False, None, {"objective": "its own"}),
     ],
@@ -95,6 +97,9 @@ def test_what_is_done(options, searches, goal, of_model):
         ),
         ({"effort": "fast", "preset": "quality"}, "drop --preset quality"),
         ({"budget": 3, "partitioner": "metis"}, "^--budget is for --effort, .* metis$"),
+        ({"model": "rp", "partitioner": "metis"}, "^--partitioner metis: model 'rp' needs no part"),
+        ({"model": "rcm", "preset": "kway"}, "^--preset kway: model 'rcm' needs no partitioner$"),
+        ({"topology": (2, 3)}, r"topology '\(2, 3\)'"),
         ({"model": "gp", "effort": "fast", "objective": "cut"}, "drop --objective cut"),
         ({"model": "rcm", "effort": "fast"}, "--effort is for the models hp and gp, not for 'rcm'"),
         ({"model": "file", "budget": 3}, "--budget is for the models hp and gp"),
@@ -120,6 +125,7 @@ def test_a_search_minimises_its_objective(model, objective, graph):
     assert (found["partitioner"], found["effort"]) == ("plancc", "balanced")
     assert found["objective"] == objective
     assert ("machine" in found) == (objective == "time")
+    assert found["partitioner_versions"].split()[0] == "metis"
     assert reached(read_tried(found)) == pytest.approx(value_of(plan, objective))
     alone = compiled(graph, model="gp")
     assert value_of(plan, objective) <= value_of(alone, objective)
@@ -193,3 +199,46 @@ def test_topology_renumbers_parts(model, graph):
     ]
     assert between[0] <= between[1]
     assert plan.metrics().volume == plain.metrics().volume
+
+
+def weighted(graph):
+    """The graph with two weights per vertex that pull apart."""
+    rng = np.random.default_rng(3)
+    return replace(graph, vertex_weights=rng.integers(1, 20, (240, 2)) ** 2)
+
+
+@pytest.mark.parametrize(("model", "partitioner"), [("hp", "mtkahypar"), ("gp", "kaminpar")])
+def test_one_weight_partitioners_are_brought_to_balance(model, partitioner, graph):
+    seen = []
+    options = {"model": model, "partitioner": partitioner, "num_parts": 6, "epsilon": 0.05}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", plancc.PlanccWarning)
+        plan = plancc.compile(weighted(graph), balance="weights", report=seen.append, **options)
+    assert "objective" not in plan.provenance
+    assert max(map(float, plan.provenance["balance_imbalance"].split(","))) < 0.06
+    before, after = read_tried(plan.provenance)
+    assert before["overload"] > after["overload"] == 0
+    assert after["best"]
+    assert after["volume"] == plan.metrics().volume
+    assert (before["step"].split()[0], after["step"]) == (partitioner, "rebalanced, seed 1")
+    assert [trial.step for trial in seen] == [before["step"], after["step"]]
+    notes = [str(note.message) for note in caught]
+    assert [note for note in notes if "plancc moved rows" in note]
+    assert not [note for note in notes if "is above epsilon 0.05\n" in note + "\n"]
+    assert plan.provenance["warnings"] == "\n".join(notes)
+
+
+def test_an_objective_that_the_partitioner_lacks_is_refined_from_the_cut(graph):
+    options = {"model": "gp", "partitioner": "kaminpar"}
+    cut = compiled(graph, objective="cut", **options)
+    plan = compiled(graph, objective="volume", budget=60, **options)
+    assert (cut.provenance["objective"], plan.provenance["objective"]) == ("cut", "volume")
+    assert plan.provenance["budget"] == 60
+    before, after = read_tried(plan.provenance)
+    assert before["step"] == "kaminpar cut seed 1"
+    assert before["volume"] == cut.metrics().volume >= after["volume"] == plan.metrics().volume
+
+
+def test_epsilon_is_recorded_for_every_model(graph):
+    for model in ("rp", "block", "rcm", "gp"):
+        assert compiled(graph, model=model).provenance["epsilon"] == 0.05

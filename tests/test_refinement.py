@@ -12,8 +12,10 @@ from test_ownership import DIMS, clustered, compiled, value_of
 import plancc
 from plancc.cost.machine import Machine
 from plancc.cost.objectives import OBJECTIVES
-from plancc.cost.report import read_tried
-from plancc.plan.matrix import matrix_of
+from plancc.cost.report import read_tried, report
+from plancc.cost.topology import Topology
+from plancc.ownership import mapped
+from plancc.plan.matrix import graph_of, matrix_of
 from plancc.refinement import with_part
 
 N = 240
@@ -110,7 +112,6 @@ def test_what_the_provenance_says_is_the_default(data):
     mask = data.train_mask
     options = {"balance": "rows,train", "dims": DIMS, "epsilon": 0.2, "data": data}
     plan = compiled(clustered(), model="block", **options)
-    plan.provenance["epsilon"] = 0.2
     better = plancc.refine(plan)
     found = better.provenance
     assert (found["balance"], found["dims"], found["epsilon"]) == ("rows,train", "16,4", 0.2)
@@ -163,7 +164,8 @@ def test_from_a_part_vector(plan, tmp_path):
         ({"objective": "messages", "max_extra_volume": -0.1}, "extra volume -0.1"),
         ({"objective": "messages", "max_extra_volume": float("nan")}, "extra volume nan"),
         ({"balance": "beauty"}, "unknown balance 'beauty'"),
-        ({"balance": "nnz,weights"}, "'weights' from the graph file"),
+        ({"balance": "nnz,weights"}, "cannot balance by the 'weights' of the graph file"),
+        ({"objective": "time", "dims": "ab"}, "dims .'a', 'b'.: two or more whole numbers"),
         ({"part": "none.part"}, "none.part"),
         ({"plan": "none.h5"}, "none.h5: no such file"),
     ],
@@ -188,3 +190,46 @@ def test_a_missed_balance_is_a_warning():
         better = plancc.refine(plan, cycles=0)
     assert better.provenance["warnings"] == "\n".join(str(note.message) for note in caught)
     assert caught[0].filename == __file__
+
+
+def test_the_machine_of_the_plan(tmp_path):
+    machine = Machine(latency=1.23456789e-3, bandwidth=3e7)
+    plan = compiled(
+        clustered(), model="gp", partitioner="builtin", objective="time", dims=DIMS, machine=machine
+    )
+    assert Machine.parse(plan.provenance["machine"]) == machine
+    better = plancc.refine(plan, "time")
+    before = read_tried(better.provenance)[0]["value"]
+    assert before == read_tried(plan.provenance)[-1]["value"]
+    assert better.provenance["machine"] == plan.provenance["machine"]
+    again = plancc.refine(plancc.refine(plan, "volume"), "time", machine=Machine())
+    assert Machine.parse(again.provenance["machine"]) == Machine()
+    plan.save(tmp_path / "plan.h5")
+    shown = report(tmp_path / "plan.h5", dims=DIMS)
+    assert (shown.machine, shown.machine_from) == (machine, "plan")
+    assert shown.training.max_epoch_seconds == pytest.approx(before)
+    strange = replace(plan, provenance=plan.provenance | {"machine": "latency=fast"})
+    assert plancc.refine(strange, "time").provenance["machine"] == str(Machine())
+
+
+def test_topology_and_seed_of_the_source(plan):
+    topology = Topology(3, 2)
+    source = compiled(clustered(), model="block", topology=str(topology), seed=5)
+    better = plancc.refine(source, seed=2)
+    assert better.owner().tolist() != source.owner().tolist()
+    found = better.provenance
+    assert (found["topology"], found["seed"]) == ("3x2", 2)
+    assert mapped(better.owner(), graph_of(better), topology).tolist() == better.owner().tolist()
+    unfit = replace(source, provenance=source.provenance | {"topology": "2x2"})
+    assert "topology" not in plancc.refine(unfit).provenance
+    given = with_part(source, source.owner())
+    assert not {"topology", "seed"} & given.provenance.keys()
+
+
+def test_steps_are_told(plan):
+    seen = []
+    better = plancc.refine(plan, report=seen.append)
+    assert [trial.step for trial in seen] == ["as given", "refined for volume, seed 1"]
+    assert [each["overload"] for each in read_tried(better.provenance)] == [
+        trial.overload for trial in seen
+    ]

@@ -10,7 +10,6 @@ from typing import Any
 import click
 
 from plancc.cost.objectives import OBJECTIVES
-from plancc.errors import InputError
 from plancc.models import MODELS
 from plancc.models.weights import Balance
 from plancc.ownership import EFFORT, Method
@@ -36,15 +35,17 @@ AUTO = "auto"
 @click.option(
     "--objective",
     metavar="NAME",
-    help=f"For hp and gp: {', '.join(OBJECTIVES)}; for gp also cut.  [default: volume; gp: cut]",
+    help=f"For hp and gp: {', '.join(OBJECTIVES)}; for gp also cut.  [default: volume; gp without "
+    "--effort and --budget: cut]",
 )
 @click.option(
     "--effort",
     metavar="NAME",
     type=options.NameIn("effort", EFFORTS),
-    help=f"How long to search: {', '.join(EFFORTS)}.  [default: {EFFORT}]",
+    help=f"How long to search: {', '.join(EFFORTS)}; gp then searches for volume.  "
+    f"[default: {EFFORT}]",
 )
-@options.budget("For the search; effort best uses all of it.")
+@options.budget("For the search, or the refinement after --partitioner; best uses all of it.")
 @click.option("--part", type=click.Path(), help="For file: a part vector, one number per line.")
 @click.option(
     "--partitioner",
@@ -114,6 +115,7 @@ def command(
     method = _method(parts, settings)
     if part is not None:
         settings["part"] = part
+    who = method.effort or EFFORT if method.searches else method.partitioner
     start = time.perf_counter()
     with progress() as shown:
         with shown.stage("read"):
@@ -126,7 +128,7 @@ def command(
             self_loops=not no_self_loops,
             command=command_line(),
             observer=shown.stage,
-            report=partial(shown.incumbent, method.effort or EFFORT, method.goal or ""),
+            report=partial(shown.incumbent, who, method.goal or "volume"),
             **settings,
         )
         with shown.stage("write"):
@@ -139,7 +141,7 @@ def command(
                 "output": output,
                 "content_sha256": digest,
                 "seconds": seconds,
-                "objective": method.goal,
+                "objective": method.goal or ("volume" if tried else None),
                 "value": reached(tried),
                 "tried": tried,
                 "metrics": plan.metrics().figures(),
@@ -156,10 +158,4 @@ def _method(parts: int, settings: dict[str, Any]) -> Method:
     balance = Balance.parse(settings["balance"], settings["dims"])
     names = {field.name for field in fields(Method)} & settings.keys()
     given = {name: settings[name] for name in names} | {"dims": balance.dims}
-    method = Method(num_parts=parts, **given)
-    if not MODELS[method.model].partitioners:
-        partitioner = None if method.partitioner == AUTO else method.partitioner
-        for option, value in (("--partitioner", partitioner), ("--preset", method.preset)):
-            if value is not None:
-                raise InputError(f"{option} {value}: model '{method.model}' needs no partitioner")
-    return method
+    return Method(num_parts=parts, **given)

@@ -11,6 +11,7 @@ from plancc.errors import InputError
 from plancc.models.weights import Balance, vertex_weights
 from plancc_cli import options
 
+WEIGHTED = (".hgr", ".graph", ".metis")
 PART_VECTOR = re.compile(r"\.part(\.\d+)?$")
 
 
@@ -48,6 +49,11 @@ def command(
     """
     options.check_output(output, source, data)
     wanted = Balance.parse(balance or "nnz", dims)
+    if balance is not None and not output.removesuffix(".gz").endswith(WEIGHTED):
+        raise InputError(
+            f"{output}: no weights are written to this format, so --balance {balance} has no "
+            f"effect: drop it, or choose from {', '.join(WEIGHTED)}"
+        )
     if PART_VECTOR.search(output):
         _export_owner(source, output)
         return

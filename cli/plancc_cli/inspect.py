@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 @options.topology_option(
     "What travels inside and between nodes, such as 4x8; the plan's own by default."
 )
-@options.machine_option("Latency, bandwidth and multiply_adds for the predicted time of --dims.")
+@options.machine_option(
+    "Latency, bandwidth and multiply_adds for the time of --dims; the plan's own by default."
+)
 @options.as_json
 def command(
     plan: str,

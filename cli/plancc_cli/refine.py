@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -73,7 +74,9 @@ def _parse_share(
     "Of a graph: features, labels and masks (.npz) to carry in the plan.",
     "Widths d0,d1,...,dL of the layers, for balance work and objective time.",
 )
-@options.machine_option("Latency, bandwidth and multiply_adds, for objective time.")
+@options.machine_option(
+    "Latency, bandwidth and multiply_adds, for objective time; the plan's own by default."
+)
 @options.seed
 @options.normalizing("sym")
 @click.option("--no-self-loops", is_flag=True, help="Do not add the identity to a graph.")
@@ -136,7 +139,13 @@ def command(
                 given = plancc.load(source)
                 if part is not None:
                     given = with_part(given, part)
-        better = plancc.refine(given, command=command_line(), observer=shown.stage, **settings)
+        better = plancc.refine(
+            given,
+            command=command_line(),
+            observer=shown.stage,
+            report=partial(shown.incumbent, "refine", settings["objective"]),
+            **settings,
+        )
         with shown.stage("write"):
             digest = better.save(output, compress=compress)
     seconds = time.perf_counter() - start

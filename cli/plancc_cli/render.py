@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from plancc.cost.machine import Machine
     from plancc.cost.metrics import Metrics
     from plancc.cost.report import Report, TopologyCost, TrainingCost
     from plancc.plan.plan import Plan
@@ -102,8 +101,12 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
     )
     tried = read_tried(plan.provenance)
     if tried:
-        objective, value = plan.provenance.get("objective", "objective"), amount(reached(tried))
-        out.print(f"{objective} {value}, the best of {len(tried)} steps:", soft_wrap=True)
+        objective = plan.provenance.get("objective", "volume")
+        if objective == "cut":  # what was tried was measured by what travels
+            objective = "volume"
+        out.print(
+            f"{objective} {amount(reached(tried))}, the best of {len(tried)} steps:", soft_wrap=True
+        )
         out.print(_tried(tried))
     for name, value in plan.provenance.items():
         if name.startswith(("bandwidth", "granularity", "stages")):
@@ -191,7 +194,7 @@ def print_report(report: Report, per_part: bool) -> None:
     if report.training is not None and report.random_training is not None:
         out.print(_training(report.training, report.random_training))
     if report.machine is not None:
-        out.print(_machine(report.machine))
+        out.print(_machine(report))
     if per_part:
         out.print(_per_part(report))
 
@@ -203,7 +206,7 @@ def print_comparison(reports: Sequence[Report]) -> None:
     for first in range(0, len(reports), beside):
         out.print(_comparison(reports[first : first + beside]))
     if reports[0].machine is not None:
-        out.print(_machine(reports[0].machine))
+        out.print(_machine(reports[0]))
 
 
 def _comparison(reports: Sequence[Report]) -> Table:
@@ -294,11 +297,17 @@ def _training(training: TrainingCost, random: TrainingCost) -> Table:
     return table
 
 
-def _machine(machine: Machine) -> str:
+def _machine(report: Report) -> str:
     """The line below predicted times."""
     from plancc.cost.machine import Machine
 
-    default = " (the default; --machine for another)" * (machine == Machine())
+    machine = report.machine
+    assert machine is not None
+    default = ""
+    if report.machine_from == "plan":
+        default = " (the plan's; --machine for another)"
+    elif machine == Machine():
+        default = " (the default; --machine for another)"
     return (
         f"predicted on a machine of {duration(machine.latency)} per message, "
         f"{machine.bandwidth:.3g} bytes/s, {machine.multiply_adds:.3g} multiply-adds/s{default}"
@@ -328,7 +337,8 @@ def _tried(tried: Sequence[dict[str, Any]]) -> Table:
     """
     table = Table(title="tried", title_justify="left")
     table.add_column("step", overflow="fold")
-    for name in ("seconds", "value", "volume", "best"):
+    over = any(each.get("overload") for each in tried)
+    for name in ("seconds", "value", "volume", *["overload"] * over, "best"):
         table.add_column(name, justify="center" if name == "best" else "right")
     shown = tried if len(tried) <= MOST_TRIED else [each for each in tried if each.get("best")]
     for each in shown:
@@ -338,6 +348,7 @@ def _tried(tried: Sequence[dict[str, Any]]) -> Table:
             "-" if seconds is None else f"{seconds:.2f}",
             amount(each.get("value")),
             amount(each.get("volume")),
+            *[number(each.get("overload"))] * over,
             "*" if each.get("best") else "",
         )
     if len(shown) < len(tried):

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from os import PathLike, fspath
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +53,18 @@ class Machine:
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if not number or not 0 < value <= sys.float_info.max:
                 raise InputError(f"machine: '{name}' is {value!r}, not a positive finite number")
+
+    def __str__(self) -> str:
+        return ",".join(f"{name}={float(value)!r}" for name, value in vars(self).items())
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The machine that `str` wrote; InputError for anything else."""
+        try:
+            values = {name: float(value) for name, value in (w.split("=") for w in text.split(","))}
+            return cls(**values)
+        except (TypeError, ValueError):
+            raise InputError(f"machine '{text}': name=value with commas is needed") from None
 
 
 def read_machine(path: str | PathLike[str]) -> Machine:

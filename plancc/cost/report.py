@@ -27,6 +27,9 @@ from plancc.plan.plan import Header
 from plancc.plan.reader import PlanFile
 from plancc.plan.slices import block_of_parts, read_offsets
 
+FIGURES_TRIED = ("seconds", "value", "volume", "overload", "best")
+"""What steps of `tried` may have beside their name."""
+
 
 @dataclass(frozen=True)
 class TrainingCost:
@@ -121,6 +124,8 @@ class Report:
         For given dims; the random one is computed with them.
     machine : Machine or None
         Whose seconds `training` has.
+    machine_from : str
+        Where it is from: "given", "plan" (its provenance) or "default"; "" if there is none.
     topology : TopologyCost or None
         For the given topology, or the one that the plan was compiled for.
     """
@@ -137,6 +142,7 @@ class Report:
     training: TrainingCost | None
     random_training: TrainingCost | None
     machine: Machine | None
+    machine_from: str
     topology: TopologyCost | None
 
     def as_dict(self, per_part: bool = False) -> dict[str, Any]:
@@ -156,6 +162,7 @@ class Report:
             result["random_training"] = asdict(self.random_training)
         if self.machine is not None:
             result["machine"] = asdict(self.machine)
+            result["machine_from"] = self.machine_from
         if self.topology is not None:
             result["topology"] = self.topology.as_dict()
         if per_part:
@@ -181,7 +188,8 @@ def report(
     num_ranks : int, optional
         Figures after merging the parts onto that many ranks.
     machine : Machine, optional
-        For the seconds, so only with `dims`; the default machine without it.
+        For the seconds, so only with `dims`; without it the one in the plan's provenance, or else
+        the default machine.
     topology : Topology, optional
         Of exactly `num_ranks` ranks; without it the one in the plan's provenance, if it has as
         many.
@@ -202,7 +210,7 @@ def report(
             raise InputError(f"{ranks} ranks: {file.path} runs on 1 to {file.header.num_parts}")
         provenance = file.attributes("provenance")
         if topology is None:
-            topology = _recorded_topology(provenance, ranks)
+            topology = recorded_topology(provenance, ranks)
         else:
             topology.check(ranks)
         merged = ranks < file.header.num_parts
@@ -226,7 +234,11 @@ def report(
             if topology is not None:
                 pairs = read_pair_volumes(file)
         training = random_training = None
+        machine_from = "" if machine is None else "given"
         if dims is not None and random_parts is not None:
+            if machine is None:
+                machine = recorded_machine(provenance)
+                machine_from = "plan" if machine else "default"
             machine = machine or Machine()
             training = TrainingCost.of(parts, dims, machine)
             random_training = TrainingCost.of(random_parts, dims, machine)
@@ -243,13 +255,14 @@ def report(
             training=training,
             random_training=random_training,
             machine=machine,
+            machine_from=machine_from,
             topology=(
                 None if topology is None or pairs is None else TopologyCost.of(pairs, topology)
             ),
         )
 
 
-def _recorded_topology(provenance: Mapping[str, Any], num_ranks: int) -> Topology | None:
+def recorded_topology(provenance: Mapping[str, Any], num_ranks: int) -> Topology | None:
     """The topology that a plan was compiled for, if that is what the ranks make up."""
     try:
         topology = Topology.parse(str(provenance.get("topology", "")))
@@ -257,6 +270,14 @@ def _recorded_topology(provenance: Mapping[str, Any], num_ranks: int) -> Topolog
     except InputError:
         return None
     return topology
+
+
+def recorded_machine(provenance: Mapping[str, Any]) -> Machine | None:
+    """The machine that a plan was compiled or refined for."""
+    try:
+        return Machine.parse(str(provenance.get("machine", "")))
+    except InputError:
+        return None
 
 
 def decoded(provenance: Mapping[str, Any]) -> dict[str, Any]:
@@ -268,8 +289,8 @@ def decoded(provenance: Mapping[str, Any]) -> dict[str, Any]:
 def read_tried(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What the compiler tried, in its order; empty where the provenance has no such text.
 
-    Every dict has a name (step) and, as numbers or None, seconds, value, volume and whether it was
-    the best so far.
+    Every dict has a name (step) and, as numbers or None, seconds, value, volume, overload (plans
+    of older writers have none) and whether it was the best so far.
     """
     try:
         tried = json.loads(provenance.get("tried", ""))
@@ -278,7 +299,7 @@ def read_tried(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
     well = isinstance(tried, list) and all(
         isinstance(each, dict)
         and isinstance(each.get("step"), str)
-        and all(_is_figure(each.get(name)) for name in ("seconds", "value", "volume", "best"))
+        and all(_is_figure(each.get(name)) for name in FIGURES_TRIED)
         for each in tried
     )
     return tried if well else []

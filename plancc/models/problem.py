@@ -21,7 +21,7 @@ class Hypergraph:
     net_ptr : int64[num_nets + 1]
         Pins of net j are ``pins[net_ptr[j]:net_ptr[j + 1]]``.
     pins : int32[num_pins]
-        Sorted and unique in every net. Nets of a single pin never cost anything; a model may
+        Unique in every net. Nets of a single pin never cost anything; a model may
         leave them out.
     vertex_weights : int64[num_vertices] or int64[num_vertices, num_constraints], at least 0
         What the parts share evenly; several columns are as many constraints.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -120,7 +120,12 @@ def vertex_weights(matrix: Graph, balance: str | Balance) -> npt.NDArray[np.int6
     InputError
         See `constraints`.
     """
-    columns = list(constraints(matrix, balance).values())
+    return as_columns(constraints(matrix, balance))
+
+
+def as_columns(loads: Mapping[str, npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+    """What `constraints` answered as one array: int64[n], or int64[n, c] if there are several."""
+    columns = list(loads.values())
     return columns[0] if len(columns) == 1 else np.stack(columns, axis=1)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,9 @@ from plancc.partitioners.process import OTHERWISE
 OBJTYPE = {"cut": 0, "volume": 1}
 NUM_OPTIONS = 40
 """METIS_NOPTIONS of metis.h."""
+OK = 1
+ERRORS = {-2: "wrong input", -3: "not enough memory", -4: "some other error"}
+"""rstatus_et of metis.h."""
 
 
 def run(
@@ -71,12 +75,8 @@ def _balance_several(
     The METIS inside pymetis is called as its manual says (section 5.8). All arrays have the
     library's integer type; weights are [n, number of constraints].
     """
-    import pymetis
-
     name = "METIS_PartGraphRecursive" if recursive else "METIS_PartGraphKway"
-    function = getattr(ctypes.CDLL(pymetis._internal.__file__), name, None)
-    if function is None:
-        raise BackendError(f"this pymetis has no {name} for several balances; {OTHERWISE}")
+    function = _function(name)
     integer = ptr.dtype
     n, number, parts, cut = (np.array([x], dtype=integer) for x in (*weights.shape, num_parts, 0))
     settings = np.array([options._get(k) for k in range(NUM_OPTIONS)], dtype=integer)
@@ -84,10 +84,23 @@ def _balance_several(
     # None: sizes for the volume all 1, parts all equal, `ufactor` for all constraints.
     graph = (n, number, ptr, neighbours, weights, None, costs)
     arguments = (*graph, parts, None, None, settings, cut, owner)
-    status = function(*(x if x is None else ctypes.c_void_p(x.ctypes.data) for x in arguments))
-    if status != 1:
-        raise BackendError(f"metis failed (status {status}); {OTHERWISE}")
+    status = function(*(None if x is None else x.ctypes.data for x in arguments))
+    if status != OK:
+        why = ERRORS.get(status, "unknown")
+        raise BackendError(f"metis failed (status {status}: {why}); {OTHERWISE}")
     return owner
+
+
+def _function(name: str) -> Callable[..., int]:
+    """A partitioning function of the METIS inside pymetis: 13 pointers, None for NULL."""
+    import pymetis
+
+    function = getattr(ctypes.CDLL(pymetis._internal.__file__), name, None)
+    if function is None:
+        raise BackendError(f"this pymetis has no {name} for several balances; {OTHERWISE}")
+    function.argtypes = [ctypes.c_void_p] * 13
+    function.restype = ctypes.c_int
+    return function
 
 
 ADAPTER = Adapter(

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +40,34 @@ def _fate(code: int) -> str:
     return f"crashed ({name})"
 
 
+def _answer(
+    child: subprocess.Popen[bytes],
+    job: bytes,
+    time_limit: float,
+    stop: Callable[[], bool] | None,
+) -> bytes:
+    """What the child writes; TimeoutExpired after the time limit, InterruptedError if stopped."""
+    end = time.monotonic() + time_limit
+    unsent: bytes | None = job
+    while True:
+        left = end - time.monotonic()
+        try:
+            return child.communicate(unsent, timeout=left if stop is None else min(left, 0.5))[0]
+        except subprocess.TimeoutExpired:
+            if time.monotonic() >= end:
+                raise
+            if stop is not None and stop():
+                raise InterruptedError from None
+            unsent = None  # sent, or on its way
+
+
 def run_in_child(
-    adapter: Adapter, problem: Any, num_parts: int, options: dict[str, Any], time_limit: float
+    adapter: Adapter,
+    problem: Any,
+    num_parts: int,
+    options: dict[str, Any],
+    time_limit: float,
+    stop: Callable[[], bool] | None = None,
 ) -> Any:
     """Run ``adapter.run`` in a child process and return its raw answer.
 
@@ -54,12 +82,14 @@ def run_in_child(
         Keyword arguments of ``adapter.run``.
     time_limit : float
         Seconds after which the child is killed.
+    stop : callable, optional
+        Asked every half second; the child is killed when it says so.
 
     Raises
     ------
     BackendError
-        It crashed, failed, ran past `time_limit` or answered nothing; the message ends with what
-        it last printed.
+        It crashed, failed, was stopped, ran past `time_limit` or answered nothing; the message
+        ends with what it last printed.
     PlanccError
         What the adapter itself raised.
     """
@@ -89,12 +119,14 @@ def run_in_child(
             ) as child,
         ):
             try:
-                answer, _ = child.communicate(job, timeout=time_limit)
+                answer = _answer(child, job, time_limit, stop)
             except subprocess.TimeoutExpired:
                 raise BackendError(
-                    f"{adapter.name} was stopped after {time_limit:g} s without a partition"
+                    f"{adapter.name} was stopped after {time_limit:.3g} s without a partition"
                     f"{_last_words(log)}; {OTHERWISE}"
                 ) from None
+            except InterruptedError:
+                raise BackendError(f"{adapter.name} was stopped") from None
             finally:
                 child.kill()
         if child.returncode != 0:

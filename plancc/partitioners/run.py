@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -90,6 +90,7 @@ def partition(
     time_limit: float | None = None,
     order: Sequence[str] | None = None,
     constraints: Sequence[str] = (),
+    stop: Callable[[], bool] | None = None,
 ) -> PartitionResult:
     """Split the vertices of `problem` into `num_parts` parts.
 
@@ -117,6 +118,8 @@ def partition(
 
     constraints : sequence of str, optional
         Names of the columns of the problem's weights, for the warnings.
+    stop : callable, optional
+        Asked now and then whether a native partitioner is to be ended.
 
     Raises
     ------
@@ -160,12 +163,12 @@ def partition(
         }
         start = time.perf_counter()
         try:
-            raw = _run(adapter, problem, num_parts, options, limit)
+            raw = _run(adapter, problem, num_parts, options, limit, stop)
             owner = checked_owner(
                 adapter.name, raw, problem.num_vertices, num_parts, f"; {OTHERWISE}"
             )
         except BackendError as error:
-            if adapter is adapters[-1]:
+            if adapter is adapters[-1] or (stop is not None and stop()):
                 raise
             about_run.append(
                 f"{str(error).removesuffix(f'; {OTHERWISE}')}; falling back to builtin"
@@ -291,6 +294,7 @@ def _run(
     num_parts: int,
     options: dict[str, Any],
     time_limit: float,
+    stop: Callable[[], bool] | None,
 ) -> object:
     """Call the back end on a problem that its integers can hold."""
     weights = problem.vertex_weights
@@ -317,7 +321,7 @@ def _run(
             edge_weights=None if costs is None else scaled(costs, limit),
         )
     if adapter.library:
-        return run_in_child(adapter, fitting, num_parts, options, time_limit)
+        return run_in_child(adapter, fitting, num_parts, options, time_limit, stop)
     return adapter.run(fitting, num_parts, **options)
 
 

@@ -11,13 +11,15 @@ while vertices find better places, then the balance comes back where that costs 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+from plancc.models.weights import least_maximum
+from plancc.passes.deadline import Deadline
 
 if TYPE_CHECKING:
     from plancc.passes.kernels.nets import Nets
@@ -58,13 +60,17 @@ class Limits:
     Attributes
     ----------
     total : int64[num_constraints]
+    even : float64[num_constraints]
+        ``ceil(total / num_parts)``.
     target : float64[num_constraints]
         Above it a part's weight has a price.
     limit : float64[num_constraints]
-        ``(1 + epsilon) * ceil(total / num_parts)``, or the heaviest vertex if that is more.
+        ``(1 + epsilon) * ceil(total / num_parts)``, or what the heaviest part of any partition
+        weighs at least (`plancc.models.weights.least_maximum`) if that is more.
     """
 
     total: npt.NDArray[np.int64]
+    even: npt.NDArray[np.float64]
     target: npt.NDArray[np.float64]
     limit: npt.NDArray[np.float64]
 
@@ -74,12 +80,13 @@ class Limits:
         total = weight.sum(axis=0)
         even = np.ceil(total / num_parts)
         allowed = np.floor((1 + epsilon) * even + 1e-9)
-        return cls(total, allowed - SLACK * even, np.maximum(allowed, weight.max(axis=0)))
+        least = [least_maximum(column, num_parts) for column in weight.T]
+        return cls(total, even, allowed - SLACK * even, np.maximum(allowed, least))
 
     def overload(self, state: State) -> float:
-        """Weight of all parts above the limit, each constraint over its average part."""
+        """Weight of all parts above the limit, each constraint over its even share."""
         over = np.maximum(state.sums - self.limit, 0).sum(axis=0)
-        return float((over / np.maximum(self.target, 1)).sum())
+        return float((over / np.maximum(self.even, 1)).sum())
 
 
 def anneal(
@@ -88,79 +95,102 @@ def anneal(
     limits: Limits,
     rng: np.random.Generator,
     prices: tuple[float, ...] = PRICES,
-    deadline: float = np.inf,
+    deadline: Deadline | None = None,
 ) -> int:
     """Sweep with rising prices of overweight; changes `state`, returns the gains evaluated.
 
     Sweeps are repeated where the boundary is small, since weight travels one layer of vertices
-    per sweep. No sweep starts after `deadline` (of `time.perf_counter`).
+    per sweep. No sweep starts after the deadline.
     """
     from plancc.passes.kernels.state import boundary
     from plancc.passes.kernels.volume import sweep
 
-    unit = price_unit(nets, state, limits)
+    order = boundary(nets, state)
+    share = _share_of_weight(order, nets, limits)
+    unit = price_unit(nets, state, limits, share)
     free = np.full(len(unit), np.inf)
-    share = _boundary_share(nets, state, limits).max()
-    repeats = int(np.clip(SWEPT_BOUNDARY / share, 1, MAX_REPEATS))
+    repeats = int(np.clip(SWEPT_BOUNDARY / share.max(), 1, MAX_REPEATS))
     evaluations = 0
-    for price in np.repeat(prices, repeats):
-        if time.perf_counter() > deadline:
+    for k, price in enumerate(np.repeat(prices, repeats)):
+        if deadline is not None and deadline.passed():
             break
-        order = boundary(nets, state)
+        if k > 0:
+            order = boundary(nets, state)
         rng.shuffle(order)
         evaluations += sweep(order, nets, state, limits.target, price * unit, free)[2]
     return evaluations
 
 
-def price_unit(nets: Nets, state: State, limits: Limits) -> npt.NDArray[np.float64]:
+def price_unit(
+    nets: Nets, state: State, limits: Limits, share: npt.NDArray[np.float64] | None = None
+) -> npt.NDArray[np.float64]:
     """Unit of the prices of overweight, by constraint: float64[num_constraints].
 
     It grows with the inverse square of the boundary's share of the weight: a part of a mesh can
-    only win back as much as lies on its boundary.
+    only win back as much as lies on its boundary. `share`: that share, if it is known.
     """
-    from plancc.passes.kernels.state import volume
+    from plancc.passes.kernels.state import boundary, volume
 
+    if share is None:
+        share = _share_of_weight(boundary(nets, state), nets, limits)
     total = np.maximum(limits.total, 1)
     overweight = PRICED_OVERWEIGHT * np.maximum(total / len(state.sums), 1)
-    share = _boundary_share(nets, state, limits)
     return volume(nets, state) / total / overweight / share**2
 
 
-def _boundary_share(nets: Nets, state: State, limits: Limits) -> npt.NDArray[np.float64]:
-    from plancc.passes.kernels.state import boundary
+def _share_of_weight(
+    vertices: npt.NDArray[np.int64], nets: Nets, limits: Limits
+) -> npt.NDArray[np.float64]:
+    weight = nets.weight[vertices].sum(axis=0)
+    return np.clip(weight / np.maximum(limits.total, 1), LEAST_BOUNDARY, 1)
 
-    on_boundary = nets.weight[boundary(nets, state)].sum(axis=0)
-    return np.clip(on_boundary / np.maximum(limits.total, 1), LEAST_BOUNDARY, 1)
 
+def settle(
+    nets: Nets,
+    state: State,
+    limits: Limits,
+    rng: np.random.Generator,
+    deadline: Deadline | None = None,
+) -> int:
+    """Bring parts below the limit and sweep within it; changes `state`, returns evaluations.
 
-def settle(nets: Nets, state: State, limits: Limits, rng: np.random.Generator) -> int:
-    """Bring parts below the limit and sweep within it; changes `state`, returns evaluations."""
+    The balance is restored also after the deadline, in its quickest way.
+    """
     from plancc.passes.kernels.state import boundary
     from plancc.passes.kernels.volume import sweep
 
-    restore_balance(nets, state, limits, rng)
+    restore_balance(nets, state, limits, rng, deadline)
     price = np.zeros(state.sums.shape[1])
     evaluations = 0
     for _ in range(CLIMBS):
+        if deadline is not None and deadline.passed():
+            break
         order = boundary(nets, state)
         rng.shuffle(order)
         evaluations += sweep(order, nets, state, limits.target, price, limits.limit)[2]
     return evaluations
 
 
-def restore_balance(nets: Nets, state: State, limits: Limits, rng: np.random.Generator) -> None:
+def restore_balance(
+    nets: Nets,
+    state: State,
+    limits: Limits,
+    rng: np.random.Generator,
+    deadline: Deadline | None = None,
+) -> None:
     """Move vertices out of parts above the limit where that costs the fewest rows.
 
     Changes `state`. First sweeps at still higher prices, which carry weight through full parts
     too; then single moves to any part with room, cheapest first, and swaps, light vertices first.
-    A part of few heavy vertices may stay above the limit.
+    A part of few heavy vertices may stay above the limit. After the deadline only single moves
+    are made.
     """
     from plancc.passes.kernels.volume import exchange, relief_costs, relieve
 
     for price in RESTORING_PRICES:
         if limits.overload(state) == 0:
             return
-        anneal(nets, state, limits, rng, (price,))
+        anneal(nets, state, limits, rng, (price,), deadline)
     if limits.overload(state) == 0:
         return
     shares_of_limit = (nets.weight / np.maximum(limits.limit, 1)).sum(axis=1)
@@ -170,7 +200,7 @@ def restore_balance(nets: Nets, state: State, limits: Limits, rng: np.random.Gen
         order = np.argsort(costs, kind="stable")[: np.isfinite(costs).sum()]
         relieve(order, nets, state, limits.limit)
         over = (state.sums > limits.limit).any(axis=1)
-        if not over.any():
+        if not over.any() or (deadline is not None and deadline.passed()):
             return
         order = light_first[over[state.owner[light_first]]]
         others = light_first[:: 1 + len(order) * len(light_first) // MAX_SWAPS_TRIED]
@@ -213,10 +243,11 @@ def v_cycle(
     owner: Owner,
     num_parts: int,
     rng: np.random.Generator,
-    refine: Callable[[Nets, State, npt.NDArray[np.int32] | None], int],
+    refine: Callable[[Nets, State, npt.NDArray[np.float64]], int],
     *,
+    loads: npt.NDArray[np.float64] | None = None,
     other: Owner | None = None,
-    deadline: float = np.inf,
+    deadline: Deadline | None = None,
 ) -> tuple[State, int]:
     """One V-cycle from a partition; it may end worse or unbalanced.
 
@@ -227,14 +258,15 @@ def v_cycle(
     num_parts : int
     rng : numpy.random.Generator
     refine : callable
-        ``refine(nets, state, place)``, called on every level from the coarsest to the finest:
-        changes the state, returns how many gains it evaluated. ``place`` is the level's vertex of
-        every vertex of the finest level, None on that itself.
+        ``refine(nets, state, loads)``, called on every level from the coarsest to the finest:
+        changes the state, returns how many gains it evaluated.
+    loads : float64[num_vertices], optional
+        A load of every vertex, added up over the clusters of each level; None: 0.
     other : int32[num_vertices], optional
         A second partition: only vertices that share their part in both are clustered, so that
         either's cut can be kept (the combine operator of evolutionary partitioners).
-    deadline : float
-        Of `time.perf_counter`; no coarser level is made after it.
+    deadline : Deadline, optional
+        No coarser level is made after it.
 
     Returns
     -------
@@ -247,20 +279,20 @@ def v_cycle(
     if other is not None:
         together = together * num_parts + other
     current = owner
-    place: npt.NDArray[np.int32] | None = None
-    levels: list[tuple[Nets, Any, Any]] = [(nets, None, None)]
+    carried: Any = np.zeros(len(owner)) if loads is None else loads
+    levels: list[tuple[Nets, Any, Any]] = [(nets, carried, None)]
     for coarser, current, label in coarsen(nets, owner, together, num_parts, rng):  # noqa: B007
-        place = label if place is None else label[place]
-        levels.append((without_transpose(coarser), place, label))
-        if time.perf_counter() > deadline:
+        carried = np.bincount(label, weights=carried)
+        levels.append((without_transpose(coarser), carried, label))
+        if deadline is not None and deadline.passed():
             break
     evaluations = 0
     while levels:
-        level, place, label = levels.pop()
+        level, carried, label = levels.pop()
         if label is not None:
             level = with_transpose(level)
         state = state_of(level, current, num_parts)
-        evaluations += refine(level, state, place)
+        evaluations += refine(level, state, carried)
         if label is not None:
             current = state.owner[label]
     return state, evaluations

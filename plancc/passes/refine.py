@@ -16,6 +16,7 @@ import numpy.typing as npt
 from plancc.cost.machine import EpochRates
 from plancc.errors import InputError
 from plancc.models.problem import Hypergraph
+from plancc.passes.deadline import Deadline
 from plancc.passes.multilevel import (
     PRICES,
     Limits,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 SMALL = 0.1
 """A message of this share of the average rows pays 1 - 1/e of the fees that any message pays."""
+MAX_FEE_SIZE = 4096.0
+"""Fees are spread over no more rows of a message than a few times this."""
 CEILING = 0.5
 """Where traffic starts to be priced: this far from the mean to the maximum."""
 
@@ -49,6 +52,8 @@ class Refined:
         Of the pass's objective (`plancc.cost.objectives`), before and after.
     volume_before, volume : int
         Rows moved, before and after.
+    overload_before, overload : float
+        Weight of all parts above the limit, over that of an average part, before and after.
     cycles : int
         Rounds that were made.
     evaluations : int
@@ -61,6 +66,8 @@ class Refined:
     value: float
     volume_before: int
     volume: int
+    overload_before: float
+    overload: float
     cycles: int
     evaluations: int
     seconds: float
@@ -96,6 +103,7 @@ class RefineVolume:
         num_parts: int,
         *,
         nonzeros: npt.NDArray[np.int64] | None = None,
+        deadline: Deadline | None = None,
     ) -> Refined:
         """Refine a partition of the vertices of `problem`.
 
@@ -107,12 +115,19 @@ class RefineVolume:
             Not changed.
         num_parts : int
         nonzeros : not used
+        deadline : Deadline, optional
+            In place of the budget.
+
+        Raises
+        ------
+        InputError
+            Owners of another number of vertices, or outside 0..num_parts-1.
         """
         from plancc.passes.kernels.nets import nets_of
         from plancc.passes.kernels.state import State, state_of, volume
 
         start = time.perf_counter()
-        deadline = start + (np.inf if self.budget is None else self.budget)
+        deadline = deadline or Deadline.after(self.budget)
         rng = np.random.default_rng(self.seed)
         nets = nets_of(problem)
         limits = Limits.of(nets.weight, num_parts, self.epsilon)
@@ -121,29 +136,41 @@ class RefineVolume:
             return anneal(level, state, limits, rng, deadline=deadline)
 
         state = state_of(nets, owner, num_parts)
-        best_owner, best = owner, (limits.overload(state), int(volume(nets, state)))
-        before = best[1]
+        before = limits.overload(state), int(volume(nets, state))
+        best_owner, best = owner, before
         evaluations = anneal(nets, state, limits, rng, deadline=deadline)
         cycle = 0
         while True:
-            evaluations += settle(nets, state, limits, rng)
+            evaluations += settle(nets, state, limits, rng, deadline)
             current, reached = state.owner, (limits.overload(state), int(volume(nets, state)))
             if reached < best:
                 best_owner, best = current, reached
-            if cycle == self.cycles or time.perf_counter() > deadline:
+            if cycle >= self.cycles or deadline.passed():
                 break
             del state  # its counts are not needed while the hypergraph is coarsened
             cycle += 1
             state, tried = v_cycle(nets, current, num_parts, rng, improve, deadline=deadline)
             evaluations += tried
-        seconds = time.perf_counter() - start
-        return Refined(best_owner, before, best[1], before, best[1], cycle, evaluations, seconds)
+        return Refined(
+            owner=best_owner,
+            value_before=before[1],
+            value=best[1],
+            volume_before=before[1],
+            volume=best[1],
+            overload_before=before[0],
+            overload=best[0],
+            cycles=cycle,
+            evaluations=evaluations,
+            seconds=time.perf_counter() - start,
+        )
 
 
 TRAFFIC_PRICES = (0.2, 0.5, 1.0, 2.0, 4.0)
 """Pressure on traffic from sweep to sweep, over the strength of the round."""
 WEAKER, STRONGER = 0.6, 1.25
 """Strength of the next round over this one's, after one above the allowed volume or any other."""
+MAX_FRUITLESS = 3
+"""Rounds one after the other that find nothing better before a pass gives up."""
 CLIMBS = 3
 """Sweeps within the limit that end a round."""
 
@@ -182,6 +209,7 @@ class _RefineTraffic:
         num_parts: int,
         *,
         nonzeros: npt.NDArray[np.int64] | None = None,
+        deadline: Deadline | None = None,
     ) -> Refined:
         """Refine a partition of the vertices of `problem`.
 
@@ -194,6 +222,13 @@ class _RefineTraffic:
         num_parts : int
         nonzeros : int64[num_vertices], for `RefineTime` only
             Of every row.
+        deadline : Deadline, optional
+            In place of the budget.
+
+        Raises
+        ------
+        InputError
+            Owners of another number of vertices, or outside 0..num_parts-1; no net sources.
         """
         from plancc.passes.kernels.nets import nets_of
         from plancc.passes.kernels.state import State, boundary, state_of, volume
@@ -202,7 +237,7 @@ class _RefineTraffic:
         if problem.net_sources is None:
             raise InputError(f"objective '{self.objective}' needs a hypergraph with net sources")
         start = time.perf_counter()
-        deadline = start + (np.inf if self.budget is None else self.budget)
+        deadline = deadline or Deadline.after(self.budget)
         rng = np.random.default_rng(self.seed)
         nets = nets_of(problem)
         limits = Limits.of(nets.weight, num_parts, self.epsilon)
@@ -213,7 +248,7 @@ class _RefineTraffic:
             """One sweep for every (price of overweight, tariff)."""
             tried = 0
             for price, tariff in ladder:
-                if time.perf_counter() > deadline:
+                if deadline.passed():
                     break
                 order = boundary(level, state)
                 rng.shuffle(order)
@@ -222,8 +257,7 @@ class _RefineTraffic:
                 )[1]
             return tried
 
-        def round_on(level: Nets, state: State, place: Any) -> int:
-            loads = own if place is None else np.bincount(place, weights=own)
+        def round_on(level: Nets, state: State, loads: npt.NDArray[np.float64]) -> int:
             flow = flow_of(level, state, loads, self.with_pairs)
             unit = price_unit(level, state, limits)
             tariffs = [
@@ -234,43 +268,49 @@ class _RefineTraffic:
 
         state = state_of(nets, owner, num_parts)
         flow = flow_of(nets, state, own, self.with_pairs)
-        before = self._value(flow), int(volume(nets, state))
-        best_owner, best = owner, (limits.overload(state), *before)
-        allowed = int(before[1] * (1 + self.max_extra_volume))
-        strength = 1.0
+        before = limits.overload(state), self._value(flow), int(volume(nets, state))
+        best_owner, best = owner, before
+        allowed = int(before[2] * (1 + self.max_extra_volume))
+        strength, fruitless = 1.0, 0
         evaluations, cycle = 0, 0
         for cycle in range(self.cycles + 1):
             if cycle == 0:
                 state = state_of(nets, best_owner, num_parts)
-                evaluations += round_on(nets, state, None)
+                evaluations += round_on(nets, state, own)
             else:
                 state, tried = v_cycle(
-                    nets, best_owner, num_parts, rng, round_on, deadline=deadline
+                    nets, best_owner, num_parts, rng, round_on, loads=own, deadline=deadline
                 )
                 evaluations += tried
-            restore_balance(nets, state, limits, rng)
+            restore_balance(nets, state, limits, rng, deadline)
             flow = flow_of(nets, state, own, self.with_pairs)
             tariff = self._tariff(strength * TRAFFIC_PRICES[-1], best[1], flow, own)
             ladder = [(np.zeros_like(free), tariff)] * CLIMBS
             evaluations += sweeps(nets, state, flow, ladder, limits.limit)
             reached = limits.overload(state), self._value(flow), int(volume(nets, state))
-            if reached[2] > allowed:
+            fruitless += 1
+            if reached[0] < best[0]:  # balance comes first, whatever it costs
+                best_owner, best, fruitless = state.owner.copy(), reached, 0
+                allowed = max(allowed, int(reached[2] * (1 + self.max_extra_volume)))
+            elif reached[2] > allowed:
                 strength *= WEAKER
             else:
                 strength *= STRONGER
                 if reached < best:
-                    best_owner, best = state.owner.copy(), reached
-            if time.perf_counter() > deadline:
+                    best_owner, best, fruitless = state.owner.copy(), reached, 0
+            if fruitless == MAX_FRUITLESS or deadline.passed():
                 break
         return Refined(
-            best_owner,
-            before[0],
-            best[1],
-            before[1],
-            best[2],
-            cycle,
-            evaluations,
-            time.perf_counter() - start,
+            owner=best_owner,
+            value_before=before[1],
+            value=best[1],
+            volume_before=before[2],
+            volume=best[2],
+            overload_before=before[0],
+            overload=best[0],
+            cycles=cycle,
+            evaluations=evaluations,
+            seconds=time.perf_counter() - start,
         )
 
     def _own_loads(
@@ -295,7 +335,7 @@ class RefineMaxVolume(_RefineTraffic):
 
     objective: ClassVar[str] = "max-volume"
 
-    max_extra_volume: float = 0.05
+    max_extra_volume: float = 0.03
 
     def _value(self, flow: Flow) -> float:
         return int(max(flow.sent.max(), flow.received.max()))
@@ -315,7 +355,7 @@ class RefineMessages(_RefineTraffic):
     objective: ClassVar[str] = "messages"
     with_pairs: ClassVar[bool] = True
 
-    max_extra_volume: float = 0.08
+    max_extra_volume: float = 0.05
 
     def _value(self, flow: Flow) -> float:
         return int(flow.messages_sent.sum())
@@ -324,6 +364,7 @@ class RefineMessages(_RefineTraffic):
         from plancc.passes.kernels.traffic import Tariff
 
         size = max(SMALL * flow.sent.sum() / max(flow.messages_sent.sum(), 1), 1.0)
+        size = min(size, MAX_FEE_SIZE)
         fees = strength * np.exp(-np.arange(int(8 * size) + 2) / size)
         fees[-1] = 0.0
         return Tariff(0.0, 0.0, np.inf, 0.0, fees, own)
@@ -374,6 +415,7 @@ class RefineTime(_RefineTraffic):
         pressure = strength / max(rates.row * (best - ceiling), 1e-300)
         size = max(flow.sent.sum() / max(flow.messages_sent.sum(), 1), 1.0)
         fee = min(rates.message / max(rates.row, 1e-300), size) / size
+        size = min(size, MAX_FEE_SIZE)
         fees = strength * fee * np.exp(-np.arange(int(8 * size) + 2) / size)
         fees[-1] = 0.0
         return Tariff(rates.row, rates.message, ceiling, pressure, fees, own)
@@ -387,9 +429,10 @@ _PASSES: dict[str, Any] = {
 def refiner(objective: str, **options: Any) -> Any:
     """The pass for an objective of `plancc.cost.objectives`, with those options that it has.
 
-    Options that are None keep the pass's default.
+    Options that are None keep the pass's default; `rates` and `max_extra_volume` are dropped where
+    the pass has none.
     """
     check_choice("objective", objective, _PASSES)
     cls = _PASSES[objective]
-    known = {field.name for field in fields(cls)}
-    return cls(**{k: v for k, v in options.items() if k in known and v is not None})
+    idle = {"rates", "max_extra_volume"} - {field.name for field in fields(cls)}
+    return cls(**{k: v for k, v in options.items() if k not in idle and v is not None})

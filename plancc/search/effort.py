@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,9 @@ from plancc.models.graph import GraphModel
 from plancc.models.hypergraph import HypergraphModel
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.weights import check_num_parts
+from plancc.partitioners.process import OTHERWISE
 from plancc.partitioners.run import AUTO, TRIVIAL, balance_notes, check_options, partition
+from plancc.passes.deadline import Deadline
 from plancc.passes.multilevel import Limits, Owner, anneal, settle, v_cycle
 from plancc.passes.refine import refiner
 from plancc.registry import check_choice
@@ -49,6 +51,8 @@ MEMBER_CYCLES = 3
 """V-cycles that a member of the population of effort best starts with."""
 ROUNDS = 12
 """Combinations per member of the population, unless a budget says when to end."""
+HYPERGRAPH_SECONDS = 15.0
+"""Seconds that Mt-KaHyPar takes for one second of METIS, roughly: it starts if there is time."""
 GROWING_SHARE = 0.4
 """Share of a budget in which members are added, ..."""
 MAX_MEMBERS = 12
@@ -99,7 +103,8 @@ def search(
         Chains of refinement that run side by side, and threads of native partitioners. Without a
         budget and with one thread the same seed gives the same owners.
     budget : float, optional
-        Seconds after which nothing new is started; effort best uses all of them.
+        Seconds after which nothing new is started; effort best uses all of them for the volume,
+        and what its passes need for another objective.
     time_limit : float, optional
         Seconds that one native partitioner may take.
     rates : EpochRates
@@ -122,6 +127,8 @@ def search(
     if objective == "time" and rates is None:
         raise InputError("objective 'time' needs the widths of the layers (dims)")
 
+    record, deadline = Record(report), Deadline.after(budget)
+    kept = 0.0 if objective == "volume" or budget is None else OBJECTIVE_SHARE * budget
     hypergraph = HypergraphModel().build(matrix, num_parts, balance="nnz", seed=seed)
     if weights is not None:
         hypergraph = replace(hypergraph, vertex_weights=weights)
@@ -130,16 +137,22 @@ def search(
         hypergraph=hypergraph,
         num_parts=num_parts,
         objective=objective,
+        model=model,
         epsilon=epsilon,
         seed=seed,
         threads=threads,
         time_limit=time_limit,
         rates=rates,
-        record=Record(report),
+        record=record,
         warnings=[],
-        deadline=np.inf if budget is None else time.perf_counter() + budget,
+        deadline=Deadline(deadline.at - kept),
     )
-    _EFFORTS[effort](job, model)
+    owners = _EFFORTS[effort](job)
+    job.deadline = deadline
+    if objective == "time" and owners and record.owner is not None:
+        # Less volume is not always less time: start from the quickest owners too.
+        owners = [record.owner, *(owner for owner in owners if owner is not record.owner)]
+    job.refine_objective(owners, cycles=1 if effort == "fast" else None)
     result = job.record.result(job.warnings)
     notes = balance_notes(
         result.owner, hypergraph.vertex_weights, num_parts, epsilon, f"effort {effort}", constraints
@@ -155,6 +168,7 @@ class _Job:
     hypergraph: Hypergraph
     num_parts: int
     objective: str
+    model: str
     epsilon: float
     seed: int
     threads: int
@@ -162,67 +176,60 @@ class _Job:
     rates: EpochRates | None
     record: Record
     warnings: list[str]
-    deadline: float
-    _graph: WeightedGraph | None = None
-    _nets: Nets | None = None
+    deadline: Deadline
+    starter: str = AUTO
+    graph: WeightedGraph = field(init=False)
+    nets: Nets = field(init=False)
+    limits: Limits = field(init=False)
 
-    @property
-    def graph(self) -> WeightedGraph:
-        if self._graph is None:
-            graph = GraphModel().build(self.matrix, self.num_parts, balance="nnz", seed=self.seed)
-            self._graph = replace(graph, vertex_weights=self.hypergraph.vertex_weights)
-        return self._graph
+    def __post_init__(self) -> None:
+        from plancc.passes.kernels.nets import nets_of
 
-    @property
-    def nets(self) -> Nets:
-        if self._nets is None:
-            from plancc.passes.kernels.nets import nets_of
-
-            self._nets = nets_of(self.hypergraph)
-        return self._nets
-
-    @property
-    def limits(self) -> Limits:
-        return Limits.of(self.nets.weight, self.num_parts, self.epsilon)
-
-    def seconds_left(self) -> float:
-        return self.deadline - time.perf_counter()
+        graph = GraphModel().build(self.matrix, self.num_parts, balance="nnz", seed=self.seed)
+        self.graph = replace(graph, vertex_weights=self.hypergraph.vertex_weights)
+        self.nets = nets_of(self.hypergraph)
+        self.limits = Limits.of(self.nets.weight, self.num_parts, self.epsilon)
 
     def start(
         self,
         problem: Hypergraph | WeightedGraph,
-        partitioner: str = AUTO,
+        partitioner: str | None = None,
         *,
         seed: int,
         preset: str | None = None,
-        share: float = 1.0,
+        share: float | None = None,
     ) -> Owner | None:
         """Owners of one partitioner, noted; None if it failed and something else was found.
 
-        `share`: of the time left, for the partitioner.
+        `partitioner` None: the first one that is installed, from then on the same. `share` of
+        the time left is for the partitioner; None: whatever the budget says.
         """
-        limits = [
-            share * self.seconds_left(),
-            np.inf if self.time_limit is None else self.time_limit,
-        ]
+        limit = np.inf if self.time_limit is None else self.time_limit
+        if share is not None:
+            limit = min(limit, share * self.deadline.seconds_left())
+            if limit <= 0:
+                return None
         begin = time.perf_counter()
         try:
             result = partition(
                 problem,
                 self.num_parts,
-                partitioner,
+                partitioner or self.starter,
                 epsilon=self.epsilon,
                 seed=seed,
                 preset=preset,
                 threads=self.threads,
-                time_limit=max(min(limits), 0.01) if min(limits) < np.inf else None,
+                time_limit=None if limit == np.inf else limit,
                 order=("metis", "kaminpar", "builtin"),
+                stop=lambda: self.deadline.at == -np.inf,
             )
         except (BackendError, BackendUnavailable) as error:
             if self.record.owner is None:
                 raise
-            self.warnings.append(f"left out: {error}")
+            self.warnings.append(f"left out: {str(error).removesuffix(f'; {OTHERWISE}')}")
             return None
+        if partitioner is None and result.partitioner != TRIVIAL:
+            self.starter = result.partitioner
         self.warnings += result.about_run
         kind = f" {problem.objective}" if isinstance(problem, WeightedGraph) else ""
         words = [result.partitioner + kind, result.preset if preset else "", f"seed {seed}"]
@@ -252,13 +259,12 @@ class _Job:
         self.record.add(step, seconds, state.owner, overload, value, rows)
         return _Member(overload, rows, state.owner)
 
-    def sweeps(self, owner: Owner, seed: int) -> _Member:
+    def sweeps(self, owner: Owner, rng: np.random.Generator) -> _Member:
         """One round of sweeps on the finest level."""
         begin = time.perf_counter()
-        rng = np.random.default_rng(seed)
         state = self.state(owner)
         anneal(self.nets, state, self.limits, rng, deadline=self.deadline)
-        settle(self.nets, state, self.limits, rng)
+        settle(self.nets, state, self.limits, rng, self.deadline)
         return self.note_state("sweeps", time.perf_counter() - begin, state)
 
     def cycle(
@@ -275,15 +281,15 @@ class _Job:
             other=other,
             deadline=self.deadline,
         )
-        settle(self.nets, state, self.limits, rng)
+        settle(self.nets, state, self.limits, rng, self.deadline)
         return self.note_state(step, time.perf_counter() - begin, state)
 
     def chain(self, owner: Owner, seed: int, cycles: int) -> _Member:
         """Sweeps and V-cycles one after the other, from where the last one ended."""
         rng = np.random.default_rng(seed)
-        last = best = self.sweeps(owner, seed)
+        last = best = self.sweeps(owner, rng)
         for k in range(1, cycles + 1):
-            if self.seconds_left() <= 0:
+            if self.deadline.passed():
                 break
             last = self.cycle(last.owner, rng, f"V-cycle {k}, seed {seed}")
             best = min(best, last)
@@ -293,18 +299,20 @@ class _Job:
         """``task(*each)`` on as many threads as there are; the results in order.
 
         An exception, Ctrl-C included, ends the search: what waits is dropped, and what runs stops
-        before its next sweep.
+        before its next sweep, native partitioners at once.
         """
         if self.threads == 1 or len(arguments) == 1:
             return [task(*each) for each in arguments]
         with ThreadPoolExecutor(min(self.threads, len(arguments))) as pool:
             futures = [pool.submit(task, *each) for each in arguments]
             try:
-                return [future.result() for future in futures]
+                for future in as_completed(futures):
+                    future.result()
             except BaseException:
-                self.deadline = -np.inf
+                self.deadline.at = -np.inf
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
+            return [future.result() for future in futures]
 
     def refine_objective(self, owners: Sequence[Owner], cycles: int | None = None) -> None:
         """From these owners on, what the objective itself asks for."""
@@ -315,15 +323,16 @@ class _Job:
 
     def _refine_for(self, owner: Owner, seed: int, cycles: int | None) -> None:
         begin = time.perf_counter()
-        left = self.seconds_left()
-        better = refiner(
-            self.objective,
-            epsilon=self.epsilon,
-            cycles=cycles,
-            seed=seed,
-            budget=None if left == np.inf else max(left, 0.1),
-            rates=self.rates,
-        ).run(self.hypergraph, owner, self.num_parts, nonzeros=self.matrix.row_nonzeros())
+        pass_ = refiner(
+            self.objective, epsilon=self.epsilon, cycles=cycles, seed=seed, rates=self.rates
+        )
+        better = pass_.run(
+            self.hypergraph,
+            owner,
+            self.num_parts,
+            nonzeros=self.matrix.row_nonzeros(),
+            deadline=self.deadline,
+        )
         self.note(f"refined for {self.objective}, seed {seed}", begin, better.owner)
 
 
@@ -339,65 +348,66 @@ class _Member:
         return (self.overload, self.volume) < (other.overload, other.volume)
 
 
-def _fast(job: _Job, model: str) -> None:
-    owner = job.start(job.graph, seed=job.seed)
-    if owner is not None:
-        job.refine_objective([job.sweeps(owner, job.seed).owner], cycles=1)
-
-
-def _balanced(job: _Job, model: str) -> None:
+def _fast(job: _Job) -> list[Owner]:
     owner = job.start(job.graph, seed=job.seed)
     if owner is None:
-        return
+        return []
+    return [job.sweeps(owner, np.random.default_rng(job.seed)).owner]
+
+
+def _balanced(job: _Job) -> list[Owner]:
+    owner = job.start(job.graph, seed=job.seed)
+    if owner is None:
+        return []
     if job.threads == 1:
-        found = [job.chain(owner, job.seed, BALANCED_CYCLES)]
-    else:  # two chains, and the last cycle of each combines it with the other
-        found = job.side_by_side(
-            job.chain, [(owner, job.seed + k, BALANCED_CYCLES - 1) for k in range(2)]
+        return [job.chain(owner, job.seed, BALANCED_CYCLES).owner]
+    # Two chains, and the last cycle of each combines it with the other.
+    found = job.side_by_side(
+        job.chain, [(owner, job.seed + k, BALANCED_CYCLES - 1) for k in range(2)]
+    )
+    if not job.deadline.passed():
+        one, two = found[0].owner, found[1].owner
+        rngs = [np.random.default_rng([job.seed, k]) for k in range(2)]
+        found += job.side_by_side(
+            job.cycle, [(one, rngs[0], "combined", two), (two, rngs[1], "combined", one)]
         )
-        if job.seconds_left() > 0:
-            one, two = found[0].owner, found[1].owner
-            rngs = [np.random.default_rng([job.seed, k]) for k in range(2)]
-            found += job.side_by_side(
-                job.cycle, [(one, rngs[0], "combined", two), (two, rngs[1], "combined", one)]
-            )
-    job.refine_objective([min(found).owner])
+    return [min(found).owner]
 
 
-def _best(job: _Job, model: str) -> None:
-    deadline = job.deadline
-    if job.objective != "volume" and deadline < np.inf:
-        job.deadline -= OBJECTIVE_SHARE * job.seconds_left()
+def _best(job: _Job) -> list[Owner]:
     first = job.start(job.graph, seed=job.seed)
     if first is None:
-        return
-    population = _population(job, model, first)
+        return []
+    population = _population(job, first)
     rng = np.random.default_rng(job.seed)
+    timed = job.deadline.at < np.inf
     made = 0
-    while job.seconds_left() > 0 and (deadline < np.inf or made < ROUNDS * len(population)):
+    while not job.deadline.passed() and (timed or made < ROUNDS * len(population)):
         pairs = [_two_of(population, rng) for _ in range(job.threads)]
         children = job.side_by_side(
             _child, [(job, *pair, made + k) for k, pair in enumerate(pairs)]
         )
         made += len(children)
         for child, (_, worse) in zip(children, pairs, strict=True):
-            new = all(child.volume != member.volume for member in population)
-            if new and child < worse and worse in population:
-                population[population.index(worse)] = child
-    job.deadline = deadline
-    job.refine_objective([member.owner for member in sorted(population)[:OBJECTIVE_STARTS]])
+            replaced = worse if worse in population else max(population)
+            if child < replaced and all(child.volume != m.volume for m in population):
+                population[population.index(replaced)] = child
+    return [member.owner for member in sorted(population)[:OBJECTIVE_STARTS]]
 
 
-def _population(job: _Job, model: str, first: Owner) -> list[_Member]:
+def _population(job: _Job, first: Owner) -> list[_Member]:
     """Members from several partitioners and seeds, each with a chain of V-cycles of its own."""
     begin, seed = time.perf_counter(), job.seed
-    growing = GROWING_SHARE * job.seconds_left()
+    growing = GROWING_SHARE * job.deadline.seconds_left()
+    by_volume = replace(job.graph, objective="volume")
+    first_seconds = job.record.trials[0].seconds
     starts: list[Callable[[], Owner | None]] = [
         lambda: first,
-        lambda: job.start(replace(job.graph, objective="volume"), "metis", seed=seed, share=0.3),
-        lambda: job.start(job.graph, seed=seed + 1),
+        lambda: job.start(by_volume, "metis", seed=seed, share=0.3),
+        lambda: job.start(job.graph, seed=seed + 1, share=0.3),
     ]
-    if model == "hp":
+    affordable = HYPERGRAPH_SECONDS * first_seconds < 0.5 * job.deadline.seconds_left()
+    if job.model == "hp" and affordable:
         starts.append(
             lambda: job.start(job.hypergraph, "mtkahypar", preset="default", seed=seed, share=0.5)
         )
@@ -410,7 +420,7 @@ def _population(job: _Job, model: str, first: Owner) -> list[_Member]:
     while len(grown) < MAX_MEMBERS and time.perf_counter() - begin < growing < np.inf:
         seeds = range(seed + len(grown), seed + len(grown) + job.threads)
         grown += job.side_by_side(
-            grow, [(partial(job.start, job.graph, seed=each), each) for each in seeds]
+            grow, [(partial(job.start, job.graph, seed=each, share=0.3), each) for each in seeds]
         )
     return [member for member in grown if member is not None]
 
@@ -427,12 +437,12 @@ def _child(job: _Job, better: _Member, worse: _Member, number: int) -> _Member:
     """Combine two members, then a V-cycle of its own."""
     rng = np.random.default_rng([job.seed, 1, number])
     child = job.cycle(better.owner, rng, f"combined {number + 1}", worse.owner)
-    if job.seconds_left() <= 0:
+    if job.deadline.passed():
         return child
     return min(child, job.cycle(child.owner, rng, f"combined {number + 1}, V-cycle"))
 
 
-_EFFORTS: dict[str, Callable[[_Job, str], None]] = {
+_EFFORTS: dict[str, Callable[[_Job], list[Owner]]] = {
     "fast": _fast,
     "balanced": _balanced,
     "best": _best,

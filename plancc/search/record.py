@@ -11,9 +11,6 @@ from threading import Lock
 import numpy as np
 import numpy.typing as npt
 
-MAX_TRIALS = 200
-"""An HDF5 attribute holds 64 KiB; a trial takes about 120 bytes."""
-
 
 @dataclass(frozen=True)
 class Trial:
@@ -27,14 +24,17 @@ class Trial:
         Wall-clock time of this step.
     value, volume : float, int
         Of the step's owners: the objective, and rows moved.
+    overload : float
+        Weight of all parts above the limit, over that of an average part; every constraint.
     best : bool
-        Whether they were the best so far.
+        Whether they were the best so far: by overload, value, volume.
     """
 
     step: str
     seconds: float
     value: float
     volume: int
+    overload: float
     best: bool
 
 
@@ -62,12 +62,8 @@ class SearchResult:
     seconds: float
 
     def tried_json(self) -> str:
-        """The trials as JSON, for a plan's provenance.
-
-        Of a long search the steps that changed nothing are left out from `MAX_TRIALS` on.
-        """
-        kept = [t for k, t in enumerate(self.tried) if k < MAX_TRIALS or t.best]
-        return json.dumps([asdict(trial) for trial in kept[: 2 * MAX_TRIALS]])
+        """The trials as JSON, for a plan's provenance."""
+        return json.dumps([asdict(trial) for trial in self.tried])
 
 
 @dataclass
@@ -102,7 +98,7 @@ class Record:
             better = self.owner is None or reached < self.best
             if better:
                 self.owner, self.best = owner, reached
-            trial = Trial(step, seconds, value, volume, better)
+            trial = Trial(step, seconds, value, volume, overload, better)
             self.trials.append(trial)
             if self.report is not None:
                 self.report(trial)

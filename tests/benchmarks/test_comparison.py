@@ -13,7 +13,7 @@ import pytest
 from benchmarks import quality
 from benchmarks.comparison import Comparison, Row, geometric_mean, mean_over_method, ratio
 from benchmarks.inputs import Inputs
-from benchmarks.methods import Options
+from benchmarks.methods import OURS, Options
 
 N, PARTS = 60, 5
 
@@ -114,6 +114,26 @@ def test_resume_keeps_what_is_there_and_tries_failed_rows_again(graph, tmp_path,
 
     with pytest.raises(SystemExit):
         run(path, tmp_path, "--resume", "--seed", "2")
+    monkeypatch.setattr(quality, "environment", lambda: {"processor": "another"})
+    with pytest.raises(SystemExit):
+        run(path, tmp_path, "--resume", methods=f"{methods},rcm")
+    quality.main(["--resume", "--json", str(tmp_path / "out.json")])  # tables only
+
+
+@pytest.mark.parametrize("balance", ["nnz", "rows,work"])
+def test_all_searches_run(graph, tmp_path, balance):
+    path, dense = graph
+    options = ["--budget", 0.5, "--dims", "16,8", "--balance", balance, "--objective-effort"]
+    options += ["fast", "--epsilon", 0.1, "--threads", 1, "--save", tmp_path]
+    rows = run(path, tmp_path, *options, methods=",".join(OURS))
+    assert list(rows) == list(OURS)
+    for name, row in rows.items():
+        assert row["failed"] == ""
+        owner = np.loadtxt(tmp_path / f"tiny.{name}.part.{PARTS}", int)
+        assert row["counts"] == expected(dense, owner)[0]
+        assert min(trial["value"] for trial in row["tried"]) > 0
+    content = json.loads((tmp_path / "out.json").read_text())
+    assert content["options"]["dims"] == [16, 8]
 
 
 def test_best_gets_a_multiple_of_the_time_of_its_reference(graph, tmp_path, monkeypatch):
@@ -133,7 +153,14 @@ def test_best_gets_a_multiple_of_the_time_of_its_reference(graph, tmp_path, monk
 
 @pytest.mark.parametrize(
     "arguments",
-    [["no-such.mtx"], ["--methods", "rp,nope"], ["--part", "rp=x"], ["--balance", "luck"], []],
+    [
+        ["no-such.mtx"],
+        ["--methods", "rp,nope"],
+        ["--part", "rp=x"],
+        ["--balance", "luck"],
+        ["--dims", "3"],
+        [],
+    ],
 )
 def test_wrong_usage(graph, arguments):
     path, _ = graph
@@ -181,7 +208,9 @@ def test_report_has_something_to_measure_without_the_shared_graphs(tmp_path, mon
     assert [figure.name for figure in report.figures] == [
         "p = 64: rcm / block: volume",
         "p = 64: rcm / block: seconds",
+        "p = 64: plancc-best / best single method of a graph: volume, without 2 graphs",
+        "  worst graph (none)",
     ]
-    assert all(figure.reached for figure in report.figures)
+    assert [figure.reached for figure in report.figures] == [True, True, None, False]
     assert "generated" in report.notes[0]
     assert len(json.loads((tmp_path / "quality.json").read_text())["rows"]) == 6

@@ -72,7 +72,9 @@ def test_time_needs_dims(poor: Path, tmp_path: Path) -> None:
     assert "--dims" in fails(tmp_path, *words)
     words += ["--epsilon", 0.3, "--dims", "8,4,2", "--machine", machine]
     shown = json.loads(ok(*words, "--json"))
-    assert shown["provenance"]["machine"] == "latency=0.001,bandwidth=1e+10,multiply_adds=5e+09"
+    assert shown["provenance"]["machine"] == (
+        "latency=0.001,bandwidth=10000000000.0,multiply_adds=5000000000.0"
+    )
     for when, plan in (("before", poor), ("after", tmp_path / "better.h5")):
         figure = json.loads(ok("inspect", plan, "--dims", "8,4,2", "--machine", machine, "--json"))
         assert shown["value"][when] == pytest.approx(figure["training"]["max_epoch_seconds"])

@@ -15,6 +15,7 @@ from nets_helpers import (
 
 from plancc.models.hypergraph import HypergraphModel
 from plancc.models.problem import Hypergraph
+from plancc.passes.deadline import Deadline
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of, volume
 from plancc.passes.multilevel import Limits, anneal, coarsen, restore_balance, settle, v_cycle
@@ -66,18 +67,16 @@ def test_v_cycle(other):
     limits = Limits.of(nets.weight, 6, 0.05)
     seen = []
 
-    def refine(level, state, place):
-        np.testing.assert_array_equal(
-            level.weight if place is None else np.bincount(place, nets.weight[:, 0])[:, None],
-            level.weight,
-        )
+    def refine(level, state, loads):
+        np.testing.assert_array_equal(loads, level.weight[:, 0])
         seen.append(len(level.weight))
         if len(seen) == 1:  # the coarsest level has the partition that was given
-            np.testing.assert_array_equal(state.owner[place], owner)
+            assert volume(level, state) == slow_volume(nets, owner)
         return anneal(level, state, limits, rng)
 
     given = owner.copy()
-    state, evaluations = v_cycle(nets, owner, 6, rng, refine, other=second)
+    loads = nets.weight[:, 0].astype(float)
+    state, evaluations = v_cycle(nets, owner, 6, rng, refine, loads=loads, other=second)
     assert seen == sorted(seen)
     assert seen[-1] == 1500
     assert len(seen) > 1
@@ -95,7 +94,7 @@ def test_v_cycle_past_its_deadline_refines_once_per_level_that_it_has():
     levels = []
     owner = (np.arange(1600) // 400).astype(np.int32)
     state, _ = v_cycle(
-        nets, owner, 4, rng, lambda level, *_: levels.append(level) or 0, deadline=0.0
+        nets, owner, 4, rng, lambda level, *_: levels.append(level) or 0, deadline=Deadline(0.0)
     )
     assert len(levels) == 2
     np.testing.assert_array_equal(state.owner, owner)

@@ -96,7 +96,8 @@ def _cluster(nets: Any, order: Any, together: Any, heaviest: Any, max_pins: int)
 def contract(nets: Nets, label: Any) -> Nets:
     """The hypergraph of the clusters: nets of one pin dropped, equal nets merged.
 
-    Nets are equal if they have the same pins and, where sources are known, the same source.
+    Nets are equal if they have the same pins and, where sources are known, the same source, judged
+    by their size and a 64-bit hash of both.
     """
     num = int(label.max()) + 1
     net_ptr, pins, cost, source, mark, weight = _contract(nets, label, num)

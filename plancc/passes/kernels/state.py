@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from plancc.errors import InputError
 from plancc.passes.kernels.nets import Nets
 
 
@@ -42,7 +43,17 @@ class State(NamedTuple):
 
 
 def state_of(nets: Nets, owner: Any, num_parts: int) -> State:
-    """Count the pins of a partition; `owner` is copied. 8 bytes per slot."""
+    """Count the pins of a partition; `owner` is copied. 8 bytes per slot.
+
+    Raises
+    ------
+    InputError
+        Owners of another number of vertices, or outside 0..num_parts-1.
+    """
+    if len(owner) != len(nets.weight):
+        raise InputError(f"{len(owner)} owners for {len(nets.weight)} vertices")
+    if len(owner) > 0 and not (int(owner.min()) >= 0 and int(owner.max()) < num_parts):
+        raise InputError(f"owners {owner.min()}..{owner.max()}: must be in 0..{num_parts - 1}")
     size = np.minimum(np.diff(nets.net_ptr), num_parts)
     slot_ptr = np.concatenate([[0], np.cumsum(size)])
     owner = np.array(owner, dtype=np.int32)

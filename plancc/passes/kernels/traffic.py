@@ -20,7 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from plancc.passes.kernels.state import move
+from plancc.passes.kernels.state import move, pins_in
+from plancc.passes.kernels.volume import fits, penalty
+
+MAX_FEES_READ = 1 << 12
+"""Fees read to choose a part for one vertex: hubs try some parts only, from part to part."""
 
 
 class Flow(NamedTuple):
@@ -123,7 +127,6 @@ def _send(e: int, q: int, rows: int, nets: Any, state: Any, flow: Any) -> None:
 def shift(v: int, there: int, nets: Any, state: Any, flow: Any, own: Any) -> None:
     """`move` that keeps the traffic up to date."""
     here = state.owner[v]
-    num_parts = len(state.sums)
     flow.load[here] -= own[v]
     flow.load[there] += own[v]
     for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
@@ -132,20 +135,10 @@ def shift(v: int, there: int, nets: Any, state: Any, flow: Any, own: Any) -> Non
         if nets.source[e] == v:
             _send(e, here, -cost, nets, state, flow)
             continue
-        pins_here, pins_there = 0, 0
-        start = state.slot_ptr[e]
-        if state.slot_ptr[e + 1] - start == num_parts:
-            pins_here, pins_there = state.count[start + here], state.count[start + there]
-        else:
-            for k in range(start, start + state.spread[e]):
-                if state.part[k] == here:
-                    pins_here = state.count[k]
-                elif state.part[k] == there:
-                    pins_there = state.count[k]
         q = state.owner[nets.source[e]]
-        if pins_here == 1:
+        if pins_in(e, here, state) == 1:
             _add(q, here, -cost, flow)
-        if pins_there == 0:
+        if pins_in(e, there, state) == 0:
             _add(q, there, cost, flow)
     move(v, there, nets, state)
     for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
@@ -156,8 +149,7 @@ def shift(v: int, there: int, nets: Any, state: Any, flow: Any, own: Any) -> Non
 
 @njit(cache=True, nogil=True)
 def _strain(side: float, tariff: Any) -> float:
-    over = side - tariff.ceiling
-    return 0.5 * tariff.pressure * over * over if over > 0 else 0.0
+    return penalty(side, tariff.ceiling, tariff.pressure)
 
 
 @njit(cache=True, nogil=True)
@@ -185,12 +177,6 @@ def _fee(q: int, m: int, step: int, flow: Any, tariff: Any) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _weight_penalty(weight: float, target: float, price: float) -> float:
-    over = weight - target
-    return 0.5 * price * over * over if over > 0 else 0.0
-
-
-@njit(cache=True, nogil=True)
 def sweep_traffic(
     order: Any,
     nets: Any,
@@ -209,6 +195,8 @@ def sweep_traffic(
     target, price, cap : float64[num_constraints]
         Of the balance, see ``volume.sweep``.
 
+    With fees a vertex that needs rows of very many parts tries some of its parts only.
+
     Returns
     -------
     moved, evaluations
@@ -220,6 +208,7 @@ def sweep_traffic(
     own_rows = np.zeros(num_parts, dtype=np.int64)  # rows of v itself that the part receives
     touched = np.zeros(num_parts, dtype=np.bool_)
     seen = np.empty(num_parts, dtype=np.int64)
+    receivers = np.empty(num_parts, dtype=np.int64)
     from_part = np.zeros(num_parts, dtype=np.int64)  # rows that v needs, by their owner
     owners = np.empty(num_parts, dtype=np.int64)
     fees = len(flow.pair) > 0
@@ -276,53 +265,57 @@ def sweep_traffic(
                     saved_rows[q] += cost * row_price
                     if fees and q != q0:
                         known_fees[q] += cost * _fee(q0, q, 0, flow, tariff)
-        evaluations += num
-
         alone = True
         freed = 0.0
         for c in range(num_constraints):
             w, full = nets.weight[v, c], state.sums[here, c]
             alone &= w == full
-            freed += _weight_penalty(full, target[c], price[c])
-            freed -= _weight_penalty(full - w, target[c], price[c])
+            freed += penalty(full, target[c], price[c])
+            freed -= penalty(full - w, target[c], price[c])
         load = tariff.own[v]
         freed += _sides(here, 0, 0, 0.0, flow, tariff)
         freed -= _sides(here, -own_sent, own_stay - left, -load, flow, tariff)
+        num_own = 0
+        if fees:
+            for k in range(num):
+                if own_rows[seen[k]] > 0:
+                    receivers[num_own] = seen[k]
+                    num_own += 1
+        most = num if not fees else 1 + MAX_FEES_READ // (1 + num_owners + num_own)
+        tried = 0
         best, best_value = -1, 1e-9
-        for i in range(num):
-            q = seen[i]
-            if alone:
+        for k in range(num):
+            q = seen[(k + v) % num]
+            if alone or tried == most:
                 break
-            fits = True
-            for c in range(num_constraints):
-                fits &= state.sums[q, c] + nets.weight[v, c] <= cap[c]
-            if not fits:
+            if not fits(v, q, nets, state, cap):
                 continue
+            tried += 1
             value = freed + left_price - (needed_price - saved_rows[q]) + own_rows[q] - own_stay
             for c in range(num_constraints):
                 w, full = nets.weight[v, c], state.sums[q, c]
-                value += _weight_penalty(full, target[c], price[c])
-                value -= _weight_penalty(full + w, target[c], price[c])
+                value += penalty(full, target[c], price[c])
+                value -= penalty(full + w, target[c], price[c])
             received = needed - known_rows[q] - own_rows[q]
             sent = own_sent - own_rows[q] + own_stay
             value += _sides(q, 0, 0, 0.0, flow, tariff)
             value -= _sides(q, sent, received, load, flow, tariff)
             if fees:
                 value += known_fees[q]
-                for k in range(num_owners):
-                    q0 = owners[k]
+                for i in range(num_owners):
+                    q0 = owners[i]
                     if q0 != q:
                         value -= from_part[q0] * _fee(q0, q, 0, flow, tariff)
-                for k in range(num):
-                    m = seen[k]
-                    if own_rows[m] > 0:
-                        value += own_rows[m] * _fee(here, m, -1, flow, tariff)
-                        if m != q:
-                            value -= own_rows[m] * _fee(q, m, 0, flow, tariff)
+                for i in range(num_own):
+                    m = receivers[i]
+                    value += own_rows[m] * _fee(here, m, -1, flow, tariff)
+                    if m != q:
+                        value -= own_rows[m] * _fee(q, m, 0, flow, tariff)
                 if own_stay > 0:
                     value -= own_stay * _fee(q, here, 0, flow, tariff)
             if value > best_value:
                 best, best_value = q, value
+        evaluations += tried
         for i in range(num):
             q = seen[i]
             touched[q] = False

@@ -19,7 +19,7 @@ NOTHING, DONE = 1e-9, 1 - 1e-9
 
 
 @njit(cache=True, nogil=True)
-def _penalty(weight: float, target: float, price: float) -> float:
+def penalty(weight: float, target: float, price: float) -> float:
     over = weight - target
     return 0.5 * price * over * over if over > 0 else 0.0
 
@@ -79,7 +79,7 @@ def rate(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _fits(v: int, q: int, nets: Any, state: Any, cap: Any) -> bool:
+def fits(v: int, q: int, nets: Any, state: Any, cap: Any) -> bool:
     for c in range(len(cap)):  # noqa: SIM110 - numba knows no all(...)
         if state.sums[q, c] + nets.weight[v, c] > cap[c]:
             return False
@@ -117,22 +117,22 @@ def sweep(order: Any, nets: Any, state: Any, target: Any, price: Any, cap: Any) 
         for c in range(num_constraints):
             w, full = nets.weight[v, c], state.sums[here, c]
             alone &= w == full
-            saved += _penalty(full, target[c], price[c]) - _penalty(full - w, target[c], price[c])
+            saved += penalty(full, target[c], price[c]) - penalty(full - w, target[c], price[c])
         best, best_gain, best_value = -1, np.int64(0), 0.0
         for k in range(num):
             q = seen[k]
             gain = base + score[q]
             score[q] = 0
-            if q == here or alone or not _fits(v, q, nets, state, cap):
+            if q == here or alone or not fits(v, q, nets, state, cap):
                 continue
+            evaluations += 1
             value = gain + saved
             for c in range(num_constraints):
                 w, full = nets.weight[v, c], state.sums[q, c]
-                value -= _penalty(full + w, target[c], price[c])
-                value += _penalty(full, target[c], price[c])
+                value -= penalty(full + w, target[c], price[c])
+                value += penalty(full, target[c], price[c])
             if best < 0 or value > best_value:
                 best, best_gain, best_value = q, gain, value
-        evaluations += num
         if best < 0 or best_value < 0:
             continue
         if best_value == 0 and state.sums[best, 0] + nets.weight[v, 0] >= state.sums[here, 0]:

@@ -1,0 +1,56 @@
+"""The call of METIS past pymetis, for several balances: what goes wrong is said in words."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from plancc.errors import BackendError
+from plancc.models.problem import WeightedGraph
+from plancc.partitioners import metis
+
+pymetis = pytest.importorskip("pymetis")
+
+
+def ring(n=12):
+    near = np.stack([(np.arange(n) - 1) % n, (np.arange(n) + 1) % n], axis=1)
+    indptr, indices = 2 * np.arange(n + 1), near.ravel()
+    weights = np.stack([np.ones(n, np.int64), np.arange(n) % 2], axis=1)
+    return WeightedGraph(indptr, indices.astype(np.int32), weights, None)
+
+
+def run(num_parts, preset="kway"):
+    return metis.run(ring(), num_parts, epsilon=0.1, seed=1, preset=preset, threads=1)
+
+
+@pytest.mark.parametrize("preset", ["kway", "recursive"])
+def test_both_functions_are_there(preset):
+    owner = np.asarray(run(2, preset))
+    assert sorted(np.bincount(owner)) == [6, 6]
+    assert (np.bincount(owner[1::2]) == 3).all()
+
+
+def test_metis_itself_refuses_wrong_input():
+    with pytest.raises(BackendError, match=r"status -2: wrong input\).*builtin"):
+        run(0)
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(-3, "not enough memory"), (-4, "some other error"), (0, "unknown"), (7, "unknown")],
+)
+def test_every_status_but_1_is_a_failure(monkeypatch, status, words):
+    monkeypatch.setattr(metis, "_function", lambda name: lambda *pointers: status)
+    with pytest.raises(BackendError, match=rf"status {status}: {words}\)"):
+        run(2)
+
+
+@pytest.mark.parametrize(
+    ("preset", "name"), [("kway", "METIS_PartGraphKway"), ("recursive", "METIS_PartGraphRecursive")]
+)
+def test_a_pymetis_without_the_function(monkeypatch, preset, name):
+    monkeypatch.setattr(metis.ctypes, "CDLL", lambda file: SimpleNamespace())
+    with pytest.raises(BackendError, match=f"no {name} .*builtin"):
+        run(2, preset)

@@ -1,0 +1,72 @@
+"""Small graphs to search on, and what every result must be."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from plancc.cost.machine import Machine, epoch_rates
+from plancc.cost.objectives import objective_value
+from plancc.cost.owners import traffic_of_owners
+from plancc.graph.graph import Graph
+from plancc.graph.normalize import normalize
+from plancc.models.weights import part_weights
+from plancc_datasets import load_dataset
+
+RATES = epoch_rates((16, 8, 4), Machine())
+
+
+def graph_of(pattern) -> Graph:
+    """The pattern with a full diagonal, as the front end would leave it."""
+    matrix = sp.csr_matrix(pattern) + sp.eye(pattern.shape[0], format="csr")
+    matrix.sort_indices()
+    return Graph(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
+
+
+@cache
+def small_graph(name: str) -> Graph:
+    if name == "rmat":
+        return normalize(load_dataset("rmat", scale=9, edge_factor=8, seed=1).graph)
+    if name == "grid":
+        return normalize(load_dataset("grid", rows=16, cols=20).graph)
+    return graph_of(np.random.default_rng(2).random((300, 300)) < 0.02)  # directed
+
+
+def limits(weights, num_parts, epsilon):
+    """Of every constraint: the allowed weight, or the heaviest vertex."""
+    columns = weights.reshape(len(weights), -1)
+    even = -(-columns.sum(axis=0) // num_parts)
+    return even, np.maximum(np.floor((1 + epsilon) * even + 1e-9), columns.max(axis=0))
+
+
+def overload(owner, weights, num_parts, epsilon):
+    even, limit = limits(weights, num_parts, epsilon)
+    loads = part_weights(owner, weights, num_parts).reshape(num_parts, -1)
+    return (np.maximum(loads - limit, 0).sum(axis=0) / np.maximum(even, 1)).sum()
+
+
+def check(result, matrix, num_parts, *, objective="volume", weights=None, epsilon=0.01):
+    """Owners, figures and the list of trials are right, and agree with each other."""
+    owner = result.owner
+    assert owner.dtype == np.int32
+    assert owner.shape == (matrix.num_vertices,)
+    sizes = np.bincount(owner, minlength=num_parts)
+    assert len(sizes) == num_parts
+    assert sizes.min() >= 1
+
+    parts = traffic_of_owners(matrix, owner, num_parts)
+    assert result.value == objective_value(objective, parts, RATES)
+    assert result.volume == parts.sent.sum()
+    weights = matrix.row_nonzeros() if weights is None else weights
+    over = overload(owner, weights, num_parts, epsilon)
+
+    best = (np.inf, np.inf, np.inf)
+    for trial in result.tried:
+        reached = (trial.overload, trial.value, trial.volume)
+        assert trial.best == (reached < best)
+        best = min(best, reached)
+    assert best == (pytest.approx(over), result.value, result.volume)
+    return over

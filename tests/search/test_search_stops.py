@@ -1,0 +1,84 @@
+"""Errors and Ctrl-C in a search with threads: it ends at once, and leaves nothing running."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import pytest
+from search_helpers import small_graph
+
+from plancc.search import effort, search
+
+SEED, PROMPT, PATIENCE = 5, 15.0, 60.0
+
+
+def interrupt():
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+
+def boom():
+    raise RuntimeError("boom")
+
+
+def stop():
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def stopped():
+    """``stopped(error, options)``: the search raises it in time, and all its threads have ended."""
+    before = set(threading.enumerate())
+
+    def stopped(error, **options):
+        search(small_graph("grid"), 4, effort="fast")  # compiles
+        begin = time.perf_counter()
+        with pytest.raises(error):
+            search(small_graph("rmat"), 8, seed=SEED, threads=2, **options)
+        seconds = time.perf_counter() - begin
+        for thread in set(threading.enumerate()) - before:
+            thread.join(PROMPT)
+            assert not thread.is_alive()
+        return seconds
+
+    return stopped
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+@pytest.mark.parametrize(
+    ("event", "error"),
+    [(boom, RuntimeError), (stop, KeyboardInterrupt), (interrupt, KeyboardInterrupt)],
+)
+def test_one_of_two_threads_ends_the_other(monkeypatch, stopped, failing, event, error):
+    def chain(job, owner, seed, cycles):
+        begin = time.perf_counter()
+        if seed == SEED + failing:
+            time.sleep(0.2)
+            event()
+        while not job.deadline.passed() and time.perf_counter() - begin < PATIENCE:
+            time.sleep(0.02)
+        return job.note("waited", begin, owner)
+
+    monkeypatch.setattr(effort._Job, "chain", chain)
+    assert stopped(error, effort="balanced") < PROMPT
+
+
+@pytest.mark.parametrize("objective", ["volume", "messages"])
+def test_ctrl_c_in_a_search_without_end(monkeypatch, stopped, objective):
+    monkeypatch.setattr(effort, "ROUNDS", 10**9)
+    timer = threading.Timer(3.0, interrupt)
+    timer.start()
+    try:
+        assert stopped(KeyboardInterrupt, effort="best", objective=objective) < 3 + PROMPT
+    finally:
+        timer.cancel()
+        timer.join()
+
+
+def test_a_report_that_fails_ends_the_search(stopped):
+    def report(trial):
+        if trial.step.startswith("sweeps"):
+            raise RuntimeError("no more")
+
+    assert stopped(RuntimeError, effort="balanced", report=report) < PROMPT
