@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.cost.machine import EpochRates, Machine, epoch_rates
-from plancc.cost.objectives import OBJECTIVES
+from plancc.cost.objectives import NEEDS_DIMS, OBJECTIVES
 from plancc.cost.pairs import pair_volumes
 from plancc.cost.topology import Topology
 from plancc.errors import InputError
@@ -209,6 +209,11 @@ class Method:
         return check_rates(self.goal, self.dims, self.machine)
 
 
+def default_balance(objective: str | None, dims: Sequence[int] | None) -> str:
+    """What parts share evenly unless the user says so: what an epoch's time is made of, or nnz."""
+    return "work" if objective == "time" and dims is not None else "nnz"
+
+
 def check_budget(budget: float | None) -> None:
     """Raise InputError unless a budget, if there is one, is a number of seconds above 0."""
     if budget is not None and not (math.isfinite(budget) and budget > 0):
@@ -232,7 +237,7 @@ def check_rates(
             raise InputError("a machine is for objective 'time'")
         return None
     if dims is None:
-        raise InputError("objective 'time' needs the widths of the layers (--dims)")
+        raise InputError(NEEDS_DIMS)
     return epoch_rates(dims, machine or Machine())
 
 

@@ -25,7 +25,7 @@ from plancc.graph.normalize import normalize as normalized
 from plancc.graph.vertexdata import VertexData, check_vertex_data, read_vertex_data
 from plancc.models import MODELS
 from plancc.models.weights import Balance, check_num_parts, constraints, part_weights
-from plancc.ownership import Method, Observer, Report, find_owners
+from plancc.ownership import Method, Observer, Report, default_balance, find_owners
 from plancc.partitioners.run import AUTO
 from plancc.plan.lowering import lower
 from plancc.plan.plan import Plan
@@ -47,7 +47,7 @@ def compile(
     *,
     normalize: str = "sym",
     self_loops: bool = True,
-    balance: str = "nnz",
+    balance: str | None = None,
     dims: Sequence[int] | None = None,
     epsilon: float = 0.01,
     objective: str | None = None,
@@ -80,9 +80,10 @@ def compile(
     normalize : {"sym", "row", "none"}
     self_loops : bool
         Add the identity before normalising.
-    balance : str
+    balance : str, optional
         What the parts share evenly: "nnz", "rows", "weights", "work" or "train", or several with
-        commas between them (`plancc.models.weights.Balance`).
+        commas between them (`plancc.models.weights.Balance`). None: "work" for objective "time",
+        else "nnz".
     dims : sequence of int, optional
         Widths d_0..d_L of the layers; balance "work" and objective "time" need them.
     epsilon : float
@@ -141,7 +142,7 @@ def compile(
     """
     check_choice("normalization", normalize, NORMALIZATIONS)
     check_choice("value type", value_dtype, VALUE_DTYPES)
-    wanted = Balance.parse(balance, dims)
+    wanted = Balance.parse(balance or default_balance(objective, dims), dims)
     method = Method(
         model=model,
         num_parts=num_parts,

@@ -209,6 +209,7 @@ def test_provenance(tmp_path, monkeypatch):
         "command": "told",
         "model": "gp",
         "model_objective": "volume",
+        "objective": "volume",
         "balance": "nnz",
         "balance_imbalance": f"{plan.metrics().nonzero_imbalance:.6g}",
         "seed": 7,

@@ -12,7 +12,7 @@ import click
 from plancc.cost.objectives import OBJECTIVES
 from plancc.models import MODELS
 from plancc.models.weights import Balance
-from plancc.ownership import EFFORT, Method
+from plancc.ownership import EFFORT, Method, default_balance
 from plancc.partitioners import PARTITIONERS
 from plancc.search import EFFORTS
 from plancc_cli import options
@@ -57,8 +57,8 @@ AUTO = "auto"
 @click.option("--preset", metavar="NAME", help="Preset of the partitioner (its own names).")
 @options.epsilon(0.01)
 @options.balancing(
-    "nnz",
-    "What parts share evenly",
+    None,
+    "What parts share evenly  [default: nnz; objective time: work]",
     "Features, labels and masks (.npz) to carry in the plan.",
     "Widths d0,d1,...,dL of the layers, for balance work and objective time.",
 )
@@ -115,7 +115,9 @@ def command(
     method = _method(parts, settings)
     if part is not None:
         settings["part"] = part
-    who = method.effort or EFFORT if method.searches else method.partitioner
+    who = method.partitioner if method.partitioner != AUTO else method.preset or method.model
+    if method.searches:
+        who = method.effort or EFFORT
     start = time.perf_counter()
     with progress() as shown:
         with shown.stage("read"):
@@ -155,7 +157,8 @@ def command(
 
 def _method(parts: int, settings: dict[str, Any]) -> Method:
     """How owners will be found; refuses what no graph can make right."""
-    balance = Balance.parse(settings["balance"], settings["dims"])
+    objective, dims = settings["objective"], settings["dims"]
+    balance = Balance.parse(settings["balance"] or default_balance(objective, dims), dims)
     names = {field.name for field in fields(Method)} & settings.keys()
     given = {name: settings[name] for name in names} | {"dims": balance.dims}
     return Method(num_parts=parts, **given)

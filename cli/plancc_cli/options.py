@@ -126,7 +126,7 @@ def balancing(
                 default=default,
                 show_default=True,
                 metavar="NAME,...",
-                help=f"{help_text}: {', '.join(BALANCES)} (of the training mask), or several.",
+                help=f"{help_text}; of {', '.join(BALANCES)} (of the training mask), or several.",
             ),
         ):
             function = option(function)

@@ -11,6 +11,8 @@ from plancc.errors import InputError
 from plancc.registry import check_choice
 
 OBJECTIVES = ("volume", "max-volume", "messages", "time")
+NEEDS_DIMS = "objective 'time' needs the widths of the layers (--dims)"
+"""What to say where it has none."""
 
 
 def objective_value(name: str, parts: Traffic, rates: EpochRates | None = None) -> int | float:
@@ -37,7 +39,7 @@ def objective_value(name: str, parts: Traffic, rates: EpochRates | None = None) 
     check_choice("objective", name, OBJECTIVES)
     if name == "time":
         if rates is None:
-            raise InputError("objective 'time' needs the widths of the layers (dims)")
+            raise InputError(NEEDS_DIMS)
         return float(rates.seconds(parts).max())
     metrics = summarize(parts)
     return {

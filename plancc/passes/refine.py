@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.cost.machine import EpochRates
+from plancc.cost.objectives import NEEDS_DIMS
 from plancc.errors import InputError
 from plancc.models.problem import Hypergraph
 from plancc.passes.deadline import Deadline
@@ -387,7 +388,7 @@ class RefineTime(_RefineTraffic):
 
     def _rates(self) -> EpochRates:
         if self.rates is None:
-            raise InputError("objective 'time' needs the widths of the layers (dims)")
+            raise InputError(NEEDS_DIMS)
         return self.rates
 
     def _own_loads(

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.cost.machine import EpochRates
-from plancc.cost.objectives import OBJECTIVES, objective_value
+from plancc.cost.objectives import NEEDS_DIMS, OBJECTIVES, objective_value
 from plancc.cost.owners import traffic_of_owners
 from plancc.errors import BackendError, BackendUnavailable, InputError
 from plancc.graph.graph import Graph
@@ -125,7 +125,7 @@ def search(
     if budget is not None and not budget > 0:
         raise InputError(f"budget {budget} s: must be above 0")
     if objective == "time" and rates is None:
-        raise InputError("objective 'time' needs the widths of the layers (dims)")
+        raise InputError(NEEDS_DIMS)
 
     record, deadline = Record(report), Deadline.after(budget)
     kept = 0.0 if objective == "volume" or budget is None else OBJECTIVE_SHARE * budget

@@ -428,6 +428,9 @@ def test_exports(graph: Path, tmp_path: Path) -> None:
     assert "unknown balance 'foo'" in fails(
         tmp_path, "export", graph, "--balance", "foo", "-o", tmp_path / "x.mtx"
     )
+    for name in ("x.mtx", "x.part"):
+        error = fails(tmp_path, "export", graph, "--balance", "rows", "-o", tmp_path / name)
+        assert error.startswith(f"{tmp_path / name}: no weights are written to this format")
     for balance, words in (("work", "--dims"), ("train", "--data"), ("nnz,rows", "one weight")):
         error = fails(tmp_path, "export", graph, "--balance", balance, "-o", tmp_path / "x.hgr")
         assert words in error

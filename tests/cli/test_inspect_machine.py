@@ -191,3 +191,29 @@ def test_wrong_words(plan: Path, tmp_path: Path) -> None:
     machine.write_text("latency = 1\n")
     for command in ("inspect", "compare"):
         assert "(dims)" in fails(tmp_path, command, plan, "--machine", machine)
+
+
+def test_the_machine_of_the_plan(plan: Path, tmp_path: Path) -> None:
+    copy = noted(plan, tmp_path, machine="latency=0.001,bandwidth=5e6,multiply_adds=1e7")
+    own = json.loads(ok("inspect", copy, "--dims", "64,16,3", "--json"))
+    assert list(own["machine"].values()) == [1e-3, 5e6, 1e7]
+    assert own["machine_from"] == "plan"
+    assert "(the plan's; --machine for another)" in " ".join(
+        ok("inspect", copy, "--dims", "64,16,3").split()
+    )
+    # two machines make no comparison
+    for each in json.loads(ok("compare", copy, plan, "--dims", "64,16,3", "--json")):
+        assert list(each["machine"].values()) == [2e-6, 1e10, 5e9]
+    strange = noted(plan, tmp_path, machine="latency=x")
+    shown = json.loads(ok("inspect", strange, "--dims", "64,16,3", "--json"))
+    assert shown["machine_from"] == "default"
+
+
+def test_overload_is_shown_where_there_is_any(plan: Path, tmp_path: Path) -> None:
+    steps = [dict(each, overload=over) for each, over in zip(TRIED, (0.25, None, 0), strict=True)]
+    rows = table(ok("inspect", noted(plan, tmp_path, tried=json.dumps(steps))), "tried")
+    assert [row[4] for row in rows] == ["0.2500", "-", "0"]
+    for over in (None, 0):
+        steps = [dict(each, overload=over) for each in TRIED]
+        rows = table(ok("inspect", noted(plan, tmp_path, tried=json.dumps(steps))), "tried")
+        assert [len(row) for row in rows] == [5, 5, 5]
