@@ -145,7 +145,9 @@ def test_a_named_partitioner_is_refined_for_what_it_cannot_do(model, objective, 
     seen = []
     options = {"model": model, "partitioner": "builtin"}
     plan = compiled(graph, objective=objective, dims=DIMS, report=seen.append, **options)
-    first = compiled(graph, **options)
+    balance = "work" if objective == "time" else "nnz"  # the defaults
+    assert plan.provenance["balance"] == balance
+    first = compiled(graph, balance=balance, dims=DIMS, **options)
     assert value_of(plan, objective) <= value_of(first, objective)
     assert plan.provenance["partitioner"] == "builtin"
     assert plan.provenance["objective"] == objective

@@ -231,7 +231,7 @@ def test_progress_on_a_terminal(graph: Path, tmp_path: Path) -> None:
     words = ["compile", graph, "-p", 2, "-o", tmp_path / "plan.h5", "--json"]
     done = on_terminal(*words)
     assert done.code == 0
-    for stage in ("read", "normalize", "model hp", "partition", "lower", "baseline", "write"):
+    for stage in ("read", "normalize", "partition", "lower", "baseline", "write"):
         assert f"{stage}: " in done.err
     json.loads(done.out)
     done = on_terminal(*words, "--seed", "-1")
