@@ -23,7 +23,7 @@ class Adapter:
         Its name in the registry.
     run : function
         ``run(problem, num_parts, *, epsilon, seed, preset, threads) -> int[n]``, a function of a
-        module (the child process imports it by name). Its current folder is an empty temporary
+        module (the child process imports it by name). Its current folder is a temporary
         one. It is called only with 2 <= num_parts < n and at least one net or edge.
     accepts : tuple of type
         Kinds of problem: Hypergraph, WeightedGraph.

@@ -17,6 +17,8 @@ from plancc.errors import BackendError, PlanccError
 from plancc.partitioners.adapter import Adapter
 
 OTHERWISE = "try --partitioner builtin"
+ASK_SECONDS = 0.5
+"""Between two questions whether to stop."""
 
 
 def _last_words(path: Path) -> str:
@@ -41,24 +43,19 @@ def _fate(code: int) -> str:
 
 
 def _answer(
-    child: subprocess.Popen[bytes],
-    job: bytes,
-    time_limit: float,
-    stop: Callable[[], bool] | None,
+    child: subprocess.Popen[bytes], time_limit: float, stop: Callable[[], bool] | None
 ) -> bytes:
     """What the child writes; TimeoutExpired after the time limit, InterruptedError if stopped."""
     end = time.monotonic() + time_limit
-    unsent: bytes | None = job
     while True:
-        left = end - time.monotonic()
+        left = max(end - time.monotonic(), 0.0)
         try:
-            return child.communicate(unsent, timeout=left if stop is None else min(left, 0.5))[0]
+            return child.communicate(timeout=left if stop is None else min(left, ASK_SECONDS))[0]
         except subprocess.TimeoutExpired:
             if time.monotonic() >= end:
                 raise
             if stop is not None and stop():
                 raise InterruptedError from None
-            unsent = None  # sent, or on its way
 
 
 def run_in_child(
@@ -83,7 +80,7 @@ def run_in_child(
     time_limit : float
         Seconds after which the child is killed.
     stop : callable, optional
-        Asked every half second; the child is killed when it says so.
+        Asked every `ASK_SECONDS`; the child is killed when it says so.
 
     Raises
     ------
@@ -93,25 +90,26 @@ def run_in_child(
     PlanccError
         What the adapter itself raised.
     """
-    job = pickle.dumps(
-        {
-            "parent": os.getpid(),
-            "run": adapter.run,
-            "problem": problem,
-            "num_parts": num_parts,
-            "options": options,
-        },
-        protocol=5,
-    )
+    job = {
+        "parent": os.getpid(),
+        "run": adapter.run,
+        "problem": problem,
+        "num_parts": num_parts,
+        "options": options,
+    }
     search_path = os.pathsep.join(path or os.getcwd() for path in sys.path)
     command = [sys.executable, "-P", "-m", "plancc.partitioners.child"]
     with tempfile.TemporaryDirectory(prefix="plancc-") as folder:
-        log = Path(folder, "stderr.txt")
+        log, task = Path(folder, "stderr.txt"), Path(folder, "job.pickle")
+        # A file, not a pipe: communicate() does not go on sending after a time-out.
+        with task.open("wb") as file:
+            pickle.dump(job, file, protocol=5)
         with (
             log.open("wb") as stderr,
+            task.open("rb") as stdin,
             subprocess.Popen(
                 command,
-                stdin=subprocess.PIPE,
+                stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 cwd=folder,
@@ -119,7 +117,7 @@ def run_in_child(
             ) as child,
         ):
             try:
-                answer = _answer(child, job, time_limit, stop)
+                answer = _answer(child, time_limit, stop)
             except subprocess.TimeoutExpired:
                 raise BackendError(
                     f"{adapter.name} was stopped after {time_limit:.3g} s without a partition"

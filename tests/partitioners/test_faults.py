@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from plancc.errors import BackendError, BackendUnavailable, InputError
-from plancc.models.problem import Hypergraph
+from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.run import partition
 
@@ -151,3 +151,22 @@ def test_child_ends_with_its_parent(tmp_path, sent):
     if sent == signal.SIGINT:
         assert parent.returncode == 130
         assert list(temporary.iterdir()) == []
+
+
+def test_a_search_that_may_stop_waits_for_large_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job is larger than a pipe holds, and questions come before the child is up."""
+    from plancc.partitioners import process
+
+    monkeypatch.setattr(process, "ASK_SECONDS", 0.005)
+    n = 200_000
+    path = np.arange(n, dtype=np.int32)
+    indices = np.stack([np.maximum(path - 1, 0), np.minimum(path + 1, n - 1)], axis=1)
+    indices = indices.reshape(-1)[1:-1]
+    indptr = np.clip(2 * np.arange(n + 1, dtype=np.int64) - 1, 0, len(indices))
+    graph = WeightedGraph(indptr, indices, np.ones(n, dtype=np.int64))
+    asked = []
+    result = partition(graph, 4, "metis", time_limit=120, stop=lambda: bool(asked.append(1)))
+    assert asked
+    assert np.bincount(result.owner).max() <= 1.02 * n / 4
+    with pytest.raises(BackendError, match="metis was stopped"):
+        partition(graph, 4, "metis", stop=lambda: True)
