@@ -29,12 +29,13 @@ FORBIDDEN = {
     "plancc_cli": set(),
     "plancc_datasets": {"plancc_runtime", "plancc_cli", "torch", "mpi4py", "click", "rich"},
 }
-RUNTIME_MAY = ("plancc.plan", "plancc.errors", "plancc.files", "plancc.version")
+RUNTIME_MAY = ("plancc.plan", "plancc.sampling", "plancc.errors", "plancc.files", "plancc.version")
 # Modules that put the layers together.
 WHOLE = ("ownership", "pipeline", "provenance", "refinement")
 # Inside the compiler: what each layer must not know.
 LAYERS = {
     "graph": {"models", "partitioners", "passes", "search", "plan", "cost", *WHOLE},
+    "sampling": {"graph", "models", "partitioners", "passes", "search", "plan", "cost", *WHOLE},
     "models": {"partitioners", "passes", "search", "plan", "cost", *WHOLE},
     "passes": {"partitioners", "search", *WHOLE},
     "partitioners": {"search", "plan", "cost", *WHOLE},

@@ -1,0 +1,53 @@
+"""Mini-batches: which rows and nonzeros take part in a training step.
+
+The compiler and the runtime draw from the same code, so that the same seed gives the same batches
+on both sides. Every batch is a function of (seed, stream, number) alone: any rank can make any
+batch, as far as it needs it, without a word to another. Knows patterns and masks; no partition, no
+plan, no torch.
+
+    Population    what is drawn from: the pattern, training mask and clusters, as far as needed
+    Sampler       how: a frozen dataclass of options, one file per sampler
+    Batch         one draw: whom it touches, which nonzeros it keeps, whose output it asks for
+"""
+
+from __future__ import annotations
+
+from plancc.registry import Registry
+from plancc.sampling.batch import Batch, Block, Inclusion, Population
+from plancc.sampling.sampler import (
+    FITTED,
+    HELD_OUT,
+    SHOWN,
+    Sampler,
+    chosen_sampler,
+    make_sampler,
+    parse_sampler,
+)
+
+SAMPLERS = Registry(
+    "sampler",
+    "plancc.samplers",
+    {
+        "uniform": "plancc.sampling.uniform:UniformSampler",
+        "train": "plancc.sampling.train:TrainSampler",
+        "neighbour": "plancc.sampling.neighbour:NeighbourSampler",
+        "walk": "plancc.sampling.walk:WalkSampler",
+        "cluster": "plancc.sampling.cluster:ClusterSampler",
+        "edges": "plancc.sampling.edges:EdgeSampler",
+    },
+)
+
+__all__ = [
+    "FITTED",
+    "HELD_OUT",
+    "SAMPLERS",
+    "SHOWN",
+    "Batch",
+    "Block",
+    "Inclusion",
+    "Population",
+    "Sampler",
+    "chosen_sampler",
+    "make_sampler",
+    "parse_sampler",
+]

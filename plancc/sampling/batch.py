@@ -1,0 +1,180 @@
+"""What samplers draw from, and what a draw is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from plancc.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """What samplers draw from, over all vertices in the order of the source.
+
+    Attributes
+    ----------
+    num_vertices : int
+    indptr : int64[num_vertices + 1], indices : int32[num_nonzeros], or None
+        Pattern of the normalised matrix; columns are unique in every row. It may be left out where
+        a sampler does not need it and no `Batch.block` is asked for.
+    train_mask : bool[num_vertices], or None
+    clusters : int32[num_vertices], or None
+        Cluster of every vertex, from 0.
+    """
+
+    num_vertices: int
+    indptr: npt.NDArray[np.int64] | None = None
+    indices: npt.NDArray[np.int32] | None = None
+    train_mask: npt.NDArray[np.bool_] | None = None
+    clusters: npt.NDArray[np.int32] | None = None
+
+    @property
+    def pattern(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        """``indptr, indices``; InputError if they were left out."""
+        if self.indptr is None or self.indices is None:
+            raise InputError("this sampler needs the pattern of the whole matrix")
+        return self.indptr, self.indices
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """The nonzeros that one layer of a batch keeps; vertices by their number in the population.
+
+    Attributes
+    ----------
+    rows : int32[m], ascending
+    ptr : int64[m + 1]
+    columns : int32[ptr[-1]]
+        Columns of row ``rows[k]`` are ``columns[ptr[k]:ptr[k + 1]]``, unique.
+    """
+
+    rows: npt.NDArray[np.int32]
+    ptr: npt.NDArray[np.int64]
+    columns: npt.NDArray[np.int32]
+
+
+class Batch(ABC):
+    """One mini-batch: a function of sampler, population, seed and number.
+
+    Attributes
+    ----------
+    num_blocks : int
+        1: all layers use the same block; otherwise one block per layer, block 0 nearest the input.
+    """
+
+    num_blocks: int = 1
+
+    @abstractmethod
+    def members(self, vertices: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Whether each of `vertices` takes part in any block, as row or as column: bool[m]."""
+
+    def targets(self, vertices: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Whether the output at each of `vertices` counts for the loss: bool[m]."""
+        return self.members(vertices)
+
+    @abstractmethod
+    def factors(
+        self,
+        block: int,
+        vertices: npt.NDArray[Any],
+        rows: npt.NDArray[Any],
+        columns: npt.NDArray[Any],
+    ) -> npt.NDArray[np.float64]:
+        """By what the batch multiplies nonzeros of the matrix: 0 where it leaves them out.
+
+        Parameters
+        ----------
+        block : int
+            In 0..num_blocks - 1.
+        vertices : int[v]
+        rows, columns : int[m]
+            Nonzero k is (``vertices[rows[k]]``, ``vertices[columns[k]]``).
+
+        Returns
+        -------
+        float64[m]
+        """
+
+    @abstractmethod
+    def block(self, block: int) -> Block:
+        """All nonzeros of one block; needs the pattern of the population."""
+
+
+class VertexBatch(Batch):
+    """A batch of vertices and the subgraph that they induce.
+
+    Parameters
+    ----------
+    population : Population
+    """
+
+    def __init__(self, population: Population) -> None:
+        self.population = population
+
+    @abstractmethod
+    def vertices(self) -> npt.NDArray[np.int32]:
+        """All vertices of the batch, ascending."""
+
+    def factors(
+        self,
+        block: int,
+        vertices: npt.NDArray[Any],
+        rows: npt.NDArray[Any],
+        columns: npt.NDArray[Any],
+    ) -> npt.NDArray[np.float64]:
+        inside = self.members(vertices)
+        return (inside[rows] & inside[columns]).astype(np.float64)
+
+    def block(self, block: int) -> Block:
+        indptr, indices = self.population.pattern
+        rows = self.vertices()
+        return Block(rows, *_induced(indptr, indices, rows))
+
+
+@njit(cache=True, nogil=True)
+def _induced(indptr: Any, indices: Any, rows: Any) -> Any:
+    """The nonzeros between `rows`: ptr, columns."""
+    inside = np.zeros(len(indptr) - 1, dtype=np.bool_)
+    most = 0
+    for i in rows:
+        inside[i] = True
+        most += indptr[i + 1] - indptr[i]
+    ptr = np.zeros(len(rows) + 1, dtype=np.int64)
+    columns = np.empty(most, dtype=np.int32)
+    size = 0
+    for k in range(len(rows)):
+        for a in range(indptr[rows[k]], indptr[rows[k] + 1]):
+            if inside[indices[a]]:
+                columns[size] = indices[a]
+                size += 1
+        ptr[k + 1] = size
+    return ptr, columns[:size].copy()
+
+
+@dataclass(frozen=True, eq=False)
+class Inclusion:
+    """Probabilities of a sampler, where they are known: all that the expected volume needs.
+
+    If column j takes part, a part that owns c rows which use it (row j itself apart) needs it with
+    probability ``reach[c]``. So a column's expected rows moved are
+    ``share * sum over the parts other than its owner of reach[c]``.
+
+    Attributes
+    ----------
+    share : float
+        Probability that a vertex which may take part does.
+    reach : float64[m + 1]
+        Concave, from 0; m is at least the most pins of any net.
+    vertices : bool[num_vertices], or None
+        Those that may take part, with all nonzeros between them; None: all.
+    """
+
+    share: float
+    reach: npt.NDArray[np.float64]
+    vertices: npt.NDArray[np.bool_] | None = None

@@ -1,0 +1,149 @@
+"""Random numbers and random orders as functions of a key and a place, in numba.
+
+Nothing is drawn one after the other, so any number can be had without those before it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from plancc.errors import InputError
+
+ROUNDS = 8
+"""Of the Feistel network behind `permuted`."""
+LEAST_SIDE = 16
+"""Of the grid that the network works on: on smaller ones its orders would not be even."""
+SPARSE = 64
+"""Drawing this many times fewer than there are sorts them, instead of marking all."""
+
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+_MUL1 = np.uint64(0xBF58476D1CE4E5B9)
+_MUL2 = np.uint64(0x94D049BB133111EB)
+_S30, _S27, _S31, _S32 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(32)
+_LOW = np.uint64(0xFFFFFFFF)
+
+
+def key_of(*numbers: int) -> np.uint64:
+    """One key from several numbers, in their order; those below 0 or above 2^64 - 1 are refused."""
+    key = 0
+    for number in numbers:
+        if not 0 <= number < 2**64:
+            raise InputError(f"seed {number}: must be in 0..2^64 - 1")
+        key = int(mix(np.uint64(key ^ int(mix(np.uint64(number))))))
+    return np.uint64(key)
+
+
+@njit(cache=True, nogil=True)
+def mix(x: Any) -> Any:
+    """splitmix64 (Steele, Lea and Flood 2014): a bijection whose outputs pass for random bits."""
+    z = np.uint64(x) + _GAMMA
+    z = (z ^ (z >> _S30)) * _MUL1
+    z = (z ^ (z >> _S27)) * _MUL2
+    return z ^ (z >> _S31)
+
+
+@njit(cache=True, nogil=True)
+def below(bits: Any, bound: Any) -> Any:
+    """A number in 0..bound - 1 (bound up to 2^32) from 64 random bits, by their upper half."""
+    return np.int64(((np.uint64(bits) >> _S32) * np.uint64(bound)) >> _S32)
+
+
+@njit(cache=True, nogil=True)
+def _share(key: Any, round_: int, half: Any, bound: Any) -> Any:
+    return below(mix(np.uint64(key) + np.uint64(round_) * _MUL1 ^ np.uint64(half) * _MUL2), bound)
+
+
+@njit(cache=True, nogil=True)
+def permuted(x: Any, n: Any, key: Any) -> Any:
+    """Place of x, one of 0..n - 1, in the random order of all of them that `key` stands for.
+
+    A Feistel network on the smallest grid a x b >= n (Black and Rogaway 2002, generalised to sums
+    modulo a and b); places beyond n - 1 are walked through. Orders are as good as random for
+    samples, not for secrets.
+    """
+    a, b = _grid(n)
+    while True:
+        left, right = x // b, x % b
+        for k in range(0, ROUNDS, 2):
+            left += _share(key, k, right, a)
+            if left >= a:
+                left -= a
+            right += _share(key, k + 1, left, b)
+            if right >= b:
+                right -= b
+        x = left * b + right
+        if x < n:
+            return x
+
+
+@njit(cache=True, nogil=True)
+def at_place(x: Any, n: Any, key: Any) -> Any:
+    """The inverse of `permuted`: which of 0..n - 1 has place x."""
+    a, b = _grid(n)
+    while True:
+        left, right = x // b, x % b
+        for k in range(ROUNDS - 2, -1, -2):
+            right -= _share(key, k + 1, left, b)
+            if right < 0:
+                right += b
+            left -= _share(key, k, right, a)
+            if left < 0:
+                left += a
+        x = left * b + right
+        if x < n:
+            return x
+
+
+@njit(cache=True, nogil=True)
+def _grid(n: Any) -> Any:
+    a = max(np.int64(math.ceil(math.sqrt(n))), LEAST_SIDE)
+    return a, max((np.int64(n) + a - 1) // a, LEAST_SIDE)
+
+
+@njit(cache=True, nogil=True)
+def among_first(numbers: Any, n: int, size: int, key: Any) -> Any:
+    """Whether each of `numbers`, in 0..n - 1, is one of the `size` that `first_of` gives: bool."""
+    found = np.empty(len(numbers), dtype=np.bool_)
+    for k in range(len(numbers)):
+        found[k] = permuted(np.int64(numbers[k]), n, key) < size
+    return found
+
+
+def first_of(n: int, size: int, key: np.uint64) -> npt.NDArray[np.int32]:
+    """The first `size` of 0..n - 1 in the random order of `key`, ascending: int32[size].
+
+    Every set of that size is as likely as any other.
+    """
+    found: npt.NDArray[np.int32] = _first_of(n, size, key)
+    if size * SPARSE < n:
+        found.sort()
+        return found
+    return marked(found, n)
+
+
+@njit(cache=True, nogil=True)
+def _first_of(n: int, size: int, key: Any) -> Any:
+    found = np.empty(size, dtype=np.int32)
+    for k in range(size):
+        found[k] = at_place(np.int64(k), n, key)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def marked(numbers: Any, n: int) -> Any:
+    """The distinct ones of `numbers`, in 0..n - 1, ascending: int32."""
+    mark = np.zeros(n, dtype=np.bool_)
+    for x in numbers:
+        mark[x] = True
+    found = np.empty(len(numbers), dtype=np.int32)
+    size = 0
+    for x in range(n):
+        if mark[x]:
+            found[size] = x
+            size += 1
+    return found[:size]

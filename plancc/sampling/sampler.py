@@ -1,0 +1,184 @@
+"""What every sampler is, and how one is made from options or from a plan's provenance."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from plancc.errors import InputError
+from plancc.sampling.batch import Batch, Inclusion, Population
+
+SHOWN, FITTED, HELD_OUT = 0, 1, 2
+"""Streams of batches: those that runtime and inspect see, those that a model is made of, and those
+that tell the compiler when it has seen enough. No batch is in two of them."""
+DEFAULT_SHARE = 0.06
+"""Of the vertices in a batch, unless the user says otherwise (paper 000: 20,000 of 334,863)."""
+
+
+@dataclass(frozen=True)
+class Sampler(ABC):
+    """How batches are drawn; the fields are the options.
+
+    Attributes
+    ----------
+    name : str
+        In the registry.
+    needs : tuple of str
+        What a `Population` must have for `batch`: of "pattern", "train_mask", "clusters".
+    """
+
+    name: ClassVar[str]
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks of a batch: 1, or as many as the model must have layers."""
+        return 1
+
+    @abstractmethod
+    def check(self, population: Population) -> None:
+        """Raise InputError if the options or the population do not allow a batch."""
+
+    @abstractmethod
+    def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
+        """Batch `number` of a checked population.
+
+        Parameters
+        ----------
+        population : Population
+        seed, number : int
+            From 0.
+        stream : int
+            `SHOWN`, `FITTED` or `HELD_OUT`.
+        """
+
+    def inclusion(self, population: Population, most_pins: int) -> Inclusion | None:
+        """Exact probabilities for nets of up to `most_pins` pins; None where they are not known."""
+        return None
+
+    def batches_per_epoch(self, population: Population) -> int:
+        """Batches that together ask for as many outputs as there are."""
+        return 1
+
+    def __str__(self) -> str:
+        """For a provenance: the name, and every option as ``name=value``."""
+        options = [f"{f.name}={_in_words(getattr(self, f.name))}" for f in fields(self)]
+        return " ".join([self.name, *options])
+
+
+def check_batch_size(batch_size: int, available: int, what: str = "vertices") -> None:
+    """Raise InputError unless `batch_size` of `available` can be drawn."""
+    if batch_size < 1:
+        raise InputError(f"batch size {batch_size}: at least 1 is needed")
+    if batch_size > available:
+        raise InputError(f"batch size {batch_size}: there are only {available} {what}")
+
+
+def make_sampler(
+    name: str,
+    num_vertices: int,
+    *,
+    batch_size: int | None = None,
+    fanouts: tuple[int, ...] | None = None,
+    walk_length: int | None = None,
+    keep: float | None = None,
+) -> Sampler:
+    """A sampler from options; those that are None get their defaults.
+
+    Raises
+    ------
+    InputError
+        An unknown sampler, an option that it does not have, or lacks.
+    """
+    from plancc.sampling import SAMPLERS
+
+    cls = SAMPLERS[name]
+    given = {
+        "batch_size": batch_size,
+        "fanouts": None if fanouts is None else tuple(fanouts),
+        "walk_length": walk_length,
+        "keep": keep,
+    }
+    options: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    known = [field.name for field in fields(cls)]
+    for key in options:
+        if key not in known:
+            raise InputError(
+                f"sampler '{name}' has no {_option(key)}: it has {', '.join(map(_option, known))}"
+            )
+    if "batch_size" in known and batch_size is None:
+        options["batch_size"] = max(1, round(DEFAULT_SHARE * num_vertices))
+    for field in fields(cls):
+        if field.name not in options and field.default is field.default_factory:
+            raise InputError(f"sampler '{name}' needs {_option(field.name)}")
+    sampler: Sampler = cls(**options)
+    return sampler
+
+
+def chosen_sampler(
+    recorded: str, num_vertices: int, name: str | None = None, **options: Any
+) -> Sampler:
+    """The sampler that a user asks for, with what a plan was compiled for as the default.
+
+    Parameters
+    ----------
+    recorded : str
+        ``str(sampler)`` from the provenance of a plan, or anything else.
+    num_vertices : int
+    name : str, optional
+        None: the recorded one, or "uniform".
+    **options
+        Those of `make_sampler`; None where not given. Recorded ones fill in for the same sampler.
+
+    Raises
+    ------
+    InputError
+        As `make_sampler`.
+    """
+    try:
+        known: Sampler | None = parse_sampler(recorded)
+    except InputError:
+        known = None
+    given = {key: value for key, value in options.items() if value is not None}
+    if known is not None and name in (None, known.name):
+        kept = {f.name: getattr(known, f.name) for f in fields(known)}
+        return make_sampler(known.name, num_vertices, **(kept | given))
+    return make_sampler(name or "uniform", num_vertices, **given)
+
+
+def parse_sampler(text: str) -> Sampler:
+    """The inverse of ``str(sampler)``.
+
+    Raises
+    ------
+    InputError
+        Another text.
+    """
+    name, *words = text.split() or [""]
+    options: dict[str, Any] = {}
+    try:
+        for word in words:
+            key, _, value = word.partition("=")
+            if key not in _PARSERS:
+                raise ValueError(key)
+            options[key] = _PARSERS[key](value)
+    except ValueError:
+        raise InputError(f"'{text}' is no sampler") from None
+    return make_sampler(name, 1, **options)
+
+
+def _option(field: str) -> str:
+    return "--" + field.replace("_", "-")
+
+
+def _in_words(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+_PARSERS: dict[str, Any] = {
+    "batch_size": int,
+    "fanouts": lambda text: tuple(map(int, text.split(","))),
+    "walk_length": int,
+    "keep": float,
+}

@@ -1,0 +1,75 @@
+"""Vertices drawn uniformly, and the subgraph that they induce: the batches of paper 000."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import gammaln
+
+from plancc.sampling.batch import Batch, Inclusion, Population, VertexBatch
+from plancc.sampling.counter import among_first, first_of, key_of
+from plancc.sampling.sampler import SHOWN, Sampler, check_batch_size
+
+
+@dataclass(frozen=True)
+class UniformSampler(Sampler):
+    """Every set of `batch_size` vertices is equally likely (paper 000, section 4.3.3).
+
+    Attributes
+    ----------
+    batch_size : int
+        In 1..num_vertices.
+    """
+
+    name: ClassVar[str] = "uniform"
+
+    batch_size: int
+
+    def check(self, population: Population) -> None:
+        check_batch_size(self.batch_size, population.num_vertices)
+
+    def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
+        return UniformBatch(population, self.batch_size, key_of(seed, stream, number))
+
+    def inclusion(self, population: Population, most_pins: int) -> Inclusion:
+        n = population.num_vertices
+        return Inclusion(self.batch_size / n, reach_of_sets(n, self.batch_size, most_pins))
+
+    def batches_per_epoch(self, population: Population) -> int:
+        return -(-population.num_vertices // self.batch_size)
+
+
+class UniformBatch(VertexBatch):
+    """The first `size` vertices in the random order of `key`."""
+
+    def __init__(self, population: Population, size: int, key: np.uint64) -> None:
+        super().__init__(population)
+        self._size, self._key = size, key
+
+    def members(self, vertices: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        found: npt.NDArray[np.bool_] = among_first(
+            vertices, self.population.num_vertices, self._size, self._key
+        )
+        return found
+
+    def vertices(self) -> npt.NDArray[np.int32]:
+        return first_of(self.population.num_vertices, self._size, self._key)
+
+
+def reach_of_sets(n: int, size: int, most: int) -> npt.NDArray[np.float64]:
+    """Probability that a set of `size` of n vertices which holds one of them holds others too.
+
+    Entry c: at least one of c given others, ``1 - C(n-1-c, size-1) / C(n-1, size-1)``.
+
+    Returns
+    -------
+    float64[most + 1]
+    """
+    c = np.arange(most + 1, dtype=np.float64).clip(max=n - 1)
+    left = n - 1 - c - (size - 1)  # others that may stay outside
+    with np.errstate(invalid="ignore"):
+        log = gammaln(n - c) - gammaln(left.clip(min=0) + 1) - gammaln(n) + gammaln(n - size + 1)
+    return np.where(left < 0, 1.0, -np.expm1(np.minimum(log, 0.0)))
