@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,9 +27,12 @@ from plancc.cost.pairs import pair_volumes
 from plancc.cost.topology import Topology
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
+from plancc.graph.vertexdata import VertexData
 from plancc.models import MODELS
 from plancc.models.problem import Assignment, Hypergraph, WeightedGraph
-from plancc.models.weights import Balance, as_columns
+from plancc.models.stochastic import AUTO as EXACT_OR_ENOUGH
+from plancc.models.stochastic import EXPECTED_VOLUME, StochasticModel
+from plancc.models.weights import Balance, as_columns, check_num_parts
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.run import (
     AUTO,
@@ -45,10 +48,17 @@ from plancc.search import EFFORTS, Trial, search
 from plancc.search.record import Record
 from plancc.version import __version__
 
-SEARCHED = ("hp", "gp")
+if TYPE_CHECKING:
+    from plancc.search.expectation import Expectation
+
+STOCHASTIC = "stochastic-hp"
+"""The model of mini-batches: its objective is an expectation."""
+SEARCHED = ("hp", "gp", STOCHASTIC)
 """Models whose owners plancc searches for by itself."""
 OF_GRAPHS = ("cut", "volume")
 """Objectives that model gp hands to a partitioner as they are."""
+CLUSTER_EPSILON = 0.1
+"""By how much a cluster may be larger than the average one."""
 EFFORT = "balanced"
 """The effort of a search unless told otherwise."""
 REFINED, REBALANCED = "the refined partition", "the rebalanced partition"
@@ -119,6 +129,13 @@ class Method:
             self.nodes.check(self.num_parts)
 
     def _check_objective(self) -> None:
+        if self.model == STOCHASTIC:
+            if self.objective is not None:
+                raise InputError(
+                    f"objective '{self.objective}': the objective of model '{STOCHASTIC}' is the "
+                    "expected volume of its mini-batches; for another one take model hp"
+                )
+            return
         if self.objective == "cut" and self.model != "gp":
             raise InputError(
                 f"objective 'cut' is model gp's: for model '{self.model}' choose from "
@@ -147,7 +164,7 @@ class Method:
         option = f"--{given[0]}"
         if self.model not in SEARCHED:
             raise InputError(
-                f"{option} is for the models {' and '.join(SEARCHED)}, not for '{self.model}'"
+                f"{option} is for the models {', '.join(SEARCHED)}, not for '{self.model}'"
             )
         partitioner = None if self.partitioner == AUTO else self.partitioner
         for name, value in (("partitioner", partitioner), ("preset", self.preset)):
@@ -175,6 +192,8 @@ class Method:
     @property
     def goal(self) -> str | None:
         """The objective of a search or of a refinement after a partitioner, else None."""
+        if self.model == STOCHASTIC:
+            return EXPECTED_VOLUME
         if self.searches:
             return self.objective or "volume"
         if self.model in SEARCHED and self.objective is not None and not self._minimised:
@@ -296,9 +315,17 @@ def find_owners(
     if not method.searches:
         with observer(f"model {method.model}"):
             problem = model.build(matrix, method.num_parts, balance=balance, seed=method.seed)
+    expectation = None
+    if isinstance(model, StochasticModel):
+        from plancc.search.expectation import expectation_of
+
+        with observer("mini-batches"):
+            expectation = expectation_of(
+                model, matrix, as_columns(loads), method.num_parts, method.seed
+            )
     with observer("partition"):
         if problem is None:
-            found = _searched(matrix, method, loads, report)
+            found = _searched(matrix, method, loads, expectation, report)
         elif isinstance(problem, Assignment):
             owner = checked_owner(
                 f"model '{method.model}'", problem.owner, matrix.num_vertices, method.num_parts
@@ -309,10 +336,13 @@ def find_owners(
         else:
             found = _partitioned(problem, method, model, tuple(loads))
     if isinstance(problem, Hypergraph | WeightedGraph) and method.model in SEARCHED:
-        what = _left_to_do(found, method, loads)
+        what = _left_to_do(found, method, model, loads)
         if what:
             with observer(what):
-                found = _improved(found, problem, matrix, method, loads, report)
+                found = _improved(found, problem, matrix, method, loads, expectation, report)
+    if expectation is not None:
+        how, notes = expectation.about(found.owner, method.num_parts)
+        found = replace(found, how=found.how | how, about_owners=[*found.about_owners, *notes])
     if method.nodes is not None:
         with observer("map to nodes"):
             owner = mapped(found.owner, matrix, method.nodes)
@@ -324,6 +354,7 @@ def _searched(
     matrix: Graph,
     method: Method,
     loads: Mapping[str, npt.NDArray[np.int64]],
+    expectation: Expectation | None,
     report: Report | None,
 ) -> Found:
     """What `plancc.search` finds."""
@@ -333,16 +364,17 @@ def _searched(
         matrix,
         method.num_parts,
         effort=effort,
-        objective=method.goal,
+        objective="volume" if expectation is not None else method.goal,
         weights=as_columns(loads),
         constraints=tuple(loads),
-        model=method.model,
+        model="hp" if expectation is not None else method.model,
         epsilon=method.epsilon,
         seed=method.seed,
         threads=method.threads,
         budget=method.budget,
         time_limit=method.time_limit,
         rates=method.rates,
+        expectation=expectation,
         report=report,
     )
     how = {
@@ -395,11 +427,17 @@ def _partitioned(
     return Found(result.owner, how, result.about_run, result.about_owners)
 
 
-def _left_to_do(found: Found, method: Method, loads: Mapping[str, npt.NDArray[np.int64]]) -> str:
-    """What a partitioner's answer still needs, in a word; "" for nothing."""
+def _left_to_do(
+    found: Found, method: Method, model: Any, loads: Mapping[str, npt.NDArray[np.int64]]
+) -> str:
+    """What a partitioner's answer still needs, in a word; "" for nothing.
+
+    The nets of a given number of batches are the paper's model, and so is their partition; those
+    that come close to exact probabilities only start the refinement.
+    """
     if found.how["partitioner"] == TRIVIAL:
         return ""
-    if method.goal is not None:
+    if method.goal is not None and getattr(model, "batches", EXACT_OR_ENOUGH) == EXACT_OR_ENOUGH:
         return "refine"
     if len(loads) == 1:
         return ""
@@ -413,6 +451,7 @@ def _improved(
     matrix: Graph,
     method: Method,
     loads: Mapping[str, npt.NDArray[np.int64]],
+    expectation: Expectation | None,
     report: Report | None,
 ) -> Found:
     """A partitioner's answer, refined for an objective that it does not have, or rebalanced."""
@@ -421,8 +460,9 @@ def _improved(
 
     num_parts, epsilon, seed, goal = method.num_parts, method.epsilon, method.seed, method.goal
     weights = as_columns(loads)
+    rates = method.rates
     steps = Steps(
-        matrix, weights, num_parts, epsilon, goal or "volume", method.rates, Record(report)
+        matrix, weights, num_parts, epsilon, goal or "volume", rates, expectation, Record(report)
     )
     partitioner = found.how["partitioner"]
     kind = problem.objective if isinstance(problem, WeightedGraph) else ""
@@ -447,9 +487,11 @@ def _improved(
             )
     else:
         step, who = f"refined for {goal}, seed {seed}", REFINED
-        refinement = refiner(
-            goal, epsilon=epsilon, seed=seed, budget=method.budget, rates=method.rates
-        )
+        options: dict[str, Any] = {"epsilon": epsilon, "seed": seed, "budget": method.budget}
+        if expectation is None:
+            refinement = refiner(goal, rates=rates, **options)
+        else:
+            hypergraph, refinement = expectation.problem, expectation.refiner(**options)
         owner = refinement.run(
             hypergraph, found.owner, num_parts, nonzeros=matrix.row_nonzeros()
         ).owner
@@ -468,6 +510,33 @@ def mapped(
 
     pairs = pair_volumes(matrix, owner, topology.num_ranks)
     return MapToTopology(topology).run(owner, pairs, topology.num_ranks)
+
+
+def with_clusters(
+    data: VertexData, matrix: Graph, clusters: int, seed: int, time_limit: float | None
+) -> VertexData:
+    """Vertex data with clusters of about as many rows each and few edges between them.
+
+    Raises
+    ------
+    InputError
+        There are clusters already, or fewer vertices than clusters.
+    """
+    if data.clusters is not None:
+        raise InputError(f"{clusters} clusters: the vertex data has clusters of its own")
+    check_num_parts(matrix.num_vertices, clusters)
+    model = MODELS["gp"]()
+    problem = model.build(matrix, clusters, balance="rows", seed=seed)
+    found = partition(
+        problem,
+        clusters,
+        AUTO,
+        epsilon=CLUSTER_EPSILON,
+        seed=seed,
+        time_limit=time_limit,
+        order=model.partitioners,
+    )
+    return replace(data, clusters=found.owner)
 
 
 def _wishes(method: Method) -> dict[str, Any]:

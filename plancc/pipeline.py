@@ -24,8 +24,16 @@ from plancc.graph.graph import NORMALIZATIONS, Graph
 from plancc.graph.normalize import normalize as normalized
 from plancc.graph.vertexdata import VertexData, check_vertex_data, read_vertex_data
 from plancc.models import MODELS
-from plancc.models.weights import Balance, check_num_parts, constraints, part_weights
-from plancc.ownership import Method, Observer, Report, default_balance, find_owners
+from plancc.models.stochastic import StochasticModel
+from plancc.models.weights import BATCH, Balance, check_num_parts, constraints, part_weights
+from plancc.ownership import (
+    Method,
+    Observer,
+    Report,
+    default_balance,
+    find_owners,
+    with_clusters,
+)
 from plancc.partitioners.run import AUTO
 from plancc.plan.lowering import lower
 from plancc.plan.plan import Plan
@@ -62,6 +70,7 @@ def compile(
     seed: int = 1,
     data: str | os.PathLike[str] | VertexData | None = None,
     value_dtype: str = "float32",
+    clusters: int | None = None,
     command: str = "",
     observer: Observer = nullcontext,
     report: Report | None = None,
@@ -74,7 +83,7 @@ def compile(
     graph : Graph, path, scipy sparse matrix, networkx graph or (n, edge_index)
         See `plancc.graph.convert.as_graph`.
     model : str
-        "rp", "block", "gp", "hp", "rcm" or "file" (`plancc.models`).
+        "hp", "stochastic-hp", "gp", "rcm", "block", "rp" or "file" (`plancc.models`).
     num_parts : int
         1..n.
     normalize : {"sym", "row", "none"}
@@ -118,6 +127,8 @@ def compile(
         Features, labels and masks in vertex order, to be carried in the plan.
     value_dtype : {"float32", "float64"}
         Of the matrix in the plan.
+    clusters : int, optional
+        Cut the graph into so many clusters, which the plan then carries for the sampler "cluster".
     command : str
         Recorded in the provenance.
     observer : callable
@@ -125,7 +136,8 @@ def compile(
     report : callable
         Called with every step of the search as it ends, a `plancc.search.Trial`.
     **model_options
-        Options of the model: ``part`` (a path or an array) for file.
+        Options of the model: ``part`` (a path or an array) for file; for stochastic-hp those of
+        `plancc.models.stochastic.StochasticModel`.
 
     Returns
     -------
@@ -161,14 +173,24 @@ def compile(
     )
     model_options |= method.model_options
     chosen_model = _make_model(model, model_options)
+    if clusters is not None and not clusters >= 1:
+        raise InputError(f"{clusters} clusters: at least 1 is needed")
 
     with observer("load"):
         graph = as_graph(graph)
         check_num_parts(graph.num_vertices, num_parts)
         vertex_data = _vertex_data(data, graph)
-        wanted = replace(wanted, train_mask=vertex_data.train_mask)
     with observer("normalize"):
         matrix = normalized(graph, normalize, self_loops=self_loops, dtype=value_dtype)
+    if clusters is not None:
+        with observer("clusters"):
+            vertex_data = with_clusters(vertex_data, matrix, clusters, seed, time_limit)
+    wanted = replace(wanted, train_mask=vertex_data.train_mask)
+    if isinstance(chosen_model, StochasticModel):
+        chosen_model = replace(chosen_model, vertex_data=vertex_data)
+        if BATCH in wanted.names:
+            expected = chosen_model.source(matrix).expected_nonzeros(seed)
+            wanted = replace(wanted, expected_nonzeros=expected)
     loads = constraints(matrix, wanted)
     found = find_owners(matrix, method, chosen_model, wanted, loads, observer, report)
     of_parts = [part_weights(found.owner, load, num_parts) for load in loads.values()]
@@ -208,7 +230,7 @@ def compile(
 def _make_model(name: str, options: dict[str, Any]) -> Any:
     """The model with its options; InputError for an option that it does not have."""
     model_class = MODELS[name]
-    known = [field.name for field in fields(model_class)]
+    known = [field.name for field in fields(model_class) if field.name != "vertex_data"]
     for option in options:
         if option not in known:
             raise InputError(

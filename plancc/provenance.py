@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,9 @@ from plancc.graph.graph import Graph
 from plancc.models.weights import part_weights
 from plancc.passes.multilevel import Limits
 from plancc.search.record import Record
+
+if TYPE_CHECKING:
+    from plancc.search.expectation import Expectation
 
 
 def now() -> str:
@@ -56,6 +60,7 @@ class Steps:
     objective : str
         In `plancc.cost.objectives.OBJECTIVES`.
     rates : EpochRates, for objective "time" only
+    expectation : Expectation, in place of the objective
     record : Record
         What was noted; it keeps the best owners.
     """
@@ -66,15 +71,20 @@ class Steps:
     epsilon: float
     objective: str
     rates: EpochRates | None = None
+    expectation: Expectation | None = None
     record: Record = field(default_factory=Record)
 
     def note(self, step: str, seconds: float, owner: npt.NDArray[np.int32]) -> None:
         parts = traffic_of_owners(self.matrix, owner, self.num_parts)
+        if self.expectation is None:
+            value = objective_value(self.objective, parts, self.rates)
+        else:
+            value = self.expectation.value(owner, self.num_parts)
         self.record.add(
             step,
             seconds,
             owner,
             overload(owner, self.weights, self.num_parts, self.epsilon),
-            objective_value(self.objective, parts, self.rates),
+            value,
             int(parts.sent.sum()),
         )

@@ -143,7 +143,9 @@ def refine(
     with observer("refine"):
         from plancc.passes.refine import refiner
 
-        steps = Steps(matrix, weights, plan.num_parts, epsilon, objective, rates, Record(report))
+        steps = Steps(
+            matrix, weights, plan.num_parts, epsilon, objective, rates, record=Record(report)
+        )
         steps.note("as given", 0.0, owner)
         start = time.perf_counter()
         refinement = refiner(
@@ -174,7 +176,11 @@ def refine(
         warnings.warn(note, PlanccWarning, stacklevel=2)
     of_parts = [part_weights(better, load, plan.num_parts) for load in loads.values()]
     stale = ("budget",) if topology is not None else ("budget", "topology")
-    kept = {name: value for name, value in provenance.items() if name not in stale}
+    kept = {
+        name: value
+        for name, value in provenance.items()
+        if name not in stale and not name.startswith("expected_")
+    }
     return replace(
         refined,
         provenance={

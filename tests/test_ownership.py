@@ -101,7 +101,10 @@ def test_what_is_done(options, searches, goal, of_model):
         ({"model": "rcm", "preset": "kway"}, "^--preset kway: model 'rcm' needs no partitioner$"),
         ({"topology": (2, 3)}, r"topology '\(2, 3\)'"),
         ({"model": "gp", "effort": "fast", "objective": "cut"}, "drop --objective cut"),
-        ({"model": "rcm", "effort": "fast"}, "--effort is for the models hp and gp, not for 'rcm'"),
+        (
+            {"model": "rcm", "effort": "fast"},
+            "--effort is for the models hp, gp, stochastic-hp, not for 'rcm'",
+        ),
         ({"model": "file", "budget": 3}, "--budget is for the models hp and gp"),
         ({"budget": 0}, "budget 0 s"),
         ({"budget": float("nan")}, "budget nan s"),

@@ -348,7 +348,10 @@ def test_provenance_of_rcm():
         ({"num_parts": 0}, "0 parts: at least 1"),
         ({"num_parts": -3}, "-3 parts"),
         ({"num_parts": N + 1}, f"{N + 1} parts for {N} vertices"),
-        ({"model": "best"}, "unknown model 'best': choose from hp, gp, rcm, block, rp, file"),
+        (
+            {"model": "best"},
+            "unknown model 'best': choose from hp, stochastic-hp, gp, rcm, block, rp, file",
+        ),
         ({"normalize": "mean"}, "unknown normalization 'mean': choose from sym, row, none"),
         ({"balance": "edges"}, "unknown balance 'edges': choose from nnz, rows, weights"),
         ({"balance": "nnz,edges"}, "unknown balance 'edges': choose from nnz, rows, weights"),

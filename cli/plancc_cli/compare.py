@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from plancc_cli import options
+from plancc_cli.progress import progress
 
 if TYPE_CHECKING:
     from plancc.cost.machine import Machine
@@ -18,19 +19,36 @@ if TYPE_CHECKING:
 @options.machine_option(
     "Latency, bandwidth and multiply_adds for the time of --dims; the plans' own if it is the same."
 )
+@options.fresh_batches
 @options.as_json
 def command(
-    plans: tuple[str, ...], dims: list[int] | None, machine: Machine | None, as_json: bool
+    plans: tuple[str, ...],
+    dims: list[int] | None,
+    machine: Machine | None,
+    batches: int | None,
+    as_json: bool,
+    **given: Any,
 ) -> None:
     """Show several PLANS side by side, with ratios to a random partition."""
+    from plancc.cost.batch_report import batch_reports
     from plancc.cost.machine import Machine
     from plancc.cost.report import report
-    from plancc_cli.render import print_comparison, print_json
+    from plancc_cli.render import print_batch_comparison, print_comparison, print_json
 
+    drawn = options.of_batches(batches, given)
     reports = [report(plan, dims=dims, machine=machine) for plan in plans]
     if len({each.machine for each in reports}) > 1:  # times compare on one machine only
         reports = [report(plan, dims=dims, machine=Machine()) for plan in plans]
+    on_batches = []
+    if batches is not None:
+        with progress() as shown, shown.stage("batches"):
+            on_batches = batch_reports(plans, batches, **drawn)
     if as_json:
-        print_json([each.as_dict() for each in reports])
+        figures = [each.as_dict() for each in reports]
+        for of_plan, of_batches in zip(figures, on_batches, strict=False):
+            of_plan["batches"] = of_batches.as_dict()
+        print_json(figures)
     else:
         print_comparison(reports)
+        if on_batches:
+            print_batch_comparison(on_batches)

@@ -19,6 +19,11 @@ from plancc_cli import options
 from plancc_cli.progress import command_line, progress
 
 AUTO = "auto"
+OF_MODELS = (
+    *("part", "sampler", "batch_size", "fanouts", "walk_length", "keep"),
+    *("batches", "theta", "delta"),
+)
+"""Options that a model may have."""
 
 
 @click.command()
@@ -46,6 +51,27 @@ AUTO = "auto"
     f"[default: {EFFORT}]",
 )
 @options.budget("For the search, or the refinement after --partitioner; best uses all of it.")
+@options.sampling("uniform")
+@click.option(
+    "--batches",
+    metavar="auto|NUMBER",
+    callback=options.auto_or_number,
+    help="For stochastic-hp: exact probabilities, or as many batches as it takes (auto), or the "
+    "nets of so many batches.  [default: auto]",
+)
+@click.option(
+    "--theta",
+    type=float,
+    help="For stochastic-hp: error of the expected connectivity.  [default: 0.1]",
+)
+@click.option(
+    "--delta",
+    type=float,
+    help="For stochastic-hp: probability of a larger error.  [default: 0.5]",
+)
+@click.option(
+    "--clusters", type=int, help="Carry so many clusters of vertices, for the sampler cluster."
+)
 @click.option("--part", type=click.Path(), help="For file: a part vector, one number per line.")
 @click.option(
     "--partitioner",
@@ -96,7 +122,6 @@ def command(
     graph: str,
     output: str,
     parts: int,
-    part: str | None,
     no_self_loops: bool,
     compress: bool,
     format: str | None,
@@ -111,10 +136,11 @@ def command(
     from plancc.cost.report import decoded, reached, read_tried
     from plancc_cli.render import print_json, print_summary
 
-    options.check_output(output, graph, part, settings["data"])
+    options.check_output(output, graph, settings["part"], settings["data"])
     method = _method(parts, settings)
-    if part is not None:
-        settings["part"] = part
+    for name in OF_MODELS:
+        if settings[name] is None:
+            del settings[name]
     who = method.partitioner if method.partitioner != AUTO else method.preset or method.model
     if method.searches:
         who = method.effort or EFFORT

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from plancc_cli import options
+from plancc_cli.progress import progress
 
 if TYPE_CHECKING:
     from plancc.cost.machine import Machine
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 @options.machine_option(
     "Latency, bandwidth and multiply_adds for the time of --dims; the plan's own by default."
 )
+@options.fresh_batches
 @options.as_json
 def command(
     plan: str,
@@ -33,13 +35,17 @@ def command(
     ranks: int | None,
     topology: str | None,
     machine: Machine | None,
+    batches: int | None,
     as_json: bool,
+    **given: Any,
 ) -> None:
     """Show what PLAN is, and what it costs beside an even random partition of the same matrix."""
+    from plancc.cost.batch_report import batch_reports
     from plancc.cost.report import report
     from plancc.cost.topology import Topology
-    from plancc_cli.render import print_json, print_report
+    from plancc_cli.render import print_json, print_on_batches, print_report
 
+    drawn = options.of_batches(batches, given)
     result = report(
         plan,
         dims=dims,
@@ -47,7 +53,14 @@ def command(
         machine=machine,
         topology=None if topology is None else Topology.parse(topology),
     )
+    on_batches = None
+    if batches is not None:
+        with progress() as shown, shown.stage("batches"):
+            (on_batches,) = batch_reports([plan], batches, num_ranks=ranks, **drawn)
     if as_json:
-        print_json(result.as_dict(per_part))
+        figures = result.as_dict(per_part)
+        print_json(figures | ({"batches": on_batches.as_dict()} if on_batches else {}))
     else:
         print_report(result, per_part)
+        if on_batches:
+            print_on_batches(result, on_batches)

@@ -148,6 +148,98 @@ class NameIn(click.ParamType):
         return value
 
 
+def sampling(default: str, what_for: str = "") -> Decorator:
+    """How mini-batches are drawn; `default` says which sampler draws them otherwise.
+
+    Five parameters, None where not given: sampler, batch_size, fanouts, walk_length, keep.
+    """
+    from plancc.sampling import SAMPLERS
+
+    names = ", ".join(SAMPLERS)
+
+    def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in (
+            click.option("--keep", type=float, metavar="P", help="Share of edges that are kept."),
+            click.option("--walk-length", type=int, help="Steps of a random walk."),
+            click.option(
+                "--fanouts",
+                metavar="F1,F2,...",
+                callback=_parse_fanouts,
+                help="Neighbours that are drawn for a vertex, for every layer, the last one first.",
+            ),
+            click.option(
+                "--batch-size", type=int, help="Vertices of a batch.  [default: 6% of them]"
+            ),
+            click.option(
+                "--sampler",
+                type=NameIn("sampler", SAMPLERS),
+                metavar="NAME",
+                help=f"{what_for}How batches are drawn: {names}.  [default: {default}]",
+            ),
+        ):
+            function = option(function)
+        return function
+
+    return decorated
+
+
+def _parse_fanouts(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    try:
+        fanouts = tuple(int(word) for word in text.split(","))
+    except ValueError:
+        fanouts = ()
+    if not fanouts or min(fanouts) < 1 or max(fanouts) > MAX_WIDTH:
+        raise InputError(
+            f"--fanouts '{text}': give a number from 1 to {MAX_WIDTH} for every layer, such as 10,5"
+        )
+    return fanouts
+
+
+def auto_or_number(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> str | int | None:
+    """ "auto", or a whole number from 1."""
+    if text is None or text == "auto":
+        return text
+    if not re.fullmatch("[0-9]{1,9}", text, re.ASCII) or int(text) < 1:
+        raise InputError(f"--batches '{text}': give auto or a whole number from 1")
+    return int(text)
+
+
+def fresh_batches(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``--batches``, and what says which ones; see `of_batches`."""
+    function = sampling("the plan's own, or uniform")(function)
+    for option in (
+        click.option(
+            "--threads", type=click.IntRange(min=1), help="That count batches.  [default: 1]"
+        ),
+        click.option(
+            "--seed",
+            type=click.IntRange(0, 2**31 - 1),
+            metavar="INTEGER",
+            help="Same seed, same batches.  [default: 0]",
+        ),
+        click.option(
+            "--batches", type=int, metavar="NUMBER", help="Figures on that many fresh mini-batches."
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def of_batches(batches: int | None, given: dict[str, Any]) -> dict[str, Any]:
+    """Which of the options that `fresh_batches` adds are given; refuses them without --batches."""
+    chosen = {name: value for name, value in given.items() if value is not None}
+    if batches is None and chosen:
+        option = "--" + next(iter(chosen)).replace("_", "-")
+        raise InputError(f"{option} says which mini-batches: give --batches, their number, too")
+    return chosen
+
+
 def check_output(output: str, *inputs: str | None) -> None:
     """Refuse, before any work, an output that cannot be written or that is one of the inputs."""
     from plancc.files import check_target

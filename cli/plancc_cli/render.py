@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
+    from plancc.cost.batch_report import BatchReport
+    from plancc.cost.batches import Estimate
     from plancc.cost.metrics import Metrics
     from plancc.cost.report import Report, TopologyCost, TrainingCost
     from plancc.plan.plan import Plan
@@ -99,6 +101,8 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
         f"imbalance of nonzeros {metrics.nonzero_imbalance:.3f}",
         soft_wrap=True,
     )
+    if "expected_volume" in plan.provenance:
+        out.print(_expectation(plan.provenance), soft_wrap=True)
     tried = read_tried(plan.provenance)
     if tried:
         objective = plan.provenance.get("objective", "volume")
@@ -112,6 +116,17 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
         if name.startswith(("bandwidth", "granularity", "stages")):
             out.print(f"{name.replace('_', ' ')}: {_provenance(name, value)}", soft_wrap=True)
     out.print(f"content {digest}", soft_wrap=True)
+
+
+def _expectation(provenance: dict[str, Any]) -> str:
+    """What a plan was compiled for, in a sentence: sampler, expected volume, sample."""
+    batches = provenance["batches"]
+    made_of = "exact" if batches == "exact" else f"{batches:,} batches"
+    return (
+        f"mini-batches of {provenance['sampler']}: {provenance['expected_volume']:,.1f} rows "
+        f"expected ({made_of}); Hoeffding's bound: {provenance['hoeffding_nets']:,} nets = "
+        f"{provenance['hoeffding_batches']:,} batches of {provenance['nets_per_batch']:,.0f}"
+    )
 
 
 def _by(provenance: dict[str, Any]) -> str:
@@ -207,6 +222,62 @@ def print_comparison(reports: Sequence[Report]) -> None:
         out.print(_comparison(reports[first : first + beside]))
     if reports[0].machine is not None:
         out.print(_machine(reports[0]))
+
+
+def print_on_batches(report: Report, batches: BatchReport) -> None:
+    """Figures per mini-batch beside those of a full batch, which exchanges as often."""
+    of, full, times = batches.estimates, report.metrics, batches.num_blocks
+    exchange = "exchange" if times == 1 else f"{times} exchanges"
+    table = Table(title=_on_which(batches), title_justify="left")
+    table.add_column("")
+    for name in ("per batch", "95% interval", "full batch"):
+        table.add_column(name, justify="right")
+
+    def add(words: str, figure: Estimate, of_all: float) -> None:
+        table.add_row(words, number(figure.mean), interval(figure), number(of_all))
+
+    add("vertices", of["vertices"], report.header.num_vertices)
+    add("nonzeros", of["nonzeros"], times * report.header.num_nonzeros)
+    add(f"volume: rows moved per {exchange}", of["volume"], times * full.volume)
+    if batches.expected_volume is not None:
+        table.add_row("  exact expectation", number(batches.expected_volume))
+    add("  busiest part, larger of the two", of["max_volume"], times * full.max_volume)
+    add(f"messages per {exchange}", of["messages"], times * full.messages)
+    add("imbalance of nonzeros (max/mean - 1)", of["work_imbalance"], full.nonzero_imbalance)
+    console().print(table)
+
+
+def print_batch_comparison(reports: Sequence[BatchReport]) -> None:
+    """Plans on the same mini-batches, a row for each."""
+    table = Table(title=f"{_on_which(reports[0])}, for all plans", title_justify="left")
+    table.add_column("", overflow="fold")
+    for name in ("volume per batch", "ratio to the first", "busiest part", "messages"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for each in reports:
+        of = each.estimates
+        table.add_row(
+            each.path,
+            f"{number(of['volume'].mean)} ({interval(of['volume'])})",
+            "-" if each.ratio is None else f"{each.ratio.mean:.3f} ({interval(each.ratio, '.3f')})",
+            number(of["max_volume"].mean),
+            number(of["messages"].mean),
+        )
+    table.caption = "in brackets: 95% intervals; that of the ratio is paired"
+    table.caption_justify = "left"
+    console().print(table)
+
+
+def _on_which(batches: BatchReport) -> str:
+    count = "1 fresh batch" if batches.number == 1 else f"{batches.number:,} fresh batches"
+    return f"{count} by {batches.sampler}, seed {batches.seed}"
+
+
+def interval(figure: Estimate, digits: str = "") -> str:
+    """As ``3.1000 to 3.4000``; "-" where one batch says nothing of the spread."""
+    if figure.low is None or figure.high is None:
+        return "-"
+    ends = (figure.low, figure.high)
+    return " to ".join(format(end, digits) if digits else number(end) for end in ends)
 
 
 def _comparison(reports: Sequence[Report]) -> Table:

@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from plancc.errors import InputError, OutputError, PlanccError
+from plancc_cli import options
 from plancc_runtime import launch
 from plancc_runtime.train import CHOICES, MINIMUM, TrainOptions
 
@@ -60,7 +61,7 @@ def _choice(name: str, text: str) -> Callable[[Any], Any]:
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.argument("plan", type=click.Path())
-@_integer("epochs", "Full-batch epochs.")
+@_integer("epochs", "How often the weights see the whole graph.")
 @_integer("layers", "Layers of the GCN.")
 @_integer("hidden", "Width of the hidden layers.")
 @click.option(
@@ -76,18 +77,22 @@ def _choice(name: str, text: str) -> Callable[[Any], Any]:
 @_integer("seed", "Of the weights and of random data.")
 @_integer("features", "Width of random features, for a plan without features.  [default: 64]")
 @_integer("classes", "Number of classes, for a plan without labels.  [default: 8]")
+@options.sampling(
+    "the plan's own, or uniform", "Train in mini-batches, as any of these five options says. "
+)
+@_integer("steps", "Mini-batches per epoch.  [default: as many as ask for every output once]")
 @_integer("threads", "Threads per rank.  [default: this machine's cores, shared by its ranks]")
 @click.option("--init", type=click.Path(), help="Initial weights: .npz with W0, W1, ...")
 @click.option("--save", type=click.Path(), help="Write the trained weights: .npz with W0, W1, ...")
 @click.option("--json", "json_path", type=click.Path(), help="Write every figure as JSON.")
 @click.version_option(package_name="plancc", prog_name=PROGRAM)
-def command(plan: str, save: str | None, json_path: str | None, **options: Any) -> None:
+def command(plan: str, save: str | None, json_path: str | None, **settings: Any) -> None:
     """Train a graph convolutional network from the communication plan PLAN."""
     try:
         transport = launch.open_transport()
     except PlanccError as error:  # the ranks cannot talk to each other
         sys.exit(_say_alone(str(error), error.exit_code))
-    sys.exit(_together(transport, lambda: _run(transport, plan, save, json_path, options)))
+    sys.exit(_together(transport, lambda: _run(transport, plan, save, json_path, settings)))
 
 
 def main() -> None:
@@ -111,7 +116,7 @@ def _run(
     plan: str,
     save: str | None,
     json_path: str | None,
-    options: dict[str, Any],
+    settings: dict[str, Any],
 ) -> None:
     """Train and print. Collective."""
     from plancc.files import atomic_write, check_target
@@ -119,8 +124,8 @@ def _run(
 
     first = transport.rank == 0
     with transport.agreement():  # before the work, not after it
-        train_options = TrainOptions(**options)
-        taken = {os.path.realpath(path) for path in (plan, options["init"]) if path}
+        train_options = TrainOptions(**settings)
+        taken = {os.path.realpath(path) for path in (plan, settings["init"]) if path}
         for path in (save, json_path):
             if first and path:
                 if os.path.realpath(path) in taken:
@@ -231,14 +236,17 @@ def _render(plan: str, result: TrainResult) -> str:
         f"lr {options.lr:g}, {options.dtype}; features {origin[result.random_features]}, "
         f"labels {origin[result.random_labels]}"
     )
+    caption = "accuracy per split; times in ms, the slowest rank's; words, messages: all ranks"
+    columns: tuple[str, ...] = COLUMNS
+    if result.sampler:
+        summary += f"\nmini-batches: {_batches(result)}"
+        caption += (
+            "\nvolume/step: rows moved by one exchange of a mini-batch, the mean of the epoch"
+        )
+        columns = (*COLUMNS, "volume/step")
     splits = list(result.final.accuracy)
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        caption="accuracy per split; times in ms, the slowest rank's; words, messages: all ranks",
-        caption_justify="left",
-    )
-    for name in ("epoch", "loss", *splits, *COLUMNS):
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=caption, caption_justify="left")
+    for name in ("epoch", "loss", *splits, *columns):
         table.add_column(name, justify="right", no_wrap=True)
     for epoch in _some(result.epochs):
         table.add_row(str(epoch.epoch), *_row(epoch, splits))
@@ -248,6 +256,16 @@ def _render(plan: str, result: TrainResult) -> str:
     console.print(table)
     text.seek(0)
     return text.read()
+
+
+def _batches(result: TrainResult) -> str:
+    """ "uniform, batch size 20,000, 17 steps per epoch"."""
+    name, *options = result.sampler.split()
+    for option in options:
+        key, _, value = option.partition("=")
+        number = f"{int(value):,}" if value.isdecimal() else value
+        name += f", {key.replace('_', ' ')} {number}"
+    return f"{name}, {result.steps_per_epoch:,} steps per epoch"
 
 
 def _some(epochs: list[Epoch]) -> list[Epoch]:
@@ -269,10 +287,11 @@ def _row(epoch: Epoch, splits: list[str]) -> list[str]:
     phases = ("total", "communication", "spmm", "dense", "allreduce")
     return [
         f"{epoch.loss:.6f}",
-        *(f"{epoch.accuracy[s]:.4f}" for s in splits),
+        *(f"{epoch.accuracy[s]:.4f}" if s in epoch.accuracy else "-" for s in splits),
         *(f"{1e3 * epoch.seconds_max[p]:.2f}" for p in phases),
         f"{epoch.words_sent:,}",
         f"{epoch.messages_sent:,}",
+        *([] if epoch.volume_per_step is None else [f"{epoch.volume_per_step:,.1f}"]),
     ]
 
 

@@ -113,7 +113,7 @@ def describe(name: str, recipe: Any) -> Source:
 
 def split_masks(
     labels: npt.NDArray[np.int32], rng: np.random.Generator, train: float = 0.2, val: float = 0.2
-) -> dict[str, npt.NDArray[np.bool_]]:
+) -> dict[str, Any]:
     """Random masks with the same shares in every class; the rest is for testing.
 
     Parameters

@@ -23,7 +23,7 @@ from plancc.cost.topology import ByNode, Topology, messages_by_node, volumes_by_
 from plancc.cost.training import Memory, epoch_messages_sent, epoch_words_sent, memory
 from plancc.errors import InputError
 from plancc.plan.matrix import graph_of
-from plancc.plan.plan import Header
+from plancc.plan.plan import Header, Int32Array, Plan
 from plancc.plan.reader import PlanFile
 from plancc.plan.slices import block_of_parts, read_offsets
 
@@ -205,9 +205,7 @@ def report(
     if machine is not None and dims is None:
         raise InputError("a machine predicts training: give the widths of the layers (dims) too")
     with PlanFile(path) as file:
-        ranks = file.header.num_parts if num_ranks is None else num_ranks
-        if not 1 <= ranks <= file.header.num_parts:
-            raise InputError(f"{ranks} ranks: {file.path} runs on 1 to {file.header.num_parts}")
+        ranks = checked_ranks(file, num_ranks)
         provenance = file.attributes("provenance")
         if topology is None:
             topology = recorded_topology(provenance, ranks)
@@ -223,9 +221,7 @@ def report(
             random = summarize(random_parts)
         pairs = None
         if merged:
-            blocks = block_of_parts(plan.num_parts, ranks)
-            rank_of_part = np.searchsorted(blocks, np.arange(plan.num_parts), side="right") - 1
-            owner = rank_of_part[plan.owner()].astype(np.int32)
+            owner = owner_on_ranks(plan, ranks)
             parts = traffic_of_owners(matrix, owner, ranks)
             if topology is not None:
                 pairs = pair_volumes(matrix, owner, ranks)
@@ -260,6 +256,21 @@ def report(
                 None if topology is None or pairs is None else TopologyCost.of(pairs, topology)
             ),
         )
+
+
+def checked_ranks(file: PlanFile, num_ranks: int | None) -> int:
+    """The number of ranks, all parts if it is None; InputError if the plan does not run on it."""
+    ranks = file.header.num_parts if num_ranks is None else num_ranks
+    if not 1 <= ranks <= file.header.num_parts:
+        raise InputError(f"{ranks} ranks: {file.path} runs on 1 to {file.header.num_parts}")
+    return ranks
+
+
+def owner_on_ranks(plan: Plan, num_ranks: int) -> Int32Array:
+    """Rank of every vertex when the parts are merged onto `num_ranks`, int32[num_vertices]."""
+    blocks = block_of_parts(plan.num_parts, num_ranks)
+    rank_of_part = np.searchsorted(blocks, np.arange(plan.num_parts), side="right") - 1
+    return rank_of_part.astype(np.int32)[plan.owner()]
 
 
 def recorded_topology(provenance: Mapping[str, Any], num_ranks: int) -> Topology | None:

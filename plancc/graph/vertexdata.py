@@ -1,8 +1,8 @@
-"""Features, labels and masks in ``.npz`` files, in the source's vertex order.
+"""Features, labels, masks and clusters in ``.npz`` files, in the source's vertex order.
 
 Keys, all optional: ``features`` (dense) or ``feat_indptr``, ``feat_indices``, ``feat_data``,
-``feat_shape`` (a CSR matrix); ``labels``; ``train_mask``, ``val_mask``, ``test_mask``. Other keys
-are ignored. Pickled objects are never loaded.
+``feat_shape`` (a CSR matrix); ``labels``; ``train_mask``, ``val_mask``, ``test_mask``;
+``clusters``. Other keys are ignored. Pickled objects are never loaded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from plancc.graph.textfile import StrPath
 
 @dataclass(frozen=True)
 class VertexData:
-    """Features, labels and masks, one row per vertex; in a plan, in plan order.
+    """Features, labels, masks and clusters, one row per vertex; in a plan, in plan order.
 
     Attributes
     ----------
@@ -30,6 +30,8 @@ class VertexData:
     labels : int32[num_vertices], or None
         Class of every vertex; -1 where it is unknown.
     train_mask, val_mask, test_mask : bool[num_vertices], or None
+    clusters : int32[num_vertices], or None
+        Cluster of every vertex, from 0: what the sampler `cluster` draws.
     """
 
     features: npt.NDArray[np.float32] | None = None
@@ -37,6 +39,7 @@ class VertexData:
     train_mask: npt.NDArray[np.bool_] | None = None
     val_mask: npt.NDArray[np.bool_] | None = None
     test_mask: npt.NDArray[np.bool_] | None = None
+    clusters: npt.NDArray[np.int32] | None = None
 
     def take(self, order: npt.NDArray[np.integer]) -> VertexData:
         """The same data with row k taken from row ``order[k]``."""
@@ -45,7 +48,7 @@ class VertexData:
 
 
 MASKS = ("train_mask", "val_mask", "test_mask")
-KEYS = ("features", "labels", *MASKS)
+KEYS = ("features", "labels", *MASKS, "clusters")
 
 
 def read_vertex_data(path: StrPath, num_vertices: int) -> VertexData:
@@ -62,14 +65,14 @@ def read_vertex_data(path: StrPath, num_vertices: int) -> VertexData:
     -------
     VertexData
         features float32[num_vertices, num_features], labels int32[num_vertices] (-1: unknown),
-        masks bool[num_vertices]; None where the file has none.
+        masks bool[num_vertices], clusters int32[num_vertices]; None where the file has none.
 
     Raises
     ------
     InputError
         For a damaged archive, pickled objects, none of the keys, a wrong length, NaN or infinity,
-        labels that are not integers >= -1, masks that are not boolean; the message names file, key
-        and value.
+        labels that are not integers >= -1, masks that are not boolean, clusters that are not
+        integers >= 0; the message names file, key and value.
     """
     with Archive(path) as archive:
         arrays = {key: archive[key] for key in KEYS if key in archive}
@@ -90,7 +93,7 @@ def check_vertex_data(
     Parameters
     ----------
     arrays : mapping
-        Some of "features", "labels", "train_mask", "val_mask", "test_mask".
+        Some of "features", "labels", "train_mask", "val_mask", "test_mask", "clusters".
     num_vertices : int
     where : str
         Put before every message.
@@ -99,7 +102,8 @@ def check_vertex_data(
     ------
     InputError
         A wrong number of rows or dimensions, NaN or infinity, labels that are not integers >= -1,
-        masks that are not boolean; the message names key and value.
+        masks that are not boolean, clusters that are not integers >= 0; the message names key and
+        value.
     """
     checked = {
         key: _CHECKS[key](np.asarray(array), f"{where}key '{key}'")
@@ -132,15 +136,21 @@ def _finite(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.float32]:
 
 
 def _labels(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.int32]:
+    return _integers(array, what, -1, "labels are integers >= -1 (-1: unknown)")
+
+
+def _clusters(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.int32]:
+    return _integers(array, what, 0, "clusters are integers >= 0")
+
+
+def _integers(array: npt.NDArray[Any], what: str, least: int, rule: str) -> npt.NDArray[np.int32]:
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise InputError(
             f"{what} must be a list of integers, not '{array.dtype}' of shape {array.shape}"
         )
-    wrong = (array < -1) | (array > np.iinfo(np.int32).max)
+    wrong = (array < least) | (array > np.iinfo(np.int32).max)
     if wrong.any():
-        raise InputError(
-            f"{what} holds '{array[wrong][0]}'; labels are integers >= -1 (-1: unknown)"
-        )
+        raise InputError(f"{what} holds '{array[wrong][0]}'; {rule}")
     return array.astype(np.int32)
 
 
@@ -156,6 +166,7 @@ _CHECKS: dict[str, Callable[[npt.NDArray[Any], str], npt.NDArray[Any]]] = {
     "features": _features,
     "labels": _labels,
     **dict.fromkeys(MASKS, _mask),
+    "clusters": _clusters,
 }
 
 
@@ -193,6 +204,6 @@ def save_vertex_data(data: VertexData, path: StrPath) -> None:
     """
     arrays = {key: getattr(data, key) for key in KEYS if getattr(data, key) is not None}
     if not arrays:
-        raise InputError(f"{path}: there are no features, labels or masks to write")
+        raise InputError(f"{path}: there are no features, labels, masks or clusters to write")
     with atomic_write(path) as temporary, open(temporary, "wb") as stream:
         np.savez_compressed(stream, **arrays)

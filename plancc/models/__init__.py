@@ -19,6 +19,7 @@ MODELS = Registry(
     "plancc.models",
     {
         "hp": "plancc.models.hypergraph:HypergraphModel",
+        "stochastic-hp": "plancc.models.stochastic:StochasticModel",
         "gp": "plancc.models.graph:GraphModel",
         "rcm": "plancc.models.rcm:RcmModel",
         "block": "plancc.models.block:BlockModel",

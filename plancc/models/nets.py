@@ -1,4 +1,4 @@
-"""The counting sort behind the column-net model, in numba. Imported at first use only."""
+"""Nets from the columns of a pattern or of batches, in numba. Imported at first use only."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 from numba import njit
+
+from plancc.sampling.batch import Block
 
 
 @njit(cache=True)
@@ -66,3 +68,229 @@ def column_nets(indptr: Any, indices: Any) -> Any:
             pins[end[i]] = i
             end[i] += 1
     return net_ptr, pins, column
+
+
+def merge_equal_nets(net_ptr: Any, pins: Any, size: Any, cost: Any, source: Any) -> Any:
+    """Nets with the same pins, and the same sizes and source where they are known, become one.
+
+    They are judged by their number of pins and a 64-bit hash of all the rest; costs are added up.
+
+    Parameters
+    ----------
+    net_ptr : int64[num_nets + 1]
+    pins : int32[num_pins]
+    size : int32[num_pins], or int32[0] where they are not known
+    cost : int64[num_nets]
+    source : int32[num_nets], or int32[0] where they are not known
+
+    Returns
+    -------
+    net_ptr, pins, size, cost, source
+        In an order of their own.
+    """
+    mark = _marks(net_ptr, pins, size, source)
+    order = np.lexsort((mark, np.diff(net_ptr)))
+    return _merge_sorted(net_ptr, pins, size, cost, source, mark, order)
+
+
+@njit(cache=True, nogil=True)
+def _mixed(x: int) -> Any:
+    """A hash of a small number (splitmix64)."""
+    y = np.uint64(x + 1) * np.uint64(0x9E3779B97F4A7C15)
+    y = (y ^ (y >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    y = (y ^ (y >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return y ^ (y >> np.uint64(31))
+
+
+@njit(cache=True, nogil=True)
+def _marks(net_ptr: Any, pins: Any, size: Any, source: Any) -> Any:
+    """A hash of pins, sizes and source of every net, whatever the order of the pins: uint64."""
+    mark = np.empty(len(net_ptr) - 1, dtype=np.uint64)
+    for e in range(len(mark)):
+        code = np.uint64(0)
+        for k in range(net_ptr[e], net_ptr[e + 1]):
+            weight = np.uint64(size[k] if len(size) > 0 else 1)
+            code += _mixed(pins[k]) * (np.uint64(2) * weight - np.uint64(1))
+        if len(source) > 0:
+            code ^= _mixed(-source[e] - 2)
+        mark[e] = code
+    return mark
+
+
+@njit(cache=True, nogil=True)
+def _merge_sorted(
+    net_ptr: Any, pins: Any, size: Any, cost: Any, source: Any, mark: Any, order: Any
+) -> Any:
+    """Nets with as many pins and the same mark become one; `order` puts them side by side."""
+    sourced, sized = len(source) > 0, len(size) > 0
+    first = np.empty(len(order), dtype=np.int64)
+    total = np.empty(len(order), dtype=np.int64)
+    out_ptr = np.zeros(len(order) + 1, dtype=np.int64)
+    kept = 0
+    for e in order:
+        num_pins = net_ptr[e + 1] - net_ptr[e]
+        if kept > 0:
+            before = first[kept - 1]
+            as_many = net_ptr[before + 1] - net_ptr[before] == num_pins
+            if as_many and mark[before] == mark[e]:
+                total[kept - 1] += cost[e]
+                continue
+        first[kept], total[kept] = e, cost[e]
+        out_ptr[kept + 1] = out_ptr[kept] + num_pins
+        kept += 1
+    out = np.empty(out_ptr[kept], dtype=np.int32)
+    out_size = np.empty(out_ptr[kept] if sized else 0, dtype=np.int32)
+    out_source = np.empty(kept if sourced else 0, dtype=np.int32)
+    for k in range(kept):
+        start = net_ptr[first[k]]
+        for i in range(out_ptr[k + 1] - out_ptr[k]):
+            out[out_ptr[k] + i] = pins[start + i]
+            if sized:
+                out_size[out_ptr[k] + i] = size[start + i]
+        if sourced:
+            out_source[k] = source[first[k]]
+    return out_ptr[: kept + 1].copy(), out, out_size, total[:kept].copy(), out_source
+
+
+class NetUnion:
+    """Column nets of many blocks; equal ones are merged and counted.
+
+    Parameters
+    ----------
+    indptr : int64[n + 1], indices : int32[num_nonzeros]
+        Pattern that the blocks are of, to tell what has been seen.
+
+    Attributes
+    ----------
+    num_nets : int
+        Of all blocks, before merging, those of one pin among them.
+    num_pins : int
+        Held at the moment.
+    """
+
+    def __init__(self, indptr: Any, indices: Any) -> None:
+        self._indptr, self._indices = indptr, indices
+        n = len(indptr) - 1
+        self._seen_vertex = np.zeros(n, dtype=np.bool_)
+        self._seen_nonzero = np.zeros(len(indices), dtype=np.bool_)
+        self._place = np.full(n, -1, dtype=np.int64)
+        self._parts: list[Any] = []
+        self._merged_pins = 0
+        self.num_nets = 0
+        self.num_pins = 0
+
+    def add(self, block: Block) -> None:
+        """Add the nets of a block; merges whenever as many pins are new as were left last time."""
+        found = _block_nets(
+            block.rows,
+            block.ptr,
+            block.columns,
+            self._indptr,
+            self._indices,
+            self._place,
+            self._seen_vertex,
+            self._seen_nonzero,
+        )
+        self.num_nets += found[0]
+        self._parts.append(found[1:])
+        self.num_pins += len(found[2])
+        if self.num_pins > 2 * max(self._merged_pins, len(self._indices)):
+            self.merged()
+
+    def merged(self) -> tuple[Any, Any, Any, Any]:
+        """All nets so far: net_ptr, pins, cost, source."""
+        ptrs, pins, costs, sources = zip(*self._parts, strict=True)
+        sizes = np.concatenate([np.diff(ptr) for ptr in ptrs])
+        ptr, pin, _, cost, source = merge_equal_nets(
+            np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            np.concatenate(pins),
+            np.empty(0, dtype=np.int32),
+            np.concatenate(costs),
+            np.concatenate(sources),
+        )
+        self._parts = [(ptr, pin, cost, source)]
+        self._merged_pins = self.num_pins = len(pin)
+        return ptr, pin, cost, source
+
+    @property
+    def vertices_seen(self) -> int:
+        """Vertices that a block has a nonzero of."""
+        return int(self._seen_vertex.sum())
+
+    @property
+    def nonzeros_seen(self) -> float:
+        """Share of the nonzeros off the diagonal that were in a block; 1 if there are none."""
+        rows = np.repeat(np.arange(len(self._indptr) - 1), np.diff(self._indptr))
+        off = rows != self._indices
+        return float(self._seen_nonzero[off].mean()) if off.any() else 1.0
+
+
+@njit(cache=True, nogil=True)
+def _block_nets(
+    rows: Any,
+    ptr: Any,
+    columns: Any,
+    indptr: Any,
+    indices: Any,
+    place: Any,
+    seen_vertex: Any,
+    seen_nonzero: Any,
+) -> Any:
+    """Nets of a block's columns, each with its own row; marks what was seen.
+
+    `place` is -1 everywhere, before and after.
+
+    Returns
+    -------
+    num_columns, net_ptr, pins, cost, source
+        Nets of several pins; `num_columns` counts the others too.
+    """
+    num = 0
+    source = np.empty(len(columns), dtype=np.int32)
+    size = np.zeros(len(columns), dtype=np.int64)
+    for k in range(len(rows)):
+        at, end = indptr[rows[k]], indptr[rows[k] + 1]
+        seen_vertex[rows[k]] = True
+        for a in range(ptr[k], ptr[k + 1]):
+            j = columns[a]
+            seen_vertex[j] = True
+            while at < end and indices[at] < j:
+                at += 1
+            if at == end or indices[at] != j:  # columns of the block in another order
+                at = indptr[rows[k]]
+                while indices[at] != j:
+                    at += 1
+            seen_nonzero[at] = True
+            if place[j] < 0:
+                place[j] = num
+                source[num] = j
+                size[num] = 1
+                num += 1
+            size[place[j]] += rows[k] != j
+    net = np.full(num, -1, dtype=np.int64)
+    kept = 0
+    for c in range(num):
+        if size[c] > 1:
+            net[c] = kept
+            kept += 1
+    net_ptr = np.zeros(kept + 1, dtype=np.int64)
+    sources = np.empty(kept, dtype=np.int32)
+    for c in range(num):
+        if net[c] >= 0:
+            net_ptr[net[c] + 1] = size[c]
+            sources[net[c]] = source[c]
+    net_ptr = np.cumsum(net_ptr)
+    pins = np.empty(net_ptr[kept], dtype=np.int32)
+    end_of = net_ptr[:-1].copy()
+    for e in range(kept):
+        pins[end_of[e]] = sources[e]
+        end_of[e] += 1
+    for k in range(len(rows)):
+        for a in range(ptr[k], ptr[k + 1]):
+            e = net[place[columns[a]]]
+            if e >= 0 and rows[k] != columns[a]:
+                pins[end_of[e]] = rows[k]
+                end_of[e] += 1
+    for c in range(num):
+        place[source[c]] = -1
+    return num, net_ptr, pins, np.ones(kept, dtype=np.int64), sources

@@ -17,6 +17,10 @@ from plancc.registry import check_choice
 MAX_TOTAL = 2**53
 """Largest sum of one constraint's weights: exact in int64 and in float64."""
 
+BATCH = "batch"
+BATCH_SCALE = 1000
+"""Mean weight of a row with balance "batch"."""
+
 
 @dataclass(frozen=True, eq=False)
 class Balance:
@@ -35,11 +39,15 @@ class Balance:
         - "work": multiply-adds that the row costs in one forward pass,
           ``sum_k nonzeros * d_{k-1} + d_{k-1} * d_k`` over the layers k = 1..L (paper 002, proof
           of Proposition 3.1);
-        - "train": 1 for every training vertex.
+        - "train": 1 for every training vertex;
+        - "batch": expected nonzeros of the row in a mini-batch, in units of 1 / `BATCH_SCALE` of
+          the mean.
     dims : tuple of int, or None
         Widths d_0..d_L of the layers, each at least 1; "work" needs them.
     train_mask : bool[num_vertices], or None
         The training vertices; "train" needs them.
+    expected_nonzeros : float64[num_vertices], or None
+        Of a mini-batch, by row; "batch" needs them.
 
     Raises
     ------
@@ -51,6 +59,7 @@ class Balance:
     names: tuple[str, ...] = ("nnz",)
     dims: tuple[int, ...] | None = None
     train_mask: npt.NDArray[np.bool_] | None = None
+    expected_nonzeros: npt.NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         for name in self.names or ("",):
@@ -261,11 +270,22 @@ def _train(matrix: Graph, balance: Balance) -> npt.NDArray[np.int64]:
     return balance.train_mask.astype(np.int64)
 
 
+def _batch(matrix: Graph, balance: Balance) -> npt.NDArray[np.int64]:
+    expected = balance.expected_nonzeros
+    if expected is None:
+        raise InputError(f"balance '{BATCH}' needs the mini-batches of model stochastic-hp")
+    mean = expected.mean()
+    if not mean > 0:
+        raise InputError(f"balance '{BATCH}', but the mini-batches hold no nonzero")
+    return np.rint(BATCH_SCALE * expected / mean).astype(np.int64)
+
+
 _WEIGHTS: dict[str, Callable[[Graph, Balance], npt.NDArray[np.int64]]] = {
     "nnz": _nonzeros,
     "rows": _rows,
     "weights": _own_weights,
     "work": _work,
     "train": _train,
+    BATCH: _batch,
 }
 BALANCES = tuple(_WEIGHTS)

@@ -89,6 +89,48 @@ class Limits:
         return float((over / np.maximum(self.even, 1)).sum())
 
 
+@dataclass(frozen=True, eq=False)
+class Goal:
+    """What sweeps lower: the volume, or the expected volume of mini-batches.
+
+    Attributes
+    ----------
+    reach : float64[m + 1], or None
+        See `plancc.passes.kernels.expected`, which needs nets with sizes and sources; None: the
+        volume.
+    """
+
+    reach: npt.NDArray[np.float64] | None = None
+
+    @property
+    def overlap(self) -> float:
+        """Share of a row's cost that two pins of one part save (`kernels.coarsening.cluster`)."""
+        if self.reach is None or self.reach[1] <= 0:
+            return 1.0
+        return float(np.clip(2 - self.reach[2] / self.reach[1], 0, 1))
+
+    def value(self, nets: Nets, state: State) -> int | float:
+        """Rows moved; expected ones given that every source takes part."""
+        from plancc.passes.kernels.expected import expected
+        from plancc.passes.kernels.state import volume
+
+        if self.reach is None:
+            return int(volume(nets, state))
+        return float(expected(nets, state, self.reach))
+
+    def sweep(self, order: Any, nets: Nets, state: State, target: Any, price: Any, cap: Any) -> int:
+        """One sweep (`plancc.passes.kernels.volume.sweep`); returns the gains evaluated."""
+        from plancc.passes.kernels.expected import sweep_expected
+        from plancc.passes.kernels.volume import sweep
+
+        if self.reach is None:
+            return int(sweep(order, nets, state, target, price, cap)[2])
+        return int(sweep_expected(order, nets, state, self.reach, target, price, cap)[1])
+
+
+VOLUME = Goal()
+
+
 def anneal(
     nets: Nets,
     state: State,
@@ -96,6 +138,7 @@ def anneal(
     rng: np.random.Generator,
     prices: tuple[float, ...] = PRICES,
     deadline: Deadline | None = None,
+    goal: Goal = VOLUME,
 ) -> int:
     """Sweep with rising prices of overweight; changes `state`, returns the gains evaluated.
 
@@ -103,11 +146,10 @@ def anneal(
     per sweep. No sweep starts after the deadline.
     """
     from plancc.passes.kernels.state import boundary
-    from plancc.passes.kernels.volume import sweep
 
     order = boundary(nets, state)
     share = _share_of_weight(order, nets, limits)
-    unit = price_unit(nets, state, limits, share)
+    unit = price_unit(nets, state, limits, share, goal)
     free = np.full(len(unit), np.inf)
     repeats = int(np.clip(SWEPT_BOUNDARY / share.max(), 1, MAX_REPEATS))
     evaluations = 0
@@ -117,25 +159,29 @@ def anneal(
         if k > 0:
             order = boundary(nets, state)
         rng.shuffle(order)
-        evaluations += sweep(order, nets, state, limits.target, price * unit, free)[2]
+        evaluations += goal.sweep(order, nets, state, limits.target, price * unit, free)
     return evaluations
 
 
 def price_unit(
-    nets: Nets, state: State, limits: Limits, share: npt.NDArray[np.float64] | None = None
+    nets: Nets,
+    state: State,
+    limits: Limits,
+    share: npt.NDArray[np.float64] | None = None,
+    goal: Goal = VOLUME,
 ) -> npt.NDArray[np.float64]:
     """Unit of the prices of overweight, by constraint: float64[num_constraints].
 
     It grows with the inverse square of the boundary's share of the weight: a part of a mesh can
     only win back as much as lies on its boundary. `share`: that share, if it is known.
     """
-    from plancc.passes.kernels.state import boundary, volume
+    from plancc.passes.kernels.state import boundary
 
     if share is None:
         share = _share_of_weight(boundary(nets, state), nets, limits)
     total = np.maximum(limits.total, 1)
     overweight = PRICED_OVERWEIGHT * np.maximum(total / len(state.sums), 1)
-    return volume(nets, state) / total / overweight / share**2
+    return goal.value(nets, state) / total / overweight / share**2
 
 
 def _share_of_weight(
@@ -151,15 +197,15 @@ def settle(
     limits: Limits,
     rng: np.random.Generator,
     deadline: Deadline | None = None,
+    goal: Goal = VOLUME,
 ) -> int:
     """Bring parts below the limit and sweep within it; changes `state`, returns evaluations.
 
     The balance is restored also after the deadline, in its quickest way.
     """
     from plancc.passes.kernels.state import boundary
-    from plancc.passes.kernels.volume import sweep
 
-    restore_balance(nets, state, limits, rng, deadline)
+    restore_balance(nets, state, limits, rng, deadline, goal)
     price = np.zeros(state.sums.shape[1])
     evaluations = 0
     for _ in range(CLIMBS):
@@ -167,7 +213,7 @@ def settle(
             break
         order = boundary(nets, state)
         rng.shuffle(order)
-        evaluations += sweep(order, nets, state, limits.target, price, limits.limit)[2]
+        evaluations += goal.sweep(order, nets, state, limits.target, price, limits.limit)
     return evaluations
 
 
@@ -177,6 +223,7 @@ def restore_balance(
     limits: Limits,
     rng: np.random.Generator,
     deadline: Deadline | None = None,
+    goal: Goal = VOLUME,
 ) -> None:
     """Move vertices out of parts above the limit where that costs the fewest rows.
 
@@ -190,7 +237,7 @@ def restore_balance(
     for price in RESTORING_PRICES:
         if limits.overload(state) == 0:
             return
-        anneal(nets, state, limits, rng, (price,), deadline)
+        anneal(nets, state, limits, rng, (price,), deadline, goal)
     if limits.overload(state) == 0:
         return
     shares_of_limit = (nets.weight / np.maximum(limits.limit, 1)).sum(axis=1)
@@ -208,7 +255,12 @@ def restore_balance(
 
 
 def coarsen(
-    nets: Nets, owner: Owner, together: npt.NDArray[Any], num_parts: int, rng: np.random.Generator
+    nets: Nets,
+    owner: Owner,
+    together: npt.NDArray[Any],
+    num_parts: int,
+    rng: np.random.Generator,
+    overlap: float = 1.0,
 ) -> Iterator[tuple[Nets, Owner, npt.NDArray[np.int32]]]:
     """Coarser and coarser levels: nets, owners, and the cluster of every vertex one level below.
 
@@ -220,7 +272,7 @@ def coarsen(
     heaviest = np.maximum(1, nets.weight.sum(axis=0) // (COARSEST_PER_PART * num_parts))
     while len(nets.weight) > 2 * COARSEST_PER_PART * num_parts:
         n = len(nets.weight)
-        label = cluster(nets, rng.permutation(n), together, heaviest)
+        label = cluster(nets, rng.permutation(n), together, heaviest, overlap)
         num = int(label.max()) + 1
         if num > MIN_SHRINKAGE * n:
             return
@@ -248,6 +300,7 @@ def v_cycle(
     loads: npt.NDArray[np.float64] | None = None,
     other: Owner | None = None,
     deadline: Deadline | None = None,
+    overlap: float = 1.0,
 ) -> tuple[State, int]:
     """One V-cycle from a partition; it may end worse or unbalanced.
 
@@ -267,6 +320,8 @@ def v_cycle(
         either's cut can be kept (the combine operator of evolutionary partitioners).
     deadline : Deadline, optional
         No coarser level is made after it.
+    overlap : float
+        See `plancc.passes.kernels.coarsening.cluster`.
 
     Returns
     -------
@@ -281,7 +336,9 @@ def v_cycle(
     current = owner
     carried: Any = np.zeros(len(owner)) if loads is None else loads
     levels: list[tuple[Nets, Any, Any]] = [(nets, carried, None)]
-    for coarser, current, label in coarsen(nets, owner, together, num_parts, rng):  # noqa: B007
+    for coarser, current, label in coarsen(  # noqa: B007
+        nets, owner, together, num_parts, rng, overlap
+    ):
         carried = np.bincount(label, weights=carried)
         levels.append((without_transpose(coarser), carried, label))
         if deadline is not None and deadline.passed():

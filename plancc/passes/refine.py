@@ -7,7 +7,7 @@ above the limit, then by its objective. Knows hypergraphs with sources, no plan 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -20,6 +20,7 @@ from plancc.models.problem import Hypergraph
 from plancc.passes.deadline import Deadline
 from plancc.passes.multilevel import (
     PRICES,
+    Goal,
     Limits,
     Owner,
     anneal,
@@ -130,40 +131,74 @@ class RefineVolume:
         start = time.perf_counter()
         deadline = deadline or Deadline.after(self.budget)
         rng = np.random.default_rng(self.seed)
-        nets = nets_of(problem)
+        goal = self._goal(problem)
+        nets = nets_of(problem, sized=goal.reach is not None)
         limits = Limits.of(nets.weight, num_parts, self.epsilon)
 
         def improve(level: Nets, state: State, _: Any) -> int:
-            return anneal(level, state, limits, rng, deadline=deadline)
+            return anneal(level, state, limits, rng, deadline=deadline, goal=goal)
+
+        def measured(state: State) -> tuple[float, float, int]:
+            value = goal.value(nets, state)
+            return limits.overload(state), value, int(volume(nets, state))
 
         state = state_of(nets, owner, num_parts)
-        before = limits.overload(state), int(volume(nets, state))
+        before = measured(state)
         best_owner, best = owner, before
-        evaluations = anneal(nets, state, limits, rng, deadline=deadline)
+        evaluations = anneal(nets, state, limits, rng, deadline=deadline, goal=goal)
         cycle = 0
         while True:
-            evaluations += settle(nets, state, limits, rng, deadline)
-            current, reached = state.owner, (limits.overload(state), int(volume(nets, state)))
+            evaluations += settle(nets, state, limits, rng, deadline, goal)
+            current, reached = state.owner, measured(state)
             if reached < best:
                 best_owner, best = current, reached
             if cycle >= self.cycles or deadline.passed():
                 break
             del state  # its counts are not needed while the hypergraph is coarsened
             cycle += 1
-            state, tried = v_cycle(nets, current, num_parts, rng, improve, deadline=deadline)
+            state, tried = v_cycle(
+                nets, current, num_parts, rng, improve, deadline=deadline, overlap=goal.overlap
+            )
             evaluations += tried
         return Refined(
             owner=best_owner,
             value_before=before[1],
             value=best[1],
-            volume_before=before[1],
-            volume=best[1],
+            volume_before=before[2],
+            volume=best[2],
             overload_before=before[0],
             overload=best[0],
             cycles=cycle,
             evaluations=evaluations,
             seconds=time.perf_counter() - start,
         )
+
+    def _goal(self, problem: Hypergraph) -> Goal:
+        return Goal()
+
+
+@dataclass(frozen=True, eq=False)
+class RefineExpected(RefineVolume):
+    """Fewer rows moved by a mini-batch, in expectation: `RefineVolume` with another goal.
+
+    Attributes
+    ----------
+    reach : float64[m + 1]
+        Probability that a part needs a row, by the rows of it that use it
+        (`plancc.sampling.batch.Inclusion`); m is at least the most pins of a net.
+    """
+
+    objective: ClassVar[str] = "expected volume"
+
+    reach: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(1))
+
+    def _goal(self, problem: Hypergraph) -> Goal:
+        most = int(np.diff(problem.net_ptr).max(initial=0))
+        if problem.net_sources is None:
+            raise InputError("the expected volume needs a hypergraph with net sources")
+        if len(self.reach) <= most:
+            raise InputError(f"{len(self.reach)} probabilities: a net has {most} pins")
+        return Goal(self.reach)
 
 
 TRAFFIC_PRICES = (0.2, 0.5, 1.0, 2.0, 4.0)

@@ -17,7 +17,7 @@ from plancc.graph.vertexdata import VertexData
 from plancc.plan.plan import Exchange, Header, Plan
 
 FORMAT = "plancc-plan"
-MAJOR, MINOR = 1, 0
+MAJOR, MINOR = 1, 1
 FORMAT_VERSION = f"{MAJOR}.{MINOR}"
 LAYOUTS = ("row",)
 
@@ -77,6 +77,7 @@ NODES: dict[str, Node] = {
     "vertex_data/train_mask": Node(("|u1",), ("n",), optional=True),
     "vertex_data/val_mask": Node(("|u1",), ("n",), optional=True),
     "vertex_data/test_mask": Node(("|u1",), ("n",), optional=True),
+    "vertex_data/clusters": Node(("<i4",), ("n",), optional=True),
 }
 GROUPS = ("rows", "matrix", "expand", "vertex_data")
 ATTRIBUTE_GROUPS = ("provenance", "metrics")
@@ -105,6 +106,7 @@ def arrays_of(plan: Plan) -> dict[str, npt.NDArray[np.generic]]:
     data = plan.vertex_data
     found["vertex_data/features"] = data.features
     found["vertex_data/labels"] = data.labels
+    found["vertex_data/clusters"] = data.clusters
     for name, mask in (
         ("train_mask", data.train_mask),
         ("val_mask", data.val_mask),
@@ -156,6 +158,7 @@ def vertex_data_from_arrays(arrays: Arrays) -> VertexData:
         train_mask=mask("train_mask"),
         val_mask=mask("val_mask"),
         test_mask=mask("test_mask"),
+        clusters=arrays.get("vertex_data/clusters"),  # type: ignore[arg-type]
     )
 
 

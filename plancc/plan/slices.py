@@ -133,6 +133,8 @@ def _vertex_data(file: PlanFile, name: str, row0: int, row1: int) -> np.ndarray:
         _check(file, f"vertex_data/{name}", np.isfinite(array).all())
     elif name == "labels":
         _check(file, f"vertex_data/{name}", (array >= -1).all())
+    elif name == "clusters":
+        _check(file, f"vertex_data/{name}", (array >= 0).all())
     else:
         _check(file, f"vertex_data/{name}", (array <= 1).all())
     return array

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from plancc.errors import InputError
 
@@ -21,9 +21,11 @@ class Population:
     ----------
     num_vertices : int
     indptr : int64[num_vertices + 1], indices : int32[num_nonzeros], or None
-        Pattern of the normalised matrix; columns are unique in every row. It may be left out where
-        a sampler does not need it and no `Batch.block` is asked for.
+        Pattern of the normalised matrix; columns are unique and ascending in every row. It may be
+        left out where a sampler does not need it and no `Batch.block` is asked for.
     train_mask : bool[num_vertices], or None
+        Not None wherever the vertex data have one: the sampler `neighbour` draws the same batches
+        from the same population only.
     clusters : int32[num_vertices], or None
         Cluster of every vertex, from 0.
     """
@@ -40,6 +42,20 @@ class Population:
         if self.indptr is None or self.indices is None:
             raise InputError("this sampler needs the pattern of the whole matrix")
         return self.indptr, self.indices
+
+    @cached_property
+    def training(self) -> npt.NDArray[np.int32]:
+        """Training vertices, ascending; InputError if there are none."""
+        if self.train_mask is None or not self.train_mask.any():
+            raise InputError("the training mask holds no vertex")
+        return np.flatnonzero(self.train_mask).astype(np.int32)
+
+    @cached_property
+    def numbered_clusters(self) -> tuple[int, npt.NDArray[np.int32]]:
+        """Number of clusters that have a vertex, and of which of them each vertex is."""
+        assert self.clusters is not None
+        found, numbers = np.unique(self.clusters, return_inverse=True)
+        return len(found), numbers.astype(np.int32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,29 +148,11 @@ class VertexBatch(Batch):
         return (inside[rows] & inside[columns]).astype(np.float64)
 
     def block(self, block: int) -> Block:
+        from plancc.sampling.kernels import induced
+
         indptr, indices = self.population.pattern
         rows = self.vertices()
-        return Block(rows, *_induced(indptr, indices, rows))
-
-
-@njit(cache=True, nogil=True)
-def _induced(indptr: Any, indices: Any, rows: Any) -> Any:
-    """The nonzeros between `rows`: ptr, columns."""
-    inside = np.zeros(len(indptr) - 1, dtype=np.bool_)
-    most = 0
-    for i in rows:
-        inside[i] = True
-        most += indptr[i + 1] - indptr[i]
-    ptr = np.zeros(len(rows) + 1, dtype=np.int64)
-    columns = np.empty(most, dtype=np.int32)
-    size = 0
-    for k in range(len(rows)):
-        for a in range(indptr[rows[k]], indptr[rows[k] + 1]):
-            if inside[indices[a]]:
-                columns[size] = indices[a]
-                size += 1
-        ptr[k + 1] = size
-    return ptr, columns[:size].copy()
+        return Block(rows, *induced(indptr, indices, rows))
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,18 +24,18 @@ SPARSE = 64
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MUL1 = np.uint64(0xBF58476D1CE4E5B9)
 _MUL2 = np.uint64(0x94D049BB133111EB)
-_S30, _S27, _S31, _S32 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(32)
-_LOW = np.uint64(0xFFFFFFFF)
+_S11, _S27, _S30 = np.uint64(11), np.uint64(27), np.uint64(30)
+_S31, _S32 = np.uint64(31), np.uint64(32)
 
 
 def key_of(*numbers: int) -> np.uint64:
     """One key from several numbers, in their order; those below 0 or above 2^64 - 1 are refused."""
-    key = 0
+    key = np.uint64(0)
     for number in numbers:
         if not 0 <= number < 2**64:
             raise InputError(f"seed {number}: must be in 0..2^64 - 1")
-        key = int(mix(np.uint64(key ^ int(mix(np.uint64(number))))))
-    return np.uint64(key)
+        key = np.uint64(bits(key, np.uint64(number)))
+    return key
 
 
 @njit(cache=True, nogil=True)
@@ -48,9 +48,21 @@ def mix(x: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def below(bits: Any, bound: Any) -> Any:
+def bits(key: Any, place: Any) -> Any:
+    """64 random bits: those of `key` at `place`, which may be the key of further ones."""
+    return mix(np.uint64(key) ^ mix(np.uint64(place)))
+
+
+@njit(cache=True, nogil=True)
+def below(random: Any, bound: Any) -> Any:
     """A number in 0..bound - 1 (bound up to 2^32) from 64 random bits, by their upper half."""
-    return np.int64(((np.uint64(bits) >> _S32) * np.uint64(bound)) >> _S32)
+    return np.int64(((np.uint64(random) >> _S32) * np.uint64(bound)) >> _S32)
+
+
+@njit(cache=True, nogil=True)
+def unit(random: Any) -> Any:
+    """A number in [0, 1) from 64 random bits, by the upper 53."""
+    return np.float64(np.uint64(random) >> _S11) * 2.0**-53
 
 
 @njit(cache=True, nogil=True)
@@ -101,7 +113,7 @@ def at_place(x: Any, n: Any, key: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _grid(n: Any) -> Any:
-    a = max(np.int64(math.ceil(math.sqrt(n))), LEAST_SIDE)
+    a = max(math.ceil(math.sqrt(n)), LEAST_SIDE)
     return a, max((np.int64(n) + a - 1) // a, LEAST_SIDE)
 
 

@@ -26,10 +26,13 @@ class Sampler(ABC):
         In the registry.
     needs : tuple of str
         What a `Population` must have for `batch`: of "pattern", "train_mask", "clusters".
+    of_training : bool
+        Whether batches are drawn from the training vertices, where a mask says which they are.
     """
 
     name: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ()
+    of_training: ClassVar[bool] = False
 
     @property
     def num_blocks(self) -> int:
@@ -39,6 +42,12 @@ class Sampler(ABC):
     @abstractmethod
     def check(self, population: Population) -> None:
         """Raise InputError if the options or the population do not allow a batch."""
+        for need in self.needs:
+            if getattr(population, "indptr" if need == "pattern" else need) is None:
+                raise InputError(
+                    f"sampler '{self.name}' needs {need}, which "
+                    f"{'is not there' if need == 'pattern' else 'the vertex data do not have'}"
+                )
 
     @abstractmethod
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
@@ -78,6 +87,7 @@ def check_batch_size(batch_size: int, available: int, what: str = "vertices") ->
 def make_sampler(
     name: str,
     num_vertices: int,
+    num_training: int | None = None,
     *,
     batch_size: int | None = None,
     fanouts: tuple[int, ...] | None = None,
@@ -85,6 +95,9 @@ def make_sampler(
     keep: float | None = None,
 ) -> Sampler:
     """A sampler from options; those that are None get their defaults.
+
+    The default batch size is `DEFAULT_SHARE` of the vertices, or of the training vertices where
+    there is a training mask and the sampler draws from them.
 
     Raises
     ------
@@ -108,6 +121,8 @@ def make_sampler(
                 f"sampler '{name}' has no {_option(key)}: it has {', '.join(map(_option, known))}"
             )
     if "batch_size" in known and batch_size is None:
+        if cls.of_training and num_training is not None:
+            num_vertices = num_training
         options["batch_size"] = max(1, round(DEFAULT_SHARE * num_vertices))
     for field in fields(cls):
         if field.name not in options and field.default is field.default_factory:
@@ -117,7 +132,11 @@ def make_sampler(
 
 
 def chosen_sampler(
-    recorded: str, num_vertices: int, name: str | None = None, **options: Any
+    recorded: str,
+    num_vertices: int,
+    num_training: int | None = None,
+    name: str | None = None,
+    **options: Any,
 ) -> Sampler:
     """The sampler that a user asks for, with what a plan was compiled for as the default.
 
@@ -126,6 +145,8 @@ def chosen_sampler(
     recorded : str
         ``str(sampler)`` from the provenance of a plan, or anything else.
     num_vertices : int
+    num_training : int, optional
+        Training vertices; None: there is no mask.
     name : str, optional
         None: the recorded one, or "uniform".
     **options
@@ -143,8 +164,8 @@ def chosen_sampler(
     given = {key: value for key, value in options.items() if value is not None}
     if known is not None and name in (None, known.name):
         kept = {f.name: getattr(known, f.name) for f in fields(known)}
-        return make_sampler(known.name, num_vertices, **(kept | given))
-    return make_sampler(name or "uniform", num_vertices, **given)
+        return make_sampler(known.name, num_vertices, num_training, **(kept | given))
+    return make_sampler(name or "uniform", num_vertices, num_training, **given)
 
 
 def parse_sampler(text: str) -> Sampler:

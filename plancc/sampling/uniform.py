@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln
 
 from plancc.sampling.batch import Batch, Inclusion, Population, VertexBatch
 from plancc.sampling.counter import among_first, first_of, key_of
@@ -68,8 +67,7 @@ def reach_of_sets(n: int, size: int, most: int) -> npt.NDArray[np.float64]:
     -------
     float64[most + 1]
     """
-    c = np.arange(most + 1, dtype=np.float64).clip(max=n - 1)
-    left = n - 1 - c - (size - 1)  # others that may stay outside
-    with np.errstate(invalid="ignore"):
-        log = gammaln(n - c) - gammaln(left.clip(min=0) + 1) - gammaln(n) + gammaln(n - size + 1)
-    return np.where(left < 0, 1.0, -np.expm1(np.minimum(log, 0.0)))
+    others = np.maximum(n - 1 - np.arange(most), 1)  # that the next of the c is one of
+    with np.errstate(divide="ignore"):
+        outside = np.log1p(-np.minimum((size - 1) / others, 1.0))  # given that those before are
+    return -np.expm1(np.concatenate([[0.0], np.cumsum(outside)]))

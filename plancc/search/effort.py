@@ -29,6 +29,7 @@ from plancc.graph.graph import Graph
 from plancc.models.graph import GraphModel
 from plancc.models.hypergraph import HypergraphModel
 from plancc.models.problem import Hypergraph, WeightedGraph
+from plancc.models.stochastic import EXPECTED_VOLUME
 from plancc.models.weights import check_num_parts
 from plancc.partitioners.process import OTHERWISE
 from plancc.partitioners.run import AUTO, TRIVIAL, balance_notes, check_options, partition
@@ -41,6 +42,7 @@ from plancc.search.record import Record, SearchResult, Trial
 if TYPE_CHECKING:
     from plancc.passes.kernels.nets import Nets
     from plancc.passes.kernels.state import State
+    from plancc.search.expectation import Expectation
 
 EFFORTS = ("fast", "balanced", "best")
 SEARCHED_MODELS = ("hp", "gp")
@@ -78,6 +80,7 @@ def search(
     budget: float | None = None,
     time_limit: float | None = None,
     rates: EpochRates | None = None,
+    expectation: Expectation | None = None,
     report: Callable[[Trial], None] | None = None,
 ) -> SearchResult:
     """Find owners of the rows of `matrix`, by the exact objective.
@@ -89,7 +92,7 @@ def search(
     num_parts : int
     effort : {"fast", "balanced", "best"}
     objective : {"volume", "max-volume", "messages", "time"}
-        See `plancc.cost.objectives`.
+        See `plancc.cost.objectives`; with an expectation it is that.
     model : {"hp", "gp"}
         "gp": partitioners of graphs only; the objective is exact all the same.
     weights : int64[n] or int64[n, c], optional
@@ -109,6 +112,8 @@ def search(
         Seconds that one native partitioner may take.
     rates : EpochRates
         For objective "time".
+    expectation : Expectation, optional
+        The expected volume of mini-batches, in place of the objective.
     report : callable, optional
         Called with every `Trial` as it ends.
 
@@ -119,6 +124,8 @@ def search(
     """
     check_choice("effort", effort, EFFORTS)
     check_choice("objective", objective, OBJECTIVES)
+    if expectation is not None:
+        objective = EXPECTED_VOLUME
     check_choice("model to search with", model, SEARCHED_MODELS)
     check_options(epsilon, seed, threads, time_limit)
     check_num_parts(matrix.num_vertices, num_parts)
@@ -143,16 +150,23 @@ def search(
         threads=threads,
         time_limit=time_limit,
         rates=rates,
+        expectation=expectation,
         record=record,
         warnings=[],
         deadline=Deadline(deadline.at - kept),
     )
     owners = _EFFORTS[effort](job)
     job.deadline = deadline
-    if objective == "time" and owners and record.owner is not None:
-        # Less volume is not always less time: start from the quickest owners too.
+    if objective in ("time", EXPECTED_VOLUME) and owners and record.owner is not None:
+        # Less volume is not always less time: start from the best owners by the objective too.
         owners = [record.owner, *(owner for owner in owners if owner is not record.owner)]
-    job.refine_objective(owners, cycles=1 if effort == "fast" else None)
+    cycles = 1 if effort == "fast" else None
+    found = job.refine_objective(owners, cycles)
+    while expectation is not None and found and effort != "fast" and not deadline.passed():
+        if not expectation.grow(min(found).owner, num_parts):
+            break
+        assert record.owner is not None
+        found = job.refine_objective([record.owner], cycles)
     result = job.record.result(job.warnings)
     notes = balance_notes(
         result.owner, hypergraph.vertex_weights, num_parts, epsilon, f"effort {effort}", constraints
@@ -174,6 +188,7 @@ class _Job:
     threads: int
     time_limit: float | None
     rates: EpochRates | None
+    expectation: Expectation | None
     record: Record
     warnings: list[str]
     deadline: Deadline
@@ -252,7 +267,9 @@ class _Job:
 
         rows = int(volume(self.nets, state))
         value: float = rows
-        if self.objective != "volume":
+        if self.expectation is not None:
+            value = self.expectation.value(state.owner, self.num_parts)
+        elif self.objective != "volume":
             parts = traffic_of_owners(self.matrix, state.owner, self.num_parts)
             value = objective_value(self.objective, parts, self.rates)
         overload = self.limits.overload(state)
@@ -314,26 +331,31 @@ class _Job:
                 raise
             return [future.result() for future in futures]
 
-    def refine_objective(self, owners: Sequence[Owner], cycles: int | None = None) -> None:
+    def refine_objective(self, owners: Sequence[Owner], cycles: int | None = None) -> list[_Member]:
         """From these owners on, what the objective itself asks for."""
-        if self.objective != "volume":
-            self.side_by_side(
-                self._refine_for, [(owner, self.seed + k, cycles) for k, owner in enumerate(owners)]
-            )
-
-    def _refine_for(self, owner: Owner, seed: int, cycles: int | None) -> None:
-        begin = time.perf_counter()
-        pass_ = refiner(
-            self.objective, epsilon=self.epsilon, cycles=cycles, seed=seed, rates=self.rates
+        if self.objective == "volume":
+            return []
+        found: list[_Member] = self.side_by_side(
+            self._refine_for, [(owner, self.seed + k, cycles) for k, owner in enumerate(owners)]
         )
+        return found
+
+    def _refine_for(self, owner: Owner, seed: int, cycles: int | None) -> _Member:
+        begin = time.perf_counter()
+        options = {"epsilon": self.epsilon, "cycles": cycles, "seed": seed}
+        problem = self.hypergraph
+        if self.expectation is None:
+            pass_ = refiner(self.objective, rates=self.rates, **options)
+        else:
+            problem, pass_ = self.expectation.problem, self.expectation.refiner(**options)
         better = pass_.run(
-            self.hypergraph,
+            problem,
             owner,
             self.num_parts,
             nonzeros=self.matrix.row_nonzeros(),
             deadline=self.deadline,
         )
-        self.note(f"refined for {self.objective}, seed {seed}", begin, better.owner)
+        return self.note(f"refined for {self.objective}, seed {seed}", begin, better.owner)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ ranks there are, nor on the partition.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,32 @@ class LocalData:
     split_sizes: dict[str, int]
     random_features: bool
     random_labels: bool
+
+    def of_batch(
+        self, rows: npt.NDArray[np.int64], targets: npt.NDArray[np.bool_], transport: Transport
+    ) -> LocalData:
+        """The rows of a mini-batch, with one split: its labelled training targets. Collective.
+
+        Parameters
+        ----------
+        rows : int64[m]
+            Local rows of the members that this rank owns.
+        targets : bool[m]
+            Those whose output counts for the loss.
+        """
+        training = np.zeros(len(self.labels), dtype=np.bool_)
+        training[self.splits["train"]] = True
+        chosen = np.flatnonzero(targets & training[rows])
+        size = np.array([len(chosen)], np.int64)
+        transport.allreduce_sum(size)
+        where = torch.from_numpy(rows)
+        return replace(
+            self,
+            features=self.features[where],
+            labels=self.labels[where],
+            splits={"train": torch.from_numpy(chosen)},
+            split_sizes={"train": int(size[0])},
+        )
 
 
 def load_data(

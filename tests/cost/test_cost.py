@@ -163,7 +163,8 @@ def test_report(tmp_path):
     assert plain.random == plan.baseline
     assert plain.header == plan.header
     assert plain.content_sha256 == digest
-    assert plain.vertex_data == ["features", "labels", "train_mask", "val_mask", "test_mask"]
+    masks = ["train_mask", "val_mask", "test_mask"]
+    assert plain.vertex_data == ["features", "labels", *masks, "clusters"]
     assert plain.training is plain.random_training is None
     same(plain.parts, traffic(plan))
 

@@ -1,9 +1,9 @@
-"""How the plan files in this folder were made. Run once per format version, never again:
+"""How the newest plan file in this folder was made. Run once per format version, never again:
 
     SOURCE_DATE_EPOCH=1700000000 python tests/golden/make.py
 
 Later versions of plancc must read the files that earlier ones wrote, so an existing file is never
-replaced.
+replaced. plan-1.0.h5 has the same content without clusters.
 """
 
 from __future__ import annotations
@@ -42,11 +42,12 @@ def data() -> plancc.VertexData:
         train_mask=mask == 0,
         val_mask=mask == 1,
         test_mask=mask == 2,
+        clusters=np.array([2, 0, 0, 1, 1, 2, 0], np.int32),
     )
 
 
 def main() -> int:
-    path = HERE / "plan-1.0.h5"
+    path = HERE / "plan-1.1.h5"
     if path.exists():
         print(f"{path} exists and stays as it is", file=sys.stderr)
         return 1

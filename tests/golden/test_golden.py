@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ from plancc.plan.slices import read_rank_slice
 
 PLAN_1_0 = Path(__file__).with_name("plan-1.0.h5")
 HASH_1_0 = "95e3464f5a91ac68e6e28c972499ada74119384b8dba4ff0b4dad695766c0d6e"
+PLAN_1_1 = Path(__file__).with_name("plan-1.1.h5")
+HASH_1_1 = "11f1533ab3aa87a70c426c998a24b748a2af747022f303b8470178659cd6db2d"
 
 
 def test_format_1_0_header_and_provenance():
@@ -123,3 +126,24 @@ def test_format_1_0_verifies_and_is_read_by_ranks(tmp_path):
 def test_format_1_0_saved_again_has_the_same_content(tmp_path):
     plan = plancc.load(PLAN_1_0)
     assert plan.save(tmp_path / "plan.h5") == HASH_1_0
+
+
+def test_format_1_1_is_format_1_0_and_clusters(tmp_path):
+    plan = plancc.load(PLAN_1_1)
+    found, before = arrays_of(plan), arrays_of(plancc.load(PLAN_1_0))
+    assert found.pop("vertex_data/clusters").tolist() == [2, 0, 0, 0, 1, 1, 2]
+    assert {name: array.tolist() for name, array in found.items()} == {
+        name: array.tolist() for name, array in before.items()
+    }
+    assert plan.header == plancc.load(PLAN_1_0).header
+    without = replace(plan, vertex_data=replace(plan.vertex_data, clusters=None))
+    assert without.save(tmp_path / "plan.h5") == HASH_1_0
+
+
+def test_format_1_1_verifies_and_is_read_by_ranks(tmp_path):
+    assert "clusters are numbers from 0" in plancc.verify_file(PLAN_1_1)
+    assert report(PLAN_1_1).content_sha256 == HASH_1_1
+    _, part = read_rank_slice(PLAN_1_1, 1, 2)
+    clusters = dict(zip(part.global_id.tolist(), part.vertex_data.clusters.tolist(), strict=True))
+    assert clusters == {2: 0, 3: 1, 4: 1, 5: 2}
+    assert plancc.load(PLAN_1_1).save(tmp_path / "plan.h5") == HASH_1_1

@@ -15,12 +15,15 @@ def test_round_trip(tmp_path):
         rng.random((5, 3), dtype=np.float32),
         np.array([0, 1, -1, 2, 0], np.int32),
         train_mask=np.array([1, 0, 0, 0, 1], np.bool_),
+        clusters=np.array([3, 0, 0, 1, 3], np.int32),
     )
     save_vertex_data(data, tmp_path / "a.npz")
     found = read_vertex_data(tmp_path / "a.npz", 5)
     assert np.array_equal(found.features, data.features)
     assert np.array_equal(found.labels, data.labels)
     assert np.array_equal(found.train_mask, data.train_mask)
+    assert np.array_equal(found.clusters, data.clusters)
+    assert found.clusters.dtype == np.int32
     assert found.features.dtype == np.float32
     assert found.labels.dtype == np.int32
     assert found.val_mask is None
@@ -58,6 +61,10 @@ BAD = {
     "label size": ({"labels": [1, 2**40]}, f"'labels' holds '{2**40}'"),
     "mask type": ({"train_mask": [0, 1]}, "'train_mask' must be a list of booleans"),
     "mask count": ({"test_mask": [True]}, "'test_mask' has '1' rows"),
+    "cluster count": ({"clusters": [1]}, "'clusters' has '1' rows"),
+    "cluster value": ({"clusters": [0, -1]}, "'clusters' holds '-1'"),
+    "cluster type": ({"clusters": [0.0, 1.0]}, "'clusters' must be a list of integers"),
+    "cluster size": ({"clusters": [0, 2**31]}, f"'clusters' holds '{2**31}'"),
     "sparse rows": (SPARSE | {"feat_shape": [3, 1]}, "'feat_shape' has '3' rows"),
     "sparse column": (SPARSE | {"feat_indices": [4]}, "'feat_indices' holds '4'"),
     "sparse pointer": (SPARSE | {"feat_indptr": [0, 2, 1]}, "'feat_indptr' does not ascend"),

@@ -113,7 +113,7 @@ def test_every_model_takes_several_constraints(model):
     graph = graph_of(np.eye(12) + np.eye(12, k=1))
     options = {"part": np.arange(12) % 3} if model == "file" else {}
     problem = MODELS[model](**options).build(graph, 3, balance="nnz,rows", seed=0)
-    if model in ("hp", "gp"):
+    if model in ("hp", "gp", "stochastic-hp"):
         assert problem.vertex_weights.shape == (12, 2)
         assert problem.num_vertices == 12
     else:

@@ -74,4 +74,5 @@ def data_of(n: int, seed: int = 0) -> VertexData:
         train_mask=rng.random(n) < 0.5,
         val_mask=rng.random(n) < 0.3,
         test_mask=rng.random(n) < 0.3,
+        clusters=rng.integers(0, 5, n).astype(np.int32),
     )

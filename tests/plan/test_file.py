@@ -42,6 +42,7 @@ DTYPES = {
     "vertex_data/train_mask": "|u1",
     "vertex_data/val_mask": "|u1",
     "vertex_data/test_mask": "|u1",
+    "vertex_data/clusters": "<i4",
 }
 
 
@@ -151,7 +152,7 @@ def test_types_chunks_and_filters(tmp_path, compress):
         "content_sha256": str,
     }
     assert attributes["format"] == "plancc-plan"
-    assert attributes["format_version"] == "1.0"
+    assert attributes["format_version"] == "1.1"
     assert (attributes["directed"], attributes["self_loops"]) == (1, 0)
 
 
@@ -171,7 +172,7 @@ def test_vertex_data_and_original_ids_stand_in_plan_order(tmp_path):
     np.testing.assert_array_equal(found["rows/original_id"], plan.original_id[order])
     np.testing.assert_array_equal(found["vertex_data/features"], data.features[order])
     np.testing.assert_array_equal(found["vertex_data/labels"], data.labels[order])
-    for name in ("train_mask", "val_mask", "test_mask"):
+    for name in ("train_mask", "val_mask", "test_mask", "clusters"):
         np.testing.assert_array_equal(found[f"vertex_data/{name}"], getattr(data, name)[order])
 
 
@@ -211,6 +212,7 @@ def test_content_hash_covers_content_only(tmp_path):
         replace(plan, value=values),
         replace(plan, original_id=None),
         replace(plan, vertex_data=labels),
+        replace(plan, vertex_data=replace(plan.vertex_data, clusters=None)),
         replace(plan, header=replace(plan.header, directed=False)),
         replace(plan, header=replace(plan.header, normalization="row")),
     ):

@@ -89,6 +89,7 @@ def test_vertex_data_follow_their_rows(tmp_path, num_ranks):
         np.testing.assert_array_equal(part.vertex_data.train_mask, data.train_mask[ids])
         np.testing.assert_array_equal(part.vertex_data.val_mask, data.val_mask[ids])
         np.testing.assert_array_equal(part.vertex_data.test_mask, data.test_mask[ids])
+        np.testing.assert_array_equal(part.vertex_data.clusters, data.clusters[ids])
     assert sorted(seen) == list(range(40))
 
 

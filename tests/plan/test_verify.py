@@ -126,6 +126,7 @@ BROKEN = [
     ("features are finite", "vertex_data/features", {(1, 2): NAN}),
     ("labels are classes or -1", "vertex_data/labels", {2: -2}),
     ("masks hold 0 and 1", "vertex_data/val_mask", {0: 2}),
+    ("clusters are numbers from 0", "vertex_data/clusters", {5: -1}),
 ]
 IDS = [f"{name} {edits}" for _, name, edits in BROKEN]
 

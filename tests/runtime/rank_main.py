@@ -27,6 +27,10 @@ def do_train(transport, header, parts, options):
     return result, transport.traffic.as_array() - before
 
 
+def do_batches(transport, path, options):
+    return train(path, TrainOptions(**options), transport)
+
+
 def do_product(transport, header, parts, width, dtype, seed, group, max_words=None):
     """A H and A^T G with random H and G (the same on every rank before slicing)."""
     part = parts[transport.rank]

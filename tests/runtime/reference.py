@@ -6,6 +6,7 @@ Shares nothing with the runtime but the `Part` value that it builds.
 from __future__ import annotations
 
 import numpy as np
+import torch
 
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.plan import Header, Part
@@ -134,3 +135,44 @@ def train_dense(
                 square = second[k] / (1 - 0.999 ** (epoch + 1))
                 weights[k] = weights[k] - lr * mean / (np.sqrt(square) + 1e-8)
     return losses, weights, zs[-1]
+
+
+def train_in_batches(
+    batches: list[tuple[list[np.ndarray], np.ndarray]],
+    features: np.ndarray,
+    labels: np.ndarray,
+    weights: list[np.ndarray],
+    lr: float,
+    optimizer: str,
+    activation: str,
+) -> tuple[list[float], list[np.ndarray]]:
+    """Losses of all steps and the final weights, with torch's autograd; float64.
+
+    A batch is its dense matrix of every layer, and the vertices that count for its loss.
+    """
+    act = {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid}[activation]
+    parameters = [torch.tensor(w, dtype=torch.float64, requires_grad=True) for w in weights]
+    first = [torch.zeros_like(w) for w in parameters]
+    second = [torch.zeros_like(w) for w in parameters]
+    losses = []
+    for step, (matrices, chosen) in enumerate(batches, 1):
+        h = torch.tensor(features, dtype=torch.float64)
+        for k, w in enumerate(parameters):
+            h = torch.tensor(matrices[k]) @ h @ w
+            h = act(h) if k < len(parameters) - 1 else h
+        loss = 0 * h.sum()
+        if len(chosen):
+            target = torch.tensor(labels[chosen], dtype=torch.int64)
+            loss = torch.nn.functional.cross_entropy(h[chosen], target)
+        gradients = torch.autograd.grad(loss, parameters)
+        with torch.no_grad():
+            for w, d, mean, square in zip(parameters, gradients, first, second, strict=True):
+                if optimizer == "sgd":
+                    w -= lr * d
+                    continue
+                mean.copy_(0.9 * mean + 0.1 * d)
+                square.copy_(0.999 * square + 0.001 * d**2)
+                root = torch.sqrt(square / (1 - 0.999**step))
+                w -= lr * mean / (1 - 0.9**step) / (root + 1e-8)
+        losses.append(loss.item())
+    return losses, [w.detach().numpy() for w in parameters]

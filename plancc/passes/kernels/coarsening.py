@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from plancc.models.nets import merge_equal_nets
 from plancc.passes.kernels.nets import Nets, transpose
 
 MAX_RATED_PINS = 100
 """Nets with more pins say little about who belongs together: clustering ignores them."""
 
 
-def cluster(nets: Nets, order: Any, together: Any, heaviest: Any) -> Any:
+def cluster(nets: Nets, order: Any, together: Any, heaviest: Any, overlap: float = 1.0) -> Any:
     """Cluster of every vertex, numbered 0..m-1.
 
     Parameters
@@ -25,19 +26,25 @@ def cluster(nets: Nets, order: Any, together: Any, heaviest: Any) -> Any:
         Only vertices with the same number meet.
     heaviest : int64[num_constraints]
         No joined cluster is above it.
+    overlap : float
+        Share of a row's cost that two pins of a part other than the source's have in common: 1 for
+        the volume, 0 for the edge cut, where only pairs of source and pin matter.
 
     Returns
     -------
     int32[num_vertices]
     """
-    return _cluster(nets, order, together, heaviest, MAX_RATED_PINS)
+    return _cluster(nets, order, together, heaviest, MAX_RATED_PINS, overlap)
 
 
 @njit(cache=True, nogil=True)
-def _cluster(nets: Any, order: Any, together: Any, heaviest: Any, max_pins: int) -> Any:
+def _cluster(
+    nets: Any, order: Any, together: Any, heaviest: Any, max_pins: int, overlap: float
+) -> Any:
     """Every still single vertex joins the cluster with the best rating that has room.
 
-    Rating of a cluster: sum over shared nets of cost / (pins - 1) per shared pin.
+    Rating of a cluster: sum over shared nets of cost * overlap / (pins - 1) per shared pin, and of
+    cost * (1 - overlap) per pair of source and pin.
     """
     n, num_constraints = nets.weight.shape
     label = np.arange(n).astype(np.int32)
@@ -51,10 +58,23 @@ def _cluster(nets: Any, order: Any, together: Any, heaviest: Any, max_pins: int)
         num_seen = 0
         for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
             e = nets.nets[a]
-            size = nets.net_ptr[e + 1] - nets.net_ptr[e]
-            if size < 2 or size > max_pins:
+            num_pins = nets.net_ptr[e + 1] - nets.net_ptr[e]
+            if num_pins < 2:
                 continue
-            gain = nets.cost[e] / (size - 1)
+            gain = 0.0 if num_pins > max_pins else overlap * nets.cost[e] / (num_pins - 1)
+            extra = 0.0
+            if overlap < 1:
+                extra = (1 - overlap) * nets.cost[e]
+                source = nets.source[e]
+                if source != v and together[source] == together[v]:
+                    if score[label[source]] == 0.0:
+                        seen[num_seen] = label[source]
+                        num_seen += 1
+                    score[label[source]] += extra * nets.size_at_vertex[a]
+                if source != v:
+                    extra = 0.0
+            if gain + extra == 0:
+                continue
             for k in range(nets.net_ptr[e], nets.net_ptr[e + 1]):
                 u = nets.pins[k]
                 if together[u] != together[v]:
@@ -63,6 +83,8 @@ def _cluster(nets: Any, order: Any, together: Any, heaviest: Any, max_pins: int)
                     seen[num_seen] = label[u]
                     num_seen += 1
                 score[label[u]] += gain
+                if extra > 0:
+                    score[label[u]] += extra * nets.size[k]
         best = v
         best_score = 0.0
         for k in range(num_seen):
@@ -96,56 +118,47 @@ def _cluster(nets: Any, order: Any, together: Any, heaviest: Any, max_pins: int)
 def contract(nets: Nets, label: Any) -> Nets:
     """The hypergraph of the clusters: nets of one pin dropped, equal nets merged.
 
-    Nets are equal if they have the same pins and, where sources are known, the same source, judged
-    by their size and a 64-bit hash of both.
+    Nets are equal if they have the same pins and, where they are known, the same source and sizes.
     """
     num = int(label.max()) + 1
-    net_ptr, pins, cost, source, mark, weight = _contract(nets, label, num)
-    order = np.lexsort((mark, np.diff(net_ptr)))
-    net_ptr, pins, cost, source = _merge_equal_nets(net_ptr, pins, cost, source, mark, order)
-    vertex_ptr, vertex_nets = transpose(net_ptr, pins, num)
-    return Nets(net_ptr, pins, cost, source, vertex_ptr, vertex_nets, weight)
-
-
-@njit(cache=True, nogil=True)
-def _mixed(x: int) -> Any:
-    """A hash of a small number (splitmix64)."""
-    y = np.uint64(x + 1) * np.uint64(0x9E3779B97F4A7C15)
-    y = (y ^ (y >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    y = (y ^ (y >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return y ^ (y >> np.uint64(31))
+    *found, weight = _contract(nets, label, num)
+    net_ptr, pins, size, cost, source = merge_equal_nets(*found)
+    vertex_ptr, vertex_nets, size_at_vertex = transpose(net_ptr, pins, size, num)
+    return Nets(net_ptr, pins, cost, source, vertex_ptr, vertex_nets, weight, size, size_at_vertex)
 
 
 @njit(cache=True, nogil=True)
 def _contract(nets: Any, label: Any, num: int) -> Any:
-    """Nets over clusters, each with a mark that equal nets share."""
+    """Nets over clusters."""
     num_nets = len(nets.net_ptr) - 1
-    sourced = len(nets.source) > 0
+    sourced, sized = len(nets.source) > 0, len(nets.size) > 0
     last = np.full(num, -1, dtype=np.int64)
+    place = np.empty(num, dtype=np.int64)
     out_ptr = np.zeros(num_nets + 1, dtype=np.int64)
     out = np.empty(len(nets.pins), dtype=np.int32)
+    size = np.empty(len(nets.size), dtype=np.int32)
     cost = np.empty(num_nets, dtype=np.int64)
     source = np.empty(num_nets if sourced else 0, dtype=np.int32)
-    mark = np.empty(num_nets, dtype=np.uint64)
     kept, end = 0, 0
     for e in range(num_nets):
         start = end
-        code = np.uint64(0)
         for k in range(nets.net_ptr[e], nets.net_ptr[e + 1]):
             c = label[nets.pins[k]]
             if last[c] != e:
                 last[c] = e
+                place[c] = end
                 out[end] = c
+                if sized:
+                    size[end] = 0
                 end += 1
-                code += _mixed(c)
+            if sized:
+                size[place[c]] += nets.size[k]
         if end - start < 2:
             end = start
             continue
         if sourced:
             source[kept] = label[nets.source[e]]
-            code ^= _mixed(source[kept] + num)
         cost[kept] = nets.cost[e]
-        mark[kept] = code
         kept += 1
         out_ptr[kept] = end
     weight = np.zeros((num, nets.weight.shape[1]), dtype=np.int64)
@@ -153,36 +166,5 @@ def _contract(nets: Any, label: Any, num: int) -> Any:
         for c in range(weight.shape[1]):
             weight[label[v], c] += nets.weight[v, c]
     source = source[: kept if sourced else 0]
-    return out_ptr[: kept + 1].copy(), out[:end], cost[:kept], source, mark[:kept], weight
-
-
-@njit(cache=True, nogil=True)
-def _merge_equal_nets(
-    net_ptr: Any, pins: Any, cost: Any, source: Any, mark: Any, order: Any
-) -> Any:
-    """Nets with the same size and mark become one with the sum of their costs."""
-    sourced = len(source) > 0
-    first = np.empty(len(order), dtype=np.int64)
-    total = np.empty(len(order), dtype=np.int64)
-    out_ptr = np.zeros(len(order) + 1, dtype=np.int64)
-    kept = 0
-    for e in order:
-        size = net_ptr[e + 1] - net_ptr[e]
-        if kept > 0:
-            before = first[kept - 1]
-            same_size = net_ptr[before + 1] - net_ptr[before] == size
-            if same_size and mark[before] == mark[e]:
-                total[kept - 1] += cost[e]
-                continue
-        first[kept], total[kept] = e, cost[e]
-        out_ptr[kept + 1] = out_ptr[kept] + size
-        kept += 1
-    out = np.empty(out_ptr[kept], dtype=np.int32)
-    out_source = np.empty(kept if sourced else 0, dtype=np.int32)
-    for k in range(kept):
-        start = net_ptr[first[k]]
-        for i in range(out_ptr[k + 1] - out_ptr[k]):
-            out[out_ptr[k] + i] = pins[start + i]
-        if sourced:
-            out_source[k] = source[first[k]]
-    return out_ptr[: kept + 1].copy(), out, total[:kept].copy(), out_source
+    size = size[: end if sized else 0]
+    return out_ptr[: kept + 1].copy(), out[:end], size, cost[:kept], source, weight

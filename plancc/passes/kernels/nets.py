@@ -26,6 +26,9 @@ class Nets(NamedTuple):
     nets : int32[num_pins]
         The nets of every vertex.
     weight : int64[num_vertices, num_constraints]
+    size, size_at_vertex : int32[num_pins], or int32[0]
+        How many pins of the finest level a pin stands for, in the order of `pins` and of `nets`;
+        empty where only the volume is asked for, which does not depend on it.
     """
 
     net_ptr: Any
@@ -35,10 +38,15 @@ class Nets(NamedTuple):
     vertex_ptr: Any
     nets: Any
     weight: Any
+    size: Any
+    size_at_vertex: Any
 
 
-def nets_of(problem: Hypergraph) -> Nets:
-    """The nets of a problem that have several pins; 4 bytes per pin beside those it holds."""
+def nets_of(problem: Hypergraph, sized: bool = False) -> Nets:
+    """The nets of a problem that have several pins; 4 bytes per pin beside those it holds.
+
+    `sized`: with the sizes of the pins, which need 8 more.
+    """
     weight = problem.vertex_weights
     n = len(weight)
     net_ptr, cost, source = problem.net_ptr, problem.net_costs, problem.net_sources
@@ -47,42 +55,46 @@ def nets_of(problem: Hypergraph) -> Nets:
     if source is None:
         source = np.empty(0, dtype=np.int32)
     pins = problem.pins
-    size = np.diff(net_ptr)
-    kept = size > 1
+    num_pins = np.diff(net_ptr)
+    kept = num_pins > 1
     if not kept.all():
-        pins = pins[np.repeat(kept, size)]
-        net_ptr = np.concatenate([[0], np.cumsum(size[kept])])
+        pins = pins[np.repeat(kept, num_pins)]
+        net_ptr = np.concatenate([[0], np.cumsum(num_pins[kept])])
         cost = cost[kept]
         source = source[kept] if len(source) > 0 else source
-    vertex_ptr, nets = transpose(net_ptr, pins, n)
+    size = np.ones(len(pins) if sized else 0, dtype=np.int32)
+    vertex_ptr, nets, size_at_vertex = transpose(net_ptr, pins, size, n)
     weight = np.ascontiguousarray(weight.reshape(n, -1))
-    return Nets(net_ptr, pins, cost, source, vertex_ptr, nets, weight)
+    return Nets(net_ptr, pins, cost, source, vertex_ptr, nets, weight, size, size_at_vertex)
 
 
 def without_transpose(nets: Nets) -> Nets:
     """The same without the nets of the vertices: half the memory, for a level that waits."""
     none = np.empty(0, dtype=np.int32)
-    return nets._replace(vertex_ptr=none.astype(np.int64), nets=none)
+    return nets._replace(vertex_ptr=none.astype(np.int64), nets=none, size_at_vertex=none)
 
 
 def with_transpose(nets: Nets) -> Nets:
     """The inverse of `without_transpose`."""
-    vertex_ptr, of_vertices = transpose(nets.net_ptr, nets.pins, len(nets.weight))
-    return nets._replace(vertex_ptr=vertex_ptr, nets=of_vertices)
+    vertex_ptr, of_vertices, size = transpose(nets.net_ptr, nets.pins, nets.size, len(nets.weight))
+    return nets._replace(vertex_ptr=vertex_ptr, nets=of_vertices, size_at_vertex=size)
 
 
 @njit(cache=True, nogil=True)
-def transpose(net_ptr: Any, pins: Any, n: int) -> Any:
-    """The nets of every vertex: ``(vertex_ptr int64[n + 1], nets int32[num_pins])``."""
+def transpose(net_ptr: Any, pins: Any, size: Any, n: int) -> Any:
+    """The nets of every vertex: vertex_ptr int64[n + 1], nets int32[num_pins], sizes likewise."""
     ptr = np.zeros(n + 1, dtype=np.int64)
     for pin in pins:
         ptr[pin + 1] += 1
     ptr = np.cumsum(ptr)
     end = ptr[:-1].copy()
     nets = np.empty(len(pins), dtype=np.int32)
+    size_at_vertex = np.empty(len(size), dtype=np.int32)
     for e in range(len(net_ptr) - 1):
         for k in range(net_ptr[e], net_ptr[e + 1]):
             v = pins[k]
             nets[end[v]] = e
+            if len(size) > 0:
+                size_at_vertex[end[v]] = size[k]
             end[v] += 1
-    return ptr, nets
+    return ptr, nets, size_at_vertex

@@ -14,7 +14,8 @@ from plancc.passes.kernels.nets import Nets
 class State(NamedTuple):
     """A partition of `Nets`; everything but `slot_ptr` changes with every move.
 
-    A net's slots hold the parts that it touches and its pins in each. A net with fewer pins than
+    A net's slots hold the parts that it touches and its pins in each (the sum of their sizes, where
+    they have sizes). A net with fewer pins than
     there are parts has a slot per pin; the first ``spread[e]`` are in use, in no order. Any other
     net has a slot per part: slot q is part q, in use where its count is above 0::
 
@@ -63,7 +64,7 @@ def state_of(nets: Nets, owner: Any, num_parts: int) -> State:
 
 @njit(cache=True, nogil=True)
 def _count(nets: Any, owner: Any, slot_ptr: Any, num_parts: int) -> Any:
-    num_nets = len(nets.net_ptr) - 1
+    num_nets, sized = len(nets.net_ptr) - 1, len(nets.size) > 0
     part = np.empty(slot_ptr[num_nets], dtype=np.int32)
     count = np.zeros(slot_ptr[num_nets], dtype=np.int32)
     spread = np.zeros(num_nets, dtype=np.int32)
@@ -76,7 +77,7 @@ def _count(nets: Any, owner: Any, slot_ptr: Any, num_parts: int) -> Any:
             for k in range(nets.net_ptr[e], nets.net_ptr[e + 1]):
                 at = start + owner[nets.pins[k]]
                 end += count[at] == 0
-                count[at] += 1
+                count[at] += nets.size[k] if sized else 1
         else:
             for k in range(nets.net_ptr[e], nets.net_ptr[e + 1]):
                 q = owner[nets.pins[k]]
@@ -86,7 +87,7 @@ def _count(nets: Any, owner: Any, slot_ptr: Any, num_parts: int) -> Any:
                     place[q] = at
                     part[at] = q
                     end += 1
-                count[at] += 1
+                count[at] += nets.size[k] if sized else 1
         spread[e] = end - start
     sums = np.zeros((num_parts, nets.weight.shape[1]), dtype=np.int64)
     for v in range(len(owner)):
@@ -132,18 +133,20 @@ def move(v: int, there: int, nets: Any, state: Any) -> None:
     """Give vertex v to part `there`, another than its own."""
     here = state.owner[v]
     num_parts, num_constraints = state.sums.shape
+    sized = len(nets.size_at_vertex) > 0
     state.owner[v] = there
     for c in range(num_constraints):
         state.sums[here, c] -= nets.weight[v, c]
         state.sums[there, c] += nets.weight[v, c]
     for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
         e = nets.nets[a]
+        size = nets.size_at_vertex[a] if sized else 1
         start = state.slot_ptr[e]
         if state.slot_ptr[e + 1] - start == num_parts:
-            state.count[start + here] -= 1
+            state.count[start + here] -= size
             state.spread[e] -= state.count[start + here] == 0
             state.spread[e] += state.count[start + there] == 0
-            state.count[start + there] += 1
+            state.count[start + there] += size
             continue
         # Find both first: a net that only changes parts keeps its slot.
         end = start + state.spread[e]
@@ -153,9 +156,9 @@ def move(v: int, there: int, nets: Any, state: Any) -> None:
         old = start
         while state.part[old] != here:
             old += 1
-        state.count[old] -= 1
+        state.count[old] -= size
         if new < end:
-            state.count[new] += 1
+            state.count[new] += size
             if state.count[old] == 0:
                 end -= 1
                 state.part[old] = state.part[end]
@@ -166,5 +169,5 @@ def move(v: int, there: int, nets: Any, state: Any) -> None:
             else:
                 end += 1
             state.part[new] = there
-            state.count[new] = 1
+            state.count[new] = size
         state.spread[e] = end - start

@@ -36,13 +36,14 @@ def glorot_weights(dims: Sequence[int], seed: int) -> list[np.ndarray]:
 
 
 class GCN:
-    """L layers over a distributed matrix; weights replicated.
+    """L layers over distributed matrices; weights replicated.
 
     Parameters
     ----------
-    layout : RowLayout
+    layouts : sequence of RowLayout
+        One per layer, with the same rows; layers may share one, and then its buffers.
     weights : list of Tensor[d_{k-1}, d_k]
-        W^1..W^L, of the layout's dtype; shared with the caller, who updates them.
+        W^1..W^L, of the layouts' dtype; shared with the caller, who updates them.
     activation : str
         A name in `ACTIVATIONS`; applied between layers, not after the last.
     clock : Clock
@@ -50,15 +51,19 @@ class GCN:
     """
 
     def __init__(
-        self, layout: RowLayout, weights: list[Tensor], activation: str, clock: Clock
+        self,
+        layouts: Sequence[RowLayout],
+        weights: list[Tensor],
+        activation: str,
+        clock: Clock,
     ) -> None:
         self.weights = weights
-        self._layout = layout
+        self._layouts = layouts
         self._activate, self._chain = ACTIVATIONS[activation]
         self._clock = clock
-        widths = {d for w in weights for d in w.shape}
-        self._buffers = {d: layout.buffers(d) for d in widths}
-        self._products = {d: self._rows(d) for d in widths}  # A H and A^T G, one at a time
+        products = {(x, d) for x, w in zip(layouts, weights, strict=True) for d in w.shape}
+        self._buffers = {(layout, d): layout.buffers(d) for layout, d in products}
+        self._products = {d: self._rows(d) for _, d in products}  # A H and A^T G, one at a time
         self._outputs = [self._rows(w.shape[1]) for w in weights]  # H^1..H^L
 
     def forward(self, features: Tensor) -> Tensor:
@@ -75,8 +80,9 @@ class GCN:
         """
         self._inputs = [features, *self._outputs[:-1]]  # H^0..H^{L-1}
         for k, (h, w, z) in enumerate(zip(self._inputs, self.weights, self._outputs, strict=True)):
-            product = self._products[h.shape[1]]
-            self._layout.forward(h, product, self._buffers[h.shape[1]])
+            layout, width = self._layouts[k], h.shape[1]
+            product = self._products[width]
+            layout.forward(h, product, self._buffers[layout, width])
             with self._clock("dense"):
                 torch.mm(product, w, out=z)
                 if k < len(self.weights) - 1:
@@ -100,8 +106,9 @@ class GCN:
         """
         gradients: list[Tensor] = []
         for k in reversed(range(len(self.weights))):
-            s = self._products[g.shape[1]]
-            self._layout.adjoint(g, s, self._buffers[g.shape[1]])
+            layout, width = self._layouts[k], g.shape[1]
+            s = self._products[width]
+            layout.adjoint(g, s, self._buffers[layout, width])
             with self._clock("dense"):
                 gradients.append(self._inputs[k].T @ s)  # Equation 4
                 if k > 0:
@@ -110,4 +117,4 @@ class GCN:
         return gradients[::-1]
 
     def _rows(self, width: int) -> Tensor:
-        return torch.empty(self._layout.num_rows, width, dtype=self._layout.dtype)
+        return torch.empty(self._layouts[0].num_rows, width, dtype=self._layouts[0].dtype)

@@ -1,0 +1,275 @@
+"""What mini-batches cost under owner vectors: counted batch by batch, or as an expectation.
+
+Knows samplers, patterns and owners; no plan, no file, no terminal. In a batch a part receives row
+j once per block if it owns a row whose nonzero in column j the block keeps, and does not own j.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from numba import njit
+from scipy.stats import t as student_t
+
+from plancc.cost.metrics import imbalance
+from plancc.plan.plan import Int32Array, Int64Array
+from plancc.plan.receive_sets import grouped
+from plancc.sampling import SHOWN, Inclusion, Population, Sampler
+
+CONFIDENCE = 0.95
+"""Of every interval."""
+CHUNK = 32
+"""Batches that a thread draws at a time: few enough that an interrupt is soon heard."""
+
+Float64Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class BatchFigures:
+    """Figures of several batches under one owner vector.
+
+    Attributes
+    ----------
+    vertices : int64[batches]
+        Distinct vertices of the batch, whoever owns them.
+    nonzeros : int64[batches]
+        Kept by all blocks together.
+    volume : int64[batches]
+        Rows moved by one exchange of every block.
+    max_volume : int64[batches]
+        Rows sent or received, whichever is more, by all blocks at the busiest part.
+    messages : int64[batches]
+        Ordered pairs of parts that talk, summed over the blocks.
+    work_imbalance : float64[batches]
+        max / mean - 1 of the kept nonzeros per part; 0 where none is kept.
+    """
+
+    vertices: Int64Array
+    nonzeros: Int64Array
+    volume: Int64Array
+    max_volume: Int64Array
+    messages: Int64Array
+    work_imbalance: Float64Array
+
+    @classmethod
+    def empty(cls, batches: int) -> BatchFigures:
+        counts = np.zeros((5, batches), dtype=np.int64)
+        vertices, nonzeros, volume, max_volume, messages = counts
+        return cls(vertices, nonzeros, volume, max_volume, messages, np.zeros(batches))
+
+
+def batch_figures(
+    sampler: Sampler,
+    population: Population,
+    owners: Sequence[tuple[Int32Array, int]],
+    numbers: Sequence[int],
+    *,
+    seed: int,
+    stream: int = SHOWN,
+    threads: int = 1,
+) -> list[BatchFigures]:
+    """Figures of the same batches under several owner vectors; every batch is drawn once.
+
+    Parameters
+    ----------
+    sampler : Sampler
+    population : Population
+        With the pattern.
+    owners : sequence of (int32[n], int)
+        Owner vectors, each with its number of parts.
+    numbers : sequence of int
+        Of the batches, such as ``range(1000)``.
+    seed, stream : int
+        See `Sampler.batch`.
+    threads : int
+        The result does not depend on it. Each holds 8 n bytes and one batch.
+
+    Returns
+    -------
+    list of BatchFigures, one per owner vector, in the order of `numbers`
+
+    Raises
+    ------
+    InputError
+        As `Sampler.check`, or if the population has no pattern.
+    """
+    sampler.check(population)
+    found = [BatchFigures.empty(len(numbers)) for _ in owners]
+    most_parts = max((num_parts for _, num_parts in owners), default=0)
+
+    def count(places: range) -> None:
+        stamp = np.zeros(population.num_vertices, dtype=np.int64)
+        talked = np.zeros(most_parts, dtype=np.int64)
+        ticket = 0  # what stamps of this batch, block, owner vector and part are: higher than any
+        for place in places:
+            batch = sampler.batch(population, seed, numbers[place], stream)
+            blocks = [batch.block(number) for number in range(batch.num_blocks)]
+            ticket += 1
+            vertices = 0
+            for b in blocks:
+                vertices += _new(b.rows, stamp, ticket) + _new(b.columns, stamp, ticket)
+            for (owner, num_parts), figures in zip(owners, found, strict=True):
+                load = np.zeros((3, num_parts), dtype=np.int64)
+                for b in blocks:
+                    messages = _exchange(
+                        b.rows, b.ptr, b.columns, owner, stamp, talked, ticket, load
+                    )
+                    ticket += num_parts
+                    figures.messages[place] += messages
+                work, sent, received = load
+                figures.vertices[place] = vertices
+                figures.nonzeros[place] = work.sum()
+                figures.volume[place] = sent.sum()
+                figures.max_volume[place] = max(sent.max(), received.max())
+                figures.work_imbalance[place] = imbalance(work)
+
+    chunks = [range(len(numbers))[k : k + CHUNK] for k in range(0, len(numbers), CHUNK)]
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(count, chunks))
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _new(vertices: Any, stamp: Any, ticket: Any) -> Any:
+    """How many of `vertices` had not got this stamp; now all have."""
+    found = 0
+    for v in vertices:
+        if stamp[v] != ticket:
+            stamp[v] = ticket
+            found += 1
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _exchange(
+    rows: Any, ptr: Any, columns: Any, owner: Any, stamp: Any, talked: Any, ticket: Any, load: Any
+) -> Any:
+    """Adds the nonzeros, the rows sent and the rows received of every part; returns messages.
+
+    Part q marks the columns that it has seen, and the parts that it has heard of, with the stamp
+    ``ticket + 1 + q``.
+    """
+    num_parts = load.shape[1]
+    order, _, part_ptr = grouped(owner[rows], num_parts)
+    messages = 0
+    for q in range(num_parts):
+        ticket += 1
+        for k in order[part_ptr[q] : part_ptr[q + 1]]:
+            load[0, q] += ptr[k + 1] - ptr[k]
+            for a in range(ptr[k], ptr[k + 1]):
+                j = columns[a]
+                sender = owner[j]
+                if sender != q and stamp[j] != ticket:
+                    stamp[j] = ticket
+                    load[1, sender] += 1
+                    load[2, q] += 1
+                    if talked[sender] != ticket:
+                        talked[sender] = ticket
+                        messages += 1
+    return messages
+
+
+def expected_volume(
+    inclusion: Inclusion,
+    indptr: Int64Array,
+    indices: Int32Array,
+    owner: Int32Array,
+    num_parts: int,
+) -> float:
+    """Expected rows moved by one exchange of a batch, exactly, from inclusion probabilities.
+
+    ``share * sum over columns j, over parts q other than j's, of reach[c_jq]``, where part q owns
+    c_jq rows i != j with a nonzero in column j, and all of them may take part.
+
+    Parameters
+    ----------
+    inclusion : Inclusion
+    indptr : int64[n + 1], indices : int32[num_nonzeros]
+        The pattern.
+    owner : int32[n]
+    num_parts : int
+    """
+    n = len(owner)
+    ones = np.ones(len(indices), dtype=np.int8)
+    pattern = sp.csr_array((ones, indices, indptr), shape=(n, n)).tocsc()
+    allowed = inclusion.vertices
+    if allowed is None:
+        allowed = np.ones(n, dtype=np.bool_)
+    reached = _reached(pattern.indptr, pattern.indices, owner, num_parts, inclusion.reach, allowed)
+    return inclusion.share * float(reached)
+
+
+@njit(cache=True, nogil=True)
+def _reached(ptr: Any, rows: Any, owner: Any, num_parts: int, reach: Any, allowed: Any) -> Any:
+    """Sum of the reach of all other parts over the columns that may take part."""
+    count = np.zeros(num_parts, dtype=np.int64)
+    total = 0.0
+    for j in range(len(owner)):
+        if not allowed[j]:
+            continue
+        column = rows[ptr[j] : ptr[j + 1]]
+        for i in column:
+            if allowed[i]:
+                count[owner[i]] += 1
+        for i in column:  # every part once, its count back to 0
+            q = owner[i]
+            if count[q] > 0:
+                if q != owner[j]:
+                    total += reach[count[q]]
+                count[q] = 0
+    return total
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over batches with its confidence interval.
+
+    Attributes
+    ----------
+    mean : float
+    low, high : float or None
+        None where one batch, or none, says nothing of the spread.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+
+    @classmethod
+    def around(cls, mean: float, deviations: npt.NDArray[Any]) -> Estimate:
+        """By Student's t, from what every batch adds to the error of the mean: float[batches]."""
+        batches = len(deviations)
+        if batches < 2:
+            return cls(mean, None, None)
+        error = float(np.std(deviations, ddof=1)) / batches**0.5
+        half = float(student_t.ppf(0.5 + CONFIDENCE / 2, batches - 1)) * error
+        return cls(mean, mean - half, mean + half)
+
+
+def estimate(values: npt.NDArray[Any]) -> Estimate:
+    """Mean of a figure over batches, number[batches] of at least one, with a 95% interval."""
+    return Estimate.around(float(np.mean(values)), values)
+
+
+def difference(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Estimate:
+    """Mean of a - b over the same batches, with the paired 95% interval."""
+    return estimate(np.asarray(a) - np.asarray(b))
+
+
+def ratio(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Estimate | None:
+    """Mean of a over mean of b on the same batches, with a 95% interval; None if b's mean is 0.
+
+    The interval is paired and by the delta method: the variance of the ratio r is about that of
+    ``a - r b`` over the squared mean of b (Cochran, Sampling Techniques, 1977, section 2.11).
+    """
+    base = float(np.mean(b))
+    if base == 0:
+        return None
+    value = float(np.mean(a)) / base
+    return Estimate.around(value, (np.asarray(a) - value * np.asarray(b)) / base)

@@ -1,0 +1,313 @@
+"""Stochastic hypergraph model: ``stochastic-hp`` of paper 000, section 4.3.3, and beyond it.
+
+What is small in the end is the expected volume of a mini-batch. Two ways lead there:
+
+    exact     the sampler's probabilities are known: every column net of the whole matrix costs
+              share * sum over parts of reach[pins in the part] (`plancc.sampling.batch.Inclusion`)
+    sampled   the column nets of many batches, equal ones merged with the sum of their costs
+              (Algorithm 3)
+
+A sample that has not seen most nonzeros several times says little about batches to come: the bound
+of equation 14 holds for one partition, not for the best of all on the same sample.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+from plancc.graph.graph import Graph
+from plancc.graph.vertexdata import VertexData
+from plancc.models.hypergraph import HypergraphModel
+from plancc.models.problem import Hypergraph
+from plancc.models.weights import Balance, check_num_parts, vertex_weights
+from plancc.sampling import FITTED, Inclusion, Population, Sampler, make_sampler
+
+AUTO = "auto"
+EXPECTED_VOLUME = "expected volume"
+"""The objective's name."""
+PINS_PER_NONZERO = 16
+"""A sampled hypergraph has at most this many pins per nonzero of the matrix."""
+FITTED_COST = 1000
+"""Cost of a column net and the two-pin nets beside it together, in `fitted`."""
+
+
+@dataclass(frozen=True, eq=False)
+class StochasticModel:
+    """Nets of mini-batches.
+
+    Attributes
+    ----------
+    sampler : str
+        A name in `plancc.sampling.SAMPLERS`.
+    batch_size, fanouts, walk_length, keep
+        Options of the sampler; None: its default.
+    theta, delta : float
+        Error of the expected connectivity and probability of a larger one (equation 12).
+    batches : "auto" or int
+        "auto": exact probabilities where the sampler has them, else as many batches as it takes;
+        a number: that many batches.
+    vertex_data : VertexData
+        Training mask and clusters, for samplers that need them.
+    """
+
+    partitioners: ClassVar[tuple[str, ...]] = HypergraphModel.partitioners
+
+    sampler: str = "uniform"
+    batch_size: int | None = None
+    fanouts: tuple[int, ...] | None = None
+    walk_length: int | None = None
+    keep: float | None = None
+    theta: float = 0.1
+    delta: float = 0.5
+    batches: str | int = AUTO
+    vertex_data: VertexData = field(default_factory=VertexData)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.theta < math.inf:
+            raise InputError(f"theta {self.theta:g}: a number above 0 is needed")
+        if not 0 < self.delta < 1:
+            raise InputError(f"delta {self.delta:g}: must be between 0 and 1")
+        if self.batches != AUTO and not (
+            isinstance(self.batches, int | np.integer) and self.batches >= 1
+        ):
+            raise InputError(f"batches {self.batches}: '{AUTO}' or a number from 1 is needed")
+
+    def source(self, matrix: Graph) -> BatchSource:
+        """Sampler and population for a matrix.
+
+        Raises
+        ------
+        InputError
+            Options that the sampler does not have or lacks, or that the matrix or the vertex data
+            do not allow.
+        """
+        mask = self.vertex_data.train_mask
+        sampler = make_sampler(
+            self.sampler,
+            matrix.num_vertices,
+            None if mask is None else int(mask.sum()),
+            batch_size=self.batch_size,
+            fanouts=self.fanouts,
+            walk_length=self.walk_length,
+            keep=self.keep,
+        )
+        population = Population(
+            matrix.num_vertices,
+            matrix.indptr,
+            matrix.indices,
+            train_mask=mask,
+            clusters=self.vertex_data.clusters,
+        )
+        sampler.check(population)
+        return BatchSource(sampler, population)
+
+    def build(
+        self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
+    ) -> Hypergraph:
+        """The hypergraph for a partitioner.
+
+        With exact probabilities that is `fitted`; else the nets of `batches` batches, or of as
+        many as equation 14 asks for.
+
+        Raises
+        ------
+        InputError
+            `num_parts` is not in 1..num_vertices, or `balance` or a batch cannot be had.
+        """
+        check_num_parts(matrix.num_vertices, num_parts)
+        source = self.source(matrix)
+        weights = vertex_weights(matrix, balance)
+        if self.batches == AUTO:
+            exact = source.exact(weights)
+            if exact is not None:
+                return fitted(*exact)
+        sample = source.sample(self.num_batches(source, num_parts, seed), seed)
+        return replace(sample.hypergraph, vertex_weights=weights)
+
+    def num_batches(self, source: BatchSource, num_parts: int, seed: int) -> int:
+        """The given number, or equation 14's."""
+        if self.batches != AUTO:
+            return int(self.batches)
+        nets = hoeffding_nets(num_parts, self.theta, self.delta)
+        return max(1, math.ceil(nets / source.nets_per_batch(seed)))
+
+
+def hoeffding_nets(num_parts: int, theta: float, delta: float) -> int:
+    """Nets that bound the error of the expected connectivity (paper 000, equation 14).
+
+    ``(p - 1)^2 / (2 theta^2) ln(2 / delta)``, rounded up: for one given partition the mean
+    connectivity of that many nets is off by theta or more with probability delta at most.
+    """
+    return math.ceil((num_parts - 1) ** 2 / (2 * theta**2) * math.log(2 / delta))
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """The merged nets of some batches.
+
+    Attributes
+    ----------
+    hypergraph : Hypergraph
+        With costs (how many batches have this net) and sources; vertex weights are 1.
+    num_batches : int
+        Fewer than asked for where the pins reached their bound.
+    num_nets : int
+        Of all batches before merging, those of one pin among them.
+    vertices_seen, nonzeros_seen : float
+        Shares of the vertices that may take part, and of the nonzeros off the diagonal, that
+        occurred in any batch.
+    """
+
+    hypergraph: Hypergraph
+    num_batches: int
+    num_nets: int
+    vertices_seen: float
+    nonzeros_seen: float
+
+
+@dataclass(frozen=True, eq=False)
+class BatchSource:
+    """A sampler with a population that it was checked for."""
+
+    sampler: Sampler
+    population: Population
+
+    def nets_per_batch(self, seed: int) -> float:
+        """Mean number of nets in the first batches of the fitted sample."""
+        return float(np.mean([self._num_columns(seed, k) for k in range(4)]))
+
+    def _num_columns(self, seed: int, number: int) -> int:
+        batch = self.sampler.batch(self.population, seed, number, FITTED)
+        return sum(len(np.unique(batch.block(k).columns)) for k in range(batch.num_blocks))
+
+    def exact(self, weights: npt.NDArray[np.int64]) -> tuple[Hypergraph, Inclusion] | None:
+        """Column nets among the vertices that may take part, and their probabilities.
+
+        None where the sampler's probabilities are not known.
+        """
+        from plancc.models.nets import column_nets
+
+        indptr, indices = self.population.pattern
+        most = 1 + int(np.bincount(indices, minlength=1).max(initial=0))
+        inclusion = self.sampler.inclusion(self.population, most)
+        if inclusion is None:
+            return None
+        if inclusion.vertices is not None:
+            indptr, indices = _among(indptr, indices, inclusion.vertices)
+        net_ptr, pins, column = column_nets(indptr, indices)
+        return Hypergraph(net_ptr, pins, weights, net_sources=column), inclusion
+
+    def sample(self, num_batches: int, seed: int, stream: int = FITTED) -> Sample:
+        """The nets of batches 0..num_batches - 1, in at most `PINS_PER_NONZERO` pins a nonzero."""
+        from plancc.models.nets import NetUnion
+
+        indptr, indices = self.population.pattern
+        union = NetUnion(indptr, indices)
+        most = PINS_PER_NONZERO * max(len(indices), 1)
+        number = 0
+        while number < num_batches and (number == 0 or union.num_pins < most):
+            batch = self.sampler.batch(self.population, seed, number, stream)
+            for k in range(batch.num_blocks):
+                union.add(batch.block(k))
+            number += 1
+        net_ptr, pins, cost, source = union.merged()
+        weights = np.ones(self.population.num_vertices, dtype=np.int64)
+        available = self.population.num_vertices
+        if "train_mask" in self.sampler.needs:
+            available = len(self.population.training)
+        return Sample(
+            Hypergraph(net_ptr, pins, weights, net_costs=cost, net_sources=source),
+            number,
+            union.num_nets,
+            union.vertices_seen / max(available, 1),
+            union.nonzeros_seen,
+        )
+
+    def pairs(self) -> npt.NDArray[np.int32]:
+        """Column and row of every nonzero off the diagonal, int32[m, 2]."""
+        indptr, indices = self.population.pattern
+        rows = np.repeat(np.arange(self.population.num_vertices, dtype=np.int32), np.diff(indptr))
+        off = rows != indices
+        return np.stack([indices[off], rows[off]], axis=1)
+
+    def expected_nonzeros(self, seed: int, num_batches: int = 64) -> npt.NDArray[np.float64]:
+        """Expected nonzeros of every row in a batch, float64[n]: exact, or a mean over batches."""
+        indptr, indices = self.population.pattern
+        n = self.population.num_vertices
+        rows = np.repeat(np.arange(n), np.diff(indptr))
+        diagonal = rows == indices
+        inclusion = self.sampler.inclusion(self.population, 1)
+        if inclusion is not None:
+            inside = inclusion.vertices
+            kept = np.ones(len(rows), bool) if inside is None else inside[rows] & inside[indices]
+            each = np.where(diagonal, 1.0, inclusion.reach[1]) * kept
+            return np.bincount(rows, inclusion.share * each, minlength=n).astype(np.float64)
+        total = np.zeros(n)
+        for number in range(num_batches):
+            batch = self.sampler.batch(self.population, seed, number, FITTED)
+            for k in range(batch.num_blocks):
+                block = batch.block(k)
+                total[block.rows] += np.diff(block.ptr)
+        return total / num_batches
+
+
+def fitted(hypergraph: Hypergraph, inclusion: Inclusion) -> Hypergraph:
+    """Nets with plain costs that come close to an expected volume, for any partitioner.
+
+    A net's row reaches a part that has c of its other pins with probability reach[c], which is
+    concave in c. It is drawn as ``alpha * (c > 0) + beta * c``: a column net of cost alpha, and a
+    two-pin net of cost beta between its source and every other pin, so that c = 1 and c = half of
+    the pins are exact. All column nets for batches of everything, all two-pin nets (the edge cut)
+    for tiny ones.
+
+    Parameters
+    ----------
+    hypergraph : Hypergraph
+        Column nets with sources.
+    inclusion : Inclusion
+
+    Returns
+    -------
+    Hypergraph
+        Costs are scaled to `FITTED_COST` for one pin; those below 1/2 are left out.
+    """
+    assert hypergraph.net_sources is not None
+    size = np.diff(hypergraph.net_ptr)
+    half = np.maximum(size // 2, 2)
+    reach = inclusion.reach
+    if reach[1] == 0:  # batches of one vertex: whatever moves least in the smallest larger ones
+        reach = np.arange(len(reach), dtype=np.float64)
+    reach = reach / reach[1]
+    beta = np.where(size > 2, (reach[np.minimum(half, len(reach) - 1)] - 1) / (half - 1), 0.0)
+    pair_cost = np.rint(FITTED_COST * beta).astype(np.int64)
+    net_cost = FITTED_COST - pair_cost
+
+    owner = np.repeat(np.arange(len(size)), size)
+    source = hypergraph.net_sources[owner]
+    paired = (hypergraph.pins != source) & (pair_cost[owner] > 0)
+    pairs = np.stack([source[paired], hypergraph.pins[paired]], axis=1)
+    kept = net_cost > 0
+    sizes = np.concatenate([size[kept], np.full(len(pairs), 2)])
+    return Hypergraph(
+        net_ptr=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        pins=np.concatenate([hypergraph.pins[kept[owner]], pairs.ravel()]).astype(np.int32),
+        vertex_weights=hypergraph.vertex_weights,
+        net_costs=np.concatenate([net_cost[kept], pair_cost[owner[paired]]]),
+        net_sources=np.concatenate([hypergraph.net_sources[kept], pairs[:, 0]]).astype(np.int32),
+    )
+
+
+def _among(
+    indptr: npt.NDArray[np.int64], indices: npt.NDArray[np.int32], inside: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """The nonzeros between the vertices inside, all rows kept."""
+    rows = np.repeat(np.arange(len(inside)), np.diff(indptr))
+    kept = inside[rows] & inside[indices]
+    counts = np.bincount(rows[kept], minlength=len(inside))
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), indices[kept]

@@ -1,0 +1,147 @@
+"""Moves that lower the expected volume of mini-batches, with a price on overweight parts.
+
+A part other than the source's that owns c pins of a net needs the net's row with probability
+``reach[c]`` (`plancc.sampling.batch.Inclusion`), so a partition costs
+
+    sum over nets of cost * sum over parts other than the source's of reach[pins in the part]
+
+and reach = 0, 1, 1, ... is the volume, reach = 0, 1, 2, ... the edge cut. Nets have sizes, so
+that the cost of a cluster's pins on a coarse level is exact too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from plancc.passes.kernels.state import move
+from plancc.passes.kernels.volume import fits, penalty
+
+TINY = 1e-9
+
+
+@njit(cache=True, nogil=True)
+def expected(nets: Any, state: Any, reach: Any) -> float:
+    """Expected rows moved, given that every source takes part: a sum over all nets."""
+    num_parts = len(state.sums)
+    total = 0.0
+    for e in range(len(state.spread)):
+        if state.spread[e] == 1:
+            continue
+        own = state.owner[nets.source[e]]
+        start = state.slot_ptr[e]
+        dense = state.slot_ptr[e + 1] - start == num_parts
+        of_net = 0.0
+        for k in range(start, start + (num_parts if dense else state.spread[e])):
+            if state.part[k] != own:
+                of_net += reach[state.count[k]]
+        total += nets.cost[e] * of_net
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _rate(v: int, nets: Any, state: Any, reach: Any, score: Any, touched: Any, seen: Any) -> Any:
+    """What moving v to other parts saves, without any balance.
+
+    Fills ``seen[:num]`` with the parts other than v's that its nets touch; moving v to part q gains
+    ``base + score[q]``. The caller sets `score` and `touched` back to 0.
+
+    Returns
+    -------
+    num, base
+    """
+    here = state.owner[v]
+    num_parts = len(state.sums)
+    base, num = 0.0, 0
+    for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
+        e = nets.nets[a]
+        cost, size = nets.cost[e], nets.size_at_vertex[a]
+        source = nets.source[e]
+        own, enter = state.owner[source], reach[size]
+        start = state.slot_ptr[e]
+        dense = state.slot_ptr[e + 1] - start == num_parts
+        if source != v:
+            base -= cost * enter
+            if state.spread[e] == 1:
+                continue
+        for k in range(start, start + (num_parts if dense else state.spread[e])):
+            count = state.count[k]
+            if count == 0:
+                continue
+            q = state.part[k]
+            if q == here:
+                if source == v:
+                    base -= cost * reach[count - size]
+                elif own != here:
+                    base += cost * (reach[count] - reach[count - size])
+                continue
+            if not touched[q]:
+                touched[q] = True
+                seen[num] = q
+                num += 1
+            if source == v:
+                score[q] += cost * reach[count]
+            elif q == own:
+                score[q] += cost * enter
+            else:
+                score[q] += cost * (enter - (reach[count + size] - reach[count]))
+    return num, base
+
+
+@njit(cache=True, nogil=True)
+def sweep_expected(
+    order: Any, nets: Any, state: Any, reach: Any, target: Any, price: Any, cap: Any
+) -> Any:
+    """Move every vertex in `order` to the part where cost and penalty fall most, if any.
+
+    Parameters
+    ----------
+    order : int64[m]
+    reach : float64[k]
+        Longer than the largest net.
+    target, price, cap : float64[num_constraints]
+        See `plancc.passes.kernels.volume.sweep`.
+
+    Returns
+    -------
+    moved, evaluations
+        Vertices moved, and pairs of vertex and part whose gain was computed.
+    """
+    num_parts, num_constraints = state.sums.shape
+    score = np.zeros(num_parts)
+    touched = np.zeros(num_parts, dtype=np.bool_)
+    seen = np.empty(num_parts, dtype=np.int64)
+    moved, evaluations = 0, 0
+    for v in order:
+        num, base = _rate(v, nets, state, reach, score, touched, seen)
+        here = state.owner[v]
+        saved, alone = 0.0, True
+        for c in range(num_constraints):
+            w, full = nets.weight[v, c], state.sums[here, c]
+            alone &= w == full
+            saved += penalty(full, target[c], price[c]) - penalty(full - w, target[c], price[c])
+        best, best_value = -1, 0.0
+        for k in range(num):
+            q = seen[k]
+            value = base + score[q] + saved
+            score[q] = 0.0
+            touched[q] = False
+            if alone or not fits(v, q, nets, state, cap):
+                continue
+            evaluations += 1
+            for c in range(num_constraints):
+                w, full = nets.weight[v, c], state.sums[q, c]
+                value -= penalty(full + w, target[c], price[c])
+                value += penalty(full, target[c], price[c])
+            if best < 0 or value > best_value:
+                best, best_value = q, value
+        if best < 0 or best_value < -TINY:
+            continue
+        heavier = state.sums[best, 0] + nets.weight[v, 0] >= state.sums[here, 0]
+        if best_value < TINY and heavier:
+            continue
+        move(v, best, nets, state)
+        moved += 1
+    return moved, evaluations

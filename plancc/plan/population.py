@@ -1,0 +1,152 @@
+"""From a plan file to what samplers draw from. Reads no values, features or labels; knows no ranks.
+
+Compiler and runtime must draw from the same population to see the same batches: vertices in the
+order of the source, and columns ascending in every row, since samplers pick them by their place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from plancc.errors import InputError, PlanError
+from plancc.plan.matrix import graph_of
+from plancc.plan.plan import Int32Array, Int64Array, Plan
+from plancc.plan.reader import PlanFile
+from plancc.plan.slices import read_offsets
+from plancc.sampling import Population, Sampler
+
+
+def num_training(file: PlanFile) -> int | None:
+    """Training vertices of an open plan; None if it carries no training mask."""
+    if "train_mask" not in file.vertex_data_names():
+        return None
+    return int(file.read("vertex_data/train_mask").sum(dtype=np.int64))
+
+
+def read_population(file: PlanFile, sampler: Sampler) -> Population:
+    """What a sampler draws from, as far as it needs it.
+
+    Parameters
+    ----------
+    file : PlanFile
+        Open.
+    sampler : Sampler
+        If it needs nothing, the population is a number of vertices. Otherwise it has the training
+        mask too wherever the plan carries one: some samplers only prefer training vertices.
+
+    Returns
+    -------
+    Population
+        A pattern takes 4 bytes per nonzero and 8 per row, and twice that while it is read.
+
+    Raises
+    ------
+    InputError
+        If the plan does not carry the vertex data that the sampler needs.
+    PlanError
+        If the file is damaged.
+    """
+    n = file.header.num_vertices
+    carried = file.vertex_data_names()
+    for name in sampler.needs:
+        if name != "pattern" and name not in carried:
+            raise InputError(
+                f"{file.path} carries no {name}: sampler '{sampler.name}' needs it "
+                "(compile with --data)"
+            )
+    if not sampler.needs:
+        return Population(n)
+    part_ptr = read_offsets(file, "rows/part_ptr", n)
+    global_id = file.read("rows/global_id")
+    if not (_within(global_id, n) and (np.bincount(global_id, minlength=n) == 1).all()):
+        raise PlanError(f"{file.path}: /rows/global_id is damaged: it is no permutation")
+
+    def by_vertex(name: str) -> Any:
+        array = file.read(f"vertex_data/{name}")
+        found = np.empty_like(array)
+        found[global_id] = array
+        return found
+
+    indptr, indices = None, None
+    if "pattern" in sampler.needs:
+        indptr, indices = _read_pattern(file, part_ptr, global_id)
+    return Population(
+        n,
+        indptr,
+        indices,
+        by_vertex("train_mask").astype(np.bool_) if "train_mask" in carried else None,
+        by_vertex("clusters") if "clusters" in sampler.needs else None,
+    )
+
+
+def population_of(plan: Plan) -> Population:
+    """What any sampler draws from: the whole pattern, and the vertex data that the plan carries."""
+    graph, data = graph_of(plan), plan.vertex_data
+    place = np.empty_like(plan.global_id)
+    place[plan.global_id] = np.arange(plan.num_vertices)
+    return Population(
+        plan.num_vertices,
+        graph.indptr,
+        graph.indices,
+        train_mask=None if data.train_mask is None else data.train_mask[place],
+        clusters=None if data.clusters is None else data.clusters[place],
+    )
+
+
+def _read_pattern(
+    file: PlanFile, part_ptr: Int64Array, global_id: Int32Array
+) -> tuple[Int64Array, Int32Array]:
+    """The pattern in the vertices' own numbering: ``indptr, indices``, columns ascending."""
+    row_ptr = read_offsets(file, "matrix/row_ptr", file.header.num_nonzeros)
+    message_ptr = read_offsets(file, "expand/recv_ptr", file.messages)
+    halo_ptr = read_offsets(file, "expand/recv_row_ptr", file.volume)
+    peer, row = file.read("expand/recv_peer"), file.read("expand/recv_row")
+    if not _within(peer, len(part_ptr) - 1):
+        raise PlanError(f"{file.path}: /expand/recv_peer is damaged: a number is out of range")
+    sender = np.repeat(peer, np.diff(halo_ptr))
+    if not ((row >= 0) & (row < np.diff(part_ptr)[sender])).all():
+        raise PlanError(f"{file.path}: /expand/recv_row is damaged: a number is out of range")
+    halo = global_id[part_ptr[sender] + row]
+    indptr = np.zeros(len(row_ptr), dtype=np.int64)
+    indptr[global_id + 1] = np.diff(row_ptr)
+    np.cumsum(indptr, out=indptr)
+    indices = np.empty(file.header.num_nonzeros, dtype=np.int32)
+    column = file.read("matrix/column")
+    starts = halo_ptr[message_ptr]
+    if not _renumbered(part_ptr, global_id, row_ptr, column, starts, halo, indptr, indices):
+        raise PlanError(f"{file.path}: /matrix/column is damaged: a number is out of range")
+    return indptr, indices
+
+
+@njit(cache=True, nogil=True)
+def _renumbered(
+    part_ptr: Any,
+    global_id: Any,
+    row_ptr: Any,
+    column: Any,
+    halo_ptr: Any,
+    halo: Any,
+    indptr: Any,
+    indices: Any,
+) -> Any:
+    """Fill `indices` from the parts' local columns; False if one of them is out of range."""
+    for part in range(len(part_ptr) - 1):
+        row0, row1 = part_ptr[part], part_ptr[part + 1]
+        own, held = row1 - row0, row1 - row0 + halo_ptr[part + 1] - halo_ptr[part]
+        for r in range(row0, row1):
+            first = indptr[global_id[r]]
+            for a in range(row_ptr[r], row_ptr[r + 1]):
+                c = column[a]
+                if c < 0 or c >= held:
+                    return False
+                at = first + a - row_ptr[r]
+                indices[at] = global_id[row0 + c] if c < own else halo[halo_ptr[part] + c - own]
+            indices[first : first + row_ptr[r + 1] - row_ptr[r]].sort()
+    return True
+
+
+def _within(numbers: Int32Array, bound: int) -> bool:
+    return len(numbers) == 0 or (int(numbers.min()) >= 0 and int(numbers.max()) < bound)

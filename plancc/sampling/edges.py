@@ -1,0 +1,100 @@
+"""All vertices, and nonzeros kept independently of each other. Knows no vertex data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from plancc.errors import InputError
+from plancc.sampling.batch import Batch, Block, Inclusion, Population
+from plancc.sampling.counter import bits, key_of, unit
+from plancc.sampling.sampler import SHOWN, Sampler
+
+
+@dataclass(frozen=True)
+class EdgeSampler(Sampler):
+    """Every nonzero off the diagonal is kept with probability `keep` (Rong et al., DropEdge, 2020).
+
+    Those kept are divided by `keep`, so that the expected product is that of the whole matrix. The
+    diagonal stays as it is. (i, j) and (j, i) are kept independently.
+
+    Attributes
+    ----------
+    keep : float
+        Above 0, at most 1.
+    """
+
+    name: ClassVar[str] = "edges"
+
+    keep: float
+
+    def check(self, population: Population) -> None:
+        super().check(population)
+        if not 0 < self.keep <= 1:
+            raise InputError(f"keep {self.keep}: must be above 0 and at most 1")
+
+    def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
+        return EdgeBatch(population, self.keep, key_of(seed, stream, number))
+
+    def inclusion(self, population: Population, most_pins: int) -> Inclusion:
+        pins = np.arange(most_pins + 1, dtype=np.float64)
+        return Inclusion(1.0, 1.0 - np.power(1.0 - self.keep, pins))
+
+
+class EdgeBatch(Batch):
+    """Nonzero (i, j) is kept if its number under `key` is below `keep`."""
+
+    def __init__(self, population: Population, keep: float, key: np.uint64) -> None:
+        self.population = population
+        self._keep, self._key = float(keep), key
+
+    def members(self, vertices: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        return np.ones(len(vertices), dtype=np.bool_)
+
+    def factors(
+        self,
+        block: int,
+        vertices: npt.NDArray[Any],
+        rows: npt.NDArray[Any],
+        columns: npt.NDArray[Any],
+    ) -> npt.NDArray[np.float64]:
+        found: npt.NDArray[np.float64] = _factors(vertices, rows, columns, self._keep, self._key)
+        return found
+
+    def block(self, block: int) -> Block:
+        rows = np.arange(self.population.num_vertices, dtype=np.int32)
+        return Block(rows, *_kept(*self.population.pattern, self._keep, self._key))
+
+
+@njit(cache=True, nogil=True)
+def _is_kept(row_key: Any, i: Any, j: Any, keep: float) -> Any:
+    return i == j or unit(bits(row_key, j)) < keep
+
+
+@njit(cache=True, nogil=True)
+def _factors(vertices: Any, rows: Any, columns: Any, keep: float, key: Any) -> Any:
+    factors = np.zeros(len(rows), dtype=np.float64)
+    for k in range(len(rows)):
+        i, j = vertices[rows[k]], vertices[columns[k]]
+        if _is_kept(bits(key, i), i, j, keep):
+            factors[k] = 1.0 if i == j else 1.0 / keep
+    return factors
+
+
+@njit(cache=True, nogil=True)
+def _kept(indptr: Any, indices: Any, keep: float, key: Any) -> Any:
+    """The nonzeros that are kept: ptr, columns."""
+    ptr = np.zeros(len(indptr), dtype=np.int64)
+    columns = np.empty(len(indices), dtype=np.int32)
+    size = 0
+    for i in range(len(indptr) - 1):
+        row_key = bits(key, i)
+        for a in range(indptr[i], indptr[i + 1]):
+            columns[size] = indices[a]
+            size += _is_kept(row_key, i, indices[a], keep)
+        ptr[i + 1] = size
+    return ptr, columns[:size].copy()

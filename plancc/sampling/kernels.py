@@ -1,0 +1,46 @@
+"""Loops over patterns that several samplers share, in numba. Imported at first use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def induced(indptr: Any, indices: Any, rows: Any) -> Any:
+    """The nonzeros between `rows`: ptr, columns."""
+    inside = np.zeros(len(indptr) - 1, dtype=np.uint8)
+    most = 0
+    for i in rows:
+        inside[i] = 1
+        most += indptr[i + 1] - indptr[i]
+    ptr = np.zeros(len(rows) + 1, dtype=np.int64)
+    columns = np.empty(most, dtype=np.int32)
+    size = 0
+    for k in range(len(rows)):
+        for a in range(indptr[rows[k]], indptr[rows[k] + 1]):
+            columns[size] = indices[a]  # kept if inside, else overwritten: no branch to mispredict
+            size += inside[indices[a]]
+        ptr[k + 1] = size
+    return ptr, columns[:size].copy()
+
+
+@njit(cache=True, nogil=True)
+def diagonal(indptr: Any, indices: Any, i: Any) -> Any:
+    """Place of nonzero (i, i) among those of its row, ascending; their number where it is none."""
+    return place_in(indices[indptr[i] : indptr[i + 1]], i)
+
+
+@njit(cache=True, nogil=True)
+def place_in(ascending: Any, x: Any) -> Any:
+    """Place of x in `ascending`, without duplicates; the length where it is not there."""
+    low, high = 0, len(ascending)
+    while low < high:
+        middle = (low + high) // 2
+        if ascending[middle] < x:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < len(ascending) and ascending[low] == x else len(ascending)

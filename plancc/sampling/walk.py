@@ -1,0 +1,96 @@
+"""Vertices that random walks visit, and the subgraph that they induce. Knows the pattern only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from plancc.errors import InputError
+from plancc.sampling.batch import Batch, Population, VertexBatch
+from plancc.sampling.counter import below, bits, first_of, key_of
+from plancc.sampling.kernels import diagonal
+from plancc.sampling.sampler import SHOWN, Sampler, check_batch_size
+
+
+@dataclass(frozen=True)
+class WalkSampler(Sampler):
+    """Random walks from distinct roots (Zeng et al., GraphSAINT, ICLR 2020, section 3.4).
+
+    ``batch_size // (walk_length + 1)`` roots, at least one; every set of them is equally likely.
+    From vertex i a walk goes to one of the columns of row i other than i, each as likely; it stays
+    where there is none. (GraphSAINT draws roots that may repeat.)
+
+    Attributes
+    ----------
+    batch_size : int
+        In 1..num_vertices. A batch has at most that many vertices, or those of a single walk.
+    walk_length : int
+        Steps of every walk, at least 1.
+    """
+
+    name: ClassVar[str] = "walk"
+    needs: ClassVar[tuple[str, ...]] = ("pattern",)
+
+    batch_size: int
+    walk_length: int = 3
+
+    def check(self, population: Population) -> None:
+        super().check(population)
+        check_batch_size(self.batch_size, population.num_vertices)
+        if self.walk_length < 1:
+            raise InputError(f"walk length {self.walk_length}: at least 1 is needed")
+
+    def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
+        roots = max(1, self.batch_size // (self.walk_length + 1))
+        return WalkBatch(population, roots, self.walk_length, key_of(seed, stream, number))
+
+    def batches_per_epoch(self, population: Population) -> int:
+        return -(-population.num_vertices // self.batch_size)
+
+
+class WalkBatch(VertexBatch):
+    """Walks of `length` steps from the first `roots` vertices in the random order of `key`."""
+
+    def __init__(self, population: Population, roots: int, length: int, key: np.uint64) -> None:
+        super().__init__(population)
+        self._roots, self._length, self._key = roots, length, key
+
+    def members(self, vertices: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        return self._visited[vertices]
+
+    def vertices(self) -> npt.NDArray[np.int32]:
+        return np.flatnonzero(self._visited).astype(np.int32)
+
+    @cached_property
+    def _visited(self) -> npt.NDArray[np.bool_]:
+        n = self.population.num_vertices
+        roots = first_of(n, self._roots, self._key)
+        visited: npt.NDArray[np.bool_] = _walked(
+            *self.population.pattern, roots, self._length, self._key
+        )
+        return visited
+
+
+@njit(cache=True, nogil=True)
+def _walked(indptr: Any, indices: Any, roots: Any, length: int, key: Any) -> Any:
+    """Whether each vertex is on a walk: bool[n]."""
+    visited = np.zeros(len(indptr) - 1, dtype=np.bool_)
+    for root in roots:
+        walk = bits(key, root)
+        i = root
+        visited[i] = True
+        for step in range(length):
+            nonzeros = indptr[i + 1] - indptr[i]
+            itself = diagonal(indptr, indices, i)
+            degree = nonzeros - (itself < nonzeros)
+            if degree == 0:
+                break
+            place = below(bits(walk, step), degree)
+            i = indices[indptr[i] + place + (place >= itself)]
+            visited[i] = True
+    return visited

@@ -1,0 +1,270 @@
+"""Expected volume of mini-batches as the objective of a search: exact, or estimated from samples.
+
+Knows models, samplers and figures of batches; no partitioner.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.cost.batches import batch_figures, expected_volume
+from plancc.graph.graph import Graph
+from plancc.models.nets import merge_equal_nets
+from plancc.models.problem import Hypergraph
+from plancc.models.stochastic import AUTO, BatchSource, Sample, StochasticModel, hoeffding_nets
+from plancc.passes.kernels.nets import nets_of
+from plancc.passes.kernels.state import state_of, volume
+from plancc.passes.refine import RefineExpected, RefineVolume
+from plancc.sampling import HELD_OUT, Inclusion
+
+MIN_BATCHES, MAX_BATCHES = 64, 4096
+"""Of a sample that refinement works on, where the user does not say; it grows ..."""
+GROWTH = 4
+"""... by this factor ..."""
+MAX_GAP = 0.02
+"""... until fresh batches move at most this share of rows more than those of the sample."""
+MIN_HELD_OUT, MAX_HELD_OUT = 64, 1024
+"""Of the batches that owners are judged by; there are twice as many ..."""
+PRECISION = 0.01
+"""... until half of the interval is this share of the mean or less."""
+RESAMPLES = 1000
+"""Of the bootstrap behind that interval."""
+SEEN_ENOUGH, GAP_TO_TELL = 0.5, 0.05
+"""Less of the nonzeros seen, or a larger gap, is worth a warning."""
+
+Owner = npt.NDArray[np.int32]
+
+
+class Expectation(Protocol):
+    """What a search needs of an expected volume.
+
+    Attributes
+    ----------
+    problem : Hypergraph
+        What refinement works on.
+    """
+
+    problem: Hypergraph
+
+    def refiner(self, **options: Any) -> RefineVolume:
+        """The pass that lowers the expectation on `problem`; options that are None are left out."""
+
+    def value(self, owner: Owner, num_parts: int) -> float:
+        """Expected rows moved by a batch."""
+
+    def grow(self, owner: Owner, num_parts: int) -> bool:
+        """Whether `problem` was made larger; `owner` was found on it, and suits it too well."""
+
+    def about(self, owner: Owner, num_parts: int) -> tuple[dict[str, Any], list[str]]:
+        """For the provenance, and what the user should know."""
+
+
+def expectation_of(
+    model: StochasticModel, matrix: Graph, weights: npt.NDArray[np.int64], num_parts: int, seed: int
+) -> Expectation:
+    """The expectation that a model asks for.
+
+    Parameters
+    ----------
+    model : StochasticModel
+    matrix : Graph
+        The normalised matrix.
+    weights : int64[n] or int64[n, c]
+    num_parts, seed : int
+
+    Raises
+    ------
+    InputError
+        As `StochasticModel.source`.
+    """
+    source = model.source(matrix)
+    recipe = _recipe(model, source, num_parts, seed)
+    if model.batches == AUTO:
+        exact = source.exact(weights)
+        if exact is not None:
+            return ExactExpectation(*exact, matrix, recipe)
+    return SampledExpectation(model, source, weights, num_parts, seed, recipe)
+
+
+def _recipe(
+    model: StochasticModel, source: BatchSource, num_parts: int, seed: int
+) -> dict[str, Any]:
+    """What the paper's bound asks for, for the provenance."""
+    nets, per_batch = (
+        hoeffding_nets(num_parts, model.theta, model.delta),
+        source.nets_per_batch(seed),
+    )
+    return {
+        "sampler": str(source.sampler),
+        "theta": float(model.theta),
+        "delta": float(model.delta),
+        "hoeffding_nets": nets,
+        "hoeffding_batches": max(1, math.ceil(nets / per_batch)),
+        "nets_per_batch": per_batch,
+    }
+
+
+class ExactExpectation:
+    """Closed form: the probabilities of the sampler are known."""
+
+    def __init__(
+        self, problem: Hypergraph, inclusion: Inclusion, matrix: Graph, recipe: dict[str, Any]
+    ) -> None:
+        self.problem = problem
+        self._inclusion, self._matrix, self._recipe = inclusion, matrix, recipe
+
+    def refiner(self, **options: Any) -> RefineVolume:
+        return RefineExpected(reach=self._inclusion.reach, **_given(options))
+
+    def value(self, owner: Owner, num_parts: int) -> float:
+        matrix = self._matrix
+        return expected_volume(self._inclusion, matrix.indptr, matrix.indices, owner, num_parts)
+
+    def grow(self, owner: Owner, num_parts: int) -> bool:
+        return False
+
+    def about(self, owner: Owner, num_parts: int) -> tuple[dict[str, Any], list[str]]:
+        value = self.value(owner, num_parts)
+        return self._recipe | {"batches": "exact", "expected_volume": value}, []
+
+
+class SampledExpectation:
+    """Monte Carlo: refinement works on the nets of a sample, held-out batches judge the owners."""
+
+    def __init__(
+        self,
+        model: StochasticModel,
+        source: BatchSource,
+        weights: npt.NDArray[np.int64],
+        num_parts: int,
+        seed: int,
+        recipe: dict[str, Any],
+    ) -> None:
+        self._source, self._weights, self._seed, self._recipe = source, weights, seed, recipe
+        self._fixed = model.batches != AUTO
+        self._num_held_out = 0
+        wanted = recipe["hoeffding_batches"]
+        self._take(
+            int(model.batches) if self._fixed else min(max(wanted, MIN_BATCHES), MAX_BATCHES)
+        )
+
+    def _take(self, num_batches: int) -> None:
+        self._wanted = num_batches
+        self._sample: Sample = self._source.sample(num_batches, self._seed)
+        problem = self._sample.hypergraph if self._fixed else self._smoothed()
+        self.problem = replace(problem, vertex_weights=self._weights)
+
+    def _smoothed(self) -> Hypergraph:
+        """The sample's nets, and every nonzero off the diagonal once more as a net of its own.
+
+        What no batch has shown yet is not free: each nonzero has a prior of one observation
+        (Laplace's rule of succession). A small sample is little more than the edge cut, in a large
+        one the additional nets do not count.
+        """
+        seen = self._sample.hypergraph
+        assert seen.net_costs is not None
+        assert seen.net_sources is not None
+        pairs = self._source.pairs()
+        ends = seen.net_ptr[-1] + 2 * np.arange(1, len(pairs) + 1)
+        net_ptr, pins, _, cost, source = merge_equal_nets(
+            np.concatenate([seen.net_ptr, ends]),
+            np.concatenate([seen.pins, pairs.ravel()]),
+            np.empty(0, dtype=np.int32),
+            np.concatenate([seen.net_costs, np.ones(len(pairs), dtype=np.int64)]),
+            np.concatenate([seen.net_sources, pairs[:, 0]]),
+        )
+        return Hypergraph(net_ptr, pins, seen.vertex_weights, net_costs=cost, net_sources=source)
+
+    def refiner(self, **options: Any) -> RefineVolume:
+        return RefineVolume(**_given(options))
+
+    def value(self, owner: Owner, num_parts: int) -> float:
+        return float(self._held_out(owner, num_parts).mean())
+
+    def grow(self, owner: Owner, num_parts: int) -> bool:
+        enough = self._wanted >= MAX_BATCHES or self._sample.num_batches < self._wanted
+        if self._fixed or enough or self._gap(owner, num_parts) <= MAX_GAP:
+            return False
+        self._take(min(GROWTH * self._wanted, MAX_BATCHES))
+        return True
+
+    def about(self, owner: Owner, num_parts: int) -> tuple[dict[str, Any], list[str]]:
+        volumes = self._held_out(owner, num_parts)
+        low, high = _interval(volumes)
+        on_sample, gap = self._on_sample(owner, num_parts), self._gap(owner, num_parts)
+        sample = self._sample
+        how = self._recipe | {
+            "batches": sample.num_batches,
+            "expected_volume": float(volumes.mean()),
+            "expected_volume_low": low,
+            "expected_volume_high": high,
+            "expected_volume_on_sample": on_sample,
+            "expected_volume_gap": gap,
+            "vertices_seen": sample.vertices_seen,
+            "nonzeros_seen": sample.nonzeros_seen,
+        }
+        notes = []
+        if sample.nonzeros_seen < SEEN_ENOUGH or gap > GAP_TO_TELL:
+            notes.append(
+                f"{sample.num_batches} batches have seen {sample.vertices_seen:.1%} of the "
+                f"vertices and {sample.nonzeros_seen:.1%} of the nonzeros: on fresh batches the "
+                f"plan moves {volumes.mean():.1f} rows, on those {on_sample:.1f}"
+                + ("; '--batches auto' goes on until the two agree" if self._fixed else "")
+            )
+        if sample.num_batches < self._wanted:
+            notes.append(
+                f"the sample ends after {sample.num_batches} of {self._wanted} batches, whose nets "
+                "fill the memory that it may use"
+            )
+        return how, notes
+
+    def _gap(self, owner: Owner, num_parts: int) -> float:
+        """What fresh batches move more than those of the sample, over what they move."""
+        fresh = self.value(owner, num_parts)
+        return (fresh - self._on_sample(owner, num_parts)) / fresh if fresh > 0 else 0.0
+
+    def _on_sample(self, owner: Owner, num_parts: int) -> float:
+        nets = nets_of(self._sample.hypergraph)
+        return float(volume(nets, state_of(nets, owner, num_parts)) / self._sample.num_batches)
+
+    def _held_out(self, owner: Owner, num_parts: int) -> npt.NDArray[np.int64]:
+        """Volumes of the held-out batches; the first owners say how many it takes."""
+        number = self._num_held_out or MIN_HELD_OUT
+        volumes = self._volumes(owner, num_parts, range(number))
+        while self._num_held_out == 0:
+            low, high = _interval(volumes)
+            if number >= MAX_HELD_OUT or (high - low) / 2 <= PRECISION * volumes.mean():
+                self._num_held_out = number
+            else:
+                more = self._volumes(owner, num_parts, range(number, 2 * number))
+                volumes, number = np.concatenate([volumes, more]), 2 * number
+        return volumes
+
+    def _volumes(self, owner: Owner, num_parts: int, numbers: range) -> npt.NDArray[np.int64]:
+        source = self._source
+        [figures] = batch_figures(
+            source.sampler,
+            source.population,
+            [(owner, num_parts)],
+            numbers,
+            seed=self._seed,
+            stream=HELD_OUT,
+        )
+        return figures.volume
+
+
+def _interval(values: npt.NDArray[np.int64]) -> tuple[float, float]:
+    """95% interval of the mean by the percentile bootstrap (Efron 1979)."""
+    rng = np.random.default_rng(0)
+    means = values[rng.integers(len(values), size=(RESAMPLES, len(values)))].mean(axis=1)
+    low, high = np.percentile(means, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}

@@ -1,0 +1,222 @@
+"""A rank's slice of a plan, masked to mini-batches. Knows plans and samplers, and a transport.
+
+Every rank draws the same batches, so that no index travels with a step: the sender of a row knows
+by itself who needs it. It must know for that which of its peers' rows use its rows, the *boundary
+pins*, and a rank must know which vertices its halo rows are; both are told once, at the start.
+
+    row j of rank m goes to rank n in a batch that keeps the nonzero (i, j) of a row i of rank n
+
+      m: row j is sent to n;          n: row j is a halo row;
+         pins of (n, j): i, i', ...      its column holds the rows i, i', ...
+
+Must not know layers, losses or files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from plancc.plan.plan import Int32Array, Int64Array, Part
+from plancc.sampling import Batch
+from plancc_runtime.layouts.row import Buffers, RowLayout
+from plancc_runtime.transport.base import Transport
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class LocalBatch:
+    """One rank's share of a mini-batch.
+
+    Attributes
+    ----------
+    rows : int64[m]
+        Local rows, of the whole slice, that take part in any block; ascending.
+    targets : bool[m]
+        Those whose output counts for the loss.
+    parts : list of Part
+        One per block, without vertex data. Their rows are those of `rows`, also where a block has
+        no nonzero for them; `first_row` and `num_interior` are 0 and say nothing.
+    """
+
+    rows: Int64Array
+    targets: BoolArray
+    parts: list[Part]
+
+
+class BatchMask:
+    """Masks a rank's slice, its send and receive lists included, to mini-batches. Collective.
+
+    It holds 8 bytes for every nonzero of the rank and 12 for every boundary pin, beside the slice.
+
+    Parameters
+    ----------
+    part : Part
+        ``part.num_parts`` must equal ``transport.size``.
+    transport : Transport
+        Used here only, to learn of halo rows and boundary pins.
+    """
+
+    def __init__(self, part: Part, transport: Transport) -> None:
+        self._part = part
+        halo, pin_ptr, pins = _boundary(part, transport)
+        self._num_nonzeros = len(part.column)
+        # Own rows, halo rows, then rows of peers that are only pins: the columns of the slice
+        # are places among the first two.
+        foreign, place = np.unique(np.concatenate([halo, pins]), return_inverse=True)
+        only_pins = np.setdiff1d(foreign, halo, assume_unique=True)
+        self._vertices = np.concatenate([part.global_id, halo, only_pins])
+        at = np.empty(len(foreign), dtype=np.int32)
+        at[np.searchsorted(foreign, self._vertices[part.num_rows :])] = np.arange(
+            part.num_rows, len(self._vertices)
+        )
+        own = np.repeat(np.arange(part.num_rows, dtype=np.int32), np.diff(part.row_ptr))
+        self._rows = np.concatenate([own, at[place[len(halo) :]]])
+        self._sent = np.repeat(np.arange(len(part.send_row), dtype=np.int32), np.diff(pin_ptr))
+        self._columns = np.concatenate([part.column, part.send_row[self._sent]])
+
+    def local(self, batch: Batch) -> LocalBatch:
+        """This rank's share of `batch`; not collective."""
+        part = self._part
+        inside = batch.members(self._vertices)
+        members = self._vertices[inside]
+        number = np.cumsum(inside, dtype=np.int32) - np.int32(1)
+        candidates = np.flatnonzero(inside[self._rows] & inside[self._columns])
+        rows, columns = number[self._rows[candidates]], number[self._columns[candidates]]
+        own = np.flatnonzero(inside[: part.num_rows])
+        parts = []
+        for block in range(batch.num_blocks):
+            factors = batch.factors(block, members, rows, columns)
+            kept = np.flatnonzero(factors)
+            parts.append(self._masked(own, number, candidates[kept], factors[kept]))
+        return LocalBatch(own, batch.targets(part.global_id[own]), parts)
+
+    def _masked(
+        self,
+        own: Int64Array,
+        number: Int32Array,
+        kept: Int64Array,
+        factors: npt.NDArray[np.float64],
+    ) -> Part:
+        """The slice with the rows `own`, the nonzeros `kept`, and the halo rows that they use."""
+        part = self._part
+        local = int(np.searchsorted(kept, self._num_nonzeros))
+        nonzeros, pins = kept[:local], kept[local:] - self._num_nonzeros
+        column = self._columns[nonzeros]
+
+        foreign = column >= part.num_rows
+        received = np.zeros(part.num_halo, dtype=np.bool_)
+        received[column[foreign] - part.num_rows] = True
+        halo = len(own) + np.cumsum(received, dtype=np.int32) - np.int32(1)
+        recv_peer, recv_ptr = _masked_messages(part.recv_peer, part.recv_ptr, received)
+
+        sent = np.zeros(len(part.send_row), dtype=np.bool_)
+        sent[self._sent[pins]] = True
+        send_peer, send_ptr = _masked_messages(part.send_peer, part.send_ptr, sent)
+
+        new_column = np.empty(len(column), dtype=np.int32)
+        new_column[~foreign] = number[column[~foreign]]
+        new_column[foreign] = halo[column[foreign] - part.num_rows]
+        row_ptr = np.zeros(len(own) + 1, dtype=np.int64)
+        np.cumsum(np.bincount(number[self._rows[nonzeros]], minlength=len(own)), out=row_ptr[1:])
+        return Part(
+            index=part.index,
+            num_parts=part.num_parts,
+            first_row=0,
+            global_id=part.global_id[own],
+            num_interior=0,
+            row_ptr=row_ptr,
+            column=new_column,
+            value=part.value[nonzeros] * factors[:local],
+            send_peer=send_peer,
+            send_ptr=send_ptr,
+            send_row=number[part.send_row[sent]],
+            recv_peer=recv_peer,
+            recv_ptr=recv_ptr,
+        )
+
+
+class CountedLayout(RowLayout):
+    """A row layout that notes what the transport counts.
+
+    Attributes
+    ----------
+    rows_sent, messages_sent : int
+        Of this rank, in the last forward product.
+    """
+
+    rows_sent: int
+    messages_sent: int
+
+    def forward(self, h: Tensor, out: Tensor, buffers: Buffers) -> None:
+        traffic = self._transport.traffic
+        words, messages = traffic.words_sent, traffic.messages_sent
+        super().forward(h, out, buffers)
+        self.rows_sent = (traffic.words_sent - words) // max(h.shape[1], 1)
+        self.messages_sent = traffic.messages_sent - messages
+
+
+def _boundary(part: Part, transport: Transport) -> tuple[Int32Array, Int64Array, Int32Array]:
+    """What ranks must tell each other of the rows that travel. Collective.
+
+    Returns
+    -------
+    halo : int32[halo rows]
+        Vertices of the halo rows.
+    pin_ptr : int64[sent rows + 1], pins : int32[pins]
+        The receiver of sent row k (an entry of ``send_row``) uses it for its vertices
+        ``pins[pin_ptr[k]:pin_ptr[k + 1]]``.
+    """
+    sent = part.global_id[part.send_row]
+    halo = np.empty(part.num_halo, dtype=np.int32)
+    _swap(transport, part.send_peer, part.send_ptr, sent, part.recv_peer, part.recv_ptr, halo)
+
+    foreign = np.flatnonzero(part.column >= part.num_rows)
+    foreign = foreign[np.argsort(part.column[foreign], kind="stable")]
+    row = np.repeat(np.arange(part.num_rows), np.diff(part.row_ptr))[foreign]
+    used = np.bincount(part.column[foreign] - part.num_rows, minlength=part.num_halo)
+    uses = np.empty(len(sent), dtype=np.int64)
+    _swap(transport, part.recv_peer, part.recv_ptr, used, part.send_peer, part.send_ptr, uses)
+
+    used_ptr, pin_ptr = _offsets(used), _offsets(uses)
+    pins = np.empty(pin_ptr[-1], dtype=np.int32)
+    there, here = used_ptr[part.recv_ptr], pin_ptr[part.send_ptr]
+    _swap(transport, part.recv_peer, there, part.global_id[row], part.send_peer, here, pins)
+    return halo, pin_ptr, pins
+
+
+def _swap(
+    transport: Transport,
+    to: Int32Array,
+    out_ptr: Int64Array,
+    out: npt.NDArray[np.integer],
+    source: Int32Array,
+    into_ptr: Int64Array,
+    into: npt.NDArray[np.integer],
+) -> None:
+    """Send ``out[out_ptr[k]:out_ptr[k + 1]]`` to rank ``to[k]``, and fill `into` likewise."""
+    pieces = np.split(into, into_ptr[1:-1]) if len(source) else []
+    exchange = transport.exchange(list(zip(source.tolist(), pieces, strict=True)))
+    for k, peer in enumerate(to.tolist()):
+        exchange.send(peer, out[out_ptr[k] : out_ptr[k + 1]])
+    for _ in exchange.arrivals():
+        pass
+    exchange.finish()
+
+
+def _masked_messages(
+    peers: Int32Array, ptr: Int64Array, mask: BoolArray
+) -> tuple[Int32Array, Int64Array]:
+    """Peers and offsets of the messages that keep the rows of `mask`, without empty ones."""
+    sizes = np.diff(_offsets(mask)[ptr])
+    return peers[sizes > 0], _offsets(sizes[sizes > 0])
+
+
+def _offsets(sizes: npt.NDArray[np.generic]) -> Int64Array:
+    ptr = np.zeros(len(sizes) + 1, dtype=np.int64)
+    np.cumsum(sizes, out=ptr[1:])
+    return ptr

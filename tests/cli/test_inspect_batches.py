@@ -1,0 +1,290 @@
+"""`inspect --batches` and `compare --batches`, against batches counted from the plan file alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import figures
+import h5py
+import numpy as np
+import pytest
+import scipy.stats
+from cli_helpers import fails, ok
+from test_inspect import assert_shown, table
+
+from plancc.sampling import Population, make_sampler
+
+N, NUMBER = 90, 60
+FIGURES = ("vertices", "nonzeros", "volume", "max_volume", "messages", "work_imbalance")
+
+
+@pytest.fixture(scope="module")
+def others(graph: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The graph in blocks and at random."""
+    folder = tmp_path_factory.mktemp("others")
+    paths = [folder / "block.h5", folder / "rp.h5"]
+    ok("compile", graph, "-p", 7, "--model", "block", "-o", paths[0])
+    ok("compile", graph, "-p", 3, "--model", "rp", "-o", paths[1])
+    return paths
+
+
+def noted(plan: Path, folder: Path, **provenance: object) -> Path:
+    """A copy of the plan with more in its provenance."""
+    copy = folder / "noted.h5"
+    shutil.copy(plan, copy)
+    with h5py.File(copy, "r+") as file:
+        file["provenance"].attrs.update(provenance)
+    return copy
+
+
+def counted(path: Path, size: int, seed: int = 0, ranks: int | None = None) -> dict[str, list]:
+    """Every figure of every batch of `size` uniform vertices."""
+    arrays = figures.read(path)
+    p, owner = arrays.num_parts, arrays.owner
+    if ranks is not None:
+        rank_of_part = [next(k for k in range(ranks) if m < (k + 1) * p // ranks) for m in range(p)]
+        p, owner = ranks, np.array(rank_of_part)[owner]
+    sampler = make_sampler("uniform", N, batch_size=size)
+    found: dict[str, list] = {name: [] for name in FIGURES}
+    for number in range(NUMBER):
+        members = sampler.batch(Population(N), seed, number).members(np.arange(N))
+        kept = members[arrays.row] & members[arrays.column]
+        batch = figures.PlanArrays(
+            arrays.row[kept], arrays.column[kept], arrays.value[kept], owner, p
+        )
+        of = figures.parts(batch, owner, p)
+        total = sum(of["nonzeros"])
+        found["vertices"].append(int(members.sum()))
+        found["nonzeros"].append(total)
+        found["volume"].append(sum(of["sent"]))
+        found["max_volume"].append(max(*of["sent"], *of["received"]))
+        found["messages"].append(sum(of["messages_sent"]))
+        found["work_imbalance"].append(max(of["nonzeros"]) * p / total - 1)
+    return found
+
+
+def interval(values: list[float]) -> dict[str, object]:
+    low, high = scipy.stats.ttest_1samp(values, 0).confidence_interval(0.95)
+    return pytest.approx({"mean": np.mean(values), "low": low, "high": high}, rel=1e-9)
+
+
+@pytest.mark.parametrize("ranks", [None, 3])
+def test_the_figures_of_inspect(ranks: int | None, plan: Path) -> None:
+    words = ["inspect", plan, "--batches", NUMBER, "--batch-size", 30, "--seed", 4]
+    words += ["--ranks", ranks] if ranks else []
+    whole = json.loads(ok(*words, "--json"))
+    shown = whole["batches"]
+    assert (shown["sampler"], shown["seed"]) == ("uniform batch_size=30", 4)
+    assert (shown["number"], shown["num_blocks"]) == (NUMBER, 1)
+    expected = counted(plan, 30, 4, ranks)
+    for name in ("volume", "messages"):
+        assert shown["per_batch"][name] == expected[name]
+    for name in FIGURES[1:]:
+        assert shown[name] == interval(expected[name]), name
+    assert shown["vertices"] == {"mean": 30.0, "low": 30.0, "high": 30.0}
+    assert shown["volume"]["low"] < shown["expected_volume"] < shown["volume"]["high"]
+    assert "difference" not in shown
+
+    title = "60 fresh batches by uniform batch_size=30, seed 4"
+    rows = {row[0]: row[1:] for row in table(ok(*words), title)}
+    assert_shown(rows.pop("exact expectation")[0], shown["expected_volume"])
+    full = {
+        "vertices": N,
+        "nonzeros": whole["header"]["num_nonzeros"],
+        "work_imbalance": whole["metrics"]["nonzero_imbalance"],
+    } | {name: whole["metrics"][name] for name in ("volume", "max_volume", "messages")}
+    assert len(rows) == len(FIGURES)
+    for cells, name in zip(rows.values(), FIGURES, strict=True):
+        assert_shown(cells[0], shown[name]["mean"])
+        low, high = cells[1].split(" to ")
+        assert_shown(low, shown[name]["low"])
+        assert_shown(high, shown[name]["high"])
+        assert_shown(cells[2], full[name])
+
+
+def test_threads_and_defaults(plan: Path, tmp_path: Path) -> None:
+    words = ["inspect", plan, "--batches", 70, "--json"]
+    shown = json.loads(ok(*words))
+    assert shown["batches"]["sampler"] == "uniform batch_size=5"  # 6% of 90
+    assert shown["batches"]["seed"] == 0
+    assert json.loads(ok(*words, "--threads", 3)) == shown
+    assert json.loads(ok(*words, "--seed", 0, "--sampler", "uniform")) == shown
+    assert json.loads(ok(*words, "--seed", 1))["batches"]["volume"] != shown["batches"]["volume"]
+    # the sampler that the plan was compiled for, and an option of it
+    copy = noted(plan, tmp_path, sampler="uniform batch_size=40")
+    shown = json.loads(ok("inspect", copy, *words[2:]))["batches"]
+    assert shown["sampler"] == "uniform batch_size=40"
+    shown = json.loads(ok("inspect", copy, *words[2:], "--batch-size", 8))["batches"]
+    assert shown["sampler"] == "uniform batch_size=8"
+    copy = noted(plan, tmp_path, sampler="by hand")
+    assert json.loads(ok("inspect", copy, *words[2:]))["batches"]["sampler"].endswith("=5")
+
+
+def test_batches_of_all_vertices_are_the_full_batch(plan: Path) -> None:
+    shown = json.loads(ok("inspect", plan, "--batches", 2, "--batch-size", N, "--json"))
+    for name in ("volume", "max_volume", "messages"):
+        value = shown["metrics"][name]
+        assert shown["batches"][name] == {"mean": value, "low": value, "high": value}
+    assert shown["batches"]["expected_volume"] == pytest.approx(shown["metrics"]["volume"])
+    assert shown["batches"]["nonzeros"]["mean"] == shown["header"]["num_nonzeros"]
+
+
+def test_one_batch_has_no_interval(plan: Path) -> None:
+    words = ["inspect", plan, "--batches", 1, "--batch-size", 50]
+    shown = json.loads(ok(*words, "--json"))["batches"]
+    assert shown["volume"] == {"mean": shown["per_batch"]["volume"][0], "low": None, "high": None}
+    rows = table(ok(*words), "1 fresh batch by uniform batch_size=50, seed 0")
+    assert [row[2] for row in rows if row[0] != "exact expectation"] == ["-"] * len(FIGURES)
+
+
+def test_layers_that_sample_on_their_own(plan: Path) -> None:
+    """Every layer exchanges: full-batch figures count as many exchanges."""
+    words = ["inspect", plan, "--batches", 3, "--sampler", "neighbour", "--batch-size", 20]
+    words += ["--fanouts", "1000,1000"]
+    whole = json.loads(ok(*words, "--json"))
+    shown = whole["batches"]
+    assert shown["num_blocks"] == 2
+    assert shown["volume"]["mean"] <= 2 * whole["metrics"]["volume"]
+    title = f"3 fresh batches by {shown['sampler']}, seed 0"
+    rows = {row[0]: row[3] for row in table(ok(*words), title)}
+    assert rows["volume: rows moved per 2 exchanges"] == f"{2 * whole['metrics']['volume']:,}"
+    assert rows["messages per 2 exchanges"] == f"{2 * whole['metrics']['messages']:,}"
+
+
+def test_what_plans_carry_is_drawn_from(plan: Path, data: Path) -> None:
+    """Training vertices alone, by their numbers in the source."""
+    words = ["inspect", plan, "--batches", 2, "--sampler", "train", "--batch-size", 30]
+    shown = json.loads(ok(*words, "--json"))["batches"]
+    train = np.load(data)["train_mask"]
+    assert train.sum() == 30
+    arrays = figures.read(plan)
+    inside = train[arrays.row] & train[arrays.column]
+    assert shown["nonzeros"]["mean"] == inside.sum()
+    moved = {
+        (arrays.owner[i], j)
+        for i, j in zip(arrays.row[inside], arrays.column[inside], strict=True)
+        if arrays.owner[i] != arrays.owner[j]
+    }
+    assert shown["per_batch"]["volume"] == [len(moved)] * 2
+
+
+def test_plans_on_the_same_batches(plan: Path, others: list[Path]) -> None:
+    plans = [plan, *others]
+    words = ["compare", *plans, "--batches", NUMBER, "--batch-size", 40, "--threads", 2]
+    whole = json.loads(ok(*words, "--json"))
+    shown = [each["batches"] for each in whole]
+    expected = [counted(path, 40) for path in plans]
+    base = expected[0]["volume"]
+    for found, of in zip(shown, expected, strict=True):
+        for name in ("volume", "messages"):
+            assert found["per_batch"][name] == of[name]
+            assert found[name] == interval(of[name])
+        difference = np.subtract(of["volume"], base)
+        if difference.any():
+            assert found["difference"] == interval(difference)
+        r = np.mean(of["volume"]) / np.mean(base)
+        error = scipy.stats.sem(np.subtract(of["volume"], np.multiply(r, base))) / np.mean(base)
+        low, high = (r + k * scipy.stats.t.ppf(0.975, NUMBER - 1) * error for k in (-1, 1))
+        assert found["ratio"] == pytest.approx({"mean": r, "low": low, "high": high}, rel=1e-9)
+    assert shown[0]["difference"] == {"mean": 0, "low": 0, "high": 0}
+    assert shown[0]["ratio"] == {"mean": 1, "low": 1, "high": 1}
+    assert json.loads(ok("inspect", plan, *words[4:], "--json"))["batches"] == {
+        key: value for key, value in shown[0].items() if key not in ("difference", "ratio")
+    }
+
+    title = "60 fresh batches by uniform batch_size=40, seed 0, for all plans"
+    rows = table(ok(*words), title)
+    names = [row[0] for row in rows]
+    assert len([name for name in names if name.endswith(".h5")]) == len(plans)
+    rows = [row for row in rows if row[1]]  # a path may take several lines
+    for row, found in zip(rows, shown, strict=True):
+        mean, low, _, high = row[1].replace("(", "").replace(")", "").split()
+        assert_shown(mean, found["volume"]["mean"])
+        assert_shown(low, found["volume"]["low"])
+        assert_shown(high, found["volume"]["high"])
+        ratio = found["ratio"]
+        assert row[2] == f"{ratio['mean']:.3f} ({ratio['low']:.3f} to {ratio['high']:.3f})"
+        assert_shown(row[3], found["max_volume"]["mean"])
+        assert_shown(row[4], found["messages"]["mean"])
+
+
+def test_the_first_sampler_that_a_plan_was_compiled_for(
+    plan: Path, others: list[Path], tmp_path: Path
+) -> None:
+    copy = noted(plan, tmp_path, sampler="uniform batch_size=40")
+    second = tmp_path / "second"
+    second.mkdir()
+    other = noted(others[0], second, sampler="uniform batch_size=30")
+    for plans, size in (((copy, other), 40), ((other, copy), 30), ((plan, copy, other), 40)):
+        for each in json.loads(ok("compare", *plans, "--batches", 2, "--json")):
+            assert each["batches"]["sampler"] == f"uniform batch_size={size}"
+    text = ok("compare", other, copy, "--batches", 2)
+    assert "2 fresh batches by uniform batch_size=30, seed 0, for all plans" in text
+
+
+def test_plans_that_move_nothing(graph: Path, plan: Path, tmp_path: Path) -> None:
+    one = tmp_path / "one.h5"
+    ok("compile", graph, "-p", 1, "-o", one)
+    words = ["compare", one, plan, "--batches", 20, "--batch-size", 60]
+    shown = [each["batches"] for each in json.loads(ok(*words, "--json"))]
+    assert shown[0]["volume"]["mean"] == shown[0]["expected_volume"] == 0
+    assert shown[1]["ratio"] is None
+    assert shown[1]["difference"] == shown[1]["volume"]
+    title = "20 fresh batches by uniform batch_size=60, seed 0, for all plans"
+    assert [row[2] for row in table(ok(*words), title) if row[1]] == ["-", "-"]
+
+
+WRONG = {
+    "--batches 0": "--batches 0: at least 1",
+    "--batches -3": "--batches -3: at least 1",
+    "--batches x": "--batches",
+    "--batches 5 --batch-size 91": "batch size 91: there are only 90",
+    "--batches 5 --batch-size 0": "batch size 0: at least 1",
+    "--batches 5 --batch-size -1": "batch size -1: at least 1",
+    "--batches 5 --sampler bogus": "unknown sampler 'bogus': choose from uniform, train",
+    "--batches 5 --keep 0.5": "'uniform' has no --keep",
+    "--batches 5 --fanouts 3,2": "'uniform' has no --fanouts",
+    "--batches 5 --walk-length 3": "'uniform' has no --walk-length",
+    "--batches 5 --sampler cluster --fanouts 3": "'cluster' has no --fanouts",
+    "--batches 5 --fanouts 3,x": "--fanouts '3,x'",
+    "--batches 5 --fanouts 0": "--fanouts '0'",
+    "--batches 5 --threads 0": "--threads",
+    "--batches 5 --seed -1": "--seed",
+    "--batches 5 --sampler neighbour": "'neighbour' needs --fanouts",
+    "--batches 5 --sampler walk --walk-length 0": "walk length 0",
+    "--batches 5 --sampler edges --keep 1.5": "keep 1.5",
+    "--batches 5 --sampler edges --keep nan": "keep nan",
+    "--batches 5 --sampler cluster": "cluster",
+    "--sampler uniform": "--sampler",
+    "--batch-size 5": "--batch-size",
+    "--fanouts 5": "--fanouts",
+    "--walk-length 5": "--walk-length",
+    "--keep 0.5": "--keep",
+    "--seed 5": "--seed says which mini-batches: give --batches",
+    "--threads 2": "--threads",
+}
+
+
+@pytest.mark.parametrize(("words", "says"), WRONG.items(), ids=WRONG)
+def test_wrong_words(words: str, says: str, plan: Path, tmp_path: Path) -> None:
+    assert says in fails(tmp_path, "inspect", plan, *words.split())
+    assert says in fails(tmp_path, "compare", plan, plan, *words.split(), "--json")
+
+
+def test_a_mask_that_the_plan_lacks(others: list[Path], tmp_path: Path) -> None:
+    words = ["inspect", others[0], "--batches", 3, "--sampler", "train"]
+    assert "train" in fails(tmp_path, *words)
+
+
+def test_plans_of_other_graphs(plan: Path, graph: Path, tmp_path: Path) -> None:
+    smaller, sparser = tmp_path / "karate.mtx", tmp_path / "sparser.h5"
+    ok("dataset", "karate", "-o", smaller)
+    ok("compile", smaller, "-p", 2, "-o", tmp_path / "karate.h5")
+    ok("compile", graph, "-p", 2, "--no-self-loops", "-o", sparser)
+    for other in (tmp_path / "karate.h5", sparser):
+        error = fails(tmp_path, "compare", plan, other, "--batches", 3)
+        assert error == f"{other}: not of the same matrix pattern as {plan}"
+    ok("compile", graph, "-p", 2, "--normalize", "row", "-o", tmp_path / "row.h5")
+    ok("compare", plan, tmp_path / "row.h5", "--batches", 3)  # other values, same batches

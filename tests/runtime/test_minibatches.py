@@ -1,0 +1,346 @@
+"""Mini-batch training against a dense float64 reference of the same batches, on MPI ranks."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import reference
+from click.testing import CliRunner
+from launcher import plancc_run, run, sentences
+from scipy.sparse import csr_matrix
+
+from plancc.errors import InputError
+from plancc.graph.graph import Graph
+from plancc.graph.vertexdata import VertexData
+from plancc.plan.lowering import lower
+from plancc.sampling import Population, make_sampler
+from plancc_cli.run import command
+from plancc_runtime.nn.gcn import glorot_weights
+from plancc_runtime.train import TrainOptions, train
+from plancc_runtime.transport.single import SingleTransport
+
+RANK_MAIN = Path(__file__).with_name("rank_main.py")
+RANKS = (1, 2, 4)
+N, PARTS, SEED = 40, 5, 11
+EPOCHS, STEPS = 2, 3
+
+
+def graphs() -> dict[str, np.ndarray]:
+    random = np.random.default_rng(7)
+    directed = random.random((N, N)) < 0.1
+    isolated = directed.copy()
+    isolated[::4], isolated[:, ::4] = False, False
+    return {
+        "undirected": reference.normalised(directed | directed.T),
+        "directed": reference.normalised(directed),
+        "isolated": np.where(isolated, random.standard_normal((N, N)), 0),  # no diagonal either
+    }
+
+
+def vertex_data() -> VertexData:
+    random = np.random.default_rng(8)
+    return VertexData(
+        features=random.standard_normal((N, 6)).astype(np.float32),
+        labels=random.integers(-1, 4, N).astype(np.int32),
+        train_mask=random.random(N) < 0.6,
+        test_mask=random.random(N) < 0.3,
+        clusters=random.integers(0, 7, N).astype(np.int32),
+    )
+
+
+OWNER = np.random.default_rng(9).integers(0, PARTS, N).astype(np.int32)
+SAMPLERS = [
+    {"sampler": "uniform", "batch_size": 12},
+    {"sampler": "uniform", "batch_size": 1},  # most ranks own nothing of it; some have no target
+    {"sampler": "uniform", "batch_size": N},  # the full batch
+    {"sampler": "train", "batch_size": 15},
+    {"sampler": "neighbour", "batch_size": 4, "fanouts": (2, 1)},
+    {"sampler": "neighbour", "batch_size": 9, "fanouts": (3, 2, 5)},
+    {"sampler": "walk", "batch_size": 16, "walk_length": 2},
+    {"sampler": "cluster", "batch_size": 11},
+    {"sampler": "edges", "keep": 0.4},
+]
+MODELS = [
+    {"optimizer": "sgd", "activation": "relu", "lr": 0.5, "hidden": 5},
+    {"optimizer": "adam", "activation": "tanh", "lr": 0.05, "hidden": 8},
+    {"optimizer": "sgd", "activation": "sigmoid", "lr": 0.2, "hidden": 4},
+]
+
+
+def cases():
+    """(name of the graph, options): two graphs for every sampler, models in turn."""
+    common = {"seed": SEED, "threads": 1, "epochs": EPOCHS, "steps": STEPS}
+    for k, sampler in enumerate(SAMPLERS):
+        options = {**common, **sampler, "layers": len(sampler.get("fanouts", (0, 0)))}
+        options["dtype"] = "float32" if k == 3 else "float64"
+        yield "isolated", {**options, **MODELS[k % 3]}
+        yield ("undirected", "directed")[k % 2], {**options, **MODELS[(k + 1) % 3]}
+
+
+def save_plan(path, a, owner=OWNER, data=None, **provenance):
+    sparse = csr_matrix(a)
+    graph = Graph(sparse.indptr.astype(np.int64), sparse.indices.astype(np.int32), sparse.data)
+    plan = lower(graph, owner, PARTS, normalization="none", self_loops=False)
+    data = vertex_data() if data is None else data
+    replace(plan, vertex_data=data.take(plan.global_id), provenance=provenance).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def plans(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plans")
+    return {name: save_plan(folder / f"{name}.h5", a) for name, a in graphs().items()}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory, plans):
+    """Of all cases, by number of ranks and then by rank; one launch."""
+    folder = tmp_path_factory.mktemp("ranks")
+    tasks = [("batches", {"path": str(plans[name]), "options": o}) for name, o in cases()]
+    inputs, outputs = folder / "tasks.pkl", folder / "answers.pkl"
+    inputs.write_bytes(pickle.dumps(dict.fromkeys(RANKS, tasks)))
+    done = run(max(RANKS), RANK_MAIN, inputs, outputs)
+    assert done.returncode == 0, done.stderr
+    return pickle.loads(outputs.read_bytes())
+
+
+def batches_of(a, options):
+    """What every step keeps: its blocks as dense factors, members and targets."""
+    population = Population(
+        N,
+        np.concatenate([[0], np.cumsum((a != 0).sum(axis=1))]).astype(np.int64),
+        np.nonzero(a)[1].astype(np.int32),
+        vertex_data().train_mask,
+        vertex_data().clusters,
+    )
+    names = ("batch_size", "fanouts", "walk_length", "keep")
+    sampler = make_sampler(options["sampler"], N, **{name: options.get(name) for name in names})
+    for number in range(EPOCHS * STEPS):
+        batch = sampler.batch(population, SEED, number)
+        blocks = [batch.block(k) for k in range(batch.num_blocks)]
+        factors = []
+        for block in blocks:
+            kept = np.zeros((N, N))
+            for k, i in enumerate(block.rows):
+                columns = block.columns[block.ptr[k] : block.ptr[k + 1]]
+                kept[i, columns] = scale(options, a[i], i, columns)
+                if i in columns and options["sampler"] in ("neighbour", "edges"):
+                    kept[i, i] = 1
+            factors.append(kept)
+        members = {int(v) for b in blocks for v in (*b.rows, *b.columns)}
+        yield factors, members, blocks[-1].rows
+
+
+def scale(options, row, i, columns):
+    """What kept nonzeros off the diagonal are multiplied by, so that the expectation is right."""
+    if options["sampler"] == "edges":
+        return 1 / options["keep"]
+    others = [j for j in columns if j != i]
+    if options["sampler"] == "neighbour" and others:
+        return (np.count_nonzero(row) - (row[i] != 0)) / len(others)
+    return 1
+
+
+def moved(factors, rank_of) -> tuple[int, int]:
+    """Rows and messages of one exchange, by sets."""
+    kept = list(zip(*np.nonzero(factors), strict=True))
+    across = [(i, j) for i, j in kept if rank_of[i] != rank_of[j]]
+    rows = {(int(j), int(rank_of[i])) for i, j in across}
+    return len(rows), len({(rank_of[j], to) for j, to in rows})
+
+
+def close(got, expected, tolerance):
+    scale = np.abs(expected).max() or 1
+    np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance * scale)
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("p", RANKS)
+def test_training_equals_the_dense_reference(p, results):
+    data = vertex_data()
+    learnable = data.train_mask & (data.labels >= 0)
+    for (name, options), ranks in zip(cases(), results[p], strict=True):
+        a = graphs()[name]
+        batches = [
+            ([f * a for f in factors], np.array([v for v in targets if learnable[v]], int))
+            for factors, _, targets in batches_of(a, options)
+        ]
+        batches = [(m * (options["layers"] // len(m)), chosen) for m, chosen in batches]
+        result = ranks[0]
+        losses, trained = reference.train_in_batches(
+            batches,
+            data.features,
+            data.labels,
+            glorot_weights(result.dims, SEED),
+            *(options[key] for key in ("lr", "optimizer", "activation")),
+        )
+        tolerance = 1e-5 if options["dtype"] == "float32" else 1e-10
+        sizes = [len(chosen) for _, chosen in batches]
+        close([step.loss for step in result.steps], losses, tolerance)
+        assert [step.targets for step in result.steps] == sizes
+        for got, expected in zip(result.weights, trained, strict=True):
+            close(got, expected, tolerance)
+        for k, epoch in enumerate(result.epochs):
+            at = slice(k * STEPS, (k + 1) * STEPS)
+            total = np.dot(losses[at], sizes[at])
+            assert epoch.loss == pytest.approx(total / max(sum(sizes[at]), 1), rel=10 * tolerance)
+            assert list(epoch.accuracy) == (["train"] if sum(sizes[at]) else [])
+        whole, _, logits = reference.train_dense(
+            *(a, data.features, data.labels, data.train_mask),
+            *(trained, 0, 1, "sgd", options["activation"]),
+        )
+        close(result.final.loss, whole[-1], tolerance)
+        hits = logits.argmax(axis=1) == data.labels
+        test = data.test_mask & (data.labels >= 0)
+        assert result.final.accuracy["test"] == pytest.approx(hits[test].mean())
+        for other in ranks[1:]:  # replicated means bit for bit
+            assert other.steps == result.steps
+            for w, v in zip(other.weights, result.weights, strict=True):
+                np.testing.assert_array_equal(w, v)
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("p", RANKS)
+def test_what_moves_is_what_the_batches_need(p, results):
+    first_part = np.arange(p + 1) * PARTS // p  # contiguous blocks of parts are merged
+    rank_of = np.searchsorted(first_part, OWNER, side="right") - 1
+    some = 0
+    for (name, options), ranks in zip(cases(), results[p], strict=True):
+        result = ranks[0]
+        widths = [x + y for x, y in pairwise(result.dims)]
+        a = graphs()[name]
+        for (factors, members, _), step in zip(batches_of(a, options), result.steps, strict=True):
+            figures = [moved(f, rank_of) for f in factors]
+            assert step.volume == sum(rows for rows, _ in figures)
+            assert step.messages == sum(messages for _, messages in figures)
+            assert step.vertices == len(members)
+            figures *= len(widths) // len(figures)
+            exchanged = zip(figures, widths, strict=True)
+            assert step.words_sent == sum(rows * width for (rows, _), width in exchanged)
+            some += step.volume
+        for k, epoch in enumerate(result.epochs):
+            taken = result.steps[k * STEPS : (k + 1) * STEPS]
+            assert epoch.words_sent == sum(step.words_sent for step in taken)
+            assert epoch.volume_per_step == np.mean([step.volume for step in taken])
+            if len(factors) == 1:
+                messages = 2 * (len(result.dims) - 1) * sum(step.messages for step in taken)
+                assert epoch.messages_sent == messages
+        if options.get("batch_size") == N:
+            assert {step.volume for step in result.steps} == {reference.volume(a, rank_of)}
+        assert [step.number for step in result.steps] == list(range(EPOCHS * STEPS))
+    assert (some > 0) == (p > 1)
+
+
+def test_cases_are_what_they_are_meant_for():
+    """Ranks without a vertex of a batch, and batches without a target, do occur."""
+    data = vertex_data()
+    rank_of = np.searchsorted(np.arange(5) * PARTS // 4, OWNER, side="right") - 1
+    a = graphs()["isolated"]
+    assert not (a.any(axis=1) | a.any(axis=0)).all()
+    steps = [batch for _, o in cases() for batch in batches_of(a, o)]
+    assert any(len({rank_of[v] for v in members}) < 4 for _, members, _ in steps)
+    learnable = data.train_mask & (data.labels >= 0)
+    assert any(not learnable[targets].any() for _, _, targets in steps)
+
+
+def test_the_sampler_that_the_plan_was_compiled_for(tmp_path):
+    sampler = str(make_sampler("neighbour", N, batch_size=3, fanouts=(4, 2)))
+    plan = save_plan(tmp_path / "plan.h5", graphs()["directed"], sampler=sampler)
+
+    def chosen(**options):
+        return train(plan, TrainOptions(epochs=1, steps=1, **options), SingleTransport()).sampler
+
+    assert chosen(sampler="neighbour") == sampler
+    assert chosen(batch_size=5) == "neighbour batch_size=5 fanouts=4,2"
+    assert chosen(sampler="uniform") == f"uniform batch_size={round(0.06 * N)}"
+    whole = train(plan, TrainOptions(epochs=1), SingleTransport())
+    assert (whole.sampler, whole.steps_per_epoch, whole.steps) == ("", 0, [])
+
+
+def test_a_slice_alone_does_for_samplers_that_need_no_more():
+    a = graphs()["directed"]
+    header, [part] = reference.make_parts(a, np.zeros(N, int), 1, vertex_data())
+    options = TrainOptions(batch_size=13, epochs=1, seed=SEED)
+    result = train((header, part), options, SingleTransport())
+    assert result.steps_per_epoch == len(result.steps) == 4  # 40 vertices by 13
+    with pytest.raises(InputError, match="'walk' needs pattern"):
+        train((header, part), replace(options, sampler="walk"), SingleTransport())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("--batch-size 0", "batch size 0: at least 1 is needed"),
+        ("--batch-size 41", "batch size 41: there are only 40 vertices"),
+        ("--sampler nope", "unknown sampler 'nope': choose from uniform"),
+        (
+            "--sampler neighbour --fanouts 10,5 --layers 3",
+            "--fanouts 10,5 has 2 numbers, the model 3",
+        ),
+        ("--sampler neighbour --fanouts 10", "--fanouts 10 has 1 number, the model 2 layers"),
+        ("--sampler neighbour", "sampler 'neighbour' needs --fanouts"),
+        ("--sampler edges --keep 0", "keep 0.0: must be above 0"),
+        ("--sampler edges --keep nan", "keep nan: must be above 0"),
+        ("--sampler walk --walk-length 0", "walk length 0: at least 1 is needed"),
+        ("--keep 0.5", "sampler 'uniform' has no --keep"),
+        ("--sampler train --fanouts 2,2", "sampler 'train' has no --fanouts"),
+        (
+            "--sampler train",
+            "carries no train_mask: sampler 'train' needs it (compile with --data)",
+        ),
+        ("--sampler cluster", "carries no clusters: sampler 'cluster' needs it"),
+        ("--fanouts 2,x", "'2,x': give one number per layer"),
+        ("--steps 3", "steps 3: only mini-batches have steps"),
+        ("--batch-size 4 --steps 0", "steps"),
+        ("--batch-size 4 --seed 99999999999999999999", "seed 99999999999999999999"),
+    ],
+)
+def test_wrong_options(arguments, sentence, bare, tmp_path):
+    target = tmp_path / "run.json"
+    done = CliRunner().invoke(command, [str(bare), *arguments.split(), "--json", str(target)])
+    assert done.exit_code == 2, done.stderr
+    assert sentence in done.stderr
+    assert not done.stdout
+    assert not target.exists()
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    """A plan without vertex data."""
+    path = tmp_path_factory.mktemp("bare") / "bare.h5"
+    return save_plan(path, graphs()["directed"], data=VertexData())
+
+
+@pytest.mark.mpi
+def test_ranks_agree_on_a_wrong_option(bare):
+    done = plancc_run(2, bare, "--sampler", "train", timeout=60)
+    [said] = sentences(done)
+    assert "carries no train_mask" in said
+    assert "rank" not in said  # no rank is special
+    assert done.returncode == 2
+    assert not done.stdout.strip()
+
+
+def test_what_is_printed(bare, tmp_path):
+    target = tmp_path / "run.json"
+    arguments = ["--batch-size", "12", "--steps", "3", "--epochs", "2", "--json", target]
+    done = CliRunner().invoke(command, [str(bare), *map(str, arguments)])
+    assert done.exit_code == 0, done.stderr
+    assert "mini-batches: uniform, batch size 12, 3 steps per epoch\n" in done.stdout
+    assert "volume/step" in done.stdout
+    found = json.loads(target.read_text())
+    assert found["sampler"] == "uniform batch_size=12"
+    assert [step["vertices"] for step in found["steps"]] == [12] * 6
+    assert found["options"]["batch_size"] == 12
+
+
+def test_a_diverging_step(bare):
+    done = CliRunner().invoke(command, [str(bare), "--batch-size", "20", "--lr", "1e38"])
+    assert done.exit_code == 1
+    assert "loss of step" in done.stderr

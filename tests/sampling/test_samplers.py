@@ -1,0 +1,538 @@
+"""Samplers: what a batch keeps, how likely, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+from sampling_helpers import kept_by, population_of, random_pattern, volume_of
+from scipy.stats import chi2
+
+from plancc.errors import InputError
+from plancc.sampling import (
+    FITTED,
+    HELD_OUT,
+    SAMPLERS,
+    SHOWN,
+    Population,
+    chosen_sampler,
+    make_sampler,
+    parse_sampler,
+)
+from plancc.sampling.cluster import ClusterSampler
+from plancc.sampling.edges import EdgeSampler
+from plancc.sampling.neighbour import NeighbourSampler
+from plancc.sampling.train import TrainSampler
+from plancc.sampling.uniform import UniformSampler, reach_of_sets
+from plancc.sampling.walk import WalkSampler
+
+PATTERNS = {
+    "one vertex": np.array([[True]]),
+    "one vertex without nonzeros": np.array([[False]]),
+    "two vertices": np.array([[False, True], [False, False]]),
+    "no nonzeros": np.zeros((6, 6), bool),
+    "diagonal": np.eye(6, dtype=bool),
+    "without diagonal": random_pattern(15, 0.4, diagonal="none"),
+    "some diagonal": random_pattern(15, 0.3),
+    "full diagonal": random_pattern(15, 0.2, diagonal="full"),
+    "symmetric": (lambda a: a | a.T)(random_pattern(15, 0.2, diagonal="full")),
+    "complete": np.ones((9, 9), bool),
+}
+
+
+def samplers_for(n: int, training: int) -> list:
+    """Every sampler, with batches of one vertex, of some and of all."""
+    found = [EdgeSampler(0.4), EdgeSampler(1.0)]
+    for size in sorted({1, (n + 1) // 2, n}):
+        found += [UniformSampler(size), ClusterSampler(size), WalkSampler(size)]
+        found += [WalkSampler(size, walk_length=1)]
+    for size in sorted({1, (training + 1) // 2, training}):
+        found += [TrainSampler(size), NeighbourSampler(size, (3,))]
+        found += [NeighbourSampler(size, (1, 2)), NeighbourSampler(size, (2, 10**30, 1))]
+    return found
+
+
+CASES = [
+    pytest.param(name, sampler, id=f"{name}: {sampler}")
+    for name, pattern in PATTERNS.items()
+    for sampler in samplers_for(len(pattern), (len(pattern) + 1) // 2)
+]
+
+
+def whole_population(pattern: np.ndarray) -> Population:
+    """Every second vertex is for training; clusters have gaps in their numbers."""
+    places = np.arange(len(pattern))
+    return population_of(pattern, places % 2 == 0, 7 * (places % 4))
+
+
+@pytest.mark.parametrize(("name", "sampler"), CASES)
+def test_a_batch_agrees_with_itself_and_with_the_pattern(name, sampler):
+    pattern = PATTERNS[name]
+    n = len(pattern)
+    population = whole_population(pattern)
+    sampler.check(population)
+    rng = np.random.default_rng(1)
+    nonzeros = set(zip(*(ends.tolist() for ends in np.nonzero(pattern)), strict=True))
+    # The same nonzeros as a rank sees them: vertices and nonzeros in an order of its own.
+    vertices = rng.permutation(n).astype(np.int32)
+    local = np.argsort(vertices)
+    order = rng.permutation(len(nonzeros))
+    rows, columns = (local[ends[order]].astype(np.int32) for ends in np.nonzero(pattern))
+    for number in range(3):
+        batch = sampler.batch(population, 4, number)
+        assert batch.num_blocks == sampler.num_blocks
+        touched, of_rows = set(), []
+        for k in range(batch.num_blocks):
+            block = batch.block(k)
+            assert (block.rows.dtype, block.columns.dtype) == (np.int32, np.int32)
+            assert block.ptr.dtype == np.int64
+            assert block.rows.tolist() == sorted(set(block.rows.tolist()))
+            assert (block.ptr[0], block.ptr[-1]) == (0, len(block.columns))
+            kept = kept_by(batch, k)
+            assert len(kept) == len(block.columns)
+            assert kept <= nonzeros
+            factors = batch.factors(k, vertices, rows, columns)
+            assert factors.dtype == np.float64
+            assert kept == {
+                (int(vertices[i]), int(vertices[j]))
+                for i, j, factor in zip(rows, columns, factors, strict=True)
+                if factor
+            }
+            touched |= set(block.rows.tolist()) | {j for _, j in kept}
+            of_rows.append(set(block.rows.tolist()))
+        members = {int(i) for i in vertices[batch.members(vertices)]}
+        targets = {int(i) for i in vertices[batch.targets(vertices)]}
+        assert members == touched
+        assert targets == of_rows[-1]
+        few = np.arange(0, n, 2)
+        assert [i in members for i in few.tolist()] == batch.members(few).tolist()
+        if isinstance(sampler, NeighbourSampler):
+            for k in range(1, batch.num_blocks):
+                assert of_rows[k - 1] == {j for _, j in kept_by(batch, k)}
+        elif not isinstance(sampler, EdgeSampler):
+            assert kept == {(i, j) for i, j in nonzeros if i in members and j in members}
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_sizes_and_factors(name):
+    pattern = PATTERNS[name]
+    n = len(pattern)
+    population = whole_population(pattern)
+    vertices = np.arange(n, dtype=np.int32)
+    rows, columns = (ends.astype(np.int32) for ends in np.nonzero(pattern))
+    training = set(range(0, n, 2))
+    size = (len(training) + 1) // 2
+
+    def members(sampler):
+        return set(np.flatnonzero(sampler.batch(population, 0, 1).members(vertices)).tolist())
+
+    assert len(members(UniformSampler(size))) == size
+    assert len(members(TrainSampler(size))) == size
+    assert members(TrainSampler(size)) <= training
+    for walk in (WalkSampler(n, walk_length=2), WalkSampler(n, walk_length=1)):
+        roots = max(1, n // (walk.walk_length + 1))
+        assert 1 <= len(members(walk)) <= roots * (walk.walk_length + 1)
+    clusters = [set(range(c, n, 4)) for c in range(min(n, 4))]
+    drawn = max(1, round(n // 2 * len(clusters) / n))
+    found = members(ClusterSampler(max(1, n // 2)))
+    assert sum(cluster <= found for cluster in clusters) == drawn
+    assert found == set().union(*(cluster for cluster in clusters if cluster & found))
+
+    dropped = EdgeSampler(0.4).batch(population, 0, 1).factors(0, vertices, rows, columns)
+    for i, j, factor in zip(rows, columns, dropped, strict=True):
+        assert factor == 1 if i == j else factor in (0, 1 / 0.4)
+
+    batch = NeighbourSampler(size, (2, 3)).batch(population, 0, 1)
+    assert len(batch.block(1).rows) == size
+    assert set(batch.block(1).rows.tolist()) <= training
+    for k, fanout in ((1, 2), (0, 3)):  # the first fan-out is the output layer's
+        kept = kept_by(batch, k)
+        factors = dict(
+            zip(
+                zip(rows.tolist(), columns.tolist(), strict=True),
+                batch.factors(k, vertices, rows, columns).tolist(),
+                strict=True,
+            )
+        )
+        for i in batch.block(k).rows.tolist():
+            degree = int(pattern[i].sum()) - int(pattern[i, i])
+            others = [j for j in range(n) if (i, j) in kept and j != i]
+            assert len(others) == min(fanout, degree)
+            assert ((i, i) in kept) == pattern[i, i]
+            assert all(factors[i, j] == degree / len(others) for j in others)
+            assert not pattern[i, i] or factors[i, i] == 1
+
+
+FOR_STREAMS = [
+    UniformSampler(20),
+    TrainSampler(20),
+    ClusterSampler(15),
+    WalkSampler(20),
+    EdgeSampler(0.5),
+    NeighbourSampler(20, (2, 2)),
+]
+
+
+@pytest.mark.parametrize("sampler", FOR_STREAMS, ids=lambda sampler: sampler.name)
+def test_a_batch_is_a_function_of_seed_stream_and_number(sampler):
+    population = population_of(random_pattern(60, 0.2), np.arange(60) < 45, np.arange(60) % 20)
+
+    def drawn(*arguments):
+        batch = sampler.batch(population, *arguments)
+        return frozenset(
+            (k, *nonzero) for k in range(batch.num_blocks) for nonzero in kept_by(batch, k)
+        )
+
+    batches = [*itertools.product(range(3), range(3), (SHOWN, FITTED, HELD_OUT))]
+    assert len({drawn(*each) for each in batches}) == len(batches)
+    assert drawn(1, 2, FITTED) == drawn(1, 2, FITTED)
+    assert drawn(1, 2) == drawn(1, 2, SHOWN)
+    with pytest.raises(InputError, match="seed -1"):
+        sampler.batch(population, -1, 0)
+
+
+@pytest.mark.parametrize("sampler", FOR_STREAMS[:3], ids=lambda sampler: sampler.name)
+def test_members_need_no_pattern_where_it_is_not_listed(sampler):
+    population = population_of(random_pattern(60, 0.2), np.arange(60) < 45, np.arange(60) % 20)
+    without = Population(60, None, None, population.train_mask, population.clusters)
+    sampler.check(without)
+    some = np.arange(60)
+    found = sampler.batch(without, 3, 5)
+    expected = sampler.batch(population, 3, 5).members(some)
+    assert found.members(some).tolist() == expected.tolist()
+    assert found.vertices().tolist() == np.flatnonzero(expected).tolist()
+    with pytest.raises(InputError, match="needs the pattern"):
+        found.block(0)
+
+
+# How likely what is. Seeds are fixed: a test that passes once passes always. Bounds are such that a
+# right sampler would fail about once in 10,000 seeds.
+
+TIMES = 4000
+SIGMAS = 5.0  # of each of some hundred frequencies
+
+
+def assert_likely(seen: dict, probability: dict, times: int = TIMES) -> None:
+    """Counts of events against their probabilities, one by one."""
+    assert set(seen) <= set(probability)
+    for event, p in probability.items():
+        slack = SIGMAS * math.sqrt(times * p * (1 - p))
+        assert abs(seen.get(event, 0) - times * p) <= slack + 1e-9, event
+
+
+def assert_distributed(seen: Counter, probability: dict) -> None:
+    """Pearson's test of a whole distribution."""
+    assert set(seen) <= set(probability)
+    assert math.isclose(sum(probability.values()), 1)
+    times = seen.total()
+    statistic = sum((seen[x] - times * p) ** 2 / (times * p) for x, p in probability.items())
+    assert statistic < chi2.isf(1e-4, len(probability) - 1)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "groups"),
+    [
+        (UniformSampler(4), [[i] for i in range(12)]),
+        (TrainSampler(3), [[i] for i in range(0, 12, 2)]),
+        (ClusterSampler(7), [[0, 4, 8], [1, 5, 9], [2, 6, 10], [3, 7, 11]]),
+    ],
+    ids=["uniform", "train", "cluster"],
+)
+def test_vertices_and_pairs_are_drawn_without_replacement(sampler, groups):
+    """`drawn` of the groups, every set of them as likely: one by one and two by two."""
+    population = whole_population(random_pattern(12, 0.3))
+    drawn = {"uniform": 4, "train": 3, "cluster": 2}[sampler.name]
+    seen: dict = Counter()
+    for number in range(TIMES):
+        inside = sampler.batch(population, 9, number).vertices().tolist()
+        found = [g for g, group in enumerate(groups) if group[0] in inside]
+        assert sorted(i for g in found for i in groups[g]) == inside
+        seen.update(itertools.combinations(found, 1))
+        seen.update(itertools.combinations(found, 2))
+    m = len(groups)
+    expected: dict = {(g,): drawn / m for g in range(m)}
+    expected |= dict.fromkeys(
+        itertools.combinations(range(m), 2), drawn * (drawn - 1) / (m * (m - 1))
+    )
+    assert_likely(seen, expected)
+
+
+def test_nonzeros_are_kept_independently():
+    pattern = np.ones((5, 5), bool)
+    population = population_of(pattern)
+    others = [(i, j) for i in range(5) for j in range(5) if i != j]
+    seen: dict = Counter()
+    for number in range(TIMES):
+        kept = kept_by(EdgeSampler(0.3).batch(population, 2, number))
+        assert {(i, i) for i in range(5)} <= kept
+        off = sorted((i, j) for i, j in kept if i != j)
+        seen.update(itertools.combinations(off, 1))
+        seen.update(itertools.combinations(off, 2))
+    expected: dict = {(nonzero,): 0.3 for nonzero in others}
+    expected |= dict.fromkeys(itertools.combinations(others, 2), 0.3**2)
+    assert_likely(seen, expected)
+
+
+def sets_of_walks(pattern: np.ndarray, root: int, length: int) -> dict:
+    """Visited set -> probability, by following every walk."""
+    found: dict = defaultdict(float)
+
+    def follow(i, left, visited, p):
+        neighbours = [j for j in range(len(pattern)) if pattern[i, j] and j != i]
+        if not left or not neighbours:
+            found[visited] += p
+            return
+        for j in neighbours:
+            follow(j, left - 1, visited | {j}, p / len(neighbours))
+
+    follow(root, length, frozenset([root]), 1.0)
+    return found
+
+
+def test_walks():
+    """Two roots of six, every pair as likely, and independent walks of two steps from them."""
+    pattern = np.zeros((6, 6), bool)
+    for i, j in [(0, 0), (0, 1), (0, 2), (0, 4), (1, 0), (2, 2), (2, 3), (3, 0), (3, 1), (4, 4)]:
+        pattern[i, j] = True
+    expected: dict = defaultdict(float)
+    for a, b in itertools.combinations(range(6), 2):
+        of_a, of_b = sets_of_walks(pattern, a, 2), sets_of_walks(pattern, b, 2)
+        for x, y in itertools.product(of_a, of_b):
+            expected[x | y] += of_a[x] * of_b[y] / 15
+    sampler, population = WalkSampler(6, walk_length=2), population_of(pattern)
+    seen = Counter(
+        frozenset(sampler.batch(population, 6, number).vertices().tolist())
+        for number in range(2 * TIMES)
+    )
+    assert_distributed(seen, expected)
+
+
+def test_neighbours_are_drawn_without_replacement_and_anew_in_every_block():
+    """Row 0 has a diagonal and five other columns, of which two are kept: ten sets per block."""
+    pattern = np.eye(7, dtype=bool)
+    pattern[0, [1, 2, 3, 5, 6]] = pattern[4, [0, 1, 2, 3, 5]] = True
+    population = population_of(pattern, np.arange(7) == 0)
+    sampler = NeighbourSampler(1, (2, 2))
+    seen = Counter()
+    for number in range(2 * TIMES):
+        batch = sampler.batch(population, 1, number)
+        kept = [kept_by(batch, k) for k in (0, 1)]
+        seen[tuple(tuple(sorted(j for i, j in each if i == 0 != j)) for each in kept)] += 1
+    sets = [*itertools.combinations([1, 2, 3, 5, 6], 2)]
+    assert_distributed(seen, dict.fromkeys(itertools.product(sets, sets), 1 / 100))
+
+
+def test_rows_draw_their_neighbours_independently():
+    pattern = np.ones((5, 5), bool)
+    population = population_of(pattern)
+    seen = Counter()
+    for number in range(2 * TIMES):
+        kept = kept_by(NeighbourSampler(5, (1,)).batch(population, 1, number))
+        seen[tuple(next(j for i, j in kept if i == row != j) for row in (0, 1))] += 1
+    assert_distributed(seen, dict.fromkeys(itertools.product([1, 2, 3, 4], [0, 2, 3, 4]), 1 / 16))
+
+
+def test_seeds_are_drawn_uniformly_among_all_or_training_vertices():
+    pattern = random_pattern(8, 0.4)
+    for train, among in ((None, range(8)), (np.arange(8) % 3 > 0, [1, 2, 4, 5, 7])):
+        population = population_of(pattern, train)
+        seen = Counter(
+            tuple(NeighbourSampler(2, (1,)).batch(population, 0, number).block(0).rows.tolist())
+            for number in range(TIMES)
+        )
+        sets = [*itertools.combinations(among, 2)]
+        assert_distributed(seen, dict.fromkeys(sets, 1 / len(sets)))
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [UniformSampler(1), UniformSampler(6), UniformSampler(30), TrainSampler(5), TrainSampler(20),
+     EdgeSampler(0.15), EdgeSampler(1.0)],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("density", [0.1, 0.5])
+def test_the_expected_volume_in_closed_form_is_that_of_many_batches(sampler, density):
+    n, num_parts, times = 30, 4, 1000
+    pattern = random_pattern(n, density, seed=7)
+    train = np.arange(n) % 3 < 2
+    population = population_of(pattern, train)
+    owner = np.random.default_rng(3).integers(0, num_parts, n).tolist()
+    most = int(pattern.sum(axis=0).max())
+    inclusion = sampler.inclusion(population, most)
+    assert inclusion.reach.shape == (most + 1,)
+    assert inclusion.reach[0] == 0
+    steps = np.diff(inclusion.reach)
+    assert (steps >= 0).all()
+    assert (np.diff(steps) <= 1e-12).all()
+
+    may = range(n) if inclusion.vertices is None else np.flatnonzero(inclusion.vertices).tolist()
+    assert set(may) == (set(np.flatnonzero(train)) if sampler.name == "train" else set(range(n)))
+    expected = 0.0
+    for j in may:
+        users = Counter(owner[i] for i in may if pattern[i, j] and i != j)
+        users.pop(owner[j], None)
+        expected += inclusion.share * sum(inclusion.reach[c] for c in users.values())
+    volumes = [volume_of(sampler.batch(population, 1, k), owner) for k in range(times)]
+    error = np.std(volumes, ddof=1) / math.sqrt(times)
+    assert abs(np.mean(volumes) - expected) <= 4 * error + 1e-9
+
+
+def test_reach_of_sets():
+    for n in range(1, 9):
+        for size in range(1, n + 1):
+            found = reach_of_sets(n, size, n - 1)
+            for c in range(n):
+                none = math.comb(n - 1 - c, size - 1) / math.comb(n - 1, size - 1)
+                assert found[c] == pytest.approx(1 - none, abs=1e-12)
+    assert reach_of_sets(10**9, 11, 1)[1] == pytest.approx(10 / (10**9 - 1), rel=1e-12)
+    assert reach_of_sets(3, 2, 6).tolist() == pytest.approx([0, 0.5, 1, 1, 1, 1, 1])
+    assert UniformSampler(2).inclusion(Population(5), 0).reach.tolist() == [0]
+
+
+def product_of(batch, block: int, array: np.ndarray) -> np.ndarray:
+    """The matrix of one block of a batch, dense."""
+    found = np.zeros_like(array)
+    vertices = np.arange(len(array), dtype=np.int32)
+    rows, columns = (ends.astype(np.int32) for ends in np.nonzero(array))
+    factors = batch.factors(block, vertices, rows, columns)
+    found[rows, columns] = array[rows, columns] * factors
+    return found
+
+
+@pytest.mark.parametrize(
+    "sampler", [EdgeSampler(0.25), NeighbourSampler(8, (2,)), NeighbourSampler(8, (1, 2))], ids=str
+)
+def test_the_expected_product_is_the_full_one(sampler):
+    """Of one layer, and of two layers of which each has its own block."""
+    rng = np.random.default_rng(5)
+    array = np.where(random_pattern(8, 0.6), rng.uniform(0.5, 2, (8, 8)), 0)
+    h = rng.standard_normal((8, 2))
+    population = population_of(array != 0)
+    found, expected = [], h
+    for _ in range(sampler.num_blocks):
+        expected = array @ expected
+    for number in range(TIMES):
+        batch, out = sampler.batch(population, 8, number), h
+        for k in range(sampler.num_blocks):
+            out = product_of(batch, k, array) @ out
+        found.append(out)
+    error = np.std(found, axis=0, ddof=1) / math.sqrt(TIMES)
+    assert (abs(np.mean(found, axis=0) - expected) <= SIGMAS * error + 1e-9).all()
+    assert error.max() > 1e-3  # batches do differ
+
+
+ERRORS = {
+    "uniform 0": (UniformSampler(0), {}, "batch size 0: at least 1"),
+    "uniform 7": (UniformSampler(7), {}, "batch size 7: there are only 6 vertices"),
+    "train 0": (TrainSampler(0), {"train": [1, 0] * 3}, "batch size 0: at least 1"),
+    "train 4": (TrainSampler(4), {"train": [1, 0] * 3}, "only 3 training vertices"),
+    "train mask": (TrainSampler(2), {}, "sampler 'train' needs train_mask, which the vertex data"),
+    "train empty": (TrainSampler(1), {"train": [0] * 6}, "training mask holds no vertex"),
+    "cluster 0": (ClusterSampler(0), {"clusters": [0] * 6}, "batch size 0: at least 1"),
+    "cluster 7": (ClusterSampler(7), {"clusters": [0] * 6}, "only 6 vertices"),
+    "clusters": (ClusterSampler(2), {}, "sampler 'cluster' needs clusters, which the vertex data"),
+    "walk 0": (WalkSampler(0), {}, "batch size 0: at least 1"),
+    "walk 7": (WalkSampler(7), {}, "only 6 vertices"),
+    "walk length": (WalkSampler(2, 0), {}, "walk length 0: at least 1"),
+    "walk pattern": (WalkSampler(2), {"pattern": False}, "sampler 'walk' needs pattern"),
+    "keep 0": (EdgeSampler(0.0), {}, "keep 0.0: must be above 0 and at most 1"),
+    "keep 2": (EdgeSampler(1.5), {}, "keep 1.5: must be above 0"),
+    "keep nan": (EdgeSampler(math.nan), {}, "keep nan: must be above 0"),
+    "neighbour 0": (NeighbourSampler(0, (2,)), {}, "batch size 0: at least 1"),
+    "neighbour 7": (NeighbourSampler(7, (2,)), {}, "only 6 vertices"),
+    "neighbour 4": (NeighbourSampler(4, (2,)), {"train": [1, 0] * 3}, "only 3 training vertices"),
+    "seeds": (NeighbourSampler(1, (2,)), {"train": [0] * 6}, "training mask holds no vertex"),
+    "fan-outs": (NeighbourSampler(2, ()), {}, "no fan-outs"),
+    "fan-out": (NeighbourSampler(2, (3, 0)), {}, "fan-out 0: at least 1"),
+    "neighbours": (NeighbourSampler(2, (3,)), {"pattern": False}, "'neighbour' needs pattern"),
+}
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_what_is_refused(case):
+    sampler, given, words = ERRORS[case]
+    given = dict(given)
+    pattern = given.pop("pattern", True)
+    whole = population_of(np.ones((6, 6), bool), **given)
+    population = whole if pattern else Population(6)
+    with pytest.raises(InputError, match=words) as caught:
+        sampler.check(population)
+    assert "\n" not in str(caught.value)
+
+
+def test_batches_per_epoch():
+    population = whole_population(np.ones((15, 15), bool))  # 8 for training, 4 clusters
+    for sampler, expected in [
+        (UniformSampler(4), 4),
+        (UniformSampler(15), 1),
+        (TrainSampler(3), 3),
+        (ClusterSampler(1), 4),
+        (ClusterSampler(8), 2),
+        (ClusterSampler(11), 2),
+        (WalkSampler(4), 4),
+        (EdgeSampler(0.1), 1),
+        (NeighbourSampler(3, (2,)), 3),
+    ]:
+        assert sampler.batches_per_epoch(population) == expected, sampler
+    assert NeighbourSampler(4, (2,)).batches_per_epoch(population_of(np.ones((15, 15)))) == 4
+
+
+ALL = [
+    UniformSampler(20000),
+    TrainSampler(3),
+    NeighbourSampler(512, (10, 5)),
+    NeighbourSampler(1, (25,)),
+    WalkSampler(8, walk_length=2),
+    ClusterSampler(5),
+    EdgeSampler(0.1),
+    EdgeSampler(1 / 3),
+]
+
+
+@pytest.mark.parametrize("sampler", ALL, ids=str)
+def test_a_sampler_is_read_back_from_its_words(sampler):
+    assert parse_sampler(str(sampler)) == sampler
+    assert chosen_sampler(str(sampler), 10**6) == sampler
+    assert SAMPLERS[sampler.name] is type(sampler)
+
+
+def test_all_samplers_are_listed():
+    assert {sampler.name for sampler in ALL} == set(SAMPLERS.names())
+
+
+def test_samplers_from_options():
+    assert make_sampler("uniform", 1000) == UniformSampler(60)
+    assert make_sampler("train", 3) == TrainSampler(1)
+    assert make_sampler("train", 1000, 200) == TrainSampler(12)
+    assert make_sampler("uniform", 1000, 200) == UniformSampler(60)
+    assert make_sampler("neighbour", 50, fanouts=[4, 3]) == NeighbourSampler(3, (4, 3))
+    assert make_sampler("walk", 100) == WalkSampler(6, 3)
+    assert make_sampler("edges", 10, keep=0.5) == EdgeSampler(0.5)
+    for name, options, words in [
+        ("neighbour", {}, "sampler 'neighbour' needs --fanouts"),
+        ("edges", {}, "sampler 'edges' needs --keep"),
+        ("edges", {"keep": 0.5, "batch_size": 3}, "sampler 'edges' has no --batch-size"),
+        ("uniform", {"walk_length": 3}, "sampler 'uniform' has no --walk-length"),
+        ("even", {}, "unknown sampler 'even'"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            make_sampler(name, 100, **options)
+
+
+def test_a_recorded_sampler_is_the_default():
+    recorded = str(WalkSampler(8, walk_length=2))
+    assert chosen_sampler(recorded, 100, batch_size=12) == WalkSampler(12, 2)
+    assert chosen_sampler(recorded, 100, None, "walk", walk_length=5) == WalkSampler(8, 5)
+    assert chosen_sampler(recorded, 100, None, "uniform") == UniformSampler(6)
+    assert chosen_sampler("", 100) == chosen_sampler("full batch", 100) == UniformSampler(6)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "uniform batch_size=many", "uniform size=3", "walk 3", "neighbour batch_size=2"]
+)
+def test_words_of_no_sampler(text):
+    with pytest.raises(InputError):
+        parse_sampler(text)
