@@ -16,7 +16,7 @@ from benchmarks.inputs import Inputs
 from benchmarks.report import Report, show
 from plancc.graph.chunks import usable_cores
 
-NAMES = ("lowering", "compile", "memory", "words", "refinement", "quality")
+NAMES = ("lowering", "compile", "memory", "words", "refinement", "quality", "minibatches")
 
 
 def main() -> None:

@@ -33,7 +33,7 @@ START = "metis-cut"
 GRAPH, QUICK_GRAPH = "soc-Slashdot0902.mtx.gz", "CoauthorCS.mtx.gz"
 OPTIONS = Options(threads=1)
 
-_ENVIRONMENT = {
+ENVIRONMENT = {
     "NUMBA_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     # glibc gives large arrays back when freed: else a later one may take their place unseen
@@ -46,7 +46,7 @@ def run(inputs: Inputs) -> Report:
     path = path if path.exists() else inputs.rmat_file
     command = [sys.executable, "-m", "benchmarks.refinement", str(path)]
     done = subprocess.run(
-        command, check=True, capture_output=True, text=True, env=os.environ | _ENVIRONMENT
+        command, check=True, capture_output=True, text=True, env=os.environ | ENVIRONMENT
     )
     found = json.loads(done.stdout)
 
@@ -81,11 +81,11 @@ def _measure(path: Path) -> dict[str, Any]:
 
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here on
-    held = _status_bytes("VmRSS")
+    held = status_bytes("VmRSS")
     start = time.perf_counter()
     refined, evaluations = _refine(case, owner)
     seconds = time.perf_counter() - start
-    peak = _status_bytes("VmHWM")
+    peak = status_bytes("VmHWM")
 
     after = traffic_of_owners(case.matrix, refined, NUM_PARTS)
     volume = int(before.sent.sum())
@@ -108,7 +108,7 @@ def _start(case: Case) -> npt.NDArray[np.int32]:
     return METHODS[START].run(case).owner.astype(np.int32, copy=False)
 
 
-def _status_bytes(name: str) -> int | None:
+def status_bytes(name: str) -> int | None:
     """A size that Linux says of this process, None elsewhere."""
     path = Path("/proc/self/status")
     if not path.exists():

@@ -317,6 +317,12 @@ def find_owners(
             problem = model.build(matrix, method.num_parts, balance=balance, seed=method.seed)
     expectation = None
     if isinstance(model, StochasticModel):
+        given = model.batches != EXACT_OR_ENOUGH and not method.searches
+        if given and method.budget is not None:
+            raise InputError(
+                f"--budget is for a refinement, but the nets of {model.batches} batches are "
+                "partitioned and no more: drop one of the two"
+            )
         from plancc.search.expectation import expectation_of
 
         with observer("mini-batches"):
@@ -520,11 +526,11 @@ def with_clusters(
     Raises
     ------
     InputError
-        There are clusters already, or fewer vertices than clusters.
+        There are clusters already; `clusters` is not in 1..num_vertices.
     """
     if data.clusters is not None:
         raise InputError(f"{clusters} clusters: the vertex data has clusters of its own")
-    check_num_parts(matrix.num_vertices, clusters)
+    check_num_parts(matrix.num_vertices, clusters, "cluster")
     model = MODELS["gp"]()
     problem = model.build(matrix, clusters, balance="rows", seed=seed)
     found = partition(

@@ -173,8 +173,6 @@ def compile(
     )
     model_options |= method.model_options
     chosen_model = _make_model(model, model_options)
-    if clusters is not None and not clusters >= 1:
-        raise InputError(f"{clusters} clusters: at least 1 is needed")
 
     with observer("load"):
         graph = as_graph(graph)
@@ -250,4 +248,6 @@ def _vertex_data(data: str | os.PathLike[str] | VertexData | None, graph: Graph)
 
 def _in_words(value: Any) -> str:
     """An option for the provenance; an array by its kind, since it may be as long as the graph."""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
     return str(value) if np.ndim(value) == 0 else f"<{type(value).__name__}>"

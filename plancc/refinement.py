@@ -24,7 +24,7 @@ from plancc.cost.report import recorded_machine, recorded_topology
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models import MODELS
-from plancc.models.weights import Balance, as_columns, constraints, part_weights
+from plancc.models.weights import BATCH, Balance, as_columns, constraints, part_weights
 from plancc.ownership import REFINED, Observer, Report, check_budget, check_rates, mapped
 from plancc.partitioners.run import balance_notes, check_options
 from plancc.pipeline import PlanccWarning
@@ -282,11 +282,12 @@ def _check_pass(objective: str, cycles: int | None, max_extra_volume: float | No
 def _balance(plan: Plan, balance: str | None, dims: Sequence[int] | None) -> Balance:
     """The balance that is asked for or recorded, with the plan's training vertices."""
     wanted = Balance.parse(balance or str(plan.provenance.get("balance", "nnz")), dims)
-    if "weights" in wanted.names:
-        raise InputError(
-            f"balance '{wanted}': refine cannot balance by the 'weights' of the graph file, which "
-            "a plan does not keep; choose another balance (--balance)"
-        )
+    for name, of in (("weights", "of the graph file"), (BATCH, "of mini-batches")):
+        if name in wanted.names:
+            raise InputError(
+                f"balance '{wanted}': refine cannot balance by the '{name}' {of}, which a plan "
+                "does not keep; choose another balance (--balance)"
+            )
     mask = plan.vertex_data.train_mask
     if mask is None:
         return wanted

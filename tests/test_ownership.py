@@ -105,7 +105,7 @@ def test_what_is_done(options, searches, goal, of_model):
             {"model": "rcm", "effort": "fast"},
             "--effort is for the models hp, gp, stochastic-hp, not for 'rcm'",
         ),
-        ({"model": "file", "budget": 3}, "--budget is for the models hp and gp"),
+        ({"model": "file", "budget": 3}, "--budget is for the models hp, gp, stochastic-hp"),
         ({"budget": 0}, "budget 0 s"),
         ({"budget": float("nan")}, "budget nan s"),
         ({"budget": float("inf")}, "budget inf s"),

@@ -25,7 +25,7 @@ from plancc.models.problem import Assignment
 from plancc.plan.matrix import matrix_of
 
 N = 48
-MODELS = ["rp", "block", "gp", "hp", "rcm", "file"]
+MODELS = ["rp", "block", "gp", "hp", "stochastic-hp", "rcm", "file"]
 PART = np.arange(N) % 4
 
 
@@ -246,7 +246,7 @@ def test_provenance_of_a_search():
     assert reached(tried) == plan.metrics().max_volume
 
 
-@pytest.mark.parametrize("model", ["gp", "hp", "block", "rcm", "rp", "file"])
+@pytest.mark.parametrize("model", MODELS)
 def test_balance_is_measured_by_constraint(model, tmp_path):
     """The imbalances in the provenance are those of the plan, whatever the model did for them."""
     matrix, mask = symmetric_matrix(), np.arange(N) % 3 == 0

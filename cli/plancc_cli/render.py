@@ -120,13 +120,17 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
 
 def _expectation(provenance: dict[str, Any]) -> str:
     """What a plan was compiled for, in a sentence: sampler, expected volume, sample."""
-    batches = provenance["batches"]
-    made_of = "exact" if batches == "exact" else f"{batches:,} batches"
+    batches, bound = provenance["batches"], provenance["hoeffding_batches"]
     return (
         f"mini-batches of {provenance['sampler']}: {provenance['expected_volume']:,.1f} rows "
-        f"expected ({made_of}); Hoeffding's bound: {provenance['hoeffding_nets']:,} nets = "
-        f"{provenance['hoeffding_batches']:,} batches of {provenance['nets_per_batch']:,.0f}"
+        f"expected ({batches if batches == 'exact' else _batches(batches)}); Hoeffding's bound: "
+        f"{provenance['hoeffding_nets']:,} nets = {_batches(bound)} of "
+        f"{provenance['nets_per_batch']:,.0f}"
     )
+
+
+def _batches(number: int) -> str:
+    return f"{number:,} batch{'es' if number != 1 else ''}"
 
 
 def _by(provenance: dict[str, Any]) -> str:

@@ -104,6 +104,8 @@ def main() -> None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         command.main(prog_name=PROGRAM, standalone_mode=False)
+    except PlanccError as error:  # an option's own
+        sys.exit(_say_alone(str(error), error.exit_code))
     except click.ClickException as error:
         sentence = f"{error.format_message()} (try {PROGRAM} --help)"
         sys.exit(_say_alone(sentence, error.exit_code))

@@ -152,6 +152,10 @@ def _merge_sorted(
     return out_ptr[: kept + 1].copy(), out, out_size, total[:kept].copy(), out_source
 
 
+MAX_PARTS = 1024
+"""Blocks whose nets wait to be merged."""
+
+
 class NetUnion:
     """Column nets of many blocks; equal ones are merged and counted.
 
@@ -194,7 +198,8 @@ class NetUnion:
         self.num_nets += found[0]
         self._parts.append(found[1:])
         self.num_pins += len(found[2])
-        if self.num_pins > 2 * max(self._merged_pins, len(self._indices)):
+        full = self.num_pins > 2 * max(self._merged_pins, len(self._indices))
+        if full or len(self._parts) > MAX_PARTS:
             self.merged()
 
     def merged(self) -> tuple[Any, Any, Any, Any]:

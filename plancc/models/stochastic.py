@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import ClassVar
 
 import numpy as np
@@ -31,6 +32,10 @@ from plancc.sampling import FITTED, Inclusion, Population, Sampler, make_sampler
 AUTO = "auto"
 EXPECTED_VOLUME = "expected volume"
 """The objective's name."""
+MAX_NETS = 2**53
+"""Of a bound; a larger one says no more than that theta or delta is out of reach."""
+MAX_BATCHES = 4096
+"""Of a sample, where the user does not say."""
 PINS_PER_NONZERO = 16
 """A sampled hypergraph has at most this many pins per nonzero of the matrix."""
 FITTED_COST = 1000
@@ -69,14 +74,17 @@ class StochasticModel:
     vertex_data: VertexData = field(default_factory=VertexData)
 
     def __post_init__(self) -> None:
-        if not 0 < self.theta < math.inf:
-            raise InputError(f"theta {self.theta:g}: a number above 0 is needed")
-        if not 0 < self.delta < 1:
-            raise InputError(f"delta {self.delta:g}: must be between 0 and 1")
-        if self.batches != AUTO and not (
-            isinstance(self.batches, int | np.integer) and self.batches >= 1
-        ):
-            raise InputError(f"batches {self.batches}: '{AUTO}' or a number from 1 is needed")
+        if not (isinstance(self.theta, Real) and 0 < self.theta < math.inf):
+            raise InputError(f"theta {self.theta!r}: a number above 0 is needed")
+        if not (isinstance(self.delta, Real) and 0 < self.delta < 1):
+            raise InputError(f"delta {self.delta!r}: must be between 0 and 1")
+        is_number = isinstance(self.batches, int | np.integer) and not isinstance(
+            self.batches, bool
+        )
+        if self.batches != AUTO and not (is_number and self.batches >= 1):
+            raise InputError(
+                f"batches {self.batches!r}: '{AUTO}' or a whole number from 1 is needed"
+            )
 
     def source(self, matrix: Graph) -> BatchSource:
         """Sampler and population for a matrix.
@@ -131,11 +139,11 @@ class StochasticModel:
         return replace(sample.hypergraph, vertex_weights=weights)
 
     def num_batches(self, source: BatchSource, num_parts: int, seed: int) -> int:
-        """The given number, or equation 14's."""
+        """The given number, or equation 14's, but no more than `MAX_BATCHES`."""
         if self.batches != AUTO:
             return int(self.batches)
         nets = hoeffding_nets(num_parts, self.theta, self.delta)
-        return max(1, math.ceil(nets / source.nets_per_batch(seed)))
+        return min(batches_of(nets, source.nets_per_batch(seed)), MAX_BATCHES)
 
 
 def hoeffding_nets(num_parts: int, theta: float, delta: float) -> int:
@@ -143,8 +151,24 @@ def hoeffding_nets(num_parts: int, theta: float, delta: float) -> int:
 
     ``(p - 1)^2 / (2 theta^2) ln(2 / delta)``, rounded up: for one given partition the mean
     connectivity of that many nets is off by theta or more with probability delta at most.
+
+    Raises
+    ------
+    InputError
+        More than `MAX_NETS`.
     """
-    return math.ceil((num_parts - 1) ** 2 / (2 * theta**2) * math.log(2 / delta))
+    ratio = (num_parts - 1) / theta
+    nets = ratio * ratio / 2 * (math.log(2) - math.log(delta))
+    if nets > MAX_NETS:
+        raise InputError(
+            f"theta {theta:g}, delta {delta:g}: Hoeffding's bound is above {MAX_NETS} nets"
+        )
+    return math.ceil(nets)
+
+
+def batches_of(nets: int, nets_per_batch: float) -> int:
+    """Batches that have so many nets, at least 1; 1 too where they have none whatever happens."""
+    return max(1, math.ceil(nets / nets_per_batch)) if nets_per_batch > 0 else 1
 
 
 @dataclass(frozen=True, eq=False)

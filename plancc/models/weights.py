@@ -218,15 +218,19 @@ def imbalance_bound(weights: npt.NDArray[np.int64], num_parts: int) -> float:
     return least_maximum(weights, num_parts) * num_parts / total - 1 if total else 0.0
 
 
-def check_num_parts(num_vertices: int, num_parts: int) -> None:
-    """Raise InputError unless `num_parts` is an integer in ``1..num_vertices``."""
+def check_num_parts(num_vertices: int, num_parts: int, what: str = "part") -> None:
+    """Raise InputError unless `num_parts` is an integer in ``1..num_vertices``.
+
+    `what`: the word for one of them.
+    """
     if not isinstance(num_parts, int | np.integer) or isinstance(num_parts, bool):
-        raise InputError(f"{num_parts!r} parts: a whole number is needed")
+        raise InputError(f"{num_parts!r} {what}s: a whole number is needed")
     if num_parts < 1:
-        raise InputError(f"{num_parts} parts: at least 1 is needed")
+        raise InputError(f"{num_parts} {what}s: at least 1 is needed")
     if num_parts > num_vertices:
         raise InputError(
-            f"{num_parts} parts for {num_vertices} vertices: every part needs at least one vertex"
+            f"{num_parts} {what}s for {num_vertices} vertices: every {what} needs at least one "
+            "vertex"
         )
 
 

@@ -105,7 +105,7 @@ class Goal:
     @property
     def overlap(self) -> float:
         """Share of a row's cost that two pins of one part save (`kernels.coarsening.cluster`)."""
-        if self.reach is None or self.reach[1] <= 0:
+        if self.reach is None or len(self.reach) < 3 or self.reach[1] <= 0:
             return 1.0
         return float(np.clip(2 - self.reach[2] / self.reach[1], 0, 1))
 

@@ -77,7 +77,7 @@ class Refined:
 
 @dataclass(frozen=True)
 class RefineVolume:
-    """Fewer rows moved: sweeps over boundary vertices, then V-cycles.
+    """Fewer rows moved: sweeps over boundary vertices, within the limit and beyond, then V-cycles.
 
     Attributes
     ----------
@@ -145,7 +145,11 @@ class RefineVolume:
         state = state_of(nets, owner, num_parts)
         before = measured(state)
         best_owner, best = owner, before
-        evaluations = anneal(nets, state, limits, rng, deadline=deadline, goal=goal)
+        evaluations = settle(nets, state, limits, rng, deadline, goal)  # what is nearest
+        reached = measured(state)
+        if reached < best:
+            best_owner, best = state.owner.copy(), reached
+        evaluations += anneal(nets, state, limits, rng, deadline=deadline, goal=goal)
         cycle = 0
         while True:
             evaluations += settle(nets, state, limits, rng, deadline, goal)

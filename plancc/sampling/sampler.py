@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
+from numbers import Real
 from typing import Any, ClassVar
+
+import numpy as np
 
 from plancc.errors import InputError
 from plancc.sampling.batch import Batch, Inclusion, Population
@@ -102,18 +105,18 @@ def make_sampler(
     Raises
     ------
     InputError
-        An unknown sampler, an option that it does not have, or lacks.
+        An unknown sampler, an option that it does not have, or lacks; a value of another type.
     """
     from plancc.sampling import SAMPLERS
 
     cls = SAMPLERS[name]
     given = {
         "batch_size": batch_size,
-        "fanouts": None if fanouts is None else tuple(fanouts),
+        "fanouts": fanouts,
         "walk_length": walk_length,
         "keep": keep,
     }
-    options: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    options = {key: _CHECKS[key](key, value) for key, value in given.items() if value is not None}
     known = [field.name for field in fields(cls)]
     for key in options:
         if key not in known:
@@ -193,10 +196,34 @@ def _option(field: str) -> str:
     return "--" + field.replace("_", "-")
 
 
+def _whole(option: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise InputError(f"{_option(option)} {value!r}: a whole number is needed")
+    return int(value)
+
+
+def _several(option: str, values: Any) -> tuple[int, ...]:
+    if not isinstance(values, tuple | list | np.ndarray):
+        raise InputError(f"{_option(option)} {values!r}: whole numbers are needed")
+    return tuple(_whole(option, value) for value in values)
+
+
+def _number(option: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InputError(f"{_option(option)} {value!r}: a number is needed")
+    return float(value)
+
+
 def _in_words(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
+_CHECKS: dict[str, Any] = {
+    "batch_size": _whole,
+    "fanouts": _several,
+    "walk_length": _whole,
+    "keep": _number,
+}
 _PARSERS: dict[str, Any] = {
     "batch_size": int,
     "fanouts": lambda text: tuple(map(int, text.split(","))),

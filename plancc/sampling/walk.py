@@ -16,6 +16,8 @@ from plancc.sampling.counter import below, bits, first_of, key_of
 from plancc.sampling.kernels import diagonal
 from plancc.sampling.sampler import SHOWN, Sampler, check_batch_size
 
+MAX_LENGTH = 1_000_000
+
 
 @dataclass(frozen=True)
 class WalkSampler(Sampler):
@@ -30,7 +32,7 @@ class WalkSampler(Sampler):
     batch_size : int
         In 1..num_vertices. A batch has at most that many vertices, or those of a single walk.
     walk_length : int
-        Steps of every walk, at least 1.
+        Steps of every walk, in 1..`MAX_LENGTH`.
     """
 
     name: ClassVar[str] = "walk"
@@ -44,6 +46,8 @@ class WalkSampler(Sampler):
         check_batch_size(self.batch_size, population.num_vertices)
         if self.walk_length < 1:
             raise InputError(f"walk length {self.walk_length}: at least 1 is needed")
+        if self.walk_length > MAX_LENGTH:
+            raise InputError(f"walk length {self.walk_length}: at most {MAX_LENGTH} is possible")
 
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
         roots = max(1, self.batch_size // (self.walk_length + 1))

@@ -6,7 +6,8 @@ balanced  METIS (cut), then V-cycles; with several threads two chains of them th
 best      a population from several partitioners, refined and combined until the budget ends
 ========  ========================================================================================
 
-Every effort minimises the volume first and refines for another objective from there.
+Every effort minimises the volume first and refines for another objective from there; for the
+expected volume of mini-batches balanced and best also start from Mt-KaHyPar's edge cut.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ GROWING_SHARE = 0.4
 """Share of a budget in which members are added, ..."""
 MAX_MEMBERS = 12
 """... up to this many; without a budget there are those of different partitioners only."""
+CUT_SHARE = 0.5
+"""Of the time left when Mt-KaHyPar starts on the edge cut, for an expected volume."""
 OBJECTIVE_STARTS = 4
 """Best members that are refined for another objective than the volume."""
 OBJECTIVE_SHARE = 0.4
@@ -157,13 +160,17 @@ def search(
     )
     owners = _EFFORTS[effort](job)
     job.deadline = deadline
+    if expectation is not None and owners and effort != "fast" and not job.deadline.passed():
+        # The limit of small batches is the edge cut, which this partitioner is best at.
+        job.start(job.graph, "mtkahypar", seed=seed, share=CUT_SHARE)
     if objective in ("time", EXPECTED_VOLUME) and owners and record.owner is not None:
         # Less volume is not always less time: start from the best owners by the objective too.
         owners = [record.owner, *(owner for owner in owners if owner is not record.owner)]
     cycles = 1 if effort == "fast" else None
     found = job.refine_objective(owners, cycles)
     while expectation is not None and found and effort != "fast" and not deadline.passed():
-        if not expectation.grow(min(found).owner, num_parts):
+        latest = min(found, key=lambda member: (member.overload, member.value))
+        if not expectation.grow(latest.owner, num_parts):
             break
         assert record.owner is not None
         found = job.refine_objective([record.owner], cycles)
@@ -274,7 +281,7 @@ class _Job:
             value = objective_value(self.objective, parts, self.rates)
         overload = self.limits.overload(state)
         self.record.add(step, seconds, state.owner, overload, value, rows)
-        return _Member(overload, rows, state.owner)
+        return _Member(overload, rows, value, state.owner)
 
     def sweeps(self, owner: Owner, rng: np.random.Generator) -> _Member:
         """One round of sweeps on the finest level."""
@@ -364,6 +371,7 @@ class _Member:
 
     overload: float
     volume: int
+    value: float
     owner: Owner
 
     def __lt__(self, other: _Member) -> bool:

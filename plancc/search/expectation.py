@@ -16,18 +16,28 @@ from plancc.cost.batches import batch_figures, expected_volume
 from plancc.graph.graph import Graph
 from plancc.models.nets import merge_equal_nets
 from plancc.models.problem import Hypergraph
-from plancc.models.stochastic import AUTO, BatchSource, Sample, StochasticModel, hoeffding_nets
+from plancc.models.stochastic import (
+    AUTO,
+    MAX_BATCHES,
+    BatchSource,
+    Sample,
+    StochasticModel,
+    batches_of,
+    hoeffding_nets,
+)
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of, volume
 from plancc.passes.refine import RefineExpected, RefineVolume
 from plancc.sampling import HELD_OUT, Inclusion
 
-MIN_BATCHES, MAX_BATCHES = 64, 4096
+MIN_BATCHES = 64
 """Of a sample that refinement works on, where the user does not say; it grows ..."""
 GROWTH = 4
 """... by this factor ..."""
 MAX_GAP = 0.02
 """... until fresh batches move at most this share of rows more than those of the sample."""
+MIN_PROGRESS = 0.01
+"""... or the last growth lowered what fresh batches move by less than this share."""
 MIN_HELD_OUT, MAX_HELD_OUT = 64, 1024
 """Of the batches that owners are judged by; there are twice as many ..."""
 PRECISION = 0.01
@@ -35,7 +45,8 @@ PRECISION = 0.01
 RESAMPLES = 1000
 """Of the bootstrap behind that interval."""
 SEEN_ENOUGH, GAP_TO_TELL = 0.5, 0.05
-"""Less of the nonzeros seen, or a larger gap, is worth a warning."""
+"""A larger gap is worth a warning, and so is less of the nonzeros seen in a given number of batches
+(not all of them can be seen by every sampler)."""
 
 Owner = npt.NDArray[np.int32]
 
@@ -104,7 +115,7 @@ def _recipe(
         "theta": float(model.theta),
         "delta": float(model.delta),
         "hoeffding_nets": nets,
-        "hoeffding_batches": max(1, math.ceil(nets / per_batch)),
+        "hoeffding_batches": batches_of(nets, per_batch),
         "nets_per_batch": per_batch,
     }
 
@@ -148,6 +159,7 @@ class SampledExpectation:
         self._source, self._weights, self._seed, self._recipe = source, weights, seed, recipe
         self._fixed = model.batches != AUTO
         self._num_held_out = 0
+        self._last = math.inf
         wanted = recipe["hoeffding_batches"]
         self._take(
             int(model.batches) if self._fixed else min(max(wanted, MIN_BATCHES), MAX_BATCHES)
@@ -190,6 +202,10 @@ class SampledExpectation:
         enough = self._wanted >= MAX_BATCHES or self._sample.num_batches < self._wanted
         if self._fixed or enough or self._gap(owner, num_parts) <= MAX_GAP:
             return False
+        value, last = self.value(owner, num_parts), self._last
+        self._last = value
+        if value > (1 - MIN_PROGRESS) * last:
+            return False
         self._take(min(GROWTH * self._wanted, MAX_BATCHES))
         return True
 
@@ -209,11 +225,13 @@ class SampledExpectation:
             "nonzeros_seen": sample.nonzeros_seen,
         }
         notes = []
-        if sample.nonzeros_seen < SEEN_ENOUGH or gap > GAP_TO_TELL:
+        if gap > GAP_TO_TELL or (self._fixed and sample.nonzeros_seen < SEEN_ENOUGH):
+            number = sample.num_batches
             notes.append(
-                f"{sample.num_batches} batches have seen {sample.vertices_seen:.1%} of the "
-                f"vertices and {sample.nonzeros_seen:.1%} of the nonzeros: on fresh batches the "
-                f"plan moves {volumes.mean():.1f} rows, on those {on_sample:.1f}"
+                f"{number} batch{'es have' if number > 1 else ' has'} seen "
+                f"{sample.vertices_seen:.1%} of the vertices and {sample.nonzeros_seen:.1%} of the "
+                f"nonzeros: on fresh batches the plan moves {volumes.mean():.1f} rows each, on the "
+                f"sample {on_sample:.1f}"
                 + ("; '--batches auto' goes on until the two agree" if self._fixed else "")
             )
         if sample.num_batches < self._wanted:

@@ -14,7 +14,7 @@ from cli_helpers import fails, ok, plancc, run
 from scipy import sparse
 
 MTX = "%%MatrixMarket matrix coordinate real general\n"
-DIGITS = "nnz, rows, weights, work, train"
+DIGITS = "nnz, rows, weights, work, train, batch"
 
 GRAPHS = {
     # name: (file, its content, what the message says)
@@ -98,7 +98,7 @@ def test_damaged_archives(tmp_path: Path, graph: Path) -> None:
     assert "nan" in fails(tmp_path, "compile", whole, "-p", 2, "-o", tmp_path / "p.h5")
 
 
-MODELS = "hp, gp, rcm, block, rp, file"
+MODELS = "hp, stochastic-hp, gp, rcm, block, rp, file"
 OBJECTIVES = "volume, max-volume, messages, time"
 PARTITIONERS = "auto, mtkahypar, kahypar, metis, kaminpar, builtin"
 OPTIONS = {
@@ -134,8 +134,8 @@ OPTIONS = {
     "-p 2 --objective time": ["'time'", "--dims"],
     "-p 2 --objective time --dims 4,2 --machine none.toml": ["none.toml"],
     "-p 2 --effort foo": ["unknown effort 'foo'", "fast, balanced, best"],
-    "-p 2 --effort best --model rcm": ["--effort", "hp and gp", "'rcm'"],
-    "-p 2 --budget 5 --model file": ["--budget", "hp and gp", "'file'"],
+    "-p 2 --effort best --model rcm": ["--effort", "hp, gp, stochastic-hp", "'rcm'"],
+    "-p 2 --budget 5 --model file": ["--budget", "hp, gp, stochastic-hp", "'file'"],
     "-p 2 --effort fast --model gp --partitioner metis": [
         "--effort chooses partitioners itself: drop --partitioner metis"
     ],

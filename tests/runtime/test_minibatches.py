@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import signal
+import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -20,7 +22,7 @@ from plancc.graph.graph import Graph
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.lowering import lower
 from plancc.sampling import Population, make_sampler
-from plancc_cli.run import command
+from plancc_cli.run import command, main
 from plancc_runtime.nn.gcn import glorot_weights
 from plancc_runtime.train import TrainOptions, train
 from plancc_runtime.transport.single import SingleTransport
@@ -295,18 +297,24 @@ def test_a_slice_alone_does_for_samplers_that_need_no_more():
             "carries no train_mask: sampler 'train' needs it (compile with --data)",
         ),
         ("--sampler cluster", "carries no clusters: sampler 'cluster' needs it"),
-        ("--fanouts 2,x", "'2,x': give one number per layer"),
+        ("--fanouts 2,x", "--fanouts '2,x': give a number from 1"),
         ("--steps 3", "steps 3: only mini-batches have steps"),
         ("--batch-size 4 --steps 0", "steps"),
         ("--batch-size 4 --seed 99999999999999999999", "seed 99999999999999999999"),
     ],
 )
-def test_wrong_options(arguments, sentence, bare, tmp_path):
+def test_wrong_options(arguments, sentence, bare, tmp_path, monkeypatch, capsys):
     target = tmp_path / "run.json"
-    done = CliRunner().invoke(command, [str(bare), *arguments.split(), "--json", str(target)])
-    assert done.exit_code == 2, done.stderr
-    assert sentence in done.stderr
-    assert not done.stdout
+    words = ["plancc-run", str(bare), *arguments.split(), "--json", str(target)]
+    monkeypatch.setattr(sys, "argv", words)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    with pytest.raises(SystemExit) as done:
+        main()
+    said = capsys.readouterr()
+    assert done.value.code == 2, said.err
+    assert sentence in said.err
+    assert len(said.err.splitlines()) == 1
+    assert not said.out
     assert not target.exists()
 
 

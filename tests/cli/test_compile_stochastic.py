@@ -1,0 +1,306 @@
+"""`compile --model stochastic-hp` as a user meets it: what is printed, written, refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+from pathlib import Path
+
+import figures
+import h5py
+import numpy as np
+import pytest
+from cli_helpers import fails, ok, plancc
+
+N, P, SIZE = 90, 4, 30
+STOCHASTIC = ["--model", "stochastic-hp", "-p", P, "--epsilon", 0.1]
+
+
+@pytest.fixture(scope="module")
+def clustered(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The vertex data with clusters besides."""
+    path = tmp_path_factory.mktemp("clustered") / "data.npz"
+    with np.load(data) as arrays:
+        np.savez(path, **arrays, clusters=np.arange(N) // 9)
+    return path
+
+
+@pytest.fixture(scope="module")
+def exact(graph: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("exact") / "plan.h5"
+    ok("compile", graph, *STOCHASTIC, "--batch-size", SIZE, "--data", data, "-o", path)
+    return path
+
+
+def expected_volume(path: Path, size: int, train: np.ndarray | None = None) -> float:
+    """From the rows, columns and owners of a plan file alone."""
+    arrays = figures.read(path)
+    inside = np.ones(N, bool) if train is None else train
+    n = int(inside.sum())
+    pins: dict[tuple[int, int], int] = {}
+    for i, j in zip(arrays.row.tolist(), arrays.column.tolist(), strict=True):
+        there = arrays.owner[i]
+        if inside[i] and inside[j] and there != arrays.owner[j]:
+            pins[j, there] = pins.get((j, there), 0) + 1
+    missed = [math.comb(n - 1 - c, size - 1) / math.comb(n - 1, size - 1) for c in pins.values()]
+    return size / n * sum(1 - each for each in missed)
+
+
+def test_what_is_printed_and_written(graph: Path, exact: Path, tmp_path: Path) -> None:
+    text = ok("compile", graph, *STOCHASTIC, "--batch-size", SIZE, "-o", tmp_path / "plan.h5")
+    assert ok("verify", tmp_path / "plan.h5", "--against", graph).endswith("valid\n")
+    value = expected_volume(tmp_path / "plan.h5", SIZE)
+    bound = math.ceil((P - 1) ** 2 / 2 / 0.1**2 * math.log(4))
+    line = (
+        f"mini-batches of uniform batch_size={SIZE}: {value:,.1f} rows expected (exact); "
+        f"Hoeffding's bound: {bound} nets = {math.ceil(bound / SIZE)} batches of {SIZE}"
+    )
+    assert line in text.splitlines()
+    with h5py.File(tmp_path / "plan.h5") as file:
+        found = dict(file["provenance"].attrs)
+    assert found["expected_volume"] == pytest.approx(value, rel=1e-9)
+    assert found["batches"] == "exact"
+    assert found["objective"] == "expected volume"
+    assert (found["theta"], found["delta"]) == (0.1, 0.5)
+    assert (found["model_batch_size"], found["sampler"]) == (
+        str(SIZE),
+        f"uniform batch_size={SIZE}",
+    )
+
+
+def test_json(graph: Path, data: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.h5"
+    words = ["--sampler", "train", "--batch-size", 12, "--theta", 0.3, "--delta", "0.1"]
+    words += ["--data", data, "--effort", "fast", "-o", plan, "--json"]
+    shown = json.loads(ok("compile", graph, *STOCHASTIC, *words))
+    value = expected_volume(plan, 12, np.arange(N) % 3 == 0)
+    assert shown["objective"] == "expected volume"
+    assert shown["value"] == pytest.approx(value, rel=1e-9)
+    best = [each for each in shown["tried"] if each["best"]][-1]
+    assert best["value"] == pytest.approx(value, rel=1e-9)
+    found = shown["provenance"]
+    assert found["expected_volume"] == pytest.approx(value, rel=1e-9)
+    assert found["sampler"] == "train batch_size=12"
+    assert (found["theta"], found["delta"]) == (0.3, 0.1)
+    assert found["hoeffding_nets"] == math.ceil(9 / 2 / 0.09 * math.log(20))
+    assert found["nets_per_batch"] == 12
+    assert found["hoeffding_batches"] == math.ceil(found["hoeffding_nets"] / 12)
+    assert found["warnings"] == ""
+    assert shown["metrics"]["volume"] > value
+    assert json.loads(ok("inspect", plan, "--json"))["provenance"] == found
+
+
+@pytest.mark.parametrize(
+    ("words", "sampler"),
+    [
+        (
+            ["neighbour", "--batch-size", 8, "--fanouts", "3,2"],
+            "neighbour batch_size=8 fanouts=3,2",
+        ),
+        (["walk", "--batch-size", 20], "walk batch_size=20 walk_length=3"),
+        (["walk", "--batch-size", 20, "--walk-length", 2], "walk batch_size=20 walk_length=2"),
+        (["cluster", "--batch-size", 30, "--clusters", 9], "cluster batch_size=30"),
+        (["edges", "--keep", 0.25], "edges keep=0.25"),
+    ],
+    ids=str,
+)
+def test_every_sampler(words: list, sampler: str, graph: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.h5"
+    done = plancc(
+        "compile", graph, *STOCHASTIC, "--effort", "fast", "-o", plan, "--sampler", *words
+    )
+    assert done.code == 0, done.err
+    with h5py.File(plan) as file:
+        found = dict(file["provenance"].attrs)
+    assert found["sampler"] == sampler
+    made_of = "exact" if "edges" in sampler else f"{found['batches']:,} batches"
+    assert f"of {sampler}: {found['expected_volume']:,.1f} rows expected ({made_of})" in done.out
+    shown = json.loads(ok("inspect", plan, "--batches", 200, "--json"))["batches"]
+    assert shown["sampler"] == sampler  # the plan's own, unless told otherwise
+    half = 4 * (shown["volume"]["high"] - shown["volume"]["low"]) / 2
+    assert found["expected_volume"] == pytest.approx(shown["volume"]["mean"], abs=half)
+
+
+def test_clusters_are_carried(graph: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.h5"
+    ok("compile", graph, "-p", 3, "--model", "block", "--clusters", 7, "-o", plan)
+    with h5py.File(plan) as file:
+        clusters = file["vertex_data/clusters"][:]
+    sizes = np.bincount(clusters)
+    assert len(sizes) == 7
+    assert sizes.sum() == N
+    assert 1 <= sizes.min() <= sizes.max() <= 15
+    ok("inspect", plan, "--batches", 3, "--sampler", "cluster", "--batch-size", 26)
+
+
+def test_too_few_batches(graph: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.h5"
+    done = plancc("compile", graph, *STOCHASTIC, "--batches", 1, "-o", plan, "--json")
+    assert done.code == 0
+    assert re.fullmatch(
+        "plancc: warning: .*% of the vertices and .*% of the nonzeros.*'--batches auto'.*\n",
+        done.err,
+    )
+    found = json.loads(done.out)["provenance"]
+    assert found["batches"] == 1
+    assert found["expected_volume_low"] < found["expected_volume"] < found["expected_volume_high"]
+    assert found["warnings"] in done.err
+    ok("compile", graph, *STOCHASTIC, "--batches", "auto", "-o", plan)
+
+
+def test_the_same_plan_twice(graph: Path, tmp_path: Path) -> None:
+    contents = []
+    for words in (["--seed", 5], ["--seed", 5], ["--seed", 6]):
+        shown = ok("compile", graph, *STOCHASTIC, *words, "-o", tmp_path / "plan.h5", "--json")
+        contents.append(json.loads(shown)["content_sha256"])
+    assert contents[0] == contents[1] != contents[2]
+
+
+def test_refined_it_is_a_plan_for_whole_batches(exact: Path, graph: Path, tmp_path: Path) -> None:
+    """What was expected of the old owners is not said of the new ones."""
+    plan = tmp_path / "better.h5"
+    shown = json.loads(ok("refine", exact, "--cycles", 3, "-o", plan, "--json"))
+    assert ok("verify", plan, "--against", graph).endswith("valid\n")
+    found = shown["provenance"]
+    assert shown["value"]["after"] <= shown["value"]["before"]
+    assert found["objective"] == "volume"
+    assert not [name for name in found if name.startswith("expected_")]
+    assert found["sampler"] == f"uniform batch_size={SIZE}"
+    text = ok("refine", exact, "--cycles", 3, "-o", plan)
+    assert "rows expected" not in text
+    text = ok("inspect", plan, "--batches", 20)
+    assert f"uniform batch_size={SIZE}" in text
+
+
+def test_balance_by_batches(graph: Path, data: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.h5"
+    words = ["--sampler", "train", "--batch-size", 10, "--data", data, "--balance", "nnz,batch"]
+    shown = json.loads(ok("compile", graph, *STOCHASTIC, *words, "-o", plan, "--json"))
+    assert shown["provenance"]["balance"] == "nnz,batch"
+    assert all(float(x) < 0.15 for x in shown["provenance"]["balance_imbalance"].split(","))
+    error = fails(tmp_path, "refine", plan, "-o", tmp_path / "better.h5")
+    assert "'batch' of mini-batches, which a plan does not keep" in error
+    assert "(--balance)" in error
+    ok("refine", plan, "--balance", "nnz", "--cycles", 1, "-o", tmp_path / "better.h5")
+    ok("inspect", tmp_path / "better.h5")
+
+
+def test_inspect_and_compare(exact: Path, plan: Path) -> None:
+    shown = json.loads(ok("inspect", exact, "--batches", 300, "--json"))["batches"]
+    value = expected_volume(exact, SIZE)
+    assert shown["expected_volume"] == pytest.approx(value, rel=1e-9)
+    low, high = shown["volume"]["low"], shown["volume"]["high"]
+    assert low - (high - low) <= value <= high + (high - low)
+    assert "expected volume" in ok("inspect", exact)
+    both = json.loads(ok("compare", exact, plan, "--batches", 300, "--json"))
+    for each, path in zip(both, (exact, plan), strict=True):
+        assert each["batches"]["sampler"] == f"uniform batch_size={SIZE}"
+        value = expected_volume(path, SIZE)
+        assert each["batches"]["expected_volume"] == pytest.approx(value, rel=1e-9)
+
+
+WRONG = {
+    "--batch-size 0": ["batch size 0: at least 1 is needed"],
+    "--batch-size -5": ["batch size -5"],
+    "--batch-size 91": ["batch size 91: there are only 90 vertices"],
+    f"--batch-size {10**30}": ["there are only 90 vertices"],
+    "--batch-size x": ["--batch-size", "'x'"],
+    "--batch-size 2.5": ["--batch-size", "'2.5'"],
+    "--batch-size nan": ["--batch-size", "'nan'"],
+    "--theta 0": ["theta 0.0: a number above 0"],
+    "--theta -1": ["theta -1.0"],
+    "--theta nan": ["theta nan: a number above 0"],
+    "--theta inf": ["theta inf: a number above 0"],
+    "--theta x": ["--theta", "'x'"],
+    "--theta 1e-300": ["theta 1e-300", "Hoeffding's bound"],
+    "--delta 0": ["delta 0.0: must be between 0 and 1"],
+    "--delta 1": ["delta 1.0: must be between 0 and 1"],
+    "--delta 1.5": ["delta 1.5"],
+    "--delta nan": ["delta nan: must be between 0 and 1"],
+    "--batches 0": ["--batches '0'", "auto or a whole number from 1"],
+    "--batches -1": ["--batches '-1'"],
+    "--batches x": ["--batches 'x'"],
+    "--batches 1.5": ["--batches '1.5'"],
+    "--batches 9999999999": ["--batches '9999999999'"],
+    "--sampler x": ["unknown sampler 'x'", "uniform, train, neighbour, walk, cluster, edges"],
+    "--sampler train": ["sampler 'train' needs train_mask, which the vertex data do not have"],
+    "--sampler cluster": ["sampler 'cluster' needs clusters, which the vertex data do not have"],
+    "--sampler neighbour": ["sampler 'neighbour' needs --fanouts"],
+    "--sampler neighbour --fanouts 3,0": ["--fanouts '3,0'"],
+    "--sampler neighbour --fanouts ,": ["--fanouts ','"],
+    "--sampler neighbour --fanouts 3.5": ["--fanouts '3.5'"],
+    "--sampler neighbour --fanouts 3 --batch-size 91": ["batch size 91"],
+    "--fanouts 3,2": ["sampler 'uniform' has no --fanouts"],
+    "--walk-length 3": ["sampler 'uniform' has no --walk-length"],
+    "--sampler walk --walk-length 0": ["walk length 0: at least 1"],
+    f"--sampler walk --walk-length {10**30}": ["at most 1000000"],
+    "--sampler edges": ["sampler 'edges' needs --keep"],
+    "--sampler edges --keep 0": ["keep 0"],
+    "--sampler edges --keep 1.5": ["keep 1.5"],
+    "--sampler edges --keep nan": ["keep nan"],
+    "--sampler edges --keep 0.5 --batch-size 3": ["sampler 'edges' has no --batch-size"],
+    "--clusters 0": ["0 clusters: at least 1"],
+    "--clusters -3": ["-3 clusters: at least 1"],
+    "--clusters 91": ["91 clusters for 90 vertices"],
+    "--clusters x": ["--clusters", "'x'"],
+    "--objective volume": ["objective 'volume'", "expected volume of its mini-batches"],
+    "--objective cut": ["objective 'cut'", "expected volume of its mini-batches"],
+    "--partitioner metis": ["'metis'", "hypergraph", "mtkahypar, kahypar, builtin"],
+    "--effort fast --partitioner builtin": ["drop --partitioner builtin"],
+    "--part x": ["model 'stochastic-hp' has no option 'part'"],
+    "--machine none.toml": ["none.toml"],
+    "--model hp --theta 0.1": ["model 'hp' has no option 'theta'"],
+    "--model hp --batch-size 10": ["model 'hp' has no option 'batch_size'"],
+    "--model hp --sampler uniform": ["model 'hp' has no option 'sampler'"],
+    "--model gp --batches 3": ["model 'gp' has no option 'batches'"],
+    "--model rp --balance batch": ["balance 'batch' needs the mini-batches of model stochastic-hp"],
+}
+
+
+@pytest.mark.parametrize(("options", "says"), WRONG.items(), ids=WRONG)
+def test_what_is_refused(options: str, says: list[str], graph: Path, tmp_path: Path) -> None:
+    words = ["compile", graph, *STOCHASTIC, *options.split(), "-o", tmp_path / "plan.h5"]
+    error = fails(tmp_path, *words)
+    assert not [word for word in says if word not in error], error
+
+
+def test_what_the_vertex_data_refuse(
+    graph: Path, data: Path, clustered: Path, tmp_path: Path
+) -> None:
+    nobody = tmp_path / "nobody.npz"
+    np.savez(nobody, train_mask=np.zeros(N, bool))
+    words = ["compile", graph, *STOCHASTIC, "-o", tmp_path / "plan.h5"]
+    for options, says in (
+        (["--data", clustered, "--clusters", 3], "3 clusters: the vertex data has clusters"),
+        (["--data", data, "--sampler", "cluster"], "sampler 'cluster' needs clusters"),
+        (["--data", nobody, "--sampler", "train"], "the training mask holds no vertex"),
+        (
+            ["--data", data, "--sampler", "train", "--batch-size", 31],
+            "batch size 31: there are only 30 training vertices",
+        ),
+        (
+            ["--data", data, "--sampler", "neighbour", "--fanouts", 2, "--batch-size", 31],
+            "batch size 31: there are only 30 training vertices",
+        ),
+    ):
+        assert fails(tmp_path, *words, *options).startswith(says)
+    ok(*words, "--data", clustered, "--sampler", "cluster", "--effort", "fast", warned=True)
+
+
+def test_balance_batch_elsewhere(graph: Path, plan: Path, tmp_path: Path) -> None:
+    target = tmp_path / "x.hgr"
+    error = fails(tmp_path, "export", graph, "--balance", "batch", "-o", target)
+    assert "needs the mini-batches of model stochastic-hp" in error
+    better = tmp_path / "better.h5"
+    error = fails(tmp_path, "refine", plan, "--balance", "batch", "-o", better)
+    assert "which a plan does not keep" in error
+
+
+def test_an_old_plan_is_kept_if_nothing_is_written(
+    graph: Path, exact: Path, tmp_path: Path
+) -> None:
+    old = Path(shutil.copy(exact, tmp_path / "plan.h5"))
+    fails(tmp_path, "compile", graph, *STOCHASTIC, "--batch-size", 91, "-o", old)
+    assert old.read_bytes() == exact.read_bytes()

@@ -1,0 +1,529 @@
+"""The model of mini-batches: its nets against dictionaries of sets, its bound, what it refuses."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from decimal import Decimal
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from plancc.errors import InputError
+from plancc.graph.graph import Graph
+from plancc.graph.vertexdata import VertexData
+from plancc.models import MODELS
+from plancc.models.nets import merge_equal_nets
+from plancc.models.stochastic import (
+    FITTED_COST,
+    MAX_BATCHES,
+    PINS_PER_NONZERO,
+    StochasticModel,
+    batches_of,
+    fitted,
+    hoeffding_nets,
+)
+from plancc.models.weights import Balance, vertex_weights
+from plancc.sampling import FITTED, HELD_OUT
+
+N = 30
+TRAIN = np.arange(N) % 3 != 1
+CLUSTERS = (np.arange(N) * 7 % 5).astype(np.int32)
+DATA = VertexData(train_mask=TRAIN, clusters=CLUSTERS)
+SAMPLERS = {
+    "uniform": {"batch_size": 12},
+    "train": {"batch_size": 9},
+    "neighbour": {"batch_size": 4, "fanouts": (3, 2)},
+    "walk": {"batch_size": 8, "walk_length": 3},
+    "cluster": {"batch_size": 14},
+    "edges": {"keep": 0.4},
+}
+
+
+def random_array(seed: int = 0, n: int = N, density: float = 0.15, diagonal="some") -> np.ndarray:
+    array = np.random.default_rng(seed).random((n, n)) < density
+    if diagonal != "some":
+        np.fill_diagonal(array, diagonal == "full")
+    return array
+
+
+def graph_of(array: np.ndarray) -> Graph:
+    matrix = sp.csr_array(array.astype(np.float64))
+    return Graph(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
+
+
+def net_counts(hypergraph) -> Counter:
+    """Cost of every net, by the set of its pins and its source."""
+    found: Counter = Counter()
+    for e, (a, b) in enumerate(pairwise(hypergraph.net_ptr.tolist())):
+        pins = hypergraph.pins[a:b].tolist()
+        assert len(set(pins)) == len(pins) > 1
+        assert hypergraph.net_sources[e] in pins
+        key = frozenset(pins), int(hypergraph.net_sources[e])
+        assert key not in found  # equal ones are merged
+        found[key] = 1 if hypergraph.net_costs is None else int(hypergraph.net_costs[e])
+    return found
+
+
+def blocks_of(source, array, number: int, seed: int, stream: int = FITTED):
+    """Nonzeros (i, j) that every block of a batch keeps, by the factors that the runtime uses."""
+    batch = source.sampler.batch(source.population, seed, number, stream)
+    rows, columns = np.nonzero(array)
+    for block in range(batch.num_blocks):
+        kept = batch.factors(block, np.arange(len(array)), rows, columns) != 0
+        yield list(zip(rows[kept].tolist(), columns[kept].tolist(), strict=True))
+
+
+def nets_by_hand(source, array, numbers, seed: int) -> tuple[Counter, int, set, set]:
+    """Nets of several pins, number of all nets, vertices and nonzeros that the batches show."""
+    found: Counter = Counter()
+    num_nets, vertices, nonzeros = 0, set(), set()
+    for number in numbers:
+        batch = source.sampler.batch(source.population, seed, number, FITTED)
+        vertices |= set(np.flatnonzero(batch.members(np.arange(len(array)))).tolist())
+        for kept in blocks_of(source, array, number, seed):
+            pins: dict[int, set[int]] = {}
+            for i, j in kept:
+                pins.setdefault(j, {j}).add(i)
+                if i != j:
+                    nonzeros.add((i, j))
+            num_nets += len(pins)
+            found.update((frozenset(net), j) for j, net in pins.items() if len(net) > 1)
+    return found, num_nets, vertices, nonzeros
+
+
+def test_it_is_in_the_registry():
+    assert MODELS["stochastic-hp"] is StochasticModel
+
+
+@pytest.mark.parametrize(
+    ("p", "theta", "delta"),
+    [
+        (27, 0.1, 0.5),
+        (2, 0.1, 0.5),
+        (3, 0.25, 0.01),
+        (256, 0.1, 0.5),
+        (9, 3.0, 0.999),
+        (27, 1, 0.5),
+    ],
+)
+def test_hoeffding(p, theta, delta):
+    """Equation 14, in decimal."""
+    exact = Decimal(p - 1) ** 2 / (2 * Decimal(theta) ** 2) * (2 / Decimal(delta)).ln()
+    assert hoeffding_nets(p, theta, delta) - 1 < exact <= hoeffding_nets(p, theta, delta)
+
+
+def test_hoeffding_at_its_ends():
+    assert hoeffding_nets(27, 0.1, 0.5) == 46857
+    assert hoeffding_nets(1, 0.1, 0.5) == 0
+    assert hoeffding_nets(1, 5e-324, 5e-324) == 0
+    assert hoeffding_nets(9, 1e200, 0.5) in (0, 1)
+    assert hoeffding_nets(2, 1, 5e-324) == math.ceil((1075 * math.log(2)) / 2)
+    for theta, delta in ((1e-12, 0.5), (1e-160, 0.5), (1e-200, 0.5), (5e-324, 5e-324)):
+        with pytest.raises(InputError, match=f"theta {theta:g}, delta {delta:g}.*9007199254740992"):
+            hoeffding_nets(27, theta, delta)
+
+
+def test_batches_of_a_bound():
+    assert batches_of(46857, 20000.0) == 3
+    assert batches_of(40000, 20000.0) == 2
+    assert batches_of(0, 20000.0) == 1
+    assert batches_of(7, 0.0) == 1
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_given_number_of_batches(name):
+    """All pins, sources and costs of the union; coverage."""
+    array = random_array(1)
+    model = StochasticModel(name, **SAMPLERS[name], vertex_data=DATA, batches=7)
+    source = model.source(graph_of(array))
+    sample = source.sample(7, seed=5)
+    expected, num_nets, vertices, nonzeros = nets_by_hand(source, array, range(7), 5)
+    assert net_counts(sample.hypergraph) == expected
+    assert max(expected.values()) <= 7 * source.sampler.num_blocks
+    assert (sample.num_batches, sample.num_nets) == (7, num_nets)
+    available = TRAIN.sum() if name == "train" else N
+    assert sample.vertices_seen == pytest.approx(len(vertices) / available)
+    off = array.sum() - np.trace(array)
+    assert sample.nonzeros_seen == pytest.approx(len(nonzeros) / off)
+    assert 0 < sample.nonzeros_seen <= 1
+
+    built = model.build(graph_of(array), 3, balance="nnz", seed=5)
+    assert net_counts(built) == expected
+    assert built.vertex_weights.tolist() == array.sum(axis=1).tolist()
+    other = source.sample(7, seed=6).hypergraph
+    assert name == "edges" or net_counts(other) != expected
+    assert net_counts(source.sample(7, 5, HELD_OUT).hypergraph) != expected
+
+
+def test_many_batches_are_merged_on_the_way():
+    """300 batches of a small matrix: far more pins than may be held, but for equal nets."""
+    array = random_array(2, 8, 0.4)
+    source = StochasticModel(batch_size=4).source(graph_of(array))
+    sample = source.sample(300, seed=1)
+    expected, num_nets, _, nonzeros = nets_by_hand(source, array, range(300), 1)
+    assert sum(len(pins) * cost for (pins, _), cost in expected.items()) > 16 * array.sum()
+    assert net_counts(sample.hypergraph) == expected
+    assert (sample.num_batches, sample.num_nets) == (300, num_nets)
+    assert len(nonzeros) == array.sum() - np.trace(array)
+    assert sample.nonzeros_seen == 1
+
+
+def test_the_pins_of_a_sample_are_bounded():
+    array = random_array(3, 60, 0.2)
+    source = StochasticModel(batch_size=30).source(graph_of(array))
+    sample = source.sample(10**9, seed=1)
+    most = PINS_PER_NONZERO * array.sum()
+    assert 20 < sample.num_batches < 10**4
+    assert most / 2 < len(sample.hypergraph.pins) < most + array.sum()
+    expected = nets_by_hand(source, array, range(sample.num_batches), 1)[0]
+    assert net_counts(sample.hypergraph) == expected
+
+
+@pytest.mark.parametrize("self_loops", [False, True])
+def test_a_sample_without_nets(self_loops):
+    array = np.eye(5, dtype=bool) if self_loops else np.zeros((5, 5), dtype=bool)
+    model = StochasticModel(batch_size=2, batches=3)
+    sample = model.source(graph_of(array)).sample(3, seed=0)
+    assert sample.hypergraph.num_nets == 0
+    assert sample.num_nets == (6 if self_loops else 0)
+    assert sample.nonzeros_seen == 1.0  # of none
+    assert model.source(graph_of(array)).nets_per_batch(0) == (2 if self_loops else 0)
+    assert model.build(graph_of(array), 2, balance="rows", seed=0).num_nets == 0
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_nets_per_batch(name):
+    """Mean over the first four batches of the sample, nets of one pin among them."""
+    array = random_array(4)
+    source = StochasticModel(name, **SAMPLERS[name], vertex_data=DATA).source(graph_of(array))
+    num_nets = nets_by_hand(source, array, range(4), 8)[1]
+    assert source.nets_per_batch(8) == pytest.approx(num_nets / 4)
+
+
+def test_batches_of_equation_14():
+    array = random_array(5)
+    graph = graph_of(array)
+    options = {"sampler": "walk", **SAMPLERS["walk"], "theta": 0.4}
+    model = StochasticModel(**options)
+    source = model.source(graph)
+    number = math.ceil(hoeffding_nets(3, 0.4, 0.5) / source.nets_per_batch(2))
+    assert number > 2
+    assert model.num_batches(source, 3, 2) == number
+    built = model.build(graph, 3, balance="rows", seed=2)
+    given = StochasticModel(**options, batches=number).build(graph, 3, balance="rows", seed=2)
+    assert net_counts(built) == net_counts(given)
+    assert StochasticModel(**options | {"theta": 1e-6}).num_batches(source, 3, 2) == MAX_BATCHES
+    assert StochasticModel(**options, batches=10**6).num_batches(source, 3, 2) == 10**6
+
+
+def test_merging_tells_sizes_and_sources_apart():
+    rng = np.random.default_rng(6)
+    for with_size in (False, True):
+        for with_source in (False, True):
+            nets = [rng.permutation(5)[: rng.integers(2, 5)] for _ in range(400)]
+            ptr = np.concatenate([[0], np.cumsum([len(net) for net in nets])]).astype(np.int64)
+            pins = np.concatenate(nets).astype(np.int32)
+            size = rng.integers(1, 3, len(pins) if with_size else 0).astype(np.int32)
+            source = rng.integers(0, 3, 400 if with_source else 0).astype(np.int32)
+            cost = rng.integers(1, 9, 400)
+
+            def counts(ptr, pins, size, cost, source):
+                found = Counter()
+                for e, (a, b) in enumerate(pairwise(ptr.tolist())):
+                    sizes = size[a:b].tolist() if len(size) else [1] * (b - a)
+                    of = frozenset(zip(pins[a:b].tolist(), sizes, strict=True))
+                    found[of, int(source[e]) if len(source) else None] += int(cost[e])
+                return found
+
+            merged = merge_equal_nets(ptr, pins, size, cost, source)
+            expected = counts(ptr, pins, size, cost, source)
+            assert counts(*merged) == expected
+            assert len(merged[3]) == len(expected)
+
+
+def columns_of(array, inside=None) -> dict[int, set[int]]:
+    """Pins of every column that has several, its own row among them."""
+    n = len(array)
+    inside = np.ones(n, bool) if inside is None else inside
+    nets = {}
+    for j in np.flatnonzero(inside).tolist():
+        pins = {j, *np.flatnonzero(array[:, j] & inside).tolist()}
+        if len(pins) > 1:
+            nets[j] = pins
+    return nets
+
+
+@pytest.mark.parametrize("name", ["uniform", "train", "edges"])
+def test_exact_nets(name):
+    """The column nets among those that may take part."""
+    array = random_array(7)
+    graph = graph_of(array)
+    source = StochasticModel(name, **SAMPLERS[name], vertex_data=DATA).source(graph)
+    weights = vertex_weights(graph, "nnz,rows")
+    hypergraph, inclusion = source.exact(weights)
+    nets = columns_of(array, TRAIN if name == "train" else None)
+    assert net_counts(hypergraph) == {(frozenset(pins), j): 1 for j, pins in nets.items()}
+    assert len(inclusion.reach) > max(map(len, nets.values()))
+    assert hypergraph.vertex_weights is weights
+
+
+def test_no_exact_nets_where_probabilities_are_not_known():
+    graph = graph_of(random_array(7))
+    for name in ("neighbour", "walk", "cluster"):
+        source = StochasticModel(name, **SAMPLERS[name], vertex_data=DATA).source(graph)
+        assert source.exact(vertex_weights(graph, "nnz")) is None
+
+
+def cost_of(hypergraph, owner) -> int:
+    """Connectivity - 1."""
+    nets = net_counts(hypergraph).items()
+    return sum(cost * (len({int(owner[v]) for v in pins}) - 1) for (pins, _), cost in nets)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 10, 20, 29, 30])
+def test_fitted_costs(batch_size):
+    """alpha (c > 0) + beta c for each other part with c pins; c = 1 and c = half are exact."""
+    array = random_array(8, density=0.25)
+    graph = graph_of(array)
+    model = StochasticModel(batch_size=batch_size)
+    built = model.build(graph, 4, balance="nnz", seed=1)
+    reach = [
+        1 - math.comb(N - 1 - c, batch_size - 1) / math.comb(N - 1, batch_size - 1)
+        for c in range(N)
+    ]
+    if batch_size == 1:
+        reach = list(range(N))  # the edge cut
+    rng = np.random.default_rng(9)
+    owners = rng.integers(4, size=(20, N))
+    totals = np.zeros(20)
+    for j, pins in columns_of(array).items():
+        half = max(len(pins) // 2, 2)
+        beta = 0.0
+        if len(pins) > 2:
+            beta = (reach[half] / reach[1] - 1) / (half - 1)
+        beta = round(FITTED_COST * beta)
+        alpha = FITTED_COST - beta
+        assert alpha + half * beta == pytest.approx(
+            FITTED_COST * (reach[half] / reach[1] if len(pins) > 2 else 1), abs=half / 2
+        )
+        for k, owner in enumerate(owners):
+            count = Counter(int(owner[i]) for i in pins if owner[i] != owner[j])
+            totals[k] += sum(alpha + beta * c for c in count.values())
+    assert [cost_of(built, owner) for owner in owners] == totals.tolist()
+    assert built.vertex_weights.tolist() == array.sum(axis=1).tolist()
+    assert built.net_costs.min() >= 1
+
+    sizes = np.diff(built.net_ptr)
+    if batch_size == N:  # column nets only
+        nets = columns_of(array)
+        assert net_counts(built) == {(frozenset(p), j): FITTED_COST for j, p in nets.items()}
+    elif batch_size <= 2:  # pairs only
+        edges = {(frozenset((i, j)), j) for i, j in np.argwhere(array).tolist() if i != j}
+        assert net_counts(built) == dict.fromkeys(edges, FITTED_COST)
+    else:
+        assert (sizes == 2).any()
+        assert (sizes > 2).any()
+
+
+def test_fitted_costs_follow_the_expectation():
+    """Of random partitions: within a few percent, much closer than cut and volume."""
+    array = random_array(10, 60, 0.1, "full")
+    rng = np.random.default_rng(0)
+    n, size = 60, 15
+    source = StochasticModel(batch_size=size).source(graph_of(array))
+    hypergraph, inclusion = source.exact(np.ones(n, np.int64))
+    model = fitted(hypergraph, inclusion)
+    reach = [1 - math.comb(n - 1 - c, size - 1) / math.comb(n - 1, size - 1) for c in range(n)]
+    for _ in range(5):
+        owner = rng.integers(4, size=n)
+        exact, cut, volume = 0.0, 0, 0
+        for j, pins in columns_of(array).items():
+            count = Counter(int(owner[i]) for i in pins if owner[i] != owner[j])
+            exact += sum(reach[c] for c in count.values())
+            cut += count.total()
+            volume += len(count)
+        error = abs(cost_of(model, owner) / FITTED_COST * reach[1] - exact)
+        assert error < 0.06 * exact
+        assert error < 0.5 * min(abs(cut * reach[1] - exact), abs(volume * reach[1] - exact))
+
+
+def test_fitted_where_nothing_can_move():
+    """No two training vertices share an edge."""
+    array = np.zeros((6, 6), dtype=bool)
+    array[0, 1] = array[2, 3] = True
+    data = VertexData(train_mask=np.array([True, False, True, False, True, True]))
+    model = StochasticModel("train", batch_size=2, vertex_data=data)
+    built = model.build(graph_of(array), 2, balance="rows", seed=0)
+    assert built.num_nets == 0
+    assert built.pins.dtype == np.int32
+    assert built.net_ptr.tolist() == [0]
+
+
+@pytest.mark.parametrize("diagonal", ["some", "full", "none"])
+def test_expected_nonzeros_over_all_sets(diagonal):
+    array = random_array(11, 7, 0.5, diagonal)
+    for size in range(1, 8):
+        sets = list(combinations(range(7), size))
+        expected = np.zeros(7)
+        for chosen in sets:
+            inside = np.isin(np.arange(7), chosen)
+            expected += (array & np.outer(inside, inside)).sum(axis=1) / len(sets)
+        source = StochasticModel(batch_size=size).source(graph_of(array))
+        np.testing.assert_allclose(source.expected_nonzeros(0), expected, rtol=1e-12)
+
+
+def test_expected_nonzeros_of_training_vertices_and_of_edges():
+    array = random_array(12, 7, 0.5)
+    train = np.array([True, True, False, True, True, False, True])
+    source = StochasticModel(
+        "train", batch_size=2, vertex_data=VertexData(train_mask=train)
+    ).source(graph_of(array))
+    expected = np.zeros(7)
+    for chosen in combinations(np.flatnonzero(train).tolist(), 2):
+        inside = np.isin(np.arange(7), chosen)
+        expected += (array & np.outer(inside, inside)).sum(axis=1) / 10
+    np.testing.assert_allclose(source.expected_nonzeros(0), expected, rtol=1e-12)
+    found = StochasticModel("edges", keep=0.3).source(graph_of(array)).expected_nonzeros(0)
+    off = array & ~np.eye(7, dtype=bool)
+    np.testing.assert_allclose(found, 0.3 * off.sum(axis=1) + array.diagonal(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["neighbour", "walk", "cluster"])
+def test_expected_nonzeros_are_a_mean_over_batches(name):
+    array = random_array(13)
+    source = StochasticModel(name, **SAMPLERS[name], vertex_data=DATA).source(graph_of(array))
+    total = np.zeros(N)
+    for number in range(20):
+        for kept in blocks_of(source, array, number, 3):
+            for i, _ in kept:
+                total[i] += 1 / 20
+    np.testing.assert_allclose(source.expected_nonzeros(3, 20), total, rtol=1e-12)
+    assert total.max() > 0
+
+
+def test_balance_batch():
+    """In thousandths of the mean."""
+    expected = np.array([0.0, 1.0, 2.0, 5.0])
+    graph = graph_of(random_array(14, 4, 0.5))
+    balance = Balance(("rows", "batch"), expected_nonzeros=expected)
+    assert vertex_weights(graph, balance).tolist() == [[1, 0], [1, 500], [1, 1000], [1, 2500]]
+    with pytest.raises(InputError, match="'batch' needs the mini-batches of model stochastic-hp"):
+        vertex_weights(graph, "batch")
+    with pytest.raises(InputError, match="'batch', but the mini-batches hold no nonzero"):
+        vertex_weights(graph, Balance(("batch",), expected_nonzeros=np.zeros(4)))
+
+
+def test_pairs():
+    array = random_array(15)
+    pairs = StochasticModel().source(graph_of(array)).pairs()
+    found = sorted(map(tuple, pairs.tolist()))
+    assert found == sorted((j, i) for i, j in np.argwhere(array).tolist() if i != j)
+
+
+def test_the_default_batch_size():
+    array = random_array(16, 100, 0.05)
+    train = np.arange(100) < 40
+    data = VertexData(train_mask=train)
+    for name, options, size in (
+        ("uniform", {}, 6),
+        ("train", {}, 2),
+        ("neighbour", {"fanouts": (2,)}, 2),
+        ("walk", {}, 6),
+    ):
+        source = StochasticModel(name, vertex_data=data, **options).source(graph_of(array))
+        assert source.sampler.batch_size == size
+    assert StochasticModel().source(graph_of(array[:3, :3])).sampler.batch_size == 1
+
+
+NAN = float("nan")
+WRONG = {
+    "theta 0": ({"theta": 0}, "theta 0: a number above 0"),
+    "theta -1": ({"theta": -1.5}, "theta -1.5: a number above 0"),
+    "theta nan": ({"theta": NAN}, "theta nan: a number above 0"),
+    "theta inf": ({"theta": math.inf}, "theta inf: a number above 0"),
+    "theta text": ({"theta": "0.1"}, "theta '0.1': a number above 0"),
+    "theta none": ({"theta": None}, "theta None"),
+    "delta 0": ({"delta": 0}, "delta 0: must be between 0 and 1"),
+    "delta 1": ({"delta": 1.0}, "delta 1.0: must be between 0 and 1"),
+    "delta nan": ({"delta": NAN}, "delta nan: must be between 0 and 1"),
+    "delta text": ({"delta": "x"}, "delta 'x': must be between 0 and 1"),
+    "batches 0": ({"batches": 0}, "batches 0: 'auto' or a whole number from 1"),
+    "batches -1": ({"batches": -1}, "batches -1"),
+    "batches 2.0": ({"batches": 2.0}, "batches 2.0"),
+    "batches text": ({"batches": "3"}, "batches '3'"),
+    "batches true": ({"batches": True}, "batches True"),
+    "batches none": ({"batches": None}, "batches None"),
+}
+
+
+@pytest.mark.parametrize(("options", "words"), WRONG.values(), ids=WRONG)
+def test_wrong_numbers(options, words):
+    with pytest.raises(InputError) as caught:
+        StochasticModel(**options)
+    assert words in str(caught.value)
+
+
+REFUSED = {
+    "no sampler": ({"sampler": "x"}, "unknown sampler 'x': choose from uniform, train"),
+    "size 0": ({"batch_size": 0}, "batch size 0: at least 1"),
+    "size -1": ({"batch_size": -1}, "batch size -1: at least 1"),
+    "size 31": ({"batch_size": 31}, "batch size 31: there are only 30 vertices"),
+    "size huge": ({"batch_size": 10**40}, "there are only 30 vertices"),
+    "size 2.5": ({"batch_size": 2.5}, "--batch-size 2.5: a whole number"),
+    "size nan": ({"batch_size": NAN}, "--batch-size nan: a whole number"),
+    "size text": ({"batch_size": "7"}, "--batch-size '7': a whole number"),
+    "size true": ({"batch_size": True}, "--batch-size True: a whole number"),
+    "no mask": ({"sampler": "train"}, "sampler 'train' needs train_mask"),
+    "no clusters": ({"sampler": "cluster"}, "sampler 'cluster' needs clusters"),
+    "no fanouts": ({"sampler": "neighbour"}, "'neighbour' needs --fanouts"),
+    "empty fanouts": ({"sampler": "neighbour", "fanouts": ()}, "no fan-outs"),
+    "fanout 0": ({"sampler": "neighbour", "fanouts": (2, 0)}, "fan-out 0: at least 1"),
+    "fanouts 5": ({"sampler": "neighbour", "fanouts": 5}, "--fanouts 5: whole numbers"),
+    "fanouts text": ({"sampler": "neighbour", "fanouts": "3,2"}, "--fanouts '3,2'"),
+    "fanouts 2.5": ({"sampler": "neighbour", "fanouts": [2.5]}, "--fanouts 2.5: a whole number"),
+    "fanouts": ({"fanouts": (3,)}, "'uniform' has no --fanouts: it has --batch-size"),
+    "no keep": ({"sampler": "edges"}, "'edges' needs --keep"),
+    "keep text": ({"sampler": "edges", "keep": "x"}, "--keep 'x': a number"),
+    "keep nan": ({"sampler": "edges", "keep": NAN}, "keep nan"),
+    "keep 0": ({"sampler": "edges", "keep": 0}, "keep 0"),
+    "keep 2": ({"sampler": "edges", "keep": 2}, "keep 2"),
+    "steps 0": ({"sampler": "walk", "walk_length": 0}, "walk length 0: at least 1"),
+    "steps 1.5": ({"sampler": "walk", "walk_length": 1.5}, "--walk-length 1.5: a whole number"),
+    "steps huge": ({"sampler": "walk", "walk_length": 10**30}, "at most 1000000"),
+}
+
+
+@pytest.mark.parametrize(("options", "words"), REFUSED.values(), ids=REFUSED)
+def test_wrong_options(options, words):
+    with pytest.raises(InputError) as caught:
+        StochasticModel(**options).build(graph_of(random_array()), 2, balance="nnz", seed=1)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_wrong_masks_and_parts():
+    graph = graph_of(random_array())
+    nobody = VertexData(train_mask=np.zeros(N, bool))
+    with pytest.raises(InputError, match="the training mask holds no vertex"):
+        StochasticModel("train", vertex_data=nobody).source(graph)
+    with pytest.raises(InputError, match="batch size 21: there are only 20 training vertices"):
+        StochasticModel("train", batch_size=21, vertex_data=DATA).source(graph)
+    with pytest.raises(InputError, match="31 parts for 30 vertices"):
+        StochasticModel().build(graph, 31, balance="nnz", seed=1)
+    with pytest.raises(InputError, match="unknown balance 'x'"):
+        StochasticModel().build(graph, 3, balance="x", seed=1)
+
+
+def test_numbers_of_numpy_are_numbers():
+    graph = graph_of(random_array())
+    plain = StochasticModel(batch_size=5, batches=3).build(graph, 2, balance="nnz", seed=1)
+    model = StochasticModel(
+        batch_size=np.int32(5), batches=np.int64(3), theta=np.float32(0.5), delta=np.float64(0.5)
+    )
+    assert net_counts(model.build(graph, 2, balance="nnz", seed=1)) == net_counts(plain)
+    assert type(model.source(graph).sampler.batch_size) is int
+    model = StochasticModel("neighbour", fanouts=np.array([3, 2]))
+    assert str(model.source(graph).sampler) == "neighbour batch_size=2 fanouts=3,2"

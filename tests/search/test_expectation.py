@@ -1,0 +1,559 @@
+"""`stochastic-hp` from options to provenance, against expectations and batches counted in dense."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections import Counter
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from search_helpers import graph_of, overload, small_graph
+
+import plancc
+from plancc.cost.report import read_tried
+from plancc.graph.vertexdata import VertexData
+from plancc.models.stochastic import MAX_BATCHES, StochasticModel, hoeffding_nets
+from plancc.sampling import FITTED, HELD_OUT, Population, parse_sampler
+from plancc.search import expectation as of_expectation
+from plancc.search.expectation import MIN_BATCHES, expectation_of
+from plancc_datasets import load_dataset
+
+SEED, P, EPSILON = 1, 6, 0.05
+
+
+@cache
+def source_of(name: str) -> sp.csr_array:
+    if name == "rmat":
+        graph = load_dataset("rmat", scale=8, edge_factor=6, seed=3).graph
+    elif name == "grid":
+        graph = load_dataset("grid", rows=14, cols=18).graph
+    elif name == "sbm":
+        graph = load_dataset("sbm", blocks=9, size=40, p_in=0.2, p_out=0.02, seed=2).graph
+    else:
+        return sp.csr_array((np.random.default_rng(4).random((220, 220)) < 0.03).astype(float))
+    n = graph.num_vertices
+    ones = np.ones(len(graph.indices))
+    return sp.csr_array((ones, graph.indices, graph.indptr), shape=(n, n))
+
+
+@cache
+def dense(name: str) -> np.ndarray:
+    """The pattern of the normalised matrix: with its diagonal."""
+    array = source_of(name).toarray() != 0
+    return array | np.eye(len(array), dtype=bool)
+
+
+def compiled(name: str, model: str = "stochastic-hp", num_parts: int = P, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", plancc.PlanccWarning)
+        return plancc.compile(
+            source_of(name), model, num_parts, **{"epsilon": EPSILON, "seed": SEED} | options
+        )
+
+
+@cache
+def others(name: str, effort: str) -> dict[str, np.ndarray]:
+    """Owners for the rows of a whole batch and for few cut edges."""
+    return {
+        "hp": compiled(name, "hp", effort=effort).owner(),
+        "gp": compiled(name, "gp").owner(),
+    }
+
+
+def pins_in_parts(array: np.ndarray, owner: np.ndarray) -> np.ndarray:
+    """Rows of part q other than j itself that use column j: int[p, n]; 0 for j's own part."""
+    off = array & ~np.eye(len(array), dtype=bool)
+    count = np.stack([off[owner == q].sum(axis=0) for q in range(owner.max() + 1)])
+    count[owner, np.arange(len(owner))] = 0
+    return count
+
+
+def uniform_volume(array, owner, size: int, inside=None) -> float:
+    """Expected rows moved by a set of `size` of those inside, by binomial coefficients."""
+    if inside is not None:
+        array, owner = array[np.ix_(inside, inside)], owner[inside]
+    n = len(array)
+    reach = [
+        1 - math.comb(n - 1 - c, size - 1) / math.comb(n - 1, size - 1) if c < n else 0.0
+        for c in range(n)
+    ]
+    return size / n * float(np.array(reach)[pins_in_parts(array, owner)].sum())
+
+
+def heavy(name: str, owner) -> float:
+    return overload(owner, dense(name).sum(axis=1), P, EPSILON)
+
+
+@pytest.mark.parametrize(
+    ("name", "effort"),
+    [("rmat", "fast"), ("directed", "balanced"), ("grid", "balanced"), ("sbm", "fast")],
+)
+def test_no_worse_than_hp_and_gp_for_any_batch_size(name, effort):
+    """From the edge cut to the whole graph; and the figure is the closed form's."""
+    array = dense(name)
+    n = len(array)
+    ratios = []
+    for share in (0.01, 0.06, 0.25, 0.6, 1.0):
+        size = max(1, round(share * n))
+        plan = compiled(name, batch_size=size, effort=effort)
+        owner, found = plan.owner(), plan.provenance
+        exact = uniform_volume(array, owner, size)
+        assert found["expected_volume"] == pytest.approx(exact, rel=1e-9)
+        assert found["batches"] == "exact"
+        assert found["sampler"] == f"uniform batch_size={size}"
+        assert heavy(name, owner) == 0
+        tried = read_tried(found)
+        best = [each for each in tried if each["best"]][-1]
+        assert best["value"] == pytest.approx(exact, rel=1e-9)
+        assert best["volume"] == plan.metrics().volume
+        if share == 1:
+            assert exact == pytest.approx(plan.metrics().volume)
+        there = [
+            uniform_volume(array, other, size)
+            for other in others(name, effort).values()
+            if heavy(name, other) == 0
+        ]
+        assert exact <= min(there) * (1 + 1e-9), share
+        if 0.05 < share < 0.7:
+            ratios.append(exact / min(there))
+    assert min(ratios) < 0.99
+
+
+def test_recipe():
+    """Hoeffding's bound in nets and in batches of the sampler's."""
+    array, size = dense("rmat"), 40
+    found = compiled("rmat", batch_size=size, theta=0.02, delta=0.1, effort="fast").provenance
+    assert found["model"] == "stochastic-hp"
+    assert found["objective"] == "expected volume"
+    assert (found["theta"], found["delta"]) == (0.02, 0.1)
+    assert found["hoeffding_nets"] == math.ceil((P - 1) ** 2 / 2 / 0.02**2 * math.log(20))
+    assert found["nets_per_batch"] == size  # every column has its diagonal
+    assert found["hoeffding_batches"] == math.ceil(found["hoeffding_nets"] / size)
+    for name in ("expected_volume_low", "expected_volume_gap", "nonzeros_seen"):
+        assert name not in found
+    assert len(array) > size
+
+
+DATA = {
+    n: VertexData(
+        train_mask=np.arange(n) % 3 == 0, clusters=(np.arange(n) * 12 // n).astype(np.int32)
+    )
+    for n in (len(dense("rmat")), len(dense("directed")))
+}
+
+
+def population_of(name: str) -> Population:
+    array = dense(name)
+    matrix, data = sp.csr_array(array), DATA[len(array)]
+    return Population(
+        len(array),
+        matrix.indptr.astype(np.int64),
+        matrix.indices.astype(np.int32),
+        train_mask=data.train_mask,
+        clusters=data.clusters,
+    )
+
+
+def kept_by(name: str, batch):
+    """Rows and columns of the nonzeros that each block of a batch keeps, by its factors."""
+    rows, columns = np.nonzero(dense(name))
+    for block in range(batch.num_blocks):
+        kept = batch.factors(block, np.arange(len(dense(name))), rows, columns) != 0
+        yield rows[kept], columns[kept]
+
+
+def volumes(name: str, plan, number: int, stream: int) -> np.ndarray:
+    """Rows moved by batches of the plan's own sampler."""
+    sampler, population = parse_sampler(plan.provenance["sampler"]), population_of(name)
+    owner, n = plan.owner(), len(dense(name))
+    found = np.zeros(number)
+    for k in range(number):
+        for rows, columns in kept_by(name, sampler.batch(population, SEED, k, stream)):
+            cut = owner[rows] != owner[columns]
+            found[k] += len(np.unique(owner[rows[cut]].astype(np.int64) * n + columns[cut]))
+    return found
+
+
+SAMPLED = {
+    "neighbour": {"batch_size": 12, "fanouts": (3, 2)},
+    "walk": {"batch_size": 40, "walk_length": 3},
+    "cluster": {"batch_size": 60},
+}
+CASES = [("rmat", "neighbour"), ("directed", "walk"), ("rmat", "cluster")]
+
+
+@pytest.mark.parametrize(("name", "sampler"), CASES)
+def test_sampled_figures(name, sampler):
+    """The mean over held-out batches with its interval, and the gap to those of the sample."""
+    plan = compiled(
+        name, sampler=sampler, data=DATA[len(dense(name))], effort="fast", **SAMPLED[sampler]
+    )
+    found = plan.provenance
+    held_out = volumes(name, plan, 1024, HELD_OUT)
+    matches = [
+        k
+        for k in (64, 128, 256, 512, 1024)
+        if held_out[:k].mean() == pytest.approx(found["expected_volume"], rel=1e-12)
+    ]
+    assert matches
+    number, mean = matches[0], found["expected_volume"]
+    half = 1.96 * held_out[:number].std() / number**0.5
+    low, high = found["expected_volume_low"], found["expected_volume_high"]
+    assert low < mean < high
+    assert (mean - low, high - mean) == pytest.approx((half, half), rel=0.2)
+    assert number == 1024 or (high - low) / 2 < 0.011 * mean
+
+    assert MIN_BATCHES <= found["batches"] <= MAX_BATCHES
+    on_sample = volumes(name, plan, found["batches"], FITTED).mean()
+    assert found["expected_volume_on_sample"] == pytest.approx(on_sample, rel=1e-12)
+    assert found["expected_volume_gap"] == pytest.approx((mean - on_sample) / mean, abs=1e-12)
+    best = [each for each in read_tried(found) if each["best"]][-1]
+    assert best["value"] == pytest.approx(mean, rel=1e-12)
+
+    vertices, nonzeros, nets = set(), set(), []
+    population, drawn = population_of(name), parse_sampler(found["sampler"])
+    for k in range(found["batches"]):
+        nets.append(0)
+        for rows, columns in kept_by(name, drawn.batch(population, SEED, k, FITTED)):
+            vertices |= {*rows.tolist(), *columns.tolist()}
+            off = rows != columns
+            nonzeros |= set(zip(rows[off].tolist(), columns[off].tolist(), strict=True))
+            nets[-1] += len(set(columns.tolist()))
+    n = len(dense(name))
+    assert found["vertices_seen"] == pytest.approx(len(vertices) / n)
+    assert found["nonzeros_seen"] == pytest.approx(len(nonzeros) / (dense(name).sum() - n))
+    assert found["nets_per_batch"] == pytest.approx(np.mean(nets[:4]))
+    bound = hoeffding_nets(P, 0.1, 0.5)
+    assert found["hoeffding_nets"] == bound
+    assert found["hoeffding_batches"] == math.ceil(bound / np.mean(nets[:4]))
+    assert found["batches"] == max(MIN_BATCHES, found["hoeffding_batches"])  # effort fast
+
+
+@pytest.mark.parametrize(("name", "sampler"), CASES[:2])
+def test_sampled_plans_are_no_worse_on_the_batches_that_judge_them(name, sampler):
+    data = DATA[len(dense(name))]
+    plan = compiled(name, sampler=sampler, data=data, **SAMPLED[sampler])
+    number = 1024
+    ours = volumes(name, plan, number, HELD_OUT).mean()
+    for model, owner in others(name, "balanced").items():
+        if heavy(name, owner) == 0:
+            file = compiled(name, "file", part=owner)
+            file.provenance["sampler"] = plan.provenance["sampler"]
+            assert ours <= 1.01 * volumes(name, file, number, HELD_OUT).mean(), model
+
+
+def net_counts(hypergraph) -> Counter:
+    found: Counter = Counter()
+    for e, (a, b) in enumerate(pairwise(hypergraph.net_ptr.tolist())):
+        key = frozenset(hypergraph.pins[a:b].tolist()), int(hypergraph.net_sources[e])
+        found[key] += int(hypergraph.net_costs[e])
+    return found
+
+
+def test_growth_and_the_prior():
+    """Four times as many batches; every nonzero is a net of its own besides."""
+    name, p = "directed", 4
+    matrix, weights = graph_of(dense(name)), np.ones(len(dense(name)), np.int64)
+    model = StochasticModel("walk", batch_size=24, theta=3.0)
+    found = expectation_of(model, matrix, weights, p, SEED)
+    sampler, population = model.source(matrix).sampler, population_of(name)
+
+    def by_hand(batches: int) -> Counter:
+        nets: Counter = Counter()
+        for k in range(batches):
+            for rows, columns in kept_by(name, sampler.batch(population, SEED, k, FITTED)):
+                pins: dict[int, set[int]] = {}
+                for i, j in zip(rows.tolist(), columns.tolist(), strict=True):
+                    pins.setdefault(j, {j}).add(i)
+                nets.update((frozenset(net), j) for j, net in pins.items() if len(net) > 1)
+        return nets
+
+    edges = [(i, j) for i, j in np.argwhere(dense(name)).tolist() if i != j]
+    prior = Counter((frozenset(edge), edge[1]) for edge in edges)
+    assert net_counts(found.problem) == by_hand(MIN_BATCHES) + prior
+    assert found.problem.vertex_weights is weights
+    fitted_to_it = found.refiner(seed=1, cycles=1).run(
+        found.problem, np.arange(len(weights)).astype(np.int32) % p, p
+    )
+    assert found.grow(fitted_to_it.owner, p)
+    assert net_counts(found.problem) == by_hand(4 * MIN_BATCHES) + prior
+
+    fixed = StochasticModel("walk", batch_size=24, batches=5)
+    found = expectation_of(fixed, matrix, weights, p, SEED)
+    assert net_counts(found.problem) == by_hand(5)  # the paper's model as it is
+    assert not found.grow(fitted_to_it.owner, p)
+    exact = expectation_of(StochasticModel(), matrix, weights, p, SEED)
+    assert not exact.grow(fitted_to_it.owner, p)
+
+
+def test_a_sample_grows_with_the_effort():
+    options = {"sampler": "walk", "batch_size": 40, "theta": 3.0}
+    fast = compiled("directed", effort="fast", **options).provenance
+    more = compiled("directed", **options).provenance
+    assert fast["batches"] == MIN_BATCHES < more["batches"]
+    assert more["expected_volume"] < fast["expected_volume"]
+    assert abs(more["expected_volume_gap"]) < fast["expected_volume_gap"]
+
+
+def test_too_few_batches_are_told():
+    with pytest.warns(plancc.PlanccWarning, match="'--batches auto'") as caught:
+        plan = plancc.compile(source_of("rmat"), "stochastic-hp", P, epsilon=EPSILON, batches=1)
+    found = plan.provenance
+    told = [str(note.message) for note in caught]
+    assert found["warnings"] == "\n".join(told)
+    assert len(told) == 1
+    assert f"{found['vertices_seen']:.1%} of the vertices" in told[0]
+    assert f"{found['nonzeros_seen']:.1%} of the nonzeros" in told[0]
+    assert f"moves {found['expected_volume']:.1f} rows" in told[0]
+    assert found["batches"] == 1
+    array, size = dense("rmat"), round(0.06 * len(dense("rmat")))
+    exact = uniform_volume(array, plan.owner(), size)
+    assert exact > uniform_volume(array, compiled("rmat").owner(), size)
+    # two standard errors or so around the closed form
+    half = found["expected_volume_high"] - found["expected_volume_low"]
+    assert abs(found["expected_volume"] - exact) < half
+
+
+def test_training_vertices():
+    array, name = dense("rmat"), "rmat"
+    inside = np.arange(len(array)) % 3 == 0
+    size = int(inside.sum()) // 3
+    options = {"sampler": "train", "data": DATA[len(array)], "batch_size": size}
+    plan = compiled(name, **options)
+    exact = uniform_volume(array, plan.owner(), size, inside)
+    assert plan.provenance["expected_volume"] == pytest.approx(exact, rel=1e-9)
+    for other in others(name, "balanced").values():
+        assert exact < uniform_volume(array, other, size, inside)
+
+
+def test_everyone_trains():
+    """Then it is sampler uniform."""
+    data = VertexData(train_mask=np.ones(len(dense("rmat")), bool))
+    one = compiled("rmat", sampler="train", batch_size=20, data=data, effort="fast")
+    two = compiled("rmat", batch_size=20, effort="fast")
+    assert one.owner().tolist() == two.owner().tolist()
+    expected = two.provenance["expected_volume"]
+    assert one.provenance["expected_volume"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("keep", [1e-9, 0.1, 1.0])
+def test_edges(keep):
+    plan = compiled("rmat", sampler="edges", keep=keep, effort="fast")
+    count = pins_in_parts(dense("rmat"), plan.owner())
+    exact = -np.expm1(count * np.log1p(-min(keep, 1 - 1e-16))).sum()
+    assert plan.provenance["expected_volume"] == pytest.approx(exact, rel=1e-6)
+    assert plan.provenance["hoeffding_batches"] >= 1
+    if keep == 1:
+        assert exact == pytest.approx(plan.metrics().volume)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"effort": "fast"},
+        {"effort": "balanced", "threads": 2},
+        {"effort": "best"},
+        {"effort": "best", "budget": 1.0},
+        {"budget": 1.0},
+        {"partitioner": "builtin"},
+        {"partitioner": "mtkahypar"},
+        {"preset": "default"},
+        {"topology": "3x2"},
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("one_round")
+def test_ways_to_search(options):
+    """Figures are those of the owners, the last step is better than the first."""
+    plan = compiled("rmat", batch_size=16, **options)
+    found = plan.provenance
+    exact = uniform_volume(dense("rmat"), plan.owner(), 16)
+    assert found["expected_volume"] == pytest.approx(exact, rel=1e-9)
+    assert heavy("rmat", plan.owner()) == 0
+    tried = read_tried(found)
+    assert exact < tried[0]["value"]
+    assert found["partitioner"] == options.get("partitioner", found["partitioner"])
+    assert tried[-1]["step"].startswith("refined for expected volume")
+    assert "topology" not in options or found["topology"] == "3x2"
+
+
+@pytest.mark.parametrize("partitioner", ["builtin", "mtkahypar"])
+def test_the_papers_model_alone(partitioner):
+    """A given number of batches and a named partitioner: its answer, as it is."""
+    plan = compiled("rmat", partitioner=partitioner, batches=4, batch_size=100)
+    found = plan.provenance
+    assert "tried" not in found
+    assert (found["partitioner"], found["batches"]) == (partitioner, 4)
+    held_out = volumes("rmat", plan, 1024, HELD_OUT)
+    means = [held_out[:k].mean() for k in (64, 128, 256, 512, 1024)]
+    assert min(abs(mean - found["expected_volume"]) for mean in means) < 1e-9
+
+
+def test_partitioners_of_graphs_are_refused():
+    with pytest.raises(plancc.InputError, match="'metis' cannot partition a hypergraph"):
+        compiled("rmat", partitioner="metis")
+
+
+@pytest.mark.parametrize("options", [{}, {"sampler": "neighbour", **SAMPLED["neighbour"]}])
+def test_same_seed_same_plan(options, tmp_path):
+    runs = [
+        compiled("rmat", seed=seed, data=DATA[len(dense("rmat"))], effort="fast", **options)
+        for seed in (1, 1, 2)
+    ]
+    hashes = [plan.content_sha256() for plan in runs]
+    assert hashes[0] == hashes[1] != hashes[2]
+    for name, value in runs[0].provenance.items():
+        if name not in ("created", "partition_seconds", "tried"):
+            assert runs[1].provenance[name] == value
+    runs[0].save(tmp_path / "plan.h5")
+    plancc.verify_file(tmp_path / "plan.h5")
+    read = plancc.load(tmp_path / "plan.h5").provenance
+    assert {name: read[name] for name in runs[0].provenance} == runs[0].provenance
+
+
+@pytest.mark.parametrize(("effort", "self_loops"), [("fast", True), ("best", False)])
+def test_nothing_to_search(effort, self_loops):
+    """One part, a part for every vertex, one vertex, no edge, batches of one and of all."""
+    options = {"effort": effort, "self_loops": self_loops}
+    array = np.random.default_rng(0).random((20, 20)) < 0.2
+    lone = np.zeros((20, 20), bool)
+    for given, p in ((array, 1), (array, 20), (lone[:1, :1], 1), (lone, 4), (lone, 20)):
+        n = len(given)
+        for extra in (
+            {"batch_size": 1},
+            {"batch_size": n},
+            {"sampler": "edges", "keep": 0.5},
+            {"sampler": "walk", "batch_size": n},
+            {"batch_size": n, "batches": 2},
+        ):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", plancc.PlanccWarning)
+                plan = plancc.compile(
+                    sp.csr_array(given.astype(float)), "stochastic-hp", p, **options, **extra
+                )
+            found = plan.provenance["expected_volume"]
+            assert np.bincount(plan.owner(), minlength=p).min() >= 1
+            if p == 1 or given is not array or extra == {"batch_size": 1}:
+                assert found == 0
+            elif extra.get("batch_size") == n and "sampler" not in extra:
+                assert found == pytest.approx((array & ~np.eye(20, dtype=bool)).sum())
+
+
+def test_batches_of_one_vertex_move_nothing():
+    """Balance is kept all the same, and the edge cut or the volume of the start is not given up."""
+    plan = compiled("rmat", batch_size=1)
+    assert plan.provenance["expected_volume"] == 0
+    assert heavy("rmat", plan.owner()) == 0
+    assert plan.metrics().volume < 0.8 * plan.baseline.volume
+
+
+def test_balance_by_batches():
+    """Weights by the closed form; one balance, and two."""
+    array, data = dense("rmat"), DATA[len(dense("rmat"))]
+    n, size = len(array), 20
+    train = data.train_mask
+    m = int(train.sum())
+    among = (array & np.outer(train, train)) | np.diag(train)
+    degree = among.sum(axis=1) - train
+    expected = size / m * (train + degree * (size - 1) / (m - 1))
+    weights = np.rint(1000 * expected / expected.mean())
+    for balance in ("batch", "nnz,batch"):
+        options = {"sampler": "train", "batch_size": size, "data": data}
+        plan = compiled("rmat", balance=balance, epsilon=0.1, **options)
+        loads = {"nnz": array.sum(axis=1), "batch": weights}
+        shown = plan.provenance["balance_imbalance"].split(",")
+        for text, name in zip(shown, balance.split(","), strict=True):
+            parts = np.bincount(plan.owner(), weights=loads[name], minlength=P)
+            assert float(text) == pytest.approx(parts.max() / parts.mean() - 1, abs=1e-5)
+            assert float(text) < 0.13
+        assert plan.provenance["balance"] == balance
+    assert n > m
+
+
+def test_clusters_on_demand():
+    """As many as asked for, of about one size; the sampler draws from them."""
+    plan = compiled("grid", clusters=9, sampler="cluster", batch_size=84, effort="fast")
+    clusters = np.empty(252, int)
+    clusters[plan.global_id] = plan.vertex_data.clusters
+    sizes = np.bincount(clusters)
+    assert len(sizes) == 9
+    assert sizes.max() <= 1.1 * 28 + 1
+    rows, columns = np.nonzero(dense("grid"))
+    assert (clusters[rows] == clusters[columns]).mean() > 0.7
+    assert plan.provenance["vertices_seen"] == 1
+    again = compiled("grid", "rp", clusters=9)
+    other = np.empty(252, int)
+    other[again.global_id] = again.vertex_data.clusters
+    assert other.tolist() == clusters.tolist()
+    for number, of_all in ((1, 0), (252, np.arange(252))):
+        plan = compiled("grid", "block", clusters=number)
+        found = np.sort(plan.vertex_data.clusters)
+        assert found.tolist() == np.broadcast_to(of_all, 252).tolist()
+
+
+def test_a_bootstrap_of_batches():
+    """Close to the interval of the normal distribution; a point where nothing moves."""
+    values = np.random.default_rng(1).poisson(40, 512)
+    low, high = of_expectation._interval(values)
+    half = 1.96 * values.std() / 512**0.5
+    assert (low, high) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.1)
+    assert of_expectation._interval(np.zeros(64, np.int64)) == (0.0, 0.0)
+
+
+WRONG = {
+    "theta": ({"theta": 1e-12}, "theta 1e-12, delta 0.5: Hoeffding's bound is above"),
+    "objective": ({"objective": "volume"}, "objective 'volume': the objective of model"),
+    "option": ({"part": "x"}, "model 'stochastic-hp' has no option 'part': it has sampler"),
+    "vertex data": ({"vertex_data": VertexData()}, "no option 'vertex_data'"),
+    "theta of hp": ({"model": "hp", "theta": 0.1}, "model 'hp' has no option 'theta'"),
+    "batches of gp": ({"model": "gp", "batches": 3}, "model 'gp' has no option 'batches'"),
+    "balance": ({"model": "hp", "balance": "batch"}, "needs the mini-batches of model"),
+    "size": ({"balance": "batch", "batch_size": 10**6}, "batch size 1000000: there are only"),
+    "no clusters": ({"clusters": 0}, "0 clusters: at least 1"),
+    "many clusters": ({"clusters": 10**6}, "1000000 clusters for"),
+    "clusters text": ({"clusters": "3"}, "'3' clusters: a whole number"),
+    "clusters 2.5": ({"clusters": 2.5}, "2.5 clusters: a whole number"),
+    "clusters true": ({"clusters": True}, "True clusters: a whole number"),
+    "clusters nan": ({"clusters": math.nan}, "nan clusters: a whole number"),
+    "effort": ({"effort": "fast", "partitioner": "builtin"}, "drop --partitioner builtin"),
+    "dims": ({"balance": "work"}, "needs the widths"),
+    "topology": ({"topology": "2x2"}, "4 ranks"),
+}
+
+
+@pytest.mark.parametrize(("options", "words"), WRONG.values(), ids=WRONG)
+def test_wrong_options(options, words):
+    with pytest.raises(plancc.InputError) as caught:
+        compiled("rmat", **options)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_balance_by_batches_without_a_nonzero():
+    alone = sp.csr_array((5, 5))
+    with pytest.raises(plancc.InputError, match="the mini-batches hold no nonzero"):
+        plancc.compile(alone, "stochastic-hp", 2, balance="batch", self_loops=False)
+
+
+def test_clusters_twice():
+    n = len(dense("rmat"))
+    with pytest.raises(plancc.InputError, match="5 clusters: the vertex data has clusters"):
+        compiled("rmat", clusters=5, data=DATA[n])
+
+
+def test_the_search_itself_takes_an_expectation():
+    matrix = small_graph("grid")
+    weights = matrix.row_nonzeros().astype(np.int64)
+    expectation = expectation_of(StochasticModel(batch_size=30), matrix, weights, 4, SEED)
+    from plancc.search import search
+
+    result = search(matrix, 4, expectation=expectation, epsilon=EPSILON)
+    n = matrix.num_vertices
+    pattern = sp.csr_array((np.ones(len(matrix.indices)), matrix.indices, matrix.indptr), (n, n))
+    exact = uniform_volume(pattern.toarray() != 0, result.owner, 30)
+    assert result.value == pytest.approx(exact, rel=1e-9)
+    assert exact == pytest.approx(expectation.value(result.owner, 4))
