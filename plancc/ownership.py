@@ -311,10 +311,6 @@ def find_owners(
     ------
     InputError, BackendUnavailable, BackendError
     """
-    problem = None
-    if not method.searches:
-        with observer(f"model {method.model}"):
-            problem = model.build(matrix, method.num_parts, balance=balance, seed=method.seed)
     expectation = None
     if isinstance(model, StochasticModel):
         given = model.batches != EXACT_OR_ENOUGH and not method.searches
@@ -327,8 +323,12 @@ def find_owners(
 
         with observer("mini-batches"):
             expectation = expectation_of(
-                model, matrix, as_columns(loads), method.num_parts, method.seed
+                model, matrix, as_columns(loads), method.num_parts, method.seed, method.threads
             )
+    problem = None
+    if not method.searches:
+        with observer(f"model {method.model}"):
+            problem = model.build(matrix, method.num_parts, balance=balance, seed=method.seed)
     with observer("partition"):
         if problem is None:
             found = _searched(matrix, method, loads, expectation, report)

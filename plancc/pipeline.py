@@ -42,6 +42,8 @@ from plancc.registry import check_choice
 from plancc.version import __version__
 
 VALUE_DTYPES = ("float32", "float64")
+MAX_WORDS = 16
+"""Of a list in a provenance."""
 
 
 class PlanccWarning(UserWarning):
@@ -186,9 +188,11 @@ def compile(
     wanted = replace(wanted, train_mask=vertex_data.train_mask)
     if isinstance(chosen_model, StochasticModel):
         chosen_model = replace(chosen_model, vertex_data=vertex_data)
+        source = chosen_model.source(matrix)
+        if dims is not None:
+            source.sampler.check_layers(len(dims) - 1)
         if BATCH in wanted.names:
-            expected = chosen_model.source(matrix).expected_nonzeros(seed)
-            wanted = replace(wanted, expected_nonzeros=expected)
+            wanted = replace(wanted, expected_nonzeros=source.expected_nonzeros(seed))
     loads = constraints(matrix, wanted)
     found = find_owners(matrix, method, chosen_model, wanted, loads, observer, report)
     of_parts = [part_weights(found.owner, load, num_parts) for load in loads.values()]
@@ -228,14 +232,21 @@ def compile(
 def _make_model(name: str, options: dict[str, Any]) -> Any:
     """The model with its options; InputError for an option that it does not have."""
     model_class = MODELS[name]
-    known = [field.name for field in fields(model_class) if field.name != "vertex_data"]
+    known = _options(model_class)
     for option in options:
         if option not in known:
+            of_batches = option in _options(StochasticModel)
             raise InputError(
                 f"model '{name}' has no option '{option}'"
+                + (", which is stochastic-hp's" if of_batches else "")
                 + (f": it has {', '.join(known)}" if known else "")
             )
     return model_class(**options)
+
+
+def _options(model_class: Any) -> list[str]:
+    """Names of a model's options."""
+    return [field.name for field in fields(model_class) if field.name != "vertex_data"]
 
 
 def _vertex_data(data: str | os.PathLike[str] | VertexData | None, graph: Graph) -> VertexData:
@@ -248,6 +259,6 @@ def _vertex_data(data: str | os.PathLike[str] | VertexData | None, graph: Graph)
 
 def _in_words(value: Any) -> str:
     """An option for the provenance; an array by its kind, since it may be as long as the graph."""
-    if isinstance(value, tuple):
+    if isinstance(value, tuple) and len(value) <= MAX_WORDS:
         return ",".join(map(str, value))
     return str(value) if np.ndim(value) == 0 else f"<{type(value).__name__}>"

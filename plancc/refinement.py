@@ -40,6 +40,12 @@ from plancc.version import __version__
 EPSILON = 0.01
 """Allowed imbalance of a plan that says nothing of it."""
 
+OF_EXPECTATION = (
+    *("theta", "delta", "hoeffding_nets", "hoeffding_batches", "nets_per_batch"),
+    *("batches", "vertices_seen", "nonzeros_seen"),
+)
+"""What a provenance says of the expected volume that owners were found for."""
+
 
 def refine(
     plan: Plan | str | os.PathLike[str],
@@ -172,6 +178,11 @@ def refine(
     notes = empty_parts(better, plan.num_parts) + balance_notes(
         better, weights, plan.num_parts, epsilon, REFINED, tuple(loads)
     )
+    if not same and "expected_volume" in provenance:
+        notes.append(
+            f"the plan was made for mini-batches ({provenance.get('sampler')}): refined for "
+            f"{objective} it may move more rows in them (plancc inspect --batches)"
+        )
     for note in notes:
         warnings.warn(note, PlanccWarning, stacklevel=2)
     of_parts = [part_weights(better, load, plan.num_parts) for load in loads.values()]
@@ -179,7 +190,7 @@ def refine(
     kept = {
         name: value
         for name, value in provenance.items()
-        if name not in stale and not name.startswith("expected_")
+        if name not in (*stale, *OF_EXPECTATION) and not name.startswith("expected_")
     }
     return replace(
         refined,

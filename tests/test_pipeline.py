@@ -373,7 +373,10 @@ def test_provenance_of_rcm():
         ({"objective": "cut"}, "objective 'cut' is model gp's: for model 'hp' choose from volume"),
         ({"model": "rp", "objective": "cut"}, "model 'rp' has no option 'objective'"),
         ({"model": "gp", "objective": "beauty"}, "'beauty': choose from cut, volume, max-volume"),
-        ({"model": "gp", "part": "x"}, "model 'gp' has no option 'part': it has objective"),
+        (
+            {"model": "gp", "part": "x"},
+            "model 'gp' has no option 'part': it has objective",
+        ),
         ({"topology": "4x8"}, "topology 4x8 has 32 ranks"),
         ({"model": "file"}, "needs a part vector"),
         ({"model": "file", "part": "none.part"}, "none.part"),

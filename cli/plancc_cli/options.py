@@ -159,13 +159,19 @@ def sampling(default: str, what_for: str = "") -> Decorator:
 
     def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
         for option in (
-            click.option("--keep", type=float, metavar="P", help="Share of edges that are kept."),
-            click.option("--walk-length", type=int, help="Steps of a random walk."),
+            click.option(
+                "--keep",
+                type=float,
+                metavar="P",
+                help="For edges: share of nonzeros that are kept; needed.",
+            ),
+            click.option("--walk-length", type=int, help="For walk: steps.  [default: 3]"),
             click.option(
                 "--fanouts",
                 metavar="F1,F2,...",
                 callback=_parse_fanouts,
-                help="Neighbours that are drawn for a vertex, for every layer, the last one first.",
+                help="For neighbour: columns drawn of a row, for every layer, the output's first; "
+                "needed.",
             ),
             click.option(
                 "--batch-size", type=int, help="Vertices of a batch.  [default: 6% of them]"

@@ -229,7 +229,7 @@ def _render(plan: str, result: TrainResult) -> str:
     encoding = sys.stdout.encoding or "utf-8"
     text = io.TextIOWrapper(io.BytesIO(), encoding, errors="backslashreplace", newline="")
     console = Console(file=text, highlight=False, force_terminal=False)
-    console.width = max(console.width if alone else 0, 120)
+    console.width = max(console.width if alone else 0, 160)
     origin = {False: "from the plan", True: "random"}
     summary = (
         f"{plan}: {header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 from numba import njit
 from scipy.stats import t as student_t
 
@@ -195,29 +194,32 @@ def expected_volume(
     owner : int32[n]
     num_parts : int
     """
-    n = len(owner)
-    ones = np.ones(len(indices), dtype=np.int8)
-    pattern = sp.csr_array((ones, indices, indptr), shape=(n, n)).tocsc()
+    from plancc.models.nets import column_nets
+
+    net_ptr, pins, column = column_nets(indptr, indices)
     allowed = inclusion.vertices
     if allowed is None:
-        allowed = np.ones(n, dtype=np.bool_)
-    reached = _reached(pattern.indptr, pattern.indices, owner, num_parts, inclusion.reach, allowed)
+        allowed = np.ones(len(owner), dtype=np.bool_)
+    reached = _reached(net_ptr, pins, column, owner, num_parts, inclusion.reach, allowed)
     return inclusion.share * float(reached)
 
 
 @njit(cache=True, nogil=True)
-def _reached(ptr: Any, rows: Any, owner: Any, num_parts: int, reach: Any, allowed: Any) -> Any:
-    """Sum of the reach of all other parts over the columns that may take part."""
+def _reached(
+    ptr: Any, pins: Any, column: Any, owner: Any, num_parts: int, reach: Any, allowed: Any
+) -> Any:
+    """Sum of the reach of all other parts over the column nets that may take part."""
     count = np.zeros(num_parts, dtype=np.int64)
     total = 0.0
-    for j in range(len(owner)):
+    for e in range(len(column)):
+        j = column[e]
         if not allowed[j]:
             continue
-        column = rows[ptr[j] : ptr[j + 1]]
-        for i in column:
+        rows = pins[ptr[e] : ptr[e + 1]]
+        for i in rows:
             if allowed[i]:
                 count[owner[i]] += 1
-        for i in column:  # every part once, its count back to 0
+        for i in rows:  # every part once, its count back to 0
             q = owner[i]
             if count[q] > 0:
                 if q != owner[j]:

@@ -152,7 +152,7 @@ def _merge_sorted(
     return out_ptr[: kept + 1].copy(), out, out_size, total[:kept].copy(), out_source
 
 
-MAX_PARTS = 1024
+MAX_WAITING = 1024
 """Blocks whose nets wait to be merged."""
 
 
@@ -178,7 +178,7 @@ class NetUnion:
         self._seen_vertex = np.zeros(n, dtype=np.bool_)
         self._seen_nonzero = np.zeros(len(indices), dtype=np.bool_)
         self._place = np.full(n, -1, dtype=np.int64)
-        self._parts: list[Any] = []
+        self._waiting: list[Any] = []
         self._merged_pins = 0
         self.num_nets = 0
         self.num_pins = 0
@@ -196,15 +196,15 @@ class NetUnion:
             self._seen_nonzero,
         )
         self.num_nets += found[0]
-        self._parts.append(found[1:])
+        self._waiting.append(found[1:])
         self.num_pins += len(found[2])
         full = self.num_pins > 2 * max(self._merged_pins, len(self._indices))
-        if full or len(self._parts) > MAX_PARTS:
+        if full or len(self._waiting) > MAX_WAITING:
             self.merged()
 
     def merged(self) -> tuple[Any, Any, Any, Any]:
         """All nets so far: net_ptr, pins, cost, source."""
-        ptrs, pins, costs, sources = zip(*self._parts, strict=True)
+        ptrs, pins, costs, sources = zip(*self._waiting, strict=True)
         sizes = np.concatenate([np.diff(ptr) for ptr in ptrs])
         ptr, pin, _, cost, source = merge_equal_nets(
             np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
@@ -213,7 +213,7 @@ class NetUnion:
             np.concatenate(costs),
             np.concatenate(sources),
         )
-        self._parts = [(ptr, pin, cost, source)]
+        self._waiting = [(ptr, pin, cost, source)]
         self._merged_pins = self.num_pins = len(pin)
         return ptr, pin, cost, source
 
@@ -261,11 +261,8 @@ def _block_nets(
             seen_vertex[j] = True
             while at < end and indices[at] < j:
                 at += 1
-            if at == end or indices[at] != j:  # columns of the block in another order
-                at = indptr[rows[k]]
-                while indices[at] != j:
-                    at += 1
-            seen_nonzero[at] = True
+            if at < end and indices[at] == j:
+                seen_nonzero[at] = True
             if place[j] < 0:
                 place[j] = num
                 source[num] = j

@@ -14,9 +14,10 @@ of equation 14 holds for one partition, not for the best of all on the same samp
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,9 @@ from plancc.models.hypergraph import HypergraphModel
 from plancc.models.problem import Hypergraph
 from plancc.models.weights import Balance, check_num_parts, vertex_weights
 from plancc.sampling import FITTED, Inclusion, Population, Sampler, make_sampler
+
+if TYPE_CHECKING:
+    from plancc.models.nets import NetUnion
 
 AUTO = "auto"
 EXPECTED_VOLUME = "expected volume"
@@ -180,12 +184,14 @@ class Sample:
     hypergraph : Hypergraph
         With costs (how many batches have this net) and sources; vertex weights are 1.
     num_batches : int
-        Fewer than asked for where the pins reached their bound.
+        Fewer than asked for where the pins reached their bound, or time was up.
     num_nets : int
         Of all batches before merging, those of one pin among them.
     vertices_seen, nonzeros_seen : float
         Shares of the vertices that may take part, and of the nonzeros off the diagonal, that
         occurred in any batch.
+    full : bool
+        Whether the pins reached their bound.
     """
 
     hypergraph: Hypergraph
@@ -193,6 +199,7 @@ class Sample:
     num_nets: int
     vertices_seen: float
     nonzeros_seen: float
+    full: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,29 +236,7 @@ class BatchSource:
 
     def sample(self, num_batches: int, seed: int, stream: int = FITTED) -> Sample:
         """The nets of batches 0..num_batches - 1, in at most `PINS_PER_NONZERO` pins a nonzero."""
-        from plancc.models.nets import NetUnion
-
-        indptr, indices = self.population.pattern
-        union = NetUnion(indptr, indices)
-        most = PINS_PER_NONZERO * max(len(indices), 1)
-        number = 0
-        while number < num_batches and (number == 0 or union.num_pins < most):
-            batch = self.sampler.batch(self.population, seed, number, stream)
-            for k in range(batch.num_blocks):
-                union.add(batch.block(k))
-            number += 1
-        net_ptr, pins, cost, source = union.merged()
-        weights = np.ones(self.population.num_vertices, dtype=np.int64)
-        available = self.population.num_vertices
-        if "train_mask" in self.sampler.needs:
-            available = len(self.population.training)
-        return Sample(
-            Hypergraph(net_ptr, pins, weights, net_costs=cost, net_sources=source),
-            number,
-            union.num_nets,
-            union.vertices_seen / max(available, 1),
-            union.nonzeros_seen,
-        )
+        return GrowingSample(self, seed, stream).grown(num_batches)
 
     def pairs(self) -> npt.NDArray[np.int32]:
         """Column and row of every nonzero off the diagonal, int32[m, 2]."""
@@ -279,6 +264,56 @@ class BatchSource:
                 block = batch.block(k)
                 total[block.rows] += np.diff(block.ptr)
         return total / num_batches
+
+
+class GrowingSample:
+    """The nets of more and more batches of one stream; equal ones are merged as they come.
+
+    Parameters
+    ----------
+    source : BatchSource
+    seed, stream : int
+        See `plancc.sampling.Sampler.batch`.
+    """
+
+    def __init__(self, source: BatchSource, seed: int, stream: int = FITTED) -> None:
+        self._source, self._seed, self._stream = source, seed, stream
+        self._union: NetUnion | None = None
+        self._number = 0
+
+    def grown(self, num_batches: int, stop: Callable[[], bool] = lambda: False) -> Sample:
+        """The sample with batches up to `num_batches`, if memory allows and `stop` does not say so.
+
+        It has one batch at least.
+        """
+        from plancc.models.nets import NetUnion
+
+        population = self._source.population
+        indptr, indices = population.pattern
+        union = self._union = self._union or NetUnion(indptr, indices)
+        most = PINS_PER_NONZERO * max(len(indices), 1)
+        while self._number < num_batches and not (self._number > 0 and stop()):
+            if union.num_pins > most:
+                union.merged()
+                if union.num_pins > most:
+                    break
+            batch = self._source.sampler.batch(population, self._seed, self._number, self._stream)
+            for k in range(batch.num_blocks):
+                union.add(batch.block(k))
+            self._number += 1
+        net_ptr, pins, cost, source = union.merged()
+        available = population.num_vertices
+        if "train_mask" in self._source.sampler.needs:
+            available = len(population.training)
+        weights = np.ones(population.num_vertices, dtype=np.int64)
+        return Sample(
+            Hypergraph(net_ptr, pins, weights, net_costs=cost, net_sources=source),
+            self._number,
+            union.num_nets,
+            union.vertices_seen / max(available, 1),
+            union.nonzeros_seen,
+            full=union.num_pins > most,
+        )
 
 
 def fitted(hypergraph: Hypergraph, inclusion: Inclusion) -> Hypergraph:

@@ -97,10 +97,14 @@ class Goal:
     ----------
     reach : float64[m + 1], or None
         See `plancc.passes.kernels.expected`, which needs nets with sizes and sources; None: the
-        volume.
+        volume. Gains below `plancc.passes.kernels.expected.TINY` count as none, so ``reach[1]``
+        should be about 1.
+    unit : float
+        What `value` multiplies the expectation by.
     """
 
     reach: npt.NDArray[np.float64] | None = None
+    unit: float = 1.0
 
     @property
     def overlap(self) -> float:
@@ -116,7 +120,7 @@ class Goal:
 
         if self.reach is None:
             return int(volume(nets, state))
-        return float(expected(nets, state, self.reach))
+        return self.unit * float(expected(nets, state, self.reach))
 
     def sweep(self, order: Any, nets: Nets, state: State, target: Any, price: Any, cap: Any) -> int:
         """One sweep (`plancc.passes.kernels.volume.sweep`); returns the gains evaluated."""
@@ -181,7 +185,7 @@ def price_unit(
         share = _share_of_weight(boundary(nets, state), nets, limits)
     total = np.maximum(limits.total, 1)
     overweight = PRICED_OVERWEIGHT * np.maximum(total / len(state.sums), 1)
-    return goal.value(nets, state) / total / overweight / share**2
+    return goal.value(nets, state) / goal.unit / total / overweight / share**2
 
 
 def _share_of_weight(

@@ -189,7 +189,8 @@ class RefineExpected(RefineVolume):
     ----------
     reach : float64[m + 1]
         Probability that a part needs a row, by the rows of it that use it
-        (`plancc.sampling.batch.Inclusion`); m is at least the most pins of a net.
+        (`plancc.sampling.batch.Inclusion`); m is at least the most pins of a net. Where reach[1] is
+        0, as for batches of one vertex, the edge cut is what falls.
     """
 
     objective: ClassVar[str] = "expected volume"
@@ -202,7 +203,9 @@ class RefineExpected(RefineVolume):
             raise InputError("the expected volume needs a hypergraph with net sources")
         if len(self.reach) <= most:
             raise InputError(f"{len(self.reach)} probabilities: a net has {most} pins")
-        return Goal(self.reach)
+        if len(self.reach) < 2 or self.reach[1] == 0:  # the limit of smaller and smaller batches
+            return Goal(np.arange(most + 1, dtype=np.float64))
+        return Goal(self.reach / self.reach[1], float(self.reach[1]))
 
 
 TRAFFIC_PRICES = (0.2, 0.5, 1.0, 2.0, 4.0)

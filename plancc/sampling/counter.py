@@ -117,9 +117,21 @@ def _grid(n: Any) -> Any:
     return a, max((np.int64(n) + a - 1) // a, LEAST_SIDE)
 
 
+def among_first(
+    numbers: npt.NDArray[Any], n: int, size: int, key: np.uint64
+) -> npt.NDArray[np.bool_]:
+    """Whether each of `numbers`, in 0..n - 1, is one of the `size` that `first_of` gives: bool.
+
+    Goes through `numbers`, or through those that `first_of` gives where they are fewer.
+    """
+    if size < len(numbers):
+        return np.isin(numbers, _first_of(n, size, key))
+    found: npt.NDArray[np.bool_] = _among_first(numbers, n, size, key)
+    return found
+
+
 @njit(cache=True, nogil=True)
-def among_first(numbers: Any, n: int, size: int, key: Any) -> Any:
-    """Whether each of `numbers`, in 0..n - 1, is one of the `size` that `first_of` gives: bool."""
+def _among_first(numbers: Any, n: int, size: int, key: Any) -> Any:
     found = np.empty(len(numbers), dtype=np.bool_)
     for k in range(len(numbers)):
         found[k] = permuted(np.int64(numbers[k]), n, key) < size

@@ -42,7 +42,9 @@ class EdgeSampler(Sampler):
 
     def inclusion(self, population: Population, most_pins: int) -> Inclusion:
         pins = np.arange(most_pins + 1, dtype=np.float64)
-        return Inclusion(1.0, 1.0 - np.power(1.0 - self.keep, pins))
+        with np.errstate(divide="ignore", invalid="ignore"):  # keep may be 1
+            reach = -np.expm1(pins * np.log1p(-self.keep))
+        return Inclusion(1.0, np.where(pins > 0, reach, 0.0))
 
 
 class EdgeBatch(Batch):

@@ -56,6 +56,14 @@ class NeighbourSampler(Sampler):
         what = "vertices" if population.train_mask is None else "training vertices"
         check_batch_size(self.batch_size, self._available(population), what)
 
+    def check_layers(self, num_layers: int) -> None:
+        numbers, given = len(self.fanouts), ",".join(map(str, self.fanouts))
+        if numbers != num_layers:
+            raise InputError(
+                f"--fanouts {given} has {numbers} number{'s' * (numbers != 1)}, the model "
+                f"{num_layers} layer{'s' * (num_layers != 1)}"
+            )
+
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
         key = key_of(seed, stream, number)
         seeds = first_of(self._available(population), self.batch_size, key)
@@ -101,10 +109,8 @@ class NeighbourBatch(Batch):
         columns: npt.NDArray[Any],
     ) -> npt.NDArray[np.float64]:
         kept, scale = self._blocks[block]
-        place = np.full(self.population.num_vertices, -1, dtype=np.int32)
-        place[kept.rows] = np.arange(len(kept.rows), dtype=np.int32)
         found: npt.NDArray[np.float64] = _factors(
-            place[vertices], vertices, rows, columns, kept.ptr, kept.columns, scale
+            vertices, rows, columns, kept.rows, kept.ptr, kept.columns, scale
         )
         return found
 
@@ -180,13 +186,16 @@ def _sampled(indptr: Any, indices: Any, rows: Any, fanout: Any, key: Any) -> Any
 
 @njit(cache=True, nogil=True)
 def _factors(
-    place: Any, vertices: Any, rows: Any, columns: Any, ptr: Any, kept: Any, scale: Any
+    vertices: Any, rows: Any, columns: Any, kept_rows: Any, ptr: Any, kept: Any, scale: Any
 ) -> Any:
-    """Factors of nonzeros; ``place[v]`` is the row of ``vertices[v]`` in the block, or -1."""
+    """Factors of nonzeros under a block of rows `kept_rows`, columns `kept`."""
+    place = np.empty(len(vertices), dtype=np.int32)
+    for v in range(len(vertices)):
+        place[v] = place_in(kept_rows, vertices[v])
     factors = np.zeros(len(rows), dtype=np.float64)
     for k in range(len(rows)):
         r = place[rows[k]]
-        if r < 0:
+        if r == len(kept_rows):
             continue
         i, j = vertices[rows[k]], vertices[columns[k]]
         row = kept[ptr[r] : ptr[r + 1]]

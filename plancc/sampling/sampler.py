@@ -47,10 +47,15 @@ class Sampler(ABC):
         """Raise InputError if the options or the population do not allow a batch."""
         for need in self.needs:
             if getattr(population, "indptr" if need == "pattern" else need) is None:
-                raise InputError(
-                    f"sampler '{self.name}' needs {need}, which "
-                    f"{'is not there' if need == 'pattern' else 'the vertex data do not have'}"
-                )
+                raise InputError(f"sampler '{self.name}' needs {need}, which {_MISSING[need]}")
+
+    def check_layers(self, num_layers: int) -> None:
+        """Raise InputError unless batches have one block for all layers, or one for each."""
+        if self.num_blocks not in (1, num_layers):
+            raise InputError(
+                f"sampler '{self.name}' has {self.num_blocks} blocks, the model {num_layers} "
+                f"layer{'s' * (num_layers != 1)}"
+            )
 
     @abstractmethod
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
@@ -218,6 +223,11 @@ def _in_words(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
+_MISSING = {
+    "pattern": "is not there",
+    "train_mask": "the vertex data do not have (--data)",
+    "clusters": "the vertex data do not have (--data, or --clusters makes some)",
+}
 _CHECKS: dict[str, Any] = {
     "batch_size": _whole,
     "fanouts": _several,

@@ -49,10 +49,7 @@ class UniformBatch(VertexBatch):
         self._size, self._key = size, key
 
     def members(self, vertices: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        found: npt.NDArray[np.bool_] = among_first(
-            vertices, self.population.num_vertices, self._size, self._key
-        )
-        return found
+        return among_first(vertices, self.population.num_vertices, self._size, self._key)
 
     def vertices(self) -> npt.NDArray[np.int32]:
         return first_of(self.population.num_vertices, self._size, self._key)

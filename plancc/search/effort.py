@@ -138,6 +138,8 @@ def search(
         raise InputError(NEEDS_DIMS)
 
     record, deadline = Record(report), Deadline.after(budget)
+    if expectation is not None:
+        expectation.deadline = deadline
     kept = 0.0 if objective == "volume" or budget is None else OBJECTIVE_SHARE * budget
     hypergraph = HypergraphModel().build(matrix, num_parts, balance="nnz", seed=seed)
     if weights is not None:
@@ -162,7 +164,7 @@ def search(
     job.deadline = deadline
     if expectation is not None and owners and effort != "fast" and not job.deadline.passed():
         # The limit of small batches is the edge cut, which this partitioner is best at.
-        job.start(job.graph, "mtkahypar", seed=seed, share=CUT_SHARE)
+        job.start(job.graph, "mtkahypar", seed=seed, share=CUT_SHARE, needed=False)
     if objective in ("time", EXPECTED_VOLUME) and owners and record.owner is not None:
         # Less volume is not always less time: start from the best owners by the objective too.
         owners = [record.owner, *(owner for owner in owners if owner is not record.owner)]
@@ -170,7 +172,7 @@ def search(
     found = job.refine_objective(owners, cycles)
     while expectation is not None and found and effort != "fast" and not deadline.passed():
         latest = min(found, key=lambda member: (member.overload, member.value))
-        if not expectation.grow(latest.owner, num_parts):
+        if not expectation.grow(latest.owner, num_parts, record.best[1]):
             break
         assert record.owner is not None
         found = job.refine_objective([record.owner], cycles)
@@ -220,8 +222,11 @@ class _Job:
         seed: int,
         preset: str | None = None,
         share: float | None = None,
+        needed: bool = True,
     ) -> Owner | None:
         """Owners of one partitioner, noted; None if it failed and something else was found.
+
+        One that is `needed` is missed in a warning.
 
         `partitioner` None: the first one that is installed, from then on the same. `share` of
         the time left is for the partitioner; None: whatever the budget says.
@@ -248,7 +253,8 @@ class _Job:
         except (BackendError, BackendUnavailable) as error:
             if self.record.owner is None:
                 raise
-            self.warnings.append(f"left out: {str(error).removesuffix(f'; {OTHERWISE}')}")
+            if needed:
+                self.warnings.append(f"left out: {str(error).removesuffix(f'; {OTHERWISE}')}")
             return None
         if partitioner is None and result.partitioner != TRIVIAL:
             self.starter = result.partitioner
@@ -342,19 +348,22 @@ class _Job:
         """From these owners on, what the objective itself asks for."""
         if self.objective == "volume":
             return []
+        problem = self.hypergraph if self.expectation is None else self.expectation.problem
         found: list[_Member] = self.side_by_side(
-            self._refine_for, [(owner, self.seed + k, cycles) for k, owner in enumerate(owners)]
+            self._refine_for,
+            [(problem, owner, self.seed + k, cycles) for k, owner in enumerate(owners)],
         )
         return found
 
-    def _refine_for(self, owner: Owner, seed: int, cycles: int | None) -> _Member:
+    def _refine_for(
+        self, problem: Hypergraph, owner: Owner, seed: int, cycles: int | None
+    ) -> _Member:
         begin = time.perf_counter()
         options = {"epsilon": self.epsilon, "cycles": cycles, "seed": seed}
-        problem = self.hypergraph
         if self.expectation is None:
             pass_ = refiner(self.objective, rates=self.rates, **options)
         else:
-            problem, pass_ = self.expectation.problem, self.expectation.refiner(**options)
+            pass_ = self.expectation.refiner(**options)
         better = pass_.run(
             problem,
             owner,

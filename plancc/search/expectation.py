@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from plancc.cost.batches import batch_figures, expected_volume
+from plancc.cost.batches import batch_figures
 from plancc.graph.graph import Graph
 from plancc.models.nets import merge_equal_nets
 from plancc.models.problem import Hypergraph
@@ -20,11 +21,14 @@ from plancc.models.stochastic import (
     AUTO,
     MAX_BATCHES,
     BatchSource,
+    GrowingSample,
     Sample,
     StochasticModel,
     batches_of,
     hoeffding_nets,
 )
+from plancc.passes.deadline import Deadline
+from plancc.passes.kernels.expected import expected
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of, volume
 from plancc.passes.refine import RefineExpected, RefineVolume
@@ -37,7 +41,8 @@ GROWTH = 4
 MAX_GAP = 0.02
 """... until fresh batches move at most this share of rows more than those of the sample."""
 MIN_PROGRESS = 0.01
-"""... or the last growth lowered what fresh batches move by less than this share."""
+"""... or refinement found the best owners so far, and the last growth lowered what fresh batches
+move by less than this share."""
 MIN_HELD_OUT, MAX_HELD_OUT = 64, 1024
 """Of the batches that owners are judged by; there are twice as many ..."""
 PRECISION = 0.01
@@ -56,11 +61,15 @@ class Expectation(Protocol):
 
     Attributes
     ----------
-    problem : Hypergraph
-        What refinement works on.
+    deadline : Deadline
+        After it no more batches are drawn than it takes to say something; whoever has one sets it.
     """
 
-    problem: Hypergraph
+    deadline: Deadline
+
+    @property
+    def problem(self) -> Hypergraph:
+        """What refinement works on."""
 
     def refiner(self, **options: Any) -> RefineVolume:
         """The pass that lowers the expectation on `problem`; options that are None are left out."""
@@ -68,15 +77,23 @@ class Expectation(Protocol):
     def value(self, owner: Owner, num_parts: int) -> float:
         """Expected rows moved by a batch."""
 
-    def grow(self, owner: Owner, num_parts: int) -> bool:
-        """Whether `problem` was made larger; `owner` was found on it, and suits it too well."""
+    def grow(self, owner: Owner, num_parts: int, best: float) -> bool:
+        """Whether `problem` was made larger; `owner` was found on it, and suits it too well.
+
+        `best` is the value of the best owners so far, those that refinement started from included.
+        """
 
     def about(self, owner: Owner, num_parts: int) -> tuple[dict[str, Any], list[str]]:
         """For the provenance, and what the user should know."""
 
 
 def expectation_of(
-    model: StochasticModel, matrix: Graph, weights: npt.NDArray[np.int64], num_parts: int, seed: int
+    model: StochasticModel,
+    matrix: Graph,
+    weights: npt.NDArray[np.int64],
+    num_parts: int,
+    seed: int,
+    threads: int = 1,
 ) -> Expectation:
     """The expectation that a model asks for.
 
@@ -87,6 +104,8 @@ def expectation_of(
         The normalised matrix.
     weights : int64[n] or int64[n, c]
     num_parts, seed : int
+    threads : int
+        That count held-out batches; the result does not depend on it.
 
     Raises
     ------
@@ -98,8 +117,8 @@ def expectation_of(
     if model.batches == AUTO:
         exact = source.exact(weights)
         if exact is not None:
-            return ExactExpectation(*exact, matrix, recipe)
-    return SampledExpectation(model, source, weights, num_parts, seed, recipe)
+            return ExactExpectation(*exact, recipe)
+    return SampledExpectation(model, source, weights, seed, threads, recipe)
 
 
 def _recipe(
@@ -123,20 +142,20 @@ def _recipe(
 class ExactExpectation:
     """Closed form: the probabilities of the sampler are known."""
 
-    def __init__(
-        self, problem: Hypergraph, inclusion: Inclusion, matrix: Graph, recipe: dict[str, Any]
-    ) -> None:
+    def __init__(self, problem: Hypergraph, inclusion: Inclusion, recipe: dict[str, Any]) -> None:
         self.problem = problem
-        self._inclusion, self._matrix, self._recipe = inclusion, matrix, recipe
+        self.deadline = Deadline()
+        self._inclusion, self._recipe = inclusion, recipe
+        self._nets = nets_of(problem)
 
     def refiner(self, **options: Any) -> RefineVolume:
         return RefineExpected(reach=self._inclusion.reach, **_given(options))
 
     def value(self, owner: Owner, num_parts: int) -> float:
-        matrix = self._matrix
-        return expected_volume(self._inclusion, matrix.indptr, matrix.indices, owner, num_parts)
+        state = state_of(self._nets, owner, num_parts)
+        return self._inclusion.share * float(expected(self._nets, state, self._inclusion.reach))
 
-    def grow(self, owner: Owner, num_parts: int) -> bool:
+    def grow(self, owner: Owner, num_parts: int, best: float) -> bool:
         return False
 
     def about(self, owner: Owner, num_parts: int) -> tuple[dict[str, Any], list[str]]:
@@ -152,24 +171,30 @@ class SampledExpectation:
         model: StochasticModel,
         source: BatchSource,
         weights: npt.NDArray[np.int64],
-        num_parts: int,
         seed: int,
+        threads: int,
         recipe: dict[str, Any],
     ) -> None:
-        self._source, self._weights, self._seed, self._recipe = source, weights, seed, recipe
+        self.deadline = Deadline()
+        self._source, self._weights, self._recipe = source, weights, recipe
+        self._seed, self._threads = seed, threads
         self._fixed = model.batches != AUTO
         self._num_held_out = 0
         self._last = math.inf
-        wanted = recipe["hoeffding_batches"]
-        self._take(
-            int(model.batches) if self._fixed else min(max(wanted, MIN_BATCHES), MAX_BATCHES)
-        )
+        self._growing = GrowingSample(source, seed)
+        if self._fixed:
+            self._wanted = int(model.batches)
+        else:
+            self._wanted = min(max(recipe["hoeffding_batches"], MIN_BATCHES), MAX_BATCHES)
 
-    def _take(self, num_batches: int) -> None:
-        self._wanted = num_batches
-        self._sample: Sample = self._source.sample(num_batches, self._seed)
+    @cached_property
+    def _sample(self) -> Sample:
+        return self._growing.grown(self._wanted, self.deadline.passed)
+
+    @cached_property
+    def problem(self) -> Hypergraph:
         problem = self._sample.hypergraph if self._fixed else self._smoothed()
-        self.problem = replace(problem, vertex_weights=self._weights)
+        return replace(problem, vertex_weights=self._weights)
 
     def _smoothed(self) -> Hypergraph:
         """The sample's nets, and every nonzero off the diagonal once more as a net of its own.
@@ -198,15 +223,16 @@ class SampledExpectation:
     def value(self, owner: Owner, num_parts: int) -> float:
         return float(self._held_out(owner, num_parts).mean())
 
-    def grow(self, owner: Owner, num_parts: int) -> bool:
+    def grow(self, owner: Owner, num_parts: int, best: float) -> bool:
         enough = self._wanted >= MAX_BATCHES or self._sample.num_batches < self._wanted
         if self._fixed or enough or self._gap(owner, num_parts) <= MAX_GAP:
             return False
         value, last = self.value(owner, num_parts), self._last
         self._last = value
-        if value > (1 - MIN_PROGRESS) * last:
+        if value <= best and value > (1 - MIN_PROGRESS) * last:
             return False
-        self._take(min(GROWTH * self._wanted, MAX_BATCHES))
+        self._wanted = min(GROWTH * self._wanted, MAX_BATCHES)
+        del self._sample, self.problem  # made again from more batches
         return True
 
     def about(self, owner: Owner, num_parts: int) -> tuple[dict[str, Any], list[str]]:
@@ -234,11 +260,16 @@ class SampledExpectation:
                 f"sample {on_sample:.1f}"
                 + ("; '--batches auto' goes on until the two agree" if self._fixed else "")
             )
-        if sample.num_batches < self._wanted:
+        bound = self._recipe["hoeffding_batches"]
+        if not self._fixed and sample.num_batches < bound:
+            why = " and fill the memory that they may" if sample.full else ""
             notes.append(
-                f"the sample ends after {sample.num_batches} of {self._wanted} batches, whose nets "
-                "fill the memory that it may use"
+                f"theta and delta ask for {bound:,} batches; the sample has "
+                f"{sample.num_batches:,}{why}"
             )
+        elif self._fixed and sample.num_batches < self._wanted:
+            why = "whose nets fill the memory that they may" if sample.full else "when time was up"
+            notes.append(f"the sample ends after {sample.num_batches} batches, {why}")
         return how, notes
 
     def _gap(self, owner: Owner, num_parts: int) -> float:
@@ -256,7 +287,8 @@ class SampledExpectation:
         volumes = self._volumes(owner, num_parts, range(number))
         while self._num_held_out == 0:
             low, high = _interval(volumes)
-            if number >= MAX_HELD_OUT or (high - low) / 2 <= PRECISION * volumes.mean():
+            precise = (high - low) / 2 <= PRECISION * volumes.mean()
+            if precise or number >= MAX_HELD_OUT or self.deadline.passed():
                 self._num_held_out = number
             else:
                 more = self._volumes(owner, num_parts, range(number, 2 * number))
@@ -272,6 +304,7 @@ class SampledExpectation:
             numbers,
             seed=self._seed,
             stream=HELD_OUT,
+            threads=self._threads,
         )
         return figures.volume
 

@@ -15,9 +15,11 @@ Must not know layers, losses or files.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 from torch import Tensor
 
 from plancc.plan.plan import Int32Array, Int64Array, Part
@@ -51,7 +53,9 @@ class LocalBatch:
 class BatchMask:
     """Masks a rank's slice, its send and receive lists included, to mini-batches. Collective.
 
-    It holds 8 bytes for every nonzero of the rank and 12 for every boundary pin, beside the slice.
+    It holds 4 bytes for every nonzero of the rank, 8 for every boundary pin and 12 for every vertex
+    that it knows, beside the slice. A batch costs a look at all of these vertices and all sent
+    rows, but only at the nonzeros and pins in the rows of its members.
 
     Parameters
     ----------
@@ -70,13 +74,16 @@ class BatchMask:
         foreign, place = np.unique(np.concatenate([halo, pins]), return_inverse=True)
         only_pins = np.setdiff1d(foreign, halo, assume_unique=True)
         self._vertices = np.concatenate([part.global_id, halo, only_pins])
-        at = np.empty(len(foreign), dtype=np.int32)
-        at[np.searchsorted(foreign, self._vertices[part.num_rows :])] = np.arange(
-            part.num_rows, len(self._vertices)
-        )
-        own = np.repeat(np.arange(part.num_rows, dtype=np.int32), np.diff(part.row_ptr))
-        self._rows = np.concatenate([own, at[place[len(halo) :]]])
-        self._sent = np.repeat(np.arange(len(part.send_row), dtype=np.int32), np.diff(pin_ptr))
+        at = np.empty(len(foreign), dtype=np.int32)  # from 0 after the own rows
+        at[np.searchsorted(foreign, self._vertices[part.num_rows :])] = np.arange(len(foreign))
+        # One CSR over all of them: the slice, then for every other row its pins, which are the
+        # nonzeros that it has in columns of own rows.
+        row = at[place[len(halo) :]]
+        by_row = np.argsort(row, kind="stable")
+        sent = np.repeat(np.arange(len(part.send_row), dtype=np.int32), np.diff(pin_ptr))
+        self._sent = sent[by_row]
+        used_ptr = _offsets(np.bincount(row, minlength=len(foreign)))
+        self._ptr = np.concatenate([part.row_ptr, self._num_nonzeros + used_ptr[1:]])
         self._columns = np.concatenate([part.column, part.send_row[self._sent]])
 
     def local(self, batch: Batch) -> LocalBatch:
@@ -85,14 +92,14 @@ class BatchMask:
         inside = batch.members(self._vertices)
         members = self._vertices[inside]
         number = np.cumsum(inside, dtype=np.int32) - np.int32(1)
-        candidates = np.flatnonzero(inside[self._rows] & inside[self._columns])
-        rows, columns = number[self._rows[candidates]], number[self._columns[candidates]]
+        places = np.flatnonzero(inside)
+        candidates, rows, columns = _between(self._ptr, self._columns, places, inside, number)
         own = np.flatnonzero(inside[: part.num_rows])
         parts = []
         for block in range(batch.num_blocks):
             factors = batch.factors(block, members, rows, columns)
             kept = np.flatnonzero(factors)
-            parts.append(self._masked(own, number, candidates[kept], factors[kept]))
+            parts.append(self._masked(own, number, candidates[kept], rows[kept], factors[kept]))
         return LocalBatch(own, batch.targets(part.global_id[own]), parts)
 
     def _masked(
@@ -100,9 +107,13 @@ class BatchMask:
         own: Int64Array,
         number: Int32Array,
         kept: Int64Array,
+        rows: Int32Array,
         factors: npt.NDArray[np.float64],
     ) -> Part:
-        """The slice with the rows `own`, the nonzeros `kept`, and the halo rows that they use."""
+        """The slice with the rows `own`, the nonzeros `kept`, and the halo rows that they use.
+
+        Nonzero ``kept[k]`` becomes one of row ``rows[k]``, multiplied by ``factors[k]``.
+        """
         part = self._part
         local = int(np.searchsorted(kept, self._num_nonzeros))
         nonzeros, pins = kept[:local], kept[local:] - self._num_nonzeros
@@ -121,15 +132,13 @@ class BatchMask:
         new_column = np.empty(len(column), dtype=np.int32)
         new_column[~foreign] = number[column[~foreign]]
         new_column[foreign] = halo[column[foreign] - part.num_rows]
-        row_ptr = np.zeros(len(own) + 1, dtype=np.int64)
-        np.cumsum(np.bincount(number[self._rows[nonzeros]], minlength=len(own)), out=row_ptr[1:])
         return Part(
             index=part.index,
             num_parts=part.num_parts,
             first_row=0,
             global_id=part.global_id[own],
             num_interior=0,
-            row_ptr=row_ptr,
+            row_ptr=_offsets(np.bincount(rows[:local], minlength=len(own))),
             column=new_column,
             value=part.value[nonzeros] * factors[:local],
             send_peer=send_peer,
@@ -158,6 +167,32 @@ class CountedLayout(RowLayout):
         super().forward(h, out, buffers)
         self.rows_sent = (traffic.words_sent - words) // max(h.shape[1], 1)
         self.messages_sent = traffic.messages_sent - messages
+
+
+@njit(cache=True, nogil=True)
+def _between(ptr: Any, columns: Any, places: Any, inside: Any, number: Any) -> Any:
+    """The nonzeros in the rows `places` whose columns are inside too, in their order.
+
+    Returns
+    -------
+    int64[m], int32[m], int32[m]
+        Where they are in `columns`, and the numbers of their rows and columns.
+    """
+    most = 0
+    for i in places:
+        most += ptr[i + 1] - ptr[i]
+    found = np.empty(most, dtype=np.int64)
+    found_rows = np.empty(most, dtype=np.int32)
+    found_columns = np.empty(most, dtype=np.int32)
+    size = 0
+    for i in places:
+        for a in range(ptr[i], ptr[i + 1]):
+            j = columns[a]
+            found[size] = a  # kept if inside, else overwritten: no branch to mispredict
+            found_rows[size] = number[i]
+            found_columns[size] = number[j]
+            size += inside[j]
+    return found[:size], found_rows[:size], found_columns[:size]
 
 
 def _boundary(part: Part, transport: Transport) -> tuple[Int32Array, Int64Array, Int32Array]:

@@ -132,7 +132,8 @@ class Epoch:
     words_sent_max, messages_sent_max : int
         Of the rank that sends most.
     words_reduced : int
-        Words that every rank hands to all-reduces (weight gradients, loss), counted apart.
+        Words that every rank hands to all-reduces (weight gradients, loss, and of every
+        mini-batch the number of targets), counted apart.
     volume_per_step : float or None
         Mean of `Step.volume`; None without mini-batches.
     """
@@ -467,25 +468,10 @@ def open_sampler(
             training = num_training(file)
             sampler = chosen_sampler(recorded, n, training, options.sampler, **given)
             population = read_population(file, sampler)
-    _check_layers(sampler, options.layers)
+    sampler.check_layers(options.layers)
     sampler.check(population)
     sampler.batch(population, options.seed, 0)  # what it refuses, it refuses here
     return sampler, population
-
-
-def _check_layers(sampler: Sampler, layers: int) -> None:
-    """Whether a sampler that has blocks of its own for every layer fits the model."""
-    fanouts = getattr(sampler, "fanouts", None)
-    if fanouts is not None and len(fanouts) != layers:
-        numbers, given = len(fanouts), ",".join(map(str, fanouts))
-        raise InputError(
-            f"--fanouts {given} has {numbers} number{'s' * (numbers != 1)}, the model {layers} "
-            f"layer{'s' * (layers != 1)}"
-        )
-    if sampler.num_blocks not in (1, layers):
-        raise InputError(
-            f"sampler '{sampler.name}' has {sampler.num_blocks} blocks, the model {layers} layers"
-        )
 
 
 def open_slice(plan: str | PathLike[str] | Slice, transport: Transport) -> tuple[Header, Part, str]:

@@ -161,14 +161,16 @@ def test_the_same_plan_twice(graph: Path, tmp_path: Path) -> None:
 def test_refined_it_is_a_plan_for_whole_batches(exact: Path, graph: Path, tmp_path: Path) -> None:
     """What was expected of the old owners is not said of the new ones."""
     plan = tmp_path / "better.h5"
-    shown = json.loads(ok("refine", exact, "--cycles", 3, "-o", plan, "--json"))
+    shown = json.loads(ok("refine", exact, "--cycles", 3, "-o", plan, "--json", warned=True))
     assert ok("verify", plan, "--against", graph).endswith("valid\n")
     found = shown["provenance"]
     assert shown["value"]["after"] <= shown["value"]["before"]
     assert found["objective"] == "volume"
-    assert not [name for name in found if name.startswith("expected_")]
+    assert not [name for name in found if name.startswith(("expected_", "hoeffding_"))]
+    assert not {"theta", "delta", "batches", "nets_per_batch"} & found.keys()
+    assert "was made for mini-batches" in found["warnings"]
     assert found["sampler"] == f"uniform batch_size={SIZE}"
-    text = ok("refine", exact, "--cycles", 3, "-o", plan)
+    text = ok("refine", exact, "--cycles", 3, "-o", plan, warned=True)
     assert "rows expected" not in text
     text = ok("inspect", plan, "--batches", 20)
     assert f"uniform batch_size={SIZE}" in text
@@ -183,8 +185,9 @@ def test_balance_by_batches(graph: Path, data: Path, tmp_path: Path) -> None:
     error = fails(tmp_path, "refine", plan, "-o", tmp_path / "better.h5")
     assert "'batch' of mini-batches, which a plan does not keep" in error
     assert "(--balance)" in error
-    ok("refine", plan, "--balance", "nnz", "--cycles", 1, "-o", tmp_path / "better.h5")
-    ok("inspect", tmp_path / "better.h5")
+    better = tmp_path / "better.h5"
+    ok("refine", plan, "--balance", "nnz", "--cycles", 1, "-o", better, warned=True)
+    ok("inspect", better)
 
 
 def test_inspect_and_compare(exact: Path, plan: Path) -> None:

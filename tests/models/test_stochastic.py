@@ -70,10 +70,12 @@ def net_counts(hypergraph) -> Counter:
 def blocks_of(source, array, number: int, seed: int, stream: int = FITTED):
     """Nonzeros (i, j) that every block of a batch keeps, by the factors that the runtime uses."""
     batch = source.sampler.batch(source.population, seed, number, stream)
-    rows, columns = np.nonzero(array)
+    members = np.flatnonzero(batch.members(np.arange(len(array))))
+    rows, columns = np.nonzero(array[np.ix_(members, members)])
     for block in range(batch.num_blocks):
-        kept = batch.factors(block, np.arange(len(array)), rows, columns) != 0
-        yield list(zip(rows[kept].tolist(), columns[kept].tolist(), strict=True))
+        kept = batch.factors(block, members, rows, columns) != 0
+        ends = members[rows[kept]], members[columns[kept]]
+        yield list(zip(*(each.tolist() for each in ends), strict=True))
 
 
 def nets_by_hand(source, array, numbers, seed: int) -> tuple[Counter, int, set, set]:

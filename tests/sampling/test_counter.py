@@ -96,7 +96,11 @@ def test_first_of_and_among_first_agree(n, size):
     assert found.dtype == np.int32
     assert found.tolist() == sorted(x for x in range(n) if permuted(x, n, key) < size)
     numbers = np.random.default_rng(0).permutation(n)
-    assert set(numbers[among_first(numbers, n, size, key)].tolist()) == set(found.tolist())
+    inside = among_first(numbers, n, size, key)
+    assert set(numbers[inside].tolist()) == set(found.tolist())
+    # One by one, so that the numbers are fewer than those drawn: the other way of among_first.
+    few = [bool(among_first(numbers[k : k + 1], n, size, key)[0]) for k in range(n)]
+    assert few == inside.tolist()
 
 
 def test_marked():

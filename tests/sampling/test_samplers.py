@@ -76,13 +76,13 @@ def test_a_batch_agrees_with_itself_and_with_the_pattern(name, sampler):
     sampler.check(population)
     rng = np.random.default_rng(1)
     nonzeros = set(zip(*(ends.tolist() for ends in np.nonzero(pattern)), strict=True))
-    # The same nonzeros as a rank sees them: vertices and nonzeros in an order of its own.
     vertices = rng.permutation(n).astype(np.int32)
-    local = np.argsort(vertices)
-    order = rng.permutation(len(nonzeros))
-    rows, columns = (local[ends[order]].astype(np.int32) for ends in np.nonzero(pattern))
     for number in range(3):
         batch = sampler.batch(population, 4, number)
+        inside = vertices[batch.members(vertices)]
+        # Nonzeros as a rank sees them: vertices and nonzeros in an order of its own.
+        among = np.argwhere(pattern[np.ix_(inside, inside)]).astype(np.int32)
+        rows, columns = rng.permutation(among).T
         assert batch.num_blocks == sampler.num_blocks
         touched, of_rows = set(), []
         for k in range(batch.num_blocks):
@@ -94,16 +94,16 @@ def test_a_batch_agrees_with_itself_and_with_the_pattern(name, sampler):
             kept = kept_by(batch, k)
             assert len(kept) == len(block.columns)
             assert kept <= nonzeros
-            factors = batch.factors(k, vertices, rows, columns)
+            factors = batch.factors(k, inside, rows, columns)
             assert factors.dtype == np.float64
             assert kept == {
-                (int(vertices[i]), int(vertices[j]))
+                (int(inside[i]), int(inside[j]))
                 for i, j, factor in zip(rows, columns, factors, strict=True)
                 if factor
             }
             touched |= set(block.rows.tolist()) | {j for _, j in kept}
             of_rows.append(set(block.rows.tolist()))
-        members = {int(i) for i in vertices[batch.members(vertices)]}
+        members = set(inside.tolist())
         targets = {int(i) for i in vertices[batch.targets(vertices)]}
         assert members == touched
         assert targets == of_rows[-1]
@@ -114,6 +114,7 @@ def test_a_batch_agrees_with_itself_and_with_the_pattern(name, sampler):
                 assert of_rows[k - 1] == {j for _, j in kept_by(batch, k)}
         elif not isinstance(sampler, EdgeSampler):
             assert kept == {(i, j) for i, j in nonzeros if i in members and j in members}
+            assert (factors == 1).all()
 
 
 @pytest.mark.parametrize("name", PATTERNS)
@@ -150,20 +151,14 @@ def test_sizes_and_factors(name):
     assert set(batch.block(1).rows.tolist()) <= training
     for k, fanout in ((1, 2), (0, 3)):  # the first fan-out is the output layer's
         kept = kept_by(batch, k)
-        factors = dict(
-            zip(
-                zip(rows.tolist(), columns.tolist(), strict=True),
-                batch.factors(k, vertices, rows, columns).tolist(),
-                strict=True,
-            )
-        )
+        found = product_of(batch, k, pattern.astype(np.float64))
         for i in batch.block(k).rows.tolist():
             degree = int(pattern[i].sum()) - int(pattern[i, i])
             others = [j for j in range(n) if (i, j) in kept and j != i]
             assert len(others) == min(fanout, degree)
             assert ((i, i) in kept) == pattern[i, i]
-            assert all(factors[i, j] == degree / len(others) for j in others)
-            assert not pattern[i, i] or factors[i, i] == 1
+            assert all(found[i, j] == degree / len(others) for j in others)
+            assert not pattern[i, i] or found[i, i] == 1
 
 
 FOR_STREAMS = [
@@ -395,10 +390,12 @@ def test_reach_of_sets():
 def product_of(batch, block: int, array: np.ndarray) -> np.ndarray:
     """The matrix of one block of a batch, dense."""
     found = np.zeros_like(array)
-    vertices = np.arange(len(array), dtype=np.int32)
-    rows, columns = (ends.astype(np.int32) for ends in np.nonzero(array))
-    factors = batch.factors(block, vertices, rows, columns)
-    found[rows, columns] = array[rows, columns] * factors
+    members = np.flatnonzero(batch.members(np.arange(len(array))))
+    among = np.ix_(members, members)
+    rows, columns = np.nonzero(array[among])
+    factors = np.zeros((len(members), len(members)))
+    factors[rows, columns] = batch.factors(block, members, rows, columns)
+    found[among] = array[among] * factors
     return found
 
 
@@ -461,6 +458,30 @@ def test_what_is_refused(case):
     with pytest.raises(InputError, match=words) as caught:
         sampler.check(population)
     assert "\n" not in str(caught.value)
+
+
+class TwoBlockSampler(UniformSampler):
+    num_blocks = 2
+
+
+def test_check_layers():
+    one, several = UniformSampler(4), NeighbourSampler(4, (3, 2))
+    for sampler, fitting in [
+        (one, {1, 2, 3}),
+        (several, {2}),
+        (NeighbourSampler(4, (3,)), {1}),
+        (TwoBlockSampler(4), {2}),
+    ]:
+        for layers in (1, 2, 3):
+            if layers in fitting:
+                sampler.check_layers(layers)
+            else:
+                with pytest.raises(InputError, match=f"the model {layers} layer"):
+                    sampler.check_layers(layers)
+    with pytest.raises(InputError, match=r"^--fanouts 3,2 has 2 numbers, the model 1 layer$"):
+        several.check_layers(1)
+    with pytest.raises(InputError, match=r"^sampler 'uniform' has 2 blocks, the model 3 layers$"):
+        TwoBlockSampler(4).check_layers(3)
 
 
 def test_batches_per_epoch():

@@ -160,10 +160,11 @@ def population_of(name: str) -> Population:
 
 def kept_by(name: str, batch):
     """Rows and columns of the nonzeros that each block of a batch keeps, by its factors."""
-    rows, columns = np.nonzero(dense(name))
+    members = np.flatnonzero(batch.members(np.arange(len(dense(name)))))
+    rows, columns = np.nonzero(dense(name)[np.ix_(members, members)])
     for block in range(batch.num_blocks):
-        kept = batch.factors(block, np.arange(len(dense(name))), rows, columns) != 0
-        yield rows[kept], columns[kept]
+        kept = batch.factors(block, members, rows, columns) != 0
+        yield members[rows[kept]], members[columns[kept]]
 
 
 def volumes(name: str, plan, number: int, stream: int) -> np.ndarray:
@@ -279,15 +280,15 @@ def test_growth_and_the_prior():
     fitted_to_it = found.refiner(seed=1, cycles=1).run(
         found.problem, np.arange(len(weights)).astype(np.int32) % p, p
     )
-    assert found.grow(fitted_to_it.owner, p)
+    assert found.grow(fitted_to_it.owner, p, np.inf)
     assert net_counts(found.problem) == by_hand(4 * MIN_BATCHES) + prior
 
     fixed = StochasticModel("walk", batch_size=24, batches=5)
     found = expectation_of(fixed, matrix, weights, p, SEED)
     assert net_counts(found.problem) == by_hand(5)  # the paper's model as it is
-    assert not found.grow(fitted_to_it.owner, p)
+    assert not found.grow(fitted_to_it.owner, p, np.inf)
     exact = expectation_of(StochasticModel(), matrix, weights, p, SEED)
-    assert not exact.grow(fitted_to_it.owner, p)
+    assert not exact.grow(fitted_to_it.owner, p, np.inf)
 
 
 def test_a_sample_grows_with_the_effort():
@@ -507,9 +508,15 @@ def test_a_bootstrap_of_batches():
 WRONG = {
     "theta": ({"theta": 1e-12}, "theta 1e-12, delta 0.5: Hoeffding's bound is above"),
     "objective": ({"objective": "volume"}, "objective 'volume': the objective of model"),
-    "option": ({"part": "x"}, "model 'stochastic-hp' has no option 'part': it has sampler"),
+    "option": (
+        {"part": "x"},
+        "model 'stochastic-hp' has no option 'part': it has sampler",
+    ),
     "vertex data": ({"vertex_data": VertexData()}, "no option 'vertex_data'"),
-    "theta of hp": ({"model": "hp", "theta": 0.1}, "model 'hp' has no option 'theta'"),
+    "theta of hp": (
+        {"model": "hp", "theta": 0.1},
+        "model 'hp' has no option 'theta', which is stochastic-hp's",
+    ),
     "batches of gp": ({"model": "gp", "batches": 3}, "model 'gp' has no option 'batches'"),
     "balance": ({"model": "hp", "balance": "batch"}, "needs the mini-batches of model"),
     "size": ({"balance": "batch", "batch_size": 10**6}, "batch size 1000000: there are only"),

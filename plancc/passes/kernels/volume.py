@@ -2,7 +2,8 @@
 
 What a sweep minimises is ``volume + sum over parts and constraints of
 price / 2 * max(0, weight - target)^2``: low prices let parts grow while vertices find better
-places, high prices bring the balance back where that costs least volume.
+places, high prices bring the balance back where that costs least volume. Counts must be of pins: on
+coarse levels of nets with sizes they are not, and these kernels must not be used.
 """
 
 from __future__ import annotations
