@@ -62,6 +62,8 @@ MAX_MEMBERS = 12
 """... up to this many; without a budget there are those of different partitioners only."""
 CUT_SHARE = 0.5
 """Of the time left when Mt-KaHyPar starts on the edge cut, for an expected volume."""
+FEW_ROWS = 0.05
+"""Volumes below this share of the rows are small."""
 OBJECTIVE_STARTS = 4
 """Best members that are refined for another objective than the volume."""
 OBJECTIVE_SHARE = 0.4
@@ -163,8 +165,11 @@ def search(
     owners = _EFFORTS[effort](job)
     job.deadline = deadline
     if expectation is not None and owners and effort != "fast" and not job.deadline.passed():
-        # The limit of small batches is the edge cut, which this partitioner is best at.
+        # The limit of small batches is the edge cut, which this partitioner is best at; where few
+        # rows move at all, as in meshes, it is quick and good with hypergraphs too.
         job.start(job.graph, "mtkahypar", seed=seed, share=CUT_SHARE, needed=False)
+        if record.least_volume < FEW_ROWS * matrix.num_vertices:
+            job.start(job.hypergraph, "mtkahypar", seed=seed, share=CUT_SHARE, needed=False)
     if objective in ("time", EXPECTED_VOLUME) and owners and record.owner is not None:
         # Less volume is not always less time: start from the best owners by the objective too.
         owners = [record.owner, *(owner for owner in owners if owner is not record.owner)]

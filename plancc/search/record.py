@@ -103,6 +103,11 @@ class Record:
             if self.report is not None:
                 self.report(trial)
 
+    @property
+    def least_volume(self) -> int:
+        """Of all steps, whatever their balance."""
+        return min(trial.volume for trial in self.trials)
+
     def result(self, warnings: list[str]) -> SearchResult:
         """What was found; at least one step must have been noted."""
         assert self.owner is not None
