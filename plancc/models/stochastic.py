@@ -42,6 +42,8 @@ MAX_BATCHES = 4096
 """Of a sample, where the user does not say."""
 PINS_PER_NONZERO = 16
 """A sampled hypergraph has at most this many pins per nonzero of the matrix."""
+FULL = 0.9
+"""Share of the bound that merged pins may fill: above it every batch would have to be merged."""
 FITTED_COST = 1000
 """Cost of a column net and the two-pin nets beside it together, in `fitted`."""
 
@@ -295,7 +297,7 @@ class GrowingSample:
         while self._number < num_batches and not (self._number > 0 and stop()):
             if union.num_pins > most:
                 union.merged()
-                if union.num_pins > most:
+                if union.num_pins > FULL * most:
                     break
             batch = self._source.sampler.batch(population, self._seed, self._number, self._stream)
             for k in range(batch.num_blocks):
@@ -312,7 +314,7 @@ class GrowingSample:
             union.num_nets,
             union.vertices_seen / max(available, 1),
             union.nonzeros_seen,
-            full=union.num_pins > most,
+            full=union.num_pins > FULL * most,
         )
 
 
