@@ -74,6 +74,30 @@ class Refined:
     evaluations: int
     seconds: float
 
+    @classmethod
+    def of(
+        cls,
+        owner: npt.NDArray[np.int32],
+        before: tuple[float, float, int],
+        after: tuple[float, float, int],
+        cycles: int,
+        evaluations: int,
+        start: float,
+    ) -> Refined:
+        """From (overload, value, volume) before and after, and when it started."""
+        return cls(
+            owner=owner,
+            value_before=before[1],
+            value=after[1],
+            volume_before=before[2],
+            volume=after[2],
+            overload_before=before[0],
+            overload=after[0],
+            cycles=cycles,
+            evaluations=evaluations,
+            seconds=time.perf_counter() - start,
+        )
+
 
 @dataclass(frozen=True)
 class RefineVolume:
@@ -164,18 +188,7 @@ class RefineVolume:
                 nets, current, num_parts, rng, improve, deadline=deadline, overlap=goal.overlap
             )
             evaluations += tried
-        return Refined(
-            owner=best_owner,
-            value_before=before[1],
-            value=best[1],
-            volume_before=before[2],
-            volume=best[2],
-            overload_before=before[0],
-            overload=best[0],
-            cycles=cycle,
-            evaluations=evaluations,
-            seconds=time.perf_counter() - start,
-        )
+        return Refined.of(best_owner, before, best, cycle, evaluations, start)
 
     def _goal(self, problem: Hypergraph) -> Goal:
         return Goal()
@@ -343,18 +356,7 @@ class _RefineTraffic:
                     best_owner, best, fruitless = state.owner.copy(), reached, 0
             if fruitless == MAX_FRUITLESS or deadline.passed():
                 break
-        return Refined(
-            owner=best_owner,
-            value_before=before[1],
-            value=best[1],
-            volume_before=before[2],
-            volume=best[2],
-            overload_before=before[0],
-            overload=best[0],
-            cycles=cycle,
-            evaluations=evaluations,
-            seconds=time.perf_counter() - start,
-        )
+        return Refined.of(best_owner, before, best, cycle, evaluations, start)
 
     def _own_loads(
         self, num_vertices: int, nonzeros: npt.NDArray[np.int64] | None

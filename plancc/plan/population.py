@@ -1,4 +1,4 @@
-"""From a plan file to what samplers draw from. Reads no values, features or labels; knows no ranks.
+"""From a plan to what samplers draw from. Reads no values, features or labels; knows no ranks.
 
 Compiler and runtime must draw from the same population to see the same batches: vertices in the
 order of the source, and columns ascending in every row, since samplers pick them by their place.
