@@ -6,6 +6,7 @@ Knows models, samplers and figures of batches; no partitioner.
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -47,6 +48,8 @@ MIN_HELD_OUT, MAX_HELD_OUT = 64, 1024
 """Of the batches that owners are judged by; there are twice as many ..."""
 PRECISION = 0.01
 """... until half of the interval is this share of the mean or less."""
+MOST_JUDGED = 8
+"""Owners whose volumes are kept."""
 RESAMPLES = 1000
 """Of the bootstrap behind that interval."""
 SEEN_ENOUGH, GAP_TO_TELL = 0.5, 0.05
@@ -180,6 +183,7 @@ class SampledExpectation:
         self._seed, self._threads = seed, threads
         self._fixed = model.batches != AUTO
         self._num_held_out = 0
+        self._judged: deque[tuple[Owner, npt.NDArray[np.int64]]] = deque(maxlen=MOST_JUDGED)
         self._last = math.inf
         self._growing = GrowingSample(source, seed)
         if self._fixed:
@@ -282,7 +286,13 @@ class SampledExpectation:
         return float(volume(nets, state_of(nets, owner, num_parts)) / self._sample.num_batches)
 
     def _held_out(self, owner: Owner, num_parts: int) -> npt.NDArray[np.int64]:
-        """Volumes of the held-out batches; the first owners say how many it takes."""
+        """Volumes of the held-out batches; the first owners say how many it takes.
+
+        Those of the last owners are kept: they are asked for several times.
+        """
+        for known, volumes in tuple(self._judged):
+            if known is owner:
+                return volumes
         number = self._num_held_out or MIN_HELD_OUT
         volumes = self._volumes(owner, num_parts, range(number))
         while self._num_held_out == 0:
@@ -293,6 +303,7 @@ class SampledExpectation:
             else:
                 more = self._volumes(owner, num_parts, range(number, 2 * number))
                 volumes, number = np.concatenate([volumes, more]), 2 * number
+        self._judged.append((owner, volumes))
         return volumes
 
     def _volumes(self, owner: Owner, num_parts: int, numbers: range) -> npt.NDArray[np.int64]:
