@@ -24,10 +24,10 @@ from rich.table import Table
 from plancc.errors import InputError, OutputError, PlanccError
 from plancc_cli import options
 from plancc_runtime import launch
-from plancc_runtime.train import CHOICES, MINIMUM, TrainOptions
+from plancc_runtime.options import CHOICES, MINIMUM, TrainOptions
 
 if TYPE_CHECKING:
-    from plancc_runtime.train import Epoch, TrainResult
+    from plancc_runtime.results import Epoch, TrainResult
     from plancc_runtime.transport.base import Transport
 
 PROGRAM = "plancc-run"
@@ -122,7 +122,8 @@ def _run(
 ) -> None:
     """Train and print. Collective."""
     from plancc.files import atomic_write, check_target
-    from plancc_runtime.train import save_weights, train
+    from plancc_runtime.train import train
+    from plancc_runtime.weights import save_weights
 
     first = transport.rank == 0
     with transport.agreement():  # before the work, not after it
@@ -234,7 +235,8 @@ def _render(plan: str, result: TrainResult) -> str:
     summary = (
         f"{plan}: {header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "
         f"{header.num_parts} parts; ranks {result.num_ranks}, threads per rank {result.threads}\n"
-        f"GCN {' x '.join(map(str, result.dims))}, {options.activation}, {options.optimizer}, "
+        f"{options.model.upper()} {' x '.join(map(str, result.dims))}, {options.activation}, "
+        f"{options.optimizer}, "
         f"lr {options.lr:g}, {options.dtype}; features {origin[result.random_features]}, "
         f"labels {origin[result.random_labels]}"
     )

@@ -6,29 +6,62 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
-PHASES = ("communication", "spmm", "dense", "allreduce")
+PHASES = ("pack", "wait", "spmm", "dense", "allreduce")
 
 
 class Clock:
-    """Seconds per phase since the last `restart`; what no phase claims is "other"."""
+    """Seconds per phase since the last `restart`; what no phase claims is "other".
+
+    Phases nest: an inner one interrupts the outer one, so that no second counts twice.
+
+    Attributes
+    ----------
+    events : list of (phase, begin, end) or None
+        Every uninterrupted stretch of a phase, in seconds of `time.perf_counter`, once `record` was
+        called.
+    """
 
     def __init__(self) -> None:
+        self.events: list[tuple[str, float, float]] | None = None
+        self._running: list[str] = []
         self.restart()
 
+    def record(self) -> None:
+        """Keep every stretch of every phase from now on."""
+        self.events = []
+
     def restart(self) -> None:
+        """Set all phases to zero; to be called outside of them."""
         self._seconds = dict.fromkeys(PHASES, 0.0)
-        self._start = perf_counter()
+        self._start = self._since = perf_counter()
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
-        """Add the time of the block to `phase`; blocks must not be nested."""
-        start = perf_counter()
+        """The time of the block belongs to `phase`, but for that of phases within it."""
+        self._close()
+        self._running.append(phase)
         try:
             yield
         finally:
-            self._seconds[phase] += perf_counter() - start
+            self._close()
+            self._running.pop()
 
     def read(self) -> dict[str, float]:
-        """Seconds of every phase, of "other", and in "total"."""
-        total = perf_counter() - self._start
-        return {**self._seconds, "other": total - sum(self._seconds.values()), "total": total}
+        """Seconds of every phase, of "communication" (pack and wait), "other" and in "total"."""
+        total, seconds = perf_counter() - self._start, self._seconds
+        return {
+            **seconds,
+            "communication": seconds["pack"] + seconds["wait"],
+            "other": total - sum(seconds.values()),
+            "total": total,
+        }
+
+    def _close(self) -> None:
+        """End the stretch of the phase that runs now."""
+        now = perf_counter()
+        if self._running:
+            phase = self._running[-1]
+            self._seconds[phase] += now - self._since
+            if self.events is not None:
+                self.events.append((phase, self._since, now))
+        self._since = now

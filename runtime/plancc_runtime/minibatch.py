@@ -20,11 +20,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from numba import njit
-from torch import Tensor
 
 from plancc.plan.plan import Int32Array, Int64Array, Part
 from plancc.sampling import Batch
-from plancc_runtime.layouts.row import Buffers, RowLayout
 from plancc_runtime.transport.base import Transport
 
 BoolArray = npt.NDArray[np.bool_]
@@ -149,26 +147,6 @@ class BatchMask:
         )
 
 
-class CountedLayout(RowLayout):
-    """A row layout that notes what the transport counts.
-
-    Attributes
-    ----------
-    rows_sent, messages_sent : int
-        Of this rank, in the last forward product.
-    """
-
-    rows_sent: int
-    messages_sent: int
-
-    def forward(self, h: Tensor, out: Tensor, buffers: Buffers) -> None:
-        traffic = self._transport.traffic
-        words, messages = traffic.words_sent, traffic.messages_sent
-        super().forward(h, out, buffers)
-        self.rows_sent = (traffic.words_sent - words) // max(h.shape[1], 1)
-        self.messages_sent = traffic.messages_sent - messages
-
-
 @njit(cache=True, nogil=True)
 def _between(ptr: Any, columns: Any, places: Any, inside: Any, number: Any) -> Any:
     """The nonzeros in the rows `places` whose columns are inside too, in their order.
@@ -235,9 +213,12 @@ def _swap(
 ) -> None:
     """Send ``out[out_ptr[k]:out_ptr[k + 1]]`` to rank ``to[k]``, and fill `into` likewise."""
     pieces = np.split(into, into_ptr[1:-1]) if len(source) else []
-    exchange = transport.exchange(list(zip(source.tolist(), pieces, strict=True)))
-    for k, peer in enumerate(to.tolist()):
-        exchange.send(peer, out[out_ptr[k] : out_ptr[k + 1]])
+    receives = list(zip(source.tolist(), pieces, strict=True))
+    sends = [(peer, out[out_ptr[k] : out_ptr[k + 1]]) for k, peer in enumerate(to.tolist())]
+    exchange = transport.exchange(sends, receives)
+    exchange.start()
+    for k in range(len(sends)):
+        exchange.send(k)
     for _ in exchange.arrivals():
         pass
     exchange.finish()

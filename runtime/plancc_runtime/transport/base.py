@@ -1,13 +1,17 @@
 """What every transport offers. Knows ranks and buffers; must not know rows, layers or files.
 
-A *buffer* is a C-contiguous numpy array or CPU tensor; it belongs to the caller, who leaves it
-alone from the moment it is handed over until the exchange says that it is done:
+A *buffer* is a C-contiguous numpy array or tensor; it belongs to the caller, who leaves it alone
+while a round is under way. An exchange is made once for its buffers and played any number of times:
 
-    exchange = transport.exchange([(peer, buffer), ...])   receives are posted
-    exchange.send(peer, buffer)                            as often as needed, never blocks
-    ...                                                    compute
-    for k in exchange.arrivals(): ...                      receive k is complete (order of arrival)
-    exchange.finish()                                      the send buffers are free again
+    exchange = transport.exchange(sends, receives)    lists of (peer, buffer); nothing moves yet
+    exchange.start()                                  a round begins: its receives are posted
+    exchange.send(k)                                  sends[k] is packed; never blocks; any order
+    ...                                               compute
+    for k in exchange.arrivals(): ...                 receives[k] is complete (order of arrival)
+    exchange.finish()                                 the send buffers are free again
+
+Every send of a round is handed over before the first call of `arrivals`: transports that move all
+messages of a round in one group (NCCL) launch it with the last send.
 """
 
 from __future__ import annotations
@@ -48,19 +52,23 @@ class Traffic:
 
 
 class Exchange(ABC):
-    """One round of messages, its receives already posted (see the module's docstring)."""
+    """Rounds of messages over fixed buffers (see the module's docstring)."""
 
     @abstractmethod
-    def send(self, peer: int, buffer: Buffer) -> None:
-        """Start sending `buffer` to `peer`; it must not change before `finish`."""
+    def start(self) -> None:
+        """Begin a round: post the receives."""
+
+    @abstractmethod
+    def send(self, k: int) -> None:
+        """Start sending buffer k; it must not change before `finish`."""
 
     @abstractmethod
     def arrivals(self) -> Iterator[int]:
-        """Yield the number of every posted receive, each as soon as it is complete."""
+        """Yield the number of every receive, each as soon as it is complete."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Wait until every send is done."""
+        """Wait until every send of the round is done."""
 
 
 class Transport(ABC):
@@ -82,11 +90,14 @@ class Transport(ABC):
     agreed_error: PlanccError | None = None
 
     @abstractmethod
-    def exchange(self, receives: Sequence[tuple[int, Buffer]]) -> Exchange:
-        """Post `receives` (peer, buffer) and return the exchange.
+    def exchange(
+        self, sends: Sequence[tuple[int, Buffer]], receives: Sequence[tuple[int, Buffer]]
+    ) -> Exchange:
+        """An exchange of these buffers, each with its peer; not collective, moves nothing yet.
 
-        Collective among the ranks that exchange: every send needs its receive, of the same size,
-        and two messages between the same two ranks arrive in the order in which they were sent.
+        Its rounds are collective among the ranks that exchange: every send needs its receive, of
+        the same size, and two messages between the same two ranks arrive in the order in which
+        they stand in `sends`, which is their order in the peer's `receives`.
         """
 
     @abstractmethod

@@ -25,9 +25,11 @@ class SingleTransport(Transport):
         self.rank, self.size = 0, 1
         self.traffic = Traffic()
 
-    def exchange(self, receives: Sequence[tuple[int, Buffer]]) -> Exchange:
-        if receives:
-            raise ValueError(f"one rank alone cannot receive from rank {receives[0][0]}")
+    def exchange(
+        self, sends: Sequence[tuple[int, Buffer]], receives: Sequence[tuple[int, Buffer]]
+    ) -> Exchange:
+        for peer, _ in (*sends, *receives):
+            raise ValueError(f"one rank alone cannot talk to rank {peer}")
         return _NoExchange()
 
     def allreduce_sum(self, array: Buffer) -> None:
@@ -50,8 +52,11 @@ class SingleTransport(Transport):
 
 
 class _NoExchange(Exchange):
-    def send(self, peer: int, buffer: Buffer) -> None:
-        raise ValueError(f"one rank alone cannot send to rank {peer}")
+    def start(self) -> None:
+        """Nothing is received."""
+
+    def send(self, k: int) -> None:
+        raise IndexError(f"there is no message {k}")
 
     def arrivals(self) -> Iterator[int]:
         return iter(())

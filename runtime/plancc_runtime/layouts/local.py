@@ -1,0 +1,173 @@
+"""One rank's share of the graph as layers see it: differentiable products and halo exchanges.
+
+Knows a block and how to execute it; must not know which layer uses it, losses or files. Every
+method that moves rows is collective, and so is its backward pass: all ranks must call the same ones
+in the same order.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from plancc_runtime.clock import Clock
+from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.halo import Buffers, Halo
+from plancc_runtime.layouts.row import RowLayout
+from plancc_runtime.transport.base import Transport
+
+if TYPE_CHECKING:
+    from plancc_runtime.kernels.edges import Pattern
+
+
+class LocalGraph:
+    """What a layer needs of the graph.
+
+    Parameters
+    ----------
+    block : Block
+    transport : Transport
+    dtype : torch.dtype
+    clock : Clock, optional
+    overlap : bool
+        Whether own rows are multiplied while messages travel.
+    """
+
+    def __init__(
+        self,
+        block: Block,
+        transport: Transport,
+        dtype: torch.dtype,
+        clock: Clock | None = None,
+        overlap: bool = True,
+    ) -> None:
+        self.block, self.transport, self.dtype = block, transport, dtype
+        self.clock = clock or Clock()
+        self._overlap = overlap
+        self._halo = Halo(block, transport, dtype, self.clock)
+        self._layouts: dict[str, RowLayout] = {}
+        self._buffers: dict[int, Buffers] = {}
+        self._patterns: dict[bool, Pattern] = {}
+
+    @property
+    def num_inputs(self) -> int:
+        return self.block.num_inputs
+
+    @property
+    def num_outputs(self) -> int:
+        return self.block.num_outputs
+
+    @cached_property
+    def vertices(self) -> Tensor:
+        """Vertex of every own row of the input: int32[num_inputs]."""
+        return torch.from_numpy(self.block.inputs)
+
+    @cached_property
+    def _places(self) -> Tensor:
+        return torch.from_numpy(self.block.output_places())
+
+    def targets(self, x: Tensor) -> Tensor:
+        """The rows of the input x that are rows of the output too: Tensor[num_outputs, ...]."""
+        return x if self.block.outputs is None else x.index_select(0, self._places)
+
+    def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
+        """A x; its gradient is A^T g. Collective.
+
+        Parameters
+        ----------
+        x : Tensor[num_inputs, width]
+        coefficients : str
+            Values of A: a name in `layouts.block.COEFFICIENTS`.
+
+        Returns
+        -------
+        Tensor[num_outputs, width]
+        """
+        return _Product.apply(x, self, coefficients)
+
+    def halo(self, x: Tensor) -> Tensor:
+        """The halo rows of x; gradients go back to the owners, who add them. Collective.
+
+        Parameters
+        ----------
+        x : Tensor[num_inputs, ...]
+
+        Returns
+        -------
+        Tensor[num_halo, ...]
+        """
+        rows = _HaloRows.apply(x.reshape(len(x), -1), self)
+        return rows.reshape(-1, *x.shape[1:])
+
+    def columns(self, x: Tensor) -> Tensor:
+        """Own and halo rows of x, as the columns of the matrix are numbered. Collective."""
+        return torch.cat([x, self.halo(x)])
+
+    def pattern(self, added_diagonal: bool) -> Pattern:
+        """The nonzeros, with or without the diagonal that normalising added."""
+        from plancc_runtime.kernels.edges import Pattern
+
+        if added_diagonal not in self._patterns:
+            block = self.block if added_diagonal else self.block.without_added_diagonal()
+            self._patterns[added_diagonal] = Pattern.from_csr(
+                block.row_ptr, block.column, block.num_columns
+            )
+        return self._patterns[added_diagonal]
+
+    def forward_product(self, x: Tensor, coefficients: str) -> Tensor:
+        """A x, outside of autograd. Collective."""
+        x = x.contiguous()
+        out = x.new_empty(self.num_outputs, x.shape[1])
+        self._layout(coefficients).forward(x, out, self._buffers_of(x.shape[1]))
+        return out
+
+    def adjoint_product(self, g: Tensor, coefficients: str) -> Tensor:
+        """A^T g, outside of autograd. Collective."""
+        g = g.contiguous()
+        out = g.new_empty(self.num_inputs, g.shape[1])
+        self._layout(coefficients).adjoint(g, out, self._buffers_of(g.shape[1]))
+        return out
+
+    def _layout(self, coefficients: str) -> RowLayout:
+        if coefficients not in self._layouts:
+            block = self.block.with_coefficients(coefficients)
+            self._layouts[coefficients] = RowLayout(block, self._halo, self.clock, self._overlap)
+        return self._layouts[coefficients]
+
+    def _buffers_of(self, width: int) -> Buffers:
+        if width not in self._buffers:
+            self._buffers[width] = self._halo.buffers(width)
+        return self._buffers[width]
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, graph: LocalGraph, coefficients: str) -> Tensor:
+        ctx.graph, ctx.coefficients = graph, coefficients
+        return graph.forward_product(x, coefficients)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        # asked for even if x needs no gradient: then autograd does not call this at all
+        return ctx.graph.adjoint_product(g, ctx.coefficients), None, None
+
+
+class _HaloRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, graph: LocalGraph) -> Tensor:
+        ctx.graph = graph
+        buffers = graph._buffers_of(x.shape[1])
+        graph._halo.expand(x.contiguous(), buffers)
+        return buffers.halo.clone()
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        graph = ctx.graph
+        buffers = graph._buffers_of(g.shape[1])
+        buffers.halo.copy_(g)
+        out = g.new_zeros(graph.num_inputs, g.shape[1])
+        graph._halo.reduce(out, buffers)
+        return out, None

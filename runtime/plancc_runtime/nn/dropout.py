@@ -1,0 +1,103 @@
+"""Dropout whose mask is a function of (key, vertex, column): the same on any number of ranks.
+
+The key stands for the seed, the epoch and the layer (`plancc.sampling.counter.key_of`). Nothing is
+stored for the backward pass: it draws the mask again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numba import njit
+from torch import Tensor
+
+from plancc.sampling.counter import mix
+
+_LOW = np.uint64(2**32 - 1)
+_32 = np.uint64(32)
+
+
+def dropout(x: Tensor, rate: float, key: np.uint64, vertices: Tensor) -> Tensor:
+    """x with every number set to zero with probability `rate`, and the others divided by 1 - rate.
+
+    Parameters
+    ----------
+    x : Tensor[m, width]
+    rate : float
+        In [0, 1).
+    key : uint64
+    vertices : int32[m]
+        The vertex of every row.
+
+    Returns
+    -------
+    Tensor[m, width]
+    """
+    return _Dropout.apply(x, rate, key, vertices)
+
+
+class _Dropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, rate: float, key: np.uint64, vertices: Tensor) -> Tensor:
+        ctx.drawn = rate, key, vertices
+        return _masked(x, rate, key, vertices)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        return _masked(g, *ctx.drawn), None, None, None
+
+
+def _masked(x: Tensor, rate: float, key: np.uint64, vertices: Tensor) -> Tensor:
+    x = x.contiguous()
+    if x.device.type == "cpu":
+        out = torch.empty_like(x)
+        dropped = np.uint64(round(rate * 2**32))
+        scale = x.numpy().dtype.type(1 / (1 - rate))
+        _mask_rows(x.detach().numpy(), dropped, scale, key, vertices.numpy(), out.numpy())
+        return out
+    bits = _bits(vertices, x.shape[1], key)
+    return x * (bits >= round(rate * 2**32)) / (1 - rate)
+
+
+@njit(cache=True, nogil=True)
+def _mask_rows(x: Any, dropped: Any, scale: Any, key: Any, vertices: Any, out: Any) -> None:
+    """One hash for two neighbouring columns: 32 bits each."""
+    width = x.shape[1]
+    for i in range(x.shape[0]):
+        stream = mix(key ^ mix(np.uint64(vertices[i])))
+        for j in range(0, width - 1, 2):
+            bits = mix(stream + np.uint64(j))
+            out[i, j] = x[i, j] * scale if (bits & _LOW) >= dropped else x.dtype.type(0)
+            out[i, j + 1] = x[i, j + 1] * scale if (bits >> _32) >= dropped else x.dtype.type(0)
+        if width % 2:
+            bits = mix(stream + np.uint64(width - 1))
+            out[i, width - 1] = (
+                x[i, width - 1] * scale if (bits & _LOW) >= dropped else x.dtype.type(0)
+            )
+
+
+def _bits(vertices: Tensor, width: int, key: np.uint64) -> Tensor:
+    """The 32 bits of every number, by torch on any device: int64[m, width].
+
+    64-bit products wrap around in int64 as they do in uint64; shifts must be made logical.
+    """
+
+    def signed(number: int) -> int:
+        return number - 2**64 if number >= 2**63 else number
+
+    def shifted(z: Tensor, by: int) -> Tensor:
+        return (z >> by) & (2 ** (64 - by) - 1)
+
+    def mixed(z: Tensor) -> Tensor:
+        z = z + signed(0x9E3779B97F4A7C15)
+        z = (z ^ shifted(z, 30)) * signed(0xBF58476D1CE4E5B9)
+        z = (z ^ shifted(z, 27)) * signed(0x94D049BB133111EB)
+        return z ^ shifted(z, 31)
+
+    stream = mixed(mixed(vertices.to(torch.int64)) ^ signed(int(key)))
+    column = torch.arange(width, device=vertices.device)
+    bits = mixed(stream[:, None] + (column - column % 2))
+    low = bits & (2**32 - 1)
+    return torch.where(column % 2 == 0, low, shifted(bits, 32))

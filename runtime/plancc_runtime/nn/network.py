@@ -1,0 +1,149 @@
+"""A stack of convolutions with what stands between them. Knows layers; must not know transports,
+epochs or files.
+
+    x -> [dropout -> convolution (-> norm -> activation -> + residual, but for the last)] per layer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from plancc.sampling.counter import key_of
+from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.nn import MODELS
+from plancc_runtime.nn.conv import Conv, ConvOptions
+from plancc_runtime.nn.dropout import dropout
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "none": lambda z: z,
+}
+NORMS = ("none", "layer", "batch")
+
+
+@dataclass(frozen=True)
+class NetworkOptions:
+    """What a network consists of; those of `TrainOptions` that concern it.
+
+    Attributes
+    ----------
+    model : str
+        A name in `plancc_runtime.nn.MODELS`.
+    conv : ConvOptions
+    activation : str
+        A name in `ACTIVATIONS`, between layers.
+    norm : str
+        "none", "layer" or "batch" (over all rows of all ranks), between layers.
+    residual : bool
+        Whether the input of a layer is added to its output, but for the last layer; through a
+        matrix of its own where the widths differ.
+    dropout, input_dropout : float
+        Rates in [0, 1), of the input of every layer but the first, and of the first.
+    """
+
+    model: str = "gcn"
+    conv: ConvOptions = field(default_factory=ConvOptions)
+    activation: str = "relu"
+    norm: str = "none"
+    residual: bool = False
+    dropout: float = 0.0
+    input_dropout: float = 0.0
+
+
+class Network(nn.Module):
+    """L layers of one kind; the same parameters on all ranks.
+
+    Parameters
+    ----------
+    dims : sequence of int
+        d_0..d_L.
+    options : NetworkOptions
+    seed : int
+        Of the initial weights and of dropout.
+    dtype : torch.dtype
+    """
+
+    def __init__(
+        self, dims: Sequence[int], options: NetworkOptions, seed: int, dtype: torch.dtype
+    ) -> None:
+        super().__init__()
+        random = np.random.default_rng(seed)
+        kind = MODELS[options.model]
+        last = len(dims) - 2
+        self.options, self.dims, self._seed = options, list(dims), seed
+        self.convs: Sequence[Conv] = nn.ModuleList(  # type: ignore[assignment]
+            kind(a, b, options.conv, random, k == last) for k, (a, b) in enumerate(pairwise(dims))
+        )
+        self.norms = nn.ModuleList(_norm(options.norm, d) for d in dims[1:-1])
+        self.skips = nn.ModuleList(
+            _skip(a, b, random) if options.residual else nn.Identity()
+            for a, b in pairwise(dims[:-1])
+        )
+        self.to(dtype)
+        self._activate = ACTIVATIONS[options.activation]
+
+    def fixed(self, graph: LocalGraph, x: Tensor) -> Tensor:
+        """What the first layer needs of a constant input (`Conv.fixed`). Collective."""
+        return self.convs[0].fixed(graph, x)
+
+    def forward(
+        self,
+        graphs: Sequence[LocalGraph],
+        x: Tensor,
+        fixed: Tensor | None = None,
+        step: int = 0,
+    ) -> Tensor:
+        """Outputs of the last layer. Collective.
+
+        Parameters
+        ----------
+        graphs : sequence of LocalGraph
+            One per layer: the outputs of one are the inputs of the next.
+        x : Tensor[inputs of the first graph, d_0]
+        fixed : Tensor, optional
+            What `fixed` returned for the first graph and x.
+        step : int
+            Number of the update, for dropout.
+
+        Returns
+        -------
+        Tensor[outputs of the last graph, d_L]
+        """
+        last = len(self.convs) - 1
+        for k, (conv, graph) in enumerate(zip(self.convs, graphs, strict=True)):
+            rate = self.options.dropout if k else self.options.input_dropout
+            if self.training and rate > 0:
+                x = dropout(x, rate, key_of(self._seed, step, k), graph.vertices)
+            z = conv(graph, x, fixed if k == 0 else None)
+            if k < last:
+                z = self._activate(self.norms[k](z, graph) if self.options.norm != "none" else z)
+                if self.options.residual:
+                    z = z + self.skips[k](graph.targets(x))
+            x = z
+        return x
+
+
+def _norm(name: str, width: int) -> nn.Module:
+    if name == "none":
+        return nn.Identity()
+    from plancc_runtime.nn.norm import BatchNorm, LayerNorm
+
+    return {"layer": LayerNorm, "batch": BatchNorm}[name](width)
+
+
+def _skip(d_in: int, d_out: int, random: np.random.Generator) -> nn.Module:
+    if d_in == d_out:
+        return nn.Identity()
+    from plancc_runtime.nn.conv import glorot
+
+    layer = nn.Linear(d_in, d_out, bias=False)
+    layer.weight = nn.Parameter(glorot(random, d_in, d_out).detach().T.contiguous())
+    return layer

@@ -1,0 +1,196 @@
+"""How to train: the options of `plancc-run`, checked. Knows no torch, no plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from os import PathLike
+
+import numpy as np
+
+from plancc.errors import InputError
+from plancc.registry import check_choice
+
+PASSES = ("order", "constant", "dead-rows", "overlap")
+CHOICES = {
+    "aggregator": ("mean", "sum", "max", "gcn"),
+    "norm": ("none", "layer", "batch"),
+    "optimizer": ("sgd", "adam", "adamw"),
+    "schedule": ("none", "step", "cosine", "plateau"),
+    "activation": ("relu", "tanh", "sigmoid", "none"),
+    "dtype": ("float32", "float64"),
+    "wire": ("fp32", "bf16", "fp16", "int8"),
+    "row_order": ("none", "rcm", "degree"),
+}
+MINIMUM = {
+    "epochs": 0,
+    "layers": 1,
+    "hidden": 1,
+    "heads": 1,
+    "seed": 0,
+    "threads": 1,
+    "features": 1,
+    "classes": 1,
+    "steps": 1,
+    "eval_every": 0,
+    "patience": 1,
+    "every": 1,
+}
+RATES = ("dropout", "input_dropout")
+BATCH_OPTIONS = ("batch_size", "fanouts", "walk_length", "keep")
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """How to train; the fields are the options of `plancc-run`.
+
+    Attributes
+    ----------
+    model : str
+        A name in `plancc_runtime.nn.MODELS`: "gcn", "sage", "gin" or "gat".
+    hidden : int
+        Width of the hidden layers (of all heads together).
+    heads : int
+        Of attention.
+    aggregator : str
+        Of GraphSAGE.
+    bias : bool or None
+        None: as the model's paper has it.
+    activation : str
+        Between layers: "relu", "tanh", "sigmoid" or "none".
+    norm : str
+        Between layers: "none", "layer" or "batch".
+    dropout : float
+        Rate in [0, 1), of the input of every layer.
+    input_dropout : float or None
+        Of the first layer's; None: as `dropout`.
+    normalize_features : bool
+        Whether every row of features is divided by its sum.
+    optimizer, schedule : str
+        `plancc_runtime.optim`.
+    weight_decay : float
+        An L2 penalty (for "adamw": decoupled).
+    patience : int or None
+        Evaluations without a better validation loss before training stops; None: never.
+    eval_every : int
+        Epochs between two evaluations of all splits; 0: only at the end.
+    seed : int
+        Of the initial weights, dropout, sampling and random vertex data.
+    threads : int or None
+        Threads per rank; by default this machine's usable cores, shared among its ranks.
+    features, classes : int or None
+        Width of random features (64), number of random classes (8), for plans without data.
+    init : path or None
+        ``.npz`` with initial weights.
+    passes : tuple of str
+        Of `PASSES`: how communication is avoided, exactly.
+    wire : str
+        How halo rows travel; all but "fp32" are lossy.
+    kernel : str
+        Of local products: "auto", or a name in `plancc_runtime.kernels`.
+    row_order : str
+        Of a rank's rows, for the cache.
+    boundary_sampling, drop_edge, boundary_edge_sampling : float or None
+        Share that is *kept* of the boundary rows, of all edges, of the boundary edges, in every
+        epoch (paper 003).
+    sampler, batch_size, fanouts, walk_length, keep : str, int, tuple of int, int, float, or None
+        Of mini-batches (`plancc.sampling.chosen_sampler`); all None: full batch.
+    steps : int or None
+        Mini-batches per epoch; by default as many as ask for every output once.
+    checkpoint : path or None
+        Folder for checkpoints.
+    every : int or None
+        Epochs between two of them; None: only at the end.
+    resume : bool
+        Whether to go on from the last checkpoint in `checkpoint`.
+    log, trace : path or None
+        A line of JSON per epoch; a timeline of every rank.
+    """
+
+    model: str = "gcn"
+    epochs: int = 5
+    layers: int = 2
+    hidden: int = 16
+    heads: int = 1
+    aggregator: str = "mean"
+    bias: bool | None = None
+    activation: str = "relu"
+    norm: str = "none"
+    residual: bool = False
+    dropout: float = 0.0
+    input_dropout: float | None = None
+    normalize_features: bool = False
+    lr: float = 0.01
+    optimizer: str = "sgd"
+    weight_decay: float = 0.0
+    schedule: str = "none"
+    patience: int | None = None
+    eval_every: int = 10
+    seed: int = 0
+    dtype: str = "float32"
+    threads: int | None = None
+    features: int | None = None
+    classes: int | None = None
+    init: str | PathLike[str] | None = None
+    passes: tuple[str, ...] = PASSES
+    wire: str = "fp32"
+    kernel: str = "auto"
+    row_order: str = "none"
+    boundary_sampling: float | None = None
+    drop_edge: float | None = None
+    boundary_edge_sampling: float | None = None
+    sampler: str | None = None
+    batch_size: int | None = None
+    fanouts: tuple[int, ...] | None = None
+    walk_length: int | None = None
+    keep: float | None = None
+    steps: int | None = None
+    checkpoint: str | PathLike[str] | None = None
+    every: int | None = None
+    resume: bool = False
+    log: str | PathLike[str] | None = None
+    trace: str | PathLike[str] | None = None
+
+    @property
+    def mini_batches(self) -> bool:
+        """Whether any option asks for mini-batches."""
+        return any(getattr(self, name) is not None for name in ("sampler", *BATCH_OPTIONS))
+
+    @property
+    def first_dropout(self) -> float:
+        """Rate of the first layer's input."""
+        return self.dropout if self.input_dropout is None else self.input_dropout
+
+    def __post_init__(self) -> None:
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                value = getattr(self, name)
+                raise InputError(f"{_flag(name)} {value!r}: choose one of {', '.join(choices)}")
+        for name in self.passes:
+            check_choice("pass", name, PASSES)
+        for name, least in MINIMUM.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise InputError(f"{_flag(name)} {value}: must be at least {least}")
+        if not 0 < self.lr < np.inf:
+            raise InputError(f"lr {self.lr}: must be positive")
+        if not 0 <= self.weight_decay < np.inf:
+            raise InputError(f"weight-decay {self.weight_decay}: must not be negative")
+        for name in RATES:
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise InputError(f"{_flag(name)} {value}: must be at least 0 and below 1")
+        for name in ("boundary_sampling", "drop_edge", "boundary_edge_sampling"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1:
+                raise InputError(f"{_flag(name)} {value}: must be between 0 and 1")
+        if self.steps is not None and not self.mini_batches:
+            raise InputError(
+                f"steps {self.steps}: only mini-batches have steps; give --sampler or --batch-size"
+            )
+
+
+def _flag(name: str) -> str:
+    return name.replace("_", "-")
+
+
+OPTION_NAMES = tuple(field.name for field in fields(TrainOptions))

@@ -1,0 +1,56 @@
+"""Which rows, nonzeros and messages a pass uses: the graphs of its layers. Knows slices; must not
+know weights, losses or files.
+
+`execution` makes those of full-batch epochs, `steps` those of mini-batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from plancc_runtime.layouts.local import LocalGraph
+
+
+@dataclass(eq=False)
+class View:
+    """What one forward pass works on.
+
+    Attributes
+    ----------
+    graphs : list of LocalGraph
+        One per layer: the outputs of one are the inputs of the next.
+    inputs, outputs : int64[m] or None
+        Local rows of the slice that the first graph's inputs and the last one's outputs are;
+        None: all.
+    fixed : Tensor or None
+        What the first layer needs of constant features, once it is known (`Network.fixed`).
+    """
+
+    graphs: Sequence[LocalGraph]
+    inputs: Tensor | None = None
+    outputs: Tensor | None = None
+    fixed: Tensor | None = None
+
+    def rows_of(self, features: Tensor) -> Tensor:
+        """The features of the first graph's inputs."""
+        return features if self.inputs is None else features.index_select(0, self.inputs)
+
+
+def place_of(rows: Tensor, outputs: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Which of the ascending local `rows` a view has as outputs, and their places there.
+
+    Returns
+    -------
+    rows : int64[m], places : int64[m]
+    """
+    if outputs is None:
+        return rows, rows
+    places = torch.searchsorted(outputs, rows)
+    found = outputs[places.clamp(max=max(len(outputs) - 1, 0))] == rows if len(outputs) else None
+    if found is None:
+        return rows[:0], rows[:0]
+    return rows[found], places[found]
