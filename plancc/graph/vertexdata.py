@@ -1,7 +1,8 @@
-"""Features, labels, masks and clusters in ``.npz`` files, in the source's vertex order.
+"""Features, labels, targets, masks and clusters in ``.npz`` files, in the source's vertex order.
 
 Keys, all optional: ``features`` (dense) or ``feat_indptr``, ``feat_indices``, ``feat_data``,
-``feat_shape`` (a CSR matrix); ``labels``; ``train_mask``, ``val_mask``, ``test_mask``;
+``feat_shape`` (a CSR matrix); ``labels``, or for several classes per vertex ``targets`` (a matrix
+of 0 and 1, which may also be called ``labels``); ``train_mask``, ``val_mask``, ``test_mask``;
 ``clusters``. Other keys are ignored. Pickled objects are never loaded.
 """
 
@@ -22,7 +23,7 @@ from plancc.graph.textfile import StrPath
 
 @dataclass(frozen=True)
 class VertexData:
-    """Features, labels, masks and clusters, one row per vertex; in a plan, in plan order.
+    """Features, labels, targets, masks, clusters, one row per vertex; in a plan, in plan order.
 
     Attributes
     ----------
@@ -32,6 +33,8 @@ class VertexData:
     train_mask, val_mask, test_mask : bool[num_vertices], or None
     clusters : int32[num_vertices], or None
         Cluster of every vertex, from 0: what the sampler `cluster` draws.
+    targets : bool[num_vertices, num_classes], or None
+        In place of labels where a vertex may be of any number of classes.
     """
 
     features: npt.NDArray[np.float32] | None = None
@@ -40,6 +43,7 @@ class VertexData:
     val_mask: npt.NDArray[np.bool_] | None = None
     test_mask: npt.NDArray[np.bool_] | None = None
     clusters: npt.NDArray[np.int32] | None = None
+    targets: npt.NDArray[np.bool_] | None = None
 
     def take(self, order: npt.NDArray[np.integer]) -> VertexData:
         """The same data with row k taken from row ``order[k]``."""
@@ -48,7 +52,7 @@ class VertexData:
 
 
 MASKS = ("train_mask", "val_mask", "test_mask")
-KEYS = ("features", "labels", *MASKS, "clusters")
+KEYS = ("features", "labels", *MASKS, "clusters", "targets")
 
 
 def read_vertex_data(path: StrPath, num_vertices: int) -> VertexData:
@@ -65,19 +69,23 @@ def read_vertex_data(path: StrPath, num_vertices: int) -> VertexData:
     -------
     VertexData
         features float32[num_vertices, num_features], labels int32[num_vertices] (-1: unknown),
-        masks bool[num_vertices], clusters int32[num_vertices]; None where the file has none.
+        masks bool[num_vertices], clusters int32[num_vertices], targets
+        bool[num_vertices, num_classes]; None where the file has none.
 
     Raises
     ------
     InputError
         For a damaged archive, pickled objects, none of the keys, a wrong length, NaN or infinity,
         labels that are not integers >= -1, masks that are not boolean, clusters that are not
-        integers >= 0; the message names file, key and value.
+        integers >= 0, targets other than 0 and 1, labels and targets both; the message names file,
+        key and value.
     """
     with Archive(path) as archive:
         arrays = {key: archive[key] for key in KEYS if key in archive}
         if "features" not in arrays and "feat_indptr" in archive:
             arrays["features"] = _sparse_features(archive, num_vertices)
+        if "targets" not in arrays and "labels" in arrays and arrays["labels"].ndim == 2:
+            arrays["targets"] = arrays.pop("labels")
         if not arrays:
             raise InputError(
                 f"{archive.name}: no vertex data: none of the keys '{', '.join(KEYS)}' is there"
@@ -93,7 +101,7 @@ def check_vertex_data(
     Parameters
     ----------
     arrays : mapping
-        Some of "features", "labels", "train_mask", "val_mask", "test_mask", "clusters".
+        Some of `KEYS`.
     num_vertices : int
     where : str
         Put before every message.
@@ -102,8 +110,8 @@ def check_vertex_data(
     ------
     InputError
         A wrong number of rows or dimensions, NaN or infinity, labels that are not integers >= -1,
-        masks that are not boolean, clusters that are not integers >= 0; the message names key and
-        value.
+        masks that are not boolean, clusters that are not integers >= 0, targets other than 0 and
+        1, labels and targets both; the message names key and value.
     """
     checked = {
         key: _CHECKS[key](np.asarray(array), f"{where}key '{key}'")
@@ -115,6 +123,8 @@ def check_vertex_data(
             raise InputError(
                 f"{where}key '{key}' has '{len(array)}' rows, the graph {num_vertices} vertices"
             )
+    if "labels" in checked and "targets" in checked:
+        raise InputError(f"{where}keys 'labels' and 'targets' are both there; a graph has one")
     return VertexData(**checked)
 
 
@@ -162,11 +172,23 @@ def _mask(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.bool_]:
     return array
 
 
+def _targets(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.bool_]:
+    if array.ndim != 2 or not array.shape[1] or array.dtype.kind not in "biuf":
+        raise InputError(
+            f"{what} must be a matrix of 0 and 1, not '{array.dtype}' of shape {array.shape}"
+        )
+    wrong = (array != 0) & (array != 1)
+    if wrong.any():
+        raise InputError(f"{what} holds '{array[wrong][0]}'; targets are 0 or 1")
+    return array.astype(np.bool_)
+
+
 _CHECKS: dict[str, Callable[[npt.NDArray[Any], str], npt.NDArray[Any]]] = {
     "features": _features,
     "labels": _labels,
     **dict.fromkeys(MASKS, _mask),
     "clusters": _clusters,
+    "targets": _targets,
 }
 
 

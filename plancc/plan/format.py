@@ -17,7 +17,7 @@ from plancc.graph.vertexdata import VertexData
 from plancc.plan.plan import Exchange, Header, Plan
 
 FORMAT = "plancc-plan"
-MAJOR, MINOR = 1, 1
+MAJOR, MINOR = 1, 2
 FORMAT_VERSION = f"{MAJOR}.{MINOR}"
 LAYOUTS = ("row",)
 
@@ -78,6 +78,7 @@ NODES: dict[str, Node] = {
     "vertex_data/val_mask": Node(("|u1",), ("n",), optional=True),
     "vertex_data/test_mask": Node(("|u1",), ("n",), optional=True),
     "vertex_data/clusters": Node(("<i4",), ("n",), optional=True),
+    "vertex_data/targets": Node(("|u1",), ("n", "classes"), optional=True),
 }
 GROUPS = ("rows", "matrix", "expand", "vertex_data")
 ATTRIBUTE_GROUPS = ("provenance", "metrics")
@@ -111,6 +112,7 @@ def arrays_of(plan: Plan) -> dict[str, npt.NDArray[np.generic]]:
         ("train_mask", data.train_mask),
         ("val_mask", data.val_mask),
         ("test_mask", data.test_mask),
+        ("targets", data.targets),
     ):
         found[f"vertex_data/{name}"] = None if mask is None else mask.view(np.uint8)
     return {name: found[name] for name in NODES if found[name] is not None}  # type: ignore[misc]
@@ -159,6 +161,7 @@ def vertex_data_from_arrays(arrays: Arrays) -> VertexData:
         val_mask=mask("val_mask"),
         test_mask=mask("test_mask"),
         clusters=arrays.get("vertex_data/clusters"),  # type: ignore[arg-type]
+        targets=mask("targets"),
     )
 
 

@@ -3,7 +3,7 @@
     SOURCE_DATE_EPOCH=1700000000 python tests/golden/make.py
 
 Later versions of plancc must read the files that earlier ones wrote, so an existing file is never
-replaced. plan-1.0.h5 has the same content without clusters.
+replaced. plan-1.1.h5 has labels in place of targets; plan-1.0.h5 has no clusters either.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ def data() -> plancc.VertexData:
     mask = np.arange(7) % 3
     return plancc.VertexData(
         features=np.arange(14, dtype=np.float32).reshape(7, 2) / 4,
-        labels=np.array([0, 1, 2, -1, 0, 1, 2], np.int32),
         train_mask=mask == 0,
         val_mask=mask == 1,
         test_mask=mask == 2,
         clusters=np.array([2, 0, 0, 1, 1, 2, 0], np.int32),
+        targets=np.arange(28).reshape(7, 4) % 3 == 0,
     )
 
 
 def main() -> int:
-    path = HERE / "plan-1.1.h5"
+    path = HERE / "plan-1.2.h5"
     if path.exists():
         print(f"{path} exists and stays as it is", file=sys.stderr)
         return 1

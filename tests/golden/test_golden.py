@@ -18,6 +18,8 @@ PLAN_1_0 = Path(__file__).with_name("plan-1.0.h5")
 HASH_1_0 = "95e3464f5a91ac68e6e28c972499ada74119384b8dba4ff0b4dad695766c0d6e"
 PLAN_1_1 = Path(__file__).with_name("plan-1.1.h5")
 HASH_1_1 = "11f1533ab3aa87a70c426c998a24b748a2af747022f303b8470178659cd6db2d"
+PLAN_1_2 = Path(__file__).with_name("plan-1.2.h5")
+HASH_1_2 = "4d1067ba927f413e0535499b5f9857b9d022ccd5fa7cf0996d61812844d2e500"
 
 
 def test_format_1_0_header_and_provenance():
@@ -147,3 +149,36 @@ def test_format_1_1_verifies_and_is_read_by_ranks(tmp_path):
     clusters = dict(zip(part.global_id.tolist(), part.vertex_data.clusters.tolist(), strict=True))
     assert clusters == {2: 0, 3: 1, 4: 1, 5: 2}
     assert plancc.load(PLAN_1_1).save(tmp_path / "plan.h5") == HASH_1_1
+
+
+def test_format_1_2_has_targets_in_place_of_labels(tmp_path):
+    plan = plancc.load(PLAN_1_2)
+    found, before = arrays_of(plan), arrays_of(plancc.load(PLAN_1_1))
+    targets = found.pop("vertex_data/targets")
+    assert targets.dtype == np.uint8
+    assert targets.tolist() == (np.arange(28).reshape(7, 4) % 3 == 0)[plan.global_id].tolist()
+    del before["vertex_data/labels"]
+    assert {name: array.tolist() for name, array in found.items()} == {
+        name: array.tolist() for name, array in before.items()
+    }
+    assert "targets hold 0 and 1" in plancc.verify_file(PLAN_1_2)
+    assert report(PLAN_1_2).content_sha256 == HASH_1_2
+    assert plan.save(tmp_path / "plan.h5") == HASH_1_2
+    _, part = read_rank_slice(PLAN_1_2, 1, 2)
+    expected = np.arange(28).reshape(7, 4)[part.global_id] % 3 == 0
+    np.testing.assert_array_equal(part.vertex_data.targets, expected)
+
+
+@pytest.mark.parametrize(
+    ("labels", "targets", "broken"),
+    [
+        (None, np.full((7, 2), 2, np.uint8).view(np.bool_), "targets hold 0 and 1"),
+        (np.zeros(7, np.int32), np.zeros((7, 2), np.bool_), "labels or targets"),
+    ],
+)
+def test_wrong_targets_are_found(tmp_path, labels, targets, broken):
+    plan = plancc.load(PLAN_1_2)
+    data = replace(plan.vertex_data, labels=labels, targets=targets)
+    replace(plan, vertex_data=data).save(tmp_path / "plan.h5")
+    with pytest.raises(plancc.PlanError, match=broken):
+        plancc.verify_file(tmp_path / "plan.h5")

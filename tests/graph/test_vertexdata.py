@@ -30,6 +30,19 @@ def test_round_trip(tmp_path):
     assert found.test_mask is None
 
 
+@pytest.mark.parametrize("key", ["targets", "labels"])
+@pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.int64, np.float32])
+def test_several_classes_per_vertex(tmp_path, key, dtype):
+    targets = np.array([[0, 1, 1], [0, 0, 0]], dtype)
+    np.savez(tmp_path / "a.npz", **{key: targets})
+    found = read_vertex_data(tmp_path / "a.npz", 2)
+    assert found.labels is None
+    assert found.targets.dtype == np.bool_
+    np.testing.assert_array_equal(found.targets, targets)
+    save_vertex_data(found, tmp_path / "b.npz")
+    np.testing.assert_array_equal(read_vertex_data(tmp_path / "b.npz", 2).targets, targets)
+
+
 def test_sparse_features(tmp_path):
     rng = np.random.default_rng(0)
     dense = np.where(rng.random((6, 4)) < 0.5, rng.random((6, 4)), 0).astype(np.float32)
@@ -65,6 +78,10 @@ BAD = {
     "cluster value": ({"clusters": [0, -1]}, "'clusters' holds '-1'"),
     "cluster type": ({"clusters": [0.0, 1.0]}, "'clusters' must be a list of integers"),
     "cluster size": ({"clusters": [0, 2**31]}, f"'clusters' holds '{2**31}'"),
+    "target value": ({"targets": [[0, 2], [1, 0]]}, "'targets' holds '2'; targets are 0 or 1"),
+    "target shape": ({"targets": [0, 1]}, "'targets' must be a matrix of 0 and 1"),
+    "target count": ({"targets": [[0, 1]]}, "'targets' has '1' rows"),
+    "both": ({"targets": [[0], [1]], "labels": [0, 1]}, "'labels' and 'targets' are both there"),
     "sparse rows": (SPARSE | {"feat_shape": [3, 1]}, "'feat_shape' has '3' rows"),
     "sparse column": (SPARSE | {"feat_indices": [4]}, "'feat_indices' holds '4'"),
     "sparse pointer": (SPARSE | {"feat_indptr": [0, 2, 1]}, "'feat_indptr' does not ascend"),

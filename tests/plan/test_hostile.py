@@ -15,10 +15,13 @@ import test_file
 
 from plancc.cost.report import report
 from plancc.errors import InputError, PlanError
+from plancc.plan.format import MAJOR, MINOR
 from plancc.plan.reader import PlanFile, load
 from plancc.plan.slices import read_rank_slice
 from plancc.plan.verify import verify_file
 from plancc_cli.render import print_report
+
+HIGHER = f"{MAJOR}.{MINOR + 1}"
 
 N = 40
 
@@ -85,7 +88,7 @@ def test_soft_link(path, name):
     with h5py.File(path, "r+") as file:
         file.move(name, "hidden")
         file[name] = h5py.SoftLink("/hidden")
-        file.attrs["format_version"] = "1.2"  # so that only the link is wrong
+        file.attrs["format_version"] = HIGHER  # so that only the link is wrong
     refused(path, f"/{name} is a soft or external link")
 
 
@@ -105,7 +108,7 @@ def test_linked_attributes(path, name):
     with h5py.File(path, "r+") as file:
         file.move(name, "hidden")
         file[name] = h5py.SoftLink("/hidden")
-        file.attrs["format_version"] = "1.2"
+        file.attrs["format_version"] = HIGHER
     refused(path, f"/{name} is a soft or external link")
 
 
@@ -115,7 +118,7 @@ def test_link_to_a_pipe_is_not_opened(path, tmp_path):
     with h5py.File(path, "r+") as file:
         del file["expand"]
         file["expand"] = h5py.ExternalLink("pipe.h5", "/expand")
-        file.attrs["format_version"] = "1.2"
+        file.attrs["format_version"] = HIGHER
     refused(path, "/expand is a soft or external link")
 
 
@@ -136,7 +139,7 @@ def test_virtual_dataset(path, name):
         layout[...] = h5py.VirtualSource(dataset)
         file.move(name, "hidden")
         file.create_virtual_dataset(name, layout)
-        file.attrs["format_version"] = "1.2"
+        file.attrs["format_version"] = HIGHER
     refused(path, f"/{name} keeps its data outside the file")
 
 
@@ -311,9 +314,9 @@ def test_unknown_node(path, name):
     with h5py.File(path, "r+") as file:
         file[name] = 3
     node = "fold" if name.startswith("fold") else name
-    refused(path, f"unknown node /{node} in a plan of version 1.1")
+    refused(path, f"unknown node /{node} in a plan of version {MAJOR}.{MINOR}")
     with h5py.File(path, "r+") as file:
-        file.attrs["format_version"] = "1.2"
+        file.attrs["format_version"] = HIGHER
         file.attrs["more"] = "attributes"
     test_file.assert_equal(load(path), plan)
     verify_file(path)
@@ -322,12 +325,12 @@ def test_unknown_node(path, name):
 def test_unknown_header_attribute(path):
     with h5py.File(path, "r+") as file:
         file.attrs["ex\ntra"] = 1
-    refused(path, "unknown attribute 'ex?tra' in a plan of version 1.1")
+    refused(path, f"unknown attribute 'ex?tra' in a plan of version {MAJOR}.{MINOR}")
 
 
 def test_a_higher_minor_version_hashes_names_that_are_not_known_here(path):
     with h5py.File(path, "r+") as file:
-        file.attrs["format_version"] = "1.2"
+        file.attrs["format_version"] = HIGHER
         file["rows/extra"] = np.arange(N)
         file.attrs["content_sha256"] = "0" * 64  # some hash of all that
     assert "content hash" not in verify_file(path)
