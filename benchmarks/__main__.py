@@ -16,7 +16,17 @@ from benchmarks.inputs import Inputs
 from benchmarks.report import Report, show
 from plancc.graph.chunks import usable_cores
 
-NAMES = ("lowering", "compile", "memory", "words", "refinement", "quality", "minibatches")
+NAMES = (
+    "lowering",
+    "compile",
+    "memory",
+    "words",
+    "refinement",
+    "quality",
+    "minibatches",
+    "kernels",
+    "boundary",
+)
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ def run(inputs: Inputs) -> Report:
             result = train(plan, RANKS, "--epochs", 2, "--hidden", 24)
             epoch = result["epochs"][-1]
             dims = ",".join(map(str, result["dims"]))
-            said = plancc_json("inspect", plan, "--dims", dims)["training"]
+            said = plancc_json("inspect", plan, "--dims", dims)["training"]["passes"][-1]
             for what in ("words", "messages"):
                 counted, expected = epoch[f"{what}_sent"], said[what]
                 report.add(f"{name}, {model}: {what} per epoch", counted, expected, "=")

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("plan", type=click.Path())
 @options.dims_option("Widths d0,d1,...,dL: adds words, bytes, memory and time of training a GCN.")
+@options.rates_option(
+    "boundary-sampling",
+    "Shares of boundary rows that an epoch keeps (BNS-GCN): adds words and memory, with --dims.",
+)
 @click.option("--per-part", is_flag=True, help="One line for every part.")
 @click.option(
     "--ranks", type=int, help="Figures when run on fewer ranks than parts (parts are merged)."
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
 def command(
     plan: str,
     dims: list[int] | None,
+    boundary_sampling: tuple[float, ...],
     per_part: bool,
     ranks: int | None,
     topology: str | None,
@@ -52,6 +57,7 @@ def command(
         num_ranks=ranks,
         machine=machine,
         topology=None if topology is None else Topology.parse(topology),
+        boundary_sampling=boundary_sampling,
     )
     on_batches = None
     if batches is not None:

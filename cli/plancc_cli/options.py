@@ -286,6 +286,28 @@ def dims_option(help_text: str) -> Decorator:
     return click.option("--dims", metavar="D0,D1,...", callback=_parse_dims, help=help_text)
 
 
+def rates_option(name: str, help_text: str) -> Decorator:
+    """``--NAME 1,0.1``: shares in [0, 1], a tuple of float; empty where not given."""
+    return click.option(
+        f"--{name}",
+        metavar="P,...",
+        callback=lambda context, parameter, text: _parse_rates(name, text),
+        help=help_text,
+    )
+
+
+def _parse_rates(name: str, text: str | None) -> tuple[float, ...]:
+    if text is None:
+        return ()
+    try:
+        rates = tuple(float(word) for word in text.split(","))
+    except ValueError:
+        rates = ()
+    if not rates or not all(0 <= rate <= 1 for rate in rates):
+        raise InputError(f"--{name} '{text}': give shares between 0 and 1, such as 0.1 or 1,0.1,0")
+    return rates
+
+
 def machine_option(help_text: str) -> Decorator:
     """``--machine FILE.toml``: a `plancc.cost.machine.Machine`, or None."""
     return click.option(

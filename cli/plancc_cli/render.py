@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from plancc.cost.batches import Estimate
     from plancc.cost.metrics import Metrics
     from plancc.cost.report import Report, TopologyCost, TrainingCost
+    from plancc.cost.training import PassCost, SampledCost
     from plancc.plan.plan import Plan
 
 MOST_TRIED = 20  # steps that are shown one and all
@@ -212,6 +213,9 @@ def print_report(report: Report, per_part: bool) -> None:
         out.print(_topology(report.topology))
     if report.training is not None and report.random_training is not None:
         out.print(_training(report.training, report.random_training))
+        out.print(_passes(report.training.passes))
+        if report.sampled:
+            out.print(_sampled(report.sampled))
     if report.machine is not None:
         out.print(_machine(report))
     if per_part:
@@ -353,7 +357,7 @@ def _training_rows() -> list[tuple[str, Any, Any]]:
         ("predicted time of an epoch", lambda t: t.max_epoch_seconds, duration),
         ("  mean over the ranks", lambda t: t.mean_epoch_seconds, duration),
     ]
-    for name in ("matrix", "halo", "activations", "total"):
+    for name in ("plan", "matrix", "halo", "features", "activations", "total"):
         rows.append(
             (f"memory of the fullest rank: {name}", lambda t, n=name: t.max_memory[n], size)
         )
@@ -369,6 +373,44 @@ def _training(training: TrainingCost, random: TrainingCost) -> Table:
     for words, get, show in _training_rows():
         value, base = get(training), get(random)
         table.add_row(words, show(value), show(base), ratio(value, base))
+    return table
+
+
+def _passes(costs: Sequence[PassCost]) -> Table:
+    """What every pass saves beyond those before it; the last line is what plancc-run does."""
+    table = Table(title="words with passes, each added to those before", title_justify="left")
+    table.add_column("execution")
+    for name in ("words", "saved", "most by one", "messages"):
+        table.add_column(name, justify="right")
+    for cost in costs:
+        table.add_row(
+            f"+ {cost.passes[-1]}" if cost.passes else "plain",
+            number(cost.words),
+            f"{cost.saved:.1%}",
+            number(cost.max_words_sent),
+            number(cost.messages),
+        )
+    table.caption = (
+        "exact, per epoch, without dropout of the features; plancc-run has all passes on"
+    )
+    table.caption_justify = "left"
+    return table
+
+
+def _sampled(costs: Sequence[SampledCost]) -> Table:
+    table = Table(title="boundary sampling (BNS-GCN)", title_justify="left")
+    for name in ("rate", "words", "messages", "memory, fullest", "mean"):
+        table.add_column(name, justify="right")
+    for cost in costs:
+        table.add_row(
+            f"{cost.rate:g}",
+            f"{cost.words:,.0f}",
+            f"{cost.messages:,.1f}",
+            size(cost.max_memory),
+            size(cost.mean_memory),
+        )
+    table.caption = "expected per epoch, with pass order alone; memory by Equation 4 of the paper"
+    table.caption_justify = "left"
     return table
 
 

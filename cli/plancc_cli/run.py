@@ -13,7 +13,8 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,10 +25,11 @@ from rich.table import Table
 from plancc.errors import InputError, OutputError, PlanccError
 from plancc_cli import options
 from plancc_runtime import launch
-from plancc_runtime.options import CHOICES, MINIMUM, TrainOptions
+from plancc_runtime.nn import MODELS
+from plancc_runtime.options import CHOICES, MINIMUM, PASSES, RATES, TrainOptions
 
 if TYPE_CHECKING:
-    from plancc_runtime.results import Epoch, TrainResult
+    from plancc_runtime.results import Epoch, Measure, TrainResult
     from plancc_runtime.transport.base import Transport
 
 PROGRAM = "plancc-run"
@@ -35,64 +37,204 @@ COLUMNS = ("total", "comm", "spmm", "dense", "reduce", "words", "messages")
 MOST_ROWS = 20
 
 
-def _integer(name: str, text: str) -> Callable[[Any], Any]:
+SECTIONS = {
+    "Model": (
+        *("model", "layers", "hidden", "heads", "aggregator", "activation", "norm", "residual"),
+        *("bias", "dropout", "input_dropout", "init"),
+    ),
+    "Data": ("normalize_features", "split", "features", "classes", "seed", "dtype"),
+    "Training": (
+        *("epochs", "optimizer", "lr", "weight_decay", "schedule", "patience", "eval_every"),
+    ),
+    "Mini-batches": ("sampler", "batch_size", "fanouts", "walk_length", "keep", "steps"),
+    "Communication": (
+        *("passes", "wire", "boundary_sampling", "drop_edge", "boundary_edge_sampling"),
+    ),
+    "Execution": ("ranks", "transport_name", "timeout", "threads", "kernel", "row_order"),
+    "Checkpoints and results": (
+        *("checkpoint", "every", "resume", "log", "trace", "f1", "save", "json_path"),
+    ),
+}
+
+
+class Sections(click.Command):
+    """A command whose options stand in `SECTIONS`."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        records = {
+            str(p.name): record
+            for p in self.get_params(ctx)
+            if isinstance(p, click.Option) and (record := p.get_help_record(ctx))
+        }
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([records.pop(name) for name in names])
+        with formatter.section("Other"):
+            formatter.write_dl(list(records.values()))
+
+
+def _option(name: str, text: str, **settings: Any) -> Callable[[Any], Any]:
+    """An option for a field of `TrainOptions`, with its default."""
+    default = getattr(TrainOptions, name)
     return click.option(
-        f"--{name}",
-        type=click.IntRange(min=MINIMUM[name]),
-        default=getattr(TrainOptions, name),
-        show_default=True,
+        f"--{name.replace('_', '-')}",
+        default=default,
+        show_default=default is not None,
         help=text,
+        **settings,
     )
+
+
+def _integer(name: str, text: str) -> Callable[[Any], Any]:
+    return _option(name, text, type=click.IntRange(min=MINIMUM[name]))
 
 
 def _choice(name: str, text: str) -> Callable[[Any], Any]:
-    return click.option(
-        f"--{name}",
-        type=click.Choice(CHOICES[name]),
-        default=getattr(TrainOptions, name),
-        show_default=True,
-        help=text,
-    )
+    return _option(name, text, type=click.Choice(CHOICES[name]))
+
+
+def _share(name: str, text: str) -> Callable[[Any], Any]:
+    return _option(name, text, type=click.FloatRange(0, 1, max_open=name in RATES), metavar="P")
+
+
+def _flag(name: str, text: str) -> Callable[[Any], Any]:
+    return click.option(f"--{name.replace('_', '-')}", is_flag=True, help=text)
+
+
+def _path(name: str, text: str) -> Callable[[Any], Any]:
+    return click.option(f"--{name}", type=click.Path(), help=text)
+
+
+def _parse_passes(context: click.Context, parameter: click.Parameter, text: str) -> tuple[str, ...]:
+    return {"all": PASSES, "none": ()}.get(text, tuple(text.split(",")))
+
+
+def _parse_split(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> tuple[float, ...] | None:
+    try:
+        return None if text is None else tuple(float(share) for share in text.split(","))
+    except ValueError:
+        raise InputError(f"--split '{text}': give three shares, such as 0.6,0.2,0.2") from None
 
 
 @click.command(
-    epilog="One rank: plancc-run plan.h5. Several: mpirun -n 4 plancc-run plan.h5; a plan runs on "
-    "any number of ranks up to its number of parts.",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Sections,
+    epilog="One rank: plancc-run plan.h5. Several: plancc-run plan.h5 --ranks 4, or mpirun -n 4 "
+    "plancc-run plan.h5; a plan runs on any number of ranks up to its number of parts.",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.argument("plan", type=click.Path())
-@_integer("epochs", "How often the weights see the whole graph.")
-@_integer("layers", "Layers of the GCN.")
+@_option("model", f"{', '.join(MODELS)}.", type=options.NameIn("model", MODELS), metavar="NAME")
+@_integer("layers", "Layers of the network.")
 @_integer("hidden", "Width of the hidden layers.")
-@click.option(
-    "--lr",
-    type=click.FloatRange(min=0, min_open=True),
-    default=TrainOptions.lr,
-    show_default=True,
-    help="Learning rate.",
-)
-@_choice("optimizer", "How weights follow their gradients.")
+@_integer("heads", "For gat: heads of attention.")
+@_choice("aggregator", "For sage.")
 @_choice("activation", "Between layers; none after the last.")
-@_choice("dtype", "Of features, weights and messages.")
-@_integer("seed", "Of the weights and of random data.")
+@_choice("norm", "Between layers; batch: over all rows of all ranks.")
+@_flag("residual", "Add the input of a layer to its output, but for the last.")
+@click.option("--bias/--no-bias", default=None, help="[default: as the model's paper has it]")
+@_share("dropout", "Share of every layer's input that is dropped.")
+@_share("input_dropout", "Of the first layer's input.  [default: as --dropout]")
+@_path("init", "Initial weights: .npz with an array for every parameter, as --save writes it.")
+@_flag("normalize_features", "Divide every row of features by its sum (of magnitudes).")
+@click.option(
+    "--split",
+    metavar="P,P,P",
+    callback=_parse_split,
+    help="Draw training, validation and test vertices, for a plan without masks: 0.6,0.2,0.2.",
+)
 @_integer("features", "Width of random features, for a plan without features.  [default: 64]")
 @_integer("classes", "Number of classes, for a plan without labels.  [default: 8]")
+@_integer("seed", "Of weights, dropout, samples, and random data.")
+@_choice("dtype", "Of features, weights and messages.")
+@_integer("epochs", "How often the weights see the whole graph.")
+@_choice("optimizer", "How weights follow their gradients.")
+@_option("lr", "Learning rate.", type=click.FloatRange(min=0, min_open=True))
+@_option("weight_decay", "L2 penalty; decoupled for adamw.", type=click.FloatRange(min=0))
+@_choice(
+    "schedule",
+    "Of the rate. step: a tenth after 1/2 and again after 3/4 of the epochs. cosine: down to 0. "
+    "plateau: halved after 5 evaluations without a better validation loss.",
+)
+@_integer(
+    "patience",
+    "Stop after that many evaluations without a better validation loss, and go back to the best "
+    "weights.",
+)
+@_integer("eval_every", "Epochs from one evaluation to the next; 0: only at the end.")
 @options.sampling(
     "the plan's own, or uniform", "Train in mini-batches, as any of these five options says. "
 )
 @_integer("steps", "Mini-batches per epoch.  [default: as many as ask for every output once]")
+@click.option(
+    "--passes",
+    default="all",
+    show_default=True,
+    metavar="NAME,...",
+    callback=_parse_passes,
+    help=f"What avoids communication, exactly: all, none, or some of {', '.join(PASSES)}.",
+)
+@_choice("wire", "How halo rows travel; all but fp32 lose digits.")
+@_share("boundary_sampling", "Share of the boundary rows that an epoch keeps (BNS-GCN).")
+@_share("drop_edge", "Share of the edges that an epoch keeps (DropEdge).")
+@_share("boundary_edge_sampling", "Share of the edges to other ranks that an epoch keeps.")
 @_integer("threads", "Threads per rank.  [default: this machine's cores, shared by its ranks]")
-@click.option("--init", type=click.Path(), help="Initial weights: .npz with W0, W1, ...")
-@click.option("--save", type=click.Path(), help="Write the trained weights: .npz with W0, W1, ...")
+@_option("kernel", "Of local products: auto measures, or numba, torch.", metavar="NAME")
+@_choice("row_order", "Of a rank's rows, for the cache.")
+@_path("checkpoint", "Folder for checkpoints: the last, and the one of the best validation loss.")
+@_integer("every", "Epochs from one checkpoint to the next.  [default: only at the end]")
+@_flag("resume", "Go on from the last checkpoint, to the same bits.")
+@_path("log", "Write a line of JSON per epoch, as it happens.")
+@_path("trace", "Write a timeline of all ranks, for Perfetto or chrome://tracing.")
+@click.option("--f1", is_flag=True, help="Print F1, micro/macro, in place of the accuracy.")
+@click.option(
+    "--ranks",
+    type=click.IntRange(min=1),
+    help="Ranks as threads of this process; no launcher needed.",
+)
+@click.option(
+    "--transport",
+    "transport_name",
+    type=click.Choice(launch.TRANSPORTS),
+    default="auto",
+    show_default=True,
+    help="What carries messages between ranks; auto: torch under torchrun, else MPI.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    default=launch.TIMEOUT,
+    show_default=True,
+    help="Seconds that a rank waits for others before the job fails; 0: for ever.",
+)
+@_path("save", "Write the trained weights: .npz with an array for every parameter.")
 @click.option("--json", "json_path", type=click.Path(), help="Write every figure as JSON.")
 @click.version_option(package_name="plancc", prog_name=PROGRAM)
-def command(plan: str, save: str | None, json_path: str | None, **settings: Any) -> None:
-    """Train a graph convolutional network from the communication plan PLAN."""
+def command(
+    plan: str,
+    save: str | None,
+    json_path: str | None,
+    f1: bool,
+    ranks: int | None,
+    transport_name: str,
+    timeout: float,
+    **settings: Any,
+) -> None:
+    """Train a graph neural network from the communication plan PLAN."""
+
+    def work(transport: Transport) -> None:
+        _run(transport, plan, save, json_path, f1, settings)
+
     try:
-        transport = launch.open_transport()
+        if ranks is not None:
+            _check_alone(ranks, transport_name)
+            sys.exit(_in_threads(ranks, timeout, work))
+        transport = launch.open_transport(transport_name, timeout)
     except PlanccError as error:  # the ranks cannot talk to each other
         sys.exit(_say_alone(str(error), error.exit_code))
-    sys.exit(_together(transport, lambda: _run(transport, plan, save, json_path, settings)))
+    transport.say = _say
+    sys.exit(_together(transport, lambda: work(transport)))
 
 
 def main() -> None:
@@ -118,6 +260,7 @@ def _run(
     plan: str,
     save: str | None,
     json_path: str | None,
+    f1: bool,
     settings: dict[str, Any],
 ) -> None:
     """Train and print. Collective."""
@@ -129,18 +272,19 @@ def _run(
     with transport.agreement():  # before the work, not after it
         train_options = TrainOptions(**settings)
         taken = {os.path.realpath(path) for path in (plan, settings["init"]) if path}
-        for path in (save, json_path):
+        for path in (save, json_path, settings["log"], settings["trace"]):
             if first and path:
                 if os.path.realpath(path) in taken:
                     raise InputError(f"{path} is read or written already; choose another name")
                 taken.add(os.path.realpath(path))
                 check_target(path)
 
-    result = train(plan, train_options, transport, _progress() if first else None)
+    with _progress(train_options.epochs) if first else nullcontext() as report:
+        result = train(plan, train_options, transport, report)
 
     with transport.agreement():
         if first:
-            _write_out(_render(plan, result))
+            _write_out(_render(plan, result, f1))
     with transport.agreement():
         if first and json_path:
             with atomic_write(json_path) as temporary:
@@ -157,36 +301,62 @@ def _together(transport: Transport, work: Callable[[], None]) -> int:
     An error that the ranks agreed on is printed by rank 0. Any other is known to one rank only,
     which prints it and ends the job, since the others wait for it.
     """
-    code = 1
     try:
         work()
         return 0
-    except PlanccError as error:
-        code = error.exit_code
+    except (Exception, KeyboardInterrupt) as error:
+        sentence, code = _told(error)
         if error is transport.agreed_error:
             if transport.rank == 0:
-                _say(str(error))
+                _say(sentence)
             transport.gather(None)  # mpirun kills all once one has left: let rank 0 speak first
             return code
-        sentence = str(error)
-    except KeyboardInterrupt:
-        sentence = "interrupted"
-    except MemoryError:
-        sentence = "out of memory"
-    except Exception as error:
-        if os.environ.get("PLANCC_TRACEBACK"):
-            traceback.print_exc()
-        text = " ".join(str(error).split())
-        sentence = (
-            f"unexpected {type(error).__name__}: {text} (PLANCC_TRACEBACK=1 shows where; please "
-            "report it)"
-        )
     if transport.size > 1:
         _say(f"rank {transport.rank}: {sentence}")
         transport.abort(code)
     else:
         _say(sentence)
     return code
+
+
+def _in_threads(ranks: int, timeout: float, work: Callable[[Transport], None]) -> int:
+    """Do `work` on ranks that are threads of this process; the exit code."""
+    from plancc_runtime.transport.local import run_ranks
+
+    try:
+        run_ranks(ranks, work, timeout)
+        return 0
+    except (Exception, KeyboardInterrupt) as error:
+        sentence, code = _told(error)
+    _say(sentence)
+    sys.stdout.flush()
+    os._exit(code)  # other ranks may still compute, and nothing ends a thread
+
+
+def _told(error: BaseException) -> tuple[str, int]:
+    """What to say of an error, and the exit code."""
+    if isinstance(error, PlanccError):
+        return str(error), error.exit_code
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", 1
+    if isinstance(error, MemoryError):
+        return "out of memory", 1
+    if os.environ.get("PLANCC_TRACEBACK"):
+        traceback.print_exception(error)
+    text = " ".join(str(error).split())
+    where = "".join(f" {note}" for note in getattr(error, "__notes__", ()))  # "in rank 2"
+    return (
+        f"unexpected {type(error).__name__}{where}: {text} (PLANCC_TRACEBACK=1 shows where; please "
+        "report it)"
+    ), 1
+
+
+def _check_alone(ranks: int, transport_name: str) -> None:
+    _, size = launch.announced()
+    if size > 1:
+        raise InputError(f"ranks {ranks}: the launcher has started {size} ranks already")
+    if transport_name != "auto":
+        raise InputError(f"ranks {ranks}: threads need no transport {transport_name}")
 
 
 def _say(sentence: str) -> None:
@@ -206,24 +376,48 @@ def _say_alone(sentence: str, code: int) -> int:
     return code
 
 
-def _progress() -> Callable[[int, float], None]:
-    """A line on stderr, at most one every two seconds."""
+@contextmanager
+def _progress(epochs: int) -> Iterator[Callable[[Measure], None]]:
+    """On stderr: a bar where it is a terminal, else a line, at most one every two seconds."""
+    if sys.stderr.isatty():
+        with _bar(epochs) as bar:
+            yield bar
+        return
     last: float | None = None
 
-    def report(epoch: int, loss: float) -> None:
+    def report(measure: Measure) -> None:
         nonlocal last
         now = time.monotonic()
         if last is None:
             last = now
         elif now - last > 2:
             last = now
-            print(f"{PROGRAM}: epoch {epoch}: loss {loss:.6f}", file=sys.stderr, flush=True)
+            line = f"{PROGRAM}: epoch {measure.epoch}: loss {measure.loss:.6f}"
+            print(line, file=sys.stderr, flush=True)
 
-    return report
+    yield report
 
 
-def _render(plan: str, result: TrainResult) -> str:
-    header, options = result.header, result.options
+@contextmanager
+def _bar(epochs: int) -> Iterator[Callable[[Measure], None]]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import TimeRemainingColumn as Remaining
+
+    shown = TextColumn("{task.fields[loss]}{task.fields[accuracy]}")
+    columns = (TextColumn("epoch"), MofNCompleteColumn(), BarColumn(), shown, Remaining())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=epochs, loss="", accuracy="")
+
+        def report(measure: Measure) -> None:
+            progress.update(task, completed=measure.epoch + 1, loss=f"loss {measure.loss:.4f}")
+            if measure.scores.accuracy:
+                by_split = (f"{s} {a:.4f}" for s, a in measure.scores.accuracy.items())
+                progress.update(task, accuracy=f", accuracy {' '.join(by_split)}")
+
+        yield report
+
+
+def _render(plan: str, result: TrainResult, f1: bool) -> str:
     # Open MPI gives its ranks a terminal of 80 columns even when its own output goes to a file.
     alone = result.num_ranks == 1
     # what this terminal's encoding lacks is escaped: results are never lost for a character
@@ -231,35 +425,73 @@ def _render(plan: str, result: TrainResult) -> str:
     text = io.TextIOWrapper(io.BytesIO(), encoding, errors="backslashreplace", newline="")
     console = Console(file=text, highlight=False, force_terminal=False)
     console.width = max(console.width if alone else 0, 160)
-    origin = {False: "from the plan", True: "random"}
-    summary = (
-        f"{plan}: {header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "
-        f"{header.num_parts} parts; ranks {result.num_ranks}, threads per rank {result.threads}\n"
-        f"{options.model.upper()} {' x '.join(map(str, result.dims))}, {options.activation}, "
-        f"{options.optimizer}, "
-        f"lr {options.lr:g}, {options.dtype}; features {origin[result.random_features]}, "
-        f"labels {origin[result.random_labels]}"
+    f1 = f1 or result.multi_label
+    caption = (
+        f"{'F1 (micro/macro)' if f1 else 'accuracy'} per split; times in ms, the slowest rank's, "
+        "without evaluations; words, messages: all ranks"
     )
-    caption = "accuracy per split; times in ms, the slowest rank's; words, messages: all ranks"
     columns: tuple[str, ...] = COLUMNS
     if result.sampler:
-        summary += f"\nmini-batches: {_batches(result)}"
         caption += (
             "\nvolume/step: rows moved by one exchange of a mini-batch, the mean of the epoch"
         )
         columns = (*COLUMNS, "volume/step")
     splits = list(result.final.accuracy)
+    if "val" in splits:
+        columns = ("val loss", *columns)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=caption, caption_justify="left")
     for name in ("epoch", "loss", *splits, *columns):
         table.add_column(name, justify="right", no_wrap=True)
     for epoch in _some(result.epochs):
-        table.add_row(str(epoch.epoch), *_row(epoch, splits))
+        table.add_row(str(epoch.epoch), *_row(epoch, splits, f1))
     table.add_section()
-    table.add_row("final", *_row(result.final, splits))
-    console.print(summary, soft_wrap=True, markup=False)
+    table.add_row("final", *_row(result.final, splits, f1))
+    console.print("\n".join(_summary(plan, result)), soft_wrap=True, markup=False)
     console.print(table)
     text.seek(0)
     return text.read()
+
+
+def _summary(plan: str, result: TrainResult) -> Iterator[str]:
+    """What was trained, and how: some lines."""
+    header, options = result.header, result.options
+    origin = {False: "from the plan", True: "random"}
+    yield (
+        f"{plan}: {header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "
+        f"{header.num_parts} parts; ranks {result.num_ranks}, threads per rank {result.threads}"
+    )
+    ways = [options.activation, options.optimizer, f"lr {options.lr:g}"]
+    if options.schedule != "none":
+        ways.append(f"schedule {options.schedule}")
+    if options.weight_decay:
+        ways.append(f"weight decay {options.weight_decay:g}")
+    if options.dropout or options.first_dropout:
+        ways.append(f"dropout {options.first_dropout:g} and {options.dropout:g}")
+    if options.norm != "none":
+        ways.append(f"norm {options.norm}")
+    yield (
+        f"{options.model.upper()} {' x '.join(map(str, result.dims))}, {', '.join(ways)}, "
+        f"{options.dtype}; features {origin[result.random_features]}, "
+        f"labels {origin[result.random_labels]}"
+    )
+    figures = result.figures
+    line = f"passes: {', '.join(options.passes) or 'none'}; kernel {result.kernel}"
+    if figures is not None and figures.plain:
+        line += f"; {figures.planned:,} words per epoch, without passes {figures.plain:,}"
+    if options.wire != "fp32":
+        line += f"; halo rows travel as {options.wire}"
+    yield f"{line}; set-up {1e3 * result.setup.seconds:.0f} ms, {result.setup.words_sent:,} words"
+    if figures is not None:
+        for name, why in figures.off.items():
+            yield f"pass {name} is off: {why}"
+    if result.sampler:
+        yield f"mini-batches: {_batches(result)}"
+    if result.best_epoch is not None:
+        ends = result.epochs[-1].epoch + 1 if result.epochs else result.final.epoch
+        yield (
+            f"early stopping: trained for {ends} epochs; final are the weights after "
+            f"{result.best_epoch}, whose validation loss was the best"
+        )
 
 
 def _batches(result: TrainResult) -> str:
@@ -273,9 +505,14 @@ def _batches(result: TrainResult) -> str:
 
 
 def _some(epochs: list[Epoch]) -> list[Epoch]:
-    """All epochs, or about `MOST_ROWS` evenly spaced ones with the last (--json has all)."""
-    step = -(-len(epochs) // MOST_ROWS)
-    return [epoch for epoch in epochs if (len(epochs) - 1 - epoch.epoch) % max(step, 1) == 0]
+    """All epochs, or about `MOST_ROWS`: evenly spaced ones of those that were evaluated, if any
+    was, and the last (--json has all)."""
+    if len(epochs) <= MOST_ROWS:
+        return epochs
+    chosen = [epoch for epoch in epochs if epoch.accuracy] or epochs
+    step = -(-len(chosen) // MOST_ROWS)
+    chosen = chosen[(len(chosen) - 1) % step :: step]
+    return chosen if chosen[-1] is epochs[-1] else [*chosen, epochs[-1]]
 
 
 def _write_out(text: str) -> None:
@@ -287,16 +524,25 @@ def _write_out(text: str) -> None:
         raise OutputError(f"cannot print the results: {error.strerror}") from error
 
 
-def _row(epoch: Epoch, splits: list[str]) -> list[str]:
+def _row(epoch: Epoch, splits: list[str], f1: bool) -> list[str]:
     phases = ("total", "communication", "spmm", "dense", "allreduce")
     return [
         f"{epoch.loss:.6f}",
-        *(f"{epoch.accuracy[s]:.4f}" if s in epoch.accuracy else "-" for s in splits),
+        *(_score(epoch, split, f1) for split in splits),
+        *(["-" if epoch.val_loss is None else f"{epoch.val_loss:.6f}"] if "val" in splits else []),
         *(f"{1e3 * epoch.seconds_max[p]:.2f}" for p in phases),
         f"{epoch.words_sent:,}",
         f"{epoch.messages_sent:,}",
         *([] if epoch.volume_per_step is None else [f"{epoch.volume_per_step:,.1f}"]),
     ]
+
+
+def _score(epoch: Epoch, split: str, f1: bool) -> str:
+    if f1 and split in epoch.f1_micro:
+        return f"{epoch.f1_micro[split]:.4f}/{epoch.f1_macro[split]:.4f}"
+    if not f1 and split in epoch.accuracy:
+        return f"{epoch.accuracy[split]:.4f}"
+    return "-"
 
 
 if __name__ == "__main__":

@@ -16,12 +16,22 @@ import numpy as np
 import scipy.sparse as sp
 
 from plancc.cost.machine import Machine, epoch_seconds
+from plancc.cost.memory import memory
 from plancc.cost.metrics import Metrics, Traffic, summarize
-from plancc.cost.owners import random_traffic, traffic_of_owners
+from plancc.cost.owners import BASELINE_SEED, traffic_of_owners
 from plancc.cost.pairs import pair_volumes, read_pair_volumes
 from plancc.cost.topology import ByNode, Topology, messages_by_node, volumes_by_node
-from plancc.cost.training import Memory, epoch_messages_sent, epoch_words_sent, memory
+from plancc.cost.training import (
+    PassCost,
+    SampledCost,
+    live_traffic,
+    pass_costs,
+    sampled_costs,
+    training_vertices,
+)
 from plancc.errors import InputError
+from plancc.graph.graph import Graph
+from plancc.models.random import random_owner
 from plancc.plan.matrix import graph_of
 from plancc.plan.plan import Header, Int32Array, Plan
 from plancc.plan.reader import PlanFile
@@ -33,8 +43,18 @@ FIGURES_TRIED = ("seconds", "value", "volume", "overload", "best")
 
 @dataclass(frozen=True)
 class TrainingCost:
-    """One epoch of a GCN with given dims; see `plancc.cost.training` and, for the seconds,
-    `plancc.cost.machine`: those of the slowest part, which are the epoch's, and their mean.
+    """One epoch of a GCN with given dims.
+
+    Attributes
+    ----------
+    words, max_words_sent, messages, max_messages_sent : int
+        Of the plain execution (`plancc.cost.training`), sent by all parts, and most by one.
+    max_epoch_seconds, mean_epoch_seconds : float
+        Of the plain execution, by `plancc.cost.machine`: the slowest part's, and the mean.
+    max_memory : dict of str to int
+        Bytes of the fullest part with all passes, by term and in total (`plancc.cost.memory`).
+    passes : list of PassCost
+        The plain execution, and then one pass more each time (`plancc.cost.training`).
     """
 
     dims: list[int]
@@ -45,27 +65,43 @@ class TrainingCost:
     max_epoch_seconds: float
     mean_epoch_seconds: float
     max_memory: dict[str, int]
+    passes: list[PassCost]
 
     @classmethod
-    def of(cls, parts: Traffic, dims: Sequence[int], machine: Machine) -> TrainingCost:
-        words, messages = epoch_words_sent(parts, dims), epoch_messages_sent(parts, dims)
+    def of(
+        cls,
+        plan: Plan,
+        matrix: Graph,
+        owner: Int32Array,
+        parts: Traffic,
+        dims: Sequence[int],
+        machine: Machine,
+    ) -> TrainingCost:
+        """Of these owners of a plan's matrix, whose exchange of all rows is `parts`."""
+        num_parts, header = len(parts.rows), plan.header
+        live = live_traffic(matrix, owner, num_parts, len(dims) - 1, training_vertices(plan))
+        costs = pass_costs(parts, live, dims)
+        row_owner = np.repeat(owner, matrix.row_nonzeros())
+        held = memory(
+            parts,
+            live,
+            dims,
+            np.bincount(row_owner[row_owner != owner[matrix.indices]], minlength=num_parts),
+            symmetric=not header.directed and header.normalization != "row",
+            value_bytes=plan.value.itemsize,
+        )
         seconds = epoch_seconds(parts, dims, machine)
-        held: Memory = memory(parts, dims)
-        worst = int(held.total.argmax())
+        plain = costs[0]
         return cls(
             dims=list(dims),
-            words=int(words.sum()),
-            max_words_sent=int(words.max()),
-            messages=int(messages.sum()),
-            max_messages_sent=int(messages.max()),
+            words=plain.words,
+            max_words_sent=plain.max_words_sent,
+            messages=plain.messages,
+            max_messages_sent=plain.max_messages_sent,
             max_epoch_seconds=float(seconds.max()),
             mean_epoch_seconds=float(seconds.mean()),
-            max_memory={
-                "matrix": int(held.matrix[worst]),
-                "halo": int(held.halo[worst]),
-                "activations": int(held.activations[worst]),
-                "total": int(held.total[worst]),
-            },
+            max_memory=held.of_part(int(held.total.argmax())),
+            passes=costs,
         )
 
 
@@ -122,6 +158,8 @@ class Report:
     parts : Traffic
     training, random_training : TrainingCost or None
         For given dims; the random one is computed with them.
+    sampled : list of SampledCost
+        For given rates of boundary sampling.
     machine : Machine or None
         Whose seconds `training` has.
     machine_from : str
@@ -141,6 +179,7 @@ class Report:
     parts: Traffic
     training: TrainingCost | None
     random_training: TrainingCost | None
+    sampled: list[SampledCost]
     machine: Machine | None
     machine_from: str
     topology: TopologyCost | None
@@ -160,6 +199,8 @@ class Report:
         if self.training is not None and self.random_training is not None:
             result["training"] = asdict(self.training)
             result["random_training"] = asdict(self.random_training)
+        if self.sampled:
+            result["boundary_sampling"] = [asdict(each) for each in self.sampled]
         if self.machine is not None:
             result["machine"] = asdict(self.machine)
             result["machine_from"] = self.machine_from
@@ -177,6 +218,7 @@ def report(
     num_ranks: int | None = None,
     machine: Machine | None = None,
     topology: Topology | None = None,
+    boundary_sampling: Sequence[float] = (),
 ) -> Report:
     """Figures of a plan file.
 
@@ -193,17 +235,23 @@ def report(
     topology : Topology, optional
         Of exactly `num_ranks` ranks; without it the one in the plan's provenance, if it has as
         many.
+    boundary_sampling : list of float
+        Rates in [0, 1], for what an epoch then costs; only with `dims`.
 
     Raises
     ------
     InputError
         If the file is missing, `num_ranks` is not in 1..num_parts, the topology has another number
-        of ranks, or there is a machine and no `dims`.
+        of ranks, or there are a machine or rates and no `dims`.
     PlanError
         If the file is damaged.
     """
     if machine is not None and dims is None:
         raise InputError("a machine predicts training: give the widths of the layers (dims) too")
+    if boundary_sampling and dims is None:
+        raise InputError(
+            "boundary sampling is of training: give the widths of the layers (dims) too"
+        )
     with PlanFile(path) as file:
         ranks = checked_ranks(file, num_ranks)
         provenance = file.attributes("provenance")
@@ -213,31 +261,36 @@ def report(
             topology.check(ranks)
         merged = ranks < file.header.num_parts
         random = Metrics.from_dict(file.attributes("metrics"), prefix="random_")
-        random_parts = None
         if merged or random is None or dims is not None:
             plan = file.read_plan()
             matrix = graph_of(plan)
-            random_parts = random_traffic(matrix, ranks)
+            random_owners = random_owner(matrix.num_vertices, ranks, BASELINE_SEED)
+            random_parts = traffic_of_owners(matrix, random_owners, ranks)
             random = summarize(random_parts)
+            owner = owner_on_ranks(plan, ranks)
         pairs = None
         if merged:
-            owner = owner_on_ranks(plan, ranks)
             parts = traffic_of_owners(matrix, owner, ranks)
-            if topology is not None:
+            if topology is not None or boundary_sampling:
                 pairs = pair_volumes(matrix, owner, ranks)
         else:
             parts = _read_traffic(file)
-            if topology is not None:
+            if topology is not None or boundary_sampling:
                 pairs = read_pair_volumes(file)
         training = random_training = None
+        sampled: list[SampledCost] = []
         machine_from = "" if machine is None else "given"
-        if dims is not None and random_parts is not None:
+        if dims is not None:
             if machine is None:
                 machine = recorded_machine(provenance)
                 machine_from = "plan" if machine else "default"
             machine = machine or Machine()
-            training = TrainingCost.of(parts, dims, machine)
-            random_training = TrainingCost.of(random_parts, dims, machine)
+            training = TrainingCost.of(plan, matrix, owner, parts, dims, machine)
+            random_training = TrainingCost.of(
+                plan, matrix, random_owners, random_parts, dims, machine
+            )
+            if pairs is not None:
+                sampled = sampled_costs(parts, pairs, dims, boundary_sampling)
         return Report(
             path=file.path,
             header=file.header,
@@ -250,6 +303,7 @@ def report(
             parts=parts,
             training=training,
             random_training=random_training,
+            sampled=sampled,
             machine=machine,
             machine_from=machine_from,
             topology=(

@@ -1,5 +1,76 @@
 """THE RUNTIME. Replays plans; knows no partitioner, no graph format, no terminal.
 
 `plancc_runtime.train.train` is the way through it: slice -> layout + transport -> layers -> loss
--> adjoint -> optimiser. Torch and MPI are imported by the modules that need them, at first use.
+-> adjoint -> optimiser. `open` and the layers of `plancc_runtime.nn` are for training scripts of
+the user's own. Torch and MPI are imported by the modules that need them, at first use.
 """
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from plancc_runtime import nn
+
+if TYPE_CHECKING:
+    import torch
+
+    from plancc_runtime.graph import Graph
+    from plancc_runtime.slices import Slice
+    from plancc_runtime.transport.base import Transport
+
+__all__ = ["Graph", "nn", "open"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "Graph":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from plancc_runtime.graph import Graph
+
+    return Graph
+
+
+def open(
+    plan: str | PathLike[str] | Slice,
+    transport: Transport | str = "auto",
+    dtype: torch.dtype | None = None,
+    device: torch.device | str = "cpu",
+    threads: int | None = None,
+) -> Graph:
+    """This rank's share of a plan, for a training script of the user's own. Collective.
+
+    Parameters
+    ----------
+    plan : path, or (Header, Part)
+        A plan file, of which every rank reads its slice only, or that slice.
+    transport : Transport or str
+        How the ranks reach each other; "auto": as the launcher (mpirun, srun, torchrun, none)
+        started them; the other names are those of `plancc_runtime.launch.open_transport`.
+    dtype : torch.dtype, optional
+        float32 or float64, by default torch's own: of the plan's values and of every x.
+    device : torch.device or str
+        Of the tensors; "cuda": one of the machine's devices for each of its ranks.
+    threads : int, optional
+        Threads of torch in this process; by default as OMP_NUM_THREADS says, else this machine's
+        usable cores, shared among its ranks.
+
+    Raises
+    ------
+    InputError, PlanError, BackendUnavailable
+        On all ranks, also if only one of them failed; the sentence names the ranks.
+    """
+    from plancc.errors import BackendUnavailable
+    from plancc_runtime.launch import open_transport
+
+    if isinstance(transport, str):
+        transport = open_transport(transport)
+    with transport.agreement():
+        try:
+            import torch  # noqa: F401
+        except ImportError as error:
+            raise BackendUnavailable(
+                "the runtime needs torch; install it with: pip install 'plancc[run]'"
+            ) from error
+    from plancc_runtime.graph import open_graph
+
+    return open_graph(plan, transport, dtype, device, threads)

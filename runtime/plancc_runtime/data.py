@@ -6,12 +6,17 @@ ranks there are, nor on the partition.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from plancc.errors import InputError
 from plancc.plan.plan import Part
@@ -29,8 +34,8 @@ class LocalData:
     Attributes
     ----------
     features : Tensor[num_rows, num_features]
-    labels : int64[num_rows]
-        -1 where unknown.
+    labels : int64[num_rows] or bool[num_rows, num_classes]
+        The class of every vertex, -1 where unknown; or which classes it is of.
     num_classes : int
         The same on all ranks.
     splits : dict of str to int64[m]
@@ -48,6 +53,11 @@ class LocalData:
     split_sizes: dict[str, int]
     random_features: bool
     random_labels: bool
+
+    @property
+    def multi_label(self) -> bool:
+        """Whether a vertex may be of several classes."""
+        return self.labels.ndim == 2
 
     def of_batch(
         self, rows: npt.NDArray[np.int64], targets: npt.NDArray[np.bool_], transport: Transport
@@ -83,14 +93,22 @@ def load_data(
     seed: int,
     num_features: int | None = None,
     num_classes: int | None = None,
+    split: Sequence[float] | None = None,
+    normalize_features: bool = False,
 ) -> LocalData:
     """The vertex data of this rank's rows. Collective.
+
+    Without a train mask every labelled vertex is a training vertex, unless `split` draws masks.
 
     Parameters
     ----------
     num_features, num_classes : int, optional
         Of random data (64 and 8 by default); where the plan has labels, `num_classes` may be
         larger than those that occur.
+    split : three floats, optional
+        Shares of training, validation and test vertices to be drawn, for a plan without masks.
+    normalize_features : bool
+        Whether every row of features is divided by the sum of its magnitudes.
 
     Raises
     ------
@@ -102,21 +120,31 @@ def load_data(
         features = random_features(part.global_id, num_features or DEFAULT_FEATURES, seed)
     else:
         features = data.features
-    if data.labels is None:
-        num_classes = num_classes or DEFAULT_CLASSES
-        labels = random_labels(part.global_id, num_classes, seed)
+    random = data.targets is None and data.labels is None
+    labels: npt.NDArray[Any]
+    if data.targets is not None:
+        labels, known = data.targets, np.ones(part.num_rows, np.bool_)
+        classes = labels.shape[1]
     else:
-        labels = data.labels
+        if data.labels is not None:
+            labels = data.labels
+        else:
+            labels = random_labels(part.global_id, num_classes or DEFAULT_CLASSES, seed)
+        known = labels >= 0
+        highest = np.array([labels.max(initial=-1)], np.int64)
+        transport.allreduce_max(highest)
+        classes = int(highest[0]) + 1
+        labels = labels.astype(np.int64)
 
-    known = labels >= 0
     masks = {"train": data.train_mask, "val": data.val_mask, "test": data.test_mask}
-    if data.train_mask is None:
+    given = [s for s, mask in masks.items() if mask is not None]
+    if split is not None:
+        masks = dict(zip(SPLITS, random_split(part.global_id, split, seed), strict=True))
+    elif data.train_mask is None:
         masks["train"] = known
     rows = {s: np.flatnonzero(m & known) for s, m in masks.items() if m is not None}
     sizes = np.array([len(rows.get(s, ())) for s in SPLITS], np.int64)
-    highest = np.array([labels.max(initial=-1)], np.int64)
     transport.allreduce_sum(sizes)
-    transport.allreduce_max(highest)
 
     with transport.agreement():  # every rank sees the same reason
         if data.features is not None and num_features not in (None, features.shape[1]):
@@ -124,22 +152,34 @@ def load_data(
                 f"--features {num_features}: the plan carries features of width "
                 f"{features.shape[1]}; the option is for random features"
             )
-        if num_classes is not None and highest[0] >= num_classes:
+        if data.targets is not None and num_classes not in (None, classes):
             raise InputError(
-                f"--classes {num_classes}: the plan carries labels up to {highest[0]}, "
-                f"which is {highest[0] + 1} classes"
+                f"--classes {num_classes}: the plan carries targets of {classes} classes"
+            )
+        if num_classes is not None and classes > num_classes:
+            raise InputError(
+                f"--classes {num_classes}: the plan carries labels up to {classes - 1}, "
+                f"which is {classes} classes"
+            )
+        if split is not None and given:
+            raise InputError(
+                f"--split {','.join(map(str, split))}: the plan has masks of its own "
+                f"({', '.join(given)})"
             )
         if sizes[0] == 0:
             raise InputError("no vertex of the plan has both a label and a place in the train mask")
 
+    dense = torch.from_numpy(np.ascontiguousarray(features)).to(dtype)
+    if normalize_features:
+        dense = functional.normalize(dense, p=1, dim=1)
     return LocalData(
-        features=torch.from_numpy(np.ascontiguousarray(features)).to(dtype),
-        labels=torch.from_numpy(labels.astype(np.int64)),
-        num_classes=num_classes or int(highest[0]) + 1,
+        features=dense,
+        labels=torch.from_numpy(labels),
+        num_classes=num_classes or (DEFAULT_CLASSES if random else classes),
         splits={s: torch.from_numpy(r) for s, r in rows.items()},
         split_sizes={s: int(n) for s, n in zip(SPLITS, sizes, strict=True) if s in rows},
         random_features=data.features is None,
-        random_labels=data.labels is None,
+        random_labels=random,
     )
 
 
@@ -165,6 +205,17 @@ def random_labels(
     """Uniform in 0..num_classes - 1: int32[len(vertex)]; independent of the features."""
     bits = _mix(vertex.astype(np.uint64) + _mix(~np.uint64(seed)))
     return (bits % np.uint64(num_classes)).astype(np.int32)
+
+
+def random_split(
+    vertex: npt.NDArray[np.integer], shares: Sequence[float], seed: int
+) -> list[npt.NDArray[np.bool_]]:
+    """A mask per share, each vertex in at most one: bool[len(vertex)]; independent of labels."""
+    key = _mix(_mix(np.uint64(seed)) + np.uint64(1))
+    drawn = _mix(vertex.astype(np.uint64) + key) * 2.0**-64
+    bounds = np.concatenate([[0.0], np.cumsum(shares)])
+    bounds[-1] = 1.0 if math.isclose(bounds[-1], 1.0) else bounds[-1]
+    return [(drawn >= low) & (drawn < high) for low, high in pairwise(bounds.tolist())]
 
 
 def _mix(x: npt.ArrayLike) -> npt.NDArray[np.uint64]:

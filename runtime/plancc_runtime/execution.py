@@ -1,23 +1,62 @@
 """How full-batch epochs are executed: the passes that avoid communication, and boundary sampling.
 
 Knows a rank's slice and options; must not know losses or files.
+
+    order       every layer moves the narrower of H and H W            (in the layers, `nn.conv`)
+    constant    the first layer's exchange of the features is done once, and none goes back
+    dead-rows   rows that no labelled training vertex depends on are left out (`layouts.live`)
+    overlap     own rows are multiplied while messages travel          (`layouts.row`)
+
+All are exact: losses and weights are those of an execution without them, but for the order of
+floating-point sums. A pass that does not fit the options is off, and `Execution.off` says why.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
+from scipy.sparse import csr_matrix
 
 from plancc.plan.plan import Header, Part
 from plancc_runtime.clock import Clock
 from plancc_runtime.data import LocalData
+from plancc_runtime.kernels.spmm import choose_kernel
 from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.boundary import sampled_blocks, samples, told
+from plancc_runtime.layouts.live import isolated, live_blocks, live_halo
 from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.nn.conv import Conv
 from plancc_runtime.nn.network import Network
-from plancc_runtime.options import TrainOptions
+from plancc_runtime.options import PASSES, TrainOptions
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.views import View
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Words that one training epoch moves, forward and back, over all ranks.
+
+    Without the set-up, evaluations and reductions; a word is one number, whatever its type.
+
+    Attributes
+    ----------
+    plain : int
+        As paper 000 executes a GCN of the same widths: volume x sum of (d_{k-1} + d_k).
+    words : dict of str to int
+        With the passes up to each of those that are on and change the number, in the order of
+        `PASSES`.
+    planned : int
+        With all of them.
+    off : dict of str to str
+        Passes that were asked for and do not fit: why.
+    """
+
+    plain: int
+    words: dict[str, int]
+    planned: int
+    off: dict[str, str] = field(default_factory=dict)
 
 
 class Execution:
@@ -25,8 +64,16 @@ class Execution:
 
     Attributes
     ----------
+    part : Part
+        Without vertex data.
+    header : Header
     evaluates : bool
-        Whether the outputs of a training pass are those of all rows, as an evaluation has them.
+        Whether the outputs of a training pass are those of all rows, as an evaluation has them;
+        known after `prepare`.
+    kernel : str
+        Of local products, the measured one for "auto".
+    off : dict of str to str
+        Passes that were asked for and do not fit the options: why.
     """
 
     def __init__(
@@ -39,31 +86,148 @@ class Execution:
         dtype: torch.dtype,
         clock: Clock,
     ) -> None:
-        self.part, self.header = part, header
-        self._features, self._options = data.features, options
+        nothing = type(part.vertex_data)()  # `data` has what is needed of it
+        self.part, self.header = replace(part, vertex_data=nothing), header
+        self._data, self._options, self._transport = data, options, transport
+        self._block = Block.of_part(self.part, header.self_loops)
+        self.kernel = options.kernel
+        if self.kernel == "auto":
+            self.kernel = _quickest_kernel(self._block, dtype, options.hidden)
+        self.off = {name: why for name, why in _misfits(options).items() if name in options.passes}
+        self._passes = [name for name in options.passes if name not in self.off]
         overlap = "overlap" in options.passes
-        block = Block.of_part(part, header.self_loops)
 
         def graph(block: Block) -> LocalGraph:
-            return LocalGraph(block, transport, dtype, clock, overlap)
+            return LocalGraph(
+                block, transport, dtype, clock, overlap, options.wire, kernel=self.kernel
+            )
 
         self.graph = graph
-        self._whole = View([graph(block)] * options.layers)
+        self._whole = View([graph(self._block)] * options.layers)
+        self._training = self._whole
+        self._sent = [len(self._block.send_row)] * options.layers
         self.evaluates = (
-            not options.mini_batches and options.dropout == 0 and options.first_dropout == 0
+            not options.mini_batches
+            and not samples(options)
+            and options.norm != "batch"
+            and options.dropout == 0
+            and options.first_dropout == 0
         )
 
+    def prepare(self, network: Network) -> LocalData:
+        """What is done once, before the first epoch. Collective.
+
+        Returns
+        -------
+        LocalData
+            To train with from here on: without features where nothing reads them any more.
+        """
+        options, data, whole = self._options, self._data, self._whole
+        del self._data  # the features may go
+        if samples(options):
+            self._block = told(self._block, options, self._transport)
+        conv = None
+        if "constant" in self._passes:
+            conv = network.convs[0]
+            whole.fixed = network.fixed(whole.graphs[0], data.features)
+            whole.graphs[0].release_buffers()  # as wide as the features
+            if not conv.reads_input and not options.residual:
+                whole.x = data.features.new_empty(0, data.features.shape[1])
+                data = replace(data, features=whole.x)
+        if "dead-rows" in self._passes:
+            self._leave_out_dead_rows(data, conv)
+        return data
+
     def whole(self, network: Network) -> View:
-        """Every row, for evaluation. Collective."""
-        return self._with_constant(network, self._whole)
+        """Every row, for evaluation; not collective."""
+        return self._whole
 
     def view(self, network: Network, epoch: int) -> View:
-        """What the training pass of an epoch works on. Collective."""
-        if self._options.first_dropout > 0:
-            return replace(self._whole, fixed=None)
-        return self._with_constant(network, self._whole)
+        """What the training pass of an epoch works on; not collective."""
+        if not samples(self._options):
+            return self._training
+        block = sampled_blocks(self._block, self._options, self._transport.rank, epoch)
+        return View([self.graph(block)] * self._options.layers)
 
-    def _with_constant(self, network: Network, view: View) -> View:
-        if "constant" in self._options.passes and view.fixed is None:
-            view.fixed = network.fixed(view.graphs[0], view.rows_of(self._features))
-        return view
+    def figures(self, network: Network) -> Figures | None:
+        """Words per epoch, with and without the passes; after `prepare`. Collective.
+
+        None where every epoch or step draws what it moves.
+        """
+        if self._options.mini_batches or samples(self._options):
+            return None
+        sent = np.array([len(self._block.send_row), *self._sent], np.int64)
+        self._transport.allreduce_sum(sent)
+        volume, *live = sent.tolist()
+        widths = [sum(conv.widths()) for conv in network.convs]
+        if network.convs[0].moves_input:  # no gradient goes back to the features
+            widths[0] = network.convs[0].widths()[0]
+        rows = [volume] * len(widths)
+        words = {}
+        for name in PASSES:
+            if name not in self._passes or name == "overlap":
+                continue
+            if name == "constant":
+                widths[0] = 0
+            if name == "dead-rows":
+                rows = live
+            words[name] = sum(n * width for n, width in zip(rows, widths, strict=True))
+        return Figures(
+            plain=volume * (2 * sum(network.dims) - network.dims[0] - network.dims[-1]),
+            words=words,
+            planned=sum(n * width for n, width in zip(rows, widths, strict=True)),
+            off=self.off,
+        )
+
+    def _leave_out_dead_rows(self, data: LocalData, fixed_by: Conv | None) -> None:
+        """Let training passes work on live rows, if any rank has a dead one. Collective."""
+        whole, block = self._whole, self._block
+        wanted = data.splits["train"].numpy()
+        blocks, rows = live_blocks(block, wanted, self._options.layers, self._transport)
+        dead = np.array([any(live is not block for live in blocks)], np.int8)
+        self._transport.allreduce_max(dead)
+        if not dead[0]:
+            return
+        self.evaluates = False
+        self._sent = [len(live.send_row) for live in blocks]
+        fixed = whole.fixed
+        if fixed is not None and fixed_by is not None and blocks[0] is not block:
+            if fixed_by.fixed_rows == "outputs":  # then own outputs are all that it reads
+                taken = rows[0] = rows[1]
+                blocks[0] = isolated(block, taken) if len(taken) < block.num_inputs else block
+            else:
+                taken = np.concatenate([rows[0], live_halo(block, rows[1])])
+            if len(taken) < len(fixed):
+                fixed = fixed[torch.from_numpy(taken)]
+        view = View(
+            [whole.graphs[0] if live is block else self.graph(live) for live in blocks],
+            inputs=None if len(rows[0]) == block.num_inputs else torch.from_numpy(rows[0]),
+            outputs=torch.from_numpy(rows[-1]),
+            fixed=fixed,
+        )
+        view.x = view.rows_of(data.features) if whole.x is None else whole.x
+        self._training = view
+
+
+def _misfits(options: TrainOptions) -> dict[str, str]:
+    """The passes that do not fit these options, and why."""
+    reason = ""
+    if options.mini_batches:
+        reason = "every mini-batch has rows of its own"
+    elif samples(options):
+        reason = "every epoch draws what it moves"
+    if reason:
+        return {"constant": reason, "dead-rows": reason}
+    off = {}
+    if options.first_dropout > 0:
+        off["constant"] = "dropout changes the features in every epoch"
+    if options.norm == "batch":
+        off["dead-rows"] = "norm batch takes statistics over all rows"
+    return off
+
+
+def _quickest_kernel(block: Block, dtype: torch.dtype, width: int) -> str:
+    matrix = csr_matrix(
+        (block.value, block.column, block.row_ptr), (block.num_outputs, block.num_columns)
+    )
+    return choose_kernel(matrix, dtype, width, torch.get_num_threads())

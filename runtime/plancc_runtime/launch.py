@@ -7,51 +7,183 @@ without mpi4py would be four runs that know nothing of each other.
 from __future__ import annotations
 
 import os
+import re
+import zlib
+from typing import NamedTuple
 
-from plancc.errors import BackendUnavailable
-from plancc_runtime.transport.base import Transport
+from plancc.errors import BackendUnavailable, InputError
+from plancc_runtime.transport.base import TIMEOUT, Transport
 
-# (size, rank), the most specific launcher first: mpirun may itself run inside a Slurm step.
+TRANSPORTS = ("auto", "mpi", "torch", "gloo", "nccl", "single")
+
+
+class Launcher(NamedTuple):
+    """Names of the variables in which a launcher says how it started a rank."""
+
+    size: str
+    rank: str
+    local_size: str  # ranks on this machine
+    local_rank: str
+
+
+_TORCHRUN = Launcher("WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE", "LOCAL_RANK")
+# The most specific launcher first: mpirun may itself run inside a Slurm step.
 _LAUNCHERS = (
-    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),  # Open MPI
-    ("PMI_SIZE", "PMI_RANK"),  # MPICH, Intel MPI, srun --mpi=pmi2
-    ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"),  # MVAPICH2
-    ("PALS_SIZE", "PALS_RANKID"),  # HPE Cray
-    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),  # srun, with PMIx for instance
+    Launcher(  # Open MPI
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+    ),
+    # MPICH, Intel MPI, srun --mpi=pmi2
+    Launcher("PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"),
+    Launcher(  # MVAPICH2
+        "MV2_COMM_WORLD_SIZE",
+        "MV2_COMM_WORLD_RANK",
+        "MV2_COMM_WORLD_LOCAL_SIZE",
+        "MV2_COMM_WORLD_LOCAL_RANK",
+    ),
+    Launcher("PALS_SIZE", "PALS_RANKID", "PALS_LOCAL_SIZE", "PALS_LOCAL_RANKID"),  # HPE Cray
+    # srun, with PMIx for instance; it says how many ranks a node has in another form
+    Launcher("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "", "SLURM_LOCALID"),
+    _TORCHRUN,
 )
+# What tells two jobs on one machine apart, and is the same on all ranks of one.
+_JOBS = (("SLURM_JOB_ID", "SLURM_STEP_ID"), ("PMIX_NAMESPACE",), ("PALS_APID",), ("PBS_JOBID",))
+
+
+def launcher() -> Launcher | None:
+    """Who started this rank; None: nobody that announces itself.
+
+    torchrun may run inside any other job, and is believed first if it says its own name. Variables
+    like RANK alone are also set by other programs for their own purposes, and are believed last.
+    """
+    first = [_TORCHRUN] if "TORCHELASTIC_RUN_ID" in os.environ else []
+    for candidate in (*first, *_LAUNCHERS):
+        needed = [candidate.size, candidate.rank]
+        if candidate is _TORCHRUN:
+            needed.append(candidate.local_rank)
+        if all(_number(variable) is not None for variable in needed):
+            return candidate
+    return None
 
 
 def announced() -> tuple[int, int]:
     """(rank, size) as the launcher announces them; (0, 1) without a launcher."""
-    for size_name, rank_name in _LAUNCHERS:
-        size, rank = os.environ.get(size_name, ""), os.environ.get(rank_name, "")
-        if size.isdecimal() and rank.isdecimal():
-            return int(rank), int(size)
-    return 0, 1
+    found = launcher()
+    if found is None:
+        return 0, 1
+    return _number(found.rank) or 0, _number(found.size) or 1
 
 
-def open_transport() -> Transport:
+def local_rank() -> int:
+    """Number of this rank among those of its machine: which of its devices is for this rank."""
+    found = launcher()
+    return 0 if found is None else _number(found.local_rank) or 0
+
+
+def open_transport(name: str = "auto", timeout: float | None = TIMEOUT) -> Transport:
     """The transport for the way this process was started. Collective.
 
     One rank needs no MPI at all, neither mpirun nor a library.
 
+    Parameters
+    ----------
+    name : str
+        One of `TRANSPORTS`. "auto": torch if torchrun started the ranks, else MPI; one rank needs
+        neither. "torch": nccl where every rank has a CUDA device, else gloo.
+    timeout : float, optional
+        The most seconds that one wait may last; None or 0: no limit.
+
     Raises
     ------
+    InputError
+        If the name is none of them, or "single" for several ranks.
     BackendUnavailable
         If several ranks were started but cannot reach each other.
     """
-    _, size = announced()
-    if size == 1:
+    if name not in TRANSPORTS:
+        raise InputError(f"transport {name!r}: choose one of {', '.join(TRANSPORTS)}")
+    rank, size = announced()
+    if name == "auto":
+        name = "single" if size == 1 else "torch" if launcher() is _TORCHRUN else "mpi"
+    if name == "single":
+        if size > 1:
+            raise InputError(f"transport single: the launcher started {size} ranks")
         from plancc_runtime.transport.single import SingleTransport
 
         return SingleTransport()
+    if name == "mpi":
+        from plancc_runtime.transport.mpi import MpiTransport
 
-    from plancc_runtime.transport.mpi import MpiTransport
+        transport = MpiTransport(timeout=timeout)
+        if transport.size != size:
+            raise BackendUnavailable(
+                f"the launcher started {size} ranks but MPI sees {transport.size}: mpi4py uses the "
+                "MPI library of another mpirun than the one that started this job"
+            )
+        return transport
 
-    transport = MpiTransport()
-    if transport.size != size:
+    try:
+        from plancc_runtime.transport import torch_dist
+    except ImportError as error:
         raise BackendUnavailable(
-            f"the launcher started {size} ranks but MPI sees {transport.size}: mpi4py uses the MPI "
-            "library of another mpirun than the one that started this job"
+            f"transport {name} needs torch; install it with: pip install 'plancc[run]'"
+        ) from error
+    if name == "torch":
+        name = torch_dist.best_backend()
+    address, port = rendezvous()
+    return torch_dist.join(name, rank, size, local_rank(), address, port, timeout)
+
+
+def rendezvous() -> tuple[str, int]:
+    """Where rank 0 listens: MASTER_ADDR and MASTER_PORT, or what follows from the job.
+
+    Raises
+    ------
+    BackendUnavailable
+        If the ranks are on several machines, and nothing says which one has rank 0.
+    InputError
+        If MASTER_PORT is no port.
+    """
+    text = os.environ.get("MASTER_PORT", "")
+    if text:
+        port = _number("MASTER_PORT")
+        if port is None or not 0 < port < 2**16:
+            raise InputError(f"MASTER_PORT {text!r}: must be a number from 1 to 65535")
+    else:
+        # below the ports that systems give to outgoing connections
+        port = 10000 + zlib.crc32(_job().encode()) % 20000
+    return os.environ.get("MASTER_ADDR") or _first_host(), port
+
+
+def _first_host() -> str:
+    _, size = announced()
+    found = launcher()
+    if size == 1 or (found is not None and _number(found.local_size) == size):
+        return "localhost"
+    nodes = os.environ.get("SLURM_STEP_NODELIST") or os.environ.get("SLURM_JOB_NODELIST", "")
+    if os.environ.get("SLURM_STEP_NUM_NODES", os.environ.get("SLURM_JOB_NUM_NODES")) == "1":
+        return "localhost"
+    # "gpu[003-010,12]-ib,login" begins with gpu003-ib
+    first = re.match(r"([^,\[]+)(?:\[(\w+)[^\]]*\]([^,\[]*))?", nodes)
+    if first is None:
+        raise BackendUnavailable(
+            "torch.distributed needs the address of rank 0, which this launcher does not say: set "
+            "MASTER_ADDR on all ranks"
         )
-    return transport
+    return "".join(part or "" for part in first.groups())
+
+
+def _job() -> str:
+    """The same on all ranks of this job, and hardly on those of another."""
+    for variables in _JOBS:
+        values = [os.environ.get(variable, "") for variable in variables]
+        if values[0]:
+            return " ".join(values)
+    return str(os.getppid())  # one launcher on one machine
+
+
+def _number(variable: str) -> int | None:
+    text = os.environ.get(variable, "")
+    return int(text) if text.isdecimal() else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -9,110 +11,150 @@ from torch import Tensor
 from plancc.errors import PlanccError
 from plancc_runtime.clock import Clock
 from plancc_runtime.data import LocalData
-from plancc_runtime.nn.loss import cross_entropy
+from plancc_runtime.nn.loss import share_of_loss
 from plancc_runtime.nn.network import Network
 from plancc_runtime.optim import make_optimizer
 from plancc_runtime.options import TrainOptions
-from plancc_runtime.results import Measure
+from plancc_runtime.results import Scores, Spent
+from plancc_runtime.scores import count, num_found, scores_of
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.views import View, place_of
 
 
 class Learner:
-    """The network, and how one pass over a view changes it."""
+    """The network, and how one pass over a view changes it.
+
+    Attributes
+    ----------
+    network : Network
+    optimizer : torch.optim.Optimizer
+    """
 
     def __init__(
         self, network: Network, options: TrainOptions, transport: Transport, clock: Clock
     ) -> None:
         self.network, self.options, self.transport, self.clock = network, options, transport, clock
         self._parameters = list(network.parameters())
-        self._optimizer = make_optimizer(self._parameters, options)
+        self.optimizer = make_optimizer(self._parameters, options)
+        self._splits: WeakKeyDictionary[View, dict[str, _Split]] = WeakKeyDictionary()
 
-    def update(
-        self, view: View, data: LocalData, step: int, where: str
-    ) -> tuple[float, dict[str, float]]:
-        """A training pass and an update. Collective.
+    def gradients(self, view: View, data: LocalData, step: int, where: str) -> tuple[float, Tensor]:
+        """A training pass, forward and back; `update` follows. Collective.
+
+        Parameters
+        ----------
+        view : View
+        data : LocalData
+        step : int
+            Number of the update, for dropout.
+        where : str
+            What the pass is called if it goes wrong.
 
         Returns
         -------
         loss : float
             Mean over the training vertices of all ranks.
-        accuracy : dict of str to float
-            Per split, over those of its vertices that the view has.
+        outputs : Tensor[outputs of the view, classes]
+            Of this rank, without gradient.
         """
         self.network.train()
         with self.clock("dense"):
-            self._optimizer.zero_grad()
-            logits = self.network(view.graphs, view.rows_of(data.features), view.fixed, step)
-            share, score = self._score(logits, view, data)
+            self.optimizer.zero_grad()
+            outputs = self.network(view.graphs, view.rows_of(data.features), view.fixed, step)
+            training = self._split("train", view, data)
+            # a mini-batch may have nothing to learn
+            size = max(data.split_sizes["train"], 1)
+            share = share_of_loss(training.rows_of(outputs), training.labels, size)
             share.backward()
-        self._reduce_gradients()
-        loss, accuracy = self._agreed(score, data, where)
-        with self.clock("dense"):
-            self._optimizer.step()
-        return loss, accuracy
+        loss = self._reduce(share.detach())
+        if not np.isfinite(loss):  # every rank sees the same sum
+            self.transport.agree(_diverged(loss, where, self.options.lr))
+        return loss, outputs.detach()
 
-    def final(self, view: View, data: LocalData, where: str) -> tuple[float, dict[str, float]]:
-        """Loss and accuracy of all splits, without an update. Collective."""
+    def update(self, rate: float) -> None:
+        """Change the weights along the last `gradients`, at this learning rate."""
+        with self.clock("dense"):
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
+            self.optimizer.step()
+
+    def evaluate(self, view: View, data: LocalData, where: str) -> Scores:
+        """Scores of all splits from a pass of its own, as in use: without dropout. Collective."""
         self.network.eval()
         with torch.no_grad(), self.clock("dense"):
-            logits = self.network(view.graphs, view.rows_of(data.features), view.fixed)
-            _, score = self._score(logits, view, data)
-        return self._agreed(score, data, where)
+            outputs = self.network(view.graphs, view.rows_of(data.features), view.fixed)
+        return self.scores(outputs, view, data, where)
 
-    def evaluate(self, view: View, data: LocalData) -> dict[str, float]:
-        """Accuracy of all splits. Collective."""
-        return self.final(view, data, "an evaluation")[1]
+    def scores(self, outputs: Tensor, view: View, data: LocalData, where: str) -> Scores:
+        """Scores of all splits, over those of their vertices that the view has. Collective."""
+        splits, sizes = list(data.splits), data.split_sizes
+        with self.clock("dense"):
+            counts = np.empty((len(splits), 2 + 3 * outputs.shape[1]))
+            for row, name in zip(counts, splits, strict=True):
+                split = self._split(name, view, data)
+                row[:] = count(split.rows_of(outputs), split.labels, max(sizes[name], 1))
+        with self.clock("allreduce"):
+            self.transport.allreduce_sum(counts)
+        if not np.isfinite(counts).all():
+            self.transport.agree(_diverged(counts[0, 0], where, self.options.lr))
+        return scores_of(splits, sizes, counts)
+
+    def num_found(self, outputs: Tensor, view: View, data: LocalData) -> int:
+        """Training vertices of this rank that `outputs` are right for."""
+        training = self._split("train", view, data)
+        return num_found(training.rows_of(outputs), training.labels)
 
     def start(self) -> np.ndarray:
         """Restart the clock; the traffic so far."""
         self.clock.restart()
         return self.transport.traffic.as_array()
 
-    def measure(self, before: np.ndarray, loss: float, accuracy: dict[str, float]) -> Measure:
-        """What happened since `start`."""
-        return Measure(
-            loss=loss,
-            accuracy=accuracy,
-            seconds=self.clock.read(),
-            traffic=self.transport.traffic.as_array() - before,
-        )
+    def measure(self, before: np.ndarray) -> Spent:
+        """What was spent since `start`."""
+        return Spent(self.clock.read(), self.transport.traffic.as_array() - before)
 
-    def _score(self, logits: Tensor, view: View, data: LocalData) -> tuple[Tensor, np.ndarray]:
-        """This rank's share of the loss, and with it the numbers to be summed over ranks."""
-        size = max(data.split_sizes["train"], 1)  # a mini-batch may have nothing to learn
-        rows, places = place_of(data.splits["train"], view.outputs)
-        share = cross_entropy(logits, data.labels, rows, places, size)
-        found = logits.detach().argmax(dim=1)
-        hits = []
-        for split in data.splits.values():
-            rows, places = place_of(split, view.outputs)
-            hits.append(int((found[places] == data.labels[rows]).sum()))
-        return share, np.array([share.item(), *hits], np.float64)
+    def _split(self, name: str, view: View, data: LocalData) -> _Split:
+        """Where a view has the vertices of a split; looked up once per view."""
+        known = self._splits.setdefault(view, {})
+        if name not in known:
+            rows, places = place_of(data.splits[name], view.outputs)
+            size = len(data.labels) if view.outputs is None else len(view.outputs)
+            known[name] = _Split(None if len(places) == size else places, data.labels[rows])
+        return known[name]
 
-    def _reduce_gradients(self) -> None:
-        """Sum the gradients over all ranks (Algorithm 2, line 13). Collective."""
+    def _reduce(self, share: Tensor) -> float:
+        """Sum the gradients (Algorithm 2, line 13) and, with them, the loss. Collective."""
         with self.clock("allreduce"):
-            gradients = [
-                torch.zeros_like(w) if w.grad is None else w.grad for w in self._parameters
-            ]
-            flat = torch.cat([g.reshape(-1) for g in gradients])
-            self.transport.allreduce_sum(flat)
-            pieces = flat.split([w.numel() for w in self._parameters])
+            for w in self._parameters:
+                if w.grad is None:
+                    w.grad = torch.zeros_like(w)
+            if self.transport.size == 1:
+                return share.item()
+            gradients = [w.grad.reshape(-1) for w in self._parameters if w.grad is not None]
+            both = torch.cat([*gradients, share.reshape(1)])
+            self.transport.allreduce_sum(both)
+            *pieces, loss = both.split([*(w.numel() for w in self._parameters), 1])
             for w, piece in zip(self._parameters, pieces, strict=True):
                 w.grad = piece.view_as(w)
+            return loss.item()
 
-    def _agreed(
-        self, score: np.ndarray, data: LocalData, where: str
-    ) -> tuple[float, dict[str, float]]:
-        """Loss and accuracies over all ranks. Collective."""
-        with self.clock("allreduce"):
-            self.transport.allreduce_sum(score)
-        if not np.isfinite(score[0]):  # every rank sees the same sum
-            self.transport.agree(_diverged(score[0], where, self.options.lr))
-        sizes = data.split_sizes
-        hits = zip(sizes, score[1:].tolist(), strict=True)
-        return float(score[0]), {split: hit / sizes[split] for split, hit in hits if sizes[split]}
+
+class _Split:
+    """The vertices of a split among the outputs of a view, and their labels.
+
+    Parameters
+    ----------
+    places : int64[m] or None
+        None: all outputs, which then need not be copied.
+    labels : Tensor[m, ...]
+    """
+
+    def __init__(self, places: Tensor | None, labels: Tensor) -> None:
+        self._places, self.labels = places, labels
+
+    def rows_of(self, outputs: Tensor) -> Tensor:
+        """The outputs of these vertices."""
+        return outputs if self._places is None else outputs.index_select(0, self._places)
 
 
 def _diverged(loss: float, where: str, lr: float) -> PlanccError:

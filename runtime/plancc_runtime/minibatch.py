@@ -23,6 +23,8 @@ from numba import njit
 
 from plancc.plan.plan import Int32Array, Int64Array, Part
 from plancc.sampling import Batch
+from plancc_runtime.layouts.boundary import kept_messages
+from plancc_runtime.layouts.swap import swap
 from plancc_runtime.transport.base import Transport
 
 BoolArray = npt.NDArray[np.bool_]
@@ -121,11 +123,11 @@ class BatchMask:
         received = np.zeros(part.num_halo, dtype=np.bool_)
         received[column[foreign] - part.num_rows] = True
         halo = len(own) + np.cumsum(received, dtype=np.int32) - np.int32(1)
-        recv_peer, recv_ptr = _masked_messages(part.recv_peer, part.recv_ptr, received)
+        recv_peer, recv_ptr = kept_messages(part.recv_peer, part.recv_ptr, received)
 
         sent = np.zeros(len(part.send_row), dtype=np.bool_)
         sent[self._sent[pins]] = True
-        send_peer, send_ptr = _masked_messages(part.send_peer, part.send_ptr, sent)
+        send_peer, send_ptr = kept_messages(part.send_peer, part.send_ptr, sent)
 
         new_column = np.empty(len(column), dtype=np.int32)
         new_column[~foreign] = number[column[~foreign]]
@@ -186,50 +188,20 @@ def _boundary(part: Part, transport: Transport) -> tuple[Int32Array, Int64Array,
     """
     sent = part.global_id[part.send_row]
     halo = np.empty(part.num_halo, dtype=np.int32)
-    _swap(transport, part.send_peer, part.send_ptr, sent, part.recv_peer, part.recv_ptr, halo)
+    swap(transport, part.send_peer, part.send_ptr, sent, part.recv_peer, part.recv_ptr, halo)
 
     foreign = np.flatnonzero(part.column >= part.num_rows)
     foreign = foreign[np.argsort(part.column[foreign], kind="stable")]
     row = np.repeat(np.arange(part.num_rows), np.diff(part.row_ptr))[foreign]
     used = np.bincount(part.column[foreign] - part.num_rows, minlength=part.num_halo)
     uses = np.empty(len(sent), dtype=np.int64)
-    _swap(transport, part.recv_peer, part.recv_ptr, used, part.send_peer, part.send_ptr, uses)
+    swap(transport, part.recv_peer, part.recv_ptr, used, part.send_peer, part.send_ptr, uses)
 
     used_ptr, pin_ptr = _offsets(used), _offsets(uses)
     pins = np.empty(pin_ptr[-1], dtype=np.int32)
     there, here = used_ptr[part.recv_ptr], pin_ptr[part.send_ptr]
-    _swap(transport, part.recv_peer, there, part.global_id[row], part.send_peer, here, pins)
+    swap(transport, part.recv_peer, there, part.global_id[row], part.send_peer, here, pins)
     return halo, pin_ptr, pins
-
-
-def _swap(
-    transport: Transport,
-    to: Int32Array,
-    out_ptr: Int64Array,
-    out: npt.NDArray[np.integer],
-    source: Int32Array,
-    into_ptr: Int64Array,
-    into: npt.NDArray[np.integer],
-) -> None:
-    """Send ``out[out_ptr[k]:out_ptr[k + 1]]`` to rank ``to[k]``, and fill `into` likewise."""
-    pieces = np.split(into, into_ptr[1:-1]) if len(source) else []
-    receives = list(zip(source.tolist(), pieces, strict=True))
-    sends = [(peer, out[out_ptr[k] : out_ptr[k + 1]]) for k, peer in enumerate(to.tolist())]
-    exchange = transport.exchange(sends, receives)
-    exchange.start()
-    for k in range(len(sends)):
-        exchange.send(k)
-    for _ in exchange.arrivals():
-        pass
-    exchange.finish()
-
-
-def _masked_messages(
-    peers: Int32Array, ptr: Int64Array, mask: BoolArray
-) -> tuple[Int32Array, Int64Array]:
-    """Peers and offsets of the messages that keep the rows of `mask`, without empty ones."""
-    sizes = np.diff(_offsets(mask)[ptr])
-    return peers[sizes > 0], _offsets(sizes[sizes > 0])
 
 
 def _offsets(sizes: npt.NDArray[np.generic]) -> Int64Array:

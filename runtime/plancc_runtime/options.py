@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from os import PathLike
+from dataclasses import dataclass, fields, replace
+from os import PathLike, fspath
 
 import numpy as np
 
@@ -35,6 +35,7 @@ MINIMUM = {
     "patience": 1,
     "every": 1,
 }
+PATHS = ("init", "checkpoint", "log", "trace")
 RATES = ("dropout", "input_dropout")
 BATCH_OPTIONS = ("batch_size", "fanouts", "walk_length", "keep")
 
@@ -64,13 +65,16 @@ class TrainOptions:
     input_dropout : float or None
         Of the first layer's; None: as `dropout`.
     normalize_features : bool
-        Whether every row of features is divided by its sum.
+        Whether every row of features is divided by the sum of its magnitudes.
+    split : three floats or None
+        Shares of training, validation and test vertices, drawn for a plan without masks.
     optimizer, schedule : str
-        `plancc_runtime.optim`.
+        `plancc_runtime.optim.make_optimizer`, `learning_rate`.
     weight_decay : float
         An L2 penalty (for "adamw": decoupled).
     patience : int or None
-        Evaluations without a better validation loss before training stops; None: never.
+        Evaluations without a better validation loss before training stops, and goes back to the
+        weights that had the best; None: never.
     eval_every : int
         Epochs between two evaluations of all splits; 0: only at the end.
     seed : int
@@ -119,6 +123,7 @@ class TrainOptions:
     dropout: float = 0.0
     input_dropout: float | None = None
     normalize_features: bool = False
+    split: tuple[float, ...] | None = None
     lr: float = 0.01
     optimizer: str = "sgd"
     weight_decay: float = 0.0
@@ -160,6 +165,11 @@ class TrainOptions:
         """Rate of the first layer's input."""
         return self.dropout if self.input_dropout is None else self.input_dropout
 
+    def with_plain_paths(self) -> TrainOptions:
+        """The same, with every path as text."""
+        given = {name: getattr(self, name) for name in PATHS}
+        return replace(self, **{n: fspath(p) for n, p in given.items() if p is not None})
+
     def __post_init__(self) -> None:
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
@@ -183,6 +193,19 @@ class TrainOptions:
             value = getattr(self, name)
             if value is not None and not 0 <= value <= 1:
                 raise InputError(f"{_flag(name)} {value}: must be between 0 and 1")
+        if self.split is not None and not (
+            len(self.split) == 3 and min(self.split) >= 0 and 0 < sum(self.split) <= 1 + 1e-9
+        ):
+            raise InputError(
+                f"split {','.join(map(str, self.split))}: give the shares of training, validation "
+                "and test vertices, at most 1 together, such as 0.6,0.2,0.2"
+            )
+        for name, value in (("patience", self.patience), ("schedule", self.schedule)):
+            if value not in (None, *CHOICES["schedule"][:-1]) and not self.eval_every:
+                raise InputError(f"{name} {value}: needs evaluations; give --eval-every too")
+        for name in ("every", "resume"):
+            if getattr(self, name) and self.checkpoint is None:
+                raise InputError(f"{name}: give --checkpoint, the folder, too")
         if self.steps is not None and not self.mini_batches:
             raise InputError(
                 f"steps {self.steps}: only mini-batches have steps; give --sampler or --batch-size"

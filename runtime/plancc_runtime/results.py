@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,21 +12,54 @@ from plancc_runtime.clock import PHASES
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.transport.base import Transport
 
+if TYPE_CHECKING:
+    from plancc_runtime.execution import Figures
+
 TIMES = (*PHASES, "communication", "other", "total")
+WORDS_SENT = 1  # place of the counter in `Traffic.as_array`
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Of the labelled vertices of every split that has any, over all ranks.
+
+    Attributes
+    ----------
+    loss : dict of str to float
+        Mean, as `plancc_runtime.nn.loss` has it.
+    accuracy : dict of str to float
+        Share of the vertices whose class, or with several labels whose set of classes, is found.
+    f1_micro : dict of str to float
+        F1 of all classes together; with one label per vertex, the accuracy.
+    f1_macro : dict of str to float
+        Mean F1 of the classes that occur among the labels or the predictions.
+    """
+
+    loss: dict[str, float] = field(default_factory=dict)
+    accuracy: dict[str, float] = field(default_factory=dict)
+    f1_micro: dict[str, float] = field(default_factory=dict)
+    f1_macro: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """One epoch over all ranks; loss and accuracy are of its forward pass, before its update.
+    """One epoch over all ranks; its figures are of its forward pass, before its update.
 
     Attributes
     ----------
+    epoch : int
+        From 0; a row that stands for no epoch has their number.
     loss : float
-        Mean softmax cross-entropy over the labelled training vertices; with mini-batches, over
-        the targets of all its steps, each as its step saw it.
-    accuracy : dict of str to float
-        Per split that there is ("train", "val", "test"), over its labelled vertices. With
-        mini-batches "train" alone, over the same targets as the loss; empty if there were none.
+        Mean over the labelled training vertices, with dropout and what else belongs to training;
+        with mini-batches, over the targets of all its steps, each as its step saw it.
+    learning_rate : float
+        0 where there was no update.
+    val_loss : float or None
+        Mean over the labelled validation vertices; None where the epoch was not evaluated.
+    accuracy, f1_micro, f1_macro : dict of str to float
+        Per split that there is ("train", "val", "test"), over its labelled vertices; empty where
+        the epoch was not evaluated. The accuracy of an epoch in mini-batches then has "train"
+        alone, over the same targets as the loss, if there were any.
     seconds_max, seconds_mean : dict of str to float
         Per phase ("communication", "spmm", "dense", "allreduce", "other", "total"), over ranks.
     words_sent, messages_sent, bytes_sent : int
@@ -34,15 +67,22 @@ class Epoch:
     words_sent_max, messages_sent_max : int
         Of the rank that sends most.
     words_reduced : int
-        Words that every rank hands to all-reduces (weight gradients, loss, and of every
+        Words that every rank hands to all-reduces (weight gradients, loss, scores, and of every
         mini-batch the number of targets), counted apart.
+    evaluation_seconds, evaluation_words : float, int
+        Of an evaluation that needed a pass of its own, apart from all figures above: the slowest
+        rank's seconds, and words on the wire, summed over ranks.
     volume_per_step : float or None
         Mean of `Step.volume`; None without mini-batches.
     """
 
     epoch: int
     loss: float
+    learning_rate: float
+    val_loss: float | None
     accuracy: dict[str, float]
+    f1_micro: dict[str, float]
+    f1_macro: dict[str, float]
     seconds_max: dict[str, float]
     seconds_mean: dict[str, float]
     words_sent: int
@@ -51,6 +91,8 @@ class Epoch:
     words_sent_max: int
     messages_sent_max: int
     words_reduced: int
+    evaluation_seconds: float
+    evaluation_words: int
     volume_per_step: float | None = None
 
 
@@ -78,10 +120,28 @@ class Step:
     number: int
     loss: float
     targets: int
-    vertices: int
-    volume: int
-    messages: int
+    vertices: int = 0
+    volume: int = 0
+    messages: int = 0
+    words_sent: int = 0
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is done once, before the first epoch.
+
+    Attributes
+    ----------
+    seconds : float
+        The slowest rank's.
+    words_sent, messages_sent, bytes_sent : int
+        Summed over ranks.
+    """
+
+    seconds: float
     words_sent: int
+    messages_sent: int
+    bytes_sent: int
 
 
 @dataclass(frozen=True)
@@ -90,13 +150,24 @@ class TrainResult:
 
     Attributes
     ----------
+    kernel : str
+        Of local products.
+    setup : Setup
+    figures : Figures or None
+        Words of one epoch as the passes that avoid communication leave them; None where every
+        epoch or step draws what it moves.
+    epochs : list of Epoch
+        Those that this run made: from where it resumed to where it stopped.
     final : Epoch
-        One more forward pass with the trained weights, apart from the epochs; its `epoch` is
-        their number.
+        One more forward pass with the weights that training ends with, apart from the epochs.
+    best_epoch : int or None
+        With early stopping, how many epochs the weights have seen that training went back to.
     dims : list of int
         d_0..d_L.
     split_sizes : dict of str to int
         Labelled vertices per split.
+    multi_label : bool
+        Whether a vertex may be of several classes.
     weights : dict of str to array
         Every parameter of the network, by its name.
     sampler : str
@@ -115,9 +186,14 @@ class TrainResult:
     split_sizes: dict[str, int]
     random_features: bool
     random_labels: bool
+    multi_label: bool
+    kernel: str
+    setup: Setup
+    figures: Figures | None
     epochs: list[Epoch]
     final: Epoch
     weights: dict[str, np.ndarray]
+    best_epoch: int | None = None
     sampler: str = ""
     steps_per_epoch: int = 0
     steps: list[Step] = field(default_factory=list)
@@ -130,20 +206,57 @@ class TrainResult:
 
 
 @dataclass(frozen=True)
-class Measure:
-    """One epoch as one rank saw it; loss and accuracy are those of all ranks."""
+class Spent:
+    """Seconds per phase, and what was added to the counters of `Traffic`, on one rank."""
 
-    loss: float
-    accuracy: dict[str, float]
     seconds: dict[str, float]
     traffic: np.ndarray
 
 
+@dataclass(frozen=True)
+class Measure:
+    """One epoch as one rank saw it; loss and scores are those of all ranks.
+
+    Attributes
+    ----------
+    spent, evaluating : Spent
+        In the epoch, and in an evaluation of its own if there was one.
+    """
+
+    epoch: int
+    loss: float
+    learning_rate: float
+    scores: Scores
+    spent: Spent
+    evaluating: Spent | None = None
+    volume_per_step: float | None = None
+
+
+def spent_by_all(spent: Spent, transport: Transport) -> Setup:
+    """The set-up over all ranks. Collective."""
+    seconds, traffic = np.array([spent.seconds["total"]]), spent.traffic[:3].copy()
+    transport.allreduce_max(seconds)
+    transport.allreduce_sum(traffic)
+    messages, words, num_bytes = traffic.tolist()
+    return Setup(float(seconds[0]), words, messages, num_bytes)
+
+
 def summarise(measures: list[Measure], transport: Transport) -> list[Epoch]:
-    """Sums and maxima over ranks, once for all epochs. Collective."""
-    seconds_mean = np.array([[m.seconds[t] for t in TIMES] for m in measures])
-    seconds_max = seconds_mean.copy()
-    traffic_sum = np.array([m.traffic for m in measures])
+    """Sums and maxima over ranks, once for all `measures`. Collective."""
+    seconds_mean = np.array([[m.spent.seconds[t] for t in TIMES] for m in measures])
+    seconds_max = np.array(
+        [
+            [*row, 0.0 if m.evaluating is None else m.evaluating.seconds["total"]]
+            for row, m in zip(seconds_mean.tolist(), measures, strict=True)
+        ]
+    )
+    traffic_sum = np.array(
+        [
+            [*m.spent.traffic, 0 if m.evaluating is None else m.evaluating.traffic[WORDS_SENT]]
+            for m in measures
+        ],
+        np.int64,
+    )
     traffic_max = traffic_sum.copy()
     transport.allreduce_max(seconds_max)
     transport.allreduce_max(traffic_max)
@@ -154,12 +267,17 @@ def summarise(measures: list[Measure], transport: Transport) -> list[Epoch]:
     for k, m in enumerate(measures):
         messages, words, num_bytes = traffic_sum[k, :3].tolist()
         messages_max, words_max, _ = traffic_max[k, :3].tolist()
+        *slowest, evaluation_seconds = seconds_max[k].tolist()
         result.append(
             Epoch(
-                epoch=k,
+                epoch=m.epoch,
                 loss=m.loss,
-                accuracy=m.accuracy,
-                seconds_max=dict(zip(TIMES, seconds_max[k].tolist(), strict=True)),
+                learning_rate=m.learning_rate,
+                val_loss=m.scores.loss.get("val"),
+                accuracy=m.scores.accuracy,
+                f1_micro=m.scores.f1_micro,
+                f1_macro=m.scores.f1_macro,
+                seconds_max=dict(zip(TIMES, slowest, strict=True)),
                 seconds_mean=dict(zip(TIMES, seconds_mean[k].tolist(), strict=True)),
                 words_sent=words,
                 messages_sent=messages,
@@ -167,6 +285,9 @@ def summarise(measures: list[Measure], transport: Transport) -> list[Epoch]:
                 words_sent_max=words_max,
                 messages_sent_max=messages_max,
                 words_reduced=int(traffic_max[k, 7]),
+                evaluation_seconds=evaluation_seconds,
+                evaluation_words=int(traffic_sum[k, -1]),
+                volume_per_step=m.volume_per_step,
             )
         )
     return result

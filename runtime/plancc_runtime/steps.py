@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from os import PathLike
+
+import numpy as np
 
 from plancc.plan.plan import Header
 from plancc.plan.population import num_training, read_population
@@ -35,37 +38,51 @@ class MiniBatches:
         self._sampler, self._population, self._per_epoch = sampler, population, per_epoch
         self._mask = BatchMask(training.part, learner.transport)
 
-    def epoch(self, epoch: int, steps: list[Step]) -> tuple[float, dict[str, float]]:
-        """All steps of an epoch, appended to `steps` with this rank's own counts."""
+    def epoch(self, epoch: int, rate: float) -> tuple[float, dict[str, float], list[Step]]:
+        """All steps of an epoch. Collective.
+
+        Returns
+        -------
+        loss : float
+            Mean over the targets of all steps.
+        accuracy : dict of str to float
+            "train": over the same targets; empty if there were none.
+        steps : list of Step
+        """
         learner, training = self._learner, self._training
         options, traffic = learner.options, learner.transport.traffic
         self_loops = training.header.self_loops
-        total, right, targets = 0.0, 0.0, 0  # over the targets of all steps
         first = epoch * self._per_epoch
-        for number in range(first, first + self._per_epoch):
+        steps = []
+        # of this rank: vertices, volume, messages, words and targets found, for every step
+        counts = np.zeros((self._per_epoch, 5), np.int64)
+        for k, number in enumerate(range(first, first + self._per_epoch)):
             words = traffic.words_sent
             local = self._mask.local(self._sampler.batch(self._population, options.seed, number))
             batch = self._data.of_batch(local.rows, local.targets, learner.transport)
             blocks = [Block.of_part(part, self_loops) for part in local.parts]
             graphs = [training.graph(block) for block in blocks]
             view = View(graphs if len(graphs) > 1 else graphs * options.layers)
-            loss, accuracy = learner.update(view, batch, number, f"step {number}")
-            size = batch.split_sizes["train"]
-            total += loss * size
-            right += accuracy.get("train", 0.0) * size
-            targets += size
-            steps.append(
-                Step(
-                    number=number,
-                    loss=loss,
-                    targets=size,
-                    vertices=len(local.rows),
-                    volume=sum(len(block.send_row) for block in blocks),
-                    messages=sum(len(block.send_peer) for block in blocks),
-                    words_sent=traffic.words_sent - words,
-                )
+            loss, outputs = learner.gradients(view, batch, number, f"step {number}")
+            learner.update(rate)
+            steps.append(Step(number, loss, batch.split_sizes["train"]))
+            counts[k] = (
+                len(local.rows),
+                sum(len(block.send_row) for block in blocks),
+                sum(len(block.send_peer) for block in blocks),
+                traffic.words_sent - words,
+                learner.num_found(outputs, view, batch),
             )
-        return total / max(targets, 1), {"train": right / targets} if targets else {}
+        learner.transport.allreduce_sum(counts)
+        targets = sum(step.targets for step in steps)
+        mean = sum(step.loss * step.targets for step in steps) / max(targets, 1)
+        fields = ("vertices", "volume", "messages", "words_sent")
+        steps = [
+            replace(step, **dict(zip(fields, numbers, strict=True)))
+            for step, numbers in zip(steps, counts[:, :-1].tolist(), strict=True)
+        ]
+        found = int(counts[:, -1].sum())
+        return mean, {"train": found / targets} if targets else {}, steps
 
 
 def open_sampler(

@@ -11,22 +11,33 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import replace
-from os import PathLike, fspath
+from contextlib import AbstractContextManager, nullcontext, suppress
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from plancc.errors import BackendUnavailable, InputError
+from plancc.registry import check_choice
 from plancc_runtime.clock import Clock
+from plancc_runtime.logs import RunLog
 from plancc_runtime.options import TrainOptions
-from plancc_runtime.results import Measure, Step, TrainResult, summarise
+from plancc_runtime.results import (
+    Measure,
+    Scores,
+    Step,
+    TrainResult,
+    spent_by_all,
+    summarise,
+)
 from plancc_runtime.slices import Slice, check_slices, open_slice
+from plancc_runtime.trace import Trace
 from plancc_runtime.transport.base import Transport
 
 if TYPE_CHECKING:
     from plancc_runtime.data import LocalData
+    from plancc_runtime.execution import Execution
+    from plancc_runtime.learner import Learner
     from plancc_runtime.nn.network import Network
 
 
@@ -34,7 +45,7 @@ def train(
     plan: str | PathLike[str] | Slice,
     options: TrainOptions,
     transport: Transport,
-    report: Callable[[int, float], None] | None = None,
+    report: Callable[[Measure], None] | None = None,
 ) -> TrainResult:
     """Train a network from a plan. Collective.
 
@@ -46,11 +57,11 @@ def train(
     options : TrainOptions
     transport : Transport
     report : callable, optional
-        Called on every rank after every epoch with its number (from 0) and loss.
+        Called on every rank after every epoch with its measure.
 
     Raises
     ------
-    InputError, PlanError, BackendUnavailable
+    InputError, PlanError, OutputError, BackendUnavailable
         On all ranks, also if only one of them failed; the sentence names the ranks.
     """
     with transport.agreement():
@@ -58,6 +69,10 @@ def train(
     check_slices(part, content, transport)
     with transport.agreement():
         torch = _import_torch()
+        from plancc_runtime.kernels.spmm import KERNELS
+
+        if options.kernel != "auto":
+            check_choice("kernel", options.kernel, KERNELS)
     with transport.agreement():
         drawn = None
         if options.mini_batches:
@@ -66,77 +81,168 @@ def train(
             drawn = open_sampler(plan, options, header)
     from plancc_runtime.data import load_data
     from plancc_runtime.execution import Execution
+    from plancc_runtime.layouts.order import in_cache_order
     from plancc_runtime.learner import Learner
+    from plancc_runtime.optim import Validation, learning_rate
 
     threads = options.threads or transport.cores_per_rank()
     torch.set_num_threads(threads)
     dtype = {"float32": torch.float32, "float64": torch.float64}[options.dtype]
-    data = load_data(part, transport, dtype, options.seed, options.features, options.classes)
+    part = in_cache_order(part, options.row_order)
+    data = load_data(
+        *(part, transport, dtype, options.seed, options.features, options.classes),
+        split=options.split,
+        normalize_features=options.normalize_features,
+    )
     network = make_network(options, data, transport, dtype)
     clock = Clock()
+    trace = Trace(clock, transport) if options.trace is not None else None
     learner = Learner(network, options, transport, clock)
-    training = Execution(part, header, data, options, transport, dtype, clock)
+    with transport.agreement():
+        validated = _is_validated(options, data)
+    best, first = Validation(), 0
+    if options.checkpoint is not None:
+        from plancc_runtime.checkpoint import Checkpoints
+
+        checkpoints = Checkpoints(options, content, transport)
+        if options.resume:
+            first, best = checkpoints.load(learner)
+    log = None
+    with transport.agreement():
+        if options.log is not None and transport.rank == 0:
+            log = RunLog(options.log, first)
+
+    before = learner.start()
+    with _span(trace, "setup"):
+        training = Execution(part, header, data, options, transport, dtype, clock)
+        per_epoch = 0
+        if drawn is not None:
+            sampler, population = drawn
+            per_epoch = options.steps or sampler.batches_per_epoch(population)
+            batches = MiniBatches(learner, training, data, sampler, population, per_epoch)
+        del part
+        data = training.prepare(network)
+    _release_free_memory()
+    setup = learner.measure(before)
+
     measures: list[Measure] = []
     steps: list[Step] = []
-    per_epoch = 0
-    if drawn is not None:
-        sampler, population = drawn
-        per_epoch = options.steps or sampler.batches_per_epoch(population)
-        batches = MiniBatches(learner, training, data, sampler, population, per_epoch)
-    del part
-    _release_free_memory()
-    for epoch in range(options.epochs):
-        own_pass = options.eval_every > 0 and epoch % options.eval_every == 0
-        accuracy: dict[str, float] = {}
-        if own_pass and not training.evaluates:
-            accuracy = learner.evaluate(training.whole(network), data)
+    done = first
+    for epoch in range(first, options.epochs):
+        if options.patience is not None and best.since >= options.patience:
+            break
+        where, scores, evaluating = f"epoch {epoch}", Scores(), None
+        evaluated = options.eval_every > 0 and epoch % options.eval_every == 0
+        if evaluated and not training.evaluates:
+            before = learner.start()
+            with _span(trace, f"evaluation {epoch}"):
+                scores = learner.evaluate(training.whole(network), data, where)
+            evaluating = learner.measure(before)
+            if validated:
+                best.see(scores.loss["val"], epoch, network)
         before = learner.start()
-        if drawn is not None:
-            loss, hits = batches.epoch(epoch, steps)
-        else:
-            loss, hits = learner.update(
-                training.view(network, epoch), data, epoch, f"epoch {epoch}"
-            )
-        if (own_pass and training.evaluates) or "train" not in accuracy:
-            accuracy = {**hits, **accuracy}
-        measures.append(learner.measure(before, loss, accuracy))
+        volume = None
+        with _span(trace, where):
+            if drawn is not None:
+                rate = learning_rate(options, epoch, best.drops)
+                loss, accuracy, taken = batches.epoch(epoch, rate)
+                scores = scores if evaluated else Scores(accuracy=accuracy)
+                volume = float(np.mean([step.volume for step in taken]))
+                steps += taken
+            else:
+                loss, outputs = learner.gradients(training.view(network, epoch), data, epoch, where)
+                if evaluated and training.evaluates:
+                    scores = learner.scores(outputs, training.whole(network), data, where)
+                    if validated:
+                        best.see(scores.loss["val"], epoch, network)
+                rate = learning_rate(options, epoch, best.drops)
+                learner.update(rate)
+        done = epoch + 1
+        measure = Measure(epoch, loss, rate, scores, learner.measure(before), evaluating, volume)
+        measures.append(measure)
+        if options.log is not None:
+            [row] = summarise([measure], transport)
+            with transport.agreement():
+                if log is not None:
+                    log.write(row)
+        if options.checkpoint is not None and options.every and done % options.every == 0:
+            checkpoints.save(learner, done, best)
         if report is not None:
-            report(epoch, loss)
-    before = learner.start()
-    loss, accuracy = learner.final(training.whole(network), data, f"epoch {options.epochs}")
-    measures.append(learner.measure(before, loss, accuracy))
+            report(measure)
+    if options.checkpoint is not None and (not options.every or done % options.every):
+        checkpoints.save(learner, done, best)
 
-    if steps:
-        counted = np.array([[s.vertices, s.volume, s.messages, s.words_sent] for s in steps])
-        transport.allreduce_sum(counted)
-        fields = ("vertices", "volume", "messages", "words_sent")
-        steps = [
-            replace(s, **dict(zip(fields, sums, strict=True)))
-            for s, sums in zip(steps, counted.tolist(), strict=True)
-        ]
-    *epochs, final = summarise(measures, transport)
-    if drawn is not None:
-        epochs = [
-            replace(e, volume_per_step=float(np.mean([x.volume for x in taken])))
-            for e in epochs
-            for taken in [steps[e.epoch * per_epoch : (e.epoch + 1) * per_epoch]]
-        ]
+    final = _final_pass(learner, training, data, done, trace)
+    best_epoch = None
+    if options.patience is not None:
+        best.see(final.scores.loss["val"], done, network)
+        best_epoch = best.epoch
+        if best_epoch != done:
+            assert best.weights is not None
+            network.load_state_dict(best.weights)
+            final = _final_pass(learner, training, data, done, trace)
+    if trace is not None and options.trace is not None:
+        trace.write(options.trace)
+    if log is not None:
+        log.close()
+    *epochs, last = summarise([*measures, final], transport)
     return TrainResult(
         header=header,
-        options=replace(options, init=None if options.init is None else fspath(options.init)),
+        options=options.with_plain_paths(),
         num_ranks=transport.size,
         threads=threads,
         dims=network.dims,
         split_sizes=data.split_sizes,
         random_features=data.random_features,
         random_labels=data.random_labels,
+        multi_label=data.multi_label,
+        kernel=training.kernel,
+        setup=spent_by_all(setup, transport),
+        figures=training.figures(network),
         epochs=epochs,
-        final=final,
+        final=last,
+        best_epoch=best_epoch,
         weights={k: w.detach().cpu().numpy() for k, w in network.state_dict().items()},
         sampler="" if drawn is None else str(drawn[0]),
         steps_per_epoch=per_epoch,
         steps=steps,
     )
+
+
+def _final_pass(
+    learner: Learner, training: Execution, data: LocalData, done: int, trace: Trace | None
+) -> Measure:
+    """Scores of the weights as they are. Collective."""
+    before = learner.start()
+    with _span(trace, "final"):
+        scores = learner.evaluate(training.whole(learner.network), data, f"epoch {done}")
+    return Measure(done, scores.loss["train"], 0.0, scores, learner.measure(before))
+
+
+def _is_validated(options: TrainOptions, data: LocalData) -> bool:
+    """Whether the best validation loss is kept.
+
+    Raises
+    ------
+    InputError
+        If an option needs one, and there are no validation vertices.
+    """
+    there = data.split_sizes.get("val", 0) > 0
+    if options.patience is not None and not there:
+        raise InputError(f"patience {options.patience}: no validation vertex has a label")
+    if options.schedule == "plateau" and not there:
+        raise InputError("schedule plateau: no validation vertex has a label")
+    wanted = (
+        options.patience is not None
+        or options.schedule == "plateau"
+        or options.checkpoint is not None
+    )
+    return there and wanted
+
+
+def _span(trace: Trace | None, name: str) -> AbstractContextManager[None]:
+    """A stretch of the timeline, if there is one."""
+    return nullcontext() if trace is None else trace.span(name)
 
 
 def make_network(

@@ -28,15 +28,21 @@ class View:
         None: all.
     fixed : Tensor or None
         What the first layer needs of constant features, once it is known (`Network.fixed`).
+    x : Tensor or None
+        The features of the inputs, where they are kept (without rows if none is read); None:
+        `rows_of` picks them.
     """
 
     graphs: Sequence[LocalGraph]
     inputs: Tensor | None = None
     outputs: Tensor | None = None
     fixed: Tensor | None = None
+    x: Tensor | None = None
 
     def rows_of(self, features: Tensor) -> Tensor:
         """The features of the first graph's inputs."""
+        if self.x is not None:
+            return self.x
         return features if self.inputs is None else features.index_select(0, self.inputs)
 
 

@@ -409,6 +409,10 @@ def test_other_arguments_of_plan_commands(plan: Path, graph: Path, tmp_path: Pat
             error = fails(tmp_path, command, plan, "--dims", dims)
             assert f"--dims '{dims}'" in error
             assert "602,128,41" in error
+    for rates in ("", "x", "1.1", "-0.1", "nan", "0.1,", "0.1,2"):
+        words = ("--dims", "4,2", "--boundary-sampling", rates)
+        assert f"--boundary-sampling '{rates}'" in fails(tmp_path, "inspect", plan, *words)
+    assert "dims" in fails(tmp_path, "inspect", plan, "--boundary-sampling", "0.5")
     assert "PLANS" in fails(tmp_path, "compare")
     error = fails(tmp_path, "export", plan, "-o", tmp_path / "x.part.5")
     assert "7 parts, not 5" in error

@@ -46,7 +46,7 @@ def assert_shown(cell: str, expected: float) -> None:
 
 
 def test_tables_and_json_hold_the_same(plan: Path) -> None:
-    words = ["inspect", plan, "--dims", "64,16,8,3", "--per-part"]
+    words = ["inspect", plan, "--dims", "64,16,8,3", "--boundary-sampling", "1,0.1", "--per-part"]
     text, shown = ok(*words), json.loads(ok(*words, "--json"))
 
     rows = table(text, "communication and balance")
@@ -71,11 +71,28 @@ def test_tables_and_json_hold_the_same(plan: Path) -> None:
             cost["max_messages_sent"],
             cost["max_epoch_seconds"],
             cost["mean_epoch_seconds"],
-            *(memory[part] for part in ("matrix", "halo", "activations", "total")),
+            *(
+                memory[part]
+                for part in ("plan", "matrix", "halo", "features", "activations", "total")
+            ),
         ]
         assert len(rows) == len(expected)
         for row, number in zip(rows, expected, strict=True):
             assert_shown(row[column], number)
+
+    rows = table(text, "words with passes, each added to those before")
+    for row, cost in zip(rows, shown["training"]["passes"], strict=True):
+        assert row[0] == (f"+ {cost['passes'][-1]}" if cost["passes"] else "plain")
+        assert row[1] == f"{cost['words']:,}"
+        assert row[2] == f"{100 * cost['saved']:.1f}%"
+        assert row[3:] == [f"{cost[name]:,}" for name in ("max_words_sent", "messages")]
+    rows = table(text, "boundary sampling (BNS-GCN)")
+    for row, cost in zip(rows, shown["boundary_sampling"], strict=True):
+        assert row[:2] == [f"{cost['rate']:g}", f"{cost['words']:,.0f}"]
+        assert row[2] == f"{cost['messages']:,.1f}"
+        assert_shown(row[3], cost["max_memory"])
+        assert_shown(row[4], cost["mean_memory"])
+    assert [cost["rate"] for cost in shown["boundary_sampling"]] == [1, 0.1]
 
     rows = table(text, "per part")
     names = ("rows", "nonzeros", "sent", "received", "messages_sent", "messages_received")
@@ -116,10 +133,11 @@ def test_words_messages_and_merged_parts(dims: tuple[int, ...], ranks: int | Non
         talk = zip(tables["messages_sent"], tables["messages_received"], strict=True)
         assert cost["max_messages_sent"] == layers * max(s + g for s, g in talk)
         memory = cost["max_memory"]
-        assert memory["total"] == memory["matrix"] + memory["halo"] + memory["activations"]
-        # no rank can do with less than its own H^0..H^L, nor the matrix with less than its numbers
-        assert memory["activations"] >= 4 * sum(dims) * min(tables["rows"])
-        assert memory["matrix"] >= 2 * 8 * min(tables["nonzeros"])
+        assert memory["total"] == sum(bytes for term, bytes in memory.items() if term != "total")
+        # no rank can do with less than its own H^0, nor the plan with less than its numbers
+        assert memory["features"] >= 4 * dims[0] * min(tables["rows"])
+        assert memory["plan"] >= 8 * min(tables["nonzeros"])
+        assert cost["passes"][0]["words"] == cost["words"]
 
 
 def test_compare_puts_plans_side_by_side(graph: Path, plan: Path, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 
 import naive
 import numpy as np
@@ -14,7 +13,6 @@ from hypothesis import given, settings
 from plancc.cost.metrics import Metrics, Traffic, imbalance, summarize, traffic
 from plancc.cost.owners import random_traffic, traffic_of_owners
 from plancc.cost.report import report
-from plancc.cost.training import epoch_messages_sent, epoch_words_sent, memory
 from plancc.plan.slices import read_rank_slice
 
 
@@ -125,29 +123,6 @@ def words_of_an_epoch(parts, dims):
                 words[m] += len(part.receive_set(peer)) * dims[k]
                 messages[m] += 1
     return words, messages
-
-
-@pytest.mark.parametrize("dims", [[5, 3], [602, 128, 41], [4, 4, 4, 2]])
-def test_words_of_an_epoch(dims):
-    rng = np.random.default_rng(2)
-    graph = plan_helpers.graph_of(plan_helpers.random_array(rng, 30, 0.1))
-    plan = plan_helpers.lowered(graph, rng.integers(0, 5, 30).astype(np.int32), 5)
-    words, messages = words_of_an_epoch([plan.part(m) for m in range(5)], dims)
-    assert epoch_words_sent(traffic(plan), dims).tolist() == words
-    assert epoch_messages_sent(traffic(plan), dims).tolist() == messages
-    total = plan.metrics().volume * sum(a + b for a, b in pairwise(dims))
-    assert sum(words) == total
-
-
-def test_memory_grows_with_everything_it_counts():
-    parts = Traffic(*(np.array([10, 20]) for _ in range(6)))
-    held = memory(parts, [8, 4, 2])
-    assert held.total.tolist() == (held.matrix + held.halo + held.activations).tolist()
-    assert held.matrix[0] >= 2 * 8 * 10
-    assert held.activations[0] >= 4 * 10 * (8 + 4 + 2)
-    assert held.halo.tolist() == [4 * (8 + 4 + 2) * 20, 4 * (8 + 4 + 2) * 40]
-    assert held.total[1] > held.total[0]
-    assert (memory(parts, [9, 4, 2]).total > held.total).all()
 
 
 def test_report(tmp_path):

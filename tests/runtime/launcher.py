@@ -1,4 +1,4 @@
-"""Starts real MPI ranks, and makes sure that none is left behind."""
+"""Starts real ranks by mpirun or torchrun, and makes sure that none is left behind."""
 
 from __future__ import annotations
 
@@ -23,11 +23,18 @@ ENVIRONMENT = {
 
 
 def run(
-    ranks: int | None, *arguments: object, timeout: float = 120, **environment: str
+    ranks: int | None,
+    *arguments: object,
+    timeout: float = 120,
+    launcher: str = "mpirun",
+    **environment: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Run python with `arguments` on `ranks` ranks (None: without mpirun); a hang is a failure."""
+    """Run python with `arguments` on `ranks` ranks (None: no launcher); a hang is a failure."""
     command = [sys.executable, *map(str, arguments)]
-    if ranks is not None:
+    if ranks is not None and launcher == "torchrun":
+        torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+        command[1:1] = torchrun
+    elif ranks is not None:
         if MPIRUN is None:
             pytest.skip("no mpirun on this machine")
         command = [MPIRUN, "-n", str(ranks), "--oversubscribe", *command]
@@ -42,7 +49,7 @@ def run(
     try:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
-        # mpirun ends its ranks on SIGTERM; SIGKILL alone would leave them running
+        # the launchers end their ranks on SIGTERM; SIGKILL alone would leave them running
         process.terminate()
         try:
             process.communicate(timeout=10)

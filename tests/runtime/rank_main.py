@@ -15,8 +15,12 @@ import numpy as np
 import torch
 
 from plancc.errors import InputError, PlanccError, PlanError
-from plancc_runtime.layouts import row
-from plancc_runtime.train import TrainOptions, check_slices, train
+from plancc_runtime.layouts import halo, row
+from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.options import TrainOptions
+from plancc_runtime.slices import check_slices
+from plancc_runtime.train import train
 from plancc_runtime.transport.mpi import MpiTransport, load_mpi
 from plancc_runtime.transport.single import SingleTransport
 
@@ -41,13 +45,11 @@ def do_product(transport, header, parts, width, dtype, seed, group, max_words=No
     g = torch.from_numpy(random.standard_normal(shape)[vertices]).to(dtype)
     if max_words is not None:
         transport.max_words, usual = max_words, transport.max_words
-    row.GROUP_ROWS, row.GROUP_NONZEROS = group, 2 * group
-    layout = row.RowLayout(part, transport, dtype)
-    buffers = layout.buffers(width)
-    forward, adjoint = torch.full_like(h, torch.nan), torch.full_like(g, torch.nan)
-    for _ in range(2):  # buffers are reusable
-        layout.forward(h, forward, buffers)
-        layout.adjoint(g, adjoint, buffers)
+    halo.GROUP_ROWS, row.GROUP_NONZEROS = group, 2 * group
+    graph = LocalGraph(Block.of_part(part, header.self_loops), transport, dtype)
+    for _ in range(2):  # exchanges are played again
+        forward = graph.forward_product(h, "plan")
+        adjoint = graph.adjoint_product(g, "plan")
     if max_words is not None:
         transport.max_words = usual
     return vertices, h.numpy(), g.numpy(), forward.numpy(), adjoint.numpy()

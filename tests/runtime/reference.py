@@ -20,6 +20,13 @@ def normalised(pattern: np.ndarray) -> np.ndarray:
     return scale[:, None] * a * scale[None, :]
 
 
+def glorot_weights(dims: list[int], seed: int) -> list[np.ndarray]:
+    """The initial weights of a GCN: uniform in +-sqrt(6 / (d_in + d_out)), layer after layer."""
+    random = np.random.default_rng(seed)
+    shapes = list(zip(dims[:-1], dims[1:], strict=True))
+    return [random.uniform(-1, 1, (a, b)) * np.sqrt(6 / (a + b)) for a, b in shapes]
+
+
 def needed_rows(a: np.ndarray, owner: np.ndarray) -> dict[tuple[int, int], list[int]]:
     """(sender, receiver) -> vertices whose rows travel."""
     sets: dict[tuple[int, int], set[int]] = {}

@@ -58,7 +58,7 @@ def data() -> VertexData:
     )
 
 
-COMMON = {"epochs": EPOCHS, "dtype": "float64", "threads": 1}
+COMMON = {"epochs": EPOCHS, "dtype": "float64", "threads": 1, "passes": (), "eval_every": 1}
 VARIANTS = [
     {"optimizer": "sgd", "activation": "relu", "layers": 2, "lr": 0.5, "hidden": 7},
     {"optimizer": "adam", "activation": "tanh", "layers": 3, "lr": 0.05, "hidden": 12},
@@ -143,8 +143,6 @@ def close(got, expected, tolerance):
 @pytest.mark.mpi
 @pytest.mark.parametrize("p", RANKS)
 def test_training_equals_the_dense_reference(p, answers):
-    from plancc_runtime.nn.gcn import glorot_weights
-
     for (name, a, owner, vertex_data, options), (arguments, ranks) in zip(
         train_cases(p), of_kind(answers, p, "train"), strict=True
     ):
@@ -156,7 +154,7 @@ def test_training_equals_the_dense_reference(p, answers):
         num_classes = 4 if name == "random data" else 5
         dims = [vertex_data.features.shape[1], *[hidden] * (layers - 1), num_classes]
         assert result.dims == dims
-        weights = glorot_weights(dims, options.get("seed", 0))
+        weights = reference.glorot_weights(dims, options.get("seed", 0))
         losses, trained, logits = reference.train_dense(
             a,
             vertex_data.features,
@@ -170,12 +168,13 @@ def test_training_equals_the_dense_reference(p, answers):
         )
         tolerance = 1e-5 if options["dtype"] == "float32" else 1e-11
         close([e.loss for e in (*result.epochs, result.final)], losses, tolerance)
-        for got, expected in zip(result.weights, trained, strict=True):
+        for got, expected in zip(result.weights.values(), trained, strict=True):
             assert got.dtype == options["dtype"]
             close(got, expected, tolerance)
         for other in results[1:]:  # replicated means bit for bit
-            for w, v in zip(other.weights, result.weights, strict=True):
-                np.testing.assert_array_equal(w, v)
+            assert list(other.weights) == list(result.weights)
+            for name, w in other.weights.items():
+                np.testing.assert_array_equal(w, result.weights[name])
             assert [e.loss for e in other.epochs] == [e.loss for e in result.epochs]
         check_accuracy(result, vertex_data, logits)
         check_words(result, a, owner, dims, [t for _, t in ranks], arguments["parts"])

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import io
-import math
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+import reference
 import torch
 
 from plancc.errors import InputError, PlanccError
 from plancc_runtime import launch
 from plancc_runtime.clock import Clock
 from plancc_runtime.data import random_features, random_labels
-from plancc_runtime.nn.gcn import ACTIVATIONS, glorot_weights
-from plancc_runtime.nn.loss import cross_entropy
-from plancc_runtime.optim import OPTIMIZERS
-from plancc_runtime.train import CHOICES, TrainOptions, read_weights
+from plancc_runtime.nn.network import ACTIVATIONS, Network, NetworkOptions
+from plancc_runtime.optim import make_optimizer
+from plancc_runtime.options import CHOICES, TrainOptions
 from plancc_runtime.transport.single import SingleTransport
+from plancc_runtime.weights import read_weights
 
 
 def test_random_data_is_a_function_of_seed_vertex_and_column():
@@ -46,35 +46,23 @@ def test_random_data_looks_uniform():
     assert np.abs(counts / 2500 - 1).max() < 0.1
 
 
-def test_glorot_weights():
-    weights = glorot_weights([40, 30, 7], seed=3)
+def test_initial_weights_are_glorots_and_the_same_in_any_dtype():
+    network = Network([40, 30, 7], NetworkOptions(), 3, torch.float64)
+    weights = [w.detach().numpy() for w in network.parameters()]
     assert [w.shape for w in weights] == [(40, 30), (30, 7)]
-    for w in weights:
+    for w, expected in zip(weights, reference.glorot_weights([40, 30, 7], 3), strict=True):
         bound = np.sqrt(6 / sum(w.shape))
         assert 0.8 * bound < np.abs(w).max() <= bound
-    np.testing.assert_array_equal(weights[1], glorot_weights([40, 30, 7], 3)[1])
-
-
-def test_cross_entropy_is_stable_and_its_gradient_is_right():
-    logits = torch.tensor([[1e4, -1e4, 0.0], [0.3, -0.2, 0.9], [5.0, 5.0, 5.0]]).double()
-    labels = torch.tensor([1, 2, -1])
-    rows = torch.tensor([0, 1])
-    loss, gradient = cross_entropy(logits, labels, rows, 4)
-    expected = logits.clone().requires_grad_()
-    value = torch.nn.functional.cross_entropy(expected[rows], labels[rows], reduction="sum") / 4
-    value.backward()
-    assert loss == pytest.approx(value.item())
-    torch.testing.assert_close(gradient, expected.grad)
-    nothing, zero = cross_entropy(logits, labels, rows[:0], 4)
-    assert nothing == 0
-    assert not zero.any()
-    perfect, _ = cross_entropy(logits[:, :1], torch.zeros(3, dtype=torch.int64), rows, 4)
-    assert math.copysign(1, perfect) == 1  # not -0.0
+        np.testing.assert_array_equal(w, expected)
+    single = Network([40, 30, 7], NetworkOptions(), 3, torch.float32)
+    for w, v in zip(weights, single.parameters(), strict=True):
+        np.testing.assert_array_equal(w.astype(np.float32), v.detach().numpy())
 
 
 def test_options_name_what_exists():
-    assert set(CHOICES["optimizer"]) == set(OPTIMIZERS)
     assert set(CHOICES["activation"]) == set(ACTIVATIONS)
+    for name in CHOICES["optimizer"]:
+        make_optimizer([torch.nn.Parameter(torch.ones(2))], TrainOptions(optimizer=name))
 
 
 @pytest.mark.parametrize(
@@ -88,7 +76,7 @@ def test_options_are_checked(wrong):
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        ({"W0": np.ones((2, 3))}, "no array W1"),
+        ({"W0": np.ones((2, 3))}, "no array W1; the model has W0, W1"),
         ({"W0": np.ones((2, 3)), "W1": np.ones((4, 3))}, "needs (3, 4)"),
         ({"W0": np.full((2, 3), np.nan), "W1": np.ones((3, 4))}, "finite"),
         ({"W0": np.full((2, 3), "x"), "W1": np.ones((3, 4))}, "finite"),
@@ -98,7 +86,7 @@ def test_options_are_checked(wrong):
 def test_wrong_weight_files(tmp_path, arrays, words):
     np.savez(tmp_path / "w.npz", **arrays)
     with pytest.raises(InputError) as error:
-        read_weights(tmp_path / "w.npz", [2, 3, 4])
+        read_weights(tmp_path / "w.npz", {"W0": (2, 3), "W1": (3, 4)})
     assert words in str(error.value)
 
 
@@ -112,7 +100,7 @@ def npy() -> bytes:
 def test_files_that_are_not_npz(tmp_path, content):
     (tmp_path / "w.npz").write_bytes(content)
     with pytest.raises(InputError, match=r"w\.npz: cannot be read"):
-        read_weights(tmp_path / "w.npz", [2, 3])
+        read_weights(tmp_path / "w.npz", {"W0": (2, 3)})
 
 
 @pytest.mark.parametrize(
@@ -139,10 +127,11 @@ def test_launchers(monkeypatch, environment, expected):
 def test_one_rank_has_nobody_to_talk_to():
     transport = SingleTransport()
     with pytest.raises(ValueError, match="rank 1"):
-        transport.exchange([(1, np.zeros(3))])
-    exchange = transport.exchange([])
+        transport.exchange([], [(1, np.zeros(3))])
     with pytest.raises(ValueError, match="rank 2"):
-        exchange.send(2, np.zeros(3))
+        transport.exchange([(2, np.zeros(3))], [])
+    exchange = transport.exchange([], [])
+    exchange.start()
     assert list(exchange.arrivals()) == []
 
 
@@ -152,13 +141,21 @@ def test_lack_of_memory_is_an_error_of_one_sentence():
         raise MemoryError
 
 
-def test_the_phases_add_up_to_the_total():
+def test_the_phases_add_up_to_the_total_also_when_nested():
     clock = Clock()
-    with clock("spmm"):
+    clock.record()
+    with clock("dense"):
+        sum(range(10000))
+        with clock("spmm"):
+            sum(range(10000))
         sum(range(10000))
     seconds = clock.read()
     assert seconds["spmm"] > 0
+    assert seconds["dense"] > seconds["spmm"] / 2
+    assert seconds["communication"] == seconds["pack"] + seconds["wait"] == 0
     assert sum(seconds.values()) == pytest.approx(2 * seconds["total"])
+    assert [phase for phase, _, _ in clock.events] == ["dense", "spmm", "dense"]
+    assert all(a <= b for _, a, b in clock.events)
 
 
 def test_nothing_heavy_is_imported_for_help():

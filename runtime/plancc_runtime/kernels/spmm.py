@@ -1,19 +1,128 @@
-"""Sparse times dense on one CPU: torch's CSR product with 32-bit indices.
+"""Local sparse products: which kernels there are, which one is quickest. Knows no rank or layer.
 
-Measured against a numba row loop (fastmath, one thread, 80,000 rows, a million nonzeros, float32):
-3.4 to 6.7 ms at width 16, 9.1 to 9.5 at 32, 27 to 25 at 64, 64 to 51 at 128; on a block of 8,000
-boundary rows 0.40 to 0.35, 0.65 to 0.50, 1.06 to 1.08, 2.8 to 1.9. Close enough that the one
-without a second compiler wins: no warm-up per rank, and its threads are torch's.
+Measured by ``python -m benchmarks kernels``; "numba" takes 0.2 to 0.5 of torch's time at widths 32
+to 128 and about as long at widths below 8.
 """
 
 from __future__ import annotations
 
+import time
 import warnings
 from typing import Any
 
 import numpy as np
 import torch
+from scipy.sparse import csr_matrix
 from torch import Tensor
+
+from plancc.errors import InputError
+from plancc.registry import Registry
+from plancc_runtime.kernels.base import SparseMatrix
+
+KERNELS = Registry(
+    "kernel",
+    "plancc.kernels",
+    {
+        "numba": "plancc_runtime.kernels.numba_spmm:NumbaMatrix",
+        "torch": "plancc_runtime.kernels.torch_spmm:TorchMatrix",
+    },
+)
+SAMPLE = 1 << 21  # products that `choose_kernel` does at a time: about two milliseconds
+CLEARLY = 0.8  # of the time of an earlier kernel in KERNELS is worth another choice
+
+
+def prepare(
+    matrix: csr_matrix,
+    dtype: torch.dtype,
+    device: torch.device | str = "cpu",
+    kernel: str = "torch",
+) -> SparseMatrix:
+    """Lay `matrix` out for products by `kernel`.
+
+    Parameters
+    ----------
+    matrix : csr_matrix[m, n]
+        Its arrays may be kept and must not change afterwards. Unsorted columns and repeated
+        entries are allowed; entries are added in the order in which they stand.
+    dtype : torch.float32 or torch.float64
+    device : torch.device or str
+        Where x and out will be.
+    kernel : str
+        A name in `KERNELS`: "numba" (CPUs), "torch" (CPUs by MKL, GPUs by cuSPARSE).
+
+    Raises
+    ------
+    InputError
+        For an unknown kernel, a dtype that is not one of the two, a kernel that does not work on
+        the device, and a matrix that is too large for the kernel.
+    """
+    if dtype not in (torch.float32, torch.float64):
+        raise InputError(f"sparse products are of float32 or float64, not {dtype}")
+    return KERNELS[kernel](matrix, dtype, torch.device(device))
+
+
+def choose_kernel(
+    matrix: csr_matrix,
+    dtype: torch.dtype,
+    width: int,
+    threads: int,
+    device: torch.device | str = "cpu",
+) -> str:
+    """Name of the kernel that is quickest on a sample of rows of `matrix`.
+
+    Some products of about two milliseconds each (and once per machine the compilation of the numba
+    kernel). Measured times differ from run to run: a kernel replaces one that stands before it in
+    `KERNELS` only where it takes less than 0.8 of its time. Kernels sum in different orders, so
+    whoever needs the same bits again must store the choice.
+
+    Parameters
+    ----------
+    matrix : csr_matrix[m, n]
+    dtype : torch.float32 or torch.float64
+    width : int
+        Columns of the dense operand.
+    threads : int
+        Threads that the products will use; those of torch are set to it meanwhile.
+    device : torch.device or str
+        Other than CPUs have "torch".
+    """
+    device = torch.device(device)
+    if device.type != "cpu":
+        return "torch"
+    sample = _sample(matrix, max(1, SAMPLE // max(1, width)))
+    x = torch.ones(sample.shape[1], width, dtype=dtype)
+    out = torch.empty(sample.shape[0], width, dtype=dtype)
+    candidates = [prepare(sample, dtype, device, name) for name in KERNELS.names()]
+    seconds: dict[str, list[float]] = {each.name: [] for each in candidates}
+    threads_before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for _ in range(5):
+            for each in candidates:
+                start = time.perf_counter()
+                each.multiply(x, out)
+                seconds[each.name].append(time.perf_counter() - start)
+    finally:
+        torch.set_num_threads(threads_before)
+    return _quickest({name: min(times) for name, times in seconds.items()})
+
+
+def _quickest(seconds: dict[str, float]) -> str:
+    """The first name, unless a later one takes clearly less time."""
+    best, *others = seconds
+    for name in others:
+        if seconds[name] < CLEARLY * seconds[best]:
+            best = name
+    return best
+
+
+def _sample(matrix: csr_matrix, nonzeros: int) -> csr_matrix:
+    """Rows around the middle nonzero with about `nonzeros` nonzeros, only the columns they use."""
+    middle = max(0, int(matrix.nnz) - nonzeros) // 2
+    begin, end = np.searchsorted(matrix.indptr, [middle, middle + nonzeros], side="right") - 1
+    part = matrix[max(0, begin) : max(end, begin + 1)]
+    used, columns = np.unique(part.indices, return_inverse=True)
+    return csr_matrix((part.data, columns, part.indptr), (part.shape[0], len(used)))
 
 
 def csr_tensor(matrix: Any, dtype: torch.dtype) -> Tensor:

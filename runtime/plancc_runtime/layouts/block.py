@@ -19,7 +19,8 @@ import numpy.typing as npt
 
 from plancc.plan.plan import Int32Array, Int64Array, Part
 
-COEFFICIENTS = ("plan", "mean", "sum")
+COEFFICIENTS = ("plan", "mean", "sum", "closed-mean")
+NONZEROS = ("plan", "edges", "closed")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +42,14 @@ class Block:
         From peer ``recv_peer[k]`` come the halo rows ``recv_ptr[k]:recv_ptr[k + 1]``.
     self_loops : bool
         Whether nonzeros of the diagonal were added by normalising, and are no edges.
+    halo : int32[num_halo] or None
+        Vertex of every halo row, where `boundary.told` asked for it.
+    uses : int32[sent rows] or None
+        Nonzeros that the receiver of every sent row has in its column; likewise.
+    edges : int64[num_outputs] or None
+        Edges of every row before `boundary.sampled_blocks` left some out; None: it did not.
+    scale : (float, float)
+        What it multiplied edges in own and in halo columns by.
     """
 
     inputs: Int32Array
@@ -54,6 +63,10 @@ class Block:
     recv_peer: Int32Array
     recv_ptr: Int64Array
     self_loops: bool
+    halo: Int32Array | None = None
+    uses: Int32Array | None = None
+    edges: Int64Array | None = None
+    scale: tuple[float, float] = (1.0, 1.0)
 
     @classmethod
     def of_part(cls, part: Part, self_loops: bool) -> Block:
@@ -99,21 +112,63 @@ class Block:
         ----------
         name : str
             "plan": as the plan has them. "sum": 1 for every edge. "mean": 1 / edges of the row.
-            The last two leave out the diagonal that normalising added.
+            "closed-mean": the mean over the edges and the row's own vertex.
+            Of a sampled block they are those of the whole one, with edges multiplied by `scale`:
+            the sample stays unbiased.
         """
         if name == "plan":
             return self
-        block = self.without_added_diagonal()
+        block = edges = self.without_added_diagonal()
+        if name == "closed-mean":
+            block = edges.closed()
         degree = np.diff(block.row_ptr)
-        each = np.ones(len(degree)) if name == "sum" else 1 / np.maximum(degree, 1)
-        return replace(block, value=np.repeat(each, degree))
+        whole = degree
+        if self.edges is not None:
+            whole = self.edges + degree - np.diff(edges.row_ptr)
+        each = np.ones(len(degree)) if name == "sum" else 1 / np.maximum(whole, 1)
+        value = np.repeat(each, degree)
+        if self.scale != (1.0, 1.0):
+            scale = np.where(block.column < self.num_inputs, *self.scale)
+            value *= np.where(block._diagonal(), 1, scale) if name == "closed-mean" else scale
+        return replace(block, value=value)
+
+    def with_nonzeros(self, name: str) -> Block:
+        """The nonzeros that `NONZEROS` names; messages stay as they are.
+
+        Parameters
+        ----------
+        name : str
+            "plan": all that the plan has. "edges": without the diagonal that normalising added.
+            "closed": the edges, and the diagonal of every row (of value 1 where it is no edge).
+        """
+        if name == "plan":
+            return self
+        edges = self.without_added_diagonal()
+        return edges if name == "edges" else edges.closed()
+
+    def closed(self) -> Block:
+        """With a diagonal nonzero in every row, of value 1 where there was none."""
+        loops = np.concatenate([[0], np.cumsum(self._diagonal())])[self.row_ptr]
+        missing = np.flatnonzero(np.diff(loops) == 0)
+        at, places = self.row_ptr[missing], self.output_places()[missing]
+        added = np.zeros(self.num_outputs + 1, np.int64)
+        added[missing + 1] = 1
+        return replace(
+            self,
+            row_ptr=self.row_ptr + np.cumsum(added),
+            column=np.insert(self.column, at, places),
+            value=np.insert(self.value, at, 1),
+        )
+
+    def _diagonal(self) -> npt.NDArray[np.bool_]:
+        """Which nonzeros are on the diagonal."""
+        return self.column == np.repeat(self.output_places(), np.diff(self.row_ptr))
 
     def without_added_diagonal(self) -> Block:
         """Without the diagonal if normalising added it; messages stay as they are."""
         if not self.self_loops:
             return self
-        degree = np.diff(self.row_ptr)
-        edge = self.column != np.repeat(self.output_places(), degree)
+        edge = ~self._diagonal()
         kept = np.concatenate([[0], np.cumsum(edge)])
         return replace(
             self,

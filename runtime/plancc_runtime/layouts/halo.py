@@ -1,6 +1,7 @@
 """The halo exchange of a block: own rows to the peers that need them, and sums back.
 
-Knows the send and receive lists of a block and a transport; must not know matrices or layers.
+Knows the send and receive lists of a block, a transport and a wire; must not know matrices or
+layers.
 
 Small messages are handled in *groups* of neighbours: packed by one call, multiplied or added by one
 call once the last of the group is here. A call of torch costs some 10 to 50 microseconds whatever
@@ -18,7 +19,9 @@ import torch
 from torch import Tensor
 
 from plancc_runtime.clock import Clock
+from plancc_runtime.kernels.rows import add_rows, pack
 from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.wire import WIRES, CountsNumbers
 from plancc_runtime.transport.base import Exchange, Transport
 
 GROUP_ROWS = 2048  # to pack, or to add: as much work as one call of torch costs
@@ -63,12 +66,16 @@ class Buffers:
         Copies of own rows: sent by `Halo.expand`, received by `Halo.reduce`.
     halo : Tensor[halo rows, width]
         Rows of the peers: received by `Halo.expand`, sent by `Halo.reduce`.
+    outer_packed, halo_packed : Tensor
+        The same rows as they travel; the same tensors where the wire changes nothing.
     expand, reduce : Exchange
-        Of these buffers: forward, and back.
+        Of the packed rows: forward, and back.
     """
 
     outer: Tensor
     halo: Tensor
+    outer_packed: Tensor
+    halo_packed: Tensor
     expand: Exchange
     reduce: Exchange
 
@@ -84,18 +91,35 @@ class Halo:
         Of the rows.
     clock : Clock, optional
         Gets the time of "pack" and "wait".
+    wire : str
+        How rows travel: a name in `layouts.wire.WIRES`.
+    device : torch.device, optional
+        Of the rows; by default the CPU.
+
+    Attributes
+    ----------
+    idle : bool
+        Whether this rank neither sends nor receives.
     """
 
     def __init__(
-        self, block: Block, transport: Transport, dtype: torch.dtype, clock: Clock | None = None
+        self,
+        block: Block,
+        transport: Transport,
+        dtype: torch.dtype,
+        clock: Clock | None = None,
+        wire: str = "fp32",
+        device: torch.device | None = None,
     ) -> None:
         self.num_inputs, self.num_halo = block.num_inputs, block.num_halo
-        self.dtype = dtype
+        self.dtype, self.device = dtype, device or torch.device("cpu")
         self._transport = transport
         self._clock = clock or Clock()
+        self._wire = WIRES[wire]
         self._send = list(zip(block.send_peer.tolist(), _slices(block.send_ptr), strict=True))
         self._recv = list(zip(block.recv_peer.tolist(), _slices(block.recv_ptr), strict=True))
-        send_row = torch.from_numpy(block.send_row.astype(np.int64))
+        self.idle = not self._send and not self._recv
+        send_row = torch.from_numpy(block.send_row.astype(np.int64)).to(self.device)
         self._outer = [
             OuterBlock(group, at, send_row[at])
             for group, at in groups(block.send_ptr, np.diff(block.send_ptr), GROUP_ROWS)
@@ -103,13 +127,26 @@ class Halo:
 
     def buffers(self, width: int) -> Buffers:
         """New buffers for products of `width` columns; reusable for any number of them."""
-        num_outer = sum(where.stop - where.start for _, where in self._send)
-        outer = torch.empty(num_outer, width, dtype=self.dtype)
-        halo = torch.empty(self.num_halo, width, dtype=self.dtype)
-        out = [(n, outer[at]) for n, at in self._send]
-        into = [(n, halo[at]) for n, at in self._recv]
-        exchange = self._transport.exchange
-        return Buffers(outer, halo, exchange(out, into), exchange(into, out))
+        num_outer = self._send[-1][1].stop if self._send else 0
+        outer, halo = (
+            torch.empty(num, width, dtype=self.dtype, device=self.device)
+            for num in (num_outer, self.num_halo)
+        )
+        wire, traffic = self._wire, self._transport.traffic
+        outer_packed, halo_packed = outer, halo
+        if wire is not None:
+            outer_packed, halo_packed = (
+                wire.empty(len(rows), width, self.device) for rows in (outer, halo)
+            )
+        out = [(n, outer_packed[at]) for n, at in self._send]
+        into = [(n, halo_packed[at]) for n, at in self._recv]
+        expand = self._transport.exchange(out, into)
+        reduce = self._transport.exchange(into, out)
+        if wire is not None and wire.overhead:
+            there, back = num_outer * wire.overhead, self.num_halo * wire.overhead
+            expand = CountsNumbers(expand, traffic, there, back)
+            reduce = CountsNumbers(reduce, traffic, back, there)
+        return Buffers(outer, halo, outer_packed, halo_packed, expand, reduce)
 
     def send_rows(self, h: Tensor, buffers: Buffers) -> None:
         """Start a round of `buffers.expand`, with the own rows of h. Collective."""
@@ -118,18 +155,35 @@ class Halo:
             buffers.expand.start()
         for outer in self._outer:
             with clock("pack"):
-                torch.index_select(h, 0, outer.rows, out=buffers.outer[outer.at])
+                pack(h, outer.rows, buffers.outer[outer.at])
+                if self._wire is not None:
+                    self._wire.pack(buffers.outer[outer.at], buffers.outer_packed[outer.at])
             with clock("wait"):
                 for k in outer.messages:
                     buffers.expand.send(k)
+
+    def received(self, at: slice, buffers: Buffers) -> Tensor:
+        """The halo rows `at`, once their messages are here."""
+        if self._wire is not None:
+            with self._clock("pack"):
+                self._wire.unpack(buffers.halo_packed[at], buffers.halo[at])
+        return buffers.halo[at]
+
+    def send_back(self, messages: range, at: slice, buffers: Buffers) -> None:
+        """Send the halo rows `at`, which are those messages, in the round of `buffers.reduce`."""
+        if self._wire is not None:
+            with self._clock("pack"):
+                self._wire.pack(buffers.halo[at], buffers.halo_packed[at])
+        with self._clock("wait"):
+            for k in messages:
+                buffers.reduce.send(k)
 
     def expand(self, h: Tensor, buffers: Buffers) -> None:
         """Fill `buffers.halo` with the halo rows of h, Tensor[num_inputs, width]. Collective."""
         self.send_rows(h, buffers)
         with self._clock("wait"):
-            for _ in buffers.expand.arrivals():
-                pass
             buffers.expand.finish()
+        self.received(slice(None), buffers)
 
     def reduce(self, out: Tensor, buffers: Buffers) -> None:
         """The adjoint of `expand`: add `buffers.halo` to the owners' rows of `out`. Collective.
@@ -141,8 +195,7 @@ class Halo:
         """
         with self._clock("wait"):
             buffers.reduce.start()
-            for k in range(len(self._recv)):
-                buffers.reduce.send(k)
+        self.send_back(range(len(self._recv)), slice(None), buffers)
         self.add_arrived(out, buffers)
 
     def add_arrived(self, out: Tensor, buffers: Buffers) -> None:
@@ -155,7 +208,10 @@ class Halo:
             if outer is None:
                 break
             with clock("pack"):
-                out.index_add_(0, outer.rows, buffers.outer[outer.at])
+                rows = buffers.outer[outer.at]
+                if self._wire is not None:
+                    self._wire.unpack(buffers.outer_packed[outer.at], rows)
+                add_rows(out, outer.rows, rows)
         with clock("wait"):
             buffers.reduce.finish()
 

@@ -8,6 +8,7 @@ in the same order.
 from __future__ import annotations
 
 from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,6 +35,12 @@ class LocalGraph:
     clock : Clock, optional
     overlap : bool
         Whether own rows are multiplied while messages travel.
+    wire : str
+        How halo rows travel: a name in `layouts.wire.WIRES`.
+    kernel : str
+        Of local products: a name in `kernels.spmm.KERNELS`, or "auto": the usual one of the device.
+    device : torch.device, optional
+        Of the rows; by default the CPU.
     """
 
     def __init__(
@@ -43,14 +50,17 @@ class LocalGraph:
         dtype: torch.dtype,
         clock: Clock | None = None,
         overlap: bool = True,
+        wire: str = "fp32",
+        kernel: str = "auto",
+        device: torch.device | None = None,
     ) -> None:
         self.block, self.transport, self.dtype = block, transport, dtype
         self.clock = clock or Clock()
-        self._overlap = overlap
-        self._halo = Halo(block, transport, dtype, self.clock)
+        self._overlap, self._kernel = overlap, kernel
+        self._halo = Halo(block, transport, dtype, self.clock, wire, device)
         self._layouts: dict[str, RowLayout] = {}
         self._buffers: dict[int, Buffers] = {}
-        self._patterns: dict[bool, Pattern] = {}
+        self._patterns: dict[str, Pattern] = {}
 
     @property
     def num_inputs(self) -> int:
@@ -63,11 +73,11 @@ class LocalGraph:
     @cached_property
     def vertices(self) -> Tensor:
         """Vertex of every own row of the input: int32[num_inputs]."""
-        return torch.from_numpy(self.block.inputs)
+        return torch.from_numpy(self.block.inputs).to(self._halo.device)
 
     @cached_property
     def _places(self) -> Tensor:
-        return torch.from_numpy(self.block.output_places())
+        return torch.from_numpy(self.block.output_places()).to(self._halo.device)
 
     def targets(self, x: Tensor) -> Tensor:
         """The rows of the input x that are rows of the output too: Tensor[num_outputs, ...]."""
@@ -99,23 +109,24 @@ class LocalGraph:
         -------
         Tensor[num_halo, ...]
         """
-        rows = _HaloRows.apply(x.reshape(len(x), -1), self)
-        return rows.reshape(-1, *x.shape[1:])
+        width = prod(x.shape[1:])
+        rows = _HaloRows.apply(x.reshape(len(x), width), self)
+        return rows.reshape(len(rows), *x.shape[1:])
 
     def columns(self, x: Tensor) -> Tensor:
         """Own and halo rows of x, as the columns of the matrix are numbered. Collective."""
         return torch.cat([x, self.halo(x)])
 
-    def pattern(self, added_diagonal: bool) -> Pattern:
-        """The nonzeros, with or without the diagonal that normalising added."""
+    def pattern(self, nonzeros: str) -> Pattern:
+        """The pattern of the nonzeros that a name in `layouts.block.NONZEROS` stands for."""
         from plancc_runtime.kernels.edges import Pattern
 
-        if added_diagonal not in self._patterns:
-            block = self.block if added_diagonal else self.block.without_added_diagonal()
-            self._patterns[added_diagonal] = Pattern.from_csr(
-                block.row_ptr, block.column, block.num_columns
+        if nonzeros not in self._patterns:
+            block = self.block.with_nonzeros(nonzeros)
+            self._patterns[nonzeros] = Pattern.from_csr(
+                block.row_ptr, block.column, block.num_columns, self._halo.device
             )
-        return self._patterns[added_diagonal]
+        return self._patterns[nonzeros]
 
     def forward_product(self, x: Tensor, coefficients: str) -> Tensor:
         """A x, outside of autograd. Collective."""
@@ -131,10 +142,16 @@ class LocalGraph:
         self._layout(coefficients).adjoint(g, out, self._buffers_of(g.shape[1]))
         return out
 
+    def release_buffers(self) -> None:
+        """Free what messages are packed in; made again when it is needed. Not collective."""
+        self._buffers.clear()
+
     def _layout(self, coefficients: str) -> RowLayout:
         if coefficients not in self._layouts:
             block = self.block.with_coefficients(coefficients)
-            self._layouts[coefficients] = RowLayout(block, self._halo, self.clock, self._overlap)
+            self._layouts[coefficients] = RowLayout(
+                block, self._halo, self.clock, self._overlap, self._kernel
+            )
         return self._layouts[coefficients]
 
     def _buffers_of(self, width: int) -> Buffers:

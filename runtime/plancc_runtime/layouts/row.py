@@ -25,15 +25,19 @@ rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from numba import njit
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from plancc_runtime.clock import Clock
-from plancc_runtime.kernels.spmm import csr_tensor, multiply, multiply_add_rows
+from plancc_runtime.kernels.base import SparseMatrix
+from plancc_runtime.kernels.spmm import prepare
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.halo import Buffers, Halo, complete, groups
 
@@ -52,15 +56,15 @@ class HaloBlock:
         Their place in `Buffers.halo`.
     rows : int64[m]
         Local rows that have any, ascending.
-    matrix : CSR[m, halo rows of the group]
-    transposed : CSR[halo rows of the group, local rows]
+    matrix : SparseMatrix[m, halo rows of the group]
+    transposed : SparseMatrix[halo rows of the group, local rows]
     """
 
     messages: range
     at: slice
     rows: Tensor
-    matrix: Tensor
-    transposed: Tensor
+    matrix: SparseMatrix
+    transposed: SparseMatrix
 
 
 class RowLayout:
@@ -77,27 +81,40 @@ class RowLayout:
     clock : Clock, optional
         Gets the time of "spmm", and of "wait".
     overlap : bool
-        Whether own rows are multiplied while messages travel.
+        Whether own rows are multiplied while messages travel; the results have the same bits.
+    kernel : str
+        Of local products: a name in `kernels.spmm.KERNELS`, or "auto": the usual one of the device.
     """
 
     def __init__(
-        self, block: Block, halo: Halo, clock: Clock | None = None, overlap: bool = True
+        self,
+        block: Block,
+        halo: Halo,
+        clock: Clock | None = None,
+        overlap: bool = True,
+        kernel: str = "auto",
     ) -> None:
         self.num_inputs, self.num_outputs = block.num_inputs, block.num_outputs
         self.halo = halo
         self._clock = clock or Clock()
         self._overlap = overlap
-        dtype = halo.dtype
+        if kernel == "auto":
+            kernel = "numba" if halo.device.type == "cpu" else "torch"
+
+        def laid_out(matrix: csr_matrix) -> SparseMatrix:
+            return prepare(matrix, halo.dtype, halo.device, kernel)
+
         matrix = csr_matrix(
             (block.value, block.column, block.row_ptr), (self.num_outputs, block.num_columns)
         )
-        own = matrix[:, : self.num_inputs]
-        self._own = csr_tensor(own, dtype)
-        self._own_transposed = csr_tensor(own.T.tocsr(), dtype)
+        own = matrix[:, : self.num_inputs] if block.num_halo else matrix
+        self._own = self._own_transposed = laid_out(own)
+        if not is_symmetric(own):
+            self._own_transposed = laid_out(own.T.tocsr())
         halo_transposed = matrix[:, self.num_inputs :].T.tocsr()
         nonzeros = np.diff(halo_transposed.indptr[block.recv_ptr])
         self._halo_blocks = [
-            _halo_block(group, at, halo_transposed[at], dtype)
+            _halo_block(group, at, halo_transposed[at], laid_out, halo.device)
             for group, at in groups(block.recv_ptr, nonzeros, GROUP_NONZEROS)
         ]
 
@@ -113,20 +130,25 @@ class RowLayout:
             Of the same width; overwritten.
         """
         clock, exchange = self._clock, buffers.expand
+        if self.halo.idle:
+            with clock("spmm"):
+                self._own.multiply(h, out)
+            return
         self.halo.send_rows(h, buffers)
         arrived = complete(exchange.arrivals(), self._halo_blocks)
         if not self._overlap:
             with clock("wait"):
                 arrived = iter(list(arrived))
         with clock("spmm"):
-            multiply(self._own, h, out)
+            self._own.multiply(h, out)
         while True:
             with clock("wait"):
                 block = next(arrived, None)
             if block is None:
                 break
+            halo = self.halo.received(block.at, buffers)
             with clock("spmm"):
-                multiply_add_rows(block.matrix, buffers.halo[block.at], block.rows, out)
+                block.matrix.multiply(halo, out, add=True, rows=block.rows)
         with clock("wait"):
             exchange.finish()
 
@@ -142,25 +164,59 @@ class RowLayout:
             Of the same width; overwritten.
         """
         clock, exchange = self._clock, buffers.reduce
+        if self.halo.idle:
+            with clock("spmm"):
+                self._own_transposed.multiply(g, out)
+            return
         if not self._overlap:
             with clock("spmm"):
-                multiply(self._own_transposed, g, out)
+                self._own_transposed.multiply(g, out)
         with clock("wait"):
             exchange.start()
         for block in self._halo_blocks:
             with clock("spmm"):
-                multiply(block.transposed, g, buffers.halo[block.at])
-            with clock("wait"):
-                for k in block.messages:
-                    exchange.send(k)
+                block.transposed.multiply(g, buffers.halo[block.at])
+            self.halo.send_back(block.messages, block.at, buffers)
         if self._overlap:
             with clock("spmm"):
-                multiply(self._own_transposed, g, out)
+                self._own_transposed.multiply(g, out)
         self.halo.add_arrived(out, buffers)
 
 
+def is_symmetric(matrix: csr_matrix) -> bool:
+    """Whether a matrix equals its transpose, values included.
+
+    With sorted columns, reading the rows one after the other meets the nonzeros (i, j) of column j
+    for ascending i: each time, (j, i) is the next nonzero of row j.
+    """
+    num_rows, num_columns = matrix.shape
+    if num_rows != num_columns or not np.array_equal(
+        np.diff(matrix.indptr), np.bincount(matrix.indices, minlength=num_columns)
+    ):
+        return False
+    if not matrix.has_sorted_indices:
+        matrix = matrix.sorted_indices()
+    return bool(_is_symmetric(matrix.indptr, matrix.indices, matrix.data))
+
+
+@njit(cache=True, nogil=True)
+def _is_symmetric(row_ptr: Any, column: Any, value: Any) -> bool:
+    following = row_ptr[:-1].copy()
+    for i in range(len(following)):
+        for k in range(row_ptr[i], row_ptr[i + 1]):
+            mirror = following[column[k]]
+            if mirror == row_ptr[column[k] + 1] or column[mirror] != i or value[mirror] != value[k]:
+                return False
+            following[column[k]] = mirror + 1
+    return True
+
+
 def _halo_block(
-    messages: range, at: slice, transposed: csr_matrix, dtype: torch.dtype
+    messages: range,
+    at: slice,
+    transposed: csr_matrix,
+    laid_out: Callable[[csr_matrix], SparseMatrix],
+    device: torch.device,
 ) -> HaloBlock:
     """From CSR[halo rows, local rows]: the block itself keeps only the rows that have nonzeros."""
     rows, compressed = np.unique(transposed.indices, return_inverse=True)
@@ -170,7 +226,7 @@ def _halo_block(
     return HaloBlock(
         messages=messages,
         at=at,
-        rows=torch.from_numpy(rows.astype(np.int64)),
-        matrix=csr_tensor(matrix, dtype),
-        transposed=csr_tensor(transposed, dtype),
+        rows=torch.from_numpy(rows.astype(np.int64)).to(device),
+        matrix=laid_out(matrix),
+        transposed=laid_out(transposed),
     )

@@ -1,8 +1,21 @@
-"""Layers, losses and what stands between layers; one convolution per module, in `MODELS`."""
+"""Layers, losses and what stands between layers; one convolution per module, in `MODELS`.
+
+Importing this does not import torch: the modules are loaded where a layer is first named.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from plancc.registry import Registry
+
+if TYPE_CHECKING:
+    from plancc_runtime.nn.gat import GATConv
+    from plancc_runtime.nn.gcn import GCNConv
+    from plancc_runtime.nn.gin import GINConv
+    from plancc_runtime.nn.norm import BatchNorm, LayerNorm
+    from plancc_runtime.nn.sage import SAGEConv
 
 MODELS = Registry(
     "model of the network",
@@ -14,3 +27,18 @@ MODELS = Registry(
         "gat": "plancc_runtime.nn.gat:GATConv",
     },
 )
+_MODULES = {
+    "GCNConv": "gcn",
+    "SAGEConv": "sage",
+    "GINConv": "gin",
+    "GATConv": "gat",
+    "BatchNorm": "norm",
+    "LayerNorm": "norm",
+}
+__all__ = ["MODELS", "BatchNorm", "GATConv", "GCNConv", "GINConv", "LayerNorm", "SAGEConv"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -13,15 +13,19 @@ layer.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from plancc.errors import InputError
+from plancc.registry import check_choice
 from plancc_runtime.layouts.local import LocalGraph
 
 ORDERS = ("auto", "aggregate-first", "project-first", "paper")
+AGGREGATORS = ("mean", "sum", "max", "gcn")
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class ConvOptions:
     aggregator : str
         Of GraphSAGE: "mean", "sum", "max" or "gcn".
     bias : bool or None
-        None: as the model's paper has it.
+        None: as the equations of the model's paper have it.
     order : str
         Of a product A H W. "aggregate-first": (A H) W. "project-first": A (H W). "auto": the one
         that moves fewer columns, min(d_in, d_out). "paper": as Algorithms 1 and 2 of paper 000
@@ -47,6 +51,12 @@ class ConvOptions:
     bias: bool | None = None
     order: str = "auto"
 
+    def __post_init__(self) -> None:
+        check_choice("aggregator", self.aggregator, AGGREGATORS)
+        check_choice("order", self.order, ORDERS)
+        if self.heads < 1:
+            raise InputError(f"heads {self.heads}: must be at least 1")
+
 
 class Conv(nn.Module, ABC):
     """One layer.
@@ -55,27 +65,63 @@ class Conv(nn.Module, ABC):
     ----------
     d_in, d_out : int
         Width of input and output.
-    options : ConvOptions
-    random : numpy Generator
-        For the initial weights: drawn in float64, so that all ranks and dtypes start alike.
     last : bool
         Whether this is the last layer.
+    random : numpy Generator or int, optional
+        For the initial weights, or its seed: drawn in float64, so that all ranks and dtypes start
+        alike. By default the seed is drawn from torch's own generator, whose state is the same on
+        all ranks unless they were seeded otherwise (`torch.manual_seed`).
+    dtype : torch.dtype, optional
+        Of the weights; by default torch's.
+    options : ConvOptions, optional
+        Those that the model does not use are ignored.
+    choices
+        Fields of `ConvOptions`, by name; those in `uses` only.
+
+    Raises
+    ------
+    InputError
+        If an option does not exist, has an unknown value, or does not fit the widths.
+
+    Attributes
+    ----------
+    fixed_rows : str
+        What the rows of `fixed` are: those of the "outputs", or of the "columns" of the matrix.
+    moves_input : bool
+        Whether rows of x itself travel: then none travel back where x needs no gradient.
+    reads_input : bool
+        Whether x is read where `fixed` is given.
     """
 
-    d_in: int
-    d_out: int
+    uses: ClassVar[tuple[str, ...]] = ("bias",)
+    fixed_rows: ClassVar[str] = "outputs"
+    moves_input: bool = False
+    reads_input: bool = True
 
-    @abstractmethod
     def __init__(
         self,
         d_in: int,
         d_out: int,
-        options: ConvOptions,
-        random: np.random.Generator,
-        last: bool,
+        *,
+        last: bool = False,
+        random: np.random.Generator | int | None = None,
+        dtype: torch.dtype | None = None,
+        options: ConvOptions | None = None,
+        **choices: Any,
     ) -> None:
         super().__init__()
-        self.d_in, self.d_out = d_in, d_out
+        for name in choices:
+            check_choice(f"option of {type(self).__name__}", name, self.uses)
+        self.d_in, self.d_out, self.last = d_in, d_out, last
+        self.options = replace(options or ConvOptions(), **choices)
+        if random is None:
+            random = int(torch.randint(2**62, ()))
+        self._make(np.random.default_rng(random))
+        self.to(dtype or torch.get_default_dtype())
+
+    @abstractmethod
+    def _make(self, random: np.random.Generator) -> None:
+        """Make the parameters, in float64."""
 
     @abstractmethod
     def fixed(self, graph: LocalGraph, x: Tensor) -> Tensor:
@@ -103,8 +149,90 @@ class Conv(nn.Module, ABC):
     def widths(self) -> tuple[int, int]:
         """Columns that one call moves forward, and back (without `fixed`)."""
 
+    def extra_repr(self) -> str:
+        """The widths and the options in use, for `print`."""
+        used = ", ".join(f"{name}={getattr(self.options, name)!r}" for name in self.uses)
+        return f"{self.d_in}, {self.d_out}, {used}"
 
-def glorot(random: np.random.Generator, d_in: int, d_out: int) -> nn.Parameter:
+    def _new_bias(self, default: bool = False) -> nn.Parameter | None:
+        wanted = default if self.options.bias is None else self.options.bias
+        return nn.Parameter(torch.zeros(self.d_out, dtype=torch.float64)) if wanted else None
+
+
+def glorot(random: np.random.Generator, d_in: int, d_out: int) -> Tensor:
     """Uniform in +-sqrt(6 / (d_in + d_out)) (Glorot and Bengio 2010): float64[d_in, d_out]."""
-    values = random.uniform(-1, 1, (d_in, d_out)) * np.sqrt(6 / (d_in + d_out))
-    return nn.Parameter(torch.from_numpy(values))
+    return torch.from_numpy(random.uniform(-1, 1, (d_in, d_out)) * np.sqrt(6 / (d_in + d_out)))
+
+
+def plus(z: Tensor, bias: Tensor | None) -> Tensor:
+    """z + bias, where there is one."""
+    return z if bias is None else z + bias
+
+
+class LinearAggregation:
+    """The product A H W in a chosen order; A has the plan's values, or others on its pattern.
+
+    Parameters
+    ----------
+    order : str
+        As in `ConvOptions`.
+    d_in, d_out : int
+        Of W.
+    coefficients : str
+        Of A: a name in `layouts.block.COEFFICIENTS`.
+
+    Attributes
+    ----------
+    widths : tuple of int
+    moves_input : bool
+        As of `Conv`.
+    """
+
+    def __init__(self, order: str, d_in: int, d_out: int, coefficients: str) -> None:
+        if order == "auto":
+            order = "project-first" if d_out < d_in else "aggregate-first"
+        self._order, self._coefficients = order, coefficients
+        self.moves_input = order == "aggregate-first"
+        self.widths = {
+            "aggregate-first": (d_in, d_in),
+            "project-first": (d_out, d_out),
+            "paper": (d_in, d_out),
+        }[order]
+
+    def fixed(self, graph: LocalGraph, x: Tensor) -> Tensor:
+        """A x, without gradient: Tensor[num_outputs, d_in]. Collective."""
+        with torch.no_grad():
+            return graph.product(x, self._coefficients)
+
+    def __call__(
+        self, graph: LocalGraph, x: Tensor, weight: Tensor, fixed: Tensor | None
+    ) -> Tensor:
+        """A x weight: Tensor[num_outputs, d_out]; with `fixed` = A x at hand. Collective."""
+        if fixed is not None:
+            return fixed @ weight
+        if self._order == "aggregate-first":
+            return graph.product(x, self._coefficients) @ weight
+        if self._order == "project-first":
+            return graph.product(x @ weight, self._coefficients)
+        return _PaperProduct.apply(x, weight, graph, self._coefficients)
+
+
+class _PaperProduct(torch.autograd.Function):
+    """(A H) W forward; back, S = A^T G is of d_out columns (paper 000, Equations 3 and 4).
+
+    The exchange of G is made also where H needs no gradient, since the weight's is H^T S.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, h: Tensor, weight: Tensor, graph: LocalGraph, coefficients: str
+    ) -> Tensor:
+        ctx.save_for_backward(h, weight)
+        ctx.graph, ctx.coefficients = graph, coefficients
+        return graph.forward_product(h, coefficients) @ weight
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        h, weight = ctx.saved_tensors
+        s = ctx.graph.adjoint_product(g, ctx.coefficients)
+        return (s @ weight.T if ctx.needs_input_grad[0] else None), h.T @ s, None, None

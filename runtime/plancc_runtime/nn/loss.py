@@ -1,4 +1,4 @@
-"""Losses over the labelled training vertices of all ranks."""
+"""Losses over the labelled vertices of a split, of all ranks. Knows outputs and labels only."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ from torch import Tensor
 from torch.nn import functional
 
 
-def cross_entropy(
-    logits: Tensor, labels: Tensor, rows: Tensor, places: Tensor, num_global: int
-) -> Tensor:
-    """This rank's share of the mean softmax cross-entropy; its sum over all ranks is the mean.
+def share_of_loss(outputs: Tensor, labels: Tensor, num_global: int) -> Tensor:
+    """This rank's share of the mean loss; its sum over all ranks is the mean.
 
     Parameters
     ----------
-    logits : Tensor[outputs, classes]
-    labels : int64[num_rows]
-    rows, places : int64[m]
-        Labelled training vertices: their rows among the labels, and among the outputs.
+    outputs : Tensor[m, classes]
+        Of the split's vertices on this rank.
+    labels : int64[m] or bool[m, classes]
+        The class of every vertex: softmax cross-entropy. Or which classes it is of
+        (multi-label): sigmoid cross-entropy, the mean over classes too.
     num_global : int
-        Number of labelled training vertices of all ranks.
+        Number of the split's vertices on all ranks.
     """
-    chosen = logits.index_select(0, places)
-    return functional.cross_entropy(chosen, labels[rows], reduction="sum") / num_global
+    if labels.ndim == 1:
+        return functional.cross_entropy(outputs, labels, reduction="sum") / num_global
+    total = functional.binary_cross_entropy_with_logits(
+        outputs, labels.to(outputs.dtype), reduction="sum"
+    )
+    return total / (num_global * outputs.shape[1])

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from plancc.sampling.counter import key_of
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.nn import MODELS
-from plancc_runtime.nn.conv import Conv, ConvOptions
+from plancc_runtime.nn.conv import Conv, ConvOptions, glorot
 from plancc_runtime.nn.dropout import dropout
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -80,7 +80,8 @@ class Network(nn.Module):
         last = len(dims) - 2
         self.options, self.dims, self._seed = options, list(dims), seed
         self.convs: Sequence[Conv] = nn.ModuleList(  # type: ignore[assignment]
-            kind(a, b, options.conv, random, k == last) for k, (a, b) in enumerate(pairwise(dims))
+            kind(a, b, last=k == last, random=random, dtype=dtype, options=options.conv)
+            for k, (a, b) in enumerate(pairwise(dims))
         )
         self.norms = nn.ModuleList(_norm(options.norm, d) for d in dims[1:-1])
         self.skips = nn.ModuleList(
@@ -142,8 +143,6 @@ def _norm(name: str, width: int) -> nn.Module:
 def _skip(d_in: int, d_out: int, random: np.random.Generator) -> nn.Module:
     if d_in == d_out:
         return nn.Identity()
-    from plancc_runtime.nn.conv import glorot
-
     layer = nn.Linear(d_in, d_out, bias=False)
-    layer.weight = nn.Parameter(glorot(random, d_in, d_out).detach().T.contiguous())
+    layer.weight = nn.Parameter(glorot(random, d_in, d_out).T.contiguous())
     return layer

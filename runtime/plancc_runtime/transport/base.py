@@ -8,26 +8,39 @@ while a round is under way. An exchange is made once for its buffers and played 
     exchange.send(k)                                  sends[k] is packed; never blocks; any order
     ...                                               compute
     for k in exchange.arrivals(): ...                 receives[k] is complete (order of arrival)
-    exchange.finish()                                 the send buffers are free again
+    exchange.finish()                                 all is here, the send buffers are free again
 
 Every send of a round is handed over before the first call of `arrivals`: transports that move all
-messages of a round in one group (NCCL) launch it with the last send.
+messages of a round in one group (NCCL) launch it with the last send. Who needs no order of arrival
+calls `finish` alone.
+
+No wait is for ever: after `Transport.timeout` seconds a rank says whom it still waits for, and the
+job ends (see `transport.watchdog`).
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from plancc.errors import PlanccError
 
 Buffer = Any  # numpy.ndarray | torch.Tensor, without importing torch here
+TIMEOUT = 600.0  # seconds
+MAX_WORDS_PER_MESSAGE = 2**31 - 1  # counts of MPI and NCCL are C ints
+
+
+class TransportError(PlanccError):
+    """A rank did not answer in time, or is gone."""
 
 
 @dataclass
@@ -51,6 +64,57 @@ class Traffic:
         return np.array([getattr(self, f.name) for f in fields(self)], np.int64)
 
 
+class Piece(NamedTuple):
+    """What travels at once: a buffer, or a part of one that is too long for a message.
+
+    Attributes
+    ----------
+    number : int
+        Of the send or receive it belongs to.
+    peer : int
+    tag : int
+        Counts the pieces between the same two ranks; the same at both ends.
+    data : Buffer[words]
+    """
+
+    number: int
+    peer: int
+    tag: int
+    data: Buffer
+
+
+def pieces(buffers: Iterable[tuple[int, Buffer]], max_words: int) -> list[Piece]:
+    """The messages for these buffers, flat and of at most `max_words` words; none for no words.
+
+    Raises
+    ------
+    ValueError
+        If a buffer is not contiguous.
+    """
+    tags: Counter[int] = Counter()
+    result = []
+    for number, (peer, buffer) in enumerate(buffers):
+        data = flat(buffer)
+        for start in range(0, len(data), max_words):
+            result.append(Piece(number, peer, tags[peer], data[start : start + max_words]))
+            tags[peer] += 1
+    return result
+
+
+def flat(buffer: Buffer) -> Buffer:
+    """One dimension, the same memory.
+
+    Raises
+    ------
+    ValueError
+        If the buffer is not contiguous.
+    """
+    numpy = isinstance(buffer, np.ndarray)
+    if not (buffer.flags.c_contiguous if numpy else buffer.is_contiguous()):
+        raise ValueError("a buffer must be contiguous")
+    return buffer.reshape(-1)
+
+
 class Exchange(ABC):
     """Rounds of messages over fixed buffers (see the module's docstring)."""
 
@@ -68,7 +132,31 @@ class Exchange(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """Wait until every send of the round is done."""
+        """Wait until every message of the round is done, received or sent."""
+
+
+class RoundTraffic:
+    """What one round of an exchange adds to the traffic of its rank."""
+
+    def __init__(self, sends: Sequence[Piece], receives: Sequence[Piece]) -> None:
+        self._totals = [
+            total
+            for side in (sends, receives)
+            for total in (
+                len(side),
+                sum(len(piece.data) for piece in side),
+                sum(piece.data.nbytes for piece in side),
+            )
+        ]
+
+    def add_to(self, traffic: Traffic) -> None:
+        messages_out, words_out, bytes_out, messages_in, words_in, bytes_in = self._totals
+        traffic.messages_sent += messages_out
+        traffic.words_sent += words_out
+        traffic.bytes_sent += bytes_out
+        traffic.messages_received += messages_in
+        traffic.words_received += words_in
+        traffic.bytes_received += bytes_in
 
 
 class Transport(ABC):
@@ -79,7 +167,13 @@ class Transport(ABC):
     rank, size : int
         Number of this rank, and of all.
     traffic : Traffic
-        Counted at the call that hands a buffer to the network.
+        The messages of a round count when it starts.
+    timeout : float
+        The most seconds that one wait may last; infinite: no limit.
+    max_words : int
+        A longer buffer travels as several messages.
+    say : callable of str
+        Prints what this rank says when it ends the job by itself.
     agreed_error : PlanccError or None
         The last error that `agree` raised: it is known to be raised by every rank.
     """
@@ -87,7 +181,16 @@ class Transport(ABC):
     rank: int
     size: int
     traffic: Traffic
+    timeout: float
+    max_words: int = MAX_WORDS_PER_MESSAGE
+    say: Callable[[str], None]
     agreed_error: PlanccError | None = None
+
+    def __init__(self, rank: int, size: int, timeout: float | None = TIMEOUT) -> None:
+        self.rank, self.size = rank, size
+        self.traffic = Traffic()
+        self.timeout = timeout or math.inf
+        self.say = _say
 
     @abstractmethod
     def exchange(
@@ -146,7 +249,7 @@ class Transport(ABC):
         if self.size == 1 or (len(ranks_of) == 1 and len(reports) == self.size):
             sentence = str(reports[0][1])
         else:
-            parts = [f"{_name(ranks)}: {text}" for text, ranks in ranks_of.items()]
+            parts = [f"{name(ranks)}: {text}" for text, ranks in ranks_of.items()]
             sentence = "; ".join(parts[:3])
             if len(parts) > 3:
                 sentence += f"; and {len(parts) - 3} more"
@@ -178,7 +281,28 @@ class Transport(ABC):
         self.agree(error)
 
 
-def _name(ranks: list[int]) -> str:
-    """ "rank 3", "ranks 1, 2, 5"; a long list is cut short."""
+def name(ranks: Iterable[int]) -> str:
+    """ "rank 3", "ranks 1, 2, 5"; ascending, each once, a long list cut short."""
+    ranks = sorted(set(ranks))
     shown = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
     return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
+
+
+def unfinished(receiving: Iterable[int], sending: Iterable[int]) -> str:
+    """What an exchange waits for: "a message from rank 1 and ranks 2, 3 to take one"."""
+    receiving, sending = set(receiving), set(sending)
+    parts = []
+    if receiving:
+        parts.append(f"a message from {name(receiving)}")
+    if sending:
+        parts.append(f"{name(sending)} to take one")
+    return " and ".join(parts)
+
+
+def overdue(what: str, timeout: float) -> str:
+    """What a rank says whose wait outlasted the timeout."""
+    return f"timeout of {timeout:g} s: still waiting for {what}"
+
+
+def _say(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)

@@ -1,21 +1,33 @@
-"""Buffers over MPI: non-blocking point-to-point messages of mpi4py (Open MPI, MPICH).
+"""Buffers over MPI: persistent point-to-point requests of mpi4py (Open MPI, MPICH).
 
-Importing this module does not start MPI; constructing `MpiTransport` does.
+Importing this module does not start MPI; constructing `MpiTransport` does. What lies on a device
+travels through host memory.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from plancc.errors import BackendUnavailable
-from plancc_runtime.transport.base import Buffer, Exchange, Traffic, Transport
+from plancc_runtime.transport.base import (
+    TIMEOUT,
+    Buffer,
+    Exchange,
+    RoundTraffic,
+    Transport,
+    flat,
+    pieces,
+    unfinished,
+)
+from plancc_runtime.transport.host import HostBuffers, in_host_memory
 from plancc_runtime.transport.single import usable_cores
+from plancc_runtime.transport.watchdog import Watchdog
 
-# MPI counts are C ints: a longer buffer travels as several messages.
-MAX_WORDS_PER_MESSAGE = 2**31 - 1
+TESTS = 100  # of a whole round, before its messages are waited for one by one
 
 
 def load_mpi() -> Any:
@@ -29,7 +41,8 @@ def load_mpi() -> Any:
     try:
         import mpi4py
 
-        mpi4py.rc.thread_level = "funneled"
+        # autograd, the garbage collector and the watchdog may call MPI from threads of their own
+        mpi4py.rc.thread_level = "multiple"
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[0]
@@ -47,88 +60,148 @@ class MpiTransport(Transport):
     ----------
     comm : mpi4py.MPI.Intracomm, optional
         Duplicated, so that our messages can never be mistaken for a user's.
+    timeout : float, optional
+        The most seconds that one wait may last; None or 0: no limit.
     """
 
-    def __init__(self, comm: Any = None) -> None:
+    def __init__(self, comm: Any = None, timeout: float | None = TIMEOUT) -> None:
         self._mpi = load_mpi()
-        self._comm = (comm or self._mpi.COMM_WORLD).Dup()
-        self.rank, self.size = self._comm.rank, self._comm.size
-        self.traffic = Traffic()
-        self.max_words = MAX_WORDS_PER_MESSAGE
+        comm = comm or self._mpi.COMM_WORLD
+        super().__init__(comm.rank, comm.size, timeout)
+        self._watchdog = Watchdog(self)
+        with self._watchdog(_all_ranks):
+            self._comm = comm.Dup()
 
-    def exchange(self, receives: Sequence[tuple[int, Buffer]]) -> Exchange:
-        return _MpiExchange(self, receives)
+    def exchange(
+        self, sends: Sequence[tuple[int, Buffer]], receives: Sequence[tuple[int, Buffer]]
+    ) -> Exchange:
+        return _MpiExchange(self, sends, receives)
 
     def allreduce_sum(self, array: Buffer) -> None:
-        view = np.asarray(array)
         self.traffic.reductions += 1
-        self.traffic.words_reduced += view.size
-        self._comm.Allreduce(self._mpi.IN_PLACE, view, op=self._mpi.SUM)
+        self.traffic.words_reduced += self._allreduce(array, self._mpi.SUM)
 
     def allreduce_max(self, array: Buffer) -> None:
-        self._comm.Allreduce(self._mpi.IN_PLACE, np.asarray(array), op=self._mpi.MAX)
+        self._allreduce(array, self._mpi.MAX)
+
+    def _allreduce(self, array: Buffer, operation: Any) -> int:
+        with in_host_memory(array) as host:
+            words = flat(host)
+            for _, _, _, piece in pieces([(0, words)], self.max_words):
+                with self._watchdog(_all_ranks):
+                    self._comm.Allreduce(self._mpi.IN_PLACE, piece, op=operation)
+        return len(words)
 
     def alltoall(self, array: np.ndarray) -> np.ndarray:
         received = np.empty_like(array)
-        self._comm.Alltoall(array, received)
+        with self._watchdog(_all_ranks):
+            self._comm.Alltoall(array, received)
         return received
 
     def gather(self, value: Any) -> list[Any]:
-        return self._comm.allgather(value)
+        with self._watchdog(_all_ranks):
+            return self._comm.allgather(value)
 
     def cores_per_rank(self) -> int:
         # mpirun may have bound every rank to cores of its own, or none: the union says which.
-        node = self._comm.Split_type(self._mpi.COMM_TYPE_SHARED)
-        everyone = set().union(*node.allgather(usable_cores()))
-        share = len(everyone) // node.size
-        node.Free()
+        with self._watchdog(_all_ranks):
+            node = self._comm.Split_type(self._mpi.COMM_TYPE_SHARED)
+            everyone = set().union(*node.allgather(usable_cores()))
+            share = len(everyone) // node.size
+            node.Free()
         return max(1, min(share, len(usable_cores())))
 
     def abort(self, code: int) -> None:
+        time.sleep(0.2)  # mpirun kills at once, and would lose what was printed just now
         self._comm.Abort(code)
 
 
+def _all_ranks() -> str:
+    return "another rank to reach the collective call that this one is in"
+
+
 class _MpiExchange(Exchange):
-    """Requests of one exchange; receive k may consist of several (see MAX_WORDS_PER_MESSAGE)."""
+    """One persistent request per piece, tagged: requests may start in any order."""
 
-    def __init__(self, transport: MpiTransport, receives: Sequence[tuple[int, Buffer]]) -> None:
-        self._transport = transport
-        self._sends: list[Any] = []
-        self._receives: list[Any] = []
-        self._receive_of: list[int] = []  # request -> number of the receive it belongs to
-        self._pending = [0] * len(receives)
-        traffic = transport.traffic
-        for k, (peer, buffer) in enumerate(receives):
-            for piece in self._pieces(buffer):
-                self._receives.append(transport._comm.Irecv(piece, source=peer))
-                self._receive_of.append(k)
-                self._pending[k] += 1
-                traffic.messages_received += 1
-                traffic.words_received += piece.size
-                traffic.bytes_received += piece.nbytes
+    def __init__(
+        self,
+        transport: MpiTransport,
+        sends: Sequence[tuple[int, Buffer]],
+        receives: Sequence[tuple[int, Buffer]],
+    ) -> None:
+        mpi, comm = transport._mpi, transport._comm
+        self._is_finalized = mpi.Is_finalized
+        self._requests: list[Any] = []  # of the receives, then of the sends
+        self._late: set[int] = set()  # requests of the round that are not known to be complete
+        self._startall = mpi.Prequest.Startall
+        self._waitsome, self._testall = mpi.Request.Waitsome, mpi.Request.Testall
+        self._watchdog, self._traffic = transport._watchdog, transport.traffic
+        self._in, self._out = HostBuffers(receives), HostBuffers(sends)
+        self._inward = pieces(self._in.buffers, transport.max_words)
+        self._outward = pieces(self._out.buffers, transport.max_words)
+        self._round = RoundTraffic(self._outward, self._inward)
+        for _, peer, tag, data in self._inward:
+            self._requests.append(comm.Recv_init(data, source=peer, tag=tag))
+        self._receiving = self._requests.copy()
+        self._sending: list[list[Any]] = [[] for _ in sends]
+        for number, peer, tag, data in self._outward:
+            self._requests.append(comm.Send_init(data, dest=peer, tag=tag))
+            self._sending[number].append(self._requests[-1])
+        self._num_pieces = [0] * len(receives)
+        for piece in self._inward:
+            self._num_pieces[piece.number] += 1
 
-    def send(self, peer: int, buffer: Buffer) -> None:
-        traffic = self._transport.traffic
-        for piece in self._pieces(buffer):
-            self._sends.append(self._transport._comm.Isend(piece, dest=peer))
-            traffic.messages_sent += 1
-            traffic.words_sent += piece.size
-            traffic.bytes_sent += piece.nbytes
+    def start(self) -> None:
+        self._late = set(range(len(self._requests)))
+        self._startall(self._receiving)
+        self._round.add_to(self._traffic)
+        self._stored = [False] * len(self._num_pieces)
+
+    def send(self, k: int) -> None:
+        self._out.fetch(k)
+        for request in self._sending[k]:
+            request.Start()
 
     def arrivals(self) -> Iterator[int]:
-        waiting = len(self._receives)
+        missing = self._num_pieces.copy()
+        for k, number in enumerate(missing):
+            if number == 0:
+                yield k
+        waiting = len(self._receiving)
         while waiting:
-            for request in self._transport._mpi.Request.Waitsome(self._receives):
-                waiting -= 1
-                k = self._receive_of[request]
-                self._pending[k] -= 1
-                if self._pending[k] == 0:
+            with self._watchdog(self._unfinished):
+                done = self._waitsome(self._receiving)
+            waiting -= len(done)
+            self._late.difference_update(done)
+            for request in done:
+                k = self._inward[request].number
+                missing[k] -= 1
+                if missing[k] == 0:
+                    self._store(k)
                     yield k
 
     def finish(self) -> None:
-        self._transport._mpi.Request.Waitall(self._sends)
+        with self._watchdog(self._unfinished):
+            # most often all is done or about to be; else the watchdog must know who is late
+            if not any(self._testall(self._requests) for _ in range(TESTS)):
+                while self._late:
+                    self._late.difference_update(self._waitsome(self._requests))
+        for k, stored in enumerate(self._stored):
+            if not stored:
+                self._store(k)
 
-    def _pieces(self, buffer: Buffer) -> list[np.ndarray]:
-        flat = np.asarray(buffer).reshape(-1)
-        step = self._transport.max_words
-        return [flat[i : i + step] for i in range(0, flat.size, step)]
+    def _store(self, k: int) -> None:
+        self._in.store(k)
+        self._stored[k] = True
+
+    def _unfinished(self) -> str:
+        late, num = self._late.copy(), len(self._inward)  # by the watchdog, while this goes on
+        return unfinished(
+            (self._inward[i].peer for i in late if i < num),
+            (self._outward[i - num].peer for i in late if i >= num),
+        )
+
+    def __del__(self) -> None:
+        if not self._is_finalized():
+            for request in self._requests:
+                request.Free()

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from plancc_runtime.transport.base import Buffer, Exchange, Traffic, Transport
+from plancc_runtime.transport.base import Buffer, Exchange, Transport
 
 
 def usable_cores() -> set[int]:
@@ -22,8 +22,7 @@ class SingleTransport(Transport):
     """The transport of a run with one rank."""
 
     def __init__(self) -> None:
-        self.rank, self.size = 0, 1
-        self.traffic = Traffic()
+        super().__init__(0, 1)
 
     def exchange(
         self, sends: Sequence[tuple[int, Buffer]], receives: Sequence[tuple[int, Buffer]]

@@ -1,0 +1,139 @@
+"""What plancc's epochs are measured against: other ways to train the same network on one machine.
+
+Every rival is a script that reads a problem (`problem.write_problem`) in a process and, where its
+library needs one, an environment of its own, and prints one JSON line. All start from the same
+weights, so all must report the same losses. Knows the scripts; must not know plancc's runtime.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.rivals.environment import DGL, PYG, Environment
+from plancc.errors import BackendError, BackendUnavailable
+
+SCRIPTS: dict[str, tuple[str, Environment | None]] = {
+    "torch-csr": ("torch_csr.py", None),
+    "pyg-csr": ("pyg_gcnconv.py", PYG),
+    "pyg-scatter": ("pyg_gcnconv.py", PYG),
+    "dgl": ("dgl_graphconv.py", DGL),
+}
+"""Name -> script, and the environment that it runs in (None: the one that runs this)."""
+
+TIMEOUT = 1800
+"""Seconds for one run."""
+
+
+@dataclass(frozen=True)
+class Rival:
+    """One way to train.
+
+    Attributes
+    ----------
+    name : str
+    command : tuple of str
+        Takes the problem and the options of `harness.py`; empty if not available.
+    available : bool
+    why_not : str
+        One sentence, "" if available.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    available: bool
+    why_not: str
+
+
+def rivals(folder: Path, names: Sequence[str] = tuple(SCRIPTS)) -> list[Rival]:
+    """The rivals, with the environments that they need made first.
+
+    Parameters
+    ----------
+    folder : Path
+        Environments are made in ``folder / "environments"`` and found there again; that of DGL
+        takes 5 GB.
+    names : sequence of str
+        Keys of `SCRIPTS`.
+    """
+    found = []
+    for name in names:
+        script, environment = SCRIPTS[name]
+        try:
+            python = Path(sys.executable)
+            if environment is not None:
+                python = environment.make(folder / "environments")
+        except BackendUnavailable as error:
+            found.append(Rival(name, (), False, str(error)))
+        else:
+            command = (str(python), str(Path(__file__).parent / script), name)
+            found.append(Rival(name, command, True, ""))
+    return found
+
+
+def run(
+    rival: Rival,
+    problem: Path,
+    hidden: int,
+    epochs: int,
+    threads: int,
+    *,
+    lr: float = 0.1,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Train in a new process; call it in turns for measurements that share the machine's mood.
+
+    Parameters
+    ----------
+    rival : Rival
+        An available one.
+    problem : Path
+        Of `problem.write_problem`.
+    hidden, epochs, threads : int
+        Width of the hidden layers, epochs that are timed, threads of OpenMP and MKL.
+    lr : float
+        Of plain SGD.
+    seed : int
+        Of the initial weights, those of `plancc_runtime.nn.gcn.glorot_weights`.
+
+    Returns
+    -------
+    dict
+        ``rival``, ``dims``, ``threads``; ``seconds`` of every timed epoch, their ``median`` and
+        ``minimum``; ``losses`` of every epoch, the two of the warm-up first; ``peak_rss`` of the
+        process in bytes (None where the system does not tell).
+
+    Raises
+    ------
+    BackendError
+        If the process fails or hangs.
+    """
+    options = {"--hidden": hidden, "--epochs": epochs, "--lr": lr, "--seed": seed}
+    command = [*rival.command, problem, *(word for pair in options.items() for word in pair)]
+    environment = os.environ | {
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        "DGLBACKEND": "pytorch",
+    }
+    environment.pop("PYTHONPATH", None)
+    try:
+        done = subprocess.run(
+            list(map(str, command)),
+            env=environment,
+            timeout=TIMEOUT,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BackendError(f"{rival.name}: still running after {TIMEOUT} s") from error
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise BackendError(f"{rival.name}: ended with code {done.returncode}: {reason}")
+    return dict(json.loads(done.stdout.splitlines()[-1]))

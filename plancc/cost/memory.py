@@ -1,0 +1,170 @@
+"""What a rank holds while it trains a GCN: an estimate, term by term.
+
+Knows matrices, owners and widths, and how `plancc_runtime` executes an epoch with all its passes in
+float32, on a CPU, without dropout or norms; no machine. Weights and their gradients, libraries, and
+what the system's allocator keeps for itself come on top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from itertools import pairwise
+
+import numpy as np
+
+from plancc.cost.metrics import Traffic
+from plancc.cost.training import WORD_BYTES
+from plancc.plan.plan import Int64Array
+
+NONZERO_BYTES = 4 + WORD_BYTES  # a column number and a value
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of every part, int64[num_parts] each.
+
+    Attributes
+    ----------
+    plan
+        The part as it is read: columns, values, row pointers and vertices, send masks, labels and
+        the places of labelled rows.
+    matrix
+        As laid out for products: the own nonzeros (and their transpose, unless they are
+        symmetric), those of halo columns and their transpose; all that once more, the block
+        included, for every layer from the second on of which dead rows are left out.
+    halo
+        Buffers of the rows sent and received, one for every graph and width.
+    features
+        A H^0, which the features make room for, and its live rows. While it is made, both.
+    activations
+        The most that a training pass or an evaluation holds of products, activations and
+        gradients, all at once.
+    """
+
+    plan: Int64Array
+    matrix: Int64Array
+    halo: Int64Array
+    features: Int64Array
+    activations: Int64Array
+
+    @property
+    def total(self) -> Int64Array:
+        return np.sum([getattr(self, field.name) for field in fields(self)], axis=0)
+
+    def of_part(self, index: int) -> dict[str, int]:
+        """Every term and the total of one part."""
+        names = [field.name for field in fields(self)]
+        return {name: int(getattr(self, name)[index]) for name in (*names, "total")}
+
+
+def memory(
+    parts: Traffic,
+    live: Sequence[Traffic],
+    dims: Sequence[int],
+    halo_nonzeros: Int64Array,
+    symmetric: bool,
+    value_bytes: int = WORD_BYTES,
+) -> Memory:
+    """Bytes that every part needs at its worst moment.
+
+    Parameters
+    ----------
+    parts : Traffic
+        Of all rows.
+    live : list of Traffic
+        Of every layer without dead rows (`plancc.cost.training.live_traffic`).
+    dims : list of int
+        Widths d_0..d_L.
+    halo_nonzeros : int64[num_parts]
+        Nonzeros in halo columns.
+    symmetric : bool
+        Whether the matrix equals its transpose.
+    value_bytes : int
+        Of a value in the plan file.
+    """
+    dead = any((each.rows < parts.rows).any() for each in live)
+    layers = list(live) if dead else [parts] * len(live)
+    rows = [each.rows for each in layers]
+    return Memory(
+        plan=(
+            parts.nonzeros * (4 + value_bytes)
+            + parts.rows * (8 + 4 + 8)
+            + rows[-1] * 8
+            + parts.sent * 4
+        ),
+        matrix=_matrix(parts, layers if dead else [], halo_nonzeros, symmetric),
+        halo=_buffers(parts, layers if dead else [], dims),
+        features=WORD_BYTES * dims[0] * (parts.rows + (rows[0] if dead else 0)),
+        activations=np.maximum.reduce(
+            [
+                WORD_BYTES * _training(rows, dims),
+                WORD_BYTES * _evaluation(parts.rows, dims),
+                WORD_BYTES * dims[0] * (parts.rows - (rows[0] if dead else 0)),  # H^0 beside A H^0
+            ]
+        ),
+    )
+
+
+def _matrix(
+    parts: Traffic, layers: Sequence[Traffic], halo_nonzeros: Int64Array, symmetric: bool
+) -> Int64Array:
+    own = parts.nonzeros - halo_nonzeros
+    # without a halo the own nonzeros are the plan's, if they need no transpose
+    copies = np.where(halo_nonzeros > 0, 1, 0) if symmetric else 2 - (halo_nonzeros == 0)
+    pointers = 8 * parts.rows * (1 if symmetric else 2) + 16 * parts.received
+    total: Int64Array = (
+        NONZERO_BYTES * (copies * own + 2 * halo_nonzeros) + pointers + 8 * parts.sent
+    )
+    for each in layers[1:]:
+        part_of = each.rows < parts.rows
+        total = total + part_of * (
+            3 * NONZERO_BYTES * each.nonzeros + 8 * (3 * each.rows + each.sent + 2 * each.received)
+        )
+    return total
+
+
+def _buffers(parts: Traffic, layers: Sequence[Traffic], dims: Sequence[int]) -> Int64Array:
+    widths = [min(d_in, d_out) for d_in, d_out in pairwise(dims)]
+    whole = sum({dims[0], *widths[1:]})
+    total: Int64Array = WORD_BYTES * whole * (parts.sent + parts.received)
+    for each, width in zip(layers[1:], widths[1:], strict=False):
+        part_of = each.rows < parts.rows
+        total = total + part_of * (WORD_BYTES * width * (each.sent + each.received))
+    return total
+
+
+def _training(rows: Sequence[Int64Array], dims: Sequence[int]) -> Int64Array:
+    """Words that autograd holds at its worst moment.
+
+    Kept for the backward pass: every hidden layer's output H (the mask of its activation), and
+    A H of layers that aggregate first. Then come, from the last layer to the first, the gradients
+    of H and Z at the activation, those of Z and of the product at W, those of both ends of A.
+    """
+    zero = np.zeros_like(rows[0])
+    last = len(dims) - 2
+    kept, worst = [zero], zero
+    for layer, (d_in, d_out) in enumerate(pairwise(dims)):
+        product = zero if layer == 0 or d_out < d_in else rows[layer] * d_in
+        output = rows[layer] * d_out
+        kept.append(kept[-1] + product + output)
+        before = rows[layer - 1] if layer else rows[0]
+        projected = before * d_out if layer and d_out < d_in else zero
+        given = before * d_in if layer else zero  # the gradient of the layer's input
+        back = [
+            product + output * (3 if layer < last else 2),
+            product + 2 * output + product,
+            output + projected + output,
+            product + given,
+            projected + given,
+        ]
+        worst = np.maximum(worst, kept[layer] + np.maximum.reduce(back))
+    return worst
+
+
+def _evaluation(rows: Int64Array, dims: Sequence[int]) -> Int64Array:
+    """Words that a pass without gradients holds at its worst moment: three neighbours."""
+    most = 2 * dims[1]
+    for d_in, d_out in list(pairwise(dims))[1:]:
+        most = max(most, d_in + min(d_in, d_out) + d_out, d_in + 2 * d_out)
+    return rows * most

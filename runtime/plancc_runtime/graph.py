@@ -1,0 +1,339 @@
+"""The library: a rank's share of a plan as an object for the user's own PyTorch script.
+
+Knows a slice, a transport and autograd; must not know training loops or options.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from plancc.errors import InputError
+from plancc.plan.plan import Header, Part
+from plancc.registry import check_choice
+from plancc.sampling.counter import key_of
+from plancc_runtime.launch import local_rank
+from plancc_runtime.layouts.block import NONZEROS, Block
+from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.nn import operators
+from plancc_runtime.nn.dropout import dropout
+from plancc_runtime.nn.gradients import copy_from_first, sum_gradients
+from plancc_runtime.slices import Slice, check_slices, open_slice
+from plancc_runtime.transport.base import Transport
+
+DTYPES = (torch.float32, torch.float64)
+
+
+class Graph(LocalGraph):
+    """This rank's rows of the graph, and what all ranks do together; made by `plancc_runtime.open`.
+
+    The rows of every dense tensor are this rank's own, in the order of `vertices`. Columns of the
+    local matrix are numbered [own rows | halo rows]. A layer of `plancc_runtime.nn` takes it as its
+    first argument. Methods marked *collective* must be called by all ranks in the same order, and
+    so must the backward pass through what they return.
+
+    Attributes
+    ----------
+    num_vertices : int
+        Of the whole graph.
+    features : Tensor[num_rows, width] or None
+    labels : int64[num_rows], bool[num_rows, num_classes] or None
+        -1 where the class is unknown; a matrix where vertices have any number of classes.
+    num_classes : int
+        The same on all ranks; 0 without labels.
+    train_mask, val_mask, test_mask : bool[num_rows] or None
+    vertices : int32[num_rows]
+        Vertex of every row (in the order of the graph that was compiled).
+    dtype : torch.dtype
+        Of the plan's values, and of every x.
+    device : torch.device
+        Of every tensor.
+    transport : Transport
+    """
+
+    def __init__(
+        self,
+        header: Header,
+        part: Part,
+        transport: Transport,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        block = Block.of_part(part, header.self_loops)
+        super().__init__(block, transport, dtype, device=device)
+        self.device = device
+        data = part.vertex_data
+        self.num_vertices = header.num_vertices
+        self.features = self._tensor(data.features, dtype)
+        self.labels = self._tensor(data.labels, torch.int64)
+        if data.targets is not None:
+            self.labels = self._tensor(data.targets)
+        self.train_mask = self._tensor(data.train_mask)
+        self.val_mask = self._tensor(data.val_mask)
+        self.test_mask = self._tensor(data.test_mask)
+        classes = np.zeros(1, np.int64)
+        if self.labels is not None and self.labels.ndim == 2:
+            classes[0] = self.labels.shape[1]
+        elif self.labels is not None and len(self.labels):
+            classes[0] = int(self.labels.max()) + 1
+        transport.allreduce_max(classes)
+        self.num_classes = int(classes[0])
+
+    @property
+    def rank(self) -> int:
+        return self.transport.rank
+
+    @property
+    def num_ranks(self) -> int:
+        return self.transport.size
+
+    @property
+    def num_rows(self) -> int:
+        """Own rows."""
+        return self.num_inputs
+
+    @property
+    def num_halo(self) -> int:
+        """Rows of other ranks that this one needs."""
+        return self.block.num_halo
+
+    def __repr__(self) -> str:
+        return (
+            f"Graph(rank {self.rank} of {self.num_ranks}: {self.num_rows} of {self.num_vertices} "
+            f"rows, {self.num_halo} halo rows, {len(self.block.column)} nonzeros)"
+        )
+
+    def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
+        """A x with the values of the plan; its gradient is A^T g. Collective.
+
+        Parameters
+        ----------
+        x : Tensor[num_rows, width]
+        coefficients : str
+            Others on its pattern: "sum" (1 for every edge), "mean" (1 / edges of the row) or
+            "closed-mean" (the mean over the edges and the row itself).
+
+        Returns
+        -------
+        Tensor[num_rows, width]
+
+        Raises
+        ------
+        InputError
+            If x does not fit the graph; as in every other method.
+        """
+        self._check(x, ndim=2)
+        return super().product(x, coefficients)
+
+    def halo(self, x: Tensor) -> Tensor:
+        """The halo rows of x; gradients go back to the owners, who add them. Collective.
+
+        Parameters
+        ----------
+        x : Tensor[num_rows, ...]
+
+        Returns
+        -------
+        Tensor[num_halo, ...]
+        """
+        self._check(x)
+        return super().halo(x)
+
+    def aggregate(
+        self,
+        x: Tensor | None = None,
+        op: str = "copy",
+        reduce: str = "sum",
+        weight: Tensor | str | None = None,
+        target: Tensor | None = None,
+        nonzeros: str = "edges",
+    ) -> Tensor:
+        """Over the nonzeros e = (i, j) of every row i, reduce (x[j] op y). Collective.
+
+        y is weight[e] or target[i], whichever is given; paper 004, Table 1
+        (`plancc_runtime.nn.operators.aggregate`).
+
+        Parameters
+        ----------
+        x : Tensor[num_rows, width]
+            Not needed for "copy_e".
+        op : str
+            "copy" (x[j]), "copy_e" (weight[e]), "add", "sub", "mul" or "div".
+        reduce : str
+            "sum", "mean", "max" or "min"; 0 in rows without nonzeros.
+        weight : Tensor[nonzeros] or Tensor[nonzeros, width], or "plan"
+            In the order of `local_edge_index`; "plan": `edge_values`.
+        target : Tensor[num_rows, width]
+        nonzeros : str
+            "edges": all but the diagonal that normalising added. "closed": with the whole diagonal.
+            "plan": as the plan has them.
+
+        Returns
+        -------
+        Tensor[num_rows, width]
+        """
+        check_choice("nonzeros", nonzeros, NONZEROS)
+        if isinstance(weight, str):
+            check_choice("weight", weight, ("plan",))
+            weight = self.edge_values(nonzeros)
+        if op == "copy_e":
+            columns = self.vertices.new_empty(0)  # not looked at
+        elif x is None:
+            raise InputError(f"operator '{op}' needs x")
+        else:
+            self._check(x, ndim=2)
+            columns = self.columns(x)
+        return operators.aggregate(self.pattern(nonzeros), columns, weight, op, reduce, target)
+
+    def local_edge_index(self, nonzeros: str = "edges") -> Tensor:
+        """Local columns and rows of the nonzeros, as PyTorch Geometric has its edges.
+
+        Parameters
+        ----------
+        nonzeros : str
+            As in `aggregate`.
+
+        Returns
+        -------
+        int64[2, nonzeros]
+            Row 0: column (the source, [own rows | halo rows]); row 1: row (the target). In CSR
+            order.
+        """
+        check_choice("nonzeros", nonzeros, NONZEROS)
+        pattern = self.pattern(nonzeros)
+        return torch.stack([pattern.rows.index.to(torch.int64), pattern.row])
+
+    def edge_values(self, nonzeros: str = "edges") -> Tensor:
+        """The plan's values, Tensor[nonzeros], in the order of `local_edge_index`."""
+        check_choice("nonzeros", nonzeros, NONZEROS)
+        values = self._tensor(self.block.with_nonzeros(nonzeros).value, self.dtype)
+        assert values is not None
+        return values
+
+    def dropout(self, x: Tensor, rate: float, *key: int) -> Tensor:
+        """Dropout whose mask does not depend on the number of ranks; not collective.
+
+        Parameters
+        ----------
+        x : Tensor[num_rows, width]
+        rate : float
+            In [0, 1).
+        key : int
+            Numbers that say which mask: seed, epoch and layer, for instance.
+        """
+        self._check(x)
+        if not 0 <= rate < 1:
+            raise InputError(f"rate {rate}: must be at least 0 and below 1")
+        return dropout(x, rate, key_of(*key), self.vertices)
+
+    def mean_loss(self, losses: Tensor) -> Tensor:
+        """The mean of the losses of all ranks, the same number on all of them. Collective.
+
+        Its gradient on a rank is that rank's share, which `sync_gradients` adds up.
+
+        Parameters
+        ----------
+        losses : Tensor[...]
+            One per chosen row of this rank; a rank may have none, and the mean of none is 0.
+
+        Returns
+        -------
+        Tensor[]
+        """
+        return _MeanLoss.apply(losses, self.transport)
+
+    def all_reduce(self, x: Tensor) -> Tensor:
+        """The sum of x over all ranks, without gradient. Collective.
+
+        Parameters
+        ----------
+        x : Tensor[...]
+            Of the same shape on all ranks; of float32, float64 or int64.
+        """
+        total = x.detach().clone(memory_format=torch.contiguous_format)
+        self.transport.allreduce_sum(total)
+        return total
+
+    def sync_gradients(self, of: nn.Module | Iterable[nn.Parameter]) -> None:
+        """Replace gradients by their sum over all ranks: after backward(), before step().
+
+        Collective. `of`: a module, or parameters; the same on all ranks.
+        """
+        sum_gradients(of.parameters() if isinstance(of, nn.Module) else of, self.transport)
+
+    def sync_parameters(self, module: nn.Module) -> None:
+        """Give all ranks the parameters and buffers of rank 0. Collective.
+
+        Needed where the ranks do not make them alike: torch's generators in different states.
+        """
+        copy_from_first([*module.parameters(), *module.buffers()], self.transport)
+
+    def _tensor(self, array: np.ndarray | None, dtype: torch.dtype | None = None) -> Tensor | None:
+        if array is None:
+            return None
+        writable = np.require(array, requirements=["C", "W"])  # torch warns of others
+        return torch.from_numpy(writable).to(self.device, dtype)
+
+    def _check(self, x: Tensor, ndim: int | None = None) -> None:
+        if x.ndim == 0 or len(x) != self.num_rows or ndim not in (None, x.ndim):
+            shape = ", ".join([str(self.num_rows), "any number" if ndim == 2 else "..."])
+            raise InputError(f"x has shape {list(x.shape)}, but [{shape}] on rank {self.rank}")
+        if x.dtype != self.dtype or x.device != self.device:
+            raise InputError(
+                f"x is of {x.dtype} on {x.device}, but the graph of {self.dtype} on {self.device}: "
+                "convert x, or open the plan with another dtype or device"
+            )
+
+
+class _MeanLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, losses: Tensor, transport: Transport) -> Tensor:
+        count = losses.new_tensor(losses.numel(), dtype=torch.float64)
+        total = torch.stack([losses.sum(dtype=torch.float64), count])
+        transport.allreduce_sum(total)
+        ctx.shape, ctx.count = losses.shape, total[1].clamp(min=1).item()
+        return (total[0] / ctx.count).to(losses.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        return (g / ctx.count).expand(ctx.shape), None
+
+
+def open_graph(
+    plan: str | PathLike[str] | Slice,
+    transport: Transport,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str = "cpu",
+    threads: int | None = None,
+) -> Graph:
+    """`plancc_runtime.open` on a transport. Collective."""
+    dtype = dtype or torch.get_default_dtype()
+    with transport.agreement():
+        if dtype not in DTYPES:
+            raise InputError(f"dtype {dtype}: choose torch.float32 or torch.float64")
+        device = _own_device(torch.device(device))
+        header, part, content = open_slice(plan, transport)
+    check_slices(part, content, transport)
+    share = transport.cores_per_rank()
+    if threads is not None or "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(threads or share)
+    return Graph(header, part, transport, dtype, device)
+
+
+def _own_device(device: torch.device) -> torch.device:
+    """Of the CUDA devices of a machine, one for this rank, unless the user named one."""
+    if device.type != "cuda":
+        return device
+    count = torch.cuda.device_count()
+    if count == 0 or (device.index or 0) >= count:
+        raise InputError(f"device {device}: torch finds {count} CUDA devices here")
+    if device.index is None:
+        device = torch.device("cuda", local_rank() % count)
+    torch.cuda.set_device(device)
+    return device

@@ -1,0 +1,696 @@
+"""Edge-wise products of one rank. Knows a pattern and dense rows; must not know ranks or autograd.
+
+A `Pattern` is the local CSR pattern of a plan: row i has the nonzeros e = (i, j), column j being
+an own row or a halo row of the dense operand. The kernels here are what aggregation (paper 004,
+Table 1 and Algorithm 1) and attention (Velickovic et al., *Graph Attention Networks*, ICLR 2018)
+need, forward and backward. Gradients of columns are gathered through the transposed order, so every
+output is written by one thread and the result does not depend on the number of threads.
+
+On CPUs they are numba kernels that release the interpreter lock, over ``torch.get_num_threads()``
+threads of a pool of our own (numba's threads may not be used by several Python threads at once, and
+ranks may be threads). On other devices they are torch operations with temporaries of one row per
+nonzero.
+
+Names of sizes: m rows, n columns, nnz nonzeros, h heads, d features.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numba import njit
+from scipy import sparse
+from torch import Tensor
+
+from plancc.errors import InputError
+
+# Sums may be reordered for SIMD and use FMA; not "nnan" or "ninf": a NaN must stay one. The error
+# model is numpy's: a division by 0 gives inf or NaN.
+_compiled = njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")
+
+SMALL = 1 << 15  # multiplications below which starting threads costs more than it saves
+CHUNKS_PER_THREAD = 8  # equal nonzeros each, taken as threads become free
+
+
+@dataclass(frozen=True)
+class Side:
+    """The nonzeros of a pattern grouped by rows, or grouped by columns.
+
+    Attributes
+    ----------
+    ptr : int64[groups + 1]
+        Group i holds positions ``ptr[i]:ptr[i+1]``.
+    index : int32|int64[nnz]
+        By position: the column (grouped by rows) or the row (grouped by columns).
+    edge : int32|int64[nnz] or None
+        By position: the number of the nonzero in CSR order; None if that is the position.
+    native : bool
+        Whether numba kernels or torch operations run.
+    """
+
+    ptr: Tensor
+    index: Tensor
+    edge: Tensor | None
+    native: bool
+
+    def __len__(self) -> int:
+        """The number of groups."""
+        return len(self.ptr) - 1
+
+
+class Pattern:
+    """The sparsity pattern of one rank: m rows, n columns ([own rows | halo rows]), nnz nonzeros.
+
+    Made by `from_csr`; what only gradients need is made when it is first asked for, and kept.
+
+    Attributes
+    ----------
+    rows : Side
+        The nonzeros by rows (CSR).
+    num_rows, num_columns, num_nonzeros : int
+    """
+
+    def __init__(self, rows: Side, num_columns: int) -> None:
+        self.rows = rows
+        self.num_rows = len(rows)
+        self.num_columns = num_columns
+        self.num_nonzeros = len(rows.index)
+
+    @classmethod
+    def from_csr(
+        cls,
+        row_ptr: np.ndarray,
+        column: np.ndarray,
+        num_columns: int,
+        device: torch.device | str = "cpu",
+        native: bool | None = None,
+    ) -> Pattern:
+        """A pattern from CSR arrays.
+
+        Parameters
+        ----------
+        row_ptr : integer[m + 1]
+        column : integer[nnz]
+            Below `num_columns`; unsorted and repeated ones are allowed.
+        num_columns : int
+        device : torch.device or str
+            Where the dense operands are.
+        native : bool, optional
+            Numba kernels (CPU only) or torch operations; by default numba on CPUs.
+
+        Raises
+        ------
+        InputError
+            A column is outside of 0 to ``num_columns - 1``: the kernels do not check again.
+        """
+        if len(column) and not 0 <= column.min() <= column.max() < num_columns:
+            raise InputError(f"a column index is outside of 0 to {num_columns - 1}")
+        device = torch.device(device)
+        wide = max(len(column), len(row_ptr), num_columns) >= 2**31
+        ptr = torch.from_numpy(np.require(row_ptr, np.int64, ["C", "W"])).to(device)
+        index = torch.from_numpy(np.require(column, np.int64 if wide else np.int32, ["C", "W"]))
+        native = device.type == "cpu" if native is None else native
+        return cls(Side(ptr, index.to(device), None, native), num_columns)
+
+    @functools.cached_property
+    def columns(self) -> Side:
+        """The nonzeros by columns; in each column in CSR order, hence by rows."""
+        csr = self.rows
+        index = csr.index.cpu().numpy()
+        number = np.arange(self.num_nonzeros, dtype=index.dtype)
+        matrix = sparse.csr_array(
+            (number, index, csr.ptr.cpu().numpy().astype(index.dtype)),
+            shape=(self.num_rows, self.num_columns),
+        ).tocsc()
+        device = csr.ptr.device
+        ptr, row, edge = (
+            torch.from_numpy(array).to(device)
+            for array in (
+                matrix.indptr.astype(np.int64),
+                matrix.indices.astype(index.dtype, copy=False),
+                matrix.data,
+            )
+        )
+        return Side(ptr, row, edge, csr.native)
+
+    @functools.cached_property
+    def row(self) -> Tensor:
+        """int64[nnz]: the row of each nonzero."""
+        number = torch.arange(self.num_rows, device=self.rows.ptr.device)
+        return number.repeat_interleave(self.degree)
+
+    @functools.cached_property
+    def degree(self) -> Tensor:
+        """int64[m]: the number of nonzeros of each row."""
+        return self.rows.ptr.diff()
+
+
+def neighbour_sum(side: Side, x: Tensor) -> Tensor:
+    """out[i] = sum of x[j] over the nonzeros of group i; shapes [n, d], [m, d]."""
+    if not side.native:
+        return _segment_sum(side.ptr, x.index_select(0, side.index))
+    out = x.new_empty(len(side), x.shape[1])
+    _by_group(_sum, side, x.shape[1], side.ptr, side.index, x, out)
+    return out
+
+
+def edge_sum(side: Side, value: Tensor) -> Tensor:
+    """out[i] = sum of value[e] over the nonzeros of group i; shapes [nnz, d], [m, d]."""
+    if not side.native:
+        return _segment_sum(side.ptr, _in_order(side, value))
+    out = value.new_empty(len(side), value.shape[1])
+    _by_group(_sum, side, value.shape[1], side.ptr, _or_empty(side.edge, side.index), value, out)
+    return out
+
+
+def weighted_sum(side: Side, weight: Tensor, x: Tensor) -> Tensor:
+    """out[i, h] = sum of weight[e, h] x[j, h] over the nonzeros of group i.
+
+    Parameters
+    ----------
+    side : Side
+    weight : Tensor[nnz, h]
+        In CSR order.
+    x : Tensor[n, h, d]
+
+    Returns
+    -------
+    Tensor[m, h, d]
+    """
+    if not side.native:
+        message = _in_order(side, weight).unsqueeze(2) * x.index_select(0, side.index)
+        return _segment_sum(side.ptr, message)
+    out = x.new_empty(len(side), *x.shape[1:])
+    edge = _or_empty(side.edge, side.index)
+    _by_group(_weighted_sum, side, out[:1].numel(), side.ptr, side.index, edge, weight, x, out)
+    return out
+
+
+def edge_dot(pattern: Pattern, g: Tensor, x: Tensor) -> Tensor:
+    """out[e, h] = <g[i, h], x[j, h]> for all nonzeros (SDDMM); [m, h, d], [n, h, d], [nnz, h]."""
+    side = pattern.rows
+    if not side.native:
+        return (g.index_select(0, pattern.row) * x.index_select(0, side.index)).sum(2)
+    out = x.new_empty(pattern.num_nonzeros, x.shape[1])
+    _by_group(_edge_dot, side, x[:1].numel(), side.ptr, side.index, g, x, out)
+    return out
+
+
+# What `first_extreme` compares, by the name of the operator.
+_COMBINE: dict[str, Callable[[Any, Any], Any]] = {
+    "copy": lambda x, y: x,
+    "copy_e": lambda x, y: y,
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "div": torch.div,
+}
+_CODE = {name: code for code, name in enumerate(_COMBINE)}
+
+
+def first_extreme(
+    pattern: Pattern, op: str, x: Tensor, y: Tensor | None, by_row: bool, largest: bool
+) -> Tensor:
+    """The first nonzero of each row, in CSR order, at which x[j] op y is extreme; NaN is extreme.
+
+    Parameters
+    ----------
+    pattern : Pattern
+    op : str
+        A name in paper 004's Table 1: copy, copy_e, add, sub, mul or div.
+    x : Tensor[n, d]
+    y : Tensor[nnz, 1|d] or Tensor[m, 1|d], optional
+        The second operand, by nonzero or (`by_row`) by row.
+    by_row : bool
+    largest : bool
+        The maximum or the minimum.
+
+    Returns
+    -------
+    int32|int64[m, d]
+        Numbers of nonzeros in CSR order; -1 in rows that have none. Of the type of the indices.
+    """
+    side = pattern.rows
+    d = y.shape[1] if op == "copy_e" and y is not None else x.shape[1]
+    if side.native:
+        out = side.index.new_empty(len(side), d)
+        y = x.new_empty(1, 1) if y is None else y
+        sign = _scalar(1 if largest else -1, x)
+        args = (side.ptr, side.index, _CODE[op], by_row, sign, x, y, out)
+        _by_group(_first_extreme, side, 4 * d, *args)
+        return out
+    if y is not None and by_row:
+        y = y.index_select(0, pattern.row)
+    message = y if op == "copy_e" else _COMBINE[op](x.index_select(0, side.index), y)
+    assert message is not None
+    row = pattern.row.unsqueeze(1).expand_as(message)
+    best = _row_extreme(row, message, len(side), largest)
+    hit = (message == best.gather(0, row)) | message.isnan()
+    number = torch.arange(len(row), device=row.device).unsqueeze(1)
+    first = torch.where(hit, number, len(row))
+    arg = _row_extreme(row, first, len(side), largest=False)
+    return arg.masked_fill_((pattern.degree == 0).unsqueeze(1), -1).to(side.index.dtype)
+
+
+def take(pattern: Pattern, edge: Tensor, x: Tensor) -> Tensor:
+    """out[i, k] = x[j, k] with j the column of nonzero edge[i, k]; 0 where that is -1.
+
+    Shapes: integer[m, d], [n, d], [m, d].
+    """
+    side = pattern.rows
+    if not side.native:
+        return x.gather(0, _columns_of(pattern, edge)).masked_fill_(edge < 0, 0)
+    out = x.new_empty(edge.shape)
+    bounds = _even_bounds(len(side), 1)
+    _run(_take, bounds, out.numel(), side.index, edge, x, out)
+    return out
+
+
+def take_adjoint(pattern: Pattern, edge: Tensor, g: Tensor) -> Tensor:
+    """The adjoint of `take`: out[j, k] = sum of g[i, k] over the i whose edge[i, k] is in column j.
+
+    Summed by rows in ascending order; threads share out the features. Shapes: integer[m, d],
+    [m, d], [n, d].
+    """
+    d = g.shape[1]
+    out = g.new_zeros(pattern.num_columns, d)
+    if pattern.rows.native:
+        bounds = _even_bounds(d, 16)  # a cache line of float32
+        _run(_take_adjoint, bounds, g.numel(), pattern.rows.index, edge, g, out)
+        return out
+    feature = torch.arange(d, device=g.device).expand_as(g)
+    value = g.masked_fill(edge < 0, 0)
+    # index_put_ with accumulation sorts on CUDA, so it is deterministic where scatter_add_ is not
+    return out.index_put_((_columns_of(pattern, edge), feature), value, accumulate=True)
+
+
+def softmax(pattern: Pattern, score: Tensor) -> Tensor:
+    """exp(score[e] - max) / sum over the nonzeros of each row; shapes [nnz, h], [nnz, h]."""
+    side = pattern.rows
+    if side.native:
+        out = torch.empty_like(score)
+        _by_group(_softmax, side, 8 * score.shape[1], side.ptr, score, out)
+        return out
+    row = pattern.row.unsqueeze(1).expand_as(score)
+    best = _row_extreme(row, score, len(side), largest=True)
+    out = (score - best.gather(0, row)).exp_()
+    return out.div_(_segment_sum(side.ptr, out).index_select(0, pattern.row))
+
+
+def softmax_adjoint(pattern: Pattern, alpha: Tensor, g: Tensor) -> Tensor:
+    """alpha[e] (g[e] - sum of alpha g over the row of e); all of shape [nnz, h]."""
+    product = alpha * g
+    total = edge_sum(pattern.rows, product)
+    return product.addcmul_(alpha, total.index_select(0, pattern.row), value=-1)
+
+
+def attention(
+    pattern: Pattern, source: Tensor, target: Tensor, x: Tensor, slope: float, scale: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Fused leaky rectifier, softmax and weighted sum; numba only.
+
+    alpha[e] = softmax over row i of LeakyReLU(source[j] + target[i]), out[i] = sum of
+    alpha[e] scale[e] x[j]. As the rectifier increases, the largest score is that of the largest
+    source, so one exponential per nonzero and head is enough.
+
+    Parameters
+    ----------
+    pattern : Pattern
+    source : Tensor[n, h]
+    target : Tensor[m, h]
+    x : Tensor[n, h, d]
+    slope : float
+        Of the rectifier below 0; at least 0.
+    scale : Tensor[nnz, h], optional
+
+    Returns
+    -------
+    out : Tensor[m, h, d]
+    normalizer : Tensor[m, h]
+        The logarithm of the row's sum of exponentials; 0 in rows without nonzeros.
+    """
+    side = pattern.rows
+    out = x.new_empty(len(side), *x.shape[1:])
+    normalizer = torch.empty_like(target)
+    weights = (_scalar(slope, x), _or_empty(scale, source))
+    args = (source, target, x, *weights, out, normalizer)
+    _by_group(_attention, side, out[:1].numel(), side.ptr, side.index, *args)
+    return out, normalizer
+
+
+def attention_adjoint(
+    pattern: Pattern,
+    source: Tensor,
+    target: Tensor,
+    x: Tensor,
+    slope: float,
+    scale: Tensor | None,
+    normalizer: Tensor,
+    out: Tensor,
+    g: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of `attention` for source, target and x, given g for `out`; numba only.
+
+    One pass by columns, which computes alpha again and reads each g[i] once for both its products
+    (<g[i], x[j]> and alpha g[i]). The sum of alpha[e] <g[i], x[j]> over a row is <g[i], out[i]>.
+    Needs [nnz, h] while it runs, for the gradient of the scores.
+    """
+    side = pattern.columns
+    assert side.edge is not None
+    inner = (g * out).sum(2)
+    g_source, g_x = torch.empty_like(source), torch.empty_like(x)
+    g_score = source.new_empty(pattern.num_nonzeros, source.shape[1])
+    weights = (_scalar(slope, x), _or_empty(scale, source))
+    inputs = (side.ptr, side.index, side.edge, source, target, x, *weights, normalizer, inner, g)
+    _by_group(_attention_adjoint, side, 2 * x[:1].numel(), *inputs, g_source, g_x, g_score)
+    return g_source, edge_sum(pattern.rows, g_score), g_x
+
+
+# ---- torch operations --------------------------------------------------------------------------
+
+
+def _segment_sum(ptr: Tensor, value: Tensor) -> Tensor:
+    if not value.numel():
+        return value.new_zeros(len(ptr) - 1, *value.shape[1:])
+    return torch.segment_reduce(value, "sum", offsets=ptr, axis=0, initial=0, unsafe=True)
+
+
+def _row_extreme(row: Tensor, value: Tensor, num_rows: int, largest: bool) -> Tensor:
+    out = value.new_zeros(num_rows, value.shape[1])
+    return out.scatter_reduce_(0, row, value, "amax" if largest else "amin", include_self=False)
+
+
+def _in_order(side: Side, value: Tensor) -> Tensor:
+    return value if side.edge is None else value.index_select(0, side.edge)
+
+
+def _columns_of(pattern: Pattern, edge: Tensor) -> Tensor:
+    column = pattern.rows.index.index_select(0, edge.clamp(min=0).flatten())
+    return column.view(edge.shape).to(torch.int64)
+
+
+# ---- threads -----------------------------------------------------------------------------------
+
+
+@functools.cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="plancc-edges")
+
+
+def _or_empty(tensor: Tensor | None, like: Tensor) -> Tensor:
+    """An absent operand as a numba kernel takes it: same type, length 0."""
+    return like[:0] if tensor is None else tensor
+
+
+def _scalar(value: float, like: Tensor) -> Any:
+    """A number of the type of a tensor's elements, so that a kernel does not widen to float64."""
+    return like[:0].numpy().dtype.type(value)
+
+
+def _even_bounds(length: int, step: int) -> np.ndarray:
+    """0..length in as many chunks as threads should share, cut at multiples of `step`."""
+    count = torch.get_num_threads() * CHUNKS_PER_THREAD
+    return np.minimum(np.linspace(0, -(-length // step), count + 1).astype(int) * step, length)
+
+
+def _by_group(kernel: Any, side: Side, work: int, *args: Any) -> None:
+    """Run a kernel over all groups in chunks of equal nonzeros; `work` per nonzero."""
+    ptr = side.ptr.numpy()
+    cuts = np.linspace(0, len(side.index), torch.get_num_threads() * CHUNKS_PER_THREAD + 1)
+    bounds = np.searchsorted(ptr, cuts[1:-1].astype(np.int64))
+    _run(kernel, [0, *bounds.tolist(), len(side)], work * (len(side.index) + len(side)), *args)
+
+
+def _run(kernel: Any, bounds: Sequence[int] | np.ndarray, work: int, *args: Any) -> None:
+    """Call kernel(begin, end, *args) for each chunk of `bounds`, on this thread and helpers.
+
+    Tensors are passed as arrays. A helper that has not started when this thread is done is
+    cancelled, so ranks that are threads share one pool without waiting for each other.
+    """
+    arrays = [a.detach().numpy() if isinstance(a, Tensor) else a for a in args]
+    threads = torch.get_num_threads()
+    if threads == 1 or work < SMALL:
+        kernel(bounds[0], bounds[-1], *arrays)
+        return
+    chunks = [(a, b) for a, b in itertools.pairwise(bounds) if a < b]
+    remaining = iter(chunks)  # a list's iterator may be shared by threads
+
+    def consume() -> None:
+        for begin, end in remaining:
+            kernel(begin, end, *arrays)
+
+    helpers = [_pool().submit(consume) for _ in range(min(threads, len(chunks)) - 1)]
+    try:
+        consume()
+    finally:
+        for helper in helpers:
+            if not helper.cancel():
+                helper.result()
+
+
+# ---- numba kernels: groups begin..end ------------------------------------------------------------
+
+
+@_compiled
+def _sum(begin: int, end: int, ptr: Any, index: Any, x: Any, out: Any) -> None:
+    d = x.shape[1]
+    ordered = len(index) == 0
+    for i in range(begin, end):
+        y = out[i]
+        for k in range(d):
+            y[k] = 0
+        p, stop = ptr[i], ptr[i + 1]
+        while p + 4 <= stop:  # four at a time: the output row is read and written less often
+            if ordered:
+                a, b, c, f = x[p], x[p + 1], x[p + 2], x[p + 3]
+            else:
+                a, b, c, f = x[index[p]], x[index[p + 1]], x[index[p + 2]], x[index[p + 3]]
+            for k in range(d):
+                y[k] += (a[k] + b[k]) + (c[k] + f[k])
+            p += 4
+        while p < stop:
+            a = x[p] if ordered else x[index[p]]
+            for k in range(d):
+                y[k] += a[k]
+            p += 1
+
+
+@_compiled
+def _weighted_sum(
+    begin: int, end: int, ptr: Any, index: Any, edge: Any, weight: Any, x: Any, out: Any
+) -> None:
+    heads, d = x.shape[1], x.shape[2]
+    for i in range(begin, end):
+        out[i, :, :] = 0
+        for p in range(ptr[i], ptr[i + 1]):
+            j = index[p]
+            e = edge[p] if len(edge) else p
+            if d == 1:  # one weight per feature: the heads are what SIMD runs over
+                for h in range(heads):
+                    out[i, h, 0] += weight[e, h] * x[j, h, 0]
+            else:
+                for h in range(heads):
+                    w = weight[e, h]
+                    for k in range(d):
+                        out[i, h, k] += w * x[j, h, k]
+
+
+@_compiled
+def _edge_dot(begin: int, end: int, ptr: Any, index: Any, g: Any, x: Any, out: Any) -> None:
+    heads, d = x.shape[1], x.shape[2]
+    for i in range(begin, end):
+        for p in range(ptr[i], ptr[i + 1]):
+            j = index[p]
+            for h in range(heads):
+                total = g[i, h, 0] * x[j, h, 0]
+                for k in range(1, d):
+                    total += g[i, h, k] * x[j, h, k]
+                out[p, h] = total
+
+
+@_compiled
+def _first_extreme(
+    begin: int,
+    end: int,
+    ptr: Any,
+    index: Any,
+    op: Any,
+    by_row: Any,
+    sign: Any,
+    x: Any,
+    y: Any,
+    out: Any,
+) -> None:
+    d = out.shape[1]
+    step = 0 if y.shape[1] == 1 else 1
+    value, best = np.empty(d, x.dtype), np.empty(d, x.dtype)
+    for i in range(begin, end):
+        first = ptr[i]
+        if first == ptr[i + 1]:
+            out[i] = -1
+        for p in range(first, ptr[i + 1]):
+            a = x[0] if op == 1 else x[index[p]]
+            b = y[0] if op == 0 else y[i if by_row else p]
+            # the order of _COMBINE
+            if op == 1:
+                for k in range(d):
+                    value[k] = b[k * step]
+            elif op == 2:
+                for k in range(d):
+                    value[k] = a[k] + b[k * step]
+            elif op == 3:
+                for k in range(d):
+                    value[k] = a[k] - b[k * step]
+            elif op == 4:
+                for k in range(d):
+                    value[k] = a[k] * b[k * step]
+            elif op == 5:
+                for k in range(d):
+                    value[k] = a[k] / b[k * step]
+            message = a if op == 0 else value
+            if p == first:
+                for k in range(d):
+                    best[k] = sign * message[k]
+                    out[i, k] = p
+                continue
+            for k in range(d):
+                v, w = sign * message[k], best[k]
+                better = (v > w) | ((v != v) & (w == w))  # without branches, for SIMD
+                best[k] = v if better else w
+                out[i, k] = p if better else out[i, k]
+
+
+@_compiled
+def _take(begin: int, end: int, index: Any, edge: Any, x: Any, out: Any) -> None:
+    for i in range(begin, end):
+        for k in range(out.shape[1]):
+            e = edge[i, k]
+            out[i, k] = x[index[e], k] if e >= 0 else 0
+
+
+@_compiled
+def _take_adjoint(begin: int, end: int, index: Any, edge: Any, g: Any, out: Any) -> None:
+    for i in range(len(g)):
+        for k in range(begin, end):
+            e = edge[i, k]
+            if e >= 0:
+                out[index[e], k] += g[i, k]
+
+
+@_compiled
+def _softmax(begin: int, end: int, ptr: Any, score: Any, out: Any) -> None:
+    heads = score.shape[1]
+    best, total = np.empty(heads, score.dtype), np.empty(heads, score.dtype)
+    for i in range(begin, end):
+        first, stop = ptr[i], ptr[i + 1]
+        if first == stop:
+            continue
+        for h in range(heads):
+            best[h] = score[first, h]
+            total[h] = 0
+        for p in range(first + 1, stop):
+            for h in range(heads):
+                best[h] = max(best[h], score[p, h])
+        for p in range(first, stop):
+            for h in range(heads):
+                out[p, h] = math.exp(score[p, h] - best[h])
+                total[h] += out[p, h]
+        for p in range(first, stop):
+            for h in range(heads):
+                out[p, h] /= total[h]
+
+
+@_compiled
+def _attention(
+    begin: int,
+    end: int,
+    ptr: Any,
+    index: Any,
+    source: Any,
+    target: Any,
+    x: Any,
+    slope: Any,
+    scale: Any,
+    out: Any,
+    normalizer: Any,
+) -> None:
+    heads, d = x.shape[1], x.shape[2]
+    best, total = np.empty(heads, x.dtype), np.empty(heads, x.dtype)
+    for i in range(begin, end):
+        first, stop = ptr[i], ptr[i + 1]
+        out[i, :, :] = 0
+        if first == stop:
+            normalizer[i, :] = 0
+            continue
+        for h in range(heads):
+            best[h] = source[index[first], h]
+        for p in range(first + 1, stop):
+            for h in range(heads):
+                best[h] = max(best[h], source[index[p], h])
+        for h in range(heads):
+            v = best[h] + target[i, h]
+            best[h] = v if v > 0 else slope * v
+            total[h] = 0
+        for p in range(first, stop):
+            j = index[p]
+            for h in range(heads):
+                v = source[j, h] + target[i, h]
+                a = math.exp((v if v > 0 else slope * v) - best[h])
+                total[h] += a
+                if len(scale):
+                    a *= scale[p, h]
+                for k in range(d):
+                    out[i, h, k] += a * x[j, h, k]
+        for h in range(heads):
+            normalizer[i, h] = best[h] + math.log(total[h])
+            for k in range(d):
+                out[i, h, k] /= total[h]
+
+
+@_compiled
+def _attention_adjoint(
+    begin: int,
+    end: int,
+    ptr: Any,
+    index: Any,
+    edge: Any,
+    source: Any,
+    target: Any,
+    x: Any,
+    slope: Any,
+    scale: Any,
+    normalizer: Any,
+    inner: Any,
+    g: Any,
+    g_source: Any,
+    g_x: Any,
+    g_score: Any,
+) -> None:
+    heads, d = x.shape[1], x.shape[2]
+    for j in range(begin, end):
+        g_source[j, :] = 0
+        g_x[j, :, :] = 0
+        for p in range(ptr[j], ptr[j + 1]):
+            i, e = index[p], edge[p]
+            for h in range(heads):
+                v = source[j, h] + target[i, h]
+                a = math.exp((v if v > 0 else slope * v) - normalizer[i, h])
+                dot = g[i, h, 0] * x[j, h, 0]
+                for k in range(1, d):
+                    dot += g[i, h, k] * x[j, h, k]
+                c = a * scale[e, h] if len(scale) else a
+                for k in range(d):
+                    g_x[j, h, k] += c * g[i, h, k]
+                b = c * dot - a * inner[i, h]
+                b = b if v > 0 else slope * b
+                g_score[e, h] = b
+                g_source[j, h] += b

@@ -1,0 +1,61 @@
+"""Gathering and adding rows around an exchange. Knows dense rows; must not know messages.
+
+Times the time of copying the received rows (20,000 rows of 80,000 to 100,000 of 300,000, widths 32
+and 128, one thread): index_select 1.2 to 2.5, index_add_ 1.8 to 4.6, `add_rows` 1.1 to 2.5. With
+several threads index_add_ starts them once per row.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from numba import njit
+from torch import Tensor
+
+from plancc.errors import InputError
+
+
+def pack(x: Tensor, rows: Tensor, out: Tensor) -> None:
+    """out[k] = x[rows[k]]; shapes [n, d], int64[m], [m, d].
+
+    Raises
+    ------
+    IndexError
+        For a row outside of x.
+    """
+    torch.index_select(x, 0, rows, out=out)
+
+
+def add_rows(out: Tensor, rows: Tensor, received: Tensor) -> None:
+    """out[rows[k]] += received[k] for k = 0, 1, ...; the same bits whatever the threads.
+
+    Parameters
+    ----------
+    out : Tensor[n, d]
+    rows : Tensor, int64[m]
+        May repeat: the values of a repeated row are added one after the other in the order of k
+        (on GPUs in an order that is the same in every run).
+    received : Tensor[m, d]
+
+    Raises
+    ------
+    InputError
+        For a row outside of `out`, on CPUs before anything is added.
+    """
+    if out.device.type != "cpu":
+        out.index_put_((rows,), received, accumulate=True)  # index_add_ would use atomics
+    elif not _add_rows(out.numpy(), rows.numpy(), received.numpy()):
+        raise InputError(f"a received row should be added to a row outside of 0 to {len(out) - 1}")
+
+
+@njit(cache=True, nogil=True)
+def _add_rows(out: Any, rows: Any, received: Any) -> bool:
+    for k in range(len(rows)):
+        if rows[k] < 0 or rows[k] >= len(out):
+            return False
+    for k in range(len(rows)):
+        row = rows[k]
+        for c in range(out.shape[1]):
+            out[row, c] += received[k, c]
+    return True

@@ -1,0 +1,61 @@
+"""Torch's CSR product: MKL on CPUs, cuSPARSE on GPUs. Knows one library's product, no rank."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import torch
+from scipy.sparse import csr_matrix
+from torch import Tensor
+
+from plancc_runtime.kernels.base import SparseMatrix
+
+
+class TorchMatrix(SparseMatrix):
+    """``torch.addmm`` on a CSR tensor with 32-bit indices where they suffice.
+
+    The product has no epilogue, so `add`, `rows`, `bias`, `relu` and `where` are passes of their
+    own over the rows; `add` and `rows` need a dense temporary of m rows.
+    """
+
+    name = "torch"
+
+    def __init__(self, matrix: csr_matrix, dtype: torch.dtype, device: torch.device) -> None:
+        super().__init__(matrix, dtype, device)
+        index = np.int32 if max(matrix.nnz, *matrix.shape) < 2**31 else np.int64
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sparse", UserWarning)  # "is in beta state"
+            self._matrix = torch.sparse_csr_tensor(
+                torch.from_numpy(matrix.indptr.astype(index, copy=False)),
+                torch.from_numpy(matrix.indices.astype(index, copy=False)),
+                torch.from_numpy(matrix.data).to(dtype),
+                size=matrix.shape,
+                device=device,
+            )
+
+    def _multiply(
+        self,
+        x: Tensor,
+        out: Tensor,
+        add: bool,
+        rows: Tensor | None,
+        bias: Tensor | None,
+        relu: bool,
+        where: Tensor | None,
+    ) -> None:
+        product = x.new_empty(self.shape[0], x.shape[1]) if add or rows is not None else out
+        if self.nnz:
+            torch.addmm(product, self._matrix, x, beta=0, out=product)  # mm allocates another
+        else:
+            product.zero_()
+        if add:
+            product = out.add_(product) if rows is None else product.add_(out[rows])
+        if bias is not None:
+            product += bias
+        if relu:
+            product.relu_()
+        if where is not None:
+            product.masked_fill_(where <= 0, 0)
+        if rows is not None:
+            out.index_copy_(0, rows, product)

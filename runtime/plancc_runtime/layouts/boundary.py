@@ -1,0 +1,269 @@
+"""Random subsets of a block's boundary or edges, others in every epoch (paper 003).
+
+Knows blocks and how to draw; must not know layers, losses or files.
+
+    boundary sampling (BNS-GCN, Algorithm 1)   halo rows are kept with probability p, times 1/p
+    boundary edge sampling (Section 4.3)       nonzeros in halo columns, with q, times 1/q
+    DropEdge (Rong et al. 2020)                all edges, with q, times 1/q
+
+All three keep the expected product: E[A~ H] = A H. (Rong et al. normalise again what is left, which
+does not.) What is drawn is a function of seed, epoch, sender, receiver and place in the message, or
+of the two vertices for DropEdge, so that no index is sent:
+
+- boundary sampling: both ends of a message draw which of its rows travel;
+- boundary edge sampling: nonzero a of a halo row is kept if draw a of that row says so. The sender
+  knows from the start *how many* nonzeros its row has at the receiver (`told`), which is enough to
+  see that none is kept and the row need not travel;
+- DropEdge is the same whatever the partition. It does not look at the boundary: all halo rows
+  travel, but for few in the paper's Table 9 too.
+
+All layers of an epoch share the sample if they are given the same block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from plancc.plan.plan import Int32Array, Int64Array
+from plancc.sampling.counter import bits, key_of, unit
+from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.swap import swap
+from plancc_runtime.options import TrainOptions
+from plancc_runtime.transport.base import Transport
+
+BoolArray = npt.NDArray[np.bool_]
+
+_ROWS, _NONZEROS, _EDGES = range(3)  # streams of random numbers
+
+
+def samples(options: TrainOptions) -> bool:
+    """Whether epochs work on a random subset."""
+    rates = (options.boundary_sampling, options.boundary_edge_sampling, options.drop_edge)
+    return any(rate is not None and rate < 1 for rate in rates)
+
+
+def told(block: Block, options: TrainOptions, transport: Transport) -> Block:
+    """The block with what its rank must know of its peers to draw as these options say. Collective.
+
+    Boundary sampling needs nothing, DropEdge `Block.halo`, boundary edge sampling `Block.uses`.
+    Once for every block at the start, after anything that changes its rows or messages: one
+    exchange of 4 bytes per row moved, for either.
+    """
+    if options.drop_edge is not None:
+        block = replace(block, halo=halo_vertices(block, transport))
+    if options.boundary_edge_sampling is not None:
+        block = replace(block, uses=uses_of_sent_rows(block, transport))
+    return block
+
+
+def sampled_blocks(block: Block, options: TrainOptions, rank: int, epoch: int) -> Block:
+    """The block of one epoch: messages, halo rows and nonzeros without what is not drawn.
+
+    Not collective: every rank draws its ends of the messages. Nonzeros in own columns stay as they
+    are, and in their order, but for DropEdge. A rate of 1, or None, leaves all as it is; of 0,
+    nothing of what it is the rate of.
+
+    Parameters
+    ----------
+    block : Block
+        That of `told`.
+    options : TrainOptions
+        `seed` and the three rates.
+    rank, epoch : int
+
+    Returns
+    -------
+    Block
+        Values multiplied, and `scale` and `edges` for coefficients that are not the plan's. Where
+        only kept rows count (max, attention), there is nothing to multiply.
+    """
+    if not samples(options):
+        return block
+    rows, nonzeros, edges = (
+        1.0 if rate is None else float(rate)
+        for rate in (options.boundary_sampling, options.boundary_edge_sampling, options.drop_edge)
+    )
+    row_key, nonzero_key, edge_key = (
+        key_of(options.seed, stream, epoch) for stream in (_ROWS, _NONZEROS, _EDGES)
+    )
+    used = np.empty(0, dtype=np.int64)
+    pin_key = np.empty(0, dtype=np.uint64)
+    received = _drawn(row_key, block.recv_peer, block.recv_ptr, rank, True, rows)
+    sent = _drawn(row_key, block.send_peer, block.send_ptr, rank, False, rows)
+    if nonzeros < 1:
+        used = np.bincount(_halo_columns(block), minlength=block.num_halo)
+        pin_key = _row_keys(nonzero_key, block.recv_peer, block.recv_ptr, rank, True)
+        sent_key = _row_keys(nonzero_key, block.send_peer, block.send_ptr, rank, False)
+        received &= _any_kept(pin_key, used, nonzeros)
+        sent &= _any_kept(sent_key, block.uses, nonzeros)
+
+    scale = 1 / edges if edges else 0.0
+    halo_scale = scale / (rows * nonzeros) if rows * nonzeros else 0.0
+    number = np.where(received, np.cumsum(received) - 1 + block.num_inputs, -1).astype(np.int32)
+    row_ptr, column, value, before = _kept(
+        block.row_ptr,
+        block.column,
+        block.value,
+        block.inputs,
+        block.output_places(),
+        block.self_loops,
+        number,
+        nonzeros,
+        pin_key,
+        edges,
+        edge_key,
+        block.halo if edges < 1 else block.inputs[:0],
+        scale,
+        halo_scale,
+    )
+    recv_peer, recv_ptr = kept_messages(block.recv_peer, block.recv_ptr, received)
+    send_peer, send_ptr = kept_messages(block.send_peer, block.send_ptr, sent)
+    return replace(
+        block,
+        row_ptr=row_ptr,
+        column=column,
+        value=value,
+        send_peer=send_peer,
+        send_ptr=send_ptr,
+        send_row=block.send_row[sent],
+        recv_peer=recv_peer,
+        recv_ptr=recv_ptr,
+        halo=None if block.halo is None else block.halo[received],
+        uses=None,
+        edges=before,
+        scale=(scale, halo_scale),
+    )
+
+
+def halo_vertices(block: Block, transport: Transport) -> Int32Array:
+    """Vertices of the halo rows: int32[num_halo]. Collective."""
+    halo = np.empty(block.num_halo, dtype=np.int32)
+    sent = block.inputs[block.send_row]
+    out, into = (block.send_peer, block.send_ptr, sent), (block.recv_peer, block.recv_ptr, halo)
+    swap(transport, *out, *into)
+    return halo
+
+
+def uses_of_sent_rows(block: Block, transport: Transport) -> Int32Array:
+    """Nonzeros that the receiver of every sent row has in its column. Collective.
+
+    Returns
+    -------
+    int32[sent rows]
+    """
+    used = np.bincount(_halo_columns(block), minlength=block.num_halo).astype(np.int32)
+    uses = np.empty(len(block.send_row), dtype=np.int32)
+    out, into = (block.recv_peer, block.recv_ptr, used), (block.send_peer, block.send_ptr, uses)
+    swap(transport, *out, *into)
+    return uses
+
+
+def kept_messages(
+    peers: Int32Array, ptr: Int64Array, kept: BoolArray
+) -> tuple[Int32Array, Int64Array]:
+    """Peers and offsets of the messages that keep the rows `kept`, without empty ones."""
+    sizes = np.diff(np.concatenate([[0], np.cumsum(kept)])[ptr])
+    return peers[sizes > 0], np.concatenate([[0], np.cumsum(sizes[sizes > 0])])
+
+
+def _halo_columns(block: Block) -> Int32Array:
+    """The halo row of every nonzero in a halo column."""
+    return block.column[block.column >= block.num_inputs] - np.int32(block.num_inputs)
+
+
+@njit(cache=True, nogil=True)
+def _message_key(key: Any, rank: int, peer: int, receives: bool) -> Any:
+    sender, receiver = (peer, rank) if receives else (rank, peer)
+    return bits(bits(key, sender), receiver)
+
+
+@njit(cache=True, nogil=True)
+def _drawn(key: Any, peers: Any, ptr: Any, rank: int, receives: bool, rate: float) -> Any:
+    """Which rows of this rank's messages are kept: bool[rows]."""
+    kept = np.empty(ptr[-1], dtype=np.bool_)
+    for k in range(len(peers)):
+        of_message = _message_key(key, rank, peers[k], receives)
+        for r in range(ptr[k], ptr[k + 1]):
+            kept[r] = unit(bits(of_message, r - ptr[k])) < rate
+    return kept
+
+
+@njit(cache=True, nogil=True)
+def _row_keys(key: Any, peers: Any, ptr: Any, rank: int, receives: bool) -> Any:
+    """A key for every row of this rank's messages: uint64[rows]."""
+    keys = np.empty(ptr[-1], dtype=np.uint64)
+    for k in range(len(peers)):
+        of_message = _message_key(key, rank, peers[k], receives)
+        for r in range(ptr[k], ptr[k + 1]):
+            keys[r] = bits(of_message, r - ptr[k])
+    return keys
+
+
+@njit(cache=True, nogil=True)
+def _any_kept(keys: Any, uses: Any, rate: float) -> Any:
+    """Whether any of a row's first ``uses`` draws keeps its nonzero: bool[rows]."""
+    kept = np.zeros(len(keys), dtype=np.bool_)
+    for r in range(len(keys)):
+        for a in range(uses[r]):
+            if unit(bits(keys[r], a)) < rate:
+                kept[r] = True
+                break
+    return kept
+
+
+@njit(cache=True, nogil=True)
+def _kept(
+    row_ptr: Any,
+    column: Any,
+    value: Any,
+    inputs: Any,
+    places: Any,
+    self_loops: bool,
+    number: Any,
+    nonzero_rate: float,
+    pin_key: Any,
+    edge_rate: float,
+    edge_key: Any,
+    halo: Any,
+    scale: float,
+    halo_scale: float,
+) -> Any:
+    """The nonzeros that are kept: row_ptr, column, value; and every row's edges before."""
+    num_rows, num_inputs = len(row_ptr) - 1, len(inputs)
+    new_ptr = np.zeros(num_rows + 1, dtype=np.int64)
+    new_column = np.empty(len(column), dtype=np.int32)
+    new_value = np.empty(len(value), dtype=value.dtype)
+    before = np.empty(num_rows, dtype=np.int64)
+    drawn = np.zeros(len(pin_key), dtype=np.int64)
+    size = 0
+    for i in range(num_rows):
+        added = places[i] if self_loops else -1
+        of_row = bits(edge_key, inputs[places[i]]) if edge_rate < 1 else edge_key
+        before[i] = row_ptr[i + 1] - row_ptr[i]
+        for a in range(row_ptr[i], row_ptr[i + 1]):
+            j = column[a]
+            place, factor = j, scale
+            if j >= num_inputs:
+                c = j - num_inputs
+                place, factor = number[c], halo_scale
+                if nonzero_rate < 1:
+                    drawn[c] += 1
+                    if unit(bits(pin_key[c], drawn[c] - 1)) >= nonzero_rate:
+                        place = -1
+            elif j == added:
+                before[i] -= 1
+                factor = 1.0
+            if edge_rate < 1 and j != added:
+                vertex = inputs[j] if j < num_inputs else halo[j - num_inputs]
+                if unit(bits(of_row, vertex)) >= edge_rate:
+                    place = -1
+            new_column[size] = place  # kept, or else overwritten: no branch to mispredict
+            new_value[size] = value[a] * factor
+            size += place >= 0
+        new_ptr[i + 1] = size
+    return new_ptr, new_column[:size], new_value[:size], before

@@ -1,0 +1,152 @@
+"""Dead rows left out: the blocks of a pass of which only some outputs are wanted.
+
+Knows blocks and a transport; must not know labels, losses or files.
+
+The outputs of the last layer are the rows that are wanted. A row is *live* in the input of a layer
+if it is an output of the layer or a neighbour of one, on any rank; all others are dead, and are
+neither computed nor sent:
+
+    wanted rows        = outputs of layer L
+    inputs of layer k  = outputs of layer k, and the columns of their nonzeros
+    outputs of layer k = inputs of layer k + 1
+
+Going back layer by layer, every rank marks the halo rows that its outputs need and tells their
+owners, one byte per halo row. Both ends of a message then drop the same rows from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from plancc.plan.plan import Int64Array
+from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.boundary import kept_messages
+from plancc_runtime.layouts.swap import swap
+from plancc_runtime.transport.base import Transport
+
+
+def live_blocks(
+    block: Block, wanted: Int64Array, layers: int, transport: Transport
+) -> tuple[list[Block], list[Int64Array]]:
+    """The blocks of a pass without dead rows, first layer first. Collective.
+
+    Parameters
+    ----------
+    block : Block
+        Of all rows.
+    wanted : int64[m]
+        Local rows whose output is wanted, ascending.
+    layers : int
+
+    Returns
+    -------
+    blocks : list of Block, one per layer
+        `block` itself where this rank leaves nothing out, so that `is` tells.
+    rows : list of int64[...], one more
+        Local rows that are the inputs of the first layer, the outputs of the first, of the second,
+        and so on; ascending.
+    """
+    blocks: list[Block] = []
+    rows = [wanted]
+    for _ in range(layers):
+        live, inputs = _live_block(block, rows[0], transport)
+        blocks.insert(0, live)
+        rows.insert(0, inputs)
+    return blocks, rows
+
+
+def live_halo(block: Block, rows: Int64Array) -> Int64Array:
+    """The columns of halo rows that occur in these rows; ascending."""
+    return block.num_inputs + np.flatnonzero(_marked(block, rows)[block.num_inputs :])
+
+
+def isolated(block: Block, rows: Int64Array) -> Block:
+    """These rows of a block without nonzeros and messages: what is left of a fixed product."""
+    none = np.zeros(1, np.int64)
+    return replace(
+        block,
+        inputs=block.inputs[rows],
+        outputs=None,
+        row_ptr=np.zeros(len(rows) + 1, np.int64),
+        column=block.column[:0],
+        value=block.value[:0],
+        send_peer=block.send_peer[:0],
+        send_ptr=none,
+        send_row=block.send_row[:0],
+        recv_peer=block.recv_peer[:0],
+        recv_ptr=none,
+    )
+
+
+def _live_block(
+    block: Block, outputs: Int64Array, transport: Transport
+) -> tuple[Block, Int64Array]:
+    """One layer: its block, and the rows of `block` that are its inputs. Collective."""
+    n = block.num_inputs
+    live = _marked(block, outputs)
+    sent = np.empty(len(block.send_row), np.bool_)
+    swap(
+        transport,
+        *(block.recv_peer, block.recv_ptr, live[n:]),
+        *(block.send_peer, block.send_ptr, sent),
+    )
+    live[block.send_row[sent]] = True
+    inputs = np.flatnonzero(live[:n])
+    if len(outputs) == n and sent.all() and live.all():
+        return block, inputs
+
+    number = np.cumsum(live, dtype=np.int32) - np.int32(1)
+    row_ptr, column, value = _taken(block.row_ptr, block.column, block.value, outputs, number)
+    recv_peer, recv_ptr = kept_messages(block.recv_peer, block.recv_ptr, live[n:])
+    send_peer, send_ptr = kept_messages(block.send_peer, block.send_ptr, sent)
+    return (
+        replace(
+            block,
+            inputs=block.inputs[inputs],
+            outputs=None if len(outputs) == len(inputs) else number[outputs].astype(np.int64),
+            row_ptr=row_ptr,
+            column=column,
+            value=value,
+            send_peer=send_peer,
+            send_ptr=send_ptr,
+            send_row=number[block.send_row[sent]],
+            recv_peer=recv_peer,
+            recv_ptr=recv_ptr,
+        ),
+        inputs,
+    )
+
+
+def _marked(block: Block, rows: Int64Array) -> Any:
+    """Which columns occur in these rows, and the rows themselves: bool[num_columns]."""
+    marked = np.zeros(block.num_columns, np.bool_)
+    marked[rows] = True
+    _mark(block.row_ptr, block.column, rows, marked)
+    return marked
+
+
+@njit(cache=True, nogil=True)
+def _mark(row_ptr: Any, column: Any, rows: Any, marked: Any) -> None:
+    for i in rows:
+        for a in range(row_ptr[i], row_ptr[i + 1]):
+            marked[column[a]] = True
+
+
+@njit(cache=True, nogil=True)
+def _taken(row_ptr: Any, column: Any, value: Any, rows: Any, number: Any) -> Any:
+    """These rows of a matrix, with other numbers for its columns."""
+    taken_ptr = np.zeros(len(rows) + 1, dtype=np.int64)
+    for k in range(len(rows)):
+        taken_ptr[k + 1] = taken_ptr[k] + row_ptr[rows[k] + 1] - row_ptr[rows[k]]
+    taken = np.empty(taken_ptr[-1], dtype=column.dtype)
+    values = np.empty(taken_ptr[-1], dtype=value.dtype)
+    for k in range(len(rows)):
+        first, at = row_ptr[rows[k]], taken_ptr[k]
+        for a in range(taken_ptr[k + 1] - at):
+            taken[at + a] = number[column[first + a]]
+            values[at + a] = value[first + a]
+    return taken_ptr, taken, values

@@ -1,0 +1,71 @@
+"""A run's log: one JSON object per epoch, written as it happens. Knows results; must not know
+training.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from os import PathLike, fspath
+from pathlib import Path
+
+from plancc.errors import OutputError
+from plancc.files import atomic_write
+from plancc_runtime.results import Epoch
+
+
+class RunLog:
+    """One line per epoch, with the figures that ``--json`` has of it; for one rank to write.
+
+    Parameters
+    ----------
+    path : path
+        What it holds of epochs before `first` stays, the rest is replaced.
+    first : int
+        The first epoch to come: 0, or where training resumes.
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be written, here or later.
+    """
+
+    def __init__(self, path: str | PathLike[str], first: int = 0) -> None:
+        self._name = fspath(path)
+        kept = _lines_before(first, Path(path)) if first else []
+        with atomic_write(path) as temporary:
+            temporary.write_text("".join(kept), encoding="utf-8")
+        with self._writing():
+            self._stream = open(path, "a", encoding="utf-8")  # noqa: SIM115
+
+    def write(self, epoch: Epoch) -> None:
+        """Append an epoch; it is in the file when this returns."""
+        with self._writing():
+            self._stream.write(json.dumps(asdict(epoch)) + "\n")
+            self._stream.flush()
+
+    def close(self) -> None:
+        self._stream.close()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise OutputError(f"cannot write {self._name}: {error.strerror}") from error
+
+
+def _lines_before(first: int, path: Path) -> list[str]:
+    """The whole lines of epochs before `first`; a line that was cut short is not one."""
+    if not path.exists():
+        return []
+    kept = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True):
+        try:
+            if line.endswith("\n") and json.loads(line)["epoch"] < first:
+                kept.append(line)
+        except (ValueError, KeyError, TypeError):
+            continue
+    return kept

@@ -1,0 +1,70 @@
+"""The graph attention network of Velickovic et al. (ICLR 2018), with its softmax over the halo.
+
+    score(v, u) = LeakyReLU(a_target . W h_v + a_source . W h_u),  u in N(v) and v itself   (Eq. 3)
+    h'_v = sum of softmax_u(score(v, u)) W h_u                                       (Eq. 4 to 6)
+
+What travels are the rows W h; the scores of halo rows are computed from them. N(v) are the
+columns of row v; the values of the plan are not used.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from plancc.errors import InputError
+from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.nn.conv import Conv, glorot, plus
+from plancc_runtime.nn.operators import attention
+
+NEGATIVE_SLOPE = 0.2  # of the LeakyReLU (Velickovic et al., Section 2.1)
+
+
+class GATConv(Conv):
+    """Heads of width d_out / heads beside each other; the last layer averages heads of width d_out.
+
+    No bias unless asked for, as the paper's equations have it.
+    """
+
+    uses: ClassVar[tuple[str, ...]] = ("bias", "heads")
+    fixed_rows: ClassVar[str] = "columns"
+    moves_input = False
+    reads_input = False
+
+    def _make(self, random: np.random.Generator) -> None:
+        heads, d_in = self.options.heads, self.d_in
+        if not self.last and self.d_out % heads:
+            raise InputError(
+                f"heads {heads}: must divide the width {self.d_out} of a layer, as its heads stand "
+                "beside each other"
+            )
+        self.width = width = self.d_out if self.last else self.d_out // heads
+        self.weight = nn.Parameter(
+            torch.cat([glorot(random, d_in, width) for _ in range(heads)], dim=1)
+        )
+        scores = torch.cat([glorot(random, 2 * width, 1) for _ in range(heads)], dim=1).T
+        self.score_source = nn.Parameter(scores[:, :width].clone())
+        self.score_target = nn.Parameter(scores[:, width:].clone())
+        self.bias = self._new_bias()
+
+    def fixed(self, graph: LocalGraph, x: Tensor) -> Tensor:
+        """Own and halo rows of x: Tensor[num_columns, d_in]."""
+        with torch.no_grad():
+            return graph.columns(x)
+
+    def forward(self, graph: LocalGraph, x: Tensor, fixed: Tensor | None = None) -> Tensor:
+        heads = self.options.heads
+        projected = graph.columns(x @ self.weight) if fixed is None else fixed @ self.weight
+        rows = projected.unflatten(1, (heads, self.width))
+        source = (rows * self.score_source).sum(dim=2)
+        own = graph.targets(rows[: graph.num_inputs])
+        target = (own * self.score_target).sum(dim=2)
+        out = attention(graph.pattern("closed"), source, target, rows, NEGATIVE_SLOPE)
+        return plus(out.mean(dim=1) if self.last else out.flatten(1), self.bias)
+
+    def widths(self) -> tuple[int, int]:
+        width = self.options.heads * self.width
+        return width, width

@@ -1,0 +1,48 @@
+"""The graph isomorphism network of Xu et al. (ICLR 2019).
+
+    h'_v = MLP((1 + eps) h_v + sum of h_u over u in N(v))                         (Equation 4.1)
+
+N(v) are the columns of row v, without the diagonal that normalising added.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.nn.conv import Conv, LinearAggregation, glorot, plus
+
+
+class GINConv(Conv):
+    """eps is trained, from 0; the MLP is two linear layers of width d_out with a ReLU between.
+
+    Both have a bias unless told otherwise. The first is linear, so that it can stand before the
+    sum, where it is cheaper.
+    """
+
+    uses: ClassVar[tuple[str, ...]] = ("bias", "order")
+
+    def _make(self, random: np.random.Generator) -> None:
+        self.eps = nn.Parameter(torch.zeros((), dtype=torch.float64))
+        self.weight = nn.Parameter(glorot(random, self.d_in, self.d_out))
+        self.bias = self._new_bias(default=True)
+        self.weight_out = nn.Parameter(glorot(random, self.d_out, self.d_out))
+        self.bias_out = self._new_bias(default=True)
+        self._aggregate = LinearAggregation(self.options.order, self.d_in, self.d_out, "sum")
+        self.moves_input = self._aggregate.moves_input
+
+    def fixed(self, graph: LocalGraph, x: Tensor) -> Tensor:
+        """Sum over the neighbours: Tensor[num_outputs, d_in]."""
+        return self._aggregate.fixed(graph, x)
+
+    def forward(self, graph: LocalGraph, x: Tensor, fixed: Tensor | None = None) -> Tensor:
+        own = graph.targets(x) @ self.weight
+        z = (1 + self.eps) * own + self._aggregate(graph, x, self.weight, fixed)
+        return plus(torch.relu(plus(z, self.bias)) @ self.weight_out, self.bias_out)
+
+    def widths(self) -> tuple[int, int]:
+        return self._aggregate.widths

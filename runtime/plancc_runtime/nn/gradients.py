@@ -1,0 +1,53 @@
+"""Parameters that are the same on all ranks, and stay so. Knows parameters and a transport only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from plancc_runtime.transport.base import Transport
+
+
+def sum_gradients(parameters: Iterable[nn.Parameter], transport: Transport) -> None:
+    """Replace every gradient by its sum over all ranks, in one all-reduce. Collective.
+
+    Paper 000, Algorithm 2, line 13. A parameter without a gradient counts as zero, as it may have
+    one on another rank.
+
+    Parameters
+    ----------
+    parameters : iterable of nn.Parameter
+        The same on all ranks, in the same order; those that need no gradient are left out.
+    """
+    wanted = [w for w in parameters if w.requires_grad]
+    for w in wanted:
+        if w.grad is None:
+            w.grad = torch.zeros_like(w)
+    gradients = [w.grad for w in wanted if w.grad is not None]
+    _put(gradients, _summed(gradients, transport))
+
+
+def copy_from_first(tensors: Sequence[Tensor], transport: Transport) -> None:
+    """Give all ranks the values of rank 0. Collective."""
+    with torch.no_grad():
+        if transport.rank > 0:
+            for tensor in tensors:
+                tensor.zero_()
+        # of any dtype: float64 holds all that occur, counters included
+        _put(tensors, _summed([tensor.double() for tensor in tensors], transport))
+
+
+def _summed(tensors: Sequence[Tensor], transport: Transport) -> Tensor:
+    if not tensors:
+        return torch.empty(0)
+    flat = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
+    transport.allreduce_sum(flat)
+    return flat
+
+
+def _put(tensors: Sequence[Tensor], flat: Tensor) -> None:
+    pieces = flat.split([tensor.numel() for tensor in tensors])
+    for tensor, piece in zip(tensors, pieces, strict=True):
+        tensor.copy_(piece.view_as(tensor))

@@ -1,0 +1,119 @@
+"""Normalisation between layers. Knows rows, and those of other ranks by their sums; not epochs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.transport.base import Transport
+
+BLOCK = 1 << 17  # numbers of a temporary that stays in the cache
+
+
+class BatchNorm(nn.Module):
+    """Batch normalisation (Ioffe and Szegedy 2015) over the rows of all ranks.
+
+    As `torch.nn.BatchNorm1d` on one process with all rows. A rank may have none.
+
+    Parameters
+    ----------
+    width : int
+    eps : float
+        Added to the variance.
+    momentum : float
+        Of the running statistics, which evaluation uses.
+    """
+
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(self, width: int, eps: float = 1e-5, momentum: float = 0.1) -> None:
+        super().__init__()
+        self.eps, self.momentum = eps, momentum
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+        self.register_buffer("running_mean", torch.zeros(width))
+        self.register_buffer("running_var", torch.ones(width))
+
+    def forward(self, z: Tensor, graph: LocalGraph) -> Tensor:
+        """Normalised rows, Tensor[m, width]; collective in training, not in evaluation."""
+        if not self.training:
+            scale = self.weight * torch.rsqrt(self.running_var + self.eps)
+            return torch.addcmul(self.bias - self.running_mean * scale, z, scale)
+        out, mean, variance, count = _Normalise.apply(
+            z, self.weight, self.bias, self.eps, graph.transport
+        )
+        with torch.no_grad():
+            unbiased = variance * (count / (count - 1).clamp(min=1))
+            self.running_mean.lerp_(mean.to(z.dtype), self.momentum)
+            self.running_var.lerp_(unbiased.to(z.dtype), self.momentum)
+        return out
+
+
+class _Normalise(torch.autograd.Function):
+    """weight (z - mean) / sqrt(variance + eps) + bias; two all-reduces forward and one back.
+
+    The deviations are summed once the mean is known, as the difference of the sums of squares would
+    lose the digits of a variance that is small beside the mean. Blocks of rows are summed up in
+    float64.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, z: Tensor, weight: Tensor, bias: Tensor, eps: float, transport: Transport
+    ) -> tuple[Tensor, ...]:
+        sums = z.new_zeros(z.shape[1] + 1, dtype=torch.float64)
+        for rows in _blocks(z):
+            sums[:-1] += rows.sum(0)
+        sums[-1] = len(z)
+        transport.allreduce_sum(sums)
+        count = sums[-1].clone()
+        mean = sums[:-1] / count.clamp(min=1)
+        center = mean.to(z.dtype)
+        variance = torch.zeros_like(mean)
+        for rows in _blocks(z):
+            variance += (rows - center).square_().sum(0)
+        transport.allreduce_sum(variance)
+        variance /= count.clamp(min=1)
+        root = torch.rsqrt(variance + eps).to(z.dtype)
+        ctx.transport = transport
+        ctx.save_for_backward(z, weight, center, root, count)
+        ctx.mark_non_differentiable(mean, variance, count)
+        scale = weight * root
+        return torch.addcmul(bias - center * scale, z, scale), mean, variance, count
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+        z, weight, center, root, count = ctx.saved_tensors
+        sums = z.new_zeros(2, z.shape[1], dtype=torch.float64)  # of g, and of g times the output
+        for rows, of_rows in zip(_blocks(z), _blocks(g), strict=True):
+            sums[0] += of_rows.sum(0)
+            sums[1] += (rows - center).mul_(of_rows).sum(0)
+        sums[1] *= root
+        of_bias, of_weight = sums.to(z.dtype, copy=True)
+        ctx.transport.allreduce_sum(sums)
+        along, across = (sums / count.clamp(min=1)).to(z.dtype)
+        scale = weight * root
+        slope = -scale * root * across
+        of_z = torch.addcmul(-scale * along - slope * center, z, slope).addcmul_(g, scale)
+        return of_z, of_weight, of_bias, None, None
+
+
+def _blocks(z: Tensor) -> tuple[Tensor, ...]:
+    """The rows of z in blocks of `BLOCK` numbers; on a device, all together."""
+    if z.device.type != "cpu":
+        return (z,)
+    return z.split(max(1, BLOCK // max(1, z.shape[1])))
+
+
+class LayerNorm(nn.LayerNorm):
+    """Layer normalisation (Ba, Kiros and Hinton 2016): of every row by itself."""
+
+    def forward(self, input: Tensor, graph: LocalGraph | None = None) -> Tensor:
+        """Normalised rows, Tensor[m, width]; not collective."""
+        return super().forward(input)

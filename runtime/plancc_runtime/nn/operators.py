@@ -1,0 +1,370 @@
+"""Differentiable aggregation and attention on one rank's pattern. Knows autograd; not messages.
+
+Dense operands have the rows [own rows | halo rows]; who fetches the halo rows, and sends their
+gradients back, is not known here. Everything is first order: gradients have no gradient of their
+own. float32 and float64; nothing depends on the number of threads.
+
+Sources: paper 004, Section 2.1 (aggregation primitive), Table 1 (operators) and Algorithm 1;
+Velickovic et al., *Graph Attention Networks*, ICLR 2018, Equations 1 to 4 (attention).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from plancc.errors import InputError
+from plancc_runtime.kernels import edges
+from plancc_runtime.kernels.edges import Pattern
+
+# Paper 004, Table 1; copylhs is "copy", copyrhs is "copy_e". Unary ones have no function.
+OPERATORS: dict[str, Callable[[Tensor, Tensor], Tensor] | None] = {
+    "copy": None,
+    "copy_e": None,
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "div": torch.div,
+}
+REDUCTIONS = ("sum", "mean", "max", "min")  # Table 1, and GraphSAGE's mean
+
+
+def aggregate(
+    pattern: Pattern,
+    x: Tensor,
+    weight: Tensor | None = None,
+    op: str = "copy",
+    reduce: str = "sum",
+    target: Tensor | None = None,
+) -> Tensor:
+    """out[i] = reduction over the nonzeros e = (i, j) of (x[j] op y), element by element.
+
+    y is weight[e] or target[i], whichever is given. Sums never form a message per nonzero: mul and
+    div are sparse products, and add and sub are two sums, so that a sum of differences is as exact
+    as the difference of the sums. A gradient of max or min goes to the first nonzero, in CSR order,
+    that attains it.
+
+    Parameters
+    ----------
+    pattern : Pattern
+        m rows, n columns, nnz nonzeros.
+    x : Tensor[n, d]
+        Ignored by copy_e.
+    weight : Tensor[nnz] or Tensor[nnz, d], optional
+        Edge weights or features in CSR order.
+    op : str
+        A name in `OPERATORS`: copy (x[j]) takes no y, copy_e (weight[e]) takes weight, and add,
+        sub, mul, div take one of weight and target.
+    reduce : str
+        A name in `REDUCTIONS`.
+    target : Tensor[m, d], optional
+        Features of the rows themselves.
+
+    Returns
+    -------
+    Tensor[m, d]
+        0 in rows without nonzeros. copy_e of weight[nnz] has d = 1.
+
+    Raises
+    ------
+    InputError
+        A name is unknown, an operand is missing or too many, or has the wrong shape or type.
+    """
+    if op not in OPERATORS:
+        raise InputError(f"operator '{op}' is unknown; choose one of {', '.join(OPERATORS)}")
+    if reduce not in REDUCTIONS:
+        raise InputError(f"reduction '{reduce}' is unknown; choose one of {', '.join(REDUCTIONS)}")
+    takes = {"copy": (), "copy_e": ("weight",)}.get(op, ("weight", "target"))
+    given = [name for name, y in (("weight", weight), ("target", target)) if y is not None]
+    if len(given) != min(len(takes), 1) or not set(given) <= set(takes):
+        needs, has = " or ".join(takes) or "x alone", " and ".join(given) or "x alone"
+        raise InputError(f"operator '{op}' takes {needs}, but was given {has}")
+    if weight is not None and weight.dim() == 1:
+        weight = weight.unsqueeze(1)
+    if weight is not None:
+        _check("weight", weight, (pattern.num_nonzeros, None), weight if op == "copy_e" else x)
+    if op == "copy_e":
+        assert weight is not None
+        x = weight  # only its type is looked at
+    else:
+        _check("x", x, (pattern.num_columns, None), x)
+    if weight is not None and weight.shape[1] != 1:
+        _check("weight", weight, (pattern.num_nonzeros, x.shape[1]), x)
+    if target is not None:
+        _check("target", target, (pattern.num_rows, x.shape[1]), x)
+        if op == "div":  # a row without nonzeros divides nothing
+            target = torch.where((pattern.degree == 0).unsqueeze(1), 1, target)
+    if reduce in ("max", "min") and pattern.num_nonzeros:
+        return _extreme(pattern, x, weight, target, op, reduce == "max")
+    total = _total(pattern, x, weight, target, op)
+    if reduce == "mean":
+        total = total / pattern.degree.clamp(min=1).unsqueeze(1).to(total.dtype)
+    return total
+
+
+def edge_scores(pattern: Pattern, source: Tensor, target: Tensor) -> Tensor:
+    """source[j] + target[i] for every nonzero (i, j), before the rectifier of GAT.
+
+    Shapes: [n, heads], [m, heads], [nnz, heads] in CSR order. Raises `InputError` for others.
+    """
+    _check("source", source, (pattern.num_columns, None), source)
+    _check("target", target, (pattern.num_rows, source.shape[1]), source)
+    return _EdgeScores.apply(source, target, pattern)
+
+
+def edge_softmax(pattern: Pattern, scores: Tensor) -> Tensor:
+    """Softmax over the nonzeros of each row; shapes [nnz, heads], [nnz, heads].
+
+    GAT, Equation 3. Raises `InputError` for another shape.
+    """
+    _check("scores", scores, (pattern.num_nonzeros, None), scores)
+    return _Softmax.apply(scores, pattern)
+
+
+def weighted_sum(pattern: Pattern, alpha: Tensor, x: Tensor) -> Tensor:
+    """out[i, h] = sum over the nonzeros e = (i, j) of alpha[e, h] x[j, h].
+
+    Shapes: [nnz, heads], [n, heads, d], [m, heads, d]. GAT, Equation 4. Raises `InputError` for
+    others.
+    """
+    _check("x", x, (pattern.num_columns, None, None), x)
+    _check("alpha", alpha, (pattern.num_nonzeros, x.shape[1]), x)
+    return _WeightedSum.apply(alpha, x, pattern)
+
+
+def attention(
+    pattern: Pattern,
+    source: Tensor,
+    target: Tensor,
+    x: Tensor,
+    negative_slope: float = 0.2,
+    scale: Tensor | None = None,
+) -> Tensor:
+    """out[i, h] = sum of alpha[e, h] scale[e, h] x[j, h], alpha the attention of GAT (Equation 3).
+
+    alpha = `edge_softmax` of LeakyReLU(source[j] + target[i]). On CPUs it is one kernel,
+    which keeps one number per row and head for the backward pass and computes alpha there again.
+
+    Parameters
+    ----------
+    pattern : Pattern
+    source : Tensor[n, heads]
+        a_src . W h_j.
+    target : Tensor[m, heads]
+        a_dst . W h_i.
+    x : Tensor[n, heads, d]
+        W h_j.
+    negative_slope : float
+        Of the rectifier; at least 0.
+    scale : Tensor[nnz, heads], optional
+        The dropout mask of the attention (0 or 1 / (1 - p)), in CSR order; has no gradient.
+
+    Returns
+    -------
+    Tensor[m, heads, d]
+        0 in rows without nonzeros.
+
+    Raises
+    ------
+    InputError
+        The slope is negative, or an operand has the wrong shape or type.
+    """
+    if not negative_slope >= 0:
+        raise InputError(f"negative_slope is {negative_slope}; it must be at least 0")
+    _check("x", x, (pattern.num_columns, None, None), x)
+    heads = x.shape[1]
+    _check("source", source, (pattern.num_columns, heads), x)
+    _check("target", target, (pattern.num_rows, heads), x)
+    if scale is not None:
+        _check("scale", scale, (pattern.num_nonzeros, heads), x)
+        scale = scale.detach()
+    if pattern.rows.native:
+        return _Attention.apply(source, target, x, scale, float(negative_slope), pattern)
+    scores = edge_scores(pattern, source, target)
+    alpha = edge_softmax(pattern, torch.nn.functional.leaky_relu(scores, negative_slope))
+    return weighted_sum(pattern, alpha if scale is None else alpha * scale, x)
+
+
+def _check(name: str, value: Tensor, shape: tuple[int | None, ...], like: Tensor) -> None:
+    """The kernels do not check bounds, so every operand passes here; None is any positive size."""
+    fits = value.dim() == len(shape) and all(
+        have == want if want is not None else have > 0
+        for have, want in zip(value.shape, shape, strict=True)
+    )
+    if not fits:
+        want = ", ".join("any" if size is None else str(size) for size in shape)
+        raise InputError(f"{name} has the shape {list(value.shape)} where [{want}] is needed")
+    if value.dtype not in (torch.float32, torch.float64) or value.dtype != like.dtype:
+        need = like.dtype if like.dtype in (torch.float32, torch.float64) else "float32 or float64"
+        raise InputError(f"{name} is of type {value.dtype} where {need} is needed")
+
+
+def _total(
+    pattern: Pattern, x: Tensor, weight: Tensor | None, target: Tensor | None, op: str
+) -> Tensor:
+    """The sum of the messages of each row."""
+    combine = OPERATORS[op]
+    if op == "copy_e":
+        return _EdgeSum.apply(weight, pattern)
+    if weight is not None and op in ("mul", "div"):
+        heads = weight.shape[1]
+        factor = weight if op == "mul" else weight.reciprocal()
+        total = _WeightedSum.apply(factor, x.unflatten(1, (heads, x.shape[1] // heads)), pattern)
+        return total.flatten(1)
+    total = _NeighbourSum.apply(x, pattern)
+    if combine is None:
+        return total
+    if weight is not None:
+        return combine(total, _EdgeSum.apply(weight, pattern))
+    assert target is not None
+    if op in ("add", "sub"):
+        target = target * pattern.degree.unsqueeze(1).to(target.dtype)
+    return combine(total, target)
+
+
+def _extreme(
+    pattern: Pattern,
+    x: Tensor,
+    weight: Tensor | None,
+    target: Tensor | None,
+    op: str,
+    largest: bool,
+) -> Tensor:
+    """The extreme message of each row, computed again at the nonzero that attains it."""
+    combine = OPERATORS[op]
+    y = weight if target is None else target
+    with torch.no_grad():
+        edge = edges.first_extreme(
+            *(pattern, op, x.contiguous(), None if y is None else y.contiguous()),
+            by_row=target is not None,
+            largest=largest,
+        )
+    if combine is None and weight is None:
+        return _Take.apply(x, edge, pattern)
+    empty = (pattern.degree == 0).unsqueeze(1)
+    if weight is not None:  # each nonzero is in one row, so no two rows read the same element
+        wide = weight.expand(-1, edge.shape[1])
+        y = torch.where(empty, 1, wide.gather(0, edge.clamp(min=0).to(torch.int64)))
+    assert y is not None
+    value = y if combine is None else combine(_Take.apply(x, edge, pattern), y)
+    return torch.where(empty, 0, value)
+
+
+class _NeighbourSum(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, pattern: Pattern) -> Tensor:
+        ctx.pattern = pattern
+        return edges.neighbour_sum(pattern.rows, x.contiguous())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        return edges.neighbour_sum(ctx.pattern.columns, g.contiguous()), None
+
+
+class _EdgeSum(Function):
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, pattern: Pattern) -> Tensor:
+        ctx.pattern = pattern
+        return edges.edge_sum(pattern.rows, value.contiguous())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        return g.index_select(0, ctx.pattern.row), None
+
+
+class _WeightedSum(Function):
+    @staticmethod
+    def forward(ctx: Any, alpha: Tensor, x: Tensor, pattern: Pattern) -> Tensor:
+        alpha, x = alpha.contiguous(), x.contiguous()
+        ctx.pattern = pattern
+        ctx.save_for_backward(alpha, x)
+        return edges.weighted_sum(pattern.rows, alpha, x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        alpha, x = ctx.saved_tensors
+        g = g.contiguous()
+        need_alpha, need_x, _ = ctx.needs_input_grad
+        return (
+            edges.edge_dot(ctx.pattern, g, x) if need_alpha else None,
+            edges.weighted_sum(ctx.pattern.columns, alpha, g) if need_x else None,
+            None,
+        )
+
+
+class _Take(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, edge: Tensor, pattern: Pattern) -> Tensor:
+        ctx.pattern = pattern
+        ctx.save_for_backward(edge)
+        return edges.take(pattern, edge, x.contiguous())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        return edges.take_adjoint(ctx.pattern, ctx.saved_tensors[0], g.contiguous()), None, None
+
+
+class _EdgeScores(Function):
+    @staticmethod
+    def forward(ctx: Any, source: Tensor, target: Tensor, pattern: Pattern) -> Tensor:
+        ctx.pattern = pattern
+        scores = source.index_select(0, pattern.rows.index)
+        return scores.add_(target.index_select(0, pattern.row))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        g = g.contiguous()
+        pattern = ctx.pattern
+        return edges.edge_sum(pattern.columns, g), edges.edge_sum(pattern.rows, g), None
+
+
+class _Softmax(Function):
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, pattern: Pattern) -> Tensor:
+        alpha = edges.softmax(pattern, scores.contiguous())
+        ctx.pattern = pattern
+        ctx.save_for_backward(alpha)
+        return alpha
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        return edges.softmax_adjoint(ctx.pattern, ctx.saved_tensors[0], g.contiguous()), None
+
+
+class _Attention(Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        source: Tensor,
+        target: Tensor,
+        x: Tensor,
+        scale: Tensor | None,
+        slope: float,
+        pattern: Pattern,
+    ) -> Tensor:
+        source, target, x = source.contiguous(), target.contiguous(), x.contiguous()
+        scale = None if scale is None else scale.contiguous()
+        out, normalizer = edges.attention(pattern, source, target, x, slope, scale)
+        ctx.pattern, ctx.slope = pattern, slope
+        ctx.save_for_backward(source, target, x, scale, normalizer, out)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        source, target, x, scale, normalizer, out = ctx.saved_tensors
+        gradients = edges.attention_adjoint(
+            ctx.pattern, source, target, x, ctx.slope, scale, normalizer, out, g.contiguous()
+        )
+        return *gradients, None, None, None

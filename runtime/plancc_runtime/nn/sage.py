@@ -1,0 +1,66 @@
+"""GraphSAGE (Hamilton, Ying and Leskovec, NIPS 2017), with the concatenating update of paper 003.
+
+    z_v = AGGREGATE {h_u : u in N(v)},   h'_v = W . CONCAT(z_v, h_v)        (paper 003, Eq. 1 and 2)
+
+N(v) are the columns of row v, without the diagonal that normalising added. The update is computed
+as z W_n + h W_s, so that the concatenation is never built.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.nn.conv import Conv, LinearAggregation, glorot, plus
+from plancc_runtime.nn.operators import aggregate
+
+
+class SAGEConv(Conv):
+    """z W_n + h W_s (+ b); z is the mean, sum or element-wise maximum over N(v), 0 if it is empty.
+
+    The aggregator "gcn" has z alone, the mean over N(v) and v itself, in place of the concatenation
+    (Hamilton et al., Equation 2). No bias unless asked for, as both papers have it.
+    """
+
+    uses: ClassVar[tuple[str, ...]] = ("aggregator", "bias", "order")
+
+    def _make(self, random: np.random.Generator) -> None:
+        aggregator, d_in, d_out = self.options.aggregator, self.d_in, self.d_out
+        both = 1 if aggregator == "gcn" else 2
+        weight = glorot(random, both * d_in, d_out)  # of the concatenation
+        self.weight = nn.Parameter(weight[:d_in].clone())
+        self.weight_self = nn.Parameter(weight[d_in:].clone()) if both == 2 else None
+        self.bias = self._new_bias()
+        self._linear = None
+        if aggregator != "max":
+            coefficients = "closed-mean" if aggregator == "gcn" else aggregator
+            self._linear = LinearAggregation(self.options.order, d_in, d_out, coefficients)
+        self.moves_input = self._linear is None or self._linear.moves_input
+        self.reads_input = self.weight_self is not None
+
+    def fixed(self, graph: LocalGraph, x: Tensor) -> Tensor:
+        """z: Tensor[num_outputs, d_in]."""
+        if self._linear is not None:
+            return self._linear.fixed(graph, x)
+        with torch.no_grad():
+            return _maximum(graph, x)
+
+    def forward(self, graph: LocalGraph, x: Tensor, fixed: Tensor | None = None) -> Tensor:
+        if self._linear is not None:
+            out = self._linear(graph, x, self.weight, fixed)
+        else:
+            out = (_maximum(graph, x) if fixed is None else fixed) @ self.weight
+        if self.weight_self is not None:
+            out = torch.addmm(out, graph.targets(x), self.weight_self)
+        return plus(out, self.bias)
+
+    def widths(self) -> tuple[int, int]:
+        return (self.d_in, self.d_in) if self._linear is None else self._linear.widths
+
+
+def _maximum(graph: LocalGraph, x: Tensor) -> Tensor:
+    return aggregate(graph.pattern("edges"), graph.columns(x), reduce="max")

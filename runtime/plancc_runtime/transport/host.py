@@ -1,0 +1,76 @@
+"""Host memory for what may lie on a device. Knows arrays and tensors; must not know the network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from plancc_runtime.transport.base import Buffer
+
+
+def on_device(buffer: Buffer) -> bool:
+    """Whether the buffer is a tensor that does not lie in host memory."""
+    return not isinstance(buffer, np.ndarray) and buffer.device.type != "cpu"
+
+
+def host_array(buffer: Buffer) -> np.ndarray:
+    """The array itself, or one over the memory of a tensor on the CPU.
+
+    numpy and MPI lack some 16-bit numbers: those appear as int16, good to be moved.
+    """
+    if isinstance(buffer, np.ndarray):
+        return buffer.view(np.int16) if buffer.dtype == np.float16 else buffer
+    import torch
+
+    if buffer.dtype in (torch.bfloat16, torch.float16):
+        buffer = buffer.view(torch.int16)
+    return buffer.detach().numpy()
+
+
+@contextmanager
+def in_host_memory(array: Buffer) -> Iterator[np.ndarray]:
+    """The numbers of `array`, to be changed; they are copied back to a device at the end."""
+    if on_device(array):
+        host = array.cpu()
+        yield host.numpy()
+        array.copy_(host)
+    elif isinstance(array, np.ndarray):
+        yield array
+    else:
+        yield array.detach().numpy()
+
+
+class HostBuffers:
+    """The buffers of an exchange in host memory: themselves, or copies of those on a device.
+
+    Attributes
+    ----------
+    buffers : list of (peer, numpy array)
+    """
+
+    def __init__(self, buffers: Sequence[tuple[int, Buffer]]) -> None:
+        self._copies: dict[int, tuple[Any, Any]] = {}  # number -> (on the device, on the host)
+        self.buffers = []
+        for number, (peer, buffer) in enumerate(buffers):
+            if on_device(buffer):
+                import torch
+
+                copy = torch.empty_like(buffer, device="cpu", pin_memory=buffer.is_cuda)
+                self._copies[number] = buffer, copy
+                buffer = copy
+            self.buffers.append((peer, host_array(buffer)))
+
+    def fetch(self, number: int) -> None:
+        """Bring buffer `number` from its device, if it lies on one."""
+        if number in self._copies:
+            device, host = self._copies[number]
+            host.copy_(device)
+
+    def store(self, number: int) -> None:
+        """Bring buffer `number` to its device, if it lies on one."""
+        if number in self._copies:
+            device, host = self._copies[number]
+            device.copy_(host)

@@ -1,0 +1,347 @@
+"""Ranks as threads of this process: no launcher, no library, messages are copies in memory.
+
+Nothing here ends the process: an error of one rank is raised by `run_ranks`, after the other ranks
+were made to leave their waits.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, NoReturn, TypeVar
+
+import numpy as np
+
+from plancc.errors import PlanccError
+from plancc_runtime.transport.base import (
+    TIMEOUT,
+    Buffer,
+    Exchange,
+    Piece,
+    RoundTraffic,
+    Transport,
+    TransportError,
+    flat,
+    name,
+    overdue,
+    pieces,
+    unfinished,
+)
+from plancc_runtime.transport.single import usable_cores
+
+GRACE = 5.0  # seconds that the other ranks have to end what they compute, once one has failed
+
+T = TypeVar("T")
+
+
+def run_ranks(
+    num_ranks: int, work: Callable[[LocalTransport], T], timeout: float | None = TIMEOUT
+) -> list[T]:
+    """Call ``work(transport)`` for every rank, each in a thread of its own.
+
+    Settings of torch that belong to a thread (`torch.set_num_threads`, `torch.no_grad`) are for
+    `work` to make.
+
+    Parameters
+    ----------
+    num_ranks : int
+    work : callable
+        The same on all ranks; collective.
+    timeout : float, optional
+        The most seconds that one wait may last; None or 0: no limit.
+
+    Returns
+    -------
+    list
+        What the ranks return, in their order.
+
+    Raises
+    ------
+    TransportError
+        If a wait outlasted the timeout: what each waiting rank waits for, in one sentence.
+    PlanccError
+        The one that all ranks agreed on; or, naming the rank, the first that a rank raised alone.
+    BaseException
+        Any other error of a rank or of the caller (KeyboardInterrupt), as it is; a note names the
+        rank. A rank may still be computing then: the caller should end the process.
+    """
+    group = _Group(num_ranks)
+    results: list[Any] = [None] * num_ranks
+
+    def be(rank: int) -> None:
+        transport = LocalTransport(group, rank, timeout)
+        try:
+            results[rank] = work(transport)
+        except BaseException as error:
+            group.fail(error, None if error is transport.agreed_error else rank)
+        with group.lock:
+            group.running -= 1
+            group.news.notify()
+
+    threads = [
+        threading.Thread(target=be, args=(rank,), name=f"rank {rank}", daemon=True)
+        for rank in range(num_ranks)
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        with group.lock:
+            while group.running and group.error is None:
+                group.news.wait()
+    except BaseException as error:  # KeyboardInterrupt
+        group.fail(error, None)
+    if group.error is not None:
+        deadline = time.monotonic() + GRACE
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        raise group.error
+    return results
+
+
+class LocalTransport(Transport):
+    """One thread's end of `run_ranks`.
+
+    All-reduces sum in the order of the ranks: the same inputs give the same bits. The values that
+    `gather` returns are shared by all ranks.
+    """
+
+    def __init__(self, group: _Group, rank: int, timeout: float | None) -> None:
+        super().__init__(rank, group.size, timeout)
+        self._group = group
+
+    def exchange(
+        self, sends: Sequence[tuple[int, Buffer]], receives: Sequence[tuple[int, Buffer]]
+    ) -> Exchange:
+        return _LocalExchange(self, sends, receives)
+
+    def allreduce_sum(self, array: Buffer) -> None:
+        self.traffic.reductions += 1
+        self.traffic.words_reduced += self._allreduce(array, lambda x, y: x.add_(y))
+
+    def allreduce_max(self, array: Buffer) -> None:
+        import torch
+
+        self._allreduce(array, lambda x, y: torch.maximum(x, y, out=x))
+
+    def _allreduce(self, array: Buffer, combine: Callable[[Any, Any], Any]) -> int:
+        """Each rank combines its share of the words of all, in the order of the ranks."""
+        mine = _tensor(array)
+        bounds = [len(mine) * r // self.size for r in range(self.size + 1)]
+        share = slice(bounds[self.rank], bounds[self.rank + 1])
+        first, *others = self._meet(mine)
+        total = first[share].to(mine.device, copy=True)
+        for other in others:
+            combine(total, other[share].to(mine.device))
+        for r, part in enumerate(self._meet(total)):
+            mine[bounds[r] : bounds[r + 1]].copy_(part)
+        return len(mine)
+
+    def alltoall(self, array: np.ndarray) -> np.ndarray:
+        return np.array([row[self.rank] for row in self._meet(array.copy())], array.dtype)
+
+    def gather(self, value: Any) -> list[Any]:
+        return list(self._meet(value))
+
+    def cores_per_rank(self) -> int:
+        return max(1, len(usable_cores()) // self.size)
+
+    def abort(self, code: int) -> NoReturn:
+        raise SystemExit(code)
+
+    def wait(self, done: Callable[[], bool], what: Callable[[], str]) -> None:
+        """Wait until ``done()``; ``what()`` says what for. The lock of the group is held.
+
+        Raises
+        ------
+        TransportError
+            If the timeout is over, or another rank has failed.
+        """
+        group, deadline = self._group, time.monotonic() + self.timeout
+        group.waiting[self.rank] = what
+        try:
+            while not done():
+                group.check()
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    group.end_overdue(self.timeout)
+                group.conditions[self.rank].wait(min(left, threading.TIMEOUT_MAX))
+        finally:
+            del group.waiting[self.rank]
+
+    def _meet(self, value: Any) -> list[Any]:
+        """All ranks' values, once all have come."""
+        group, everyone = self._group, set(range(self.size))
+        with group.lock:
+            meeting = group.meeting
+            meeting[self.rank] = value
+            if len(meeting) == self.size:
+                group.meeting = {}
+                group.wake(everyone)
+            self.wait(
+                lambda: len(meeting) == self.size,
+                lambda: f"{name(everyone - meeting.keys())} to reach a collective call",
+            )
+        return [meeting[rank] for rank in range(self.size)]
+
+
+class _Group:
+    """What the ranks share, under one lock."""
+
+    def __init__(self, size: int) -> None:
+        self.size = self.running = size
+        self.lock = threading.Lock()
+        self.conditions = [threading.Condition(self.lock) for _ in range(size)]
+        self.news = threading.Condition(self.lock)  # a rank has ended
+        self.meeting: dict[int, Any] = {}  # rank -> what it brought to the next collective call
+        self.ends: dict[_Place, deque[_End]] = defaultdict(deque)
+        self.waiting: dict[int, Callable[[], str]] = {}
+        self.error: BaseException | None = None
+        self._failed: int | None = None
+
+    def wake(self, ranks: Sequence[int] | set[int]) -> None:
+        """Let these ranks look again at what they wait for; the lock is held."""
+        for rank in ranks:
+            self.conditions[rank].notify()
+
+    def fail(self, error: BaseException, rank: int | None) -> None:
+        """End all ranks because of the first error; of one rank, or None: not of one alone."""
+        with self.lock:
+            if self.error is not None:
+                return
+            self._failed = rank
+            if rank is not None and isinstance(error, PlanccError):
+                self.error = type(error)(f"rank {rank}: {error}")
+                self.error.__cause__ = error
+            else:
+                self.error = error
+                if rank is not None:
+                    error.add_note(f"in rank {rank}")
+            self._spread()
+
+    def end_overdue(self, timeout: float) -> NoReturn:
+        """End all ranks: every one that waits says what for; the lock is held."""
+        parts = [f"rank {r}: {overdue(self.waiting[r](), timeout)}" for r in sorted(self.waiting)]
+        self.error = TransportError("; ".join(parts))
+        self._spread()
+        raise self.error
+
+    def check(self) -> None:
+        """Raise if the ranks shall end; the lock is held."""
+        if self.error is not None:
+            who = "another rank" if self._failed is None else f"rank {self._failed}"
+            raise TransportError(f"{who} has ended")
+
+    def _spread(self) -> None:
+        self.wake(range(self.size))
+        self.news.notify()
+
+
+class _Place(NamedTuple):
+    """Where the two ends of a message meet, round after round."""
+
+    sender: int
+    receiver: int
+    tag: int
+
+
+class _End(NamedTuple):
+    """The sender's or the receiver's end of one message of one round."""
+
+    exchange: _LocalExchange
+    piece: Piece
+    outgoing: bool
+
+
+class _LocalExchange(Exchange):
+    """Whoever comes second to a message, its sender or its receiver, copies it."""
+
+    def __init__(
+        self,
+        transport: LocalTransport,
+        sends: Sequence[tuple[int, Buffer]],
+        receives: Sequence[tuple[int, Buffer]],
+    ) -> None:
+        self._transport, self._group = transport, transport._group
+        words = transport.max_words
+        self._inward = pieces([(peer, _tensor(buffer)) for peer, buffer in receives], words)
+        outward = pieces([(peer, _tensor(buffer)) for peer, buffer in sends], words)
+        self._outward: list[list[Piece]] = [[] for _ in sends]
+        for piece in outward:
+            self._outward[piece.number].append(piece)
+        self._round = RoundTraffic(outward, self._inward)
+        self._num_pieces = [0] * len(receives)
+        for piece in self._inward:
+            self._num_pieces[piece.number] += 1
+        # of the round, under the lock of the group
+        self._missing: list[int] = []  # pieces of every receive that are not here
+        self._receiving: Counter[int] = Counter()  # peer -> pieces that it has not sent
+        self._sending: Counter[int] = Counter()  # peer -> pieces that it has not taken
+        self._arrived: deque[int] = deque()
+
+    def start(self) -> None:
+        self._round.add_to(self._transport.traffic)
+        self._missing = self._num_pieces.copy()
+        self._arrived = deque(k for k, number in enumerate(self._missing) if number == 0)
+        self._receiving = Counter(piece.peer for piece in self._inward)
+        self._sending = Counter()
+        rank = self._transport.rank
+        for piece in self._inward:
+            mine = _End(self, piece, False)
+            other = self._meet(mine, _Place(piece.peer, rank, piece.tag))
+            if other is not None:
+                self._deliver(other, mine)
+
+    def send(self, k: int) -> None:
+        rank = self._transport.rank
+        for piece in self._outward[k]:
+            self._sending[piece.peer] += 1
+            mine = _End(self, piece, True)
+            other = self._meet(mine, _Place(rank, piece.peer, piece.tag))
+            if other is not None:
+                self._deliver(mine, other)
+
+    def arrivals(self) -> Iterator[int]:
+        for _ in self._num_pieces:
+            with self._group.lock:
+                self._transport.wait(lambda: bool(self._arrived), self._unfinished)
+                k = self._arrived.popleft()
+            yield k
+
+    def finish(self) -> None:
+        with self._group.lock:
+            self._transport.wait(
+                lambda: not (self._receiving.total() or self._sending.total()), self._unfinished
+            )
+
+    def _meet(self, mine: _End, place: _Place) -> _End | None:
+        """The other end of the message, if it is there already."""
+        with self._group.lock:
+            ends = self._group.ends[place]
+            if ends and ends[0].outgoing != mine.outgoing:
+                return ends.popleft()
+            ends.append(mine)
+            return None
+
+    def _deliver(self, sent: _End, received: _End) -> None:
+        received.piece.data.copy_(sent.piece.data)
+        sender, receiver = sent.exchange, received.exchange
+        with self._group.lock:
+            k = received.piece.number
+            receiver._missing[k] -= 1
+            if receiver._missing[k] == 0:
+                receiver._arrived.append(k)
+            receiver._receiving[received.piece.peer] -= 1
+            sender._sending[sent.piece.peer] -= 1
+            self._group.wake([sent.piece.peer, received.piece.peer])
+
+    def _unfinished(self) -> str:
+        return unfinished(+self._receiving, +self._sending)
+
+
+def _tensor(buffer: Buffer) -> Any:
+    """A flat tensor over the same memory."""
+    import torch
+
+    return torch.from_numpy(flat(buffer)) if isinstance(buffer, np.ndarray) else flat(buffer)

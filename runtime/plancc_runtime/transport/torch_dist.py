@@ -1,0 +1,381 @@
+"""Buffers over torch.distributed: gloo for host memory, NCCL for CUDA tensors.
+
+Importing this module imports torch, and joins nothing.
+
+NCCL matches messages by order alone and runs those of one group at once. So all ranks go through
+the messages of a round in one order, by distance from sender to receiver, in groups that end at the
+same distances on all ranks: every message is in the same group at both ends.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from itertools import groupby
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from plancc.errors import BackendUnavailable
+from plancc_runtime.transport.base import (
+    TIMEOUT,
+    Buffer,
+    Exchange,
+    Piece,
+    RoundTraffic,
+    Transport,
+    TransportError,
+    flat,
+    name,
+    pieces,
+)
+from plancc_runtime.transport.host import HostBuffers, in_host_memory, on_device
+from plancc_runtime.transport.single import usable_cores
+from plancc_runtime.transport.watchdog import GRACE, Watchdog
+
+BACKENDS = {"gloo": "gloo", "nccl": "cpu:gloo,cuda:nccl"}
+DISTANCES = 64  # between sender and receiver, that one group of NCCL covers
+TAGS = 16  # pieces between the same two ranks, in one group of NCCL
+
+
+def best_backend() -> str:
+    """ "nccl" where this rank has a CUDA device, else "gloo"."""
+    return "nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
+
+
+def join(
+    backend: str,
+    rank: int,
+    size: int,
+    local_rank: int,
+    address: str,
+    port: int,
+    timeout: float | None = TIMEOUT,
+) -> TorchTransport:
+    """Start torch.distributed and its transport. Collective.
+
+    Parameters
+    ----------
+    backend : str
+        "gloo" or "nccl".
+    rank, size : int
+    local_rank : int
+        Among the ranks of this machine: with NCCL, each takes the device of this number.
+    address, port : str, int
+        Where rank 0 listens.
+    timeout : float, optional
+        As of `TorchTransport`.
+
+    Raises
+    ------
+    BackendUnavailable
+        If the ranks do not find each other, or lack the backend.
+    """
+    if backend == "nccl" and best_backend() != "nccl":
+        raise BackendUnavailable("transport nccl needs a CUDA device and a torch built with NCCL")
+    if backend == "nccl":
+        torch.cuda.set_device(local_rank % torch.cuda.device_count())
+    seconds = timedelta(seconds=timeout) if timeout else timedelta(days=365)
+    try:
+        dist.init_process_group(
+            BACKENDS[backend],
+            init_method=f"tcp://{address}:{port}",
+            rank=rank,
+            world_size=size,
+            timeout=seconds,
+        )
+    except (RuntimeError, ValueError) as error:
+        raise BackendUnavailable(
+            f"rank {rank}: torch.distributed does not start at {address}:{port} "
+            f"({_first_line(error)})"
+        ) from error
+    atexit.register(dist.destroy_process_group)
+    return TorchTransport(backend, timeout)
+
+
+class TorchTransport(Transport):
+    """All ranks of a torch.distributed that runs already. Collective.
+
+    Parameters
+    ----------
+    backend : str
+        "gloo", or "nccl": CUDA tensors travel by NCCL, all else by gloo.
+    timeout : float, optional
+        The most seconds that one wait may last; None or 0: no limit.
+    """
+
+    def __init__(self, backend: str = "gloo", timeout: float | None = TIMEOUT) -> None:
+        super().__init__(dist.get_rank(), dist.get_world_size(), timeout)
+        self._watchdog = Watchdog(self)
+        self.nccl = backend == "nccl"
+        # later than ours, which says more
+        seconds = timedelta(seconds=timeout + 10 * GRACE) if timeout else timedelta(days=365)
+        with self.waiting(_all_ranks):
+            # of its own: our messages can never be mistaken for a user's
+            self.group = dist.new_group(backend=BACKENDS[backend], timeout=seconds)
+            if self.nccl:  # messages alone do not connect all ranks
+                dist.all_reduce(torch.zeros(1, device="cuda"), group=self.group)
+
+    def exchange(
+        self, sends: Sequence[tuple[int, Buffer]], receives: Sequence[tuple[int, Buffer]]
+    ) -> Exchange:
+        if self.nccl and any(on_device(buffer) for _, buffer in (*sends, *receives)):
+            return _DeviceExchange(self, sends, receives)
+        return _HostExchange(self, sends, receives)
+
+    def allreduce_sum(self, array: Buffer) -> None:
+        self.traffic.reductions += 1
+        self.traffic.words_reduced += self._allreduce(array, dist.ReduceOp.SUM)
+
+    def allreduce_max(self, array: Buffer) -> None:
+        self._allreduce(array, dist.ReduceOp.MAX)
+
+    def _allreduce(self, array: Buffer, operation: Any) -> int:
+        if self.nccl and on_device(array):
+            words = self._reduce(flat(array), operation)
+            self.watch_device(_all_ranks)
+            return words
+        with in_host_memory(array) as host:
+            return self._reduce(torch.from_numpy(flat(host)), operation)
+
+    def _reduce(self, words: torch.Tensor, operation: Any) -> int:
+        for piece in pieces([(0, words)], self.max_words):
+            with self.waiting(_all_ranks):
+                dist.all_reduce(piece.data, operation, group=self.group)
+        return len(words)
+
+    def alltoall(self, array: np.ndarray) -> np.ndarray:
+        received = np.empty_like(array)
+        with self.waiting(_all_ranks):
+            dist.all_to_all_single(
+                torch.from_numpy(received), torch.from_numpy(array.copy()), group=self.group
+            )
+        return received
+
+    def gather(self, value: Any) -> list[Any]:
+        values: list[Any] = [None] * self.size
+        with self.waiting(_all_ranks):
+            dist.all_gather_object(values, value, group=self.group)
+        return values
+
+    def cores_per_rank(self) -> int:
+        # the launcher may have bound every rank to cores of its own, or none: the union says which
+        here, mine = socket.gethostname(), usable_cores()
+        node = [cores for host, cores in self.gather((here, mine)) if host == here]
+        return max(1, min(len(set().union(*node)) // len(node), len(mine)))
+
+    def abort(self, code: int) -> NoReturn:
+        """End this rank; the launcher ends the others."""
+        sys.stdout.flush()
+        os._exit(code)
+
+    @contextmanager
+    def waiting(self, what: Callable[[], str]) -> Iterator[None]:
+        """A block that waits for others.
+
+        Raises
+        ------
+        TransportError
+            If the connection breaks.
+        """
+        try:
+            with self._watchdog(what):
+                yield
+        except RuntimeError as error:
+            time.sleep(GRACE)  # whoever broke it may say why, and the launcher end us
+            raise TransportError(
+                f"lost the connection while waiting for {what()} ({_first_line(error)})"
+            ) from error
+
+    def watch_device(self, what: Callable[[], str]) -> None:
+        """Nobody waits for what was queued on the device until now: let the watchdog do so."""
+        event = torch.cuda.Event()
+        event.record()
+        self._watchdog.later(event.query, what)
+
+
+class _HostExchange(Exchange):
+    """By gloo, each message as soon as it may go. Receives are waited for in their order."""
+
+    def __init__(
+        self,
+        transport: TorchTransport,
+        sends: Sequence[tuple[int, Buffer]],
+        receives: Sequence[tuple[int, Buffer]],
+    ) -> None:
+        self._transport = transport
+        self._in, self._out = HostBuffers(receives), HostBuffers(sends)
+        inward = pieces(_tensors(self._in.buffers), transport.max_words)
+        outward = pieces(_tensors(self._out.buffers), transport.max_words)
+        self._round = RoundTraffic(outward, inward)
+        self._inward = _by_number(inward, len(receives))
+        self._outward = _by_number(outward, len(sends))
+        self._receiving: list[tuple[int, list[Any]]] = []  # number and works, not yet waited for
+        self._sending: list[tuple[int, list[Any]]] = []
+
+    def start(self) -> None:
+        receive = self._transport.group.recv
+        self._round.add_to(self._transport.traffic)
+        self._receiving = [
+            (k, [receive([data], peer, tag) for _, peer, tag, data in self._inward[k]])
+            for k in range(len(self._inward))
+        ]
+        self._sending = []
+
+    def send(self, k: int) -> None:
+        self._out.fetch(k)
+        send = self._transport.group.send
+        works = [send([data], peer, tag) for _, peer, tag, data in self._outward[k]]
+        self._sending.append((k, works))
+
+    def arrivals(self) -> Iterator[int]:
+        while self._receiving:
+            k, works = self._receiving[0]
+            with self._transport.waiting(self._unfinished):
+                for work in works:
+                    work.wait()
+            self._in.store(k)
+            del self._receiving[0]
+            yield k
+
+    def finish(self) -> None:
+        for _ in self.arrivals():
+            pass
+        with self._transport.waiting(self._unfinished):
+            while self._sending:
+                for work in self._sending[0][1]:
+                    work.wait()
+                del self._sending[0]
+
+    def _unfinished(self) -> str:
+        if self._receiving:
+            return _in_order("a message from", [self._inward[k] for k, _ in self._receiving])
+        return _in_order("a message to", [self._outward[k] for k, _ in self._sending])
+
+
+class _DeviceExchange(Exchange):
+    """By NCCL, in few groups once the last send is ready; all waiting is the device's."""
+
+    def __init__(
+        self,
+        transport: TorchTransport,
+        sends: Sequence[tuple[int, Buffer]],
+        receives: Sequence[tuple[int, Buffer]],
+    ) -> None:
+        self._transport = transport
+        inward = pieces(receives, transport.max_words)
+        outward = pieces(sends, transport.max_words)
+        self._round = RoundTraffic(outward, inward)
+        self._num_sends = self._unsent = len(sends)
+        group = transport.group
+        self._groups: list[list[dist.P2POp]] = []
+        last: dict[int, int] = dict.fromkeys(range(len(receives)), 0)  # group that completes it
+        for number, messages in enumerate(
+            in_groups(transport.rank, transport.size, outward, inward)
+        ):
+            operations = []
+            for outgoing, piece in messages:
+                operation = dist.isend if outgoing else dist.irecv
+                peer = dist.get_global_rank(group, piece.peer)
+                operations.append(dist.P2POp(operation, piece.data, peer, group))
+                if not outgoing:
+                    last[piece.number] = number
+            self._groups.append(operations)
+        self._order = sorted(last, key=last.__getitem__)
+        self._last = last
+        self._peers = sorted({piece.peer for piece in (*inward, *outward)})
+        self._works: list[list[Any]] = []
+        self._waited = 0
+
+    def start(self) -> None:
+        self._round.add_to(self._transport.traffic)
+        self._works = []
+        self._waited = 0
+        self._unsent = self._num_sends
+        if self._unsent == 0:
+            self._launch()
+
+    def send(self, k: int) -> None:
+        self._unsent -= 1
+        if self._unsent == 0:
+            self._launch()
+
+    def arrivals(self) -> Iterator[int]:
+        for k in self._order:
+            self._wait(self._last[k] + 1)
+            yield k
+
+    def finish(self) -> None:
+        self._wait(len(self._works))
+        if self._works:
+            self._transport.watch_device(self._unfinished)
+
+    def _launch(self) -> None:
+        with self._transport.waiting(self._unfinished):
+            self._works = [dist.batch_isend_irecv(operations) for operations in self._groups]
+
+    def _wait(self, number: int) -> None:
+        """For the first `number` groups, each of them once."""
+        with self._transport.waiting(self._unfinished):
+            for works in self._works[self._waited : number]:
+                for work in works:
+                    work.wait()
+        self._waited = max(self._waited, number)
+
+    def _unfinished(self) -> str:
+        return f"messages from or to {name(self._peers)}"
+
+
+def in_groups(
+    rank: int, size: int, sends: Sequence[Piece], receives: Sequence[Piece]
+) -> list[list[tuple[bool, Piece]]]:
+    """The messages of a round, (outgoing, piece), in groups for NCCL (see the module's docstring).
+
+    A group holds at most 2 * `DISTANCES` * `TAGS` messages. Not collective.
+    """
+
+    def distance(outgoing: bool, piece: Piece) -> int:
+        return (piece.peer - rank if outgoing else rank - piece.peer) % size
+
+    def group(message: tuple[bool, Piece]) -> tuple[int, int]:
+        return distance(*message) // DISTANCES, message[1].tag // TAGS
+
+    def place(message: tuple[bool, Piece]) -> tuple[tuple[int, int], int, int, bool]:
+        return group(message), distance(*message), message[1].tag, message[0]
+
+    messages = [*((True, piece) for piece in sends), *((False, piece) for piece in receives)]
+    return [list(members) for _, members in groupby(sorted(messages, key=place), key=group)]
+
+
+def _tensors(buffers: Sequence[tuple[int, np.ndarray]]) -> list[tuple[int, torch.Tensor]]:
+    return [(peer, torch.from_numpy(array)) for peer, array in buffers]
+
+
+def _by_number(messages: Sequence[Piece], count: int) -> list[list[Piece]]:
+    result: list[list[Piece]] = [[] for _ in range(count)]
+    for piece in messages:
+        result[piece.number].append(piece)
+    return result
+
+
+def _in_order(what: str, messages: Sequence[Sequence[Piece]]) -> str:
+    """The first of these messages is surely missing; whether the others are, gloo does not say."""
+    peers = [group[0].peer for group in messages if group]
+    later = sorted(set(peers) - {peers[0]})
+    return f"{what} rank {peers[0]}" + (f" (and then {name(later)})" if later else "")
+
+
+def _all_ranks() -> str:
+    return "another rank to reach the collective call that this one is in"
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,78 @@
+"""Ends this process when one of its waits lasts too long. Knows a deadline; no messages, no ranks.
+
+The waits of MPI, gloo and NCCL are native calls that cannot be interrupted, so a thread of its own
+looks at the deadline. Arming it sets two variables.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable
+
+from plancc_runtime.transport.base import Transport, overdue
+
+GRACE = 2.0  # seconds between the sentence of this rank and its end, for the others to say theirs
+
+
+class Watchdog:
+    """Watches the waits of one transport: ``with watchdog(what): wait()``.
+
+    ``what()`` says what the wait is for. When the wait has lasted `Transport.timeout` seconds, the
+    transport says so (`Transport.say`), and the process ends with code 1 a moment later; the
+    launcher then ends the other ranks. Waits do not nest.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._deadline = math.inf
+        self._what: Callable[[], str] = str
+        self._device: tuple[Callable[[], bool], Callable[[], str], float] | None = None
+        self._thread: threading.Thread | None = None
+
+    def __call__(self, what: Callable[[], str]) -> Watchdog:
+        self._what = what
+        return self
+
+    def __enter__(self) -> None:
+        self._deadline = time.monotonic() + self._transport.timeout
+        if self._thread is None:
+            self._start()
+
+    def __exit__(self, *_: object) -> None:
+        self._deadline = math.inf
+        self._what = str  # keeps no exchange alive
+
+    def later(self, done: Callable[[], bool], what: Callable[[], str]) -> None:
+        """Watch work that nobody waits for yet (a device's queue); ``done()`` asks after it.
+
+        Only the oldest unfinished work is kept: what was queued after it cannot end before it.
+        """
+        if self._device is None or self._device[0]():
+            self._device = done, what, time.monotonic() + self._transport.timeout
+            if self._thread is None:
+                self._start()
+
+    def _start(self) -> None:
+        if self._transport.timeout < math.inf:
+            self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+            self._thread.start()
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(min(0.5, self._transport.timeout / 10))
+            deadline, what, device, now = self._deadline, self._what, self._device, time.monotonic()
+            if now > deadline and deadline == self._deadline:
+                self._end(what)
+            if device is not None and now > device[2] and not device[0]():
+                self._end(device[1])
+
+    def _end(self, what: Callable[[], str]) -> None:
+        transport = self._transport
+        try:
+            transport.say(f"rank {transport.rank}: {overdue(what(), transport.timeout)}")
+            time.sleep(GRACE)
+        finally:
+            os._exit(1)

@@ -1,0 +1,60 @@
+"""A job of which the last rank fails: python failure_main.py TRANSPORT FAULT SECONDS
+
+Rank 0 waits for a message from it, rank 1 has one for it, rank 2 meets it in a collective call.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+
+from plancc.errors import PlanccError, PlanError
+from plancc_runtime import launch
+from plancc_runtime.transport.watchdog import Watchdog
+
+LONG = 4_000_000  # words: no network keeps so many for later
+
+
+def fail(fault):
+    if fault == "sleeps":
+        time.sleep(60)
+    if fault == "dies":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if fault == "raises":
+        raise PlanError("something is damaged")
+
+
+def main() -> None:
+    name, fault, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
+    transport = launch.open_transport(name, timeout=seconds)
+    if fault == "device":
+        watchdog = Watchdog(transport)
+        watchdog.later(lambda: True, lambda: "nothing")
+        watchdog.later(lambda: False, lambda: "a device")
+        time.sleep(60)
+    last = transport.size - 1
+    transport.gather(None)
+    start = time.monotonic()
+    try:
+        if transport.rank == last:
+            fail(fault)
+        elif transport.rank < 2:
+            mine = [(last, np.ones(LONG))]
+            exchange = transport.exchange(*(([], mine), (mine, []))[transport.rank])
+            exchange.start()
+            for k in range(transport.rank):
+                exchange.send(k)
+            exchange.finish()
+        else:
+            transport.allreduce_sum(np.ones(3))
+    except PlanccError as error:
+        waited = time.monotonic() - start
+        print(f"rank {transport.rank}: {error}, after {waited:.1f} s", file=sys.stderr, flush=True)
+        transport.abort(error.exit_code)
+
+
+main()

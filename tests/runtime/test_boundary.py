@@ -1,0 +1,222 @@
+"""Boundary sampling and its rivals: the matrices that all ranks sample, put together densely."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import reference
+from scipy.sparse import csr_matrix
+
+from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.boundary import halo_vertices, sampled_blocks, told
+from plancc_runtime.options import TrainOptions
+from plancc_runtime.transport.local import run_ranks
+
+N, EPOCHS = 40, 1000
+SIGMAS = 5  # of a mean that is tested; of a thousand entries none is expected outside
+
+
+def a_matrix() -> np.ndarray:
+    """Directed, with a diagonal, values of all sizes."""
+    rng = np.random.default_rng(4)
+    a = (rng.random((N, N)) < 0.12) * rng.uniform(0.2, 2, (N, N))
+    np.fill_diagonal(a, rng.uniform(0.2, 2, N))
+    return a
+
+
+A = a_matrix()
+OWNER = np.random.default_rng(5).integers(0, 4, N)
+BOUNDARY = OWNER[:, None] != OWNER[None, :]
+ADDED = np.eye(N, dtype=bool)
+
+
+def blocks_of(options: TrainOptions, owner: np.ndarray = OWNER) -> list[Block]:
+    """The blocks of all ranks, as `told` leaves them."""
+    num_parts = int(owner.max()) + 1
+    header, parts = reference.make_parts(A, owner, num_parts)
+
+    def work(transport):
+        block = Block.of_part(parts[transport.rank], header.self_loops)
+        return told(block, options, transport)
+
+    return run_ranks(num_parts, work, timeout=60)
+
+
+def sampled(blocks: list[Block], options: TrainOptions, epoch: int) -> list[Block]:
+    return [sampled_blocks(block, options, rank, epoch) for rank, block in enumerate(blocks)]
+
+
+def dense_of(blocks: list[Block]) -> np.ndarray:
+    """The whole matrix, by what the *senders* say the halo rows are."""
+    whole = np.zeros((N, N))
+    for rank, block in enumerate(blocks):
+        columns = list(block.inputs)
+        for k, peer in enumerate(block.recv_peer.tolist()):
+            sender = blocks[peer]
+            (message,) = np.flatnonzero(sender.send_peer == rank)
+            rows = sender.send_row[sender.send_ptr[message] : sender.send_ptr[message + 1]]
+            assert len(rows) == block.recv_ptr[k + 1] - block.recv_ptr[k] > 0
+            columns += list(sender.inputs[rows])
+        assert len(columns) == block.num_columns
+        for i, vertex in enumerate(block.inputs):
+            for at in range(block.row_ptr[i], block.row_ptr[i + 1]):
+                whole[vertex, columns[block.column[at]]] += block.value[at]
+    sends = {(r, q) for r, b in enumerate(blocks) for q in b.send_peer.tolist()}
+    assert sends == {(q, r) for r, b in enumerate(blocks) for q in b.recv_peer.tolist()}
+    return whole
+
+
+RATES = {
+    "boundary_sampling": BOUNDARY,
+    "boundary_edge_sampling": BOUNDARY,
+    "drop_edge": ~ADDED,
+}
+
+
+@pytest.mark.parametrize("name", RATES)
+@pytest.mark.parametrize("rate", [0.3, 0.8])
+def test_senders_and_receivers_draw_the_same_and_values_are_scaled(name, rate):
+    options = TrainOptions(**{name: rate}, seed=3)
+    blocks = blocks_of(options)
+    exposed = RATES[name] & (A != 0)
+    shares = []
+    for epoch in range(5):
+        found = dense_of(sampled(blocks, options, epoch))
+        again = dense_of(sampled(blocks, options, epoch))
+        np.testing.assert_array_equal(found, again)
+        kept = found != 0
+        np.testing.assert_array_equal(kept & ~exposed, (A != 0) & ~exposed)
+        np.testing.assert_allclose(found, A * kept * np.where(exposed, 1 / rate, 1), rtol=1e-12)
+        shares.append(kept)
+    assert len({share.tobytes() for share in shares}) == 5
+    other = TrainOptions(**{name: rate}, seed=4)
+    assert (dense_of(sampled(blocks, other, 0)) != dense_of(sampled(blocks, options, 0))).any()
+
+
+def test_boundary_sampling_keeps_or_drops_whole_rows_of_a_message():
+    options = TrainOptions(boundary_sampling=0.4)
+    blocks = blocks_of(options)
+    for epoch in range(5):
+        kept = dense_of(sampled(blocks, options, epoch)) != 0
+        for part in range(4):
+            for vertex in np.flatnonzero(part != OWNER):
+                uses = (A[:, vertex] != 0) & (part == OWNER)
+                assert kept[uses, vertex].all() or not kept[uses, vertex].any()
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_the_expected_matrix_is_the_whole_one(name):
+    """Every entry is A_ij / rate with probability rate: its mean has a known deviation."""
+    rate = 0.4
+    options = TrainOptions(**{name: rate}, seed=1)
+    blocks = blocks_of(options)
+    total = np.zeros((N, N))
+    epochs = EPOCHS // 2  # the dense matrices are slow to put together
+    for epoch in range(epochs):
+        total += dense_of(sampled(blocks, options, epoch))
+    deviation = A * np.sqrt((1 - rate) / rate / epochs)
+    assert (np.abs(total / epochs - A) <= SIGMAS * deviation + 1e-12).all()
+
+
+@pytest.mark.parametrize("name", ["mean", "sum"])
+@pytest.mark.parametrize("rate", RATES)
+def test_coefficients_of_a_sample_are_those_of_the_whole_scaled(name, rate):
+    options = TrainOptions(**{rate: 0.5})
+    blocks = blocks_of(options)
+    edges = (A != 0) & ~ADDED
+    whole = edges / np.maximum(edges.sum(axis=1, keepdims=True), 1) if name == "mean" else edges
+    found = dense_of([b.with_coefficients(name) for b in sampled(blocks, options, 2)])
+    kept = (dense_of(sampled(blocks, options, 2)) != 0) & ~ADDED
+    np.testing.assert_array_equal(found != 0, kept)
+    scale = np.where(RATES[rate], 2.0, 1.0)
+    np.testing.assert_allclose(found, whole * kept * scale, rtol=1e-12)
+
+
+@pytest.mark.parametrize("rate", [0.2, 0.5])
+def test_variance_of_boundary_sampling(rate):
+    """Appendix A of paper 003 for draws that are independent of each other.
+
+    Z~_v - Z_v = sum over halo rows u of (x_u / p - 1) P_vu h_u with x_u in {0, 1}, E[x_u] = p and
+    so E[(x_u / p - 1)^2] = (1 - p) / p; the mixed terms vanish. Hence
+
+        E ||Z~ - Z||_F^2 = (1 - p) / p  sum_v sum_u ||P_vu h_u||^2
+
+    which is below the appendix's bound, gamma^2 ||P_VB||_F^2 / p with gamma = max ||h_u||.
+    """
+    options = TrainOptions(boundary_sampling=rate, drop_edge=1.0, seed=7)  # which tells `halo`
+    blocks = blocks_of(options)
+    h = np.random.default_rng(8).normal(size=(N, 3))
+    outside = A * BOUNDARY
+    exact = (1 - rate) / rate * (outside**2 @ (h**2).sum(axis=1)).sum()
+    errors = np.zeros(EPOCHS)
+    for rank, block in enumerate(blocks):
+        z = A[block.inputs] @ h
+        for epoch in range(EPOCHS):
+            part = sampled_blocks(block, options, rank, epoch)
+            matrix = csr_matrix((part.value, part.column, part.row_ptr))
+            known = h[np.concatenate([part.inputs, part.halo])]
+            errors[epoch] += ((matrix @ known[: matrix.shape[1]] - z) ** 2).sum()
+    deviation = errors.std() / np.sqrt(EPOCHS)
+    assert abs(errors.mean() - exact) < SIGMAS * deviation
+    assert SIGMAS * deviation < rate * exact  # it can tell (1 - p) / p from 1 / p
+    bound = (h**2).sum(axis=1).max() * (outside**2).sum() / rate
+    assert errors.mean() < bound
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_a_rate_of_one_is_the_whole_block(name):
+    options = TrainOptions(**{name: 1.0})
+    blocks = blocks_of(options)
+    for rank, block in enumerate(blocks):
+        assert sampled_blocks(block, options, rank, 0) is block
+        assert sampled_blocks(block, TrainOptions(), rank, 0) is block
+    np.testing.assert_array_equal(dense_of(blocks), A)
+
+
+def test_a_rate_of_zero_leaves_nothing_of_it():
+    for name in ("boundary_sampling", "boundary_edge_sampling"):
+        options = TrainOptions(**{name: 0.0})
+        alone = sampled(blocks_of(options), options, 0)
+        assert all(len(b.send_peer) == len(b.recv_peer) == b.num_halo == 0 for b in alone)
+        np.testing.assert_array_equal(dense_of(alone), A * ~BOUNDARY)
+    options = TrainOptions(drop_edge=0.0)
+    np.testing.assert_array_equal(dense_of(sampled(blocks_of(options), options, 0)), A * ADDED)
+
+
+def test_halo_rows_that_lost_all_nonzeros_do_not_travel():
+    options = TrainOptions(boundary_edge_sampling=0.3)
+    blocks = blocks_of(options)
+    for epoch in range(10):
+        for block in sampled(blocks, options, epoch):
+            used = block.column[block.column >= block.num_inputs] - block.num_inputs
+            np.testing.assert_array_equal(np.unique(used), np.arange(block.num_halo))
+
+
+def test_drop_edge_does_not_depend_on_the_partition():
+    options = TrainOptions(drop_edge=0.5, seed=2)
+    owners = [np.zeros(N, int), np.arange(N) % 2, OWNER]
+    alone, *others = [dense_of(sampled(blocks_of(options, o), options, 6)) for o in owners]
+    assert 0 < (alone != 0).sum() < (A != 0).sum()
+    for other in others:
+        np.testing.assert_array_equal(other, alone)
+
+
+def test_rates_multiply_if_several_are_given():
+    rates = {"boundary_sampling": 0.7, "boundary_edge_sampling": 0.8, "drop_edge": 0.9}
+    options = TrainOptions(**rates)
+    found = dense_of(sampled(blocks_of(options), options, 0))
+    scale = np.where(BOUNDARY, 1 / (0.7 * 0.8 * 0.9), np.where(ADDED, 1, 1 / 0.9))
+    assert 0 < (found * BOUNDARY != 0).sum() < (A * BOUNDARY != 0).sum()
+    np.testing.assert_allclose(found, A * (found != 0) * scale, rtol=1e-12)
+
+
+def test_halo_vertices_are_those_that_the_senders_own():
+    header, parts = reference.make_parts(A, OWNER, 4)
+
+    def work(transport):
+        block = Block.of_part(parts[transport.rank], header.self_loops)
+        return halo_vertices(block, transport)
+
+    for rank, halo in enumerate(run_ranks(4, work, timeout=60)):
+        needed = np.flatnonzero((A[rank == OWNER] != 0).any(axis=0) & (rank != OWNER))
+        np.testing.assert_array_equal(halo, needed[np.argsort(OWNER[needed], kind="stable")])

@@ -1,0 +1,374 @@
+"""Edge-wise kernels and their gradients, against plain Python over nonzeros and dense float64."""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+
+from plancc.errors import InputError
+from plancc_runtime.kernels.edges import Pattern
+from plancc_runtime.nn.operators import (
+    OPERATORS,
+    REDUCTIONS,
+    aggregate,
+    attention,
+    edge_scores,
+    edge_softmax,
+    weighted_sum,
+)
+
+NATIVE = pytest.mark.parametrize("native", [True, False], ids=["numba", "torch"])
+BINARY = {
+    "copy": lambda a, b: a,
+    "copy_e": lambda a, b: b,
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+}
+REDUCE = {
+    "sum": math.fsum,
+    "mean": lambda values: math.fsum(values) / len(values),
+    "max": max,
+    "min": min,
+}
+# Rows 0 and 4 are empty, row 2 is long, columns are unsorted, column 7 is unused.
+ROWS = [[], [3, 0, 5], [8, 1, 2, 6, 0, 4, 5, 3], [6], [], [2, 1]]
+M, N, D = len(ROWS), 9, 2
+COLUMN = np.array([j for row in ROWS for j in row], np.int32)
+ROW_PTR = np.cumsum([0] + [len(row) for row in ROWS])
+NNZ = len(COLUMN)
+
+
+def small_pattern(native: bool) -> Pattern:
+    return Pattern.from_csr(ROW_PTR, COLUMN, N, native=native)
+
+
+def draw(*shape: int, seed: int = 0) -> torch.Tensor:
+    """Away from 0, where quotients and rectifiers are not smooth."""
+    random = np.random.default_rng([seed, *shape])
+    sign = random.choice([-1.0, 1.0], shape)
+    return torch.from_numpy(sign * random.uniform(0.5, 2, shape)).requires_grad_()
+
+
+def random_pattern(m: int, n: int, degree: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    ptr = np.zeros(m + 1, np.int64)
+    degrees = np.minimum(random.pareto(1.2, m) * degree, n).astype(int)
+    np.cumsum(degrees, out=ptr[1:])
+    return ptr, random.integers(0, n, ptr[-1]).astype(np.int32)
+
+
+def reference(x, y, by_row: bool, op: str, reduce: str, d: int) -> np.ndarray:
+    out, e = np.zeros((M, d)), 0
+    for i, row in enumerate(ROWS):
+        messages = []
+        for j in row:
+            operand = None if y is None else y[i if by_row else e]
+            messages.append(
+                [
+                    BINARY[op](
+                        x[j, k] if op != "copy_e" else None,
+                        None if operand is None else operand[k % len(operand)],
+                    )
+                    for k in range(d)
+                ]
+            )
+            e += 1
+        if messages:
+            out[i] = [REDUCE[reduce](column) for column in zip(*messages, strict=True)]
+    return out
+
+
+def operand_kinds(op: str) -> list[str]:
+    return {"copy": ["none"], "copy_e": ["scalar", "vector"]}.get(
+        op, ["scalar", "vector", "target"]
+    )
+
+
+@NATIVE
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+@pytest.mark.parametrize(
+    ("op", "kind"), [(op, kind) for op in OPERATORS for kind in operand_kinds(op)]
+)
+def test_aggregation_and_its_gradients(native, reduce, op, kind):
+    pattern = small_pattern(native)
+    x = draw(N, D)
+    y = {"none": None, "scalar": draw(NNZ), "vector": draw(NNZ, D), "target": draw(M, D)}[kind]
+    name = "target" if kind == "target" else "weight"
+
+    def call(x, y=None):
+        return aggregate(pattern, x, op=op, reduce=reduce, **{name: y})
+
+    array = None if y is None else y.detach().numpy().reshape(len(y), -1)
+    width = 1 if (op, kind) == ("copy_e", "scalar") else D
+    expected = reference(x.detach().numpy(), array, kind == "target", op, reduce, width)
+    np.testing.assert_allclose(call(x, y).detach(), expected, rtol=1e-12, atol=1e-12)
+    if op == "copy_e":
+        assert torch.autograd.gradcheck(lambda w: call(x, w), (y,), fast_mode=True)
+    else:
+        assert torch.autograd.gradcheck(call, (x,) if y is None else (x, y), fast_mode=True)
+
+
+@NATIVE
+@pytest.mark.parametrize("reduce", ["max", "min"])
+def test_a_tie_sends_the_gradient_to_the_first_nonzero(native, reduce):
+    pattern = Pattern.from_csr(np.array([0, 4, 6]), np.array([2, 1, 0, 3, 3, 2]), 4, native=native)
+    sign = 1.0 if reduce == "max" else -1.0
+    x = (sign * torch.tensor([[5.0], [5.0], [1.0], [5.0]])).requires_grad_()
+    aggregate(pattern, x, reduce=reduce).backward(torch.tensor([[10.0], [1.0]]))
+    assert x.grad.flatten().tolist() == [0, 10, 0, 1]  # row 0: nonzero (0, 1) before (0, 0), (0, 3)
+    weight = (sign * torch.tensor([2.0, 7.0, 7.0, 1.0, 3.0, 3.0])).requires_grad_()
+    aggregate(pattern, x, weight, op="copy_e", reduce=reduce).backward(torch.tensor([[10.0], [1]]))
+    assert weight.grad.tolist() == [0, 10, 0, 0, 1, 0]
+
+
+@NATIVE
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+def test_an_empty_row_divides_nothing(native, reduce):
+    pattern = small_pattern(native)
+    x, target = draw(N, D), draw(M, D).detach()
+    target[[0, 4]] = 0
+    target.requires_grad_()
+    out = aggregate(pattern, x, op="div", reduce=reduce, target=target)
+    out.sum().backward()
+    assert not out[[0, 4]].any()
+    assert not target.grad[[0, 4]].any()
+    assert x.grad.isfinite().all()
+    weight = draw(NNZ).detach()
+    weight[0] = 0  # belongs to row 1 only
+    out = aggregate(pattern, x, weight.requires_grad_(), op="div", reduce=reduce)
+    assert out[[0, 2, 3, 4, 5]].isfinite().all()
+
+
+@NATIVE
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+def test_nan_is_not_swallowed(native, reduce):
+    x = draw(N, D).detach()
+    x[0, 1] = float("nan")
+    out = aggregate(small_pattern(native), x, reduce=reduce)
+    assert out.isnan().nonzero().tolist() == [[1, 1], [2, 1]]  # rows 1 and 2 have column 0
+
+
+def dense_attention(source, target, x, slope, scale):
+    """Over all pairs with -inf outside the pattern; rows without nonzeros are left 0."""
+    score = torch.nn.functional.leaky_relu(target[:, None] + source[None], slope)  # [m, n, heads]
+    inside = torch.zeros(M, N, dtype=torch.bool)
+    mask = torch.zeros(M, N, source.shape[1], dtype=torch.float64)
+    e = 0
+    for i, row in enumerate(ROWS):
+        for j in row:
+            inside[i, j] = True
+            mask[i, j] = 1 if scale is None else scale[e]
+            e += 1
+    filled = [i for i, row in enumerate(ROWS) if row]
+    alpha = score.masked_fill(~inside[:, :, None], -math.inf)[filled].softmax(dim=1) * mask[filled]
+    out = torch.zeros(M, *x.shape[1:], dtype=torch.float64)
+    return out.index_copy(0, torch.tensor(filled), torch.einsum("mnh,nhd->mhd", alpha, x))
+
+
+@NATIVE
+@pytest.mark.parametrize("dropped", [False, True])
+@pytest.mark.parametrize(("heads", "d"), [(1, 5), (3, 1), (2, 4)])
+def test_attention_and_its_gradients(native, dropped, heads, d):
+    pattern = small_pattern(native)
+    source, target, x = draw(N, heads), draw(M, heads, seed=7), draw(N, heads, d)
+    scale = 2.0 * (draw(NNZ, heads).detach() > 0) if dropped else None
+    scale = None if scale is None else scale.double()
+    out = attention(pattern, source, target, x, 0.2, scale)
+    expected = dense_attention(source, target, x, 0.2, scale)
+    torch.testing.assert_close(out, expected, rtol=1e-12, atol=1e-12)
+    inputs, g = (source, target, x), draw(M, heads, d, seed=3).detach()
+    for ours, theirs in zip(
+        torch.autograd.grad(out, inputs, g),
+        torch.autograd.grad(expected, inputs, g),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-12)
+    assert torch.autograd.gradcheck(lambda *a: attention(pattern, *a, 0.2, scale), inputs)
+
+
+@NATIVE
+def test_scores_softmax_and_weighted_sum(native):
+    pattern, heads = small_pattern(native), 2
+    source, target, x = draw(N, heads), draw(M, heads, seed=7), draw(N, heads, 4)
+    scores = edge_scores(pattern, source, target)
+    e = 0
+    for i, row in enumerate(ROWS):
+        for j in row:
+            assert torch.equal(scores[e], source[j] + target[i])
+            e += 1
+    alpha = edge_softmax(pattern, scores)
+    out = weighted_sum(pattern, alpha, x)
+    torch.testing.assert_close(out, dense_attention(source, target, x, 1.0, None))
+    assert torch.autograd.gradcheck(lambda *a: edge_scores(pattern, *a), (source, target))
+    weights = draw(NNZ, heads)
+    assert torch.autograd.gradcheck(lambda s: edge_softmax(pattern, s), (weights,))
+    assert torch.autograd.gradcheck(lambda *a: weighted_sum(pattern, *a), (weights, x))
+
+
+@NATIVE
+def test_large_scores_do_not_overflow(native):
+    pattern = small_pattern(native)
+    scores = (1000 * draw(NNZ, 2)).detach().float()
+    alpha = edge_softmax(pattern, scores)
+    total = aggregate(pattern, alpha, alpha, op="copy_e")
+    torch.testing.assert_close(total, torch.tensor([[float(bool(row))] * 2 for row in ROWS]))
+    x = torch.ones(N, 2, 3)
+    source, target = 1e4 * draw(N, 2).detach().float(), 1e4 * draw(M, 2).detach().float()
+    out = attention(pattern, source, target, x)
+    torch.testing.assert_close(out[:, 0, 0], total[:, 0])
+
+
+def everything(pattern: Pattern, seed: int = 0) -> list[torch.Tensor]:
+    """Outputs and gradients of what the layers use, float32."""
+    m, n, nnz = pattern.num_rows, pattern.num_columns, pattern.num_nonzeros
+    device = pattern.rows.ptr.device
+
+    def leaf(*shape: int) -> torch.Tensor:
+        return draw(*shape, seed=seed).detach().float().to(device).requires_grad_()
+
+    x, heads = leaf(n, 24), leaf(n, 4, 6)
+    weight, wide, source, target = leaf(nnz), leaf(nnz, 24), leaf(n, 4), leaf(m, 4)
+    calls = {
+        **{r: (lambda r=r: aggregate(pattern, x, reduce=r), [x]) for r in REDUCTIONS},
+        "mul": (lambda: aggregate(pattern, x, weight, "mul"), [x, weight]),
+        "wide": (lambda: aggregate(pattern, x, wide, "mul"), [x, wide]),
+        "max mul": (lambda: aggregate(pattern, x, wide, "mul", "max"), [x, wide]),
+        "fused": (lambda: attention(pattern, source, target, heads), [source, target, heads]),
+        "softmax": (lambda: edge_softmax(pattern, edge_scores(pattern, source, target)), [source]),
+    }
+    results = []
+    for call, inputs in calls.values():
+        out = call()
+        g = draw(*out.shape, seed=seed).detach().float().to(device)
+        results += [out.detach(), *torch.autograd.grad(out, inputs, g)]
+    return results
+
+
+@pytest.fixture
+def threads():
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+def test_the_number_of_threads_changes_no_bit(threads):
+    ptr, column = random_pattern(1500, 1000, 2)
+    results = []
+    for count in (1, 2, 5):
+        threads(count)
+        results.append(everything(Pattern.from_csr(ptr, column, 1000)))
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+def test_ranks_may_be_threads(threads):
+    threads(2)
+    ptr, column = random_pattern(1500, 1000, 2)
+    expected = [everything(Pattern.from_csr(ptr, column, 1000), seed) for seed in range(4)]
+    pattern = Pattern.from_csr(ptr, column, 1000)
+    with ThreadPoolExecutor(4) as ranks:
+        found = list(ranks.map(lambda seed: everything(pattern, seed), range(4)))
+    for a, b in zip(expected, found, strict=True):
+        assert all(torch.equal(s, t) for s, t in zip(a, b, strict=True))
+
+
+def test_torch_operations_agree_with_the_kernels():
+    ptr, column = random_pattern(400, 300, 4)
+    for a, b in zip(
+        everything(Pattern.from_csr(ptr, column, 300)),
+        everything(Pattern.from_csr(ptr, column, 300, native=False)),
+        strict=True,
+    ):
+        assert a.dtype == torch.float32
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_the_gpu_agrees_with_the_kernels_and_repeats_itself():
+    ptr, column = random_pattern(1500, 1000, 2)
+    first = everything(Pattern.from_csr(ptr, column, 1000, "cuda"))
+    again = everything(Pattern.from_csr(ptr, column, 1000, "cuda"))
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    for a, b in zip(everything(Pattern.from_csr(ptr, column, 1000)), first, strict=True):
+        torch.testing.assert_close(a, b.cpu(), rtol=1e-4, atol=1e-3)
+
+
+@NATIVE
+@pytest.mark.parametrize(("m", "n"), [(3, 4), (0, 4), (0, 0)])
+def test_a_pattern_without_nonzeros(native, m, n):
+    pattern = Pattern.from_csr(np.zeros(m + 1, np.int64), np.empty(0, np.int32), n, native=native)
+    for op in OPERATORS:
+        for reduce in REDUCTIONS:
+            x, weight = draw(n, D), draw(0, D)
+            y = {} if op == "copy" else {"weight": weight}
+            out = aggregate(pattern, x, op=op, reduce=reduce, **y)
+            assert out.shape == (m, D)
+            assert not out.any()
+            out.sum().backward()
+            assert op == "copy_e" or not x.grad.any()
+    out = attention(pattern, draw(n, 2), draw(m, 2), draw(n, 2, 3))
+    assert out.shape == (m, 2, 3)
+    assert not out.any()
+
+
+@NATIVE
+def test_operands_may_be_views(native):
+    pattern = small_pattern(native)
+    x, heads, alpha = draw(D, N).T, draw(4, N, 2).permute(1, 2, 0), draw(2, NNZ).T
+    for reduce in REDUCTIONS:
+        ours = aggregate(pattern, x, reduce=reduce)
+        assert torch.equal(ours, aggregate(pattern, x.contiguous(), reduce=reduce))
+        ours.sum().backward()  # its gradient is one number, expanded
+    expected = weighted_sum(pattern, alpha.contiguous(), heads.contiguous())
+    assert torch.equal(weighted_sum(pattern, alpha, heads), expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"op": "pow"}, "operator 'pow' is unknown; choose one of copy, copy_e, add"),
+        ({"reduce": "prod"}, "reduction 'prod' is unknown; choose one of sum, mean, max, min"),
+        ({"op": "mul"}, "operator 'mul' takes weight or target, but was given x alone"),
+        ({"op": "copy_e", "target": draw(M, D)}, "takes weight, but was given target"),
+        ({"weight": draw(NNZ)}, "operator 'copy' takes x alone, but was given weight"),
+        (
+            {"op": "add", "weight": draw(NNZ), "target": draw(M, D)},
+            "takes weight or target, but was given weight and target",
+        ),
+        ({"op": "mul", "weight": draw(NNZ + 1)}, rf"weight has the shape \[{NNZ + 1}, 1\] where"),
+        ({"op": "mul", "weight": draw(NNZ, 3)}, rf"where \[{NNZ}, {D}\] is needed"),
+        ({"op": "mul", "target": draw(M, 1)}, rf"where \[{M}, {D}\] is needed"),
+        ({"op": "mul", "weight": draw(NNZ).float()}, "float32 where torch.float64 is needed"),
+    ],
+)
+def test_wrong_operands_are_one_sentence(options, message):
+    with pytest.raises(InputError, match=message):
+        aggregate(small_pattern(True), draw(N, D), **options)
+
+
+def test_wrong_shapes_never_reach_a_kernel():
+    with pytest.raises(InputError, match="outside of 0 to 7"):
+        Pattern.from_csr(ROW_PTR, COLUMN, N - 1)
+    pattern = small_pattern(True)
+    with pytest.raises(InputError, match=r"x has the shape \[8, 2\] where \[9, any\] is needed"):
+        aggregate(pattern, draw(N - 1, D))
+    with pytest.raises(InputError, match="float32 or float64"):
+        aggregate(pattern, draw(N, D).detach().half())
+    with pytest.raises(InputError, match="target has the shape"):
+        edge_scores(pattern, draw(N, 2), draw(M, 1))
+    with pytest.raises(InputError, match="scores has the shape"):
+        edge_softmax(pattern, draw(NNZ - 1, 2))
+    with pytest.raises(InputError, match="alpha has the shape"):
+        weighted_sum(pattern, draw(NNZ, 1), draw(N, 2, 3))
+    operands = draw(N, 2), draw(M, 2), draw(N, 2, 3)
+    with pytest.raises(InputError, match=r"negative_slope is -0\.1"):
+        attention(pattern, *operands, -0.1)
+    with pytest.raises(InputError, match="scale has the shape"):
+        attention(pattern, *operands, scale=draw(NNZ, 1))

@@ -1,0 +1,537 @@
+"""The passes that avoid communication: exact, and as frugal as they say; on 1, 2 and 4 ranks."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import reference
+import torch
+from launcher import run
+from scipy.sparse import csr_matrix
+
+from plancc.graph.vertexdata import VertexData
+from plancc_runtime.clock import Clock
+from plancc_runtime.data import load_data
+from plancc_runtime.execution import Execution
+from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.order import in_cache_order, reordered
+from plancc_runtime.layouts.row import is_symmetric
+from plancc_runtime.layouts.wire import WIRES
+from plancc_runtime.options import PASSES, TrainOptions
+from plancc_runtime.train import make_network
+from plancc_runtime.transport.single import SingleTransport
+
+MAIN = Path(__file__).with_name("execution_main.py")
+RANKS = (1, 2, 4)
+N, WIDTH, CLASSES, EPOCHS = 60, 9, 3, 3
+COMMON = {"layers": 3, "hidden": 6, "activation": "tanh", "kernel": "numba"}
+MODELS = {
+    "gcn": {},
+    "sage mean": {"model": "sage"},
+    "sage max": {"model": "sage", "aggregator": "max"},
+    "sage gcn": {"model": "sage", "aggregator": "gcn"},
+    "gin": {"model": "gin"},
+    "gat": {"model": "gat", "heads": 2},
+    "gcn residual": {"residual": True, "norm": "layer", "bias": True},
+    "gcn dropout": {"dropout": 0.4, "input_dropout": 0.0},
+    "sage dropout": {"model": "sage", "dropout": 0.3},
+    "gcn batch": {"norm": "batch"},
+    "narrow": {"hidden": 3},
+    "wide": {"hidden": 20},
+    "one layer": {"layers": 1},
+}
+CHOSEN = [(), PASSES, *[(name,) for name in PASSES]]
+
+
+def graph(directed: bool, density: float = 0.03) -> np.ndarray:
+    random = np.random.default_rng(directed)
+    pattern = random.random((N, N)) < density
+    return reference.normalised(pattern if directed else pattern | pattern.T)
+
+
+def owners(num_parts: int) -> np.ndarray:
+    owner = np.random.default_rng(num_parts).integers(0, num_parts, N)
+    owner[:num_parts] = np.arange(num_parts)
+    return owner
+
+
+def data(num_training: int) -> VertexData:
+    random = np.random.default_rng(5)
+    train = np.zeros(N, bool)
+    train[random.permutation(N)[:num_training]] = True
+    return VertexData(
+        features=random.standard_normal((N, WIDTH)).astype(np.float32),
+        labels=random.integers(0, CLASSES, N).astype(np.int32),
+        train_mask=train,
+        val_mask=~train,
+    )
+
+
+def cases(p: int):
+    """(name, matrix, number of training vertices, options) of every training run on p ranks."""
+    for directed in (False, True):
+        for name, model in MODELS.items():
+            if (directed or p == 2) and name not in ("gcn", "sage mean", "gat"):
+                continue
+            for passes in ((), PASSES):
+                if p == 1 or passes or name == "gcn":
+                    yield name, graph(directed), 4, {**COMMON, **model, "passes": passes}
+    for pass_ in PASSES:
+        yield "gcn", graph(False), 4, {**COMMON, "passes": (pass_,)}
+    for passes in ((), PASSES):
+        yield "all train", graph(False), N, {**COMMON, "passes": passes}
+    for chosen in ({"row_order": "rcm"}, {"row_order": "degree"}, {"kernel": "torch"}):
+        yield "gcn", graph(True), 4, {**COMMON, "passes": PASSES, **chosen}
+
+
+PRODUCTS = [
+    {"dtype": torch.float64, "width": 7},
+    {"dtype": torch.float32, "width": 33, "kernel": "torch"},
+    {"dtype": torch.float32, "width": 16, "group": 1000},
+    *[{"dtype": torch.float32, "width": 8, "wire": wire, "group": 3} for wire in WIRES],
+    *[{"dtype": torch.float64, "width": 5, "wire": wire} for wire in WIRES],
+]
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("execution")
+    todo = {}
+    for p in RANKS:
+        tasks = []
+        for _, a, training, options in cases(p):
+            header, parts = reference.make_parts(a, owners(p), p, data(training))
+            tasks.append(
+                ("train", {"header": header, "parts": parts, "options": options, "epochs": EPOCHS})
+            )
+        for directed in (False, True):
+            a = graph(directed)
+            header, parts = reference.make_parts(a, owners(p), p, data(4))
+            tasks.append(("live", {"header": header, "parts": parts, "layers": 3}))
+            header, parts = reference.make_parts(graph(directed, 0.2), owners(p), p)
+            for product in PRODUCTS:
+                tasks.append(("product", {"header": header, "parts": parts, **product}))
+        todo[p] = tasks
+    with open(folder / "tasks.pkl", "wb") as file:
+        pickle.dump(todo, file)
+    result = run(max(RANKS), MAIN, folder / "tasks.pkl", folder / "answers.pkl", timeout=280)
+    assert result.returncode == 0, result.stderr
+    with open(folder / "answers.pkl", "rb") as file:
+        found = pickle.load(file)
+    return {p: list(zip(todo[p], found[p], strict=True)) for p in RANKS}
+
+
+def of_kind(answers, p, kind):
+    return [(task[1], ranks) for task, ranks in answers[p] if task[0] == kind]
+
+
+def trained(answers, p):
+    return [
+        (*case, ranks)
+        for case, (_, ranks) in zip(cases(p), of_kind(answers, p, "train"), strict=True)
+    ]
+
+
+def key_of(name, a, training, options):
+    plain = {k: v for k, v in options.items() if k not in ("passes", "row_order", "kernel")}
+    return name, a.tobytes(), training, tuple(sorted(plain.items()))
+
+
+def outputs(ranks):
+    z = np.empty((N, CLASSES))
+    for answer in ranks:
+        z[answer["vertices"]] = answer["outputs"]
+    return z
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("p", RANKS)
+def test_passes_change_nothing_but_words(p, answers):
+    """Against one rank without passes; the GCN of that against dense matrices."""
+    plain = {key_of(*case[:4]): case[4] for case in trained(answers, 1) if not case[3]["passes"]}
+    for *case, ranks in trained(answers, p):
+        expected = plain[key_of(*case)][0]
+        for answer in ranks:
+            np.testing.assert_allclose(answer["losses"], expected["losses"], rtol=1e-10)
+            for name, w in expected["weights"].items():
+                np.testing.assert_allclose(answer["weights"][name], w, rtol=0, atol=1e-10)
+        np.testing.assert_allclose(outputs(ranks), outputs([expected]), rtol=0, atol=1e-9)
+        name, a, training, _ = case
+        if name == "gcn":
+            dims = [WIDTH, 6, 6, CLASSES]
+            losses, _, z = reference.train_dense(
+                a,
+                data(training).features,
+                data(training).labels,
+                data(training).train_mask,
+                reference.glorot_weights(dims, 0),
+                EPOCHS,
+                0.5,
+                "sgd",
+                "tanh",
+            )
+            np.testing.assert_allclose(ranks[0]["losses"], losses[:-1], rtol=1e-10)
+            np.testing.assert_allclose(outputs(ranks), z, rtol=0, atol=1e-9)
+
+
+def live_sets(a: np.ndarray, wanted: list[int], layers: int) -> list[set[int]]:
+    """Vertices that are inputs of layer 1, 2, ... and the outputs of the last."""
+    sets = [set(wanted)]
+    for _ in range(layers):
+        needed = {j for i in sets[0] for j in range(N) if a[i, j]}
+        sets.insert(0, sets[0] | needed)
+    return sets
+
+
+def words_of_gcn(a, owner, train, dims, passes):
+    """Words of an epoch, from sets of vertices."""
+    sets = [set(range(N))] * len(dims)
+    if "dead-rows" in passes:
+        sets = live_sets(a, train, len(dims) - 1)
+    total = 0
+    for k, (d_in, d_out) in enumerate(pairwise(dims)):
+        only = np.zeros_like(a)
+        rows = sorted(sets[k + 1])
+        only[rows] = a[rows]
+        if "order" not in passes:
+            columns = d_in + d_out
+        else:
+            columns = 2 * min(d_in, d_out)
+            if k == 0 and d_in <= d_out:
+                columns = d_in
+        if k or "constant" not in passes:
+            total += reference.volume(only, owner) * columns
+    return total
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("p", RANKS)
+def test_words_are_those_of_the_figures(p, answers):
+    for name, a, training, options, ranks in trained(answers, p):
+        figures = ranks[0]["figures"]
+        counted = sum(answer["traffic"][:, 1] for answer in ranks)
+        assert (counted[1:] == figures.planned).all(), (name, options)
+        received = sum(answer["traffic"][:, 4] for answer in ranks)
+        np.testing.assert_array_equal(counted, received)
+        train = np.flatnonzero(data(training).train_mask).tolist()
+        dims = [WIDTH, *[options["hidden"]] * (options["layers"] - 1), CLASSES]
+        owner = owners(p)
+        assert figures.plain == words_of_gcn(a, owner, train, dims, ())
+        if name.split()[0] in ("gcn", "narrow", "wide", "one", "all") and "batch" not in name:
+            passes = options["passes"]
+            assert figures.planned == words_of_gcn(a, owner, train, dims, passes)
+            on = [pass_ for pass_ in PASSES[:3] if pass_ in passes]
+            assert figures.words == {
+                pass_: words_of_gcn(a, owner, train, dims, on[: k + 1])
+                for k, pass_ in enumerate(on)
+            }
+        if "constant" in options["passes"] and "sage dropout" not in name:
+            moved = reference.volume(a, owner) * WIDTH
+            dead = "dead-rows" in options["passes"] and "batch" not in name
+            told = options["layers"] * reference.volume(a, owner) if dead else 0
+            assert counted[0] == moved + told  # one byte per halo row and layer
+            evaluated = sum(answer["evaluation"][1] for answer in ranks)
+            rest = words_of_gcn(a, owner, train, dims, ()) if p == 1 else None
+            assert rest is None or evaluated == rest == 0
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("p", RANKS)
+def test_passes_that_do_not_fit_are_off(p, answers):
+    for name, _, training, options, ranks in trained(answers, p):
+        answer = ranks[0]
+        dead = "dead-rows" in options["passes"] and training < N
+        if "batch" in name:
+            dead = False
+            assert set(answer["figures"].off) == {"dead-rows"} & set(options["passes"])
+        if "sage dropout" in name:
+            assert set(answer["figures"].off) == {"constant"} & set(options["passes"])
+        rows = np.sum([answer["rows"] for answer in ranks], axis=0)
+        assert (rows[-1] == training) if dead else (rows == N).all()
+        plain = "dropout" not in name and "batch" not in name
+        assert answer["evaluates"] == (plain and not dead)
+        if "constant" in options["passes"]:  # GCN and GAT read the product alone
+            kept = name in ("sage mean", "sage max", "gin", "gcn residual", "sage dropout")
+            assert [len(answer["vertices"]) if kept else 0 for answer in ranks] == [
+                answer["features"] for answer in ranks
+            ]
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("p", RANKS)
+def test_live_blocks_are_those_of_a_search(p, answers):
+    for (arguments, ranks), directed in zip(
+        of_kind(answers, p, "live"), (False, True), strict=True
+    ):
+        a, owner = graph(directed), owners(p)
+        layers = arguments["layers"]
+        sets = live_sets(a, np.flatnonzero(data(4).train_mask).tolist(), layers)
+        assert len(sets[1]) < N
+        for m, (shared, blocks, rows) in enumerate(ranks):
+            own = set(np.flatnonzero(owner == m).tolist())
+            assert [set(r.tolist()) for r in rows] == [s & own for s in sets]
+            for k, block in enumerate(blocks):
+                needed = np.zeros_like(a)
+                into = sorted(sets[k + 1])
+                needed[into] = a[into]
+                travel = reference.needed_rows(needed, owner)
+                sends = {(m, q): v for (s, q), v in travel.items() if s == m}
+                receives = {(q, m): v for (q, r), v in sorted(travel.items()) if r == m}
+                assert sent_by(block, m) == sends
+                assert shared[k] == (
+                    len(sets[k + 1] & own) == len(own)
+                    and sends
+                    == {x: v for x, v in reference.needed_rows(a, owner).items() if x[0] == m}
+                )
+                columns = [*block.inputs.tolist(), *(v for r in receives.values() for v in r)]
+                assert block.recv_peer.tolist() == [q for q, _ in receives]
+                assert np.diff(block.recv_ptr).tolist() == [len(v) for v in receives.values()]
+                matrix = csr_matrix(
+                    (block.value, block.column, block.row_ptr), (block.num_outputs, len(columns))
+                ).toarray()
+                dense = np.zeros((N, N))
+                places = block.output_places()
+                dense[np.ix_(block.inputs[places], columns)] = matrix
+                mine = sorted(sets[k + 1] & own)
+                np.testing.assert_array_equal(dense[mine], a[mine])
+                assert sorted(block.inputs[places].tolist()) == mine
+
+
+def sent_by(block, rank):
+    messages = zip(block.send_peer.tolist(), pairwise(block.send_ptr.tolist()), strict=True)
+    return {
+        (rank, q): block.inputs[block.send_row[first:last]].tolist()
+        for q, (first, last) in messages
+    }
+
+
+def bound(wire: str, rows: np.ndarray) -> np.ndarray:
+    """What the module `wire` says of every number's error."""
+    largest = np.abs(rows).max(axis=1, keepdims=True)
+    bounds = {
+        "fp32": np.zeros_like(rows),
+        "bf16": 2.0**-8 * np.abs(rows),
+        "fp16": np.maximum(2.0**-11 * np.abs(rows), 2.0**-25),
+        "int8": np.broadcast_to(largest / 254, rows.shape),
+    }
+    return bounds[wire] * (1 + 2.0**-20)
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("p", RANKS)
+def test_products_have_the_same_bits_with_and_without_overlap(p, answers):
+    for (arguments, ranks), directed in zip(
+        of_kind(answers, p, "product"), sorted([False, True] * len(PRODUCTS)), strict=True
+    ):
+        a = graph(directed, 0.2)
+        width, dtype = arguments["width"], arguments["dtype"]
+        wire = arguments.get("wire", "fp32")
+        random = np.random.default_rng(width)
+        h, g = (
+            torch.from_numpy(random.standard_normal((N, width))).to(dtype).double().numpy()
+            for _ in "hg"
+        )
+        owner = owners(p)
+        foreign = np.where(owner[:, None] != owner, a, 0)
+        slack = 1e-13 if dtype == torch.float64 else 1e-5
+        error_forward = np.abs(foreign) @ bound(wire, h) + slack
+        # of a gradient the sums of every receiver travel
+        error_back = np.full((N, width), slack)
+        for m in range(p):
+            error_back += bound(wire, np.where((owner == m)[:, None], foreign, 0).T @ g) * 1.001
+        received = reference.needed_rows(a, owner)
+        num_sent = num_bytes = 0
+        for m, (vertices, ((forward, adjoint), other), halo, traffic) in enumerate(ranks):
+            np.testing.assert_array_equal(forward, other[0])
+            np.testing.assert_array_equal(adjoint, other[1])
+            assert (np.abs(forward - (a @ h)[vertices]) <= error_forward[vertices]).all()
+            assert (np.abs(adjoint - (a.T @ g)[vertices]) <= error_back[vertices]).all()
+            rows = h[[v for (_, q), vs in sorted(received.items()) if q == m for v in vs]]
+            assert halo.shape == rows.shape
+            if len(rows):
+                assert (np.abs(halo - rows) <= bound(wire, rows)).all()
+            num_sent, num_bytes = num_sent + traffic[1], num_bytes + traffic[2]
+        volume = reference.volume(a, owner)
+        size = torch.empty(0, dtype=dtype).element_size()
+        assert num_sent == volume * width
+        assert (
+            num_bytes
+            == volume
+            * {
+                "fp32": size * width,
+                "bf16": 2 * width,
+                "fp16": 2 * width,
+                "int8": width + 4,
+            }[wire]
+        )
+
+
+def alone(**options):
+    """An execution on one rank, prepared, and its network."""
+    header, (part,) = reference.make_parts(graph(False), owners(1), 1, data(4))
+    transport, dtype = SingleTransport(), torch.float64
+    options = TrainOptions(dtype="float64", kernel="numba", **options)
+    given = load_data(part, transport, dtype, 0)
+    network = make_network(options, given, transport, dtype)
+    execution = Execution(part, header, given, options, transport, dtype, Clock())
+    execution.prepare(network)
+    return execution, network
+
+
+@pytest.mark.parametrize(
+    ("options", "off"),
+    [
+        ({}, set()),
+        ({"input_dropout": 0.1}, {"constant"}),
+        ({"norm": "batch"}, {"dead-rows"}),
+        ({"norm": "batch", "passes": ("order", "constant")}, set()),
+        ({"boundary_sampling": 0.5}, {"constant", "dead-rows"}),
+        ({"boundary_sampling": 1.0}, set()),
+        ({"batch_size": 8}, {"constant", "dead-rows"}),
+    ],
+)
+def test_what_does_not_fit_is_off_and_says_why(options, off):
+    execution, network = alone(**options)
+    assert set(execution.off) == off
+    assert all(execution.off.values())
+    view = execution.view(network, 0)
+    passes = options.get("passes", PASSES)
+    assert (view.fixed is not None) == ("constant" in passes and "constant" not in off)
+    assert (view.outputs is not None) == ("dead-rows" in passes and "dead-rows" not in off)
+    assert execution.whole(network).outputs is None
+    figures = execution.figures(network)
+    drawn = options.get("boundary_sampling") == 0.5 or "batch_size" in options
+    assert (figures is None) == drawn
+
+
+def test_a_view_is_the_same_in_every_epoch_unless_it_is_drawn():
+    execution, network = alone()
+    assert execution.view(network, 0) is execution.view(network, 1)
+    execution, network = alone(drop_edge=0.5)
+    first, second = (execution.view(network, epoch).graphs[0].block for epoch in (0, 1))
+    assert first.column.tobytes() != second.column.tobytes()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("name", list(WIRES))
+def test_wires_and_products_on_a_device(name):
+    device = torch.device("cuda")
+    header, (part,) = reference.make_parts(graph(True), owners(1), 1)
+    block = Block.of_part(part, header.self_loops)
+    on_device = LocalGraph(block, SingleTransport(), torch.float32, wire=name, device=device)
+    x = torch.randn(N, 8)
+    expected = graph(True)[part.global_id] @ x[np.argsort(part.global_id)].double().numpy()
+    got = on_device.product(x.to(device)).cpu().numpy()
+    np.testing.assert_allclose(got, expected, atol=1e-5)
+    wire = WIRES[name]
+    if wire is not None:
+        packed, there = wire.empty(N, 8, x.device), wire.empty(N, 8, device)
+        wire.pack(x, packed)
+        wire.pack(x.to(device), there)
+        again, back = torch.empty_like(x), torch.empty_like(x, device=device)
+        wire.unpack(packed, again)
+        wire.unpack(there, back)
+        torch.testing.assert_close(back.cpu(), again)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", ["bf16", "fp16", "int8"])
+def test_wire_errors_are_within_their_bounds(name, dtype):
+    wire = WIRES[name]
+    random = np.random.default_rng(0)
+    magnitudes = 10.0 ** random.integers(-30 if name != "fp16" else -9, 4, (400, 1))
+    rows = torch.from_numpy(random.standard_normal((400, 17)) * magnitudes).to(dtype)
+    rows[0] = 0
+    rows[1, :] = 0
+    rows[1, 3] = -2.5
+    packed = wire.empty(400, 17, rows.device)
+    wire.pack(rows, packed)
+    again = torch.full_like(rows, torch.nan)
+    wire.unpack(packed, again)
+    exact = rows.double().numpy()
+    error = np.abs(again.double().numpy() - exact)
+    assert (error <= bound(name, exact)).all()
+    assert error.max() > 0
+    assert (again[0] == 0).all()
+    assert again[1, 3] == -2.5
+    rows[5, 2], rows[6, 0] = torch.inf, torch.nan
+    wire.pack(rows, packed)
+    wire.unpack(packed, again)
+    assert not again[5].isfinite().all()
+    assert not again[6].isfinite().all()
+    assert again[7].isfinite().all()
+
+
+def test_fp32_is_no_wire_at_all():
+    assert WIRES["fp32"] is None
+
+
+def test_symmetry_is_exact():
+    random = np.random.default_rng(0)
+    dense = np.where(random.random((30, 30)) < 0.2, random.standard_normal((30, 30)), 0)
+    dense += dense.T
+    shuffled = csr_matrix(dense)
+    for i in range(30):
+        at = slice(shuffled.indptr[i], shuffled.indptr[i + 1])
+        order = random.permutation(at.stop - at.start)
+        shuffled.indices[at] = shuffled.indices[at][order]
+        shuffled.data[at] = shuffled.data[at][order]
+    shuffled.has_sorted_indices = False
+    kept = shuffled.indices.copy()
+    assert is_symmetric(csr_matrix(dense))
+    assert is_symmetric(shuffled)
+    np.testing.assert_array_equal(shuffled.indices, kept)
+    for i, j in [(0, 1), (7, 29), (29, 7)]:
+        other = dense.copy()
+        other[i, j] += 1
+        assert not is_symmetric(csr_matrix(other))
+    ring = np.roll(np.eye(30), 1, axis=1)  # as many nonzeros in every column as in its row
+    assert not is_symmetric(csr_matrix(ring))
+    assert not is_symmetric(csr_matrix(dense[:20]))
+    assert is_symmetric(csr_matrix((0, 0)))
+
+
+@pytest.mark.parametrize("method", ["rcm", "degree"])
+def test_a_cache_order_keeps_the_product_and_its_messages(method):
+    _, parts = reference.make_parts(graph(True), np.arange(N) * 3 // N, 3, data(20))
+    for part in parts:
+        uses_halo = np.array(
+            [
+                (part.column[first:last] >= part.num_rows).any()
+                for first, last in pairwise(part.row_ptr.tolist())
+            ]
+        )
+        num_interior = int((~uses_halo).sum())
+        assert 0 < num_interior < part.num_rows
+        part = reordered(part, np.argsort(uses_halo, kind="stable"))
+        part = replace(part, num_interior=num_interior)
+        other = in_cache_order(part, method)
+        assert not np.array_equal(other.global_id, part.global_id)
+        halo = [f"halo {c}" for c in range(part.num_halo)]
+        assert entries(other, halo) == entries(part, halo)
+        interior = other.column[: other.row_ptr[num_interior]]
+        assert (interior < other.num_rows).all()
+        assert set(other.global_id[:num_interior]) == set(part.global_id[:num_interior])
+        np.testing.assert_array_equal(
+            other.global_id[other.send_row], part.global_id[part.send_row]
+        )
+        for slice_ in (part, other):
+            np.testing.assert_array_equal(
+                slice_.vertex_data.features, data(20).features[slice_.global_id]
+            )
+    assert in_cache_order(part, "none") is part
+
+
+def entries(part, halo):
+    names = [*part.global_id.tolist(), *halo]
+    rows = np.repeat(part.global_id, np.diff(part.row_ptr)).tolist()
+    return {
+        (i, names[c]): v for i, c, v in zip(rows, part.column, part.value.tolist(), strict=True)
+    }

@@ -1,0 +1,183 @@
+"""A rank that sleeps, dies or fails ends the whole job in time, and the right ranks say why."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from launcher import run
+
+from plancc.errors import InputError, PlanError
+from plancc_runtime.transport.base import TransportError, name, unfinished
+from plancc_runtime.transport.local import run_ranks
+
+MAIN = Path(__file__).with_name("failure_main.py")
+SECONDS = 2  # the timeout of the jobs
+
+
+def said(result) -> list[str]:
+    return sorted(line for line in result.stderr.splitlines() if line.startswith("rank "))
+
+
+def job(ranks, transport, fault, launcher="mpirun"):
+    begin = time.monotonic()
+    result = run(ranks, MAIN, transport, fault, SECONDS, launcher=launcher, timeout=100)
+    assert time.monotonic() - begin < 50  # far less than the rank sleeps
+    return result
+
+
+TIMEOUT = f"timeout of {SECONDS} s: still waiting for"
+COLLECTIVE = "another rank to reach the collective call that this one is in"
+
+
+@pytest.mark.mpi
+def test_mpi_a_rank_that_sleeps():
+    result = job(4, "mpi", "sleeps")
+    assert said(result) == [
+        f"rank 0: {TIMEOUT} a message from rank 3",
+        f"rank 1: {TIMEOUT} rank 3 to take one",
+        f"rank 2: {TIMEOUT} {COLLECTIVE}",
+    ]
+    assert result.returncode == 1
+
+
+@pytest.mark.mpi
+def test_mpi_a_rank_that_dies():
+    result = job(3, "mpi", "dies")
+    assert result.returncode != 0
+    assert said(result) == []  # nobody is at fault but the dead, for whom the launcher speaks
+    assert "signal 9" in result.stderr
+
+
+@pytest.mark.mpi
+def test_mpi_a_rank_that_raises():
+    result = job(3, "mpi", "raises")
+    [sentence] = said(result)
+    assert sentence.startswith("rank 2: something is damaged")
+    assert result.returncode == 1
+
+
+def test_gloo_a_rank_that_sleeps():
+    result = job(3, "gloo", "sleeps", "torchrun")
+    assert said(result) == [
+        f"rank 0: {TIMEOUT} a message from rank 2",
+        f"rank 1: {TIMEOUT} a message to rank 2",
+    ]
+    assert result.returncode == 1
+
+
+def test_gloo_a_rank_that_dies():
+    result = job(2, "gloo", "dies", "torchrun")
+    assert result.returncode == 1
+    assert all("lost the connection" in sentence for sentence in said(result))
+
+
+@pytest.mark.mpi
+def test_gloo_a_rank_that_raises():
+    result = job(2, "gloo", "raises")
+    [sentence] = said(result)
+    assert sentence.startswith("rank 1: something is damaged")
+    assert result.returncode == 1
+
+
+@pytest.mark.mpi
+def test_work_that_waits_in_the_queue_of_a_device():
+    result = job(1, "mpi", "device")
+    assert said(result) == [f"rank 0: {TIMEOUT} a device"]
+    assert result.returncode == 1
+
+
+def test_threads_a_rank_that_raises():
+    def work(transport):
+        if transport.rank == 1:
+            raise InputError("no such thing")
+        transport.allreduce_sum(np.ones(2))
+
+    with pytest.raises(InputError, match=r"^rank 1: no such thing$"):
+        run_ranks(3, work)
+
+
+def test_threads_a_defect_in_a_rank():
+    def work(transport):
+        if transport.rank == 2:
+            raise IndexError("out of range")
+        exchange = transport.exchange([], [(2, np.ones(3))])
+        exchange.start()
+        return list(exchange.arrivals())
+
+    with pytest.raises(IndexError, match="out of range") as caught:
+        run_ranks(3, work)
+    assert caught.value.__notes__ == ["in rank 2"]
+
+
+def test_threads_an_error_that_all_agreed_on():
+    def work(transport):
+        with transport.agreement():
+            if transport.rank:
+                raise PlanError("damaged")
+
+    with pytest.raises(PlanError, match=r"^ranks 1, 2: damaged$"):
+        run_ranks(3, work)
+
+
+def test_threads_that_abort():
+    def work(transport):
+        if transport.rank == 1:
+            transport.abort(2)
+        transport.gather(None)
+
+    with pytest.raises(SystemExit) as caught:
+        run_ranks(2, work)
+    assert caught.value.code == 2
+
+
+def test_threads_a_rank_that_sleeps():
+    awake = []
+
+    def work(transport):
+        if transport.rank == 3:
+            time.sleep(1.5)
+            awake.append(transport.rank)
+            return
+        mine = [(3, np.ones(4))]
+        if transport.rank < 2:
+            exchange = transport.exchange(*(([], mine), (mine, []))[transport.rank])
+            exchange.start()
+            for k in range(transport.rank):
+                exchange.send(k)
+            exchange.finish()
+        transport.gather(None)
+
+    with pytest.raises(TransportError) as caught:
+        run_ranks(4, work, timeout=0.5)
+    late = "timeout of 0.5 s: still waiting for"
+    assert str(caught.value) == (
+        f"rank 0: {late} a message from rank 3; rank 1: {late} rank 3 to take one; "
+        f"rank 2: {late} ranks 0, 1, 3 to reach a collective call"
+    )
+    assert awake == [3]  # it was waited for, since nothing ends a thread
+
+
+def test_threads_are_interrupted():
+    def work(transport):
+        if transport.rank == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+            return
+        transport.gather(None)
+
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        run_ranks(2, work)
+    assert time.monotonic() - begin < 5
+
+
+def test_names_of_ranks():
+    assert name([3]) == "rank 3"
+    assert name([2, 1, 2]) == "ranks 1, 2"
+    assert name(range(20)) == "ranks 0, 1, 2, 3, 4, 5, 6, 7, ..."
+    assert unfinished([4, 1], []) == "a message from ranks 1, 4"
+    assert unfinished([1], [2, 3]) == "a message from rank 1 and ranks 2, 3 to take one"

@@ -1,0 +1,393 @@
+"""`plancc_runtime.open` and what a user's own script does with it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import runpy
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from launcher import run
+from reference import make_parts
+
+import plancc
+import plancc_runtime
+from plancc.errors import InputError, PlanError
+from plancc_runtime.nn import GATConv, GCNConv
+from plancc_runtime.transport.local import run_ranks
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+N, P = 23, 3
+
+
+def matrix() -> np.ndarray:
+    """Directed; vertex 4 isolated but for the diagonal, which normalising added."""
+    random = np.random.default_rng(3)
+    a = (random.random((N, N)) < 0.2) * random.uniform(0.2, 1, (N, N))
+    a[4, :] = a[:, 4] = 0
+    np.fill_diagonal(a, 0.5)
+    return a
+
+
+def vertex_data(num_vertices: int = N, width: int = 5) -> plancc.VertexData:
+    random = np.random.default_rng(2)
+    split = random.integers(0, 3, num_vertices)
+    return plancc.VertexData(
+        features=random.standard_normal((num_vertices, width)).astype(np.float32),
+        labels=random.integers(-1, 4, num_vertices).astype(np.int32),
+        train_mask=split == 0,
+        val_mask=split == 1,
+        test_mask=split == 2,
+    )
+
+
+def on_graphs(work, dtype=torch.float64, **data):
+    """`work(graph)` on every rank of a graph of three parts."""
+    owner = np.random.default_rng(1).integers(0, P, N)
+    header, parts = make_parts(matrix(), owner, P, plancc.VertexData(**data))
+
+    def on_rank(transport):
+        torch.set_num_threads(1)
+        part = parts[transport.rank]
+        return work(plancc_runtime.open((header, part), transport, dtype, threads=1))
+
+    return run_ranks(P, on_rank, 60)
+
+
+@pytest.fixture(scope="module")
+def plan_file(tmp_path_factory) -> Path:
+    random = np.random.default_rng(7)
+    groups = random.integers(0, 3, 120)
+    a = random.random((120, 120)) < np.where(groups[:, None] == groups, 0.12, 0.01)
+    data = vertex_data(120, 8)
+    data = replace(
+        data,
+        labels=groups.astype(np.int32),
+        features=data.features + np.eye(3, 8, dtype=np.float32)[groups],
+    )
+    source, target = np.nonzero(a | a.T)
+    plan = plancc.compile((120, np.stack([source, target])), "rp", 4, data=data)
+    path = tmp_path_factory.mktemp("library") / "plan.h5"
+    plan.save(path)
+    return path
+
+
+def test_import_is_light():
+    code = (
+        "import sys, plancc_runtime; plancc_runtime.nn.MODELS.names(); "
+        "print(sorted({'torch', 'mpi4py', 'numba', 'h5py'} & set(sys.modules)))"
+    )
+    assert run(None, "-c", code).stdout.strip() == "[]"
+
+
+def test_vertex_data_of_a_rank():
+    data = vertex_data()
+    for graph in on_graphs(lambda graph: graph, torch.float32, **vars(data)):
+        vertices = graph.vertices.numpy()
+        assert (graph.num_rows, graph.num_vertices) == (len(vertices), N)
+        assert (graph.num_ranks, graph.num_classes) == (P, 4)
+        for name in ("features", "labels", "train_mask", "val_mask", "test_mask"):
+            np.testing.assert_array_equal(getattr(graph, name), getattr(data, name)[vertices])
+        assert (graph.features.dtype, graph.labels.dtype) == (torch.float32, torch.int64)
+    targets = np.arange(N * 3).reshape(N, 3) % 2 == 0
+    for graph in on_graphs(lambda graph: graph, targets=targets):
+        np.testing.assert_array_equal(graph.labels, targets[graph.vertices])
+        assert (graph.num_classes, graph.features, graph.train_mask) == (3, None, None)
+
+
+def dense_messages(nonzeros: str, op: str, x, weight, target):
+    """Messages [N, N, width], and which of them there are."""
+    a = torch.tensor(matrix())
+    there = a != 0
+    if nonzeros == "edges":
+        there = there & ~torch.eye(N, dtype=torch.bool)
+    y = a[:, :, None] if weight is None else weight[:, :, None]
+    y = torch.where(there[:, :, None], y, 1) if target is None else target[:, None, :]
+    message = {
+        "copy": lambda: x[None].expand(N, N, -1),
+        "copy_e": lambda: y.expand(N, N, -1),
+        "add": lambda: x[None] + y,
+        "sub": lambda: x[None] - y,
+        "mul": lambda: x[None] * y,
+        "div": lambda: x[None] / y,
+    }[op]()
+    return message, there
+
+
+def dense_aggregate(nonzeros, op, reduce, x, weight=None, target=None):
+    message, there = dense_messages(nonzeros, op, x, weight, target)
+    there = there[:, :, None]
+    if reduce in ("max", "min"):
+        low = -torch.inf if reduce == "max" else torch.inf
+        filled = torch.where(there, message, low)
+        found = filled.max(1).values if reduce == "max" else filled.min(1).values
+        return torch.where(there.any(1), found, 0)
+    total = torch.where(there, message, 0).sum(1)
+    return total / there.sum(1).clamp(min=1) if reduce == "mean" else total
+
+
+@pytest.mark.parametrize("nonzeros", ["edges", "plan"])
+@pytest.mark.parametrize(
+    ("op", "reduce", "second"),
+    [
+        ("copy", "sum", None),
+        ("copy", "max", None),
+        ("add", "min", "weight"),
+        ("sub", "sum", "target"),
+        ("mul", "sum", "plan"),
+        ("mul", "mean", "weight"),
+        ("div", "max", "plan"),
+        ("copy_e", "sum", "weight"),
+    ],
+)
+def test_aggregate(op, reduce, second, nonzeros):
+    random = np.random.default_rng(5)
+    x = torch.tensor(random.standard_normal((N, 4)), requires_grad=True)
+    weight = torch.tensor(random.uniform(0.5, 2, (N, N)), requires_grad=True)
+    target = torch.tensor(random.standard_normal((N, 4)), requires_grad=True)
+    g = torch.tensor(random.standard_normal((N, 4)))
+    leaves = {"x": x, "weight": weight, "target": target}
+    chosen = {second: leaves[second]} if second in leaves else {}
+    expected = dense_aggregate(nonzeros, op, reduce, x, **chosen)
+    (expected * (g if op != "copy_e" else g[:, :1])).sum().backward()
+
+    def work(graph):
+        rows = graph.vertices.long()
+        ids = graph.columns(rows[:, None].double())[:, 0].long()  # vertex of every column
+        column, row = graph.local_edge_index(nonzeros)
+        mine = {
+            "x": x.detach()[rows].requires_grad_(),
+            "weight": weight.detach()[rows[row], ids[column]].requires_grad_(),
+            "target": target.detach()[rows].requires_grad_(),
+        }
+        given = {second: mine[second]} if second in mine else {}
+        if second == "plan":
+            given["weight"] = "plan"
+        first = None if op == "copy_e" else mine["x"]
+        out = graph.aggregate(first, op, reduce, nonzeros=nonzeros, **given)
+        (out * (g[rows] if op != "copy_e" else g[rows, :1])).sum().backward()
+        torch.testing.assert_close(out, expected[rows])
+        if op != "copy_e":
+            torch.testing.assert_close(mine["x"].grad, x.grad[rows])
+        if second == "weight":
+            torch.testing.assert_close(mine["weight"].grad, weight.grad[rows[row], ids[column]])
+        if second == "target":
+            torch.testing.assert_close(mine["target"].grad, target.grad[rows])
+
+    on_graphs(work)
+
+
+def test_edges_and_values():
+    a = matrix()
+
+    def work(graph):
+        rows = graph.vertices.long()
+        ids = graph.columns(rows[:, None].double())[:, 0].long()
+        for nonzeros, diagonal in (("plan", True), ("edges", False), ("closed", True)):
+            column, row = graph.local_edge_index(nonzeros)
+            found = np.zeros((N, N))
+            found[rows[row], ids[column]] = graph.edge_values(nonzeros)
+            expected = a.copy()
+            if not diagonal:
+                np.fill_diagonal(expected, 0)
+            elif nonzeros == "closed":
+                np.fill_diagonal(expected, 1)
+            np.testing.assert_array_equal(found[rows], expected[rows])
+
+    on_graphs(work)
+
+
+def test_product_and_halo():
+    a, x = torch.tensor(matrix()), torch.randn(N, 6, dtype=torch.float64)
+    edge = (a != 0) & ~torch.eye(N, dtype=torch.bool)
+    closed = edge | torch.eye(N, dtype=torch.bool)
+
+    def work(graph):
+        rows = graph.vertices.long()
+        mine = x.T.contiguous().T[rows]
+        mine = torch.empty(6, len(rows), dtype=x.dtype).T.copy_(mine)  # not contiguous
+        torch.testing.assert_close(graph.product(mine), (a @ x)[rows])
+        torch.testing.assert_close(graph.product(mine, "sum"), (edge.double() @ x)[rows])
+        mean = closed.double() @ x / closed.sum(1, keepdim=True)
+        torch.testing.assert_close(graph.product(mine, "closed-mean"), mean[rows])
+        wide = mine.reshape(len(rows), 2, 3).requires_grad_()
+        halo = graph.halo(wide)
+        assert halo.shape == (graph.num_halo, 2, 3)
+        ids = graph.halo(rows.double())
+        assert ids.shape == (graph.num_halo,)
+        torch.testing.assert_close(halo.detach().flatten(1), x[ids.long()])
+        halo.sum().backward()
+        return rows, ids.long(), wide.grad[:, 0, 0]
+
+    answers = on_graphs(work)
+    needed = torch.zeros(N, dtype=torch.float64)
+    for _, ids, _ in answers:
+        needed[ids] += 1  # as often as other ranks need it
+    for rows, _, gradient in answers:
+        assert torch.equal(gradient, needed[rows])
+
+
+def test_reductions_over_ranks():
+    losses = torch.linspace(1, 2, N, dtype=torch.float64) ** 2
+    chosen = torch.arange(N) % 4 == 1
+
+    def work(graph):
+        rows = graph.vertices.long()
+        w = torch.nn.Parameter(torch.tensor(3.0, dtype=torch.float64))
+        unused = torch.nn.Parameter(torch.ones(2, dtype=torch.float64))
+        if graph.rank == 1:
+            unused.grad = torch.ones(2, dtype=torch.float64)
+        mine = rows[chosen[rows]]
+        loss = graph.mean_loss(w * losses[mine])
+        loss.backward()
+        graph.sync_gradients([w, unused])
+        torch.testing.assert_close(loss.detach(), 3 * losses[chosen].mean())
+        torch.testing.assert_close(w.grad, losses[chosen].mean())
+        assert unused.grad.tolist() == [1, 1]
+        assert graph.mean_loss(losses[:0]).item() == 0
+        assert graph.all_reduce(torch.tensor([graph.rank, 1])).tolist() == [3, P]
+        module = torch.nn.BatchNorm1d(2)
+        with torch.no_grad():
+            for tensor in (module.weight, module.running_mean):
+                tensor.fill_(5.0 + graph.rank)
+        module.num_batches_tracked += graph.rank
+        graph.sync_parameters(module)
+        assert module.weight.tolist() == module.running_mean.tolist() == [5, 5]
+        assert module.num_batches_tracked.item() == 0
+
+    on_graphs(work)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_layers_in_a_script_of_ones_own(dtype):
+    x = torch.randn(N, 6, dtype=dtype)
+    a = torch.tensor(matrix(), dtype=dtype)
+
+    def work(graph):
+        first = GCNConv(6, 4, random=1, dtype=dtype)
+        second = GATConv(4, 2, heads=2, random=2, dtype=dtype)
+        rows = graph.vertices.long()
+        hidden = first(graph, x[rows])
+        torch.testing.assert_close(hidden, (a @ x @ first.weight)[rows])
+        out = second(graph, hidden)
+        assert (out.shape, out.dtype) == ((len(rows), 2), dtype)
+        kept = graph.dropout(x[rows], 0.5, 1, 2) != 0
+        return rows, kept
+
+    kept = torch.zeros(N, 6, dtype=torch.bool)
+    for rows, mine in on_graphs(work, dtype):
+        kept[rows] = mine
+    header, parts = make_parts(matrix(), np.zeros(N, int), 1)
+    whole = plancc_runtime.open((header, parts[0]), dtype=dtype, threads=1)
+    assert torch.equal(whole.dropout(x, 0.5, 1, 2) != 0, kept)
+    assert not torch.equal(whole.dropout(x, 0.5, 1, 3) != 0, kept)
+
+
+def test_errors_are_one_sentence(tmp_path, plan_file):
+    graph = plancc_runtime.open(plan_file, threads=1)
+    n = graph.num_rows
+    for call, words in (
+        (lambda: graph.product(torch.ones(n - 1, 2)), rf"x has shape \[{n - 1}, 2\], but \[{n}, "),
+        (lambda: graph.product(torch.ones(n)), rf"x has shape \[{n}\], but \[{n}, any number\]"),
+        (lambda: graph.halo(torch.ones(n + 1)), rf"x has shape \[{n + 1}\], but \[{n}, "),
+        (
+            lambda: graph.product(torch.ones(n, 2).double()),
+            "float64 on cpu, but the graph of torch.f",
+        ),
+        (lambda: GCNConv(2, 3)(graph, torch.ones(1, 2)), "x has shape"),
+        (lambda: GATConv(2, 3)(graph, torch.ones(1, 2)), "x has shape"),
+        (lambda: graph.aggregate(torch.ones(n, 2), "pow"), "operator 'pow' is unknown"),
+        (lambda: graph.aggregate(op="add", weight="plan"), "operator 'add' needs x"),
+        (lambda: graph.aggregate(torch.ones(n, 2), weight="mine"), "unknown weight 'mine'"),
+        (lambda: graph.aggregate(torch.ones(n, 2), nonzeros="all"), "unknown nonzeros 'all'"),
+        (lambda: graph.local_edge_index("all"), "unknown nonzeros 'all'"),
+        (lambda: graph.dropout(torch.ones(n, 2), 1.0, 0), "rate 1.0: must be"),
+        (
+            lambda: plancc_runtime.open(plan_file, dtype=torch.float16),
+            "dtype torch.float16: choose",
+        ),
+        (lambda: plancc_runtime.open(plan_file, device="cuda:99"), "device cuda:99: torch finds"),
+        (lambda: plancc_runtime.open(tmp_path / "no.h5"), "no.h5"),
+    ):
+        with pytest.raises(InputError, match=words):
+            call()
+
+
+def test_open_fails_on_all_ranks_together(plan_file, tmp_path):
+    other = tmp_path / "torn.h5"
+    other.write_bytes(plan_file.read_bytes()[:2000])
+
+    def work(transport):
+        with pytest.raises((PlanError, InputError), match="rank 1"):
+            plancc_runtime.open(other if transport.rank == 1 else plan_file, transport, threads=1)
+        return True
+
+    assert run_ranks(2, work, 60) == [True, True]
+
+
+def losses_of(output: str) -> list[float]:
+    return [float(loss) for loss in re.findall(r"epoch \d+: loss ([\d.]+)", output)]
+
+
+def on_one_rank(example: str, plan: Path, monkeypatch) -> list[float]:
+    """Losses of an example in this process."""
+    output = io.StringIO()
+    monkeypatch.setattr(sys, "argv", [example, str(plan)])
+    threads = torch.get_num_threads()
+    with contextlib.redirect_stdout(output):
+        runpy.run_path(str(EXAMPLES / example))
+    torch.set_num_threads(threads)
+    losses = losses_of(output.getvalue())
+    assert len(losses) == 30
+    assert losses[-1] < 0.5 * losses[0]
+    return losses
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("launcher", ["mpirun", "torchrun"])
+def test_own_model_is_the_same_on_two_ranks(launcher, plan_file, monkeypatch):
+    if launcher == "mpirun":
+        two = run(2, "-m", "mpi4py", EXAMPLES / "own_model.py", plan_file)
+    else:
+        torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
+        two = run(None, *torchrun, EXAMPLES / "own_model.py", plan_file)
+    assert two.returncode == 0, two.stderr
+    expected = on_one_rank("own_model.py", plan_file, monkeypatch)
+    np.testing.assert_allclose(losses_of(two.stdout), expected, rtol=1e-3)
+    assert "rank 1 of 2" in two.stdout
+    assert "test accuracy" in two.stdout
+
+
+@pytest.mark.mpi
+def test_pyg_layer_is_the_same_on_two_ranks(plan_file, monkeypatch):
+    pytest.importorskip("torch_geometric")
+    two = run(2, "-m", "mpi4py", EXAMPLES / "pyg_layer.py", plan_file)
+    assert two.returncode == 0, two.stderr
+    expected = on_one_rank("pyg_layer.py", plan_file, monkeypatch)
+    np.testing.assert_allclose(losses_of(two.stdout), expected, rtol=1e-3)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("model", ["gcn", "sage", "gin", "gat"])
+def test_layers_on_a_device(plan_file, model):
+    results = []
+    for device in ("cpu", "cuda"):
+        graph = plancc_runtime.open(plan_file, device=device, threads=1)
+        conv = plancc_runtime.nn.MODELS[model](8, 4, random=1).to(graph.device)
+        norm = plancc_runtime.nn.BatchNorm(4).to(graph.device)
+        x = graph.features.clone().requires_grad_()
+        out = norm(conv(graph, x), graph)
+        out.square().sum().backward()
+        graph.sync_gradients(conv)
+        results.append(
+            [t.cpu() for t in (out.detach(), x.grad, *(p.grad for p in conv.parameters()))]
+        )
+    for on_cpu, on_device in zip(*results, strict=True):
+        torch.testing.assert_close(on_device, on_cpu, rtol=1e-4, atol=1e-4)

@@ -1,0 +1,452 @@
+"""Every convolution and norm, on any number of ranks, against dense matrices on one process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from reference import make_parts, normalised, volume
+from torch.nn import functional
+
+from plancc.errors import InputError
+from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.nn import BatchNorm, GATConv, GCNConv, GINConv, LayerNorm, SAGEConv
+from plancc_runtime.nn.conv import ConvOptions
+from plancc_runtime.nn.network import Network, NetworkOptions
+from plancc_runtime.transport.local import run_ranks
+from plancc_runtime.transport.single import SingleTransport
+
+RANKS = (1, 2, 3, 4, 8)
+N, DIMS, SEED, STEP = 31, [4, 6, 6, 3], 5, 7
+ISOLATED = (0, 13)  # neither needs nor is needed
+
+
+def on_ranks(num_ranks, work):
+    def quietly(transport):
+        torch.set_num_threads(1)  # of this rank's thread
+        return work(transport)
+
+    return [work(SingleTransport())] if num_ranks == 1 else run_ranks(num_ranks, quietly, 60)
+
+
+def random_matrix(kind: str) -> tuple[np.ndarray, bool]:
+    """A dense matrix with isolated vertices, and whether its diagonal is no edge."""
+    random = np.random.default_rng(3)
+    a = (random.random((N, N)) < 0.13) * random.uniform(0.2, 1, (N, N))
+    np.fill_diagonal(a, 0)
+    if kind == "directed":  # with self loops of its own
+        a[range(2, N, 4), range(2, N, 4)] = 0.5
+    else:
+        a = np.maximum(a, a.T)
+    a[ISOLATED, :] = a[:, ISOLATED] = 0
+    return (a, False) if kind == "directed" else (normalised(a), True)
+
+
+def owners(num_ranks: int) -> np.ndarray:
+    """Random; rank 2 has no row."""
+    owner = np.random.default_rng(4).integers(0, num_ranks, N)
+    owner[owner == 2] = 0
+    return owner
+
+
+@dataclass
+class Layer:
+    """One layer's product, whole: rows `rows` of the vertices `inputs`, in columns of theirs."""
+
+    inputs: np.ndarray
+    rows: np.ndarray  # places among the inputs
+    a: np.ndarray  # [inputs, inputs]; rows that are no output are 0
+    self_loops: bool
+
+
+def make_layers(kind: str, rectangular: bool) -> list[Layer]:
+    a, self_loops = random_matrix(kind)
+    sets = [np.arange(N)] * 4
+    if rectangular:  # also without some of the columns that a row has
+        random = np.random.default_rng(9)
+        sets = [np.arange(N)]
+        for size in (26, 20, 15):
+            sets.append(np.sort(random.permutation(sets[-1])[:size]))
+    layers = []
+    for inputs, outputs in pairwise(sets):
+        rows = np.searchsorted(inputs, outputs)
+        part = np.zeros((len(inputs), len(inputs)))
+        part[rows] = a[np.ix_(outputs, inputs)]
+        layers.append(Layer(inputs, rows, part, self_loops))
+    return layers
+
+
+def blocks_of(layer: Layer, owner: np.ndarray, num_ranks: int) -> list[Block]:
+    """This layer's blocks of all ranks."""
+    _, parts = make_parts(layer.a, owner[layer.inputs], num_ranks)
+    blocks = []
+    for part in parts:
+        block = replace(
+            Block.of_part(part, layer.self_loops), inputs=layer.inputs[part.global_id].astype("i4")
+        )
+        wanted = np.flatnonzero(np.isin(part.global_id, layer.rows))
+        if len(layer.rows) < len(layer.inputs):
+            degree = np.diff(block.row_ptr)[wanted]
+            block = replace(block, outputs=wanted, row_ptr=np.concatenate([[0], degree.cumsum()]))
+        blocks.append(block)
+    return blocks
+
+
+# ---- the reference: dense torch operations, float64 ----
+
+
+def bits(x: int) -> int:
+    """splitmix64, in Python's integers."""
+    mask = 2**64 - 1
+    z = (x + 0x9E3779B97F4A7C15) & mask
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
+    return z ^ (z >> 31)
+
+
+def dropout_mask(vertices: np.ndarray, width: int, rate: float, *numbers: int) -> torch.Tensor:
+    key = 0
+    for number in numbers:
+        key = bits(key ^ bits(number))
+    mask = torch.zeros(len(vertices), width, dtype=torch.float64)
+    for i, v in enumerate(vertices.tolist()):
+        stream = bits(key ^ bits(v))
+        for j in range(width):
+            word = bits((stream + j - j % 2) % 2**64)
+            half = word >> 32 if j % 2 else word & (2**32 - 1)
+            mask[i, j] = (half >= round(rate * 2**32)) / (1 - rate)
+    return mask
+
+
+def dense_conv(options, p, layer: Layer, x, last):
+    a = torch.tensor(layer.a[layer.rows])
+    eye = torch.eye(len(layer.inputs), dtype=torch.bool)[layer.rows]
+    edge = a != 0
+    if layer.self_loops:
+        edge &= ~eye
+    own, closed = x[layer.rows], edge | eye
+    if options.model == "gcn":
+        z = a @ x @ p["weight"]
+    elif options.model == "gin":
+        z = ((1 + p["eps"]) * own + edge.double() @ x) @ p["weight"] + p["bias"]
+        return torch.relu(z) @ p["weight_out"] + p["bias_out"]
+    elif options.model == "sage":
+        reduce = options.conv.aggregator
+        if reduce == "gcn":
+            return closed.double() @ x / closed.sum(1, keepdim=True) @ p["weight"]
+        if reduce == "max":
+            each = x.expand(len(a), *x.shape).masked_fill(~edge[:, :, None], -torch.inf)
+            z = torch.where(edge.any(1)[:, None], each.max(dim=1).values, 0)
+        else:
+            z = edge.double() @ x
+            z = z / edge.sum(1, keepdim=True).clamp(min=1) if reduce == "mean" else z
+        z = torch.cat([z, own], 1) @ torch.cat([p["weight"], p["weight_self"]])
+    else:
+        heads = options.conv.heads
+        outs = []
+        for h, w in enumerate(p["weight"].chunk(heads, dim=1)):
+            y = x @ w
+            score = (y @ p["score_source"][h])[None, :] + (y @ p["score_target"][h])[
+                layer.rows, None
+            ]
+            score = functional.leaky_relu(score, 0.2).masked_fill(~closed, -torch.inf)
+            outs.append(torch.softmax(score, dim=1) @ y)
+        z = sum(outs) / heads if last else torch.cat(outs, 1)
+    return z + p["bias"] if "bias" in p else z
+
+
+def dense_network(options, parameters, layers, x):
+    """Outputs of the last layer in training, step `STEP`."""
+    for k, layer in enumerate(layers):
+        last = k == len(layers) - 1
+        rate = options.dropout if k else options.input_dropout
+        if rate:
+            x = x * dropout_mask(layer.inputs, x.shape[1], rate, SEED, STEP, k)
+        prefix = f"convs.{k}."
+        mine = {n.removeprefix(prefix): p for n, p in parameters.items() if n.startswith(prefix)}
+        z = dense_conv(options, mine, layer, x, last)
+        if not last:
+            if options.norm != "none":
+                dim = 0 if options.norm == "batch" else 1
+                centred = z - z.mean(dim, keepdim=True)
+                z = centred / torch.sqrt((centred**2).mean(dim, keepdim=True) + 1e-5)
+                z = z * parameters[f"norms.{k}.weight"] + parameters[f"norms.{k}.bias"]
+            z = torch.tanh(z) if options.activation == "tanh" else torch.relu(z)
+            if options.residual:
+                skip = parameters.get(f"skips.{k}.weight")
+                own = x[layer.rows]
+                z = z + (own if skip is None else own @ skip.T)
+        x = z
+    return x
+
+
+# ---- both, side by side ----
+
+
+def make_network(options, dtype=torch.float64) -> Network:
+    network = Network(DIMS, options, SEED, dtype)
+    random = np.random.default_rng(8)
+    with torch.no_grad():  # zeros and ones would hide what multiplies or adds them
+        for p in network.parameters():
+            p += torch.as_tensor(0.3 * random.standard_normal(p.shape), dtype=dtype)
+    return network.train()
+
+
+def inputs(width: int = DIMS[0]) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(6)
+    return random.standard_normal((N, width)), random.integers(0, DIMS[-1], N)
+
+
+def dense(options, layers):
+    """Outputs, loss, and the gradients of all parameters and of x."""
+    features, labels = inputs()
+    x = torch.tensor(features, requires_grad=True)
+    parameters = {
+        name: p.detach().clone().requires_grad_()
+        for name, p in make_network(options).named_parameters()
+    }
+    out = dense_network(options, parameters, layers, x)
+    outputs = layers[-1].inputs[layers[-1].rows]
+    chosen = outputs % 3 != 0
+    loss = functional.cross_entropy(out[chosen], torch.tensor(labels[outputs[chosen]]))
+    loss.backward()
+    zero = {
+        name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in parameters.items()
+    }
+    return [out.detach(), loss.detach(), x.grad, *zero.values()]
+
+
+def distributed(options, layers, num_ranks, dtype=torch.float64, fixed=False):
+    """The same as `dense`, put together from all ranks."""
+    owner = owners(num_ranks)
+    blocks = [blocks_of(layer, owner, num_ranks) for layer in layers]
+    features, labels = inputs()
+    outputs = layers[-1].inputs[layers[-1].rows]
+    num_chosen = int((outputs % 3 != 0).sum())
+
+    def work(transport):
+        graphs = [LocalGraph(of[transport.rank], transport, dtype) for of in blocks]
+        vertices = graphs[0].vertices.numpy()
+        x = torch.tensor(features[vertices], dtype=dtype, requires_grad=True)
+        network = make_network(options, dtype)
+        known = network.fixed(graphs[0], x) if fixed else None
+        out = network(graphs, x, known, STEP)
+        block = graphs[-1].block
+        mine = block.inputs[block.output_places()]
+        chosen = mine % 3 != 0
+        share = functional.cross_entropy(
+            out[chosen], torch.tensor(labels[mine[chosen]]), reduction="sum"
+        )
+        loss = share / num_chosen
+        loss.backward()
+        gradients = [
+            torch.zeros_like(p) if p.grad is None else p.grad for p in network.parameters()
+        ]
+        return vertices, mine, out.detach(), loss.detach(), x.grad, gradients
+
+    answers = on_ranks(num_ranks, work)
+    out = torch.zeros(N, DIMS[-1], dtype=dtype)
+    x_grad = torch.zeros(N, DIMS[0], dtype=dtype)
+    for vertices, mine, rows, _, grad, _ in answers:
+        out[mine] = rows
+        x_grad[vertices] = 0 if grad is None else grad
+    gradients = [sum(parts) for parts in zip(*(answer[5] for answer in answers), strict=True)]
+    return [out[outputs], sum(answer[3] for answer in answers), x_grad, *gradients]
+
+
+def assert_close(found, expected, tolerance):
+    assert len(found) == len(expected)
+    for k, (a, b) in enumerate(zip(found, expected, strict=True)):
+        scale = max(1.0, float(b.abs().max()))
+        assert a.shape == b.shape
+        assert float((a.double() - b).abs().max()) <= tolerance * scale, f"number {k}"
+
+
+def network_options(model, norm="none", residual=False, dropout=0.0, activation="relu", **conv):
+    return NetworkOptions(
+        model=model,
+        conv=ConvOptions(**conv),
+        activation=activation,
+        norm=norm,
+        residual=residual,
+        dropout=dropout,
+        input_dropout=dropout / 2,
+    )
+
+
+CASES = {
+    "gcn": network_options("gcn"),
+    "gcn-paper": network_options("gcn", order="paper", bias=True, norm="batch"),
+    "gcn-aggregate-first": network_options("gcn", order="aggregate-first", dropout=0.5),
+    "gcn-project-first": network_options("gcn", order="project-first", residual=True),
+    "sage-mean": network_options("sage", norm="layer", residual=True, dropout=0.5),
+    "sage-mean-paper": network_options("sage", order="paper", bias=True),
+    "sage-sum": network_options("sage", aggregator="sum", norm="batch", dropout=0.5),
+    "sage-max": network_options("sage", aggregator="max", residual=True, norm="batch"),
+    "sage-gcn": network_options("sage", aggregator="gcn", norm="layer"),
+    "gin": network_options("gin", norm="batch", dropout=0.25),
+    "gin-paper": network_options("gin", order="paper", residual=True, activation="tanh"),
+    "gat": network_options("gat", residual=True, norm="layer"),
+    "gat-heads": network_options("gat", heads=3, bias=True, norm="batch", dropout=0.5),
+}
+
+
+@pytest.mark.parametrize("kind", ["directed", "undirected"])
+@pytest.mark.parametrize("case", CASES)
+def test_equals_dense_on_any_number_of_ranks(case, kind):
+    options, layers = CASES[case], make_layers(kind, rectangular=False)
+    expected = dense(options, layers)
+    found = {num_ranks: distributed(options, layers, num_ranks) for num_ranks in RANKS}
+    for on_some in found.values():
+        assert_close(on_some, expected, 1e-9)
+    assert_close(found[4], found[1], 1e-12)
+    assert_close(distributed(options, layers, 3, torch.float32), expected, 1e-5)
+
+
+@pytest.mark.parametrize("kind", ["directed", "undirected"])
+@pytest.mark.parametrize("case", CASES)
+def test_layers_with_fewer_outputs_than_inputs(case, kind):
+    layers = make_layers(kind, rectangular=True)
+    assert_close(distributed(CASES[case], layers, 3), dense(CASES[case], layers), 1e-9)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_fixed_input_is_exchanged_once(case):
+    options = replace(CASES[case], input_dropout=0.0)
+    layers = make_layers("directed", rectangular=True)
+    expected = dense(options, layers)
+    found = distributed(options, layers, 3, fixed=True)
+    del expected[2], found[2]  # no gradient for x
+    assert_close(found, expected, 1e-9)
+
+
+CONVS = [
+    (GCNConv, {"order": order}, widths)
+    for order, widths in {
+        "auto": [(5, 5), (5, 5)],
+        "aggregate-first": [(5, 5), (8, 8)],
+        "project-first": [(8, 8), (5, 5)],
+        "paper": [(5, 8), (8, 5)],
+    }.items()
+]
+CONVS += [
+    (SAGEConv, {"aggregator": "mean"}, [(5, 5), (5, 5)]),
+    (SAGEConv, {"aggregator": "max"}, [(5, 5), (8, 8)]),
+    (GINConv, {"order": "paper"}, [(5, 8), (8, 5)]),
+    (GATConv, {"heads": 1}, [(8, 8), (5, 5)]),
+]
+
+
+@pytest.mark.parametrize(("kind", "choices", "widths"), CONVS)
+def test_moves_the_columns_that_it_says(kind, choices, widths):
+    a, self_loops = random_matrix("directed")
+    owner = owners(3)
+    _, parts = make_parts(a, owner, 3)
+
+    def work(transport):
+        graph = LocalGraph(
+            Block.of_part(parts[transport.rank], self_loops), transport, torch.float64
+        )
+        counts = []
+        for d_in, d_out in ((5, 8), (8, 5)):
+            conv = kind(d_in, d_out, dtype=torch.float64, **choices)
+            x = torch.randn(graph.num_inputs, d_in, dtype=torch.float64, requires_grad=True)
+            words = [transport.traffic.words_sent]
+            y = conv(graph, x)
+            words.append(transport.traffic.words_sent)
+            y.sum().backward()
+            words.append(transport.traffic.words_sent)
+            fixed = conv.fixed(graph, x)
+            before = transport.traffic.words_sent
+            conv(graph, x.detach(), fixed).sum().backward()
+            assert transport.traffic.words_sent == before
+            counts.append((conv.widths(), np.diff(words)))
+        return counts
+
+    answers = on_ranks(3, work)
+    rows = volume(a, owner)
+    assert rows > 0
+    for k, expected in enumerate(widths):
+        assert answers[0][k][0] == expected
+        moved = sum(answer[k][1] for answer in answers)
+        assert moved.tolist() == [rows * expected[0], rows * expected[1]]
+
+
+def test_batch_norm_is_torch_on_all_rows():
+    owner = owners(4)
+    random = np.random.default_rng(1)
+    batches = random.standard_normal((3, N, 5)) * 0.01 + 1000  # small beside its mean
+    gradients = random.standard_normal((3, N, 5))
+    whole = torch.nn.BatchNorm1d(5, dtype=torch.float64)
+    expected = []
+    for batch, gradient in zip(batches, gradients, strict=True):
+        z = torch.tensor(batch, requires_grad=True)
+        y = whole(z)
+        y.backward(torch.tensor(gradient))
+        expected.append((y.detach(), z.grad))
+    evaluated = whole.eval()(torch.tensor(batches[0])).detach()
+    _, parts = make_parts(np.eye(N), owner, 4)
+
+    def work(transport):
+        block = Block.of_part(parts[transport.rank], False)
+        graph = LocalGraph(block, transport, torch.float64)
+        rows = block.inputs
+        norm = BatchNorm(5).double()
+        for batch, gradient, (y, z_grad) in zip(batches, gradients, expected, strict=True):
+            z = torch.tensor(batch[rows], requires_grad=True)
+            words = transport.traffic.words_reduced
+            found = norm(z, graph)
+            found.backward(torch.tensor(gradient[rows]))
+            assert transport.traffic.words_reduced == words + (5 + 1) + 5 + 2 * 5
+            torch.testing.assert_close(found.detach(), y[rows], rtol=0, atol=1e-7)
+            torch.testing.assert_close(z.grad, z_grad[rows], rtol=1e-7, atol=1e-7)
+        out = norm.eval()(torch.tensor(batches[0][rows]), graph)
+        torch.testing.assert_close(out.detach(), evaluated[rows], rtol=0, atol=1e-7)
+        return norm.weight.grad, norm.bias.grad, norm.running_mean, norm.running_var
+
+    weight, bias, mean, var = zip(*on_ranks(4, work), strict=True)
+    torch.testing.assert_close(sum(weight), whole.weight.grad, rtol=0, atol=1e-7)
+    torch.testing.assert_close(sum(bias), whole.bias.grad)
+    for rank in range(4):
+        torch.testing.assert_close(mean[rank], whole.running_mean)
+        torch.testing.assert_close(var[rank], whole.running_var, rtol=1e-9, atol=0)
+
+
+def test_closed_mean_of_a_sample_stays_unbiased():
+    """Edges that a sample dropped still count in the mean; the row's own vertex is never scaled."""
+    a = np.array([[0.0, 1, 1, 0], [1, 0, 0, 0], [0, 0, 1, 1], [0, 0, 0, 0]])
+    _, (part,) = make_parts(a, np.zeros(4, int), 1)
+    block = replace(
+        Block.of_part(part, False), edges=np.array([4, 1, 3, 0]), scale=(2.0, 3.0)
+    ).with_coefficients("closed-mean")
+    found = np.zeros((4, 4))
+    found[np.repeat(range(4), np.diff(block.row_ptr)), block.column] = block.value
+    expected = [[1 / 5, 2 / 5, 2 / 5, 0], [2 / 2, 1 / 2, 0, 0], [0, 0, 1 / 3, 2 / 3], [0, 0, 0, 1]]
+    np.testing.assert_allclose(found, expected)
+
+
+def test_options_of_a_layer():
+    torch.manual_seed(1)
+    first, second = GCNConv(4, 3), GCNConv(4, 3)
+    assert first.weight.dtype == torch.float32
+    assert not torch.equal(first.weight, second.weight)
+    torch.manual_seed(1)
+    assert torch.equal(GCNConv(4, 3).weight, first.weight)
+    a, b = GATConv(4, 6, heads=2, random=3), GATConv(4, 6, heads=2, random=3, dtype=torch.float64)
+    assert torch.equal(a.weight, b.weight.float())
+    assert GATConv(4, 5, heads=2, last=True).weight.shape == (4, 10)
+    assert SAGEConv(4, 3, bias=True).bias.tolist() == [0, 0, 0]
+    assert LayerNorm(3)(torch.tensor([[1.0, 2, 3]])).sum().abs() < 1e-6
+    for make, words in (
+        (lambda: GATConv(4, 5, heads=2), "heads 2: must divide the width 5"),
+        (lambda: GATConv(4, 5, heads=0), "heads 0: must be at least 1"),
+        (lambda: GCNConv(4, 5, heads=2), "unknown option of GCNConv 'heads'"),
+        (lambda: SAGEConv(4, 5, aggregator="median"), "unknown aggregator 'median'"),
+        (lambda: GINConv(4, 5, order="best"), "unknown order 'best'"),
+    ):
+        with pytest.raises(InputError, match=words):
+            make()

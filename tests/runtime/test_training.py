@@ -1,0 +1,355 @@
+"""Training as a person would: optimisers, schedules, early stopping, scores, logs and timelines.
+
+Against a dense float64 loop in plain torch.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from itertools import pairwise
+
+import click
+import numpy as np
+import pytest
+import reference
+import torch
+from sklearn.metrics import accuracy_score, f1_score
+
+from plancc.errors import InputError, OutputError, PlanccError
+from plancc.graph.vertexdata import VertexData
+from plancc_cli.run import SECTIONS, command
+from plancc_runtime.data import random_split
+from plancc_runtime.options import OPTION_NAMES, TrainOptions
+from plancc_runtime.train import train
+from plancc_runtime.transport.local import run_ranks
+
+N, PARTS, CLASSES, WIDTH, HIDDEN = 60, 3, 4, 7, 6
+COMMON = {"hidden": HIDDEN, "dtype": "float64", "threads": 1, "kernel": "torch"}
+
+
+def make_case(multi_label=False, signal=0.0, **masks):
+    """(dense matrix, vertex data, header and parts); `signal` says how easily it is learnt."""
+    random = np.random.default_rng(5)
+    labels = random.integers(0, CLASSES, N).astype(np.int32)
+    likely = np.where(labels[:, None] == labels, 0.06 + 0.05 * signal, 0.06 - 0.02 * signal)
+    a = reference.normalised(random.random((N, N)) < likely)
+    owner = random.integers(0, PARTS, N)
+    features = random.standard_normal((N, WIDTH)).astype(np.float32)
+    features[np.arange(N), labels] += signal
+    wrong = np.flatnonzero(random.random(N) < 0.25)
+    labels[wrong] = random.integers(0, CLASSES, len(wrong))  # so that it can be learnt too well
+    features[3] = 0
+    if not masks:
+        fold = random.integers(0, 3, N)
+        masks = {name: fold == k for k, name in enumerate(("train_mask", "val_mask", "test_mask"))}
+    if multi_label:
+        truth = {"targets": random.random((N, CLASSES)) < 0.4}
+    else:
+        labels[:4] = -1
+        truth = {"labels": labels}
+    data = VertexData(features=features, **truth, **masks)
+    return a, data, reference.make_parts(a, owner, PARTS, data)
+
+
+def whole_part(a, data):
+    header, [part] = reference.make_parts(a, np.zeros(N, int), 1, data)
+    return header, part
+
+
+def run(case, ranks, options, report=None):
+    """The results of all ranks, on 1 or `PARTS` of them."""
+    a, data, (header, parts) = case
+    chosen = TrainOptions(**{**COMMON, **options})
+    if ranks == 1:
+        plan = whole_part(a, data)
+        return run_ranks(1, lambda t: train(plan, chosen, t, report))
+    return run_ranks(ranks, lambda t: train((header, parts[t.rank]), chosen, t, report))
+
+
+class Dense:
+    """A GCN on one dense matrix."""
+
+    def __init__(self, a, data, features=None):
+        self.a = torch.tensor(a)
+        self.x = torch.tensor(data.features if features is None else features).double()
+        self.weights = [
+            torch.tensor(w, requires_grad=True)
+            for w in reference.glorot_weights([WIDTH, HIDDEN, CLASSES], 0)
+        ]
+        self.truth = data.labels if data.targets is None else data.targets
+        known = np.ones(N, bool) if data.targets is not None else data.labels >= 0
+        self.rows = {
+            name: np.flatnonzero(getattr(data, f"{name}_mask") & known)
+            for name in ("train", "val", "test")
+        }
+
+    def logits(self):
+        return self.a @ torch.relu(self.a @ self.x @ self.weights[0]) @ self.weights[1]
+
+    def loss(self, split="train"):
+        z, truth = self.logits()[self.rows[split]], self.truth[self.rows[split]]
+        if truth.ndim == 1:
+            return -torch.log_softmax(z, 1)[range(len(z)), torch.tensor(truth).long()].mean()
+        y = torch.tensor(truth).double()
+        return -(y * torch.log(torch.sigmoid(z)) + (1 - y) * torch.log(1 - torch.sigmoid(z))).mean()
+
+
+OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+
+
+@pytest.mark.parametrize("ranks", [1, PARTS])
+@pytest.mark.parametrize(
+    ("optimizer", "decay", "schedule"),
+    [
+        ("sgd", 0.02, "none"),
+        ("sgd", 0.0, "step"),
+        ("adam", 0.1, "cosine"),
+        ("adamw", 0.1, "plateau"),
+    ],
+)
+def test_training_is_that_of_a_dense_loop(optimizer, decay, schedule, ranks):
+    case = make_case()
+    epochs, lr = 30, 0.3
+    options = {
+        **{"optimizer": optimizer, "weight_decay": decay, "schedule": schedule},
+        **{"epochs": epochs, "lr": lr, "eval_every": 2},
+    }
+    results = run(case, ranks, options)
+    dense = Dense(*case[:2])
+    steps = OPTIMIZERS[optimizer](dense.weights, lr=lr, weight_decay=decay)
+    best, waited, rate, losses, rates, validation = math.inf, 0, lr, [], [], []
+    for epoch in range(epochs):
+        validation.append(dense.loss("val").item() if epoch % 2 == 0 else None)
+        if epoch % 2 == 0:
+            waited = 0 if validation[-1] < best else waited + 1
+            best = min(best, validation[-1])
+            if schedule == "plateau" and waited and waited % 5 == 0:
+                rate /= 2
+        if schedule == "step":
+            rate = lr * (1 if epoch < 15 else 0.1 if epoch < 22.5 else 0.01)
+        if schedule == "cosine":
+            rate = lr * 0.5 * (1 + np.cos(np.pi * epoch / epochs))
+        steps.param_groups[0]["lr"] = rate
+        steps.zero_grad()
+        loss = dense.loss()
+        loss.backward()
+        steps.step()
+        losses.append(loss.item())
+        rates.append(rate)
+    if schedule == "plateau":
+        assert rate < lr, "the case tells nothing of the schedule"
+    for result in results:
+        np.testing.assert_allclose([e.loss for e in result.epochs], losses, rtol=1e-9)
+        np.testing.assert_allclose([e.learning_rate for e in result.epochs], rates, rtol=1e-12)
+        for epoch, expected in zip(result.epochs, validation, strict=True):
+            assert bool(epoch.accuracy) == (expected is not None)
+            if expected is None:
+                assert epoch.val_loss is None
+            else:
+                assert epoch.val_loss == pytest.approx(expected, rel=1e-9)
+        for found, w in zip(result.weights.values(), dense.weights, strict=True):
+            np.testing.assert_allclose(found, w.detach().numpy(), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("ranks", [1, PARTS])
+@pytest.mark.parametrize("own_pass", [False, True])
+def test_early_stopping_goes_back_to_the_best_weights(ranks, own_pass):
+    """Evaluation is a pass of its own where training leaves out rows, or the training pass."""
+    case = make_case(signal=2.0)
+    lr, patience = 0.03, 4
+    options = {"optimizer": "adam", "lr": lr, "epochs": 200, "eval_every": 3, "patience": patience}
+    result = run(case, ranks, options if own_pass else {**options, "passes": ()})[0]
+    assert all(
+        bool(e.evaluation_words) == (own_pass and ranks > 1 and e.epoch % 3 == 0)
+        for e in result.epochs
+    )
+    dense = Dense(*case[:2])
+    steps = torch.optim.Adam(dense.weights, lr=lr)
+    best, waited, epoch = math.inf, 0, 0
+    while waited < patience:
+        if epoch % 3 == 0:
+            loss = dense.loss("val").item()
+            waited += 1
+            if loss < best:
+                best, waited, best_epoch = loss, 0, epoch
+                kept = [w.detach().clone().numpy() for w in dense.weights]
+        steps.zero_grad()
+        dense.loss().backward()
+        steps.step()
+        epoch += 1
+    assert 3 < best_epoch < epoch < 200, "the case tells nothing of early stopping"
+    assert len(result.epochs) == epoch
+    assert result.best_epoch == best_epoch
+    assert result.final.val_loss == pytest.approx(best, rel=1e-8)
+    for found, w in zip(result.weights.values(), kept, strict=True):
+        np.testing.assert_allclose(found, w, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("multi_label", [False, True])
+def test_scores_are_those_of_scikit_learn(multi_label):
+    case = make_case(multi_label)
+    results = run(case, PARTS, {"epochs": 12, "lr": 0.1, "optimizer": "adam", "eval_every": 4})
+    assert all(result.final.f1_macro == results[0].final.f1_macro for result in results)
+    dense = Dense(*case[:2])
+    steps = torch.optim.Adam(dense.weights, lr=0.1)
+    rows = [e for e in (*results[0].epochs, results[0].final) if e.accuracy]
+    assert [e.epoch for e in rows] == [0, 4, 8, 12]
+    for epoch in range(13):
+        if epoch % 4 == 0:
+            row, z = rows[epoch // 4], dense.logits().detach().numpy()
+            found = z > 0 if multi_label else z.argmax(axis=1)
+            assert row.loss == pytest.approx(dense.loss().item(), rel=1e-9)
+            for split, chosen in dense.rows.items():
+                pair = dense.truth[chosen], found[chosen]
+                average = {
+                    name: f1_score(*pair, average=name, zero_division=0)
+                    for name in ("micro", "macro")
+                }
+                assert row.accuracy[split] == pytest.approx(accuracy_score(*pair))
+                assert row.f1_micro[split] == pytest.approx(average["micro"])
+                assert row.f1_macro[split] == pytest.approx(average["macro"])
+                if not multi_label:
+                    assert row.f1_micro[split] == pytest.approx(row.accuracy[split])
+        steps.zero_grad()
+        dense.loss().backward()
+        steps.step()
+    assert results[0].multi_label == multi_label
+
+
+def test_a_split_is_drawn_where_the_plan_has_no_masks():
+    case = make_case(train_mask=None)
+    options = {"epochs": 2, "split": (0.5, 0.3, 0.2), "eval_every": 1}
+    alone, several = (run(case, ranks, options)[0] for ranks in (1, PARTS))
+    assert alone.split_sizes == several.split_sizes
+    assert sum(alone.split_sizes.values()) == N - 4  # four have no label
+    assert several.final.accuracy == pytest.approx(alone.final.accuracy)
+    masks = random_split(np.arange(40000, dtype=np.int32), (0.5, 0.3, 0.1), seed=3)
+    assert np.stack(masks).sum(axis=0).max() == 1
+    np.testing.assert_allclose([m.mean() for m in masks], [0.5, 0.3, 0.1], atol=0.01)
+    some = np.array([5, 17, 39999], dtype=np.int32)
+    for mask, whole in zip(random_split(some, (0.5, 0.3, 0.1), 3), masks, strict=True):
+        np.testing.assert_array_equal(mask, whole[some])
+    other = random_split(np.arange(40000, dtype=np.int32), (0.5, 0.3, 0.1), seed=4)
+    assert abs((other[0] & masks[0]).mean() - 0.25) < 0.01
+
+
+def test_features_are_divided_by_the_sum_of_their_magnitudes():
+    a, data, _ = case = make_case()
+    result = run(case, PARTS, {"epochs": 3, "lr": 0.5, "normalize_features": True})[0]
+    total = np.abs(data.features.astype(np.float64)).sum(axis=1, keepdims=True)
+    dense = Dense(a, data, data.features / np.where(total > 0, total, 1))
+    for epoch in result.epochs:
+        loss = dense.loss()
+        assert epoch.loss == pytest.approx(loss.item(), rel=1e-6)
+        for w, g in zip(dense.weights, torch.autograd.grad(loss, dense.weights), strict=True):
+            w.data -= 0.5 * g
+
+
+@pytest.mark.parametrize(
+    ("options", "masks", "words"),
+    [
+        ({"patience": 3}, ("train",), "patience 3: no validation vertex"),
+        ({"schedule": "plateau"}, ("train",), "schedule plateau: no validation vertex"),
+        ({"split": (0.6, 0.2, 0.2)}, ("train", "val"), "the plan has masks of its own"),
+        ({"lr": 1e200, "epochs": 9}, ("train", "val"), "the loss of epoch"),
+    ],
+)
+def test_what_does_not_fit_the_plan_is_refused_by_all_ranks(options, masks, words):
+    half = np.arange(N) % 2 == 0
+    given = {"train": half, "val": ~half}
+    case = make_case(**{f"{name}_mask": given[name] for name in masks})
+    with pytest.raises(PlanccError, match=words):
+        run(case, PARTS, options)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"split": (0.6, 0.5, 0.2)}, "split 0.6,0.5,0.2"),
+        ({"split": (0.6, 0.4)}, "split 0.6,0.4"),
+        ({"patience": 3, "eval_every": 0}, "eval-every"),
+        ({"schedule": "plateau", "eval_every": 0}, "eval-every"),
+        ({"every": 5}, "--checkpoint"),
+        ({"resume": True}, "--checkpoint"),
+    ],
+)
+def test_options_that_do_not_fit_each_other(options, words):
+    with pytest.raises(InputError, match=words):
+        TrainOptions(**options)
+
+
+def test_every_option_of_training_is_one_of_the_command_line_in_a_section():
+    parameters = {p.name: p for p in command.params if isinstance(p, click.Option)}
+    assert set(OPTION_NAMES) <= set(parameters)
+    sections = [name for names in SECTIONS.values() for name in names]
+    assert sorted([*sections, "version"]) == sorted(parameters)
+    context = command.make_context("plancc-run", ["plan.h5"])
+    settings = {name: context.params[name] for name in OPTION_NAMES}
+    assert TrainOptions(**settings) == TrainOptions()
+    given = ["plan.h5", "--passes", "order,overlap", "--split", "0.6,0.2,0.1", "--no-bias"]
+    settings = command.make_context("plancc-run", given).params
+    assert settings["passes"] == ("order", "overlap")
+    assert settings["split"] == (0.6, 0.2, 0.1)
+    assert settings["bias"] is False
+    assert command.make_context("plancc-run", ["p", "--passes", "none"]).params["passes"] == ()
+
+
+@pytest.mark.parametrize("ranks", [1, PARTS])
+def test_the_log_has_a_line_per_epoch_as_it_happens(ranks, tmp_path):
+    path = tmp_path / "run.jsonl"
+    path.write_text("of an earlier run\n")
+    lines_then = []
+
+    def report(measure):
+        lines_then.append((measure.epoch, len(path.read_text().splitlines())))
+
+    options = {"epochs": 4, "eval_every": 2, "log": path}
+    result = run(make_case(), ranks, options, report)[0]
+    assert sorted(lines_then) == [(k, k + 1) for k in range(4) for _ in range(ranks)]
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert rows == [json.loads(json.dumps(asdict(epoch))) for epoch in result.epochs]
+    assert all(row["words_sent"] > 0 for row in rows) == (ranks > 1)
+
+
+def test_a_log_that_cannot_be_written_is_one_sentence(tmp_path):
+    with pytest.raises(OutputError, match="no-such-folder"):
+        run(make_case(), PARTS, {"log": tmp_path / "no-such-folder" / "run.jsonl"})
+
+
+@pytest.mark.parametrize("ranks", [1, PARTS])
+def test_the_timeline_has_every_phase_of_every_rank(ranks, tmp_path):
+    path = tmp_path / "trace.json"
+    result = run(make_case(), ranks, {"epochs": 3, "eval_every": 0, "trace": path})[0]
+    trace = json.loads(path.read_text())
+    names = {
+        e["pid"]: e["args"]["name"]
+        for e in trace["traceEvents"]
+        if e["ph"] == "M" and e["name"] == "process_name"
+    }
+    assert names == {rank: f"rank {rank}" for rank in range(ranks)}
+    events = [e for e in trace["traceEvents"] if e["ph"] == "X"]
+    phases = {"spmm", "dense", "allreduce"} | ({"pack", "wait"} if ranks > 1 else set())
+    for rank in range(ranks):
+        own = sorted((e for e in events if e["pid"] == rank), key=lambda e: (e["ts"], -e["dur"]))
+        assert phases <= {e["name"] for e in own}
+        assert [e["name"] for e in own if "epoch" in e["name"]] == ["epoch 0", "epoch 1", "epoch 2"]
+        assert min(e["ts"] for e in own) >= 0
+        inner = [e for e in own if e["name"] in phases]
+        for before, after in pairwise(inner):  # phases never overlap
+            assert before["ts"] + before["dur"] <= after["ts"] + 0.01
+    # what the clock sums up is what the timeline shows, to the microsecond of its numbers
+    for k, epoch in enumerate(result.epochs):
+        sums = []
+        for rank in range(ranks):
+            [span] = [e for e in events if e["pid"] == rank and e["name"] == f"epoch {k}"]
+            end = span["ts"] + span["dur"]
+            sums.append(
+                sum(
+                    e["dur"]
+                    for e in events
+                    if e["pid"] == rank and e["name"] == "dense" and span["ts"] <= e["ts"] < end
+                )
+            )
+        assert max(sums) == pytest.approx(1e6 * epoch.seconds_max["dense"], rel=1e-3, abs=1)

@@ -1,0 +1,248 @@
+"""Every transport moves, reduces and agrees alike: transport_checks.py on real ranks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transport_checks
+from launcher import run
+
+from plancc.errors import BackendUnavailable, InputError
+from plancc_runtime import launch
+from plancc_runtime.transport.base import Piece
+from plancc_runtime.transport.local import run_ranks
+from plancc_runtime.transport.single import SingleTransport
+from plancc_runtime.transport.torch_dist import DISTANCES, TAGS, in_groups
+
+CHECKS = Path(__file__).with_name("transport_checks.py")
+
+
+def all_done(result, ranks):
+    assert result.returncode == 0, result.stderr
+    expected = [f"rank {r} of {ranks} is done" for r in range(ranks)]
+    assert sorted(result.stdout.splitlines()) == expected
+    assert "Exception ignored" not in result.stderr
+
+
+@pytest.mark.mpi
+def test_mpi():
+    all_done(run(4, CHECKS, "mpi"), 4)
+
+
+def test_gloo():
+    all_done(run(3, CHECKS, "gloo", launcher="torchrun"), 3)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5])
+def test_threads(ranks):
+    run_ranks(ranks, transport_checks.check_all, timeout=60)
+
+
+def test_threads_sum_in_the_order_of_the_ranks():
+    values = np.random.default_rng(3).standard_normal((7, 50)).astype(np.float32)
+
+    def add(transport):
+        mine = values[transport.rank].copy()
+        transport.allreduce_sum(mine)
+        return mine
+
+    total = values[0].copy()
+    for other in values[1:]:
+        total += other
+    for _ in range(5):
+        for result in run_ranks(7, add):
+            assert result.tolist() == total.tolist()
+
+
+def test_one_rank_alone():
+    transport = SingleTransport()
+    array = np.array([3.0])
+    transport.allreduce_sum(array)
+    assert array.tolist() == [3.0]
+    assert transport.gather("x") == ["x"]
+    with pytest.raises(ValueError, match="rank 1"):
+        transport.exchange([], [(1, np.zeros(1))])
+
+
+def test_groups_of_nccl_cannot_wait_for_each_other():
+    """300 ranks, played: a rank starts its next group once both ends of the last one's started."""
+    size, random = 300, np.random.default_rng(0)
+    pairs = {(a, b) for a, b in random.integers(0, size, (4000, 2)).tolist() if a != b}
+    pairs |= {(0, rank) for rank in range(1, size)} | {(rank, 0) for rank in range(1, size)}
+    messages = [
+        (a, b, tag) for a, b in sorted(pairs) for tag in range(random.choice([1, 1, 1, 2 * TAGS]))
+    ]
+    sends: list[list[Piece]] = [[] for _ in range(size)]
+    receives: list[list[Piece]] = [[] for _ in range(size)]
+    for a, b, tag in messages:
+        sends[a].append(Piece(0, b, tag, None))
+        receives[b].append(Piece(0, a, tag, None))
+    groups = []
+    for rank in range(size):
+        mine = in_groups(rank, size, sends[rank], receives[rank])
+        assert max(map(len, mine)) <= 2 * DISTANCES * TAGS
+        groups.append(
+            [
+                [(rank, p.peer, p.tag) if out else (p.peer, rank, p.tag) for out, p in g]
+                for g in mine
+            ]
+        )
+    started = Counter(message for mine in groups for message in mine[0])
+    at = [0] * size
+    moving = True
+    while moving:
+        moving = False
+        for rank, mine in enumerate(groups):
+            if at[rank] < len(mine) and all(started[m] == 2 for m in mine[at[rank]]):
+                at[rank] += 1
+                moving = True
+                if at[rank] < len(mine):
+                    started.update(mine[at[rank]])
+    assert at == [len(mine) for mine in groups]
+    assert min(at) > 3
+    assert started == dict.fromkeys(messages, 2)
+
+
+def test_one_order_between_two_ranks():
+    """NCCL knows no tags: pieces go in the order of their tags."""
+    shuffled = np.random.default_rng(1).permutation(100).tolist()
+    pieces = [Piece(0, 3, tag, None) for tag in shuffled]
+    back = [Piece(0, 3, tag, None) for tag in shuffled[::-1]]
+    groups = in_groups(1, 5, pieces, back)
+    assert [p.tag for group in groups for out, p in group if out] == list(range(100))
+    assert [p.tag for group in groups for out, p in group if not out] == list(range(100))
+
+
+LAUNCHERS = [
+    ({"WORLD_SIZE": "4", "RANK": "3", "LOCAL_RANK": "1"}, (3, 4), 1),
+    ({"WORLD_SIZE": "4", "RANK": "3"}, (0, 1), 0),  # whatever set these, it was not torchrun
+    # one torchrun per node, started by srun
+    (
+        {
+            "WORLD_SIZE": "8",
+            "RANK": "5",
+            "LOCAL_RANK": "1",
+            "TORCHELASTIC_RUN_ID": "x",
+            "SLURM_STEP_NUM_TASKS": "2",
+            "SLURM_PROCID": "1",
+        },
+        (5, 8),
+        1,
+    ),
+    # left behind by something else, under mpirun
+    (
+        {
+            "WORLD_SIZE": "1",
+            "RANK": "0",
+            "LOCAL_RANK": "0",
+            "OMPI_COMM_WORLD_SIZE": "4",
+            "OMPI_COMM_WORLD_RANK": "2",
+            "OMPI_COMM_WORLD_LOCAL_RANK": "2",
+        },
+        (2, 4),
+        2,
+    ),
+    ({"SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "5", "SLURM_LOCALID": "1"}, (5, 8), 1),
+]
+CLEARED = (
+    *(name for launcher in launch._LAUNCHERS for name in launcher),
+    *(name for job in launch._JOBS for name in job),
+    *("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM_STEP_NODELIST"),
+    *("SLURM_JOB_NODELIST", "SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES"),
+)
+
+
+@pytest.fixture
+def environ(monkeypatch):
+    for name in filter(None, CLEARED):
+        monkeypatch.delenv(name, raising=False)
+
+    def set_all(variables):
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+
+    return set_all
+
+
+@pytest.mark.parametrize(("variables", "expected", "local"), LAUNCHERS)
+def test_torchrun_among_launchers(environ, variables, expected, local):
+    environ(variables)
+    assert launch.announced() == expected
+    assert launch.local_rank() == local
+
+
+SLURM = {"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "1", "SLURM_JOB_ID": "77"}
+OPEN_MPI = {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "1"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "host"),
+    [
+        ({"MASTER_ADDR": "there", **SLURM}, "there"),
+        ({**SLURM, "SLURM_STEP_NODELIST": "n3"}, "n3"),
+        ({**SLURM, "SLURM_STEP_NODELIST": "n3", "SLURM_STEP_NUM_NODES": "1"}, "localhost"),
+        ({**SLURM, "SLURM_JOB_NODELIST": "gpu[003-010,12],other"}, "gpu003"),
+        ({**SLURM, "SLURM_JOB_NODELIST": "gpu[7,9]-ib,other"}, "gpu7-ib"),
+        ({**SLURM, "SLURM_JOB_NODELIST": "alpha,beta[1-2]"}, "alpha"),
+        ({**OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "4"}, "localhost"),
+        ({**OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "SLURM_JOB_NODELIST": "m1,m2"}, "m1"),
+        ({}, "localhost"),
+    ],
+)
+def test_where_rank_0_listens(environ, variables, host):
+    environ(variables)
+    address, port = launch.rendezvous()
+    assert address == host
+    assert 10000 <= port < 30000
+
+
+def test_no_address_of_rank_0(environ):
+    environ({**OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "2"})
+    with pytest.raises(BackendUnavailable, match="set MASTER_ADDR"):
+        launch.rendezvous()
+
+
+def test_ports_follow_from_the_job(environ):
+    environ({**SLURM, "SLURM_STEP_NUM_NODES": "1"})
+    one = launch.rendezvous()[1]
+    assert launch.rendezvous()[1] == one
+    environ({"SLURM_JOB_ID": "78"})
+    assert launch.rendezvous()[1] != one
+    environ({"MASTER_PORT": "1234"})
+    assert launch.rendezvous()[1] == 1234
+    environ({"MASTER_PORT": "http"})
+    with pytest.raises(InputError, match="MASTER_PORT 'http'"):
+        launch.rendezvous()
+
+
+def test_names_of_transports(environ):
+    assert isinstance(launch.open_transport(), SingleTransport)
+    with pytest.raises(InputError, match="pigeon"):
+        launch.open_transport("pigeon")
+    if not torch.cuda.is_available():
+        with pytest.raises(BackendUnavailable, match="CUDA"):
+            launch.open_transport("nccl")
+    environ(OPEN_MPI)
+    with pytest.raises(InputError, match="started 4 ranks"):
+        launch.open_transport("single")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize(("name", "ranks"), [("nccl", 1), ("nccl", 2), ("gloo", 3), ("mpi", 3)])
+def test_tensors_on_a_device(name, ranks):
+    if name == "nccl" and ranks > torch.cuda.device_count():
+        pytest.skip("NCCL wants a device for every rank")
+    launcher = "mpirun" if name == "mpi" else "torchrun"
+    all_done(run(ranks, CHECKS, name, "cuda", launcher=launcher), ranks)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_threads_on_a_device(monkeypatch):
+    monkeypatch.setattr(transport_checks, "DEVICE", "cuda")
+    run_ranks(3, transport_checks.check_all, timeout=60)

@@ -1,0 +1,231 @@
+"""What every transport must do, checked by its ranks among themselves: each function is collective.
+
+    mpirun -n 4 python transport_checks.py TRANSPORT [DEVICE]
+
+All ranks draw the same messages from the seed, so each knows what it must receive.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from functools import partial
+
+import numpy as np
+import pytest
+import reference
+import torch
+
+from plancc.errors import InputError, PlanccError, PlanError
+from plancc_runtime import launch
+from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.transport.single import usable_cores
+
+ROUNDS = 3
+KINDS = (torch.float32, torch.float64, torch.bfloat16, torch.float16, np.float32, np.int64)
+
+
+DEVICE = "cpu"  # of tensors
+
+
+def empty(words, kind):
+    if isinstance(kind, torch.dtype):
+        return torch.zeros(words, dtype=kind, device=DEVICE)
+    return np.zeros(words, kind)
+
+
+def content(words, *key):
+    """Small integers, which all kinds of numbers hold exactly."""
+    return np.random.default_rng(key).integers(-100, 100, words)
+
+
+def fill(buffer, values):
+    if isinstance(buffer, np.ndarray):
+        buffer[:] = values
+    else:
+        buffer.copy_(torch.from_numpy(values))
+
+
+def numbers(buffer):
+    return buffer.tolist()
+
+
+def check_exchanges(transport, seed, make=None):
+    """Several exchanges under way at once, each for several rounds, in every way to wait."""
+    make = make or transport.exchange
+    rank, size = transport.rank, transport.size
+    random = np.random.default_rng(seed)
+    cases = []
+    for case, kind in enumerate(KINDS):
+        messages = []  # (sender, receiver, number, words), for both ends in this order
+        for sender, receiver in random.permutation(
+            [(a, b) for a in range(size) for b in range(size) if a != b]
+        ).tolist():
+            for number in range(random.integers(0, 4)):
+                words = int(random.choice([0, 1, 2, 7, 500]))
+                messages.append((sender, receiver, number, words))
+        sends = [(m, empty(m[3], kind)) for m in messages if m[0] == rank]
+        receives = [(m, empty(m[3], kind)) for m in messages if m[1] == rank]
+        exchange = make([(m[1], b) for m, b in sends], [(m[0], b) for m, b in receives])
+        cases.append((case, exchange, sends, receives))
+    own = np.random.default_rng([seed, rank])  # the order of sends is each rank's own
+    for turn in range(ROUNDS):
+        before = transport.traffic.as_array()
+        expected = np.zeros(6, np.int64)
+        for case, exchange, sends, receives in cases:
+            for _, buffer in receives:
+                fill(buffer, np.full(len(buffer), 77))
+            exchange.start()
+            for k in own.permutation(len(sends)).tolist():
+                message, buffer = sends[k]
+                fill(buffer, content(len(buffer), seed, case, turn, *message))
+                exchange.send(k)
+            for at, side in ((0, sends), (3, receives)):
+                for _, b in side:
+                    pieces = -(-len(b) // transport.max_words)
+                    expected[at : at + 3] += pieces, len(b), b.nbytes
+        for case, exchange, _, receives in cases:
+            if (case + turn) % 2 == 0:
+                arrived = []
+                for k in exchange.arrivals():
+                    message, buffer = receives[k]
+                    right = content(len(buffer), seed, case, turn, *message)
+                    assert numbers(buffer) == right.tolist()
+                    arrived.append(k)
+                assert sorted(arrived) == list(range(len(receives)))
+            exchange.finish()
+            for message, buffer in receives:
+                right = content(len(buffer), seed, case, turn, *message)
+                assert numbers(buffer) == right.tolist(), (message, turn)
+        counted = transport.traffic.as_array() - before
+        assert counted[:6].tolist() == expected.tolist()
+        everywhere = sum(transport.gather(counted))
+        assert everywhere[:3].tolist() == everywhere[3:6].tolist()
+
+
+def check_split_messages(transport, make=None):
+    transport.max_words, usual = 3, transport.max_words
+    check_exchanges(transport, 2, make)
+    check_reductions(transport, (0, 1, 10))
+    transport.max_words = usual
+
+
+def check_reductions(transport, lengths=(0, 1, 1000)):
+    rank, size = transport.rank, transport.size
+    for dtype in (np.float32, np.float64, np.int64, np.int8):
+        for words in lengths:
+            every = np.array([content(words, r) // size for r in range(size)])
+            for wrap in (np.array, partial(torch.tensor, device=DEVICE)):
+                total = wrap(every[rank].astype(dtype))
+                transport.allreduce_sum(total)
+                assert numbers(total) == every.sum(axis=0).tolist()
+                largest = wrap(every[rank].astype(dtype))
+                transport.allreduce_max(largest)
+                assert numbers(largest) == every.max(axis=0).tolist()
+    before = transport.traffic.as_array()
+    transport.allreduce_sum(np.zeros((5, 7)))
+    transport.allreduce_max(np.zeros(3))
+    difference = transport.traffic.as_array() - before
+    assert difference.tolist() == [0] * 6 + [1, 35]
+
+
+def check_small_talk(transport):
+    rank, size = transport.rank, transport.size
+    arrived = transport.alltoall(np.array([100 * rank + k for k in range(size)]))
+    assert arrived.tolist() == [100 * k + rank for k in range(size)]
+    assert transport.gather(("rank", rank)) == [("rank", r) for r in range(size)]
+    assert transport.all_equal(b"one")
+    assert transport.all_equal(b"one" if rank else b"other") == (size == 1)
+    assert 1 <= transport.cores_per_rank() <= len(usable_cores())
+    with pytest.raises(PlanError) as caught:
+        transport.agree(PlanError("broken") if rank == size - 1 else None)
+    assert str(caught.value) == (f"rank {size - 1}: broken" if size > 1 else "broken")
+    assert caught.value is transport.agreed_error
+    with pytest.raises(InputError, match=r"^same$"), transport.agreement():
+        raise InputError("same")
+    with pytest.raises(PlanccError, match="out of memory"), transport.agreement():
+        raise MemoryError
+    with pytest.raises(ValueError, match="contiguous"):
+        transport.exchange([((rank + 1) % size, np.zeros((4, 4))[:, 1])], [])
+
+
+def check_product(transport):
+    """A x and its gradient against dense float64."""
+    random = np.random.default_rng(9)
+    a = np.where(random.random((60, 60)) < 0.1, random.standard_normal((60, 60)), 0)
+    owner = random.integers(0, transport.size, 60)
+    _, parts = reference.make_parts(a, owner, transport.size)
+    part = parts[transport.rank]
+    graph = LocalGraph(Block.of_part(part, self_loops=False), transport, torch.float64)
+    for width in (3, 8, 3):
+        x, weight = random.standard_normal((2, 60, width))
+        own = torch.tensor(x[part.global_id], requires_grad=True)
+        product = graph.product(own)
+        product.backward(torch.tensor(weight[part.global_id]))
+        assert np.allclose(product.detach(), (a @ x)[part.global_id])
+        assert np.allclose(own.grad, (a.T @ weight)[part.global_id])
+
+
+def check_requests_are_freed(transport):
+    """MPI: dropping an exchange gives its requests back."""
+    peer = (transport.rank + 1) % transport.size
+    before = (transport.rank - 1) % transport.size
+    exchange = transport.exchange([(peer, np.ones(5))], [(before, np.ones(5))])
+    exchange.start()
+    exchange.send(0)
+    exchange.finish()
+    requests = exchange._requests.copy()
+    null = transport._mpi.REQUEST_NULL
+    assert all(request != null for request in requests)
+    del exchange
+    gc.collect()
+    assert all(request == null for request in requests)
+
+
+def check_grouped_messages(transport):
+    """NCCL's groups, played by gloo, which matches messages without tags by their order too."""
+    from plancc_runtime.transport import torch_dist
+
+    def make(sends, receives):
+        tensors = [
+            [(peer, torch.as_tensor(buffer)) for peer, buffer in side] for side in (sends, receives)
+        ]
+        return torch_dist._DeviceExchange(transport, *tensors)
+
+    transport.watch_device = lambda what: None  # there is no device
+    torch_dist.DISTANCES, torch_dist.TAGS = 1, 2  # several groups
+    check_exchanges(transport, 3, make)
+    check_split_messages(transport, make)
+
+
+def check_all(transport):
+    check_small_talk(transport)
+    if transport.size > 1:
+        check_exchanges(transport, 1)
+        check_split_messages(transport)
+    check_reductions(transport)
+    if DEVICE == "cpu":
+        check_product(transport)
+
+
+def main() -> None:
+    global DEVICE
+    name, DEVICE = (*sys.argv[1:], "cpu")[:2]
+    torch.set_num_threads(1)
+    if DEVICE == "cuda":
+        torch.cuda.set_device(launch.local_rank() % torch.cuda.device_count())
+    transport = launch.open_transport(name, timeout=60)
+    check_all(transport)
+    if name == "mpi":
+        check_requests_are_freed(transport)
+    if name == "gloo" and DEVICE == "cpu":
+        check_grouped_messages(transport)
+    # one that is alive at the end of the interpreter, and after MPI's own
+    peers = [rank for rank in range(transport.size) if rank != transport.rank]
+    main.exchange = transport.exchange([(peer, np.ones(1)) for peer in peers], [])
+    print(f"rank {transport.rank} of {transport.size} is done", flush=True)
+
+
+if __name__ == "__main__":
+    main()
