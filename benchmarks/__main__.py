@@ -26,6 +26,7 @@ NAMES = (
     "minibatches",
     "kernels",
     "boundary",
+    "epochs",
 )
 
 
@@ -49,9 +50,9 @@ def main() -> None:
     console.print(f"load {load:.1f} at the start (other work on the machine distorts times)")
     reports: dict[str, Report] = {}
     with tempfile.TemporaryDirectory(prefix="plancc-bench-") as temporary:
-        folder = options.folder or Path(temporary)
+        folder = (options.folder or Path(temporary)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
-        inputs = Inputs(folder, options.quick)
+        inputs = Inputs(folder, options.quick, kept=options.folder is not None)
         for name in options.names or NAMES:
             with console.status(name):
                 reports[name] = import_module(f"benchmarks.{name}").run(inputs)

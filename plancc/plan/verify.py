@@ -109,8 +109,8 @@ def _invariants(plan: Plan) -> Iterator[tuple[str, str]]:
         valid = all((mask.view(np.uint8) <= 1).all() for mask in masks)
         yield "masks hold 0 and 1", "" if valid else "another value"
     if data.targets is not None:
-        valid = (data.targets.view(np.uint8) <= 1).all()
-        yield "targets hold 0 and 1", "" if valid else "another value"
+        binary = bool((data.targets.view(np.uint8) <= 1).all())
+        yield "targets hold 0 and 1", "" if binary else "another value"
         yield "labels or targets", "" if data.labels is None else "both are there"
     if data.clusters is not None:
         yield "clusters are numbers from 0", "" if (data.clusters >= 0).all() else "one below 0"

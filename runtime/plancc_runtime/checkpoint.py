@@ -51,6 +51,12 @@ class Checkpoints:
         Content hash of the plan.
     transport : Transport
 
+    Attributes
+    ----------
+    kernels : list of str
+        Of the local products, on every rank, for the caller to set before `save`: another kernel
+        has other bits. After `load`, those of the checkpoint; empty if it had other ranks.
+
     Raises
     ------
     InputError
@@ -65,6 +71,7 @@ class Checkpoints:
         assert options.checkpoint is not None
         self._folder = Path(options.checkpoint)
         self._options, self._content, self._transport = options, content, transport
+        self.kernels: list[str] = []
         self._best_epoch: int | None = None  # of BEST
         last = self._folder / LAST
         with transport.agreement():
@@ -106,6 +113,7 @@ class Checkpoints:
             "plan": self._content,
             "epoch": epoch,
             "num_ranks": self._transport.size,
+            "kernels": self.kernels,
             "random": {"seed": self._options.seed, "epoch": epoch},
             "options": _plain(self._options),
             "best": {
@@ -123,9 +131,8 @@ class Checkpoints:
         names = [name for name, _ in learner.network.named_parameters()]
         state = {
             f"optimizer/{names[number]}/{key}": value
-            for number, values in learner.optimizer.state_dict()["state"].items()
+            for number, values in enumerate(learner.optimizer.state)
             for key, value in values.items()
-            if isinstance(value, Tensor)
         }
         kept = {f"best/{name}": value for name, value in chosen.items()}
         _write_file(self._folder / LAST, {**weights, **state, **kept}, facts)
@@ -153,16 +160,16 @@ class Checkpoints:
             best = Validation(**facts["best"])
             if best.loss is not None:
                 best.weights = _matching(path, tensors, "best/", network.state_dict())
-            numbers = {name: k for k, (name, _) in enumerate(network.named_parameters())}
-            state: dict[int, dict[str, Tensor]] = {}
-            for name, value in tensors.items():
-                if name.startswith("optimizer/"):
-                    _, parameter, key = name.split("/")
-                    state.setdefault(numbers[parameter], {})[key] = value
+            names = [name for name, _ in network.named_parameters()]
+            state = [
+                _matching(path, tensors, f"optimizer/{name}/", values)
+                for name, values in zip(names, optimizer.state, strict=True)
+            ]
         if not self._transport.all_equal(digest.encode()):
             self._transport.agree(InputError(f"{path}: not the same file on all ranks"))
         network.load_state_dict(weights)
-        optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+        optimizer.state = state
+        self.kernels = facts["kernels"] if facts["num_ranks"] == self._transport.size else []
         self._best_epoch = best.epoch if (self._folder / BEST).exists() else None
         return facts["epoch"], best
 

@@ -24,7 +24,7 @@ from plancc_runtime.clock import Clock
 from plancc_runtime.data import LocalData
 from plancc_runtime.kernels.spmm import choose_kernel
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.boundary import sampled_blocks, samples, told
+from plancc_runtime.layouts.boundary import drawn, samples, told
 from plancc_runtime.layouts.live import isolated, live_blocks, live_halo
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.nn.conv import Conv
@@ -146,8 +146,8 @@ class Execution:
         """What the training pass of an epoch works on; not collective."""
         if not samples(self._options):
             return self._training
-        block = sampled_blocks(self._block, self._options, self._transport.rank, epoch)
-        return View([self.graph(block)] * self._options.layers)
+        sample = drawn(self._block, self._options, self._transport.rank, epoch)
+        return View([self._whole.graphs[0].sampled(sample)] * self._options.layers)
 
     def figures(self, network: Network) -> Figures | None:
         """Words per epoch, with and without the passes; after `prepare`. Collective.

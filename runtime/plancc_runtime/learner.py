@@ -13,7 +13,7 @@ from plancc_runtime.clock import Clock
 from plancc_runtime.data import LocalData
 from plancc_runtime.nn.loss import share_of_loss
 from plancc_runtime.nn.network import Network
-from plancc_runtime.optim import make_optimizer
+from plancc_runtime.optim import OPTIMIZERS
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.results import Scores, Spent
 from plancc_runtime.scores import count, num_found, scores_of
@@ -27,7 +27,7 @@ class Learner:
     Attributes
     ----------
     network : Network
-    optimizer : torch.optim.Optimizer
+    optimizer : SGD, Adam or AdamW
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Learner:
     ) -> None:
         self.network, self.options, self.transport, self.clock = network, options, transport, clock
         self._parameters = list(network.parameters())
-        self.optimizer = make_optimizer(self._parameters, options)
+        self.optimizer = OPTIMIZERS[options.optimizer](self._parameters, options.weight_decay)
         self._splits: WeakKeyDictionary[View, dict[str, _Split]] = WeakKeyDictionary()
 
     def gradients(self, view: View, data: LocalData, step: int, where: str) -> tuple[float, Tensor]:
@@ -74,9 +74,7 @@ class Learner:
     def update(self, rate: float) -> None:
         """Change the weights along the last `gradients`, at this learning rate."""
         with self.clock("dense"):
-            for group in self.optimizer.param_groups:
-                group["lr"] = rate
-            self.optimizer.step()
+            self.optimizer.step(rate)
 
     def evaluate(self, view: View, data: LocalData, where: str) -> Scores:
         """Scores of all splits from a pass of its own, as in use: without dropout. Collective."""

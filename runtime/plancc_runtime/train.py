@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -100,13 +101,15 @@ def train(
     learner = Learner(network, options, transport, clock)
     with transport.agreement():
         validated = _is_validated(options, data)
-    best, first = Validation(), 0
+    best, first, kernel = Validation(), 0, options.kernel
     if options.checkpoint is not None:
         from plancc_runtime.checkpoint import Checkpoints
 
         checkpoints = Checkpoints(options, content, transport)
         if options.resume:
             first, best = checkpoints.load(learner)
+            if options.kernel == "auto" and checkpoints.kernels:
+                kernel = checkpoints.kernels[transport.rank]
     log = None
     with transport.agreement():
         if options.log is not None and transport.rank == 0:
@@ -114,7 +117,10 @@ def train(
 
     before = learner.start()
     with _span(trace, "setup"):
-        training = Execution(part, header, data, options, transport, dtype, clock)
+        chosen = replace(options, kernel=kernel)
+        training = Execution(part, header, data, chosen, transport, dtype, clock)
+        if options.checkpoint is not None:
+            checkpoints.kernels = transport.gather(training.kernel)
         per_epoch = 0
         if drawn is not None:
             sampler, population = drawn

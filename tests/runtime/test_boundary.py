@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import reference
+import torch
 from scipy.sparse import csr_matrix
 
-from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.boundary import halo_vertices, sampled_blocks, told
+from plancc_runtime.layouts import row
+from plancc_runtime.layouts.block import COEFFICIENTS, Block
+from plancc_runtime.layouts.boundary import drawn, halo_vertices, samples, told
+from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.transport.local import run_ranks
 
@@ -43,7 +46,7 @@ def blocks_of(options: TrainOptions, owner: np.ndarray = OWNER) -> list[Block]:
 
 
 def sampled(blocks: list[Block], options: TrainOptions, epoch: int) -> list[Block]:
-    return [sampled_blocks(block, options, rank, epoch) for rank, block in enumerate(blocks)]
+    return [drawn(block, options, rank, epoch).block for rank, block in enumerate(blocks)]
 
 
 def dense_of(blocks: list[Block]) -> np.ndarray:
@@ -132,6 +135,38 @@ def test_coefficients_of_a_sample_are_those_of_the_whole_scaled(name, rate):
     np.testing.assert_allclose(found, whole * kept * scale, rtol=1e-12)
 
 
+@pytest.mark.parametrize("group", [2, 10000])
+@pytest.mark.parametrize("rates", [*({name: 0.5} for name in RATES), dict.fromkeys(RATES, 0.7)])
+def test_products_are_those_of_the_sampled_matrix(rates, group, monkeypatch):
+    """One graph per rank gives those of all epochs, whose halo rows differ."""
+    monkeypatch.setattr(row, "GROUP_NONZEROS", group)
+    options = TrainOptions(**rates)
+    blocks = blocks_of(options)
+    h, g = np.random.default_rng(6).normal(size=(2, N, 3))
+
+    def work(transport):
+        block = blocks[transport.rank]
+        graph = LocalGraph(block, transport, torch.float64)
+        mine = [torch.from_numpy(x[block.inputs]) for x in (h, g)]
+        answers = {}
+        for epoch in range(3):
+            part = graph.sampled(drawn(block, options, transport.rank, epoch))
+            for name in COEFFICIENTS:
+                x = mine[0].clone().requires_grad_()
+                y = part.product(x, name)
+                y.backward(mine[1])
+                answers[epoch, name] = y.detach().numpy(), x.grad.numpy()
+        return answers
+
+    answers = run_ranks(4, work, timeout=60)
+    for epoch, name in answers[0]:
+        kept = [block.with_coefficients(name) for block in sampled(blocks, options, epoch)]
+        dense = dense_of(kept)
+        for block, (y, x_grad) in zip(blocks, (a[epoch, name] for a in answers), strict=True):
+            np.testing.assert_allclose(y, (dense @ h)[block.inputs], rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(x_grad, (dense.T @ g)[block.inputs], rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("rate", [0.2, 0.5])
 def test_variance_of_boundary_sampling(rate):
     """Appendix A of paper 003 for draws that are independent of each other.
@@ -152,7 +187,7 @@ def test_variance_of_boundary_sampling(rate):
     for rank, block in enumerate(blocks):
         z = A[block.inputs] @ h
         for epoch in range(EPOCHS):
-            part = sampled_blocks(block, options, rank, epoch)
+            part = drawn(block, options, rank, epoch).block
             matrix = csr_matrix((part.value, part.column, part.row_ptr))
             known = h[np.concatenate([part.inputs, part.halo])]
             errors[epoch] += ((matrix @ known[: matrix.shape[1]] - z) ** 2).sum()
@@ -164,13 +199,10 @@ def test_variance_of_boundary_sampling(rate):
 
 
 @pytest.mark.parametrize("name", RATES)
-def test_a_rate_of_one_is_the_whole_block(name):
-    options = TrainOptions(**{name: 1.0})
-    blocks = blocks_of(options)
-    for rank, block in enumerate(blocks):
-        assert sampled_blocks(block, options, rank, 0) is block
-        assert sampled_blocks(block, TrainOptions(), rank, 0) is block
-    np.testing.assert_array_equal(dense_of(blocks), A)
+def test_a_rate_of_one_keeps_all(name):
+    for options in (TrainOptions(**{name: 1.0}), TrainOptions()):
+        assert not samples(options)
+        np.testing.assert_array_equal(dense_of(sampled(blocks_of(options), options, 0)), A)
 
 
 def test_a_rate_of_zero_leaves_nothing_of_it():

@@ -28,7 +28,7 @@ from plancc_runtime.transport.local import run_ranks
 
 N, PARTS = 50, 2
 OPTIONS = {
-    **{"epochs": 12, "hidden": 5, "threads": 1, "kernel": "torch", "optimizer": "adam"},
+    **{"epochs": 12, "hidden": 5, "threads": 1, "optimizer": "adam"},
     **{"lr": 0.2, "dropout": 0.4, "eval_every": 2, "every": 3},
 }
 
@@ -210,7 +210,7 @@ def test_a_write_that_fails_leaves_the_checkpoint_before_it(plans, tmp_path, mon
 def test_a_killed_job_goes_on_from_the_command_line(plans, tmp_path):
     """SIGKILL at any moment; the same command with --resume ends like a job that was not killed."""
     arguments = ("--ranks", 2, "--threads", 1, "--epochs", 120, "--dropout", 0.5)
-    arguments = (*arguments, "--optimizer", "adam", "--kernel", "torch")
+    arguments = (*arguments, "--optimizer", "adam")
     whole = plancc_run(None, plans[0], *arguments, "--save", tmp_path / "whole.npz")
     assert whole.returncode == 0, whole.stderr
     last = tmp_path / "cut" / "last.safetensors"

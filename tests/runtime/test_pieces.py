@@ -16,7 +16,7 @@ from plancc_runtime import launch
 from plancc_runtime.clock import Clock
 from plancc_runtime.data import random_features, random_labels
 from plancc_runtime.nn.network import ACTIVATIONS, Network, NetworkOptions
-from plancc_runtime.optim import make_optimizer
+from plancc_runtime.optim import OPTIMIZERS
 from plancc_runtime.options import CHOICES, TrainOptions
 from plancc_runtime.transport.single import SingleTransport
 from plancc_runtime.weights import read_weights
@@ -61,8 +61,28 @@ def test_initial_weights_are_glorots_and_the_same_in_any_dtype():
 
 def test_options_name_what_exists():
     assert set(CHOICES["activation"]) == set(ACTIVATIONS)
-    for name in CHOICES["optimizer"]:
-        make_optimizer([torch.nn.Parameter(torch.ones(2))], TrainOptions(optimizer=name))
+    assert set(CHOICES["optimizer"]) == set(OPTIMIZERS)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+@pytest.mark.parametrize("name", CHOICES["optimizer"])
+def test_optimisers_are_torchs(name, decay):
+    kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[name]
+    ours, theirs = (
+        [torch.nn.Parameter(torch.linspace(-1, 2, 6).double().view(s)) for s in ((2, 3), (6,))]
+        for _ in range(2)
+    )
+    optimizer, expected = OPTIMIZERS[name](ours, decay), kind(theirs, weight_decay=decay)
+    random = np.random.default_rng(0)
+    for rate in (0.3, 0.1, 0.1, 0.02):
+        expected.param_groups[0]["lr"] = rate
+        for w, v in zip(ours, theirs, strict=True):
+            w.grad = torch.from_numpy(random.standard_normal(w.shape))
+            v.grad = w.grad.clone()
+        optimizer.step(rate)
+        expected.step()
+    for w, v in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(w, v, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize(

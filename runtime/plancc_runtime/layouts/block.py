@@ -47,7 +47,7 @@ class Block:
     uses : int32[sent rows] or None
         Nonzeros that the receiver of every sent row has in its column; likewise.
     edges : int64[num_outputs] or None
-        Edges of every row before `boundary.sampled_blocks` left some out; None: it did not.
+        Edges of every row before `boundary.drawn` left some out; None: it did not.
     scale : (float, float)
         What it multiplied edges in own and in halo columns by.
     """

@@ -22,12 +22,14 @@ All layers of an epoch share the sample if they are given the same block.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
+from scipy.sparse import csr_matrix
 
 from plancc.plan.plan import Int32Array, Int64Array
 from plancc.sampling.counter import bits, key_of, unit
@@ -61,12 +63,96 @@ def told(block: Block, options: TrainOptions, transport: Transport) -> Block:
     return block
 
 
-def sampled_blocks(block: Block, options: TrainOptions, rank: int, epoch: int) -> Block:
-    """The block of one epoch: messages, halo rows and nonzeros without what is not drawn.
+@dataclass(frozen=True)
+class Sample:
+    """What one epoch keeps of a block: messages, halo rows and nonzeros.
 
-    Not collective: every rank draws its ends of the messages. Nonzeros in own columns stay as they
-    are, and in their order, but for DropEdge. A rate of 1, or None, leaves all as it is; of 0,
-    nothing of what it is the rate of.
+    Nonzeros in own columns stay as they are, and in their order, but for DropEdge. Where only kept
+    rows count (max, attention), there is nothing to multiply.
+
+    Attributes
+    ----------
+    whole : Block
+    send_peer, send_ptr, send_row, recv_peer, recv_ptr
+        As those of a `Block`.
+    received : bool[halo rows of `whole`]
+        Whether they are kept.
+    scale : (float, float)
+        What edges in own and in halo columns are multiplied by.
+    keeps_own : bool
+        Whether all nonzeros in own columns are kept.
+    """
+
+    whole: Block
+    send_peer: Int32Array
+    send_ptr: Int64Array
+    send_row: Int32Array
+    recv_peer: Int32Array
+    recv_ptr: Int64Array
+    received: BoolArray
+    scale: tuple[float, float]
+    keeps_own: bool
+    _nonzeros: tuple[float, Any]  # rate, and a key per halo row
+    _edges: tuple[float, Any]  # rate and key
+
+    @property
+    def num_inputs(self) -> int:
+        return self.whole.num_inputs
+
+    @property
+    def num_halo(self) -> int:
+        return int(self.recv_ptr[-1])
+
+    @cached_property
+    def block(self) -> Block:
+        """All that is kept: values multiplied, with `edges` and `scale` for other coefficients."""
+        whole = self.whole
+        number = np.cumsum(self.received, dtype=np.int32) + np.int32(whole.num_inputs - 1)
+        row_ptr, column, value, before = _kept(
+            whole.row_ptr,
+            whole.column,
+            whole.value,
+            whole.inputs,
+            whole.output_places(),
+            whole.self_loops,
+            np.where(self.received, number, np.int32(-1)),
+            *self._nonzeros,
+            *self._edges,
+            whole.inputs[:0] if self.keeps_own or whole.halo is None else whole.halo,
+            *self.scale,
+        )
+        return replace(
+            whole,
+            row_ptr=row_ptr,
+            column=column,
+            value=value,
+            send_peer=self.send_peer,
+            send_ptr=self.send_ptr,
+            send_row=self.send_row,
+            recv_peer=self.recv_peer,
+            recv_ptr=self.recv_ptr,
+            halo=None if whole.halo is None else whole.halo[self.received],
+            uses=None,
+            edges=before,
+            scale=self.scale,
+        )
+
+    def of_halo(self, part: csr_matrix) -> csr_matrix:
+        """What is kept of `row.halo_part`, with any coefficients, of the whole block; multiplied.
+
+        In time that the kept rows take; for samples that keep own nonzeros.
+        """
+        row_ptr, column, value = _kept_rows(
+            part.indptr, part.indices, part.data, self.received, *self._nonzeros, self.scale[1]
+        )
+        return csr_matrix((value, column, row_ptr), (self.num_halo, part.shape[1]))
+
+
+def drawn(block: Block, options: TrainOptions, rank: int, epoch: int) -> Sample:
+    """The sample of one epoch.
+
+    Not collective: every rank draws its ends of the messages. A rate of 1, or None, leaves all as
+    it is; of 0, nothing of what it is the rate of.
 
     Parameters
     ----------
@@ -75,15 +161,7 @@ def sampled_blocks(block: Block, options: TrainOptions, rank: int, epoch: int) -
     options : TrainOptions
         `seed` and the three rates.
     rank, epoch : int
-
-    Returns
-    -------
-    Block
-        Values multiplied, and `scale` and `edges` for coefficients that are not the plan's. Where
-        only kept rows count (max, attention), there is nothing to multiply.
     """
-    if not samples(options):
-        return block
     rows, nonzeros, edges = (
         1.0 if rate is None else float(rate)
         for rate in (options.boundary_sampling, options.boundary_edge_sampling, options.drop_edge)
@@ -91,7 +169,6 @@ def sampled_blocks(block: Block, options: TrainOptions, rank: int, epoch: int) -
     row_key, nonzero_key, edge_key = (
         key_of(options.seed, stream, epoch) for stream in (_ROWS, _NONZEROS, _EDGES)
     )
-    used = np.empty(0, dtype=np.int64)
     pin_key = np.empty(0, dtype=np.uint64)
     received = _drawn(row_key, block.recv_peer, block.recv_ptr, rank, True, rows)
     sent = _drawn(row_key, block.send_peer, block.send_ptr, rank, False, rows)
@@ -101,42 +178,21 @@ def sampled_blocks(block: Block, options: TrainOptions, rank: int, epoch: int) -
         sent_key = _row_keys(nonzero_key, block.send_peer, block.send_ptr, rank, False)
         received &= _any_kept(pin_key, used, nonzeros)
         sent &= _any_kept(sent_key, block.uses, nonzeros)
-
-    scale = 1 / edges if edges else 0.0
-    halo_scale = scale / (rows * nonzeros) if rows * nonzeros else 0.0
-    number = np.where(received, np.cumsum(received) - 1 + block.num_inputs, -1).astype(np.int32)
-    row_ptr, column, value, before = _kept(
-        block.row_ptr,
-        block.column,
-        block.value,
-        block.inputs,
-        block.output_places(),
-        block.self_loops,
-        number,
-        nonzeros,
-        pin_key,
-        edges,
-        edge_key,
-        block.halo if edges < 1 else block.inputs[:0],
-        scale,
-        halo_scale,
-    )
     recv_peer, recv_ptr = kept_messages(block.recv_peer, block.recv_ptr, received)
     send_peer, send_ptr = kept_messages(block.send_peer, block.send_ptr, sent)
-    return replace(
-        block,
-        row_ptr=row_ptr,
-        column=column,
-        value=value,
+    scale = 1 / edges if edges else 0.0
+    return Sample(
+        whole=block,
         send_peer=send_peer,
         send_ptr=send_ptr,
         send_row=block.send_row[sent],
         recv_peer=recv_peer,
         recv_ptr=recv_ptr,
-        halo=None if block.halo is None else block.halo[received],
-        uses=None,
-        edges=before,
-        scale=(scale, halo_scale),
+        received=received,
+        scale=(scale, scale / (rows * nonzeros) if rows * nonzeros else 0.0),
+        keeps_own=edges == 1,
+        _nonzeros=(nonzeros, pin_key),
+        _edges=(edges, edge_key),
     )
 
 
@@ -267,3 +323,36 @@ def _kept(
             size += place >= 0
         new_ptr[i + 1] = size
     return new_ptr, new_column[:size], new_value[:size], before
+
+
+@njit(cache=True, nogil=True)
+def _kept_rows(
+    row_ptr: Any,
+    column: Any,
+    value: Any,
+    received: Any,
+    nonzero_rate: float,
+    pin_key: Any,
+    scale: float,
+) -> Any:
+    """What `_kept` keeps of the halo columns, by rows of the transposed: row_ptr, column, value."""
+    rows = size = 0
+    for c in range(len(received)):
+        if received[c]:
+            rows += 1
+            size += row_ptr[c + 1] - row_ptr[c]
+    new_ptr = np.zeros(rows + 1, dtype=row_ptr.dtype)
+    new_column = np.empty(size, dtype=column.dtype)
+    new_value = np.empty(size, dtype=value.dtype)
+    rows = size = 0
+    for c in range(len(received)):
+        if not received[c]:
+            continue
+        for a in range(row_ptr[c], row_ptr[c + 1]):
+            new_column[size] = column[a]
+            new_value[size] = value[a] * scale
+            if nonzero_rate == 1 or unit(bits(pin_key[c], a - row_ptr[c])) < nonzero_rate:
+                size += 1
+        rows += 1
+        new_ptr[rows] = size
+    return new_ptr, new_column[:size], new_value[:size]

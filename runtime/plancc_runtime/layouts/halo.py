@@ -18,13 +18,32 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from plancc.plan.plan import Int32Array, Int64Array
 from plancc_runtime.clock import Clock
 from plancc_runtime.kernels.rows import add_rows, pack
-from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.wire import WIRES, CountsNumbers
 from plancc_runtime.transport.base import Exchange, Transport
 
 GROUP_ROWS = 2048  # to pack, or to add: as much work as one call of torch costs
+
+
+class Messages(Protocol):
+    """The send and receive lists of a `Block`, or of a sample of one; its attributes."""
+
+    @property
+    def num_inputs(self) -> int: ...
+    @property
+    def num_halo(self) -> int: ...
+    @property
+    def send_peer(self) -> Int32Array: ...
+    @property
+    def send_ptr(self) -> Int64Array: ...
+    @property
+    def send_row(self) -> Int32Array: ...
+    @property
+    def recv_peer(self) -> Int32Array: ...
+    @property
+    def recv_ptr(self) -> Int64Array: ...
 
 
 class Group(Protocol):
@@ -85,7 +104,7 @@ class Halo:
 
     Parameters
     ----------
-    block : Block
+    block : Messages
     transport : Transport
     dtype : torch.dtype
         Of the rows.
@@ -104,7 +123,7 @@ class Halo:
 
     def __init__(
         self,
-        block: Block,
+        block: Messages,
         transport: Transport,
         dtype: torch.dtype,
         clock: Clock | None = None,

@@ -7,6 +7,7 @@ in the same order.
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -17,11 +18,15 @@ from torch import Tensor
 from plancc_runtime.clock import Clock
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.halo import Buffers, Halo
-from plancc_runtime.layouts.row import RowLayout
+from plancc_runtime.layouts.row import RowLayout, halo_part
 from plancc_runtime.transport.base import Transport
+from plancc_runtime.workspace import empty
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
     from plancc_runtime.kernels.edges import Pattern
+    from plancc_runtime.layouts.boundary import Sample
 
 
 class LocalGraph:
@@ -54,34 +59,56 @@ class LocalGraph:
         kernel: str = "auto",
         device: torch.device | None = None,
     ) -> None:
-        self.block, self.transport, self.dtype = block, transport, dtype
+        self.transport, self.dtype = transport, dtype
         self.clock = clock or Clock()
-        self._overlap, self._kernel = overlap, kernel
+        self._block = block
+        self._whole: LocalGraph | None = None
+        self._sample: Sample | None = None
+        self._overlap, self._wire, self._kernel = overlap, wire, kernel
         self._halo = Halo(block, transport, dtype, self.clock, wire, device)
+        self._halo_parts: dict[str, csr_matrix] = {}
         self._layouts: dict[str, RowLayout] = {}
         self._buffers: dict[int, Buffers] = {}
         self._patterns: dict[str, Pattern] = {}
 
+    def sampled(self, sample: Sample) -> LocalGraph:
+        """This graph with what a sample of its block keeps; not collective.
+
+        Own nonzeros, where the sample keeps them all, are laid out once for all samples.
+        """
+        graph = copy(self)
+        graph._whole, graph._sample = self, sample
+        graph._halo = Halo(
+            sample, self.transport, self.dtype, self.clock, self._wire, self._halo.device
+        )
+        graph._layouts, graph._buffers, graph._patterns = {}, {}, {}
+        return graph
+
+    @property
+    def block(self) -> Block:
+        """All nonzeros of this graph. Of a sample it takes time when it is first asked for."""
+        return self._block if self._sample is None else self._sample.block
+
     @property
     def num_inputs(self) -> int:
-        return self.block.num_inputs
+        return self._block.num_inputs
 
     @property
     def num_outputs(self) -> int:
-        return self.block.num_outputs
+        return self._block.num_outputs
 
     @cached_property
     def vertices(self) -> Tensor:
         """Vertex of every own row of the input: int32[num_inputs]."""
-        return torch.from_numpy(self.block.inputs).to(self._halo.device)
+        return torch.from_numpy(self._block.inputs).to(self._halo.device)
 
     @cached_property
     def _places(self) -> Tensor:
-        return torch.from_numpy(self.block.output_places()).to(self._halo.device)
+        return torch.from_numpy(self._block.output_places()).to(self._halo.device)
 
     def targets(self, x: Tensor) -> Tensor:
         """The rows of the input x that are rows of the output too: Tensor[num_outputs, ...]."""
-        return x if self.block.outputs is None else x.index_select(0, self._places)
+        return x if self._block.outputs is None else x.index_select(0, self._places)
 
     def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
         """A x; its gradient is A^T g. Collective.
@@ -131,14 +158,14 @@ class LocalGraph:
     def forward_product(self, x: Tensor, coefficients: str) -> Tensor:
         """A x, outside of autograd. Collective."""
         x = x.contiguous()
-        out = x.new_empty(self.num_outputs, x.shape[1])
+        out = empty(self.num_outputs, x.shape[1], x)
         self._layout(coefficients).forward(x, out, self._buffers_of(x.shape[1]))
         return out
 
     def adjoint_product(self, g: Tensor, coefficients: str) -> Tensor:
         """A^T g, outside of autograd. Collective."""
         g = g.contiguous()
-        out = g.new_empty(self.num_inputs, g.shape[1])
+        out = empty(self.num_inputs, g.shape[1], g)
         self._layout(coefficients).adjoint(g, out, self._buffers_of(g.shape[1]))
         return out
 
@@ -148,11 +175,22 @@ class LocalGraph:
 
     def _layout(self, coefficients: str) -> RowLayout:
         if coefficients not in self._layouts:
-            block = self.block.with_coefficients(coefficients)
-            self._layouts[coefficients] = RowLayout(
-                block, self._halo, self.clock, self._overlap, self._kernel
-            )
+            self._layouts[coefficients] = self._new_layout(coefficients)
         return self._layouts[coefficients]
+
+    def _new_layout(self, coefficients: str) -> RowLayout:
+        whole, sample = self._whole, self._sample
+        if whole is None or sample is None or not sample.keeps_own:
+            block = self.block.with_coefficients(coefficients)
+            return RowLayout(block, self._halo, self.clock, self._overlap, self._kernel)
+        part = sample.of_halo(whole._halo_part(coefficients))
+        return whole._layout(coefficients).with_halo(part, sample.recv_ptr, self._halo)
+
+    def _halo_part(self, coefficients: str) -> csr_matrix:
+        if coefficients not in self._halo_parts:
+            block = self._block.with_coefficients(coefficients)
+            self._halo_parts[coefficients] = halo_part(block)
+        return self._halo_parts[coefficients]
 
     def _buffers_of(self, width: int) -> Buffers:
         if width not in self._buffers:

@@ -26,7 +26,9 @@ rows.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +37,7 @@ from numba import njit
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
+from plancc.plan.plan import Int64Array
 from plancc_runtime.clock import Clock
 from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.kernels.spmm import prepare
@@ -100,22 +103,36 @@ class RowLayout:
         self._overlap = overlap
         if kernel == "auto":
             kernel = "numba" if halo.device.type == "cpu" else "torch"
-
-        def laid_out(matrix: csr_matrix) -> SparseMatrix:
-            return prepare(matrix, halo.dtype, halo.device, kernel)
-
-        matrix = csr_matrix(
-            (block.value, block.column, block.row_ptr), (self.num_outputs, block.num_columns)
-        )
+        self._laid_out = partial(prepare, dtype=halo.dtype, device=halo.device, kernel=kernel)
+        matrix = _matrix(block)
         own = matrix[:, : self.num_inputs] if block.num_halo else matrix
-        self._own = self._own_transposed = laid_out(own)
+        self._own = self._own_transposed = self._laid_out(own)
         if not is_symmetric(own):
-            self._own_transposed = laid_out(own.T.tocsr())
-        halo_transposed = matrix[:, self.num_inputs :].T.tocsr()
-        nonzeros = np.diff(halo_transposed.indptr[block.recv_ptr])
-        self._halo_blocks = [
-            _halo_block(group, at, halo_transposed[at], laid_out, halo.device)
-            for group, at in groups(block.recv_ptr, nonzeros, GROUP_NONZEROS)
+            self._own_transposed = self._laid_out(own.T.tocsr())
+        self._halo_blocks = self._blocks_of(halo_part(block), block.recv_ptr)
+
+    def with_halo(self, part: csr_matrix, recv_ptr: Int64Array, halo: Halo) -> RowLayout:
+        """The same own nonzeros, which are not laid out again, with other halo rows.
+
+        Parameters
+        ----------
+        part : csr_matrix[halo rows, local rows]
+            As `halo_part` returns it.
+        recv_ptr : int64[r + 1]
+            Which of the halo rows every message has.
+        halo : Halo
+            Of these messages.
+        """
+        layout = copy(self)
+        layout.halo = halo
+        layout._halo_blocks = layout._blocks_of(part, recv_ptr)
+        return layout
+
+    def _blocks_of(self, part: csr_matrix, recv_ptr: Int64Array) -> list[HaloBlock]:
+        nonzeros = np.diff(part.indptr[recv_ptr])
+        return [
+            _halo_block(group, at, part[at], self._laid_out, self.halo.device)
+            for group, at in groups(recv_ptr, nonzeros, GROUP_NONZEROS)
         ]
 
     def forward(self, h: Tensor, out: Tensor, buffers: Buffers) -> None:
@@ -211,6 +228,17 @@ def _is_symmetric(row_ptr: Any, column: Any, value: Any) -> bool:
     return True
 
 
+def halo_part(block: Block) -> csr_matrix:
+    """The nonzeros in halo columns, transposed: csr_matrix[halo rows, local rows]."""
+    return _matrix(block)[:, block.num_inputs :].T.tocsr()
+
+
+def _matrix(block: Block) -> csr_matrix:
+    return csr_matrix(
+        (block.value, block.column, block.row_ptr), (block.num_outputs, block.num_columns)
+    )
+
+
 def _halo_block(
     messages: range,
     at: slice,
@@ -219,10 +247,13 @@ def _halo_block(
     device: torch.device,
 ) -> HaloBlock:
     """From CSR[halo rows, local rows]: the block itself keeps only the rows that have nonzeros."""
-    rows, compressed = np.unique(transposed.indices, return_inverse=True)
-    matrix = csr_matrix(
-        (transposed.data, compressed, transposed.indptr), (transposed.shape[0], len(rows))
-    ).T.tocsr()
+    num_halo, num_rows = transposed.shape
+    rows = np.sort(transposed.indices)  # np.unique would hash: many times slower
+    rows = rows[np.diff(rows, prepend=-1) > 0]
+    row_ptr, column, value = _used_rows(
+        transposed.indptr, transposed.indices, transposed.data, rows, num_rows
+    )
+    matrix = csr_matrix((value, column, row_ptr), (len(rows), num_halo))
     return HaloBlock(
         messages=messages,
         at=at,
@@ -230,3 +261,25 @@ def _halo_block(
         matrix=laid_out(matrix),
         transposed=laid_out(transposed),
     )
+
+
+@njit(cache=True, nogil=True)
+def _used_rows(row_ptr: Any, column: Any, value: Any, used: Any, num_columns: int) -> Any:
+    """The transposed of a CSR matrix, of its rows only the `used`, which are all that have any."""
+    place = np.empty(num_columns, dtype=np.int32)
+    for k in range(len(used)):
+        place[used[k]] = k
+    new_ptr = np.zeros(len(used) + 2, dtype=row_ptr.dtype)
+    for j in column:
+        new_ptr[place[j] + 2] += 1
+    for k in range(2, len(new_ptr)):
+        new_ptr[k] += new_ptr[k - 1]
+    new_column = np.empty(len(column), dtype=column.dtype)
+    new_value = np.empty(len(value), dtype=value.dtype)
+    for i in range(len(row_ptr) - 1):
+        for a in range(row_ptr[i], row_ptr[i + 1]):
+            k = place[column[a]] + 1
+            new_column[new_ptr[k]] = i
+            new_value[new_ptr[k]] = value[a]
+            new_ptr[k] += 1
+    return new_ptr[:-1], new_column, new_value

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from plancc.errors import InputError
 from plancc.registry import check_choice
 from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.nn.dense import linear
 
 ORDERS = ("auto", "aggregate-first", "project-first", "paper")
 AGGREGATORS = ("mean", "sum", "max", "gcn")
@@ -209,11 +210,11 @@ class LinearAggregation:
     ) -> Tensor:
         """A x weight: Tensor[num_outputs, d_out]; with `fixed` = A x at hand. Collective."""
         if fixed is not None:
-            return fixed @ weight
+            return linear(fixed, weight)
         if self._order == "aggregate-first":
-            return graph.product(x, self._coefficients) @ weight
+            return linear(graph.product(x, self._coefficients), weight)
         if self._order == "project-first":
-            return graph.product(x @ weight, self._coefficients)
+            return graph.product(linear(x, weight), self._coefficients)
         return _PaperProduct.apply(x, weight, graph, self._coefficients)
 
 

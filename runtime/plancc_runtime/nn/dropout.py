@@ -14,6 +14,7 @@ from numba import njit
 from torch import Tensor
 
 from plancc.sampling.counter import mix
+from plancc_runtime.workspace import empty
 
 _LOW = np.uint64(2**32 - 1)
 _32 = np.uint64(32)
@@ -52,7 +53,7 @@ class _Dropout(torch.autograd.Function):
 def _masked(x: Tensor, rate: float, key: np.uint64, vertices: Tensor) -> Tensor:
     x = x.contiguous()
     if x.device.type == "cpu":
-        out = torch.empty_like(x)
+        out = empty(x.shape[0], x.shape[1], x)
         dropped = np.uint64(round(rate * 2**32))
         scale = x.numpy().dtype.type(1 / (1 - rate))
         _mask_rows(x.detach().numpy(), dropped, scale, key, vertices.numpy(), out.numpy())

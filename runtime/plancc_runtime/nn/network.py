@@ -18,10 +18,11 @@ from plancc.sampling.counter import key_of
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.nn import MODELS
 from plancc_runtime.nn.conv import Conv, ConvOptions, glorot
+from plancc_runtime.nn.dense import relu
 from plancc_runtime.nn.dropout import dropout
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": torch.relu,
+    "relu": relu,
     "tanh": torch.tanh,
     "sigmoid": torch.sigmoid,
     "none": lambda z: z,

@@ -1,0 +1,62 @@
+"""Dense operations of layers whose results live in the workspace. Knows tensors only.
+
+They are torch's own; only where their results are stored differs (`plancc_runtime.workspace`), and
+in which order operands stand where that matters: with 80,000 rows, x^T g of 128 x 8 takes six times
+as long as (g^T x)^T, and x w of 128 x 8 nearly twice as long as with w stored by columns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from plancc_runtime.workspace import empty
+
+
+def linear(x: Tensor, weight: Tensor) -> Tensor:
+    """x weight: Tensor[m, d_out] from Tensor[m, d_in] and Tensor[d_in, d_out]."""
+    return _Linear.apply(x, weight)
+
+
+def relu(x: Tensor) -> Tensor:
+    """max(x, 0), of a Tensor[m, width]."""
+    return _Relu.apply(x)
+
+
+NARROW = 16
+"""Columns up to which w is better stored by columns."""
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        if weight.shape[1] <= NARROW:
+            weight = weight.T.contiguous().T
+        return torch.mm(x, weight, out=empty(x.shape[0], weight.shape[1], x))
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        x, weight = ctx.saved_tensors
+        back = None
+        if ctx.needs_input_grad[0]:
+            back = torch.mm(g, weight.T, out=empty(x.shape[0], x.shape[1], g))
+        if not ctx.needs_input_grad[1]:
+            return back, None
+        return back, (g.T @ x).T.contiguous() if g.shape[1] <= x.shape[1] else x.T @ g
+
+
+class _Relu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        out = torch.clamp_min(x, 0, out=empty(x.shape[0], x.shape[1], x))
+        ctx.save_for_backward(out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        (out,) = ctx.saved_tensors
+        back = empty(out.shape[0], out.shape[1], g)
+        return torch.ops.aten.threshold_backward.grad_input(g, out, 0, grad_input=back)
