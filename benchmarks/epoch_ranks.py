@@ -1,9 +1,8 @@
-"""What `epochs` measures inside the ranks of plancc: an exchange, and what a rank holds.
+"""What `epochs` measures inside the ranks of plancc: what a rank holds, and an exchange.
 
-    mpirun -n RANKS python -m benchmarks.epoch_ranks exchange plan.h5 --width 32
-    mpirun -n RANKS python -m benchmarks.epoch_ranks memory plan.h5 --width 32 --first tiny.h5
+    mpirun -n RANKS python -m benchmarks.epoch_ranks plan.h5 --width 32 --first tiny.h5
 
-Rank 0 prints one JSON line. Knows plancc's runtime; must not know rivals, but for the bare exchange.
+Rank 0 prints one JSON line. Knows plancc's runtime; must not know rivals, the bare exchange aside.
 """
 
 from __future__ import annotations
@@ -18,13 +17,40 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.rivals.harness import LAYERS
+from plancc_runtime.transport.base import Transport
 
 STATUS = Path("/proc/self/status")
 CLEAR = Path("/proc/self/clear_refs")
 
 
-def exchange(options: argparse.Namespace) -> dict[str, Any] | None:
+def grown(plan: Path, first: Path, width: int, transport: Transport) -> list[int]:
+    """Bytes that every rank's resident memory grew by at its peak, from before the plan was read.
+
+    `first` was trained on before, so that libraries are loaded and threads started. Collective.
+    """
+    from plancc_runtime.options import TrainOptions
+    from plancc_runtime.train import train
+
+    how = TrainOptions(layers=LAYERS, hidden=width, epochs=3, threads=1)
+    train(first, how, transport)
+    gc.collect()
+    with suppress(OSError, AttributeError):  # another libc
+        ctypes.CDLL(None).malloc_trim(0)
+    CLEAR.write_text("5")  # the peak is from now on
+    before = _resident("VmRSS")
+    train(plan, how, transport)
+    return transport.gather(_resident("VmHWM") - before)
+
+
+def _resident(field: str) -> int:
+    lines = dict(line.split(":", 1) for line in STATUS.read_text().splitlines())
+    return 1024 * int(lines[field].split()[0])
+
+
+def exchanges(plan: Path, width: int, rounds: int, transport: Transport) -> dict[str, list[float]]:
     """Seconds of the slowest rank, of every round: the bare exchange and plancc's, in turns.
+
+    Collective.
 
     "exchange": start, send and finish of packed rows, which is what the bare one does. "expand":
     `Halo.expand`, which packs the rows too.
@@ -35,15 +61,13 @@ def exchange(options: argparse.Namespace) -> dict[str, Any] | None:
     from plancc.plan.slices import read_rank_slice
     from plancc_runtime.layouts.block import Block
     from plancc_runtime.layouts.halo import Halo
-    from plancc_runtime.transport.mpi import MpiTransport, load_mpi
+    from plancc_runtime.transport.mpi import load_mpi
 
     comm = load_mpi().COMM_WORLD
-    torch.set_num_threads(1)
-    transport = MpiTransport()
-    header, part = read_rank_slice(options.plan, comm.rank, comm.size)
+    header, part = read_rank_slice(plan, comm.rank, comm.size)
     halo = Halo(Block.of_part(part, header.self_loops), transport, torch.float32)
-    buffers = halo.buffers(options.width)
-    own = torch.full((halo.num_inputs, options.width), float(comm.rank + 1))
+    buffers = halo.buffers(width)
+    own = torch.full((halo.num_inputs, width), float(comm.rank + 1))
     messages = range(len(part.send_peer))
 
     def move_packed() -> None:
@@ -60,56 +84,35 @@ def exchange(options: argparse.Namespace) -> dict[str, Any] | None:
         if not (buffers.halo[begin:end] == int(peer) + 1).all():
             raise SystemExit(f"rank {comm.rank} received what rank {peer} did not send")
     sides: dict[str, Callable[[], None]] = {
-        "bare": BareExchange(comm, part, options.width),
+        "bare": BareExchange(comm, part, width),
         "exchange": move_packed,
         "expand": expand,
     }
     seconds: dict[str, list[float]] = {name: [] for name in sides}
-    for number in range(options.rounds + options.rounds // 10 + 1):
+    for number in range(rounds + rounds // 10 + 1):
         for name, play in sides.items():
             taken = time_rounds(comm, play, 1)
-            if number > options.rounds // 10:
+            if number > rounds // 10:
                 seconds[name] += taken
-    return seconds if comm.rank == 0 else None
-
-
-def memory(options: argparse.Namespace) -> list[int] | None:
-    """Bytes that every rank's resident memory grew by at its peak, from before the plan was read.
-
-    A plan that was trained on before has loaded the libraries and started their threads.
-    """
-    from plancc_runtime.launch import open_transport
-    from plancc_runtime.options import TrainOptions
-    from plancc_runtime.train import train
-
-    transport = open_transport()
-    how = TrainOptions(layers=LAYERS, hidden=options.width, epochs=3, threads=1)
-    train(options.first, how, transport)
-    gc.collect()
-    with suppress(OSError, AttributeError):  # another libc
-        ctypes.CDLL(None).malloc_trim(0)
-    CLEAR.write_text("5")  # the peak is from now on
-    before = _resident("VmRSS")
-    train(options.plan, how, transport)
-    grown = transport.gather(_resident("VmHWM") - before)
-    return grown if transport.rank == 0 else None
-
-
-def _resident(field: str) -> int:
-    lines = dict(line.split(":", 1) for line in STATUS.read_text().splitlines())
-    return 1024 * int(lines[field].split()[0])
+    return seconds
 
 
 def main() -> None:
+    from plancc_runtime.launch import open_transport
+
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["exchange", "memory"])
     parser.add_argument("plan", type=Path)
     parser.add_argument("--width", type=int, required=True)
-    parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--first", type=Path, help="a tiny plan for as many ranks")
+    parser.add_argument("--rounds", type=int, default=100, help="of exchanges")
+    parser.add_argument("--first", type=Path, required=True, help="a tiny plan for as many ranks")
     options = parser.parse_args()
-    found = exchange(options) if options.what == "exchange" else memory(options)
-    if found is not None:
+    transport = open_transport()
+    found: dict[str, Any] = {}
+    if CLEAR.exists():
+        found["grown"] = grown(options.plan, options.first, options.width, transport)
+    if transport.size > 1:
+        found |= exchanges(options.plan, options.width, options.rounds, transport)
+    if transport.rank == 0:
         print(json.dumps(found))
 
 

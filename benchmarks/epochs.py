@@ -1,10 +1,10 @@
 """Epochs of plancc-run against other ways to train the same network on the same cores.
 
 A GCN of three layers, full batch, float32, the input as wide as the hidden layers, 8 classes, all
-vertices are training vertices, SGD; from the same features and weights, so that the losses must be
-the same. Every side trains in a process of its own, one after the other, round by round: a figure is
-a ratio of medians over rounds, of the median of the epochs of a round. A rival that takes more than
-twice the time of the quickest in the first round is left out of the others.
+vertices are training vertices, SGD; from the same features and weights, so that the losses must
+be the same. Every side trains in a process of its own, one after the other, round by round: a
+figure is a ratio of medians over rounds, of the median of the epochs of a round. A rival that takes
+more than twice the time of the quickest in the first round is left out of the others.
 
 Beside it: plancc's exchange over a bare one, in turns on the same ranks, and the memory that a rank
 needs over what `plancc inspect` says of the plan.
@@ -20,15 +20,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import plancc
-from benchmarks.epoch_ranks import CLEAR
-from benchmarks.inputs import BIN, SHARED, Inputs, on_ranks, plancc_json, train
+from benchmarks.inputs import BIN, SHARED, Inputs, on_ranks, train
 from benchmarks.report import Report
-from benchmarks.rivals import Rival, rivals, run as run_rival
+from benchmarks.rivals import Rival, rivals
+from benchmarks.rivals import run as run_rival
 from benchmarks.rivals.harness import LAYERS, WARM_UP
 from benchmarks.rivals.problem import write_problem
+from plancc.cost.report import report as inspected
 from plancc.graph.formats import write_graph
 from plancc.graph.graph import Graph
 from plancc_datasets import load_dataset
@@ -43,7 +43,6 @@ COMPARED = 5  # losses
 SLOW = 2.0
 AGAINST_TORCH, AGAINST_DGL, TWO_RANKS = 0.75, 0.75, 0.9
 EXCHANGE, MEMORY, LOSS = 1.3, 0.15, 1e-3
-ONE, TWO = "one rank", "two ranks"
 
 
 @dataclass
@@ -74,20 +73,19 @@ def run(inputs: Inputs) -> Report:
     report = Report(
         [
             f"GCN of {LAYERS} layers, {CORES} cores; rounds in turns, {EPOCHS} epochs in each",
-            "/ DGL and / torch, PyG: epochs; exchange: without packing, and with it (expand)",
+            "exchange: of packed rows; expand: packed before",
+            "environments of rivals are made where --folder is given, without --quick",
         ]
     )
     found = rivals(inputs.folder, make=inputs.kept and not inputs.quick)
     for rival in found:
         if not rival.available:
-            why = "" if inputs.kept else " (environments are made in a --folder that is kept)"
-            report.notes.append(f"{rival.name}: left out, {rival.why_not}{why}")
+            report.notes.append(f"{rival.name}: left out, {rival.why_not}")
     sides = [rival for rival in found if rival.available]
     for case in _cases(inputs, report):
         _epochs(case, sides, 1 if inputs.quick else ROUNDS, report)
-        _exchange(case, 20 if inputs.quick else 200, report)
-        if CLEAR.exists():
-            _memory(case, inputs, report)
+        for ranks in (2,) if inputs.quick else case.plans:
+            _inside(case, ranks, inputs, report)
     return report
 
 
@@ -124,21 +122,14 @@ def _graphs(inputs: Inputs, report: Report) -> Iterator[tuple[str, Graph]]:
 
 
 def _epochs(case: Case, others: list[Rival], rounds: int, report: Report) -> None:
-    one = Side(ONE, partial(_plancc, case, 1))
-    two = Side(TWO, partial(_plancc, case, 2))
-    sides = [*(Side(rival.name, partial(_rival, rival, case)) for rival in others), one, two]
-    playing = sides
-    for _ in range(rounds):
-        for side in playing:
-            side.play()
-        quickest = min(side.seconds[0] for side in sides[:-2])
-        playing = [side for side in playing if side.seconds[0] <= SLOW * quickest]
-        playing += [side for side in (one, two) if side not in playing]
-    by_name = {side.name: side for side in sides}
-    dgl = by_name.pop("dgl", None)
-    eager = [side for side in by_name.values() if side not in (one, two)]
-    fastest = min(eager, key=lambda side: statistics.median(side.seconds))
-    for side in eager:
+    one = Side("one rank", partial(_plancc, case, 1))
+    two = Side("two ranks", partial(_plancc, case, 2))
+    against = {rival.name: Side(rival.name, partial(_rival, rival, case)) for rival in others}
+    play([*against.values()], [one, two], rounds)
+    sides = [*against.values(), one, two]
+    dgl = against.pop("dgl", None)
+    fastest = min(against.values(), key=lambda side: statistics.median(side.seconds))
+    for side in against.values():
         target = AGAINST_TORCH if side is fastest else None
         _add_ratio(report, case, one, side, target)
     if dgl is not None:
@@ -146,20 +137,27 @@ def _epochs(case: Case, others: list[Rival], rounds: int, report: Report) -> Non
         _add_ratio(report, case, two, dgl, TWO_RANKS)
     _add_ratio(report, case, two, one, None)
     difference = max(
-        abs(loss - ours)
+        abs(theirs - ours)
         for side in sides
-        for loss, ours in zip(side.losses[:COMPARED], one.losses[:COMPARED], strict=True)
+        for theirs, ours in zip(side.losses[:COMPARED], one.losses[:COMPARED], strict=True)
     )
     report.add(f"{case.label}: losses differ by", difference, LOSS)
-    seconds = (
-        f"{side.name} {statistics.median(side.seconds):.4f}"
-        + ("" if len(side.seconds) == rounds else f" ({len(side.seconds)} round)")
-        for side in sides
-    )
-    report.notes.append(f"{case.label}: {', '.join(seconds)} s")
+    medians = (f"{side.name} {statistics.median(side.seconds):.4f} s" for side in sides)
+    report.notes.append(f"{case.label}: {', '.join(medians)}")
+
+
+def play(others: list[Side], ours: list[Side], rounds: int) -> None:
+    """All sides in turns; after the first round only those of the others that are not slow."""
+    playing = others
+    for _ in range(rounds):
+        for side in (*playing, *ours):
+            side.play()
+        quickest = min(side.seconds[0] for side in others)
+        playing = [side for side in others if side.seconds[0] <= SLOW * quickest]
 
 
 def _add_ratio(report: Report, case: Case, over: Side, under: Side, target: float | None) -> None:
+    """Medians of the rounds that both were in."""
     rounds = min(len(over.seconds), len(under.seconds))
     ratio = statistics.median(over.seconds[:rounds]) / statistics.median(under.seconds[:rounds])
     report.add(f"{case.label}: {over.name} / {under.name}", ratio, target)
@@ -193,28 +191,24 @@ def _plancc(case: Case, ranks: int) -> tuple[list[float], list[float]]:
     return seconds, [epoch["loss"] for epoch in epochs]
 
 
-def _exchange(case: Case, rounds: int, report: Report) -> None:
-    seconds = _measured("exchange", case, 2, "--rounds", rounds)
+def _inside(case: Case, ranks: int, inputs: Inputs, report: Report) -> None:
+    """Exchange and memory of ranks."""
+    tiny = inputs.folder / f"tiny-{ranks}.h5"
+    if not tiny.exists():
+        graph = load_dataset("grid", rows=20, cols=20).graph
+        plancc.compile(graph, model="block", num_parts=ranks).save(tiny)
+    command = [sys.executable, "-m", "benchmarks.epoch_ranks", case.plans[ranks]]
+    options = ["--width", case.hidden, "--first", tiny, "--rounds", 20 if inputs.quick else 200]
+    found = json.loads(on_ranks(ranks, *command, *options))
     for name, target in (("exchange", EXCHANGE), ("expand", None)):
-        ratio = statistics.median(seconds[name]) / statistics.median(seconds["bare"])
-        report.add(f"{case.label}: {name} / Isend, Irecv", ratio, target)
-
-
-def _memory(case: Case, inputs: Inputs, report: Report) -> None:
-    dims = ",".join(map(str, [case.hidden] * LAYERS + [CLASSES]))
-    for ranks, plan in case.plans.items():
-        tiny = inputs.folder / f"tiny-{ranks}.h5"
-        if not tiny.exists():
-            graph = load_dataset("grid", rows=20, cols=20).graph
-            plancc.compile(graph, model="block", num_parts=ranks).save(tiny)
-        grown = max(_measured("memory", case, ranks, "--first", tiny))
-        told = plancc_json("inspect", plan, "--dims", dims)["training"]["max_memory"]["total"]
-        name = f"{case.label}: memory of {ranks} rank{'s' if ranks > 1 else ''}"
-        report.add(f"{name}, measured / predicted", grown / told)
-        report.add(f"{name}, |ratio - 1|", abs(grown / told - 1), MEMORY)
-
-
-def _measured(what: str, case: Case, ranks: int, *options: object) -> Any:
-    """What `epoch_ranks` prints."""
-    command = [sys.executable, "-m", "benchmarks.epoch_ranks", what, case.plans[ranks]]
-    return json.loads(on_ranks(ranks, *command, "--width", case.hidden, *options))
+        if name in found:
+            ratio = statistics.median(found[name]) / statistics.median(found["bare"])
+            report.add(f"{case.label}: {name} / Isend, Irecv", ratio, target)
+    if "grown" in found:
+        dims = [case.hidden] * LAYERS + [CLASSES]
+        training = inspected(case.plans[ranks], dims=dims).training
+        assert training is not None
+        ratio = max(found["grown"]) / training.max_memory["total"]
+        label = f"{case.label}: peak memory, {ranks} rank{'s' if ranks > 1 else ''}"
+        report.add(f"{label}, measured / predicted", ratio)
+        report.add(f"{label}, off by", abs(ratio - 1), MEMORY)

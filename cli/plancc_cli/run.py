@@ -50,7 +50,7 @@ SECTIONS = {
     "Communication": (
         *("passes", "wire", "boundary_sampling", "drop_edge", "boundary_edge_sampling"),
     ),
-    "Execution": ("ranks", "transport_name", "timeout", "threads", "kernel", "row_order"),
+    "Execution": ("ranks", "transport_name", "timeout", "threads", "device", "kernel", "row_order"),
     "Checkpoints and results": (
         *("checkpoint", "every", "resume", "log", "trace", "f1", "save", "json_path"),
     ),
@@ -180,6 +180,7 @@ def _parse_split(
 @_share("drop_edge", "Share of the edges that an epoch keeps (DropEdge).")
 @_share("boundary_edge_sampling", "Share of the edges to other ranks that an epoch keeps.")
 @_integer("threads", "Threads per rank.  [default: this machine's cores, shared by its ranks]")
+@_option("device", "cpu, cuda (one for every rank of a machine, in turn), or cuda:NUMBER.")
 @_option("kernel", "Of local products: auto measures, or numba, torch.", metavar="NAME")
 @_choice("row_order", "Of a rank's rows, for the cache.")
 @_path("checkpoint", "Folder for checkpoints: the last, and the one of the best validation loss.")

@@ -34,7 +34,17 @@ from plancc_runtime.transport.base import Transport
 FORMAT = 1
 LAST, BEST = "last.safetensors", "best.safetensors"
 FREE = {  # what may change from one run to the next: it changes no step, or its rounding only
-    *("epochs", "patience", "eval_every", "threads", "init", "passes", "kernel", "row_order"),
+    *(
+        "epochs",
+        "patience",
+        "eval_every",
+        "threads",
+        "device",
+        "init",
+        "passes",
+        "kernel",
+        "row_order",
+    ),
     *("checkpoint", "every", "resume", "log", "trace"),
 }
 OF_EPOCHS = ("step", "cosine")  # schedules that depend on the number of epochs
@@ -168,7 +178,9 @@ class Checkpoints:
         if not self._transport.all_equal(digest.encode()):
             self._transport.agree(InputError(f"{path}: not the same file on all ranks"))
         network.load_state_dict(weights)
-        optimizer.state = state
+        for here, there in zip(optimizer.state, state, strict=True):
+            for key, value in here.items():
+                value.copy_(there[key])
         self.kernels = facts["kernels"] if facts["num_ranks"] == self._transport.size else []
         self._best_epoch = best.epoch if (self._folder / BEST).exists() else None
         return facts["epoch"], best

@@ -22,6 +22,7 @@ from plancc.errors import InputError
 from plancc.plan.plan import Part
 from plancc_runtime.transport.base import Transport
 
+CPU = torch.device("cpu")
 DEFAULT_FEATURES = 64
 DEFAULT_CLASSES = 8
 SPLITS = ("train", "val", "test")
@@ -72,16 +73,17 @@ class LocalData:
             Those whose output counts for the loss.
         """
         training = np.zeros(len(self.labels), dtype=np.bool_)
-        training[self.splits["train"]] = True
+        training[self.splits["train"].cpu().numpy()] = True
         chosen = np.flatnonzero(targets & training[rows])
         size = np.array([len(chosen)], np.int64)
         transport.allreduce_sum(size)
-        where = torch.from_numpy(rows)
+        device = self.labels.device
+        where = torch.from_numpy(rows).to(device)
         return replace(
             self,
             features=self.features[where],
             labels=self.labels[where],
-            splits={"train": torch.from_numpy(chosen)},
+            splits={"train": torch.from_numpy(chosen).to(device)},
             split_sizes={"train": int(size[0])},
         )
 
@@ -95,6 +97,7 @@ def load_data(
     num_classes: int | None = None,
     split: Sequence[float] | None = None,
     normalize_features: bool = False,
+    device: torch.device = CPU,
 ) -> LocalData:
     """The vertex data of this rank's rows. Collective.
 
@@ -109,6 +112,8 @@ def load_data(
         Shares of training, validation and test vertices to be drawn, for a plan without masks.
     normalize_features : bool
         Whether every row of features is divided by the sum of its magnitudes.
+    device : torch.device
+        Of all tensors.
 
     Raises
     ------
@@ -169,14 +174,14 @@ def load_data(
         if sizes[0] == 0:
             raise InputError("no vertex of the plan has both a label and a place in the train mask")
 
-    dense = torch.from_numpy(np.ascontiguousarray(features)).to(dtype)
+    dense = torch.from_numpy(np.ascontiguousarray(features)).to(device, dtype)
     if normalize_features:
         dense = functional.normalize(dense, p=1, dim=1)
     return LocalData(
         features=dense,
-        labels=torch.from_numpy(labels),
+        labels=torch.from_numpy(labels).to(device),
         num_classes=num_classes or (DEFAULT_CLASSES if random else classes),
-        splits={s: torch.from_numpy(r) for s, r in rows.items()},
+        splits={s: torch.from_numpy(r).to(device) for s, r in rows.items()},
         split_sizes={s: int(n) for s, n in zip(SPLITS, sizes, strict=True) if s in rows},
         random_features=data.features is None,
         random_labels=random,

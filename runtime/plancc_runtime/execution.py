@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from scipy.sparse import csr_matrix
 
-from plancc.plan.plan import Header, Part
+from plancc.plan.plan import Header, Int64Array, Part
 from plancc_runtime.clock import Clock
 from plancc_runtime.data import LocalData
 from plancc_runtime.kernels.spmm import choose_kernel
@@ -90,16 +90,19 @@ class Execution:
         self.part, self.header = replace(part, vertex_data=nothing), header
         self._data, self._options, self._transport = data, options, transport
         self._block = Block.of_part(self.part, header.self_loops)
+        device = data.labels.device
         self.kernel = options.kernel
         if self.kernel == "auto":
-            self.kernel = _quickest_kernel(self._block, dtype, options.hidden)
+            self.kernel = _quickest_kernel(self._block, dtype, options.hidden, device)
         self.off = {name: why for name, why in _misfits(options).items() if name in options.passes}
         self._passes = [name for name in options.passes if name not in self.off]
         overlap = "overlap" in options.passes
 
         def graph(block: Block) -> LocalGraph:
             return LocalGraph(
-                block, transport, dtype, clock, overlap, options.wire, kernel=self.kernel
+                *(block, transport, dtype, clock, overlap, options.wire),
+                kernel=self.kernel,
+                device=device,
             )
 
         self.graph = graph
@@ -182,7 +185,7 @@ class Execution:
     def _leave_out_dead_rows(self, data: LocalData, fixed_by: Conv | None) -> None:
         """Let training passes work on live rows, if any rank has a dead one. Collective."""
         whole, block = self._whole, self._block
-        wanted = data.splits["train"].numpy()
+        wanted = data.splits["train"].cpu().numpy()
         blocks, rows = live_blocks(block, wanted, self._options.layers, self._transport)
         dead = np.array([any(live is not block for live in blocks)], np.int8)
         self._transport.allreduce_max(dead)
@@ -198,11 +201,16 @@ class Execution:
             else:
                 taken = np.concatenate([rows[0], live_halo(block, rows[1])])
             if len(taken) < len(fixed):
-                fixed = fixed[torch.from_numpy(taken)]
+                fixed = fixed[torch.from_numpy(taken).to(fixed.device)]
+        device = data.labels.device
+
+        def of_rows(numbers: Int64Array) -> torch.Tensor:
+            return torch.from_numpy(numbers).to(device)
+
         view = View(
             [whole.graphs[0] if live is block else self.graph(live) for live in blocks],
-            inputs=None if len(rows[0]) == block.num_inputs else torch.from_numpy(rows[0]),
-            outputs=torch.from_numpy(rows[-1]),
+            inputs=None if len(rows[0]) == block.num_inputs else of_rows(rows[0]),
+            outputs=of_rows(rows[-1]),
             fixed=fixed,
         )
         view.x = view.rows_of(data.features) if whole.x is None else whole.x
@@ -226,8 +234,8 @@ def _misfits(options: TrainOptions) -> dict[str, str]:
     return off
 
 
-def _quickest_kernel(block: Block, dtype: torch.dtype, width: int) -> str:
+def _quickest_kernel(block: Block, dtype: torch.dtype, width: int, device: torch.device) -> str:
     matrix = csr_matrix(
         (block.value, block.column, block.row_ptr), (block.num_outputs, block.num_columns)
     )
-    return choose_kernel(matrix, dtype, width, torch.get_num_threads())
+    return choose_kernel(matrix, dtype, width, torch.get_num_threads(), device)

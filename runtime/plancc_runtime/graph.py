@@ -18,7 +18,7 @@ from plancc.errors import InputError
 from plancc.plan.plan import Header, Part
 from plancc.registry import check_choice
 from plancc.sampling.counter import key_of
-from plancc_runtime.launch import local_rank
+from plancc_runtime.devices import own_device
 from plancc_runtime.layouts.block import NONZEROS, Block
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.nn import operators
@@ -317,23 +317,10 @@ def open_graph(
     with transport.agreement():
         if dtype not in DTYPES:
             raise InputError(f"dtype {dtype}: choose torch.float32 or torch.float64")
-        device = _own_device(torch.device(device))
+        device = own_device(device)
         header, part, content = open_slice(plan, transport)
     check_slices(part, content, transport)
     share = transport.cores_per_rank()
     if threads is not None or "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(threads or share)
     return Graph(header, part, transport, dtype, device)
-
-
-def _own_device(device: torch.device) -> torch.device:
-    """Of the CUDA devices of a machine, one for this rank, unless the user named one."""
-    if device.type != "cuda":
-        return device
-    count = torch.cuda.device_count()
-    if count == 0 or (device.index or 0) >= count:
-        raise InputError(f"device {device}: torch finds {count} CUDA devices here")
-    if device.index is None:
-        device = torch.device("cuda", local_rank() % count)
-    torch.cuda.set_device(device)
-    return device

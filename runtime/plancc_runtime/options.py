@@ -89,6 +89,8 @@ class TrainOptions:
         Of `PASSES`: how communication is avoided, exactly.
     wire : str
         How halo rows travel; all but "fp32" are lossy.
+    device : str
+        "cpu", "cuda" (one for every rank of a machine, in turn) or "cuda:NUMBER".
     kernel : str
         Of local products: "auto", or a name in `plancc_runtime.kernels`.
     row_order : str
@@ -138,6 +140,7 @@ class TrainOptions:
     init: str | PathLike[str] | None = None
     passes: tuple[str, ...] = PASSES
     wire: str = "fp32"
+    device: str = "cpu"
     kernel: str = "auto"
     row_order: str = "none"
     boundary_sampling: float | None = None

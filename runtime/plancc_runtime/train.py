@@ -81,6 +81,7 @@ def train(
 
             drawn = open_sampler(plan, options, header)
     from plancc_runtime.data import load_data
+    from plancc_runtime.devices import own_device
     from plancc_runtime.execution import Execution
     from plancc_runtime.layouts.order import in_cache_order
     from plancc_runtime.learner import Learner
@@ -88,12 +89,15 @@ def train(
 
     threads = options.threads or transport.cores_per_rank()
     torch.set_num_threads(threads)
+    with transport.agreement():
+        device = own_device(options.device)
     dtype = {"float32": torch.float32, "float64": torch.float64}[options.dtype]
     part = in_cache_order(part, options.row_order)
     data = load_data(
         *(part, transport, dtype, options.seed, options.features, options.classes),
         split=options.split,
         normalize_features=options.normalize_features,
+        device=device,
     )
     network = make_network(options, data, transport, dtype)
     clock = Clock()
@@ -287,14 +291,14 @@ def make_network(
             ),
             options.seed,
             dtype,
-        )
+        ).to(data.features.device)
         if options.init is not None:
             state = network.state_dict()
             shapes = {name: tuple(value.shape) for name, value in state.items()}
             given = read_weights(options.init, shapes)
             network.load_state_dict({k: torch.from_numpy(w) for k, w in given.items()})
     state = network.state_dict()
-    if not transport.all_equal(b"".join(w.numpy().tobytes() for w in state.values())):
+    if not transport.all_equal(b"".join(w.cpu().numpy().tobytes() for w in state.values())):
         transport.agree(InputError(f"{options.init}: not the same weights on all ranks"))
     return network
 

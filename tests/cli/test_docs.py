@@ -84,18 +84,20 @@ def test_main_job_of_the_readme(workplace: Path) -> None:
     assert "loss" in said[2]
 
 
-def test_commands_of_the_guide(workplace: Path) -> None:
+@pytest.mark.parametrize("page", ["guide.md", "training.md"])
+def test_commands_of_the_guide(workplace: Path, page: str) -> None:
     tool = workplace / "some-partitioner"
     tool.write_text(SOME_PARTITIONER)
     tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
-    lines = [line for block in shell_blocks(ROOT / "docs" / "guide.md") for line in block]
+    lines = [line for block in shell_blocks(ROOT / "docs" / page) for line in block]
     assert len(lines) >= 4
     for line in lines:
         one_rank = line.removeprefix("mpirun -n 4 ")  # ranks: the README's commands, the demo
         shell(f'PATH="$PWD:$PATH"; {one_rank}')
-    assert (workplace / "graph.part.64").exists()
+    made = {"guide.md": "graph.part.64", "training.md": "trace.json"}
+    assert (workplace / made[page]).exists()
     # commands in running text; a file name in capitals is the reader's own
-    inline = re.findall(r"`(plancc [^`]*)`", (ROOT / "docs" / "guide.md").read_text())
+    inline = re.findall(r"`(plancc [^`]*)`", (ROOT / "docs" / page).read_text())
     for line in inline:
         if re.fullmatch(r"plancc (verify|compile|refine|export) .*[a-z0-9]\.(mtx|h5)", line):
             shell(line)

@@ -1,0 +1,33 @@
+"""Where a rank computes: a torch device from a name. Knows launchers; must not know plans."""
+
+from __future__ import annotations
+
+import torch
+
+from plancc.errors import InputError
+from plancc_runtime.launch import local_rank
+
+
+def own_device(name: str | torch.device) -> torch.device:
+    """The device of that name; for "cuda", one of the machine's for this rank.
+
+    Raises
+    ------
+    InputError
+        If there is no such device.
+    """
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InputError(f"device {name}: choose cpu, cuda or cuda:NUMBER") from error
+    if device.type == "cpu":
+        return device
+    if device.type != "cuda":
+        raise InputError(f"device {name}: choose cpu, cuda or cuda:NUMBER")
+    count = torch.cuda.device_count()
+    if count == 0 or (device.index or 0) >= count:
+        raise InputError(f"device {device}: torch finds {count} CUDA devices here")
+    if device.index is None:
+        device = torch.device("cuda", local_rank() % count)
+    torch.cuda.set_device(device)
+    return device
