@@ -23,6 +23,7 @@ def test_rivals_that_are_slow_in_the_first_round_are_in_no_other():
     play([slow, quick], [ours], rounds=2)
     assert order == ["slow", "quick", "ours", "quick", "ours"]
     assert (slow.seconds, quick.seconds, ours.seconds) == ([7.0], [3.0, 9.0], [30.0, 31.0])
+    assert (slow.least, quick.least) == ([6.0], [3.0, 8.0])
 
 
 @pytest.mark.mpi
@@ -39,8 +40,10 @@ def test_a_quick_run_has_every_figure(tmp_path):
     assert losses.reached
     assert losses.value > 0  # float32 sums in other orders: not one run compared with itself
     targets = {
-        "one rank / torch-csr": 0.75,
-        "two ranks / one rank": None,
+        "one rank / torch-csr, medians": 0.75,
+        "one rank / torch-csr, minima": 0.75,
+        "two ranks / one rank, medians": None,
+        "two ranks / one rank, minima": None,
         "exchange / Isend, Irecv": 1.3,
         "expand / Isend, Irecv": None,
     }
