@@ -27,6 +27,7 @@ from plancc_cli import options
 from plancc_runtime import launch
 from plancc_runtime.nn import MODELS
 from plancc_runtime.options import CHOICES, MINIMUM, PASSES, RATES, TrainOptions
+from plancc_runtime.transport.base import is_lack_of_memory
 
 if TYPE_CHECKING:
     from plancc_runtime.results import Epoch, Measure, TrainResult
@@ -326,7 +327,9 @@ def _in_threads(ranks: int, timeout: float, work: Callable[[Transport], None]) -
 
     try:
         run_ranks(ranks, work, timeout)
-        return 0
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)  # threads that torch keeps per rank thread do not always survive a normal exit
     except (Exception, KeyboardInterrupt) as error:
         sentence, code = _told(error)
     _say(sentence)
@@ -340,7 +343,7 @@ def _told(error: BaseException) -> tuple[str, int]:
         return str(error), error.exit_code
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", 1
-    if isinstance(error, MemoryError):
+    if is_lack_of_memory(error):
         return "out of memory", 1
     if os.environ.get("PLANCC_TRACEBACK"):
         traceback.print_exception(error)
@@ -476,15 +479,15 @@ def _summary(plan: str, result: TrainResult) -> Iterator[str]:
         f"labels {origin[result.random_labels]}"
     )
     figures = result.figures
-    line = f"passes: {', '.join(options.passes) or 'none'}; kernel {result.kernel}"
+    on = [name for name in options.passes if name not in result.passes_off]
+    line = f"passes: {', '.join(on) or 'none'}; kernel {result.kernel}"
     if figures is not None and figures.plain:
         line += f"; {figures.planned:,} words per epoch, without passes {figures.plain:,}"
     if options.wire != "fp32":
         line += f"; halo rows travel as {options.wire}"
     yield f"{line}; set-up {1e3 * result.setup.seconds:.0f} ms, {result.setup.words_sent:,} words"
-    if figures is not None:
-        for name, why in figures.off.items():
-            yield f"pass {name} is off: {why}"
+    for name, why in result.passes_off.items():
+        yield f"pass {name} is off: {why}"
     if result.sampler:
         yield f"mini-batches: {_batches(result)}"
     if result.best_epoch is not None:

@@ -140,7 +140,8 @@ def _training(rows: Sequence[Int64Array], dims: Sequence[int]) -> Int64Array:
     Kept for the backward pass: every hidden layer's output H (the mask of its activation), and
     A H of layers that aggregate first. Then come, from the last layer to the first, the gradients
     of H and Z at the activation, those of Z and of the product at W, those of both ends of A. The
-    loss keeps the network's outputs, their softmax and a gradient of the same size to the end.
+    loss keeps the network's outputs, the product before them, their softmax, and the gradients of
+    these.
     """
     zero = np.zeros_like(rows[0])
     last = len(dims) - 2
@@ -159,7 +160,7 @@ def _training(rows: Sequence[Int64Array], dims: Sequence[int]) -> Int64Array:
             product + given,
             projected + given,
         ]
-        outputs = 3 * rows[last] * dims[-1] if layer < last else zero
+        outputs = 6 * rows[last] * dims[-1] if layer < last else zero
         worst = np.maximum(worst, kept[layer] + outputs + np.maximum.reduce(back))
     return worst
 

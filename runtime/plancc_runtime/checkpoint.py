@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from plancc.errors import BackendUnavailable, InputError, OutputError
+from plancc.errors import BackendUnavailable, InputError, OutputError, PlanccError
 from plancc.files import atomic_write
 from plancc_runtime.learner import Learner
 from plancc_runtime.optim import Validation
@@ -48,6 +48,10 @@ FREE = {  # what may change from one run to the next: it changes no step, or its
     *("checkpoint", "every", "resume", "log", "trace"),
 }
 OF_EPOCHS = ("step", "cosine")  # schedules that depend on the number of epochs
+
+
+class CheckpointError(PlanccError):
+    """A file is damaged, or no checkpoint."""
 
 
 class Checkpoints:
@@ -167,6 +171,11 @@ class Checkpoints:
             self._check(path, facts)
             network, optimizer = learner.network, learner.optimizer
             weights = _matching(path, tensors, "", network.state_dict())
+            if facts["epoch"] > self._options.epochs:
+                raise InputError(
+                    f"{path}: has seen {facts['epoch']} epochs already, --epochs "
+                    f"{self._options.epochs} is less"
+                )
             best = Validation(**facts["best"])
             if best.loss is not None:
                 best.weights = _matching(path, tensors, "best/", network.state_dict())
@@ -197,6 +206,8 @@ class Checkpoints:
         fixed = [name for name in OPTION_NAMES if name not in FREE]
         if self._options.schedule in OF_EPOCHS:
             fixed.append("epochs")
+        if self._options.schedule == "plateau":  # counts evaluations
+            fixed.append("eval_every")
         for name in fixed:
             if here[name] != there.get(name):
                 raise InputError(
@@ -236,12 +247,12 @@ def _read_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], str]:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError) as error:
-        raise InputError(f"{path}: cannot be read as a checkpoint ({error})") from error
+        raise CheckpointError(f"{path}: cannot be read as a checkpoint ({error})") from error
     if "plancc" not in metadata:
-        raise InputError(f"{path}: is no checkpoint of plancc")
+        raise CheckpointError(f"{path}: is no checkpoint of plancc")
     digest = _digest(metadata["plancc"], tensors)
     if digest != metadata.get("sha256"):
-        raise InputError(f"{path}: is damaged: its checksum is not that of its content")
+        raise CheckpointError(f"{path}: is damaged: its checksum is not that of its content")
     return json.loads(metadata["plancc"]), tensors, digest
 
 

@@ -6,9 +6,10 @@ import torch
 
 from plancc.errors import InputError
 from plancc_runtime.launch import local_rank
+from plancc_runtime.transport.base import Transport
 
 
-def own_device(name: str | torch.device) -> torch.device:
+def own_device(name: str | torch.device, transport: Transport) -> torch.device:
     """The device of that name; for "cuda", one of the machine's for this rank.
 
     Raises
@@ -28,6 +29,8 @@ def own_device(name: str | torch.device) -> torch.device:
     if count == 0 or (device.index or 0) >= count:
         raise InputError(f"device {device}: torch finds {count} CUDA devices here")
     if device.index is None:
-        device = torch.device("cuda", local_rank() % count)
+        device = torch.device(
+            "cuda", (local_rank() if transport.thread is None else transport.thread) % count
+        )
     torch.cuda.set_device(device)
     return device

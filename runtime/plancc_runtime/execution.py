@@ -13,7 +13,7 @@ floating-point sums. A pass that does not fit the options is off, and `Execution
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -43,20 +43,17 @@ class Figures:
     Attributes
     ----------
     plain : int
-        As paper 000 executes a GCN of the same widths: volume x sum of (d_{k-1} + d_k).
+        Without any pass, as paper 000 executes it: for a GCN volume x sum of (d_{k-1} + d_k).
     words : dict of str to int
         With the passes up to each of those that are on and change the number, in the order of
         `PASSES`.
     planned : int
         With all of them.
-    off : dict of str to str
-        Passes that were asked for and do not fit: why.
     """
 
     plain: int
     words: dict[str, int]
     planned: int
-    off: dict[str, str] = field(default_factory=dict)
 
 
 class Execution:
@@ -141,11 +138,11 @@ class Execution:
             self._leave_out_dead_rows(data, conv)
         return data
 
-    def whole(self, network: Network) -> View:
+    def whole(self) -> View:
         """Every row, for evaluation; not collective."""
         return self._whole
 
-    def view(self, network: Network, epoch: int) -> View:
+    def view(self, epoch: int) -> View:
         """What the training pass of an epoch works on; not collective."""
         if not samples(self._options):
             return self._training
@@ -165,6 +162,7 @@ class Execution:
         widths = [sum(conv.widths()) for conv in network.convs]
         if network.convs[0].moves_input:  # no gradient goes back to the features
             widths[0] = network.convs[0].widths()[0]
+        plain = [sum(conv.plain_widths(first=k == 0)) for k, conv in enumerate(network.convs)]
         rows = [volume] * len(widths)
         words = {}
         for name in PASSES:
@@ -176,10 +174,9 @@ class Execution:
                 rows = live
             words[name] = sum(n * width for n, width in zip(rows, widths, strict=True))
         return Figures(
-            plain=volume * (2 * sum(network.dims) - network.dims[0] - network.dims[-1]),
+            plain=volume * sum(plain),
             words=words,
             planned=sum(n * width for n, width in zip(rows, widths, strict=True)),
-            off=self.off,
         )
 
     def _leave_out_dead_rows(self, data: LocalData, fixed_by: Conv | None) -> None:

@@ -6,7 +6,7 @@ Knows a slice, a transport and autograd; must not know training loops or options
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from os import PathLike
 from typing import Any
 
@@ -68,6 +68,7 @@ class Graph(LocalGraph):
         block = Block.of_part(part, header.self_loops)
         super().__init__(block, transport, dtype, device=device)
         self.device = device
+        self._alike: set[tuple[tuple[int, ...], ...]] = set()
         data = part.vertex_data
         self.num_vertices = header.num_vertices
         self.features = self._tensor(data.features, dtype)
@@ -227,7 +228,7 @@ class Graph(LocalGraph):
         key : int
             Numbers that say which mask: seed, epoch and layer, for instance.
         """
-        self._check(x)
+        self._check(x, ndim=2)
         if not 0 <= rate < 1:
             raise InputError(f"rate {rate}: must be at least 0 and below 1")
         return dropout(x, rate, key_of(*key), self.vertices)
@@ -265,14 +266,32 @@ class Graph(LocalGraph):
 
         Collective. `of`: a module, or parameters; the same on all ranks.
         """
-        sum_gradients(of.parameters() if isinstance(of, nn.Module) else of, self.transport)
+        parameters = list(of.parameters() if isinstance(of, nn.Module) else of)
+        self._check_alike(parameters)
+        sum_gradients(parameters, self.transport)
 
     def sync_parameters(self, module: nn.Module) -> None:
         """Give all ranks the parameters and buffers of rank 0. Collective.
 
         Needed where the ranks do not make them alike: torch's generators in different states.
         """
-        copy_from_first([*module.parameters(), *module.buffers()], self.transport)
+        tensors = [*module.parameters(), *module.buffers()]
+        self._check_alike(tensors)
+        copy_from_first(tensors, self.transport)
+
+    def _check_alike(self, tensors: Sequence[Tensor]) -> None:
+        """Whether the tensors have the same shapes on all ranks; once for each. Collective."""
+        shapes = tuple(tuple(tensor.shape) for tensor in tensors)
+        if shapes in self._alike:
+            return
+        if not self.transport.all_equal(repr(shapes).encode()):
+            self.transport.agree(
+                InputError(
+                    "the parameters have other shapes on other ranks: one per local edge or row is "
+                    "this rank's own, and must be left out"
+                )
+            )
+        self._alike.add(shapes)
 
     def _tensor(self, array: np.ndarray | None, dtype: torch.dtype | None = None) -> Tensor | None:
         if array is None:
@@ -317,7 +336,7 @@ def open_graph(
     with transport.agreement():
         if dtype not in DTYPES:
             raise InputError(f"dtype {dtype}: choose torch.float32 or torch.float64")
-        device = own_device(device)
+        device = own_device(device, transport)
         header, part, content = open_slice(plan, transport)
     check_slices(part, content, transport)
     share = transport.cores_per_rank()

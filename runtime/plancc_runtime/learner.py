@@ -65,7 +65,8 @@ class Learner:
             # a mini-batch may have nothing to learn
             size = max(data.split_sizes["train"], 1)
             share = share_of_loss(training.rows_of(outputs), training.labels, size)
-            share.backward()
+            with torch.autograd.set_multithreading_enabled(False):  # messages from one thread
+                share.backward()
         loss = self._reduce(share.detach())
         if not np.isfinite(loss):  # every rank sees the same sum
             self.transport.agree(_diverged(loss, where, self.options.lr))

@@ -43,11 +43,14 @@ class LocalBatch:
     parts : list of Part
         One per block, without vertex data. Their rows are those of `rows`, also where a block has
         no nonzero for them; `first_row` and `num_interior` are 0 and say nothing.
+    factors : list of float64[nonzeros]
+        One per block: what the values of its nonzeros were multiplied by.
     """
 
     rows: Int64Array
     targets: BoolArray
     parts: list[Part]
+    factors: list[npt.NDArray[np.float64]]
 
 
 class BatchMask:
@@ -95,12 +98,13 @@ class BatchMask:
         places = np.flatnonzero(inside)
         candidates, rows, columns = _between(self._ptr, self._columns, places, inside, number)
         own = np.flatnonzero(inside[: part.num_rows])
-        parts = []
+        parts, multiplied = [], []
         for block in range(batch.num_blocks):
             factors = batch.factors(block, members, rows, columns)
             kept = np.flatnonzero(factors)
             parts.append(self._masked(own, number, candidates[kept], rows[kept], factors[kept]))
-        return LocalBatch(own, batch.targets(part.global_id[own]), parts)
+            multiplied.append(factors[kept][: len(parts[-1].column)])
+        return LocalBatch(own, batch.targets(part.global_id[own]), parts, multiplied)
 
     def _masked(
         self,

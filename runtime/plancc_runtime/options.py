@@ -69,7 +69,7 @@ class TrainOptions:
     split : three floats or None
         Shares of training, validation and test vertices, drawn for a plan without masks.
     optimizer, schedule : str
-        `plancc_runtime.optim.make_optimizer`, `learning_rate`.
+        `plancc_runtime.optim.OPTIMIZERS`, `learning_rate`.
     weight_decay : float
         An L2 penalty (for "adamw": decoupled).
     patience : int or None
@@ -92,7 +92,7 @@ class TrainOptions:
     device : str
         "cpu", "cuda" (one for every rank of a machine, in turn) or "cuda:NUMBER".
     kernel : str
-        Of local products: "auto", or a name in `plancc_runtime.kernels`.
+        Of local products: "auto", or a name in `plancc_runtime.kernels.spmm.KERNELS`.
     row_order : str
         Of a rank's rows, for the cache.
     boundary_sampling, drop_edge, boundary_edge_sampling : float or None
@@ -185,7 +185,7 @@ class TrainOptions:
             if value is not None and value < least:
                 raise InputError(f"{_flag(name)} {value}: must be at least {least}")
         if not 0 < self.lr < np.inf:
-            raise InputError(f"lr {self.lr}: must be positive")
+            raise InputError(f"lr {self.lr}: must be a positive number")
         if not 0 <= self.weight_decay < np.inf:
             raise InputError(f"weight-decay {self.weight_decay}: must not be negative")
         for name in RATES:
@@ -209,6 +209,16 @@ class TrainOptions:
         for name in ("every", "resume"):
             if getattr(self, name) and self.checkpoint is None:
                 raise InputError(f"{name}: give --checkpoint, the folder, too")
+        for name, model in (("heads", "gat"), ("aggregator", "sage")):
+            value = getattr(self, name)
+            if self.model != model and value != getattr(TrainOptions, name):
+                raise InputError(f"{name} {value}: model {self.model} has none, {model} has")
+        for name in ("boundary_sampling", "drop_edge", "boundary_edge_sampling"):
+            if getattr(self, name) is not None and self.mini_batches:
+                raise InputError(
+                    f"{_flag(name)} {getattr(self, name)}: is for the full batch; mini-batches "
+                    "have samplers of their own"
+                )
         if self.steps is not None and not self.mini_batches:
             raise InputError(
                 f"steps {self.steps}: only mini-batches have steps; give --sampler or --batch-size"

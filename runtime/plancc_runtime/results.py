@@ -153,6 +153,8 @@ class TrainResult:
     kernel : str
         Of local products.
     setup : Setup
+    passes_off : dict of str to str
+        Passes that were asked for and do not fit the other options: why.
     figures : Figures or None
         Words of one epoch as the passes that avoid communication leave them; None where every
         epoch or step draws what it moves.
@@ -189,6 +191,7 @@ class TrainResult:
     multi_label: bool
     kernel: str
     setup: Setup
+    passes_off: dict[str, str]
     figures: Figures | None
     epochs: list[Epoch]
     final: Epoch

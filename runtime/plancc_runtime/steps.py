@@ -60,7 +60,10 @@ class MiniBatches:
             words = traffic.words_sent
             local = self._mask.local(self._sampler.batch(self._population, options.seed, number))
             batch = self._data.of_batch(local.rows, local.targets, learner.transport)
-            blocks = [Block.of_part(part, self_loops) for part in local.parts]
+            blocks = [
+                Block.of_part(part, self_loops, factor)
+                for part, factor in zip(local.parts, local.factors, strict=True)
+            ]
             graphs = [training.graph(block) for block in blocks]
             view = View(graphs if len(graphs) > 1 else graphs * options.layers)
             loss, outputs = learner.gradients(view, batch, number, f"step {number}")

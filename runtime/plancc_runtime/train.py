@@ -4,7 +4,7 @@
 
 In mini-batches the slice is masked to every batch first; the rest is the same.
 
-Every function here is collective: all ranks call it with the same options.
+`train` is collective: all ranks call it with the same options.
 """
 
 from __future__ import annotations
@@ -90,9 +90,10 @@ def train(
     threads = options.threads or transport.cores_per_rank()
     torch.set_num_threads(threads)
     with transport.agreement():
-        device = own_device(options.device)
+        device = own_device(options.device, transport)
     dtype = {"float32": torch.float32, "float64": torch.float64}[options.dtype]
-    part = in_cache_order(part, options.row_order)
+    with transport.agreement():
+        part = in_cache_order(part, options.row_order)
     data = load_data(
         *(part, transport, dtype, options.seed, options.features, options.classes),
         split=options.split,
@@ -146,7 +147,7 @@ def train(
         if evaluated and not training.evaluates:
             before = learner.start()
             with _span(trace, f"evaluation {epoch}"):
-                scores = learner.evaluate(training.whole(network), data, where)
+                scores = learner.evaluate(training.whole(), data, where)
             evaluating = learner.measure(before)
             if validated:
                 best.see(scores.loss["val"], epoch, network)
@@ -160,11 +161,12 @@ def train(
                 volume = float(np.mean([step.volume for step in taken]))
                 steps += taken
             else:
-                loss, outputs = learner.gradients(training.view(network, epoch), data, epoch, where)
+                loss, outputs = learner.gradients(training.view(epoch), data, epoch, where)
                 if evaluated and training.evaluates:
-                    scores = learner.scores(outputs, training.whole(network), data, where)
+                    scores = learner.scores(outputs, training.whole(), data, where)
                     if validated:
                         best.see(scores.loss["val"], epoch, network)
+                del outputs  # the next epoch uses their memory
                 rate = learning_rate(options, epoch, best.drops)
                 learner.update(rate)
         done = epoch + 1
@@ -208,6 +210,7 @@ def train(
         multi_label=data.multi_label,
         kernel=training.kernel,
         setup=spent_by_all(setup, transport),
+        passes_off=training.off,
         figures=training.figures(network),
         epochs=epochs,
         final=last,
@@ -225,7 +228,7 @@ def _final_pass(
     """Scores of the weights as they are. Collective."""
     before = learner.start()
     with _span(trace, "final"):
-        scores = learner.evaluate(training.whole(learner.network), data, f"epoch {done}")
+        scores = learner.evaluate(training.whole(), data, f"epoch {done}")
     return Measure(done, scores.loss["train"], 0.0, scores, learner.measure(before))
 
 

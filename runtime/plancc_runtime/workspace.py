@@ -14,12 +14,14 @@ from torch import Tensor
 
 LEAST_BYTES = 2**19
 """Below this the C library is quick enough."""
+SLACK = 1.25
+"""A tensor may take memory that is that much larger."""
 PATIENCE = 64
-"""Requests after which a tensor that no request wanted is given back."""
+"""Requests after which memory that none of them wanted is given back."""
 
 
 class Workspace:
-    """The tensors of one thread."""
+    """The memory of one thread."""
 
     def __init__(self) -> None:
         self._requests = 0
@@ -29,34 +31,45 @@ class Workspace:
         """Tensor[rows, width] of any content, contiguous, of the dtype and device of `like`.
 
         It may share its memory with any tensor that this workspace gave before and that nothing
-        refers to any more, autograd's saved tensors and views included.
+        refers to any more, autograd's saved tensors and views included. It is a tensor of its own
+        for autograd, no view.
         """
-        size = rows * width
-        if like.device.type != "cpu" or size * like.element_size() < LEAST_BYTES:
+        size = rows * width * like.element_size()
+        if like.device.type != "cpu" or size < LEAST_BYTES:
             return like.new_empty(rows, width)
         self._requests += 1
-        for kept in self._kept:
-            if kept.flat.numel() == size and kept.flat.dtype == like.dtype and kept.is_free():
-                break
-        else:
+        if self._requests % PATIENCE == 0:
             late = self._requests - PATIENCE
             self._kept = [k for k in self._kept if k.last >= late or not k.is_free()]
-            kept = _Kept(like.new_empty(size))
+        fitting = [k for k in self._kept if size <= k.num_bytes <= SLACK * size and k.is_free()]
+        if fitting:
+            kept = min(fitting, key=lambda k: k.num_bytes)
+        else:
+            kept = _Kept(size)
             self._kept.append(kept)
         kept.last = self._requests
-        return kept.flat.view(rows, width)
+        with torch.inference_mode(False):
+            return like.new_empty(0).set_(kept.storage_of(like.dtype), 0, (rows, width), (width, 1))
+
+    def release(self) -> None:
+        """Give back all memory that is free."""
+        self._kept = [kept for kept in self._kept if not kept.is_free()]
 
 
 class _Kept:
-    """A tensor, and when it was last asked for."""
+    """A piece of memory, and when it was last asked for."""
 
-    def __init__(self, flat: Tensor) -> None:
-        self.flat, self.last = flat, 0
-        self._storage = flat.untyped_storage()
-        self._own = self._references()  # flat and the storage's own handle
+    def __init__(self, num_bytes: int) -> None:
+        self.num_bytes, self.last = num_bytes, 0
+        self._storage = torch.UntypedStorage(num_bytes)
+        self._own = self._references()
+
+    def storage_of(self, dtype: torch.dtype) -> torch.TypedStorage:
+        """The memory as numbers of a type."""
+        return torch.TypedStorage(wrap_storage=self._storage, dtype=dtype, _internal=True)
 
     def is_free(self) -> bool:
-        """Whether no other tensor shares the memory."""
+        """Whether no tensor has the memory."""
         return self._references() == self._own
 
     def _references(self) -> int:
@@ -74,3 +87,8 @@ _local = _Local()
 def empty(rows: int, width: int, like: Tensor) -> Tensor:
     """`Workspace.empty` of this thread's workspace."""
     return _local.workspace.empty(rows, width, like)
+
+
+def release() -> None:
+    """`Workspace.release` of this thread's workspace."""
+    _local.workspace.release()

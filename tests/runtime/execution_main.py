@@ -43,7 +43,7 @@ def do_train(transport, header, parts, options, epochs):
     train = data.splits["train"].numpy()
     losses = []
     for epoch in range(epochs):
-        view = execution.view(network, epoch)
+        view = execution.view(epoch)
         network.train()
         z = network(view.graphs, view.rows_of(data.features), view.fixed, epoch)
         outputs = np.arange(part.num_rows) if view.outputs is None else view.outputs.numpy()
@@ -65,7 +65,7 @@ def do_train(transport, header, parts, options, epochs):
                 w -= RATE * piece.view_as(w)
     before = transport.traffic.as_array()
     network.eval()
-    view = execution.whole(network)
+    view = execution.whole()
     with torch.no_grad():
         z = network(view.graphs, view.rows_of(data.features), view.fixed)
     evaluation = transport.traffic.as_array() - before
@@ -77,9 +77,10 @@ def do_train(transport, header, parts, options, epochs):
         "traffic": np.diff(traffic, axis=0),
         "evaluation": evaluation,
         "figures": execution.figures(network),
+        "off": execution.off,
         "evaluates": execution.evaluates,
         "features": len(data.features),
-        "rows": [graph.num_outputs for graph in execution.view(network, 0).graphs],
+        "rows": [graph.num_outputs for graph in execution.view(0).graphs],
     }
 
 

@@ -5,6 +5,8 @@ Shares nothing with the runtime but the `Part` value that it builds.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import torch
 
@@ -23,7 +25,7 @@ def normalised(pattern: np.ndarray) -> np.ndarray:
 def glorot_weights(dims: list[int], seed: int) -> list[np.ndarray]:
     """The initial weights of a GCN: uniform in +-sqrt(6 / (d_in + d_out)), layer after layer."""
     random = np.random.default_rng(seed)
-    shapes = list(zip(dims[:-1], dims[1:], strict=True))
+    shapes = pairwise(dims)
     return [random.uniform(-1, 1, (a, b)) * np.sqrt(6 / (a + b)) for a, b in shapes]
 
 

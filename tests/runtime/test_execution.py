@@ -222,7 +222,11 @@ def test_words_are_those_of_the_figures(p, answers):
         train = np.flatnonzero(data(training).train_mask).tolist()
         dims = [WIDTH, *[options["hidden"]] * (options["layers"] - 1), CLASSES]
         owner = owners(p)
-        assert figures.plain == words_of_gcn(a, owner, train, dims, ())
+        if options.get("model") == "gat" or options.get("aggregator") == "max":
+            if not options["passes"]:
+                assert figures.plain == figures.planned
+        else:
+            assert figures.plain == words_of_gcn(a, owner, train, dims, ())
         if name.split()[0] in ("gcn", "narrow", "wide", "one", "all") and "batch" not in name:
             passes = options["passes"]
             assert figures.planned == words_of_gcn(a, owner, train, dims, passes)
@@ -249,9 +253,9 @@ def test_passes_that_do_not_fit_are_off(p, answers):
         dead = "dead-rows" in options["passes"] and training < N
         if "batch" in name:
             dead = False
-            assert set(answer["figures"].off) == {"dead-rows"} & set(options["passes"])
+            assert set(answer["off"]) == {"dead-rows"} & set(options["passes"])
         if "sage dropout" in name:
-            assert set(answer["figures"].off) == {"constant"} & set(options["passes"])
+            assert set(answer["off"]) == {"constant"} & set(options["passes"])
         rows = np.sum([answer["rows"] for answer in ranks], axis=0)
         assert (rows[-1] == training) if dead else (rows == N).all()
         plain = "dropout" not in name and "batch" not in name
@@ -400,21 +404,21 @@ def test_what_does_not_fit_is_off_and_says_why(options, off):
     execution, network = alone(**options)
     assert set(execution.off) == off
     assert all(execution.off.values())
-    view = execution.view(network, 0)
+    view = execution.view(0)
     passes = options.get("passes", PASSES)
     assert (view.fixed is not None) == ("constant" in passes and "constant" not in off)
     assert (view.outputs is not None) == ("dead-rows" in passes and "dead-rows" not in off)
-    assert execution.whole(network).outputs is None
+    assert execution.whole().outputs is None
     figures = execution.figures(network)
     drawn = options.get("boundary_sampling") == 0.5 or "batch_size" in options
     assert (figures is None) == drawn
 
 
 def test_a_view_is_the_same_in_every_epoch_unless_it_is_drawn():
-    execution, network = alone()
-    assert execution.view(network, 0) is execution.view(network, 1)
-    execution, network = alone(drop_edge=0.5)
-    first, second = (execution.view(network, epoch).graphs[0].block for epoch in (0, 1))
+    execution, _ = alone()
+    assert execution.view(0) is execution.view(1)
+    execution, _ = alone(drop_edge=0.5)
+    first, second = (execution.view(epoch).graphs[0].block for epoch in (0, 1))
     assert first.column.tobytes() != second.column.tobytes()
 
 
@@ -535,3 +539,10 @@ def entries(part, halo):
     return {
         (i, names[c]): v for i, c, v in zip(rows, part.column, part.value.tolist(), strict=True)
     }
+
+
+@pytest.mark.parametrize("method", ["rcm", "degree", "none"])
+def test_a_rank_without_rows_has_an_order(method):
+    a = reference.normalised(np.eye(6))
+    _, parts = reference.make_parts(a, np.array([0, 0, 0, 2, 2, 2]), 3)
+    assert in_cache_order(parts[1], method).num_rows == 0

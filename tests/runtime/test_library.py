@@ -391,3 +391,13 @@ def test_layers_on_a_device(plan_file, model):
         )
     for on_cpu, on_device in zip(*results, strict=True):
         torch.testing.assert_close(on_device, on_cpu, rtol=1e-4, atol=1e-4)
+
+
+def test_parameters_of_one_rank_alone_are_refused():
+    def work(graph):
+        own = torch.nn.Parameter(torch.ones(3 + graph.rank))
+        own.grad = torch.ones_like(own)
+        graph.sync_gradients([own])
+
+    with pytest.raises(InputError, match="other shapes on other ranks"):
+        on_graphs(work)

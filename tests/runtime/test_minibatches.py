@@ -23,6 +23,7 @@ from plancc.graph.vertexdata import VertexData
 from plancc.plan.lowering import lower
 from plancc.sampling import Population, make_sampler
 from plancc_cli.run import command, main
+from plancc_runtime.layouts.block import Block
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import train
 from plancc_runtime.transport.single import SingleTransport
@@ -353,3 +354,18 @@ def test_a_diverging_step(bare):
     done = CliRunner().invoke(command, [str(bare), "--batch-size", "20", "--lr", "1e38"])
     assert done.exit_code == 1
     assert "loss of step" in done.stderr
+
+
+@pytest.mark.parametrize("coefficients", ["sum", "mean", "closed-mean"])
+def test_sums_over_a_batch_are_multiplied_and_means_are_not(coefficients):
+    """Row 0 keeps the edges to 1 and 2 of four, row 1 itself (added by normalising) and row 2."""
+    _, [part] = reference.make_parts(np.array([[0, 5, 6], [0, 7, 8], [9, 0, 0]]), [0] * 3, 1)
+    factor = np.array([2.0, 2.0, 1.0, 3.0, 4.0])
+    block = Block.of_part(part, True, factor).with_coefficients(coefficients)
+    dense = csr_matrix((block.value, block.column, block.row_ptr), (3, 3)).toarray()
+    expected = {
+        "sum": [[0, 2, 2], [0, 0, 3], [4, 0, 0]],
+        "mean": [[0, 1 / 2, 1 / 2], [0, 0, 1], [1, 0, 0]],
+        "closed-mean": [[1 / 3] * 3, [0, 1 / 2, 1 / 2], [1 / 2, 0, 1 / 2]],
+    }
+    np.testing.assert_allclose(dense, expected[coefficients])

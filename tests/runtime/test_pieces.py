@@ -86,10 +86,15 @@ def test_optimisers_are_torchs(name, decay):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"lr": 0}, {"lr": float("nan")}, {"layers": 0}, {"optimizer": "x"}, {"threads": 0}]
+    "wrong",
+    [
+        *({"lr": 0}, {"lr": float("nan")}, {"layers": 0}, {"optimizer": "x"}, {"threads": 0}),
+        *({"heads": 2}, {"aggregator": "max"}, {"aggregator": "sum", "model": "gin"}),
+        *({"boundary_sampling": 0.5, "batch_size": 4}, {"drop_edge": 0.5, "sampler": "walk"}),
+    ],
 )
 def test_options_are_checked(wrong):
-    with pytest.raises(InputError, match=next(iter(wrong))):
+    with pytest.raises(InputError, match=next(iter(wrong)).replace("_", "-")):
         TrainOptions(**wrong)
 
 

@@ -51,7 +51,7 @@ def cache_order(pattern: csr_matrix, method: str, num_interior: int | None = Non
         (np.ones(pattern.nnz, np.int8), pattern.indices, pattern.indptr), pattern.shape
     )
     own = own[:, :m]
-    if method == "none":
+    if method == "none" or m == 0:
         order = np.arange(m)
     elif method == "degree":
         order = np.argsort(-np.bincount(own.indices, minlength=m), kind="stable")

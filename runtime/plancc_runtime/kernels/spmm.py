@@ -7,13 +7,10 @@ to 128 and about as long at widths below 8.
 from __future__ import annotations
 
 import time
-import warnings
-from typing import Any
 
 import numpy as np
 import torch
 from scipy.sparse import csr_matrix
-from torch import Tensor
 
 from plancc.errors import InputError
 from plancc.registry import Registry
@@ -28,7 +25,8 @@ KERNELS = Registry(
     },
 )
 SAMPLE = 1 << 21  # products that `choose_kernel` does at a time: about two milliseconds
-CLEARLY = 0.8  # of the time of an earlier kernel in KERNELS is worth another choice
+SMALL = 2**16
+CLEARLY = 0.6  # of the time of an earlier kernel in KERNELS is worth another choice
 
 
 def prepare(
@@ -70,9 +68,10 @@ def choose_kernel(
 ) -> str:
     """Name of the kernel that is quickest on a sample of rows of `matrix`.
 
-    Some products of about two milliseconds each (and once per machine the compilation of the numba
+    Of less than `SMALL` nonzeros the first one, unmeasured: the same in every run. Otherwise some
+    products of about two milliseconds each (and once per machine the compilation of the numba
     kernel). Measured times differ from run to run: a kernel replaces one that stands before it in
-    `KERNELS` only where it takes less than 0.8 of its time. Kernels sum in different orders, so
+    `KERNELS` only where it takes less than 0.6 of its time. Kernels sum in different orders, so
     whoever needs the same bits again must store the choice.
 
     Parameters
@@ -89,6 +88,8 @@ def choose_kernel(
     device = torch.device(device)
     if device.type != "cpu":
         return "torch"
+    if matrix.nnz < SMALL:
+        return KERNELS.names()[0]
     sample = _sample(matrix, max(1, SAMPLE // max(1, width)))
     x = torch.ones(sample.shape[1], width, dtype=dtype)
     out = torch.empty(sample.shape[0], width, dtype=dtype)
@@ -123,28 +124,3 @@ def _sample(matrix: csr_matrix, nonzeros: int) -> csr_matrix:
     part = matrix[max(0, begin) : max(end, begin + 1)]
     used, columns = np.unique(part.indices, return_inverse=True)
     return csr_matrix((part.data, columns, part.indptr), (part.shape[0], len(used)))
-
-
-def csr_tensor(matrix: Any, dtype: torch.dtype) -> Tensor:
-    """A scipy CSR matrix as a torch CSR tensor of `dtype`, 32-bit indices where they suffice."""
-    index = np.int32 if max(matrix.nnz, *matrix.shape) < 2**31 else np.int64
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse", UserWarning)  # "is in beta state"
-        return torch.sparse_csr_tensor(
-            torch.from_numpy(matrix.indptr.astype(index, copy=False)),
-            torch.from_numpy(matrix.indices.astype(index, copy=False)),
-            torch.from_numpy(matrix.data).to(dtype),
-            size=matrix.shape,
-        )
-
-
-def multiply(matrix: Tensor, x: Tensor, out: Tensor) -> None:
-    """out = matrix @ x; shapes [m, n], [n, d], [m, d]."""
-    torch.addmm(out, matrix, x, beta=0, out=out)  # torch.mm would allocate a second `out`
-
-
-def multiply_add_rows(matrix: Tensor, x: Tensor, rows: Tensor, out: Tensor) -> None:
-    """out[rows] += matrix @ x, `rows` unique; shapes [m, n], [n, d], int64[m], [>= m, d]."""
-    product = x.new_empty(len(rows), x.shape[1])
-    multiply(matrix, x, product)
-    out.index_add_(0, rows, product)

@@ -50,6 +50,8 @@ class Block:
         Edges of every row before `boundary.drawn` left some out; None: it did not.
     scale : (float, float)
         What it multiplied edges in own and in halo columns by.
+    factor : float64[nonzeros] or None
+        What a mini-batch multiplied the values by; None: 1.
     """
 
     inputs: Int32Array
@@ -67,9 +69,12 @@ class Block:
     uses: Int32Array | None = None
     edges: Int64Array | None = None
     scale: tuple[float, float] = (1.0, 1.0)
+    factor: npt.NDArray[np.float64] | None = None
 
     @classmethod
-    def of_part(cls, part: Part, self_loops: bool) -> Block:
+    def of_part(
+        cls, part: Part, self_loops: bool, factor: npt.NDArray[np.float64] | None = None
+    ) -> Block:
         """The block of a plan's slice, for any layer."""
         return cls(
             inputs=part.global_id,
@@ -83,6 +88,7 @@ class Block:
             recv_peer=part.recv_peer,
             recv_ptr=part.recv_ptr,
             self_loops=self_loops,
+            factor=factor,
         )
 
     @property
@@ -114,7 +120,8 @@ class Block:
             "plan": as the plan has them. "sum": 1 for every edge. "mean": 1 / edges of the row.
             "closed-mean": the mean over the edges and the row's own vertex.
             Of a sampled block they are those of the whole one, with edges multiplied by `scale`:
-            the sample stays unbiased.
+            the sample stays unbiased. Of a mini-batch a sum is multiplied by `factor`; a mean is
+            that of the edges that are left.
         """
         if name == "plan":
             return self
@@ -127,6 +134,8 @@ class Block:
             whole = self.edges + degree - np.diff(edges.row_ptr)
         each = np.ones(len(degree)) if name == "sum" else 1 / np.maximum(whole, 1)
         value = np.repeat(each, degree)
+        if name == "sum" and block.factor is not None:
+            value *= block.factor
         if self.scale != (1.0, 1.0):
             scale = np.where(block.column < self.num_inputs, *self.scale)
             value *= np.where(block._diagonal(), 1, scale) if name == "closed-mean" else scale
@@ -158,6 +167,7 @@ class Block:
             row_ptr=self.row_ptr + np.cumsum(added),
             column=np.insert(self.column, at, places),
             value=np.insert(self.value, at, 1),
+            factor=None if self.factor is None else np.insert(self.factor, at, 1),
         )
 
     def _diagonal(self) -> npt.NDArray[np.bool_]:
@@ -175,5 +185,6 @@ class Block:
             row_ptr=kept[self.row_ptr],
             column=self.column[edge],
             value=self.value[edge],
+            factor=None if self.factor is None else self.factor[edge],
             self_loops=False,
         )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from plancc_runtime.clock import Clock
 from plancc_runtime.layouts.block import Block
@@ -205,6 +206,7 @@ class _Product(torch.autograd.Function):
         return graph.forward_product(x, coefficients)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, g: Tensor) -> Any:
         # asked for even if x needs no gradient: then autograd does not call this at all
         return ctx.graph.adjoint_product(g, ctx.coefficients), None, None
@@ -219,6 +221,7 @@ class _HaloRows(torch.autograd.Function):
         return buffers.halo.clone()
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, g: Tensor) -> Any:
         graph = ctx.graph
         buffers = graph._buffers_of(g.shape[1])

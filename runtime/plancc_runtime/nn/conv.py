@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from plancc.errors import InputError
 from plancc.registry import check_choice
@@ -150,6 +151,11 @@ class Conv(nn.Module, ABC):
     def widths(self) -> tuple[int, int]:
         """Columns that one call moves forward, and back (without `fixed`)."""
 
+    def plain_widths(self, first: bool) -> tuple[int, int]:
+        """`widths` in the plain execution of paper 000, of the first layer or another."""
+        forward, back = self.widths()
+        return forward, 0 if first and self.moves_input else back
+
     def extra_repr(self) -> str:
         """The widths and the options in use, for `print`."""
         used = ", ".join(f"{name}={getattr(self.options, name)!r}" for name in self.uses)
@@ -184,7 +190,7 @@ class LinearAggregation:
 
     Attributes
     ----------
-    widths : tuple of int
+    widths, plain_widths : tuple of int
     moves_input : bool
         As of `Conv`.
     """
@@ -194,6 +200,7 @@ class LinearAggregation:
             order = "project-first" if d_out < d_in else "aggregate-first"
         self._order, self._coefficients = order, coefficients
         self.moves_input = order == "aggregate-first"
+        self.plain_widths = d_in, d_out
         self.widths = {
             "aggregate-first": (d_in, d_in),
             "project-first": (d_out, d_out),
@@ -233,6 +240,7 @@ class _PaperProduct(torch.autograd.Function):
         return graph.forward_product(h, coefficients) @ weight
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, g: Tensor) -> Any:
         h, weight = ctx.saved_tensors
         s = ctx.graph.adjoint_product(g, ctx.coefficients)

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from plancc_runtime.workspace import empty
 
@@ -21,7 +22,7 @@ def linear(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def relu(x: Tensor) -> Tensor:
-    """max(x, 0), of a Tensor[m, width]."""
+    """max(x, 0), in place of x, which no operation before may have kept: Tensor[m, width]."""
     return _Relu.apply(x)
 
 
@@ -38,6 +39,7 @@ class _Linear(torch.autograd.Function):
         return torch.mm(x, weight, out=empty(x.shape[0], weight.shape[1], x))
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, g: Tensor) -> Any:
         x, weight = ctx.saved_tensors
         back = None
@@ -51,11 +53,13 @@ class _Linear(torch.autograd.Function):
 class _Relu(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        out = torch.clamp_min(x, 0, out=empty(x.shape[0], x.shape[1], x))
+        ctx.mark_dirty(x)
+        out = torch.relu_(x)
         ctx.save_for_backward(out)
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, g: Tensor) -> Any:
         (out,) = ctx.saved_tensors
         back = empty(out.shape[0], out.shape[1], g)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numba import njit
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from plancc.sampling.counter import mix
 from plancc_runtime.workspace import empty
@@ -46,6 +47,7 @@ class _Dropout(torch.autograd.Function):
         return _masked(x, rate, key, vertices)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, g: Tensor) -> Any:
         return _masked(g, *ctx.drawn), None, None, None
 

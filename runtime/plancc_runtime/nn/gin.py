@@ -46,3 +46,6 @@ class GINConv(Conv):
 
     def widths(self) -> tuple[int, int]:
         return self._aggregate.widths
+
+    def plain_widths(self, first: bool) -> tuple[int, int]:
+        return self._aggregate.plain_widths

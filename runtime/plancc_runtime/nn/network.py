@@ -27,7 +27,6 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "sigmoid": torch.sigmoid,
     "none": lambda z: z,
 }
-NORMS = ("none", "layer", "batch")
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,9 @@ class SAGEConv(Conv):
     def widths(self) -> tuple[int, int]:
         return (self.d_in, self.d_in) if self._linear is None else self._linear.widths
 
+    def plain_widths(self, first: bool) -> tuple[int, int]:
+        return super().plain_widths(first) if self._linear is None else self._linear.plain_widths
+
 
 def _maximum(graph: LocalGraph, x: Tensor) -> Tensor:
     return aggregate(graph.pattern("edges"), graph.columns(x), reduce="max")

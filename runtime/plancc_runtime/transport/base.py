@@ -174,6 +174,8 @@ class Transport(ABC):
         A longer buffer travels as several messages.
     say : callable of str
         Prints what this rank says when it ends the job by itself.
+    thread : int or None
+        Number of this rank among the ranks of its process; None: it is the only one.
     agreed_error : PlanccError or None
         The last error that `agree` raised: it is known to be raised by every rank.
     """
@@ -184,6 +186,7 @@ class Transport(ABC):
     timeout: float
     max_words: int = MAX_WORDS_PER_MESSAGE
     say: Callable[[str], None]
+    thread: int | None = None
     agreed_error: PlanccError | None = None
 
     def __init__(self, rank: int, size: int, timeout: float | None = TIMEOUT) -> None:
@@ -276,9 +279,18 @@ class Transport(ABC):
             yield
         except PlanccError as caught:
             error = caught
-        except MemoryError:
+        except Exception as caught:
+            if not is_lack_of_memory(caught):
+                raise
             error = PlanccError("out of memory")
         self.agree(error)
+
+
+def is_lack_of_memory(error: BaseException) -> bool:
+    """Whether Python, or torch on any device, found no memory."""
+    if isinstance(error, RuntimeError):
+        return "DefaultCPUAllocator" in str(error) or "out of memory" in str(error)
+    return isinstance(error, MemoryError)
 
 
 def name(ranks: Iterable[int]) -> str:

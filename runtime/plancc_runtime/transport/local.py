@@ -67,12 +67,17 @@ def run_ranks(
         Any other error of a rank or of the caller (KeyboardInterrupt), as it is; a note names the
         rank. A rank may still be computing then: the caller should end the process.
     """
+    import torch
+
     group = _Group(num_ranks)
     results: list[Any] = [None] * num_ranks
 
     def be(rank: int) -> None:
         transport = LocalTransport(group, rank, timeout)
         try:
+            # one thread per device would run the backward passes of all ranks, one waiting for
+            # the other; this way each rank's own does
+            torch.autograd.set_multithreading_enabled(False)
             results[rank] = work(transport)
         except BaseException as error:
             group.fail(error, None if error is transport.agreed_error else rank)
@@ -109,7 +114,7 @@ class LocalTransport(Transport):
 
     def __init__(self, group: _Group, rank: int, timeout: float | None) -> None:
         super().__init__(rank, group.size, timeout)
-        self._group = group
+        self._group, self.thread = group, rank
 
     def exchange(
         self, sends: Sequence[tuple[int, Buffer]], receives: Sequence[tuple[int, Buffer]]
