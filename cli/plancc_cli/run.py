@@ -27,7 +27,7 @@ from plancc_cli import options
 from plancc_runtime import launch
 from plancc_runtime.nn import MODELS
 from plancc_runtime.options import CHOICES, MINIMUM, PASSES, RATES, TrainOptions
-from plancc_runtime.transport.base import is_lack_of_memory
+from plancc_runtime.transport.base import is_lack_of_memory, say
 
 if TYPE_CHECKING:
     from plancc_runtime.results import Epoch, Measure, TrainResult
@@ -364,7 +364,7 @@ def _check_alone(ranks: int, transport_name: str) -> None:
 
 
 def _say(sentence: str) -> None:
-    print(f"{PROGRAM}: error: {sentence}", file=sys.stderr, flush=True)
+    say(f"{PROGRAM}: error: {sentence}")
 
 
 def _say_alone(sentence: str, code: int) -> int:
@@ -396,8 +396,7 @@ def _progress(epochs: int) -> Iterator[Callable[[Measure], None]]:
             last = now
         elif now - last > 2:
             last = now
-            line = f"{PROGRAM}: epoch {measure.epoch}: loss {measure.loss:.6f}"
-            print(line, file=sys.stderr, flush=True)
+            say(f"{PROGRAM}: epoch {measure.epoch}: loss {measure.loss:.6f}")
 
     yield report
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from plancc.errors import PlanccError, PlanError
 from plancc_runtime import launch
+from plancc_runtime.transport.base import say
 from plancc_runtime.transport.watchdog import Watchdog
 
 LONG = 4_000_000  # words: no network keeps so many for later
@@ -53,7 +54,7 @@ def main() -> None:
             transport.allreduce_sum(np.ones(3))
     except PlanccError as error:
         waited = time.monotonic() - start
-        print(f"rank {transport.rank}: {error}, after {waited:.1f} s", file=sys.stderr, flush=True)
+        say(f"rank {transport.rank}: {error}, after {waited:.1f} s")
         transport.abort(error.exit_code)
 
 

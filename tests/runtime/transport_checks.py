@@ -224,7 +224,9 @@ def main() -> None:
     # one that is alive at the end of the interpreter, and after MPI's own
     peers = [rank for rank in range(transport.size) if rank != transport.rank]
     main.exchange = transport.exchange([(peer, np.ones(1)) for peer in peers], [])
-    print(f"rank {transport.rank} of {transport.size} is done", flush=True)
+    # in one call: torchrun's ranks write unbuffered, and print() writes the line's end by itself
+    sys.stdout.write(f"rank {transport.rank} of {transport.size} is done\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -193,7 +193,7 @@ class Transport(ABC):
         self.rank, self.size = rank, size
         self.traffic = Traffic()
         self.timeout = timeout or math.inf
-        self.say = _say
+        self.say = say
 
     @abstractmethod
     def exchange(
@@ -316,5 +316,7 @@ def overdue(what: str, timeout: float) -> str:
     return f"timeout of {timeout:g} s: still waiting for {what}"
 
 
-def _say(sentence: str) -> None:
-    print(sentence, file=sys.stderr, flush=True)
+def say(sentence: str) -> None:
+    """Write a line to stderr in one call: torchrun's ranks write unbuffered, and theirs mingle."""
+    sys.stderr.write(sentence + "\n")
+    sys.stderr.flush()
