@@ -1,21 +1,39 @@
 """What a plan costs, one definition per figure; used by inspect, refinement and benchmarks alike.
 
 Knows plans; no machine, no files. All volumes are in rows of H (a row travels
-once per part that needs it); words are rows times the width of H.
+once per part that needs it); words are rows times the width of H. What an edge plan moves is the
+sum of its two steps: rows that are expanded, and partial rows of the product that are folded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from plancc.plan.plan import Int64Array
 
 if TYPE_CHECKING:
-    from plancc.plan.plan import Plan
+    from plancc.plan.plan import Exchange, Plan
+
+
+class Step(NamedTuple):
+    """What every part moves in one step of a product. All arrays are int64[num_parts].
+
+    Attributes
+    ----------
+    sent, received
+        Rows that the part sends and receives.
+    messages_sent, messages_received
+        Parts that it sends to and receives from.
+    """
+
+    sent: Int64Array
+    received: Int64Array
+    messages_sent: Int64Array
+    messages_received: Int64Array
 
 
 @dataclass(frozen=True)
@@ -27,9 +45,14 @@ class Traffic:
     rows, nonzeros
         Rows and nonzeros that the part owns.
     sent, received
-        Rows that it sends and receives in one expand (`received` is its halo).
+        Rows that it sends and receives in one product: by expand and fold.
     messages_sent, messages_received
-        Parts that it sends to and receives from.
+        Messages that it sends and receives; a peer counts once for each of the two steps.
+    fold : Step or None
+        The share of the fold in all these; None: there is no fold.
+    copies : int64[num_parts] or None
+        Vertices that the part holds a row of, be it its own, received, or a partial one; None
+        without a fold: its own and received ones.
     """
 
     rows: Int64Array
@@ -38,6 +61,21 @@ class Traffic:
     received: Int64Array
     messages_sent: Int64Array
     messages_received: Int64Array
+    fold: Step | None = None
+    copies: Int64Array | None = None
+
+    @classmethod
+    def of_steps(
+        cls, rows: Int64Array, nonzeros: Int64Array, expand: Step, fold: Step, copies: Int64Array
+    ) -> Traffic:
+        """Of a product with both steps."""
+        total = [of_expand + of_fold for of_expand, of_fold in zip(expand, fold, strict=True)]
+        return cls(rows, nonzeros, *total, fold=fold, copies=copies)
+
+    @property
+    def halo(self) -> Int64Array:
+        """Rows of H that the part receives."""
+        return self.received if self.fold is None else self.received - self.fold.received
 
 
 @dataclass(frozen=True)
@@ -47,13 +85,14 @@ class Metrics:
     Attributes
     ----------
     volume
-        Rows moved by one expand: the connectivity-1 cut of the column-net hypergraph.
+        Rows moved by one product. In a row plan that is the expand: the connectivity-1 cut of the
+        column-net hypergraph.
     average_volume
         volume / num_parts: rows that a part sends (and receives) on average.
     max_sent, max_received, max_exchanged
         Rows sent, received, and sent plus received, at the busiest part for each.
     messages
-        Ordered pairs of parts that talk.
+        Ordered pairs of parts that talk, in each of the two steps.
     average_messages
         messages / num_parts.
     max_messages_sent, max_messages_received
@@ -63,6 +102,11 @@ class Metrics:
     boundary_ratio, max_boundary_ratio
         Halo rows per own row: over all parts, and at the worst part (paper 003's ratio of
         boundary to inner nodes); a part without rows counts as 0.
+    fold_volume, fold_messages
+        The share of the fold in `volume` and `messages`; 0 in a row plan.
+    replication_factor
+        Parts that hold a row of a vertex (its own, received, or partial), on average over the
+        vertices (paper 004, Table 4, where vertices without an edge do not count).
     """
 
     volume: int
@@ -78,6 +122,9 @@ class Metrics:
     row_imbalance: float
     boundary_ratio: float
     max_boundary_ratio: float
+    fold_volume: int
+    fold_messages: int
+    replication_factor: float
 
     @property
     def max_volume(self) -> int:
@@ -94,27 +141,55 @@ class Metrics:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], prefix: str = "") -> Metrics | None:
-        """The inverse of `as_dict` with `prefix` before every name; None if one is no number."""
+        """The inverse of `as_dict` with `prefix` before every name; None if one is no number.
+
+        Those that came with the fold have their value of a row plan where they are missing.
+        """
         found: dict[str, Any] = {f.name: values.get(prefix + f.name) for f in fields(cls)}
+        without = {"fold_volume": 0, "fold_messages": 0}
+        if isinstance(found["boundary_ratio"], int | float):
+            without["replication_factor"] = 1 + found["boundary_ratio"]
+        found |= {name: value for name, value in without.items() if found[name] is None}
         return cls(**found) if all(isinstance(v, int | float) for v in found.values()) else None
 
 
 def traffic(plan: Plan) -> Traffic:
     """Load and communication of every part of a plan, read off its tables."""
-    return Traffic(
-        rows=np.diff(plan.part_ptr),
-        nonzeros=np.diff(plan.row_ptr[plan.part_ptr]),
-        sent=plan.send.rows_per_part(),
-        received=plan.receive.rows_per_part(),
-        messages_sent=plan.send.messages_per_part(),
-        messages_received=plan.receive.messages_per_part(),
+    rows, nonzeros = np.diff(plan.part_ptr), np.diff(plan.row_ptr[plan.local_ptr])
+    expand = _step(plan.send, plan.receive)
+    if plan.fold is None:
+        return Traffic(rows, nonzeros, *expand)
+    fold = _step(plan.fold.send, plan.fold.receive)
+    return Traffic.of_steps(rows, nonzeros, expand, fold, rows + _foreign_vertices(plan))
+
+
+def _step(send: Exchange, receive: Exchange) -> Step:
+    return Step(
+        send.rows_per_part(),
+        receive.rows_per_part(),
+        send.messages_per_part(),
+        receive.messages_per_part(),
     )
+
+
+def _foreign_vertices(plan: Plan) -> Int64Array:
+    """Vertices of other parts that every part receives, or has a partial row of."""
+    assert plan.fold is not None
+    at_parts = []
+    for exchange in (plan.receive, plan.fold.send):
+        part = np.repeat(np.arange(plan.num_parts), exchange.rows_per_part())
+        peer = np.repeat(exchange.peer, np.diff(exchange.row_ptr))
+        at_parts.append(part * plan.num_vertices + plan.part_ptr[peer] + exchange.row)
+    held = np.union1d(*at_parts)
+    return np.bincount(held // plan.num_vertices, minlength=plan.num_parts)
 
 
 def summarize(parts: Traffic) -> Metrics:
     """Figures of a whole plan from those of its parts."""
     volume, messages = int(parts.sent.sum()), int(parts.messages_sent.sum())
-    num_parts = len(parts.rows)
+    num_parts, num_rows = len(parts.rows), max(1, int(parts.rows.sum()))
+    fold = parts.fold
+    copies = parts.rows + parts.received if parts.copies is None else parts.copies
     return Metrics(
         volume=volume,
         average_volume=volume / num_parts,
@@ -127,8 +202,11 @@ def summarize(parts: Traffic) -> Metrics:
         max_messages_received=int(parts.messages_received.max()),
         nonzero_imbalance=imbalance(parts.nonzeros),
         row_imbalance=imbalance(parts.rows),
-        boundary_ratio=volume / max(1, int(parts.rows.sum())),
-        max_boundary_ratio=float((parts.received / np.maximum(1, parts.rows)).max()),
+        boundary_ratio=int(parts.halo.sum()) / num_rows,
+        max_boundary_ratio=float((parts.halo / np.maximum(1, parts.rows)).max()),
+        fold_volume=0 if fold is None else int(fold.sent.sum()),
+        fold_messages=0 if fold is None else int(fold.messages_sent.sum()),
+        replication_factor=int(copies.sum()) / num_rows,
     )
 
 

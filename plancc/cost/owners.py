@@ -10,13 +10,7 @@ from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import Graph
 from plancc.models.random import random_owner
 from plancc.plan.plan import Int32Array, Int64Array
-from plancc.plan.receive_sets import (
-    bits_below,
-    count_bits,
-    first_bit,
-    grouped,
-    mark,
-)
+from plancc.plan.receive_sets import count_marked, grouped, mark
 
 BASELINE_SEED = 1
 
@@ -87,19 +81,7 @@ def _count_received(  # type: ignore[no-untyped-def]
         for k in range(size):  # on its own: then these look-ups, which miss the cache, overlap
             place[k] = position[place[k]]
         mark(place[:size], row0, row1, bitmap)
-        q, end = -1, np.int64(0)
-        for w in range(len(bitmap)):
-            word = bitmap[w]
-            bitmap[w] = 0
-            while word != 0:
-                if 64 * w + first_bit(word) >= end:
-                    while 64 * w + first_bit(word) >= end:
-                        q += 1
-                        end = part_ptr[q + 1]
-                    messages_sent[q] += 1
-                    messages_received[m - first] += 1
-                bits = bits_below(word, end - 64 * w)
-                word ^= bits
-                sent[q] += count_bits(bits)
-                received[m - first] += count_bits(bits)
+        received[m - first], messages_received[m - first] = count_marked(
+            bitmap, part_ptr, sent, messages_sent
+        )
     return sent, messages_sent, received, messages_received

@@ -89,4 +89,48 @@ class Assignment:
     notes: dict[str, int | float | str] = field(default_factory=dict)
 
 
-Problem = Hypergraph | WeightedGraph | Assignment
+@dataclass(frozen=True)
+class EdgeAssignment:
+    """Owners of rows and of single nonzeros, for a plan with an expand and a fold (layout "edge").
+
+    Row i of H and row i of the product have one owner (the partition is conformal). A part that
+    holds nonzero (i, j) needs row j of H, and has a partial sum of row i of the product.
+
+    Attributes
+    ----------
+    owner : int32[num_vertices]
+    nonzero_owner : int32[num_nonzeros]
+        In the order of the matrix' CSR. A nonzero of the diagonal belongs to the row's owner.
+    notes : dict
+        Figures of the model for the plan's provenance.
+    """
+
+    owner: npt.NDArray[np.int32]
+    nonzero_owner: npt.NDArray[np.int32]
+    notes: dict[str, int | float | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EdgeProblem:
+    """A hypergraph whose partition says who owns each row and each nonzero.
+
+    Attributes
+    ----------
+    hypergraph : Hypergraph
+        Its connectivity - 1 is the volume of expand and fold.
+    row_vertex : int32[num_rows]
+        The vertex whose part owns row i.
+    nonzero_vertex : int32[num_nonzeros]
+        The vertex whose part owns the nonzero; of one on the diagonal it is the row's.
+    """
+
+    hypergraph: Hypergraph
+    row_vertex: npt.NDArray[np.int32]
+    nonzero_vertex: npt.NDArray[np.int32]
+
+    def owners(self, part: npt.NDArray[np.int32]) -> EdgeAssignment:
+        """What a partition of the vertices, int32[num_vertices], stands for."""
+        return EdgeAssignment(part[self.row_vertex], part[self.nonzero_vertex])
+
+
+Problem = Hypergraph | WeightedGraph | Assignment | EdgeAssignment | EdgeProblem

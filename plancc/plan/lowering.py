@@ -19,7 +19,7 @@ from numba import njit
 from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import Graph
 from plancc.plan.plan import Exchange, Header, Int32Array, Int64Array, Plan
-from plancc.plan.receive_sets import ONE, first_bit, grouped, mark
+from plancc.plan.receive_sets import grouped, list_marked, mark
 
 
 def lower(
@@ -71,7 +71,7 @@ def lower(
         return halo_row[: messages[0].sum()], *messages
 
     in_chunks(permute, indptr)
-    receive, send = _exchanges(in_chunks(lower_parts, nonzeros_ptr), num_parts)
+    receive, send = exchanges(in_chunks(lower_parts, nonzeros_ptr), num_parts)
     return Plan(
         header=Header(
             layout="row",
@@ -137,25 +137,11 @@ def _lower_parts(part_ptr, row_ptr, first, last, local, halo_row, column, value)
         for r in range(row0, row1):
             local[r] = r - row0
         mark(column[row_ptr[row0] : row_ptr[row1]], row0, row1, bitmap)
-        shift = row1 - row0 - received
-        q, start, end = -1, np.int64(0), np.int64(0)
-        for w in range(len(bitmap)):
-            word = bitmap[w]
-            bitmap[w] = 0
-            while word != 0:
-                at = 64 * w + first_bit(word)
-                word &= word - ONE
-                if at >= end:
-                    while at >= end:
-                        q += 1
-                        start, end = end, part_ptr[q + 1]
-                    receiver[messages] = m
-                    sender[messages] = q
-                    messages += 1
-                lengths[messages - 1] += 1
-                halo_row[received] = at - start
-                local[at] = received + shift
-                received += 1
+        before = messages
+        received, messages = list_marked(
+            bitmap, part_ptr, row1 - row0, local, halo_row, received, lengths, sender, messages
+        )
+        receiver[before:messages] = m
         _number(row_ptr[row0 : row1 + 1], local, spare, column, value)
     return lengths[:messages], receiver[:messages], sender[:messages]
 
@@ -183,8 +169,12 @@ def _number(row_ptr, local, spare, column, value):  # type: ignore[no-untyped-de
             value[own + k] = spare_value[k]
 
 
-def _exchanges(chunks: list[tuple[Int32Array, ...]], num_parts: int) -> tuple[Exchange, Exchange]:
-    """Receive table, and the send table that mirrors it: the same messages, by sender."""
+def exchanges(chunks: list[tuple[Int32Array, ...]], num_parts: int) -> tuple[Exchange, Exchange]:
+    """Receive table, and the send table that mirrors it: the same messages, by sender.
+
+    Every chunk has rows as their sender numbers them, and the length, receiver and sender of each
+    message, by receiver. Of a fold, "receiver" is the part, and "sender" the owner of the rows.
+    """
     columns = zip(*chunks, strict=True)
     halo_row, lengths, receiver, sender = (np.concatenate(column) for column in columns)
     row_ptr = np.concatenate([[0], lengths]).cumsum()

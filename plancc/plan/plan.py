@@ -6,11 +6,18 @@ cost no more than four, and a rank reads one contiguous slice of each.
 
     local columns of part m:   0 ......... rows(m) | rows(m) ...... rows(m) + halo(m)
                                own rows            | received rows, in arrival order
+
+In an edge plan a part holds nonzeros of rows that are not its own. It has partial sums of them,
+which it sends to their owners (the fold):
+
+    local rows of part m:      0 ......... rows(m) | rows(m) ...... rows(m) + folded(m)
+                               own rows            | folded rows, in the order of the messages
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +41,7 @@ class Header:
     Attributes
     ----------
     layout : str
-        "row": every nonzero lives with the owner of its row.
+        "row": every nonzero lives with the owner of its row. "edge": it may live with any part.
     normalization : str
         "sym", "row" or "none" (`plancc.graph.normalize`).
     self_loops : bool
@@ -63,8 +70,8 @@ class Exchange:
     row_ptr : int64[num_messages + 1]
         Rows of message k are ``row[row_ptr[k]:row_ptr[k + 1]]``; no message is empty.
     row : int32[volume]
-        Local row numbers *at the part that owns (sends) the rows*, strictly ascending in every
-        message. In a send table this is the send mask X_mn (paper 000, Eq. 8); in a receive table
+        Local row numbers *at the part that owns the rows*, strictly ascending in every message. In
+        a send table of the expand this is the send mask X_mn (paper 000, Eq. 8); in a receive table
         the receive set, in arrival order, which is the order of the local columns.
     """
 
@@ -95,8 +102,50 @@ class Exchange:
 
 
 @dataclass(frozen=True)
+class Fold:
+    """The fold step of an edge plan: partial rows of the product go to their owners.
+
+    Attributes
+    ----------
+    send : Exchange
+        Of every part to the owners (the peers), in the order of its folded rows, which the rows
+        of all its messages are, one after the other.
+    receive : Exchange
+        Of every owner from the parts (the peers); the mirror of `send`.
+    """
+
+    send: Exchange
+    receive: Exchange
+
+
+@dataclass(frozen=True)
+class PartFold:
+    """One part's fold.
+
+    Attributes
+    ----------
+    send_peer : int32[s], send_ptr : int64[s + 1]
+        To peer ``send_peer[k]`` go the folded rows ``send_ptr[k]:send_ptr[k + 1]``, which are the
+        local rows ``rows + send_ptr[k]`` and following.
+    recv_peer : int32[r], recv_ptr : int64[r + 1], recv_row : int32[received rows]
+        What comes from peer ``recv_peer[k]`` is added to the own rows
+        ``recv_row[recv_ptr[k]:recv_ptr[k + 1]]``, in this order.
+    """
+
+    send_peer: Int32Array
+    send_ptr: Int64Array
+    recv_peer: Int32Array
+    recv_ptr: Int64Array
+    recv_row: Int32Array
+
+    @property
+    def num_folded(self) -> int:
+        return int(self.send_ptr[-1])
+
+
+@dataclass(frozen=True)
 class Part:
-    """One part's slice of a row plan (or several parts merged onto one rank, `plancc.plan.merge`).
+    """One part's slice of a plan (or several parts merged onto one rank, `plancc.plan.merge`).
 
     Attributes
     ----------
@@ -108,8 +157,9 @@ class Part:
         Vertex of every local row.
     num_interior : int
         Rows ``0..num_interior-1`` use own columns only; the others use at least one halo row.
-    row_ptr : int64[rows + 1], column : int32[nonzeros], value : float[nonzeros]
-        Local CSR; columns numbered [own rows | received rows], distinct, own ones first in a row.
+    row_ptr : int64[local rows + 1], column : int32[nonzeros], value : float[nonzeros]
+        Local CSR; rows numbered [own rows | folded rows], columns [own rows | received rows],
+        distinct, own ones first in a row.
     send_peer : int32[s], send_ptr : int64[s + 1], send_row : int32[sent rows]
         To peer ``send_peer[k]`` go the local rows ``send_row[send_ptr[k]:send_ptr[k + 1]]``,
         in this order.
@@ -118,6 +168,8 @@ class Part:
         the local columns ``rows + recv_ptr[k]`` and following.
     vertex_data : VertexData
         This part's rows, in local order.
+    fold : PartFold or None
+        None in a row plan, which has no folded rows.
     """
 
     index: int
@@ -134,6 +186,7 @@ class Part:
     recv_peer: Int32Array
     recv_ptr: Int64Array
     vertex_data: VertexData = field(default_factory=VertexData)
+    fold: PartFold | None = None
 
     @property
     def num_rows(self) -> int:
@@ -153,6 +206,11 @@ class Part:
         return _message(self.recv_peer, self.recv_ptr, peer, columns)
 
 
+def _part_fold(fold: Fold, index: int) -> PartFold:
+    send_peer, send_ptr, _ = fold.send.of_part(index)
+    return PartFold(send_peer, send_ptr, *fold.receive.of_part(index))
+
+
 def _message(peers: Int32Array, ptr: Int64Array, peer: int, rows: Int32Array) -> Int32Array:
     at = np.searchsorted(peers, peer)
     found = at < len(peers) and peers[at] == peer
@@ -161,7 +219,7 @@ def _message(peers: Int32Array, ptr: Int64Array, peer: int, rows: Int32Array) ->
 
 @dataclass(frozen=True, repr=False)
 class Plan:
-    """A compiled row plan of all parts. Immutable; `plancc.plan.lowering.lower` makes it.
+    """A compiled plan of all parts. Immutable; `plancc.plan.lowering` makes it.
 
     Attributes
     ----------
@@ -172,8 +230,9 @@ class Plan:
         Vertex of every row, in plan order.
     num_interior : int64[num_parts]
         The first rows of each part that use own columns only.
-    row_ptr : int64[num_vertices + 1]
-        Nonzeros of every row, in plan order.
+    row_ptr : int64[num_local_rows + 1]
+        Nonzeros of every local row, part by part: its own rows, then its folded ones. In a row
+        plan they are the rows in plan order.
     column : int32[num_nonzeros]
         Local column numbers of the part that holds the nonzero; distinct, own ones first in a row.
     value : float32 or float64[num_nonzeros]
@@ -186,6 +245,8 @@ class Plan:
         How the plan was made: str, int, float or bool values.
     baseline : Metrics, or None
         Figures of an even random partition of the same matrix, for comparison.
+    fold : Fold or None
+        The fold step of layout "edge"; None in a row plan.
     """
 
     header: Header
@@ -201,6 +262,14 @@ class Plan:
     original_id: Int64Array | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
     baseline: Metrics | None = None
+    fold: Fold | None = None
+
+    @cached_property
+    def local_ptr(self) -> Int64Array:
+        """Where the local rows of every part start in `row_ptr`: int64[num_parts + 1]."""
+        if self.fold is None:
+            return self.part_ptr
+        return self.part_ptr + self.fold.send.row_ptr[self.fold.send.ptr]
 
     @property
     def num_parts(self) -> int:
@@ -215,7 +284,8 @@ class Plan:
         if not 0 <= index < self.num_parts:
             raise InputError(f"part {index}: the plan has parts 0..{self.num_parts - 1}")
         row0, row1 = self.part_ptr[index], self.part_ptr[index + 1]
-        nonzeros = slice(self.row_ptr[row0], self.row_ptr[row1])
+        local0, local1 = self.local_ptr[index], self.local_ptr[index + 1]
+        nonzeros = slice(self.row_ptr[local0], self.row_ptr[local1])
         send_peer, send_ptr, send_row = self.send.of_part(index)
         recv_peer, recv_ptr, _ = self.receive.of_part(index)
         return Part(
@@ -224,7 +294,7 @@ class Plan:
             first_row=int(row0),
             global_id=self.global_id[row0:row1],
             num_interior=int(self.num_interior[index]),
-            row_ptr=self.row_ptr[row0 : row1 + 1] - self.row_ptr[row0],
+            row_ptr=self.row_ptr[local0 : local1 + 1] - self.row_ptr[local0],
             column=self.column[nonzeros],
             value=self.value[nonzeros],
             send_peer=send_peer,
@@ -233,14 +303,16 @@ class Plan:
             recv_peer=recv_peer,
             recv_ptr=recv_ptr,
             vertex_data=self.vertex_data.take(np.arange(row0, row1)),
+            fold=None if self.fold is None else _part_fold(self.fold, index),
         )
 
     def __repr__(self) -> str:
         header = self.header
+        steps = [self.send] if self.fold is None else [self.send, self.fold.send]
+        volume, messages = sum(s.volume for s in steps), sum(s.num_messages for s in steps)
         return (
             f"<Plan of {header.num_parts} parts, {header.layout} layout: {header.num_vertices} "
-            f"vertices, {header.num_nonzeros} nonzeros, volume {self.send.volume}, "
-            f"{self.send.num_messages} messages>"
+            f"vertices, {header.num_nonzeros} nonzeros, volume {volume}, {messages} messages>"
         )
 
     def content_sha256(self) -> str:

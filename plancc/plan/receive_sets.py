@@ -47,6 +47,64 @@ def mark(place, row0, row1, bitmap):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def list_marked(  # type: ignore[no-untyped-def]
+    bitmap, part_ptr, first_local, local, row, size, lengths, owner, messages
+):
+    """Empty a bitmap over plan order, and list what it holds as messages, one for each owner.
+
+    From entry `size` on, `row` gets the rows as their owner numbers them; from entry `messages`
+    on, `lengths` (zeros so far) and `owner` get the messages' rows and owners. ``local[r]`` becomes
+    the local number of a marked row r: they are numbered from `first_local` on.
+
+    Returns `size` and `messages` after it.
+    """
+    shift = first_local - size
+    q, start, end = -1, np.int64(0), np.int64(0)
+    for w in range(len(bitmap)):
+        word = bitmap[w]
+        bitmap[w] = 0
+        while word != 0:
+            at = 64 * w + first_bit(word)
+            word &= word - ONE
+            if at >= end:
+                while at >= end:
+                    q += 1
+                    start, end = end, part_ptr[q + 1]
+                owner[messages] = q
+                messages += 1
+            lengths[messages - 1] += 1
+            row[size] = at - start
+            local[at] = size + shift
+            size += 1
+    return size, messages
+
+
+@njit(cache=True, nogil=True)
+def count_marked(bitmap, part_ptr, rows, messages):  # type: ignore[no-untyped-def]
+    """Empty a bitmap over plan order; add what it holds to `rows` and `messages` of the owners.
+
+    Returns the number of marked rows, and of parts that own any.
+    """
+    num_rows, num_parts = np.int64(0), np.int64(0)
+    q, end = -1, np.int64(0)
+    for w in range(len(bitmap)):
+        word = bitmap[w]
+        bitmap[w] = 0
+        while word != 0:
+            if 64 * w + first_bit(word) >= end:
+                while 64 * w + first_bit(word) >= end:
+                    q += 1
+                    end = part_ptr[q + 1]
+                messages[q] += 1
+                num_parts += 1
+            bits = bits_below(word, end - 64 * w)
+            word ^= bits
+            rows[q] += count_bits(bits)
+            num_rows += count_bits(bits)
+    return num_rows, num_parts
+
+
+@njit(cache=True, nogil=True)
 def bits_below(word, at):  # type: ignore[no-untyped-def]
     """The lowest `at` bits of a word, all of them for `at` of 64 and more."""
     return word if at >= 64 else word & ((ONE << np.uint64(at)) - ONE)

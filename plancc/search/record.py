@@ -52,6 +52,8 @@ class SearchResult:
     warnings : list of str
     seconds : float
         Of the whole search.
+    nonzero_owner : int32[num_nonzeros] or None
+        For an edge plan; None: with the owner of the row.
     """
 
     owner: npt.NDArray[np.int32]
@@ -60,6 +62,7 @@ class SearchResult:
     tried: list[Trial]
     warnings: list[str]
     seconds: float
+    nonzero_owner: npt.NDArray[np.int32] | None = None
 
     def tried_json(self) -> str:
         """The trials as JSON, for a plan's provenance."""
@@ -80,6 +83,7 @@ class Record:
     trials: list[Trial] = field(default_factory=list)
     best: tuple[float, float, int] = (np.inf, np.inf, 0)
     owner: npt.NDArray[np.int32] | None = None
+    nonzero_owner: npt.NDArray[np.int32] | None = None
     start: float = field(default_factory=time.perf_counter)
     _lock: Lock = field(default_factory=Lock)
 
@@ -91,13 +95,14 @@ class Record:
         overload: float,
         value: float,
         volume: int,
+        nonzero_owner: npt.NDArray[np.int32] | None = None,
     ) -> None:
         """Note a step; its owners are kept if they are better: by overload, value, volume."""
         with self._lock:
             reached = (overload, value, volume)
             better = self.owner is None or reached < self.best
             if better:
-                self.owner, self.best = owner, reached
+                self.owner, self.nonzero_owner, self.best = owner, nonzero_owner, reached
             trial = Trial(step, seconds, value, volume, overload, better)
             self.trials.append(trial)
             if self.report is not None:
@@ -113,4 +118,6 @@ class Record:
         assert self.owner is not None
         seconds = time.perf_counter() - self.start
         _, value, volume = self.best
-        return SearchResult(self.owner, value, volume, self.trials, warnings, seconds)
+        return SearchResult(
+            self.owner, value, volume, self.trials, warnings, seconds, self.nonzero_owner
+        )
