@@ -23,9 +23,12 @@ NAMES = (
     "words",
     "refinement",
     "quality",
+    "edges",
+    "libra",
     "minibatches",
     "kernels",
     "boundary",
+    "distgnn",
     "epochs",
 )
 

@@ -25,7 +25,7 @@ from plancc.graph.normalize import normalize
 from plancc.graph.vertexdata import VertexData
 from plancc.models import MODELS
 from plancc.models.stochastic import StochasticModel
-from plancc.models.weights import Balance, constraints
+from plancc.models.weights import Balance
 from plancc.ownership import Method, find_owners, with_clusters
 from plancc.partitioners.run import AUTO
 from plancc.sampling import Population, Sampler, make_sampler
@@ -227,9 +227,7 @@ class Bench:
                 model = replace(model, batches=way.batches)
         balance = Balance()
         start = time.perf_counter()
-        found = find_owners(
-            matrix, method, model, balance, constraints(matrix, balance), nullcontext
-        )
+        found = find_owners(matrix, method, model, balance, nullcontext)
         return Found(found.owner, time.perf_counter() - start, found.warnings)
 
     def _warm_up(self, name: str, draw: Draw) -> None:

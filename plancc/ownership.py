@@ -32,7 +32,7 @@ from plancc.models import MODELS
 from plancc.models.problem import Assignment, Hypergraph, WeightedGraph
 from plancc.models.stochastic import AUTO as EXACT_OR_ENOUGH
 from plancc.models.stochastic import EXPECTED_VOLUME, StochasticModel
-from plancc.models.weights import Balance, as_columns, check_num_parts
+from plancc.models.weights import Balance, as_columns, check_num_parts, constraints
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.run import (
     AUTO,
@@ -45,7 +45,7 @@ from plancc.partitioners.run import (
 from plancc.provenance import Steps, empty_parts, overload
 from plancc.registry import check_choice
 from plancc.search import EFFORTS, Trial, search
-from plancc.search.record import Record
+from plancc.search.record import Record, SearchResult
 from plancc.version import __version__
 
 if TYPE_CHECKING:
@@ -53,7 +53,10 @@ if TYPE_CHECKING:
 
 STOCHASTIC = "stochastic-hp"
 """The model of mini-batches: its objective is an expectation."""
-SEARCHED = ("hp", "gp", STOCHASTIC)
+CHECKERBOARD = "checkerboard"
+"""The model of process grids: few messages, unless told otherwise."""
+EDGE_SEARCHED = ("medium-grain", "fine-grain", CHECKERBOARD, "hub-split")
+SEARCHED = ("hp", "gp", STOCHASTIC, *EDGE_SEARCHED)
 """Models whose owners plancc searches for by itself."""
 OF_GRAPHS = ("cut", "volume")
 """Objectives that model gp hands to a partitioner as they are."""
@@ -82,8 +85,8 @@ class Method:
     preset : str, optional
         Of the partitioner.
     objective : str, optional
-        For hp and gp one of `plancc.cost.objectives.OBJECTIVES`, for gp also "cut". The options
-        of another model are its own.
+        For the searched models one of `plancc.cost.objectives.OBJECTIVES`, for gp also "cut". The
+        options of another model are its own.
     effort : str, optional
         "fast", "balanced" or "best": for the search.
     budget : float, optional
@@ -124,7 +127,8 @@ class Method:
             self._check_objective()
         self._check_partitioner()
         self._check_search()
-        check_rates(self.goal, self.dims, self.machine)
+        if layout_of(self.model) != "any":  # else the machine judges the candidates
+            check_rates(self.goal, self.dims, self.machine)
         if self.nodes is not None:
             self.nodes.check(self.num_parts)
 
@@ -162,6 +166,8 @@ class Method:
         if not given:
             return
         option = f"--{given[0]}"
+        if layout_of(self.model) == "any":
+            return
         if self.model not in SEARCHED:
             raise InputError(
                 f"{option} is for the models {', '.join(SEARCHED)}, not for '{self.model}'"
@@ -195,7 +201,7 @@ class Method:
         if self.model == STOCHASTIC:
             return EXPECTED_VOLUME
         if self.searches:
-            return self.objective or "volume"
+            return self.objective or ("messages" if self.model == CHECKERBOARD else "volume")
         if self.model in SEARCHED and self.objective is not None and not self._minimised:
             return self.objective
         return None
@@ -203,7 +209,7 @@ class Method:
     @property
     def _minimised(self) -> bool:
         """Whether the partitioner minimises the objective by itself."""
-        if self.model == "hp":
+        if self.model == "hp" or self.model in EDGE_SEARCHED:
             return self.objective == "volume"
         known = OF_GRAPHS if self.partitioner == AUTO else PARTITIONERS[self.partitioner].objectives
         return self.objective == "cut" or self.objective in known
@@ -211,7 +217,8 @@ class Method:
     @property
     def model_options(self) -> dict[str, Any]:
         """The objective where it is an option of the model."""
-        if self.objective is None or self.goal is not None or self.model == "hp":
+        of_plancc = self.model in ("hp", AUTO, *EDGE_SEARCHED)
+        if self.objective is None or self.goal is not None or of_plancc:
             return {}
         return {"objective": self.objective}
 
@@ -228,9 +235,15 @@ class Method:
         return check_rates(self.goal, self.dims, self.machine)
 
 
-def default_balance(objective: str | None, dims: Sequence[int] | None) -> str:
+def layout_of(model: str) -> str:
+    """Of the plans that a model makes: "row", "edge", or "any"."""
+    return getattr(MODELS[model], "layout", "row")
+
+
+def default_balance(model: str, objective: str | None, dims: Sequence[int] | None) -> str:
     """What parts share evenly unless the user says so: what an epoch's time is made of, or nnz."""
-    return "work" if objective == "time" and dims is not None else "nnz"
+    timed = objective == "time" and dims is not None and layout_of(model) == "row"
+    return "work" if timed else "nnz"
 
 
 def check_budget(budget: float | None) -> None:
@@ -271,12 +284,15 @@ class Found:
         For the provenance of a plan.
     about_run, about_owners : list of str
         What the user should know of how the owners were found, and of the owners themselves.
+    nonzero_owner : int32[num_nonzeros] or None
+        For an edge plan; None: with the owner of the row.
     """
 
     owner: npt.NDArray[np.int32]
     how: dict[str, Any] = field(default_factory=dict)
     about_run: list[str] = field(default_factory=list)
     about_owners: list[str] = field(default_factory=list)
+    nonzero_owner: npt.NDArray[np.int32] | None = None
 
     @property
     def warnings(self) -> list[str]:
@@ -288,7 +304,6 @@ def find_owners(
     method: Method,
     model: Any,
     balance: Balance,
-    loads: Mapping[str, npt.NDArray[np.int64]],
     observer: Observer,
     report: Report | None = None,
 ) -> Found:
@@ -302,8 +317,6 @@ def find_owners(
     model : a model of `plancc.models`
         With its options.
     balance : Balance
-    loads : dict of str to int64[n]
-        The balance's weights (`plancc.models.weights.constraints`).
     observer, report
         See `plancc.compile`.
 
@@ -311,6 +324,7 @@ def find_owners(
     ------
     InputError, BackendUnavailable, BackendError
     """
+    loads = constraints(matrix, balance)
     expectation = None
     if isinstance(model, StochasticModel):
         given = model.batches != EXACT_OR_ENOUGH and not method.searches
@@ -340,7 +354,7 @@ def find_owners(
                 owner, dict(problem.notes), about_owners=empty_parts(owner, method.num_parts)
             )
         else:
-            found = _partitioned(problem, method, model, tuple(loads))
+            found = partitioned(problem, method, model, tuple(loads))
     if isinstance(problem, Hypergraph | WeightedGraph) and method.model in SEARCHED:
         what = _left_to_do(found, method, model, loads)
         if what:
@@ -365,11 +379,10 @@ def _searched(
 ) -> Found:
     """What `plancc.search` finds."""
     assert method.goal is not None
-    effort = method.effort or EFFORT
     result = search(
         matrix,
         method.num_parts,
-        effort=effort,
+        effort=method.effort or EFFORT,
         objective="volume" if expectation is not None else method.goal,
         weights=as_columns(loads),
         constraints=tuple(loads),
@@ -383,17 +396,22 @@ def _searched(
         expectation=expectation,
         report=report,
     )
+    return found_by_search(result, method)
+
+
+def found_by_search(result: SearchResult, method: Method) -> Found:
+    """What a search found, with how it did."""
     how = {
         "partitioner": "plancc",
         "partitioner_version": __version__,
         "partitioner_versions": _versions(result.tried),
-        "effort": effort,
+        "effort": method.effort or EFFORT,
         **_wishes(method),
         "threads": method.threads,
         "partition_seconds": result.seconds,
         "tried": result.tried_json(),
     }
-    return Found(result.owner, how, result.warnings)
+    return Found(result.owner, how, result.warnings, nonzero_owner=result.nonzero_owner)
 
 
 def _versions(tried: Sequence[Trial]) -> str:
@@ -403,7 +421,7 @@ def _versions(tried: Sequence[Trial]) -> str:
     return ", ".join(f"{name} {PARTITIONERS[name].version()}".strip() for name in used)
 
 
-def _partitioned(
+def partitioned(
     problem: Hypergraph | WeightedGraph,
     method: Method,
     model: Any,

@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from plancc.choice import choose
 from plancc.cost.machine import Machine
 from plancc.cost.metrics import imbalance, summarize
 from plancc.cost.owners import random_traffic
 from plancc.cost.topology import Topology
+from plancc.edge_ownership import find_edge_owners
 from plancc.errors import InputError
 from plancc.graph.convert import as_graph
 from plancc.graph.graph import NORMALIZATIONS, Graph
@@ -32,9 +34,11 @@ from plancc.ownership import (
     Report,
     default_balance,
     find_owners,
+    layout_of,
     with_clusters,
 )
 from plancc.partitioners.run import AUTO
+from plancc.plan.edge_lowering import lower_edges
 from plancc.plan.lowering import lower
 from plancc.plan.plan import Plan
 from plancc.provenance import now
@@ -85,7 +89,9 @@ def compile(
     graph : Graph, path, scipy sparse matrix, networkx graph or (n, edge_index)
         See `plancc.graph.convert.as_graph`.
     model : str
-        "hp", "stochastic-hp", "gp", "rcm", "block", "rp" or "file" (`plancc.models`).
+        Row plans: "hp", "stochastic-hp", "gp", "rcm", "block", "rp" or "file". Edge plans:
+        "medium-grain", "fine-grain", "checkerboard", "hub-split" or "libra" (`plancc.models`).
+        "auto": the best of several (`plancc.choice`).
     num_parts : int
         1..n.
     normalize : {"sym", "row", "none"}
@@ -100,9 +106,10 @@ def compile(
     epsilon : float
         Allowed imbalance, max / mean - 1.
     objective : str, optional
-        What the plan shall have little of, for the models hp and gp: "volume" (the default for
-        hp), "max-volume", "messages" or "time" (`plancc.cost.objectives`); for gp also "cut", its
-        default: few cut edges, by a partitioner alone.
+        What the plan shall have little of: "volume" (the default), "max-volume", "messages" (the
+        default of checkerboard) or "time" (`plancc.cost.objectives`; the default of auto); for gp
+        also "cut", its default: few cut edges, by a partitioner alone. Models that search for
+        nothing (rcm, block, rp, file, libra) have none.
     effort : {"fast", "balanced", "best"}, optional
         How much work goes into the search for owners; None: "balanced".
     budget : float, optional
@@ -156,7 +163,8 @@ def compile(
     """
     check_choice("normalization", normalize, NORMALIZATIONS)
     check_choice("value type", value_dtype, VALUE_DTYPES)
-    wanted = Balance.parse(balance or default_balance(objective, dims), dims)
+    check_choice("model", model, MODELS)
+    wanted = Balance.parse(balance or default_balance(model, objective, dims), dims)
     method = Method(
         model=model,
         num_parts=num_parts,
@@ -193,11 +201,26 @@ def compile(
             source.sampler.check_layers(len(dims) - 1)
         if BATCH in wanted.names:
             wanted = replace(wanted, expected_nonzeros=source.expected_nonzeros(seed))
-    loads = constraints(matrix, wanted)
-    found = find_owners(matrix, method, chosen_model, wanted, loads, observer, report)
-    of_parts = [part_weights(found.owner, load, num_parts) for load in loads.values()]
+    if layout_of(model) == "row":
+        found = find_owners(matrix, method, chosen_model, wanted, observer, report)
+    elif layout_of(model) == "edge":
+        found = find_edge_owners(matrix, method, chosen_model, wanted, observer, report)
+    else:
+        found = choose(matrix, method, chosen_model, wanted, observer, report)
     with observer("lower"):
-        plan = lower(matrix, found.owner, num_parts, normalization=normalize, self_loops=self_loops)
+        if found.nonzero_owner is None:
+            loads = constraints(matrix, wanted).values()
+            of_parts = [part_weights(found.owner, load, num_parts) for load in loads]
+            plan = lower(
+                matrix, found.owner, num_parts, normalization=normalize, self_loops=self_loops
+            )
+        else:
+            of_parts = [np.bincount(found.nonzero_owner, minlength=num_parts)]
+            plan = lower_edges(
+                *(matrix, found.owner, found.nonzero_owner, num_parts),
+                normalization=normalize,
+                self_loops=self_loops,
+            )
     with observer("baseline"):
         baseline = summarize(random_traffic(matrix, num_parts))
 

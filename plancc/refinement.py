@@ -113,7 +113,7 @@ def refine(
     Raises
     ------
     InputError
-        An option out of range; a balance that the plan has no data for.
+        An option out of range; a balance that the plan has no data for; an edge plan.
     PlanError
         The file is damaged.
 
@@ -131,6 +131,11 @@ def refine(
             plan = load(plan)
         if part is not None:
             plan = with_part(plan, part)
+        if plan.fold is not None:
+            raise InputError(
+                "refine changes the owners of rows, and this is an edge plan: compile it again "
+                "with another --effort or --objective, or name owners of rows (--part)"
+            )
         provenance = plan.provenance
         if dims is None:
             dims = _recorded_dims(provenance)

@@ -34,7 +34,7 @@ RUNTIME_MAY = (
     "plancc.version",
 )
 # Modules that put the layers together.
-WHOLE = ("ownership", "pipeline", "provenance", "refinement")
+WHOLE = ("choice", "edge_ownership", "ownership", "pipeline", "provenance", "refinement")
 # Inside the compiler: what each layer must not know.
 LAYERS = {
     "graph": {"models", "partitioners", "passes", "search", "plan", "cost", *WHOLE},

@@ -350,7 +350,8 @@ def test_provenance_of_rcm():
         ({"num_parts": N + 1}, f"{N + 1} parts for {N} vertices"),
         (
             {"model": "best"},
-            "unknown model 'best': choose from hp, stochastic-hp, gp, rcm, block, rp, file",
+            "unknown model 'best': choose from hp, stochastic-hp, gp, medium-grain, fine-grain, "
+            "checkerboard, hub-split, libra, auto, rcm, block, rp, file",
         ),
         ({"normalize": "mean"}, "unknown normalization 'mean': choose from sym, row, none"),
         ({"balance": "edges"}, "unknown balance 'edges': choose from nnz, rows, weights"),

@@ -11,6 +11,7 @@ import click
 
 from plancc.cost.objectives import OBJECTIVES
 from plancc.models import MODELS
+from plancc.models.auto import CANDIDATES
 from plancc.models.weights import Balance
 from plancc.ownership import EFFORT, Method, default_balance
 from plancc.partitioners import PARTITIONERS
@@ -21,7 +22,7 @@ from plancc_cli.progress import command_line, progress
 AUTO = "auto"
 OF_MODELS = (
     *("part", "sampler", "batch_size", "fanouts", "walk_length", "keep"),
-    *("batches", "theta", "delta"),
+    *("batches", "theta", "delta", "grid", "threshold", "candidates"),
 )
 """Options that a model may have."""
 
@@ -40,8 +41,8 @@ OF_MODELS = (
 @click.option(
     "--objective",
     metavar="NAME",
-    help=f"For hp and gp: {', '.join(OBJECTIVES)}; for gp also cut.  [default: volume; gp without "
-    "--effort and --budget: cut]",
+    help=f"What the plan shall have little of: {', '.join(OBJECTIVES)}; for gp also cut.  "
+    "[default: volume; checkerboard: messages; auto: time; gp without --effort and --budget: cut]",
 )
 @click.option(
     "--effort",
@@ -72,13 +73,27 @@ OF_MODELS = (
 @click.option(
     "--clusters", type=int, help="Carry so many clusters of vertices, for the sampler cluster."
 )
+@click.option(
+    "--grid", metavar="RxC", help="For checkerboard: the process grid.  [default: square]"
+)
+@click.option(
+    "--threshold",
+    type=click.IntRange(min=1),
+    metavar="NONZEROS",
+    help="For hub-split: heavier rows and columns are split.",
+)
+@click.option(
+    "--candidates",
+    metavar="MODEL,...",
+    help=f"For auto: the models that compete.  [default: {','.join(CANDIDATES)}]",
+)
 @click.option("--part", type=click.Path(), help="For file: a part vector, one number per line.")
 @click.option(
     "--partitioner",
     default=AUTO,
     show_default=True,
     type=options.NameIn("partitioner", [AUTO, *PARTITIONERS]),
-    help=f"For hp and gp: auto (search), or one alone: {', '.join(PARTITIONERS)}.",
+    help=f"For the searched models: auto (search), or one alone: {', '.join(PARTITIONERS)}.",
 )
 @click.option("--preset", metavar="NAME", help="Preset of the partitioner (its own names).")
 @options.epsilon(0.01)
@@ -184,7 +199,8 @@ def command(
 def _method(parts: int, settings: dict[str, Any]) -> Method:
     """How owners will be found; refuses what no graph can make right."""
     objective, dims = settings["objective"], settings["dims"]
-    balance = Balance.parse(settings["balance"] or default_balance(objective, dims), dims)
+    balance = settings["balance"] or default_balance(settings["model"], objective, dims)
+    balance = Balance.parse(balance, dims)
     names = {field.name for field in fields(Method)} & settings.keys()
     given = {name: settings[name] for name in names} | {"dims": balance.dims}
     return Method(num_parts=parts, **given)

@@ -13,6 +13,7 @@ from plancc_cli import options
 
 WEIGHTED = (".hgr", ".graph", ".metis")
 PART_VECTOR = re.compile(r"\.part(\.\d+)?$")
+NONZERO_PARTS = re.compile(r"\.part\.mtx$")
 
 
 @click.command()
@@ -46,6 +47,7 @@ def command(
         plancc export graph.mtx -o graph.graph        METIS
         plancc export graph.mtx --self-loops -o graph.hgr   hMETIS (the column-net hypergraph)
         plancc export plan.h5 -o graph.part.4         the plan's part vector
+        plancc export plan.h5 -o graph.part.mtx       the part of every nonzero (MatrixMarket)
     """
     options.check_output(output, source, data)
     wanted = Balance.parse(balance or "nnz", dims)
@@ -54,6 +56,9 @@ def command(
             f"{output}: no weights are written to this format, so --balance {balance} has no "
             f"effect: drop it, or choose from {', '.join(WEIGHTED)}"
         )
+    if NONZERO_PARTS.search(output):
+        _export_nonzero_owner(source, output)
+        return
     if PART_VECTOR.search(output):
         _export_owner(source, output)
         return
@@ -94,3 +99,20 @@ def _export_owner(source: str, output: str) -> None:
         raise InputError(f"{output}: {source} has {plan.num_parts} parts, not {extension}")
     write_part_vector(plan.owner(), output)
     click.echo(f"{output}: {plan.num_vertices} vertices in {plan.num_parts} parts")
+
+
+def _export_nonzero_owner(source: str, output: str) -> None:
+    """Entry (i, j) is the part, counted from 0, that holds the nonzero (i, j) of the plan."""
+    from scipy.io import mmwrite
+    from scipy.sparse import csr_array
+
+    from plancc.files import atomic_write
+    from plancc.plan.matrix import graph_of, nonzero_owner_of
+    from plancc.plan.reader import load
+
+    plan = load(source)
+    graph, n = graph_of(plan), plan.num_vertices
+    parts = csr_array((nonzero_owner_of(plan), graph.indices, graph.indptr), shape=(n, n)).tocoo()
+    with atomic_write(output) as temporary, open(temporary, "wb") as stream:
+        mmwrite(stream, parts, field="integer", symmetry="general")
+    click.echo(f"{output}: {graph.num_nonzeros} nonzeros in {plan.num_parts} parts")

@@ -25,12 +25,16 @@ LABEL_WIDTH, PLAN_WIDTH = 38, 21  # of a comparison's columns
 # Metric, words for it; figures without a ratio are already relative to the ideal.
 FIGURES = (
     ("volume", "volume: rows moved per exchange"),
+    ("expand_volume", "  by the expand"),
+    ("fold_volume", "  by the fold"),
     ("average_volume", "  average sent per part"),
     ("max_sent", "  most sent by one part"),
     ("max_received", "  most received by one part"),
     ("max_volume", "  busiest part, larger of the two"),
     ("max_exchanged", "  busiest part, sent + received"),
     ("messages", "messages per exchange"),
+    ("expand_messages", "  of the expand"),
+    ("fold_messages", "  of the fold"),
     ("average_messages", "  average sent per part"),
     ("max_messages_sent", "  most sent by one part"),
     ("max_messages_received", "  most received by one part"),
@@ -38,8 +42,16 @@ FIGURES = (
     ("row_imbalance", "imbalance of rows (max/mean - 1)"),
     ("boundary_ratio", "halo rows per own row"),
     ("max_boundary_ratio", "  at the worst part"),
+    ("replication_factor", "copies per vertex (replication factor)"),
 )
 NO_RATIO = ("nonzero_imbalance", "row_imbalance")
+OF_EDGE_PLANS = ("expand_volume", "fold_volume", "expand_messages", "fold_messages")
+
+
+def figures(reports: Sequence[Report]) -> list[tuple[str, str]]:
+    """Those of `FIGURES` that say something of one of the plans."""
+    edges = any(report.header.layout == "edge" for report in reports)
+    return [(name, words) for name, words in FIGURES if edges or name not in OF_EDGE_PLANS]
 
 
 def print_json(value: Any) -> None:
@@ -83,7 +95,7 @@ def ratio(value: float, base: float) -> str:
 
 def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
     """A few lines after `compile`, and what it tried."""
-    from plancc.cost.report import reached, read_tried
+    from plancc.cost.report import reached, read_candidates, read_tried
 
     metrics, random = plan.metrics(), plan.baseline
     assert random is not None
@@ -104,6 +116,9 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
     )
     if "expected_volume" in plan.provenance:
         out.print(_expectation(plan.provenance), soft_wrap=True)
+    candidates = read_candidates(plan.provenance)
+    if candidates:
+        out.print(_candidates(candidates))
     tried = read_tried(plan.provenance)
     if tried:
         objective = plan.provenance.get("objective", "volume")
@@ -206,14 +221,17 @@ def print_report(report: Report, per_part: bool) -> None:
             table.add_row(name.replace("_", " "), _provenance(name, value))
     out.print(table)
     tried = report.provenance.get("tried")
+    candidates = report.provenance.get("candidates")
+    if isinstance(candidates, list):
+        out.print(_candidates(candidates))
     if isinstance(tried, list):
         out.print(_tried(tried))
-    out.print(_figures(report.metrics, report.random))
+    out.print(_figures(report))
     if report.topology is not None:
         out.print(_topology(report.topology))
     if report.training is not None and report.random_training is not None:
         out.print(_training(report.training, report.random_training))
-        out.print(_passes(report.training.passes))
+        out.print(_passes(report.training.passes, header.layout))
         if report.sampled:
             out.print(_sampled(report.sampled))
     if report.machine is not None:
@@ -302,7 +320,7 @@ def _comparison(reports: Sequence[Report]) -> Table:
         add(name, (str(report.provenance.get(name, "") or "-") for report in reports))
     add("parts", (number(report.header.num_parts) for report in reports))
     table.add_section()
-    for name, words in FIGURES:
+    for name, words in figures(reports):
         cells = []
         for report in reports:
             value, base = getattr(report.metrics, name), getattr(report.random, name)
@@ -333,13 +351,13 @@ def _plain_table() -> Table:
     return table
 
 
-def _figures(metrics: Metrics, random: Metrics) -> Table:
+def _figures(report: Report) -> Table:
     table = Table(title="communication and balance", title_justify="left")
     table.add_column("")
     for name in ("this plan", "random", "ratio"):
         table.add_column(name, justify="right")
-    for name, words in FIGURES:
-        value, base = getattr(metrics, name), getattr(random, name)
+    for name, words in figures([report]):
+        value, base = getattr(report.metrics, name), getattr(report.random, name)
         beside = "" if name in NO_RATIO else ratio(value, base)
         table.add_row(words, number(value), number(base), beside)
     return table
@@ -376,7 +394,7 @@ def _training(training: TrainingCost, random: TrainingCost) -> Table:
     return table
 
 
-def _passes(costs: Sequence[PassCost]) -> Table:
+def _passes(costs: Sequence[PassCost], layout: str) -> Table:
     """What every pass saves beyond those before it; the last line is what plancc-run does."""
     table = Table(title="words with passes, each added to those before", title_justify="left")
     table.add_column("execution")
@@ -393,6 +411,8 @@ def _passes(costs: Sequence[PassCost]) -> Table:
     table.caption = (
         "exact, per epoch, without dropout of the features; plancc-run has all passes on"
     )
+    if layout == "edge":
+        table.caption += "; dead-rows is for row plans"
     table.caption_justify = "left"
     return table
 
@@ -447,6 +467,35 @@ def _topology(cost: TopologyCost) -> Table:
     return table
 
 
+def _candidates(candidates: Sequence[dict[str, Any]]) -> Table:
+    """The models that model auto compared, with a mark at the one that it chose."""
+    table = Table(title="candidates", title_justify="left")
+    for name in ("model", "searched for"):
+        table.add_column(name, overflow="fold")
+    for name in ("volume", "messages", "busiest", "imbalance", "epoch", "seconds"):
+        table.add_column(name, justify="right")
+    table.add_column("chosen", justify="center")
+    for each in candidates:
+        figures = [
+            amount(each.get("volume")),
+            amount(each.get("messages")),
+            amount(each.get("max_exchanged")),
+            number(each.get("nonzero_imbalance")),
+            f"{each.get('epoch_seconds') or 0:.3g} s",
+        ]
+        table.add_row(
+            each["model"],
+            each["objective"] or "-",
+            *(["failed", *["-"] * 4] if each["failed"] else figures),
+            f"{each.get('seconds') or 0:.1f}",
+            "*" if each.get("chosen") else "",
+        )
+    failed = [f"{each['model']}: {each['failed']}" for each in candidates if each["failed"]]
+    if failed:
+        table.caption, table.caption_justify = "\n".join(failed), "left"
+    return table
+
+
 def _tried(tried: Sequence[dict[str, Any]]) -> Table:
     """What the compiler tried, with a mark at whatever was the best so far; the last is the plan.
 
@@ -480,11 +529,15 @@ def amount(value: float | None) -> str:
 
 
 def _per_part(report: Report) -> Table:
+    from plancc.cost.report import PART_FIGURES
+
     table = Table(title="per part", title_justify="left")
-    names = ("rows", "nonzeros", "sent", "received", "messages_sent", "messages_received")
-    for name in ("part", *names):
+    columns = {name: getattr(report.parts, name) for name in PART_FIGURES}
+    if report.parts.fold is not None and report.parts.copies is not None:
+        columns |= {"folded": report.parts.fold.sent, "copies": report.parts.copies}
+    for name in ("part", *columns):
         table.add_column(name.replace("_", " "), justify="right")
-    columns = [getattr(report.parts, name).tolist() for name in names]
-    for part, values in enumerate(zip(*columns, strict=True)):
+    of_parts = zip(*(column.tolist() for column in columns.values()), strict=True)
+    for part, values in enumerate(of_parts):
         table.add_row(str(part), *(number(value) for value in values))
     return table

@@ -26,7 +26,7 @@ from plancc.errors import InputError, OutputError, PlanccError
 from plancc_cli import options
 from plancc_runtime import launch
 from plancc_runtime.nn import MODELS
-from plancc_runtime.options import CHOICES, MINIMUM, PASSES, RATES, TrainOptions
+from plancc_runtime.options import CHOICES, DELAY, MINIMUM, PASSES, RATES, TrainOptions
 from plancc_runtime.transport.base import is_lack_of_memory, say
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ SECTIONS = {
     "Mini-batches": ("sampler", "batch_size", "fanouts", "walk_length", "keep", "steps"),
     "Communication": (
         *("passes", "wire", "boundary_sampling", "drop_edge", "boundary_edge_sampling"),
+        *("fold", "delay"),
     ),
     "Execution": ("ranks", "transport_name", "timeout", "threads", "device", "kernel", "row_order"),
     "Checkpoints and results": (
@@ -180,6 +181,12 @@ def _parse_split(
 @_share("boundary_sampling", "Share of the boundary rows that an epoch keeps (BNS-GCN).")
 @_share("drop_edge", "Share of the edges that an epoch keeps (DropEdge).")
 @_share("boundary_edge_sampling", "Share of the edges to other ranks that an epoch keeps.")
+@_choice(
+    "fold",
+    "Of an edge plan in training. sync: partial sums reach their rows at once. none: copies of a "
+    "vertex ignore each other (0c of DistGNN). delayed: partial sums arrive later (cd-r).",
+)
+@_integer("delay", "Epochs that the delayed fold takes.  [default: 5]")
 @_integer("threads", "Threads per rank.  [default: this machine's cores, shared by its ranks]")
 @_option("device", "cpu, cuda (one for every rank of a machine, in turn), or cuda:NUMBER.")
 @_option("kernel", "Of local products: auto measures, or numba, torch.", metavar="NAME")
@@ -461,7 +468,8 @@ def _summary(plan: str, result: TrainResult) -> Iterator[str]:
     origin = {False: "from the plan", True: "random"}
     yield (
         f"{plan}: {header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "
-        f"{header.num_parts} parts; ranks {result.num_ranks}, threads per rank {result.threads}"
+        f"{header.num_parts} parts, layout {header.layout}; ranks {result.num_ranks}, "
+        f"threads per rank {result.threads}"
     )
     ways = [options.activation, options.optimizer, f"lr {options.lr:g}"]
     if options.schedule != "none":
@@ -483,7 +491,10 @@ def _summary(plan: str, result: TrainResult) -> Iterator[str]:
     if figures is not None and figures.plain:
         line += f"; {figures.planned:,} words per epoch, without passes {figures.plain:,}"
     if options.wire != "fp32":
-        line += f"; halo rows travel as {options.wire}"
+        line += f"; rows travel as {options.wire}"
+    if options.fold != "sync":
+        late = f" by {options.delay or DELAY} epochs" if options.fold == "delayed" else ""
+        line += f"; fold {options.fold}{late}"
     yield f"{line}; set-up {1e3 * result.setup.seconds:.0f} ms, {result.setup.words_sent:,} words"
     for name, why in result.passes_off.items():
         yield f"pass {name} is off: {why}"

@@ -21,7 +21,7 @@ from plancc.cost.batches import (
     expected_volume,
     ratio,
 )
-from plancc.cost.report import checked_ranks, owner_on_ranks
+from plancc.cost.report import checked_ranks, rank_of_parts
 from plancc.errors import InputError
 from plancc.plan.population import population_of
 from plancc.plan.reader import PlanFile
@@ -119,8 +119,8 @@ def batch_reports(
     Raises
     ------
     InputError
-        If a file is missing, plans are of different patterns, `num_ranks` is not in 1..num_parts,
-        or no batch can be drawn with these options from what the first plan carries.
+        If a file is missing or an edge plan, plans are of different patterns, `num_ranks` is not in
+        1..num_parts, or no batch can be drawn with these options from what the first plan carries.
     PlanError
         If a file is damaged.
     """
@@ -130,6 +130,7 @@ def batch_reports(
     owners, names, recorded = [], [], []
     for path in paths:
         with PlanFile(path) as file:
+            file.check_row_plan("what mini-batches move")
             ranks = checked_ranks(file, num_ranks)
             plan = file.read_plan()
         population = population_of(plan)
@@ -137,7 +138,7 @@ def batch_reports(
             first = file.path, population
         elif not _same_pattern(population, first[1]):
             raise InputError(f"{file.path}: not of the same matrix pattern as {first[0]}")
-        owners.append((owner_on_ranks(plan, ranks), ranks))
+        owners.append((rank_of_parts(plan.num_parts, ranks)[plan.owner()], ranks))
         names.append(file.path)
         recorded.append(str(plan.provenance.get("sampler", "")))
     if first is None:

@@ -31,10 +31,11 @@ class Memory:
         the places of labelled rows.
     matrix
         As laid out for products: the own nonzeros (and their transpose, unless they are
-        symmetric), those of halo columns and their transpose; all that once more, the block
-        included, for every layer from the second on of which dead rows are left out.
+        symmetric), those of halo columns or folded rows and their transpose; all that once more,
+        the block included, for every layer from the second on of which dead rows are left out.
     halo
-        Buffers of the rows sent and received, one for every graph and width.
+        Buffers of the rows sent and received, one for every graph and width. Folded rows of a
+        product are nowhere else.
     features
         A H^0, which the features make room for, and its live rows. While it is made, both.
     activations
@@ -77,21 +78,23 @@ def memory(
     dims : list of int
         Widths d_0..d_L.
     halo_nonzeros : int64[num_parts]
-        Nonzeros in halo columns.
+        Nonzeros in halo columns or folded rows.
     symmetric : bool
-        Whether the matrix equals its transpose.
+        Whether the own nonzeros of every part equal their transpose.
     value_bytes : int
         Of a value in the plan file.
     """
     dead = any((each.rows < parts.rows).any() for each in live)
     layers = list(live) if dead else [parts] * len(live)
     rows = [each.rows for each in layers]
+    folded = 0 if parts.fold is None else parts.fold.sent
     return Memory(
         plan=(
             parts.nonzeros * (4 + value_bytes)
-            + parts.rows * (8 + 4 + 8)
+            + (parts.rows + folded) * 8
+            + parts.rows * (4 + 8)
             + rows[-1] * 8
-            + parts.sent * 4
+            + _masks(parts) * 4
         ),
         matrix=_matrix(parts, layers if dead else [], halo_nonzeros, symmetric),
         halo=_buffers(parts, layers if dead else [], dims),
@@ -112,9 +115,10 @@ def _matrix(
     own = parts.nonzeros - halo_nonzeros
     # without a halo the own nonzeros are the plan's, if they need no transpose
     copies = np.where(halo_nonzeros > 0, 1, 0) if symmetric else 2 - (halo_nonzeros == 0)
-    pointers = 8 * parts.rows * (1 if symmetric else 2) + 16 * parts.received
+    foreign = parts.received if parts.fold is None else parts.halo + parts.fold.sent
+    pointers = 8 * parts.rows * (1 if symmetric else 2) + 16 * foreign
     total: Int64Array = (
-        NONZERO_BYTES * (copies * own + 2 * halo_nonzeros) + pointers + 8 * parts.sent
+        NONZERO_BYTES * (copies * own + 2 * halo_nonzeros) + pointers + 8 * _masks(parts)
     )
     for each in layers[1:]:
         part_of = each.rows < parts.rows
@@ -122,6 +126,12 @@ def _matrix(
             3 * NONZERO_BYTES * each.nonzeros + 8 * (3 * each.rows + each.sent + 2 * each.received)
         )
     return total
+
+
+def _masks(parts: Traffic) -> Int64Array:
+    """Numbers of own rows that a part keeps: of those it sends, of those it adds folded ones to."""
+    fold = parts.fold
+    return parts.sent if fold is None else parts.sent - fold.sent + fold.received
 
 
 def _buffers(parts: Traffic, layers: Sequence[Traffic], dims: Sequence[int]) -> Int64Array:

@@ -69,7 +69,9 @@ class Traffic:
         cls, rows: Int64Array, nonzeros: Int64Array, expand: Step, fold: Step, copies: Int64Array
     ) -> Traffic:
         """Of a product with both steps."""
-        total = [of_expand + of_fold for of_expand, of_fold in zip(expand, fold, strict=True)]
+        total = Step(
+            *(of_expand + of_fold for of_expand, of_fold in zip(expand, fold, strict=True))
+        )
         return cls(rows, nonzeros, *total, fold=fold, copies=copies)
 
     @property
@@ -127,6 +129,16 @@ class Metrics:
     replication_factor: float
 
     @property
+    def expand_volume(self) -> int:
+        """The share of the expand in `volume`."""
+        return self.volume - self.fold_volume
+
+    @property
+    def expand_messages(self) -> int:
+        """The share of the expand in `messages`."""
+        return self.messages - self.fold_messages
+
+    @property
     def max_volume(self) -> int:
         """Rows sent or received, whichever is more, at the busiest part."""
         return max(self.max_sent, self.max_received)
@@ -137,19 +149,13 @@ class Metrics:
 
     def figures(self) -> dict[str, int | float]:
         """All figures by name, also those that follow from the stored ones: for tables and JSON."""
-        return self.as_dict() | {"max_volume": self.max_volume}
+        derived = ("max_volume", "expand_volume", "expand_messages")
+        return self.as_dict() | {name: getattr(self, name) for name in derived}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], prefix: str = "") -> Metrics | None:
-        """The inverse of `as_dict` with `prefix` before every name; None if one is no number.
-
-        Those that came with the fold have their value of a row plan where they are missing.
-        """
+        """The inverse of `as_dict` with `prefix` before every name; None if one is no number."""
         found: dict[str, Any] = {f.name: values.get(prefix + f.name) for f in fields(cls)}
-        without = {"fold_volume": 0, "fold_messages": 0}
-        if isinstance(found["boundary_ratio"], int | float):
-            without["replication_factor"] = 1 + found["boundary_ratio"]
-        found |= {name: value for name, value in without.items() if found[name] is None}
         return cls(**found) if all(isinstance(v, int | float) for v in found.values()) else None
 
 
@@ -203,7 +209,7 @@ def summarize(parts: Traffic) -> Metrics:
         nonzero_imbalance=imbalance(parts.nonzeros),
         row_imbalance=imbalance(parts.rows),
         boundary_ratio=int(parts.halo.sum()) / num_rows,
-        max_boundary_ratio=float((parts.halo / np.maximum(1, parts.rows)).max()),
+        max_boundary_ratio=float((parts.halo * (parts.rows > 0) / np.maximum(1, parts.rows)).max()),
         fold_volume=0 if fold is None else int(fold.sent.sum()),
         fold_messages=0 if fold is None else int(fold.messages_sent.sum()),
         replication_factor=int(copies.sum()) / num_rows,

@@ -1,7 +1,7 @@
 """Everything that can be said of a plan, as plain values: what inspect and compare print.
 
-Reads offsets and header only, unless figures for fewer ranks, training costs of the baseline, or a
-missing baseline ask for the matrix. Knows no terminal.
+Reads offsets and header only, unless it is an edge plan, or figures for fewer ranks, training costs
+of the baseline, or a missing baseline ask for the matrix. Knows no terminal.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from plancc.cost.edge_owners import traffic_of_edge_owners
 from plancc.cost.machine import Machine, epoch_seconds
 from plancc.cost.memory import memory
-from plancc.cost.metrics import Metrics, Traffic, summarize
+from plancc.cost.metrics import Metrics, Traffic, summarize, traffic
 from plancc.cost.owners import BASELINE_SEED, traffic_of_owners
 from plancc.cost.pairs import pair_volumes, read_pair_volumes
 from plancc.cost.topology import ByNode, Topology, messages_by_node, volumes_by_node
 from plancc.cost.training import (
+    PASSES,
     PassCost,
     SampledCost,
     live_traffic,
@@ -32,13 +34,24 @@ from plancc.cost.training import (
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models.random import random_owner
-from plancc.plan.matrix import graph_of
+from plancc.plan.matrix import graph_of, nonzero_owner_of
 from plancc.plan.plan import Header, Int32Array, Plan
 from plancc.plan.reader import PlanFile
 from plancc.plan.slices import block_of_parts, read_offsets
 
 FIGURES_TRIED = ("seconds", "value", "volume", "overload", "best")
 """What steps of `tried` may have beside their name."""
+OF_CANDIDATES = (
+    *("volume", "messages", "max_exchanged", "nonzero_imbalance", "epoch_seconds"),
+    *("seconds", "chosen"),
+)
+"""What a candidate of model auto may have."""
+
+PART_FIGURES = ("rows", "nonzeros", "sent", "received", "messages_sent", "messages_received")
+"""What is said of every part."""
+
+EDGE_PASSES = tuple(name for name in PASSES if name != "dead-rows")
+"""The passes of an edge plan, which has no view of live rows only."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +67,8 @@ class TrainingCost:
     max_memory : dict of str to int
         Bytes of the fullest part with all passes, by term and in total (`plancc.cost.memory`).
     passes : list of PassCost
-        The plain execution, and then one pass more each time (`plancc.cost.training`).
+        The plain execution, and then one pass more each time (`plancc.cost.training`); edge plans
+        have none that leaves out dead rows.
     """
 
     dims: list[int]
@@ -76,18 +90,29 @@ class TrainingCost:
         parts: Traffic,
         dims: Sequence[int],
         machine: Machine,
+        nonzero_owner: Int32Array | None = None,
     ) -> TrainingCost:
-        """Of these owners of a plan's matrix, whose exchange of all rows is `parts`."""
+        """Of these owners of a plan's matrix, whose exchange of all rows is `parts`.
+
+        `nonzero_owner`, int32[nnz], makes it an edge plan.
+        """
         num_parts, header = len(parts.rows), plan.header
-        live = live_traffic(matrix, owner, num_parts, len(dims) - 1, training_vertices(plan))
-        costs = pass_costs(parts, live, dims)
         row_owner = np.repeat(owner, matrix.row_nonzeros())
+        if nonzero_owner is None:
+            holder = row_owner
+            live = live_traffic(matrix, owner, num_parts, len(dims) - 1, training_vertices(plan))
+        else:
+            holder = nonzero_owner
+            live = [parts] * (len(dims) - 1)
+        costs = pass_costs(parts, live, dims, PASSES if nonzero_owner is None else EDGE_PASSES)
+        foreign = (holder != row_owner) | (holder != owner[matrix.indices])
+        undirected = not header.directed and header.normalization != "row"
         held = memory(
             parts,
             live,
             dims,
-            np.bincount(row_owner[row_owner != owner[matrix.indices]], minlength=num_parts),
-            symmetric=not header.directed and header.normalization != "row",
+            np.bincount(holder[foreign], minlength=num_parts),
+            symmetric=undirected and nonzero_owner is None,
             value_bytes=plan.value.itemsize,
         )
         seconds = epoch_seconds(parts, dims, machine)
@@ -207,7 +232,12 @@ class Report:
         if self.topology is not None:
             result["topology"] = self.topology.as_dict()
         if per_part:
-            result["parts"] = {name: array.tolist() for name, array in vars(self.parts).items()}
+            of = self.parts
+            shown = {name: getattr(of, name) for name in PART_FIGURES}
+            if of.fold is not None:
+                shown |= {f"fold_{name}": array for name, array in of.fold._asdict().items()}
+                shown["copies"] = of.copies
+            result["parts"] = {name: array.tolist() for name, array in shown.items()}
         return result
 
 
@@ -242,7 +272,8 @@ def report(
     ------
     InputError
         If the file is missing, `num_ranks` is not in 1..num_parts, the topology has another number
-        of ranks, or there are a machine or rates and no `dims`.
+        of ranks, there are a machine or rates and no `dims`, or it is an edge plan and there are
+        rates or a topology.
     PlanError
         If the file is damaged.
     """
@@ -255,26 +286,37 @@ def report(
     with PlanFile(path) as file:
         ranks = checked_ranks(file, num_ranks)
         provenance = file.attributes("provenance")
-        if topology is None:
-            topology = recorded_topology(provenance, ranks)
-        else:
+        edges = file.header.layout == "edge"
+        if topology is not None:
+            file.check_row_plan("a topology")
+        if boundary_sampling:
+            file.check_row_plan("boundary sampling")
+        if topology is not None:
             topology.check(ranks)
+        elif not edges:
+            topology = recorded_topology(provenance, ranks)
         merged = ranks < file.header.num_parts
-        random = Metrics.from_dict(file.attributes("metrics"), prefix="random_")
-        if merged or random is None or dims is not None:
+        random = file.metrics("random_")
+        if edges or merged or random is None or dims is not None:
             plan = file.read_plan()
+        if merged or random is None or dims is not None:
             matrix = graph_of(plan)
             random_owners = random_owner(matrix.num_vertices, ranks, BASELINE_SEED)
             random_parts = traffic_of_owners(matrix, random_owners, ranks)
             random = summarize(random_parts)
-            owner = owner_on_ranks(plan, ranks)
+            rank_of_part = rank_of_parts(file.header.num_parts, ranks)
+            owner = rank_of_part[plan.owner()]
+            nonzero_owner = rank_of_part[nonzero_owner_of(plan)] if edges else None
         pairs = None
         if merged:
-            parts = traffic_of_owners(matrix, owner, ranks)
+            if nonzero_owner is not None:
+                parts = traffic_of_edge_owners(matrix, owner, nonzero_owner, ranks)
+            else:
+                parts = traffic_of_owners(matrix, owner, ranks)
             if topology is not None or boundary_sampling:
                 pairs = pair_volumes(matrix, owner, ranks)
         else:
-            parts = _read_traffic(file)
+            parts = traffic(plan) if edges else _read_traffic(file)
             if topology is not None or boundary_sampling:
                 pairs = read_pair_volumes(file)
         training = random_training = None
@@ -285,7 +327,7 @@ def report(
                 machine = recorded_machine(provenance)
                 machine_from = "plan" if machine else "default"
             machine = machine or Machine()
-            training = TrainingCost.of(plan, matrix, owner, parts, dims, machine)
+            training = TrainingCost.of(plan, matrix, owner, parts, dims, machine, nonzero_owner)
             random_training = TrainingCost.of(
                 plan, matrix, random_owners, random_parts, dims, machine
             )
@@ -320,11 +362,10 @@ def checked_ranks(file: PlanFile, num_ranks: int | None) -> int:
     return ranks
 
 
-def owner_on_ranks(plan: Plan, num_ranks: int) -> Int32Array:
-    """Rank of every vertex when the parts are merged onto `num_ranks`, int32[num_vertices]."""
-    blocks = block_of_parts(plan.num_parts, num_ranks)
-    rank_of_part = np.searchsorted(blocks, np.arange(plan.num_parts), side="right") - 1
-    return rank_of_part.astype(np.int32)[plan.owner()]
+def rank_of_parts(num_parts: int, num_ranks: int) -> Int32Array:
+    """Rank of every part when the parts are merged onto `num_ranks`, int32[num_parts]."""
+    blocks = block_of_parts(num_parts, num_ranks)
+    return np.searchsorted(blocks, np.arange(num_parts), side="right").astype(np.int32) - 1
 
 
 def recorded_topology(provenance: Mapping[str, Any], num_ranks: int) -> Topology | None:
@@ -346,9 +387,18 @@ def recorded_machine(provenance: Mapping[str, Any]) -> Machine | None:
 
 
 def decoded(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """A plan's provenance with ``tried`` as a list, where it is readable."""
-    tried = read_tried(provenance)
-    return dict(provenance) | ({"tried": tried} if tried else {})
+    """A plan's provenance with ``tried`` and ``candidates`` as lists, where they are readable."""
+    lists = {"tried": read_tried(provenance), "candidates": read_candidates(provenance)}
+    return dict(provenance) | {name: found for name, found in lists.items() if found}
+
+
+def read_candidates(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The models that `plancc.choice` compared; empty where the provenance has no such text.
+
+    Every dict has the names of a model and of its objective, figures as numbers or None, why it
+    failed ("" if it did not), and whether it was chosen.
+    """
+    return _read_list(provenance, "candidates", ("model", "objective", "failed"), OF_CANDIDATES)
 
 
 def read_tried(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -357,17 +407,24 @@ def read_tried(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
     Every dict has a name (step) and, as numbers or None, seconds, value, volume, overload (plans
     of older writers have none) and whether it was the best so far.
     """
+    return _read_list(provenance, "tried", ("step",), FIGURES_TRIED)
+
+
+def _read_list(
+    provenance: Mapping[str, Any], name: str, texts: Sequence[str], figures: Sequence[str]
+) -> list[dict[str, Any]]:
+    """A list of dicts with these texts and figures; empty for anything else."""
     try:
-        tried = json.loads(provenance.get("tried", ""))
+        found = json.loads(provenance.get(name, ""))
     except (TypeError, ValueError, RecursionError):
         return []
-    well = isinstance(tried, list) and all(
+    well = isinstance(found, list) and all(
         isinstance(each, dict)
-        and isinstance(each.get("step"), str)
-        and all(_is_figure(each.get(name)) for name in FIGURES_TRIED)
-        for each in tried
+        and all(isinstance(each.get(text), str) for text in texts)
+        and all(_is_figure(each.get(figure)) for figure in figures)
+        for each in found
     )
-    return tried if well else []
+    return found if well else []
 
 
 def reached(tried: Sequence[Mapping[str, Any]]) -> int | float | None:

@@ -6,8 +6,9 @@ Every model is a frozen dataclass whose fields are its options, with
 
 where `balance` is what ``plancc.models.weights.vertex_weights`` takes,
 and a class attribute ``partitioners``: the back ends that ``auto`` tries, best first (empty for
-a model that assigns the owners itself). Models know no partitioner's library, no plan, no file
-format.
+a model that assigns the owners itself). A model of nonzeros, whose plans have an expand and a
+fold, has the class attribute ``layout = "edge"``. Models know no partitioner's library, no plan,
+no file format.
 """
 
 from __future__ import annotations
@@ -21,6 +22,12 @@ MODELS = Registry(
         "hp": "plancc.models.hypergraph:HypergraphModel",
         "stochastic-hp": "plancc.models.stochastic:StochasticModel",
         "gp": "plancc.models.graph:GraphModel",
+        "medium-grain": "plancc.models.medium_grain:MediumGrainModel",
+        "fine-grain": "plancc.models.fine_grain:FineGrainModel",
+        "checkerboard": "plancc.models.checkerboard:CheckerboardModel",
+        "hub-split": "plancc.models.hub_split:HubSplitModel",
+        "libra": "plancc.models.libra:LibraModel",
+        "auto": "plancc.models.auto:AutoModel",
         "rcm": "plancc.models.rcm:RcmModel",
         "block": "plancc.models.block:BlockModel",
         "rp": "plancc.models.random:RandomModel",

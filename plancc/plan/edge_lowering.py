@@ -1,7 +1,7 @@
 """Lowering of edge plans: from a matrix and the owners of its rows and nonzeros to the tables.
 
-The same steps as in `plancc.plan.lowering`, twice: the foreign columns of a part's nonzeros are what
-it receives (expand), their foreign rows are what it sends partial sums of (fold).
+The same steps as in `plancc.plan.lowering`, twice: the foreign columns of a part's nonzeros are
+what it receives (expand), their foreign rows are what it sends partial sums of (fold).
 
     nonzeros of part m     own columns | received columns
                          +-------------+------------------+
@@ -20,7 +20,7 @@ from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import Graph
 from plancc.plan.lowering import exchanges
 from plancc.plan.nonzeros import by_part
-from plancc.plan.plan import Fold, Header, Int32Array, Int64Array, Plan
+from plancc.plan.plan import Fold, Header, Int32Array, Plan
 from plancc.plan.receive_sets import grouped, list_marked, mark
 
 

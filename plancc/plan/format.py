@@ -14,12 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.graph.vertexdata import VertexData
-from plancc.plan.plan import Exchange, Header, Plan
+from plancc.plan.plan import Exchange, Fold, Header, Plan
 
 FORMAT = "plancc-plan"
-MAJOR, MINOR = 1, 2
+MAJOR, MINOR = 1, 3
 FORMAT_VERSION = f"{MAJOR}.{MINOR}"
-LAYOUTS = ("row",)
+LAYOUTS = {"row": 0, "edge": 3}
+"""Layouts, and the minor version that each came with."""
 
 # Attributes of the root group that describe the product, with their types.
 HEADER_TYPES: dict[str, type] = {
@@ -44,22 +45,29 @@ class Node:
         Allowed types in numpy's notation; the writer uses the array's own, which is one of them.
     shape : tuple of str
         Names of the dimensions. ``n``, ``p``, ``nnz`` and their successors ``n+1``, ``p+1`` are
-        fixed by the header; other names are free, but equal names are equal sizes.
+        fixed by the header; ``rows+1`` is one more than the local rows of all parts, which are n
+        and the folded ones. Other names are free, but equal names are equal sizes.
     optional : bool
+    layout : str
+        The only one that has it, and then always; "": every layout.
     """
 
     dtypes: tuple[str, ...]
     shape: tuple[str, ...]
     optional: bool = False
+    layout: str = ""
 
 
-def _exchange_nodes(prefix: str) -> dict[str, Node]:
-    return {
-        f"expand/{prefix}_ptr": Node(("<i8",), ("p+1",)),
-        f"expand/{prefix}_peer": Node(("<i4",), ("messages",)),
-        f"expand/{prefix}_row_ptr": Node(("<i8",), ("messages+1",)),
-        f"expand/{prefix}_row": Node(("<i4",), ("volume",)),
-    }
+def _step_nodes(step: str, layout: str = "") -> dict[str, Node]:
+    """Both tables of one step, once grouped by sender, once by receiver."""
+    messages, volume = f"{step} messages", f"{step} volume"
+    found = {}
+    for prefix in ("send", "recv"):
+        found[f"{step}/{prefix}_ptr"] = Node(("<i8",), ("p+1",), layout=layout)
+        found[f"{step}/{prefix}_peer"] = Node(("<i4",), (messages,), layout=layout)
+        found[f"{step}/{prefix}_row_ptr"] = Node(("<i8",), (f"{messages}+1",), layout=layout)
+        found[f"{step}/{prefix}_row"] = Node(("<i4",), (volume,), layout=layout)
+    return found
 
 
 NODES: dict[str, Node] = {
@@ -67,11 +75,11 @@ NODES: dict[str, Node] = {
     "rows/global_id": Node(("<i4",), ("n",)),
     "rows/num_interior": Node(("<i8",), ("p",)),
     "rows/original_id": Node(("<i8",), ("n",), optional=True),
-    "matrix/row_ptr": Node(("<i8",), ("n+1",)),
+    "matrix/row_ptr": Node(("<i8",), ("rows+1",)),
     "matrix/column": Node(("<i4",), ("nnz",)),
     "matrix/value": Node(("<f4", "<f8"), ("nnz",)),
-    **_exchange_nodes("send"),
-    **_exchange_nodes("recv"),
+    **_step_nodes("expand"),
+    **_step_nodes("fold", layout="edge"),
     "vertex_data/features": Node(("<f4",), ("n", "features"), optional=True),
     "vertex_data/labels": Node(("<i4",), ("n",), optional=True),
     "vertex_data/train_mask": Node(("|u1",), ("n",), optional=True),
@@ -80,7 +88,7 @@ NODES: dict[str, Node] = {
     "vertex_data/clusters": Node(("<i4",), ("n",), optional=True),
     "vertex_data/targets": Node(("|u1",), ("n", "classes"), optional=True),
 }
-GROUPS = ("rows", "matrix", "expand", "vertex_data")
+GROUPS = ("rows", "matrix", "expand", "fold", "vertex_data")
 ATTRIBUTE_GROUPS = ("provenance", "metrics")
 
 Arrays = Mapping[str, npt.NDArray[np.generic]]
@@ -99,11 +107,14 @@ def arrays_of(plan: Plan) -> dict[str, npt.NDArray[np.generic]]:
     }
     if plan.original_id is not None:
         found["rows/original_id"] = plan.original_id[plan.global_id]
-    for prefix, exchange in (("send", plan.send), ("recv", plan.receive)):
-        found[f"expand/{prefix}_ptr"] = exchange.ptr
-        found[f"expand/{prefix}_peer"] = exchange.peer
-        found[f"expand/{prefix}_row_ptr"] = exchange.row_ptr
-        found[f"expand/{prefix}_row"] = exchange.row
+    exchanges = {"expand/send": plan.send, "expand/recv": plan.receive}
+    if plan.fold is not None:
+        exchanges |= {"fold/send": plan.fold.send, "fold/recv": plan.fold.receive}
+    for prefix, exchange in exchanges.items():
+        found[f"{prefix}_ptr"] = exchange.ptr
+        found[f"{prefix}_peer"] = exchange.peer
+        found[f"{prefix}_row_ptr"] = exchange.row_ptr
+        found[f"{prefix}_row"] = exchange.row
     data = plan.vertex_data
     found["vertex_data/features"] = data.features
     found["vertex_data/labels"] = data.labels
@@ -115,7 +126,7 @@ def arrays_of(plan: Plan) -> dict[str, npt.NDArray[np.generic]]:
         ("targets", data.targets),
     ):
         found[f"vertex_data/{name}"] = None if mask is None else mask.view(np.uint8)
-    return {name: found[name] for name in NODES if found[name] is not None}  # type: ignore[misc]
+    return {name: array for name in NODES if (array := found.get(name)) is not None}
 
 
 def plan_from_arrays(header: Header, arrays: Arrays) -> Plan:
@@ -130,7 +141,7 @@ def plan_from_arrays(header: Header, arrays: Arrays) -> Plan:
 
     def exchange(prefix: str) -> Exchange:
         names = ("ptr", "peer", "row_ptr", "row")
-        return Exchange(*(arrays[f"expand/{prefix}_{name}"] for name in names))  # type: ignore[arg-type]
+        return Exchange(*(arrays[f"{prefix}_{name}"] for name in names))  # type: ignore[arg-type]
 
     return Plan(
         header=header,
@@ -140,10 +151,13 @@ def plan_from_arrays(header: Header, arrays: Arrays) -> Plan:
         row_ptr=arrays["matrix/row_ptr"],  # type: ignore[arg-type]
         column=arrays["matrix/column"],  # type: ignore[arg-type]
         value=arrays["matrix/value"],  # type: ignore[arg-type]
-        send=exchange("send"),
-        receive=exchange("recv"),
+        send=exchange("expand/send"),
+        receive=exchange("expand/recv"),
         vertex_data=vertex_data_from_arrays(arrays),
         original_id=original,  # type: ignore[arg-type]
+        fold=(
+            Fold(exchange("fold/send"), exchange("fold/recv")) if header.layout == "edge" else None
+        ),
     )
 
 

@@ -19,8 +19,14 @@ def index_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "rows/global_id is a permutation", _permutation(plan)
     yield "rows/num_interior is within the part's rows", _interior_within(plan)
     yield "matrix/row_ptr rises from 0 to nnz", _rises(plan.row_ptr, plan.header.num_nonzeros)
-    for prefix, exchange in (("send", plan.send), ("recv", plan.receive)):
-        yield f"expand/{prefix} tables are well formed", _well_formed(plan, exchange)
+    yield "expand/send tables are well formed", _well_formed(plan, plan.send, of_part=True)
+    yield "expand/recv tables are well formed", _well_formed(plan, plan.receive, of_part=False)
+    yield "layout edge has a fold, layout row has none", _fold_as_said(plan)
+    if plan.fold is not None:
+        fold = plan.fold
+        yield "fold/send tables are well formed", _well_formed(plan, fold.send, of_part=False)
+        yield "fold/recv tables are well formed", _well_formed(plan, fold.receive, of_part=True)
+        yield "matrix/row_ptr has every local row", _local_rows(plan)
     yield "every nonzero's column is held where it is used", _columns_held(plan)
 
 
@@ -41,8 +47,20 @@ def _permutation(plan: Plan) -> str:
     return f"vertex {wrong[0]} has {counts[wrong[0]]} rows" if len(wrong) else ""
 
 
-def _well_formed(plan: Plan, exchange: Exchange) -> str:
-    p, sends = plan.num_parts, exchange is plan.send
+def _fold_as_said(plan: Plan) -> str:
+    if (plan.header.layout == "edge") == (plan.fold is not None):
+        return ""
+    return f"layout {plan.header.layout} with{'out' if plan.fold is None else ''} a fold"
+
+
+def _local_rows(plan: Plan) -> str:
+    found, expected = len(plan.row_ptr) - 1, plan.local_ptr[-1]
+    return "" if found == expected else f"it has {found}, there are {expected}"
+
+
+def _well_formed(plan: Plan, exchange: Exchange, *, of_part: bool) -> str:
+    """`of_part`: whether the rows are the part's own; otherwise they are the peer's."""
+    p = plan.num_parts
     problem = _rises(exchange.ptr, exchange.num_messages)
     problem = problem or _rises(exchange.row_ptr, exchange.volume)
     if problem:
@@ -58,7 +76,7 @@ def _well_formed(plan: Plan, exchange: Exchange) -> str:
     sizes = np.diff(exchange.row_ptr)
     if not (sizes > 0).all():
         return f"message {np.flatnonzero(sizes == 0)[0]} is empty"
-    owner = np.repeat(part if sends else peer, sizes)
+    owner = np.repeat(part if of_part else peer, sizes)
     rows = exchange.row
     if rows.min() < 0 or not (rows < np.diff(plan.part_ptr)[owner]).all():
         return "a row number is not one of its owner's"

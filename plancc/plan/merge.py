@@ -4,6 +4,9 @@ Rows are united, messages between the parts dropped, and a row that several part
 receive travels once. Both ends of a message order its rows by plan order (`plancc.plan.plan`),
 so no rank needs to ask another what it sends.
 
+In an edge plan the nonzeros of a folded row go to the row itself where its owner is on the same
+rank. Where it is not, those that several parts of one rank have of it become one folded row.
+
     part 0   part 1 | part 2   part 3          rank 0 | rank 1
        <--------------- row 7                     <------ row 7 (once)
                 <------ row 7
@@ -18,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.graph.vertexdata import VertexData
-from plancc.plan.plan import Int32Array, Int64Array, Part
+from plancc.plan.plan import Int32Array, Int64Array, Part, PartFold
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,14 @@ class Messages:
 
 
 @dataclass(frozen=True)
+class PartialRows:
+    """The fold of a block of parts; see `plancc.plan.plan.Fold`."""
+
+    send: Messages
+    receive: Messages
+
+
+@dataclass(frozen=True)
 class Block:
     """Parts first..last-1 of a plan, side by side as in the file.
 
@@ -54,25 +65,30 @@ class Block:
     ----------
     part_ptr : int64[num_parts + 1]
         Of *all* parts of the plan.
-    global_id, part_of_row : int32, int64[rows]
-        Vertex and part of every row of the block.
-    row_ptr : int64[rows + 1], column : int32[nonzeros], value : float[nonzeros]
+    global_id : int32[rows]
+        Vertex of every row that the block owns.
+    local_ptr : int64[parts + 1]
+        Where the local rows of every part of the block start in `row_ptr`.
+    row_ptr : int64[local rows + 1], column : int32[nonzeros], value : float[nonzeros]
         Columns in the local numbering of the part that holds the nonzero.
     send, receive : Messages
     vertex_data : VertexData
+    fold : PartialRows or None
+        None in a row plan.
     """
 
     first: int
     last: int
     part_ptr: Int64Array
     global_id: Int32Array
-    part_of_row: Int64Array
+    local_ptr: Int64Array
     row_ptr: Int64Array
     column: Int32Array
     value: npt.NDArray[np.floating]
     send: Messages
     receive: Messages
     vertex_data: VertexData
+    fold: PartialRows | None = None
 
     @property
     def first_row(self) -> int:
@@ -98,49 +114,113 @@ def merge(block: Block, rank: int, ranks: Int64Array) -> Part:
     part_ptr, rows = block.part_ptr, np.diff(block.part_ptr)
     row0, row1 = block.first_row, int(part_ptr[block.last])
 
-    # The column of every nonzero in plan order, whichever part numbered it.
+    # Row and column of every nonzero in plan order, whichever part numbered them.
+    nonzeros_of_row = np.diff(block.row_ptr)
+    row_place = np.repeat(_place_of_rows(block), nonzeros_of_row)
     halo = part_ptr[block.receive.peer_of_row()] + block.receive.row
-    part = np.repeat(block.part_of_row, np.diff(block.row_ptr))
+    parts = np.arange(block.first, block.last)
+    part = np.repeat(parts, np.diff(block.row_ptr[block.local_ptr]))
     own = block.column < rows[part]
     place = part_ptr[part] + block.column
     first_halo = block.receive.row_ptr[block.receive.ptr]
     slot = first_halo[part[~own] - block.first] + block.column[~own] - rows[part[~own]]
     place[~own] = halo[slot]
 
-    # What stays foreign, once; rows interior first; columns renumbered, own ones first.
+    # What stays foreign, once; own rows interior first; columns renumbered, own ones first.
     foreign = (place < row0) | (place >= row1)
+    partial = (row_place < row0) | (row_place >= row1)
     halo = np.unique(halo[(halo < row0) | (halo >= row1)])
-    is_boundary = np.diff(np.concatenate([[0], np.cumsum(foreign)])[block.row_ptr]) > 0
+    folded = np.unique(row_place[partial])
+    is_boundary = np.bincount(row_place[foreign & ~partial] - row0, minlength=row1 - row0) > 0
     order = np.argsort(is_boundary, kind="stable")
     local = np.empty(len(order), dtype=np.int64)
     local[order] = np.arange(len(order))
-    column = np.empty(len(place), dtype=np.int32)
-    column[~foreign] = local[place[~foreign] - row0]
-    column[foreign] = len(order) + np.searchsorted(halo, place[foreign])
-    nonzeros = np.lexsort((foreign, np.repeat(local, np.diff(block.row_ptr))))
+    column = _renumbered(place, foreign, local, row0, halo).astype(np.int32)
+    row = _renumbered(row_place, partial, local, row0, folded)
+    nonzeros = np.lexsort((foreign, row))
+    counts = np.bincount(row, minlength=len(order) + len(folded))
 
-    # Messages between ranks; a key orders rows by receiver, then by plan order.
-    recv_peer, recv_ptr = _runs(_rank_of(np.searchsorted(part_ptr, halo, side="right") - 1, ranks))
-    receiver = _rank_of(block.send.peer_of_row(), ranks)
+    recv_peer, recv_ptr = _runs(_rank_of_row(halo, part_ptr, ranks))
     sent = part_ptr[block.send.part_of_row(block.first)] + block.send.row
-    key = np.unique((receiver * (row1 + 1) + sent)[receiver != rank])
-    send_peer, send_ptr = _runs(key // (row1 + 1))
+    send_peer, send_ptr, sent = _united(block.send.peer_of_row(), sent, rank, ranks)
+    fold = None
+    if block.fold is not None:
+        added = part_ptr[block.fold.receive.part_of_row(block.first)] + block.fold.receive.row
+        from_peer, from_ptr, added = _united(block.fold.receive.peer_of_row(), added, rank, ranks)
+        fold = PartFold(
+            *_runs(_rank_of_row(folded, part_ptr, ranks)),
+            recv_peer=from_peer,
+            recv_ptr=from_ptr,
+            recv_row=local[added - row0].astype(np.int32),
+        )
     return Part(
         index=rank,
         num_parts=len(ranks) - 1,
         first_row=row0,
         global_id=block.global_id[order],
         num_interior=int((~is_boundary).sum()),
-        row_ptr=np.concatenate([[0], np.diff(block.row_ptr)[order]]).cumsum(),
+        row_ptr=np.concatenate([[0], counts]).cumsum(),
         column=column[nonzeros],
         value=block.value[nonzeros],
         send_peer=send_peer,
         send_ptr=send_ptr,
-        send_row=local[key % (row1 + 1) - row0].astype(np.int32),
+        send_row=local[sent - row0].astype(np.int32),
         recv_peer=recv_peer,
         recv_ptr=recv_ptr,
         vertex_data=block.vertex_data.take(order),
+        fold=fold,
     )
+
+
+def _place_of_rows(block: Block) -> Int64Array:
+    """Plan order of every local row, int64[local rows]."""
+    own_place = np.arange(block.first_row, block.part_ptr[block.last])
+    if block.fold is None:
+        return own_place
+    fold, parts = block.fold.send, len(block.local_ptr) - 1
+    rows = np.diff(block.part_ptr)[block.first : block.last]
+    sizes = np.stack([rows, np.diff(block.local_ptr) - rows], axis=1).ravel()
+    own = np.repeat(np.tile([True, False], parts), sizes)
+    place = np.empty(len(own), dtype=np.int64)
+    place[own] = own_place
+    place[~own] = block.part_ptr[fold.peer_of_row()] + fold.row
+    return place
+
+
+def _renumbered(
+    place: Int64Array,
+    foreign: npt.NDArray[np.bool_],
+    local: Int64Array,
+    row0: int,
+    others: Int64Array,
+) -> Int64Array:
+    """Local numbers of places in plan order, int64.
+
+    Own ones are in `local`; foreign ones stand after all own ones, in the order of `others`.
+    """
+    found = np.empty(len(place), dtype=np.int64)
+    found[~foreign] = local[place[~foreign] - row0]
+    found[foreign] = len(local) + np.searchsorted(others, place[foreign])
+    return found
+
+
+def _united(
+    peer: Int32Array, place: Int64Array, rank: int, ranks: Int64Array
+) -> tuple[Int32Array, Int64Array, Int64Array]:
+    """Messages about own rows between ranks: peers, offsets, and every row once in plan order.
+
+    `peer` and `place` have the other end, a part, and the place of every row in the messages of
+    the parts. Messages inside the rank are dropped.
+    """
+    peer_rank = _rank_of(peer, ranks)
+    limit = int(place.max(initial=0)) + 1
+    key = np.unique((peer_rank * limit + place)[peer_rank != rank])
+    return *_runs(key // limit), key % limit
+
+
+def _rank_of_row(place: Int64Array, part_ptr: Int64Array, ranks: Int64Array) -> Int64Array:
+    """The rank that owns the row at each place in plan order."""
+    return _rank_of(np.searchsorted(part_ptr, place, side="right") - 1, ranks)
 
 
 def _rank_of(part: npt.NDArray[np.integer], ranks: Int64Array) -> Int64Array:

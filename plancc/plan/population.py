@@ -45,7 +45,8 @@ def read_population(file: PlanFile, sampler: Sampler) -> Population:
     Raises
     ------
     InputError
-        If the plan does not carry the vertex data that the sampler needs.
+        If the plan does not carry the vertex data that the sampler needs, or is an edge plan and
+        the sampler needs its pattern.
     PlanError
         If the file is damaged.
     """
@@ -72,6 +73,7 @@ def read_population(file: PlanFile, sampler: Sampler) -> Population:
 
     indptr, indices = None, None
     if "pattern" in sampler.needs:
+        file.check_row_plan(f"sampler '{sampler.name}'")
         indptr, indices = _read_pattern(file, part_ptr, global_id)
     return Population(
         n,

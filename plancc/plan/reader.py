@@ -65,6 +65,8 @@ class PlanFile:
     header : Header
     minor : int
         Minor version of the format.
+    messages, volume, fold_messages, fold_volume : int
+        Messages and rows of the expand and of the fold; a row plan has no fold.
     content_sha256 : str
         As stored; `plancc.plan.verify` compares it with the content.
     """
@@ -92,19 +94,13 @@ class PlanFile:
                 "p+1": self.header.num_parts + 1,
                 "nnz": self.header.num_nonzeros,
             }
-            self.messages = self._length("expand/recv_peer")
-            self.volume = self._length("expand/recv_row")
-            parts, vertices = self.header.num_parts, self.header.num_vertices
-            if self.messages > parts * (parts - 1) or self.volume > (parts - 1) * vertices:
-                raise PlanError(
-                    f"{self.path}: /expand lists {self.messages} messages of {self.volume} rows, "
-                    f"more than {parts} parts can exchange"
-                )
-            self._sizes |= {
-                "messages": self.messages,
-                "messages+1": self.messages + 1,
-                "volume": self.volume,
-            }
+            self.messages, self.volume = self._step_sizes("expand")
+            self.fold_messages, self.fold_volume = 0, 0
+            if self.header.layout == "edge":
+                self.fold_messages, self.fold_volume = self._step_sizes("fold")
+            else:
+                self._check_no_fold()
+            self._sizes["rows+1"] = self.header.num_vertices + self.fold_volume + 1
         except BaseException:
             self._file.close()
             raise
@@ -120,6 +116,11 @@ class PlanFile:
     ) -> None:
         self._file.close()
 
+    def check_row_plan(self, what: str) -> None:
+        """InputError if this is an edge plan, for which there is no `what`."""
+        if self.header.layout == "edge":
+            raise InputError(f"{self.path}: an edge plan; {what} is for row plans")
+
     def attributes(self, group: str) -> dict[str, Any]:
         """The attributes of ``/provenance`` or ``/metrics`` as Python values."""
         with self._reading(f"/{group}"):
@@ -131,6 +132,18 @@ class PlanFile:
         """Whether an optional dataset is there."""
         with self._reading(f"/{name}"):
             return self._is_there(name, h5py.Dataset)
+
+    def metrics(self, prefix: str = "") -> Metrics | None:
+        """The stored figures with `prefix` before their names; None if one is missing or no number.
+
+        Files older than the fold lack its figures, which in their row plans follow from the others.
+        """
+        stored = self.attributes("metrics")
+        halo = stored.get(f"{prefix}boundary_ratio")
+        if self.minor < LAYOUTS["edge"] and isinstance(halo, int | float):
+            stored |= {f"{prefix}fold_volume": 0, f"{prefix}fold_messages": 0}
+            stored[f"{prefix}replication_factor"] = 1 + halo
+        return Metrics.from_dict(stored, prefix)
 
     def vertex_data_names(self) -> list[str]:
         """Which vertex data the plan carries: "features", "labels", ..."""
@@ -204,11 +217,14 @@ class PlanFile:
         return replace(
             plan,
             provenance=self.attributes("provenance"),
-            baseline=Metrics.from_dict(self.attributes("metrics"), prefix="random_"),
+            baseline=self.metrics("random_"),
         )
 
     def _wanted(self, name: str) -> bool:
-        return not NODES[name].optional or self.has(name)
+        node = NODES[name]
+        if node.optional:
+            return self.has(name)
+        return node.layout in ("", self.header.layout)
 
     @contextmanager
     def _reading(self, what: str) -> Iterator[None]:
@@ -219,6 +235,27 @@ class PlanFile:
             raise
         except Exception as error:
             raise PlanError(f"{self.path}: {what} is damaged: {_reason(error)}") from error
+
+    def _check_no_fold(self) -> None:
+        with self._reading("/fold"):
+            if self._is_there("fold", h5py.Group):
+                raise PlanError(f"{self.path}: /fold in a plan of layout '{self.header.layout}'")
+
+    def _step_sizes(self, step: str) -> tuple[int, int]:
+        """Messages and rows of the expand or the fold, which their tables must have."""
+        messages, volume = self._length(f"{step}/recv_peer"), self._length(f"{step}/recv_row")
+        parts, vertices = self.header.num_parts, self.header.num_vertices
+        if messages > parts * (parts - 1) or volume > (parts - 1) * vertices:
+            raise PlanError(
+                f"{self.path}: /{step} lists {messages} messages of {volume} rows, "
+                f"more than {parts} parts can exchange"
+            )
+        self._sizes |= {
+            f"{step} messages": messages,
+            f"{step} messages+1": messages + 1,
+            f"{step} volume": volume,
+        }
+        return messages, volume
 
     def _length(self, name: str) -> int:
         """Size of a one-dimensional dataset before its bound is known."""
@@ -260,6 +297,11 @@ class PlanFile:
             raise PlanError(
                 f"{self.path}: layout '{_line(header.layout)}'; "
                 f"this plancc reads: {', '.join(LAYOUTS)}"
+            )
+        if self.minor < LAYOUTS[header.layout]:
+            raise PlanError(
+                f"{self.path}: layout '{header.layout}' in a plan of version {version}, which came "
+                f"with {MAJOR}.{LAYOUTS[header.layout]}"
             )
         if header.normalization not in NORMALIZATIONS:
             raise PlanError(f"{self.path}: unknown normalization '{_line(header.normalization)}'")

@@ -13,8 +13,8 @@ import numpy as np
 
 from plancc.errors import InputError, PlanError
 from plancc.plan.format import vertex_data_from_arrays
-from plancc.plan.merge import Block, Messages, merge
-from plancc.plan.plan import Header, Int32Array, Int64Array, Part
+from plancc.plan.merge import Block, Messages, PartialRows, merge
+from plancc.plan.plan import Header, Int32Array, Int64Array, Part, PartFold
 from plancc.plan.reader import PlanFile
 
 
@@ -79,6 +79,17 @@ def read_part(file: PlanFile, rank: int, num_ranks: int) -> Part:
         recv_peer=block.receive.peer,
         recv_ptr=block.receive.row_ptr,
         vertex_data=block.vertex_data,
+        fold=(
+            None
+            if block.fold is None
+            else PartFold(
+                send_peer=block.fold.send.peer,
+                send_ptr=block.fold.send.row_ptr,
+                recv_peer=block.fold.receive.peer,
+                recv_ptr=block.fold.receive.row_ptr,
+                recv_row=block.fold.receive.row,
+            )
+        ),
     )
 
 
@@ -86,16 +97,20 @@ def _read_block(file: PlanFile, first: int, last: int) -> Block:
     """Parts first..last-1 as they stand in the file, offsets from zero, all indices in range."""
     part_ptr = read_offsets(file, "rows/part_ptr", file.header.num_vertices)
     row0, row1 = int(part_ptr[first]), int(part_ptr[last])
-    row_ptr = _slice_offsets(file, "matrix/row_ptr", row0, row1, file.header.num_nonzeros)
+    rows = np.diff(part_ptr)
+    _, send = _read_messages(file, "expand/send", first, last)
+    _, receive = _read_messages(file, "expand/recv", first, last)
+    local_ptr, fold, folded_before = part_ptr[first : last + 1], None, 0
+    if file.header.layout == "edge":
+        folded_before, fold = _read_partial_rows(file, first, last, rows)
+        local_ptr = local_ptr + folded_before + fold.send.row_ptr[fold.send.ptr]
+    local0, local1 = int(local_ptr[0]), int(local_ptr[-1])
+    row_ptr = _slice_offsets(file, "matrix/row_ptr", local0, local1, file.header.num_nonzeros)
     nonzeros = int(row_ptr[0]), int(row_ptr[-1])
     row_ptr = row_ptr - row_ptr[0]
-    send = _read_messages(file, "send", first, last)
-    receive = _read_messages(file, "recv", first, last)
     column = file.read("matrix/column", *nonzeros)
-    rows = np.diff(part_ptr)
-    own_part = np.repeat(np.arange(first, last), rows[first:last])
     width = rows[first:last] + np.diff(receive.row_ptr[receive.ptr])
-    nonzero_ptr = row_ptr[part_ptr[first : last + 1] - row0]
+    nonzero_ptr = row_ptr[local_ptr - local0]
     for part in range(first, last):
         held = column[nonzero_ptr[part - first] : nonzero_ptr[part - first + 1]]
         _check(file, "matrix/column", _within(held, int(width[part - first])))
@@ -116,13 +131,14 @@ def _read_block(file: PlanFile, first: int, last: int) -> Block:
         last=last,
         part_ptr=part_ptr,
         global_id=global_id,
-        part_of_row=own_part,
+        local_ptr=local_ptr - local0,
         row_ptr=row_ptr,
         column=column,
         value=file.read("matrix/value", *nonzeros),
         send=send,
         receive=receive,
         vertex_data=vertex_data,
+        fold=fold,
     )
 
 
@@ -140,19 +156,33 @@ def _vertex_data(file: PlanFile, name: str, row0: int, row1: int) -> np.ndarray:
     return array
 
 
-def _read_messages(file: PlanFile, prefix: str, first: int, last: int) -> Messages:
-    """The messages of parts first..last-1 in one direction, offsets from zero."""
-    ptr = read_offsets(file, f"expand/{prefix}_ptr", file.messages)[first : last + 1]
+def _read_partial_rows(
+    file: PlanFile, first: int, last: int, rows: Int64Array
+) -> tuple[int, PartialRows]:
+    """The folded rows of all parts before `first`, and the fold of parts first..last-1."""
+    before, send = _read_messages(file, "fold/send", first, last)
+    _, receive = _read_messages(file, "fold/recv", first, last)
+    for prefix, row, owner in (
+        ("send", send.row, send.peer_of_row()),
+        ("recv", receive.row, receive.part_of_row(first)),
+    ):
+        _check(file, f"fold/{prefix}_row", ((row >= 0) & (row < rows[owner])).all())
+    return before, PartialRows(send, receive)
+
+
+def _read_messages(file: PlanFile, table: str, first: int, last: int) -> tuple[int, Messages]:
+    """The rows in a table before part `first`, and the messages of parts first..last-1."""
+    in_fold = table.startswith("fold")
+    messages = file.fold_messages if in_fold else file.messages
+    volume = file.fold_volume if in_fold else file.volume
+    ptr = read_offsets(file, f"{table}_ptr", messages)[first : last + 1]
     start, stop = int(ptr[0]), int(ptr[-1])
-    row_ptr = _slice_offsets(file, f"expand/{prefix}_row_ptr", start, stop, file.volume)
-    peer = file.read(f"expand/{prefix}_peer", start, stop)
-    _check(file, f"expand/{prefix}_peer", _within(peer, file.header.num_parts))
-    return Messages(
-        ptr=ptr - ptr[0],
-        peer=peer,
-        row_ptr=row_ptr - row_ptr[0],
-        row=file.read(f"expand/{prefix}_row", int(row_ptr[0]), int(row_ptr[-1])),
-    )
+    row_ptr = _slice_offsets(file, f"{table}_row_ptr", start, stop, volume)
+    peer = file.read(f"{table}_peer", start, stop)
+    _check(file, f"{table}_peer", _within(peer, file.header.num_parts))
+    before = int(row_ptr[0])
+    row = file.read(f"{table}_row", before, int(row_ptr[-1]))
+    return before, Messages(ptr - ptr[0], peer, row_ptr - before, row)
 
 
 def read_offsets(file: PlanFile, name: str, total: int) -> Int64Array:

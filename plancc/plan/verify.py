@@ -7,9 +7,8 @@ lowering's kernels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from os import PathLike, fspath
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,8 +19,15 @@ from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
 from plancc.plan.format import MINOR, NODES, arrays_of, content_sha256
 from plancc.plan.indices import index_invariants
-from plancc.plan.matrix import halo_ptr, matrix_of, part_of_nonzero
-from plancc.plan.plan import Plan
+from plancc.plan.matrix import (
+    halo_ptr,
+    is_own_row,
+    matrix_of,
+    part_of_nonzero,
+    place_of_columns,
+    place_of_rows,
+)
+from plancc.plan.plan import Exchange, Plan
 from plancc.plan.reader import PlanFile
 
 
@@ -60,7 +66,7 @@ def verify_file(path: str | PathLike[str], against: Graph | None = None) -> list
                     f"the content has {digest}"
                 )
             done.append("content hash")
-        stored = file.attributes("metrics")
+        stored = file.metrics()
     try:
         done += verify(plan, against)
     except PlanError as error:
@@ -94,8 +100,15 @@ def _invariants(plan: Plan) -> Iterator[tuple[str, str]]:
     """(invariant, what breaks it or "") in an order in which each may rely on those before."""
     yield from index_invariants(plan)
     yield "matrix/value is finite", "" if np.isfinite(plan.value).all() else "NaN or infinity"
-    yield "sends and receives mirror each other", _mirrors(plan)
+    yield "sends and receives mirror each other", _mirrors(plan.send, plan.receive)
+    if plan.fold is not None:
+        fold = plan.fold
+        yield "sends and receives of the fold mirror each other", _mirrors(fold.send, fold.receive)
     yield "columns of a row are distinct, own ones first", _distinct(plan)
+    if plan.fold is not None:
+        yield "every nonzero is there once", _once(plan)
+        yield "every folded row has a nonzero", _folded_used(plan)
+        yield "nonzeros of the diagonal are with the owner of their row", _diagonal(plan)
     yield "every received row is used", _halo_used(plan)
     yield "interior rows come first", _interior(plan)
     data = plan.vertex_data
@@ -116,40 +129,72 @@ def _invariants(plan: Plan) -> Iterator[tuple[str, str]]:
         yield "clusters are numbers from 0", "" if (data.clusters >= 0).all() else "one below 0"
 
 
-def _mirrors(plan: Plan) -> str:
-    p = plan.num_parts
-    sender = np.repeat(np.arange(p), np.diff(plan.send.ptr))
-    receiver = np.repeat(np.arange(p), np.diff(plan.receive.ptr))
-    sent = sp.coo_array((np.diff(plan.send.row_ptr), (sender, plan.send.peer)), shape=(p, p))
-    got = sp.coo_array((np.diff(plan.receive.row_ptr), (plan.receive.peer, receiver)), shape=(p, p))
+def _mirrors(send: Exchange, receive: Exchange) -> str:
+    p = len(send.ptr) - 1
+    sender = np.repeat(np.arange(p), np.diff(send.ptr))
+    receiver = np.repeat(np.arange(p), np.diff(receive.ptr))
+    sent = sp.coo_array((np.diff(send.row_ptr), (sender, send.peer)), shape=(p, p))
+    got = sp.coo_array((np.diff(receive.row_ptr), (receive.peer, receiver)), shape=(p, p))
     difference = (sent.tocsr() - got.tocsr()).tocoo()
     wrong = np.flatnonzero(difference.data)
     if len(wrong):
         m, q = difference.row[wrong[0]], difference.col[wrong[0]]
         return f"part {m} sends {sent.tocsr()[m, q]} rows to {q}, which expects {got.tocsr()[m, q]}"
-    order = np.lexsort((receiver, plan.receive.peer))
-    starts = plan.receive.row_ptr[:-1][order]
-    sizes = np.diff(plan.receive.row_ptr)[order]
+    order = np.lexsort((receiver, receive.peer))
+    starts = receive.row_ptr[:-1][order]
+    sizes = np.diff(receive.row_ptr)[order]
     shift = np.repeat(starts - np.concatenate([[0], np.cumsum(sizes)[:-1]]), sizes)
-    mirrored = plan.receive.row[np.arange(len(shift)) + shift]
-    wrong = np.flatnonzero(mirrored != plan.send.row)
+    mirrored = receive.row[np.arange(len(shift)) + shift]
+    wrong = np.flatnonzero(mirrored != send.row)
     if len(wrong):
-        message = np.searchsorted(plan.send.row_ptr, wrong[0], side="right") - 1
-        m, q = sender[message], plan.send.peer[message]
-        return f"part {m} sends {q} its row {plan.send.row[wrong[0]]}, which expects another"
+        message = np.searchsorted(send.row_ptr, wrong[0], side="right") - 1
+        m, q = sender[message], send.peer[message]
+        return f"part {m} sends {q} row {send.row[wrong[0]]} (its owner's), which expects another"
     return ""
 
 
+def _folded_used(plan: Plan) -> str:
+    empty = np.flatnonzero((np.diff(plan.row_ptr) == 0) & ~is_own_row(plan))
+    return f"{_local_row(plan, empty[0])} has none" if len(empty) else ""
+
+
+def _diagonal(plan: Plan) -> str:
+    nonzeros = np.diff(plan.row_ptr)
+    place = np.repeat(place_of_rows(plan), nonzeros)
+    folded = np.repeat(~is_own_row(plan), nonzeros)
+    wrong = np.flatnonzero(folded & (place == place_of_columns(plan)))
+    if not len(wrong):
+        return ""
+    vertex, m = plan.global_id[place[wrong[0]]], part_of_nonzero(plan)[wrong[0]]
+    return f"part {m} has that of vertex {vertex}, which it does not own"
+
+
+def _once(plan: Plan) -> str:
+    row = np.repeat(place_of_rows(plan), np.diff(plan.row_ptr))
+    column = place_of_columns(plan)
+    order = np.lexsort((column, row))
+    twice = np.flatnonzero((np.diff(row[order]) == 0) & (np.diff(column[order]) == 0))
+    if not len(twice):
+        return ""
+    k = order[twice[0]]
+    return f"({plan.global_id[row[k]]}, {plan.global_id[column[k]]}) is there twice"
+
+
 def _distinct(plan: Plan) -> str:
-    row = np.repeat(np.arange(plan.num_vertices), np.diff(plan.row_ptr))
+    row = np.repeat(np.arange(len(plan.row_ptr) - 1), np.diff(plan.row_ptr))
     order = np.lexsort((plan.column, row))
     same = (np.diff(row[order]) == 0) & (np.diff(plan.column[order]) == 0)
     if same.any():
         k = order[np.flatnonzero(same)[0]]
-        return f"row {row[k]} (plan order) uses column {plan.column[k]} twice"
+        return f"{_local_row(plan, row[k])} uses column {plan.column[k]} twice"
     foreign = plan.column >= np.diff(plan.part_ptr)[part_of_nonzero(plan)]
     wrong = np.flatnonzero(foreign[:-1] & ~foreign[1:] & (np.diff(row) == 0))
-    return f"row {row[wrong[0]]} (plan order) has a received column first" if len(wrong) else ""
+    return f"{_local_row(plan, row[wrong[0]])} has a received column first" if len(wrong) else ""
+
+
+def _local_row(plan: Plan, row: int) -> str:
+    m = np.searchsorted(plan.local_ptr, row, side="right") - 1
+    return f"local row {row - plan.local_ptr[m]} of part {m}"
 
 
 def _halo_used(plan: Plan) -> str:
@@ -164,7 +209,7 @@ def _halo_used(plan: Plan) -> str:
 def _interior(plan: Plan) -> str:
     foreign = plan.column >= np.diff(plan.part_ptr)[part_of_nonzero(plan)]
     before = np.concatenate([[0], np.cumsum(foreign)])
-    is_boundary = np.diff(before[plan.row_ptr]) > 0
+    is_boundary = (np.diff(before[plan.row_ptr]) > 0)[is_own_row(plan)]
     rows = np.diff(plan.part_ptr)
     local = np.arange(plan.num_vertices) - np.repeat(plan.part_ptr[:-1], rows)
     wrong = np.flatnonzero(is_boundary != (local >= np.repeat(plan.num_interior, rows)))
@@ -174,9 +219,8 @@ def _interior(plan: Plan) -> str:
     return f"row {local[wrong[0]]} of part {m} is on the wrong side of {plan.num_interior[m]}"
 
 
-def _compare_figures(path: str, stored: Mapping[str, Any], actual: Metrics) -> None:
+def _compare_figures(path: str, found: Metrics | None, actual: Metrics) -> None:
     """The figures that the file states against those of its tables."""
-    found = Metrics.from_dict(stored)
     if found is None:
         raise PlanError(f"{path}: /metrics lacks a figure, or one is no number")
     for name, value in actual.as_dict().items():

@@ -209,10 +209,12 @@ class Checkpoints:
         if self._options.schedule == "plateau":  # counts evaluations
             fixed.append("eval_every")
         for name in fixed:
-            if here[name] != there.get(name):
+            # an option that is younger than the file had its default
+            before = there.get(name, getattr(TrainOptions, name))
+            if here[name] != before:
                 raise InputError(
-                    f"{path}: was made with {name.replace('_', '-')} {there.get(name)}, which "
-                    f"cannot become {here[name]}"
+                    f"{path}: was made with {name.replace('_', '-')} {before}, which cannot become "
+                    f"{here[name]}"
                 )
 
 

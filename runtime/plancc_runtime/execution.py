@@ -1,11 +1,11 @@
 """How full-batch epochs are executed: the passes that avoid communication, and boundary sampling.
 
-Knows a rank's slice and options; must not know losses or files.
+Knows a rank's slice and options, whatever the layout; must not know losses or files.
 
     order       every layer moves the narrower of H and H W            (in the layers, `nn.conv`)
     constant    the first layer's exchange of the features is done once, and none goes back
     dead-rows   rows that no labelled training vertex depends on are left out (`layouts.live`)
-    overlap     own rows are multiplied while messages travel          (`layouts.row`)
+    overlap     own rows are multiplied while messages travel          (`layouts.row`, `.edge`)
 
 All are exact: losses and weights are those of an execution without them, but for the order of
 floating-point sums. A pass that does not fit the options is off, and `Execution.off` says why.
@@ -17,19 +17,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from scipy.sparse import csr_matrix
 
+from plancc.errors import InputError
 from plancc.plan.plan import Header, Int64Array, Part
 from plancc_runtime.clock import Clock
+from plancc_runtime.clone_epochs import CloneEpochs
 from plancc_runtime.data import LocalData
 from plancc_runtime.kernels.spmm import choose_kernel
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.boundary import drawn, samples, told
+from plancc_runtime.layouts.edge import with_whole_rows
 from plancc_runtime.layouts.live import isolated, live_blocks, live_halo
 from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.row import matrix_of
+from plancc_runtime.nn import MODELS
 from plancc_runtime.nn.conv import Conv
 from plancc_runtime.nn.network import Network
-from plancc_runtime.options import PASSES, TrainOptions
+from plancc_runtime.options import BATCH_OPTIONS, PASSES, RATES_KEPT, TrainOptions
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.views import View
 
@@ -43,7 +47,8 @@ class Figures:
     Attributes
     ----------
     plain : int
-        Without any pass, as paper 000 executes it: for a GCN volume x sum of (d_{k-1} + d_k).
+        Without any pass, as paper 000 executes it: for a GCN volume x sum of (d_{k-1} + d_k). The
+        volume of an edge plan is that of both steps.
     words : dict of str to int
         With the passes up to each of those that are on and change the number, in the order of
         `PASSES`.
@@ -86,12 +91,13 @@ class Execution:
         nothing = type(part.vertex_data)()  # `data` has what is needed of it
         self.part, self.header = replace(part, vertex_data=nothing), header
         self._data, self._options, self._transport = data, options, transport
-        self._block = Block.of_part(self.part, header.self_loops)
+        self._block = with_whole_rows(Block.of_part(self.part, header.self_loops), transport)
         device = data.labels.device
         self.kernel = options.kernel
         if self.kernel == "auto":
             self.kernel = _quickest_kernel(self._block, dtype, options.hidden, device)
-        self.off = {name: why for name, why in _misfits(options).items() if name in options.passes}
+        misfits = _misfits(options, header)
+        self.off = {name: why for name, why in misfits.items() if name in options.passes}
         self._passes = [name for name in options.passes if name not in self.off]
         overlap = "overlap" in options.passes
 
@@ -103,12 +109,15 @@ class Execution:
             )
 
         self.graph = graph
+        self._dtype, self._clock = dtype, clock
+        self._clones: CloneEpochs | None = None
         self._whole = View([graph(self._block)] * options.layers)
         self._training = self._whole
-        self._sent = [len(self._block.send_row)] * options.layers
+        self._sent = [self._block.num_sent] * options.layers
         self.evaluates = (
             not options.mini_batches
             and not samples(options)
+            and options.fold == "sync"
             and options.norm != "batch"
             and options.dropout == 0
             and options.first_dropout == 0
@@ -127,7 +136,13 @@ class Execution:
         if samples(options):
             self._block = told(self._block, options, self._transport)
         conv = None
-        if "constant" in self._passes:
+        constant = "constant" in self._passes
+        if options.fold != "sync":
+            self._clones = CloneEpochs(
+                *(self._block, network, data, options, self._transport, self._dtype, self._clock),
+                *(self.kernel, constant),
+            )
+        if constant:
             conv = network.convs[0]
             whole.fixed = network.fixed(whole.graphs[0], data.features)
             whole.graphs[0].release_buffers()  # as wide as the features
@@ -143,7 +158,9 @@ class Execution:
         return self._whole
 
     def view(self, epoch: int) -> View:
-        """What the training pass of an epoch works on; not collective."""
+        """What the training pass of an epoch works on; collective for another fold than "sync"."""
+        if self._clones is not None:
+            return self._clones.view(epoch)
         if not samples(self._options):
             return self._training
         sample = drawn(self._block, self._options, self._transport.rank, epoch)
@@ -156,7 +173,13 @@ class Execution:
         """
         if self._options.mini_batches or samples(self._options):
             return None
-        sent = np.array([len(self._block.send_row), *self._sent], np.int64)
+        if self._clones is not None:
+            per_layer = self._clones.words()
+            if "constant" not in self._passes:
+                return Figures(sum(per_layer), {}, sum(per_layer))
+            planned = sum(per_layer[1:])
+            return Figures(sum(per_layer), {"constant": planned}, planned)
+        sent = np.array([self._block.num_sent, *self._sent], np.int64)
         self._transport.allreduce_sum(sent)
         volume, *live = sent.tolist()
         widths = [sum(conv.widths()) for conv in network.convs]
@@ -179,6 +202,11 @@ class Execution:
             planned=sum(n * width for n, width in zip(rows, widths, strict=True)),
         )
 
+    def finish(self) -> None:
+        """Once the last epoch is over. Collective."""
+        if self._clones is not None:
+            self._clones.finish()
+
     def _leave_out_dead_rows(self, data: LocalData, fixed_by: Conv | None) -> None:
         """Let training passes work on live rows, if any rank has a dead one. Collective."""
         whole, block = self._whole, self._block
@@ -189,7 +217,7 @@ class Execution:
         if not dead[0]:
             return
         self.evaluates = False
-        self._sent = [len(live.send_row) for live in blocks]
+        self._sent = [live.num_sent for live in blocks]
         fixed = whole.fixed
         if fixed is not None and fixed_by is not None and blocks[0] is not block:
             if fixed_by.fixed_rows == "outputs":  # then own outputs are all that it reads
@@ -214,8 +242,37 @@ class Execution:
         self._training = view
 
 
-def _misfits(options: TrainOptions) -> dict[str, str]:
-    """The passes that do not fit these options, and why."""
+def check_layout(header: Header, options: TrainOptions) -> None:
+    """Whether a plan of this layout can be trained so; not collective.
+
+    Raises
+    ------
+    InputError
+        If an option needs a row plan and this is an edge plan, or the reverse.
+    """
+    if header.layout == "row":
+        if options.fold != "sync":
+            raise InputError(
+                f"fold {options.fold}: needs an edge plan; this is a plan of layout row, which "
+                "has no fold"
+            )
+        return
+    wanted = [
+        f"{name.replace('_', '-')} {getattr(options, name)}"
+        for name in ("sampler", *BATCH_OPTIONS, *RATES_KEPT)
+        if getattr(options, name) is not None
+    ]
+    if MODELS[options.model].whole_rows:
+        wanted.append(f"model {options.model}")
+    if wanted:
+        raise InputError(
+            f"{wanted[0]}: needs a plan of layout row, and this is an edge plan, whose rows are "
+            "spread over ranks"
+        )
+
+
+def _misfits(options: TrainOptions, header: Header) -> dict[str, str]:
+    """The passes that do not fit these options, or the layout, and why."""
     reason = ""
     if options.mini_batches:
         reason = "every mini-batch has rows of its own"
@@ -228,11 +285,12 @@ def _misfits(options: TrainOptions) -> dict[str, str]:
         off["constant"] = "dropout changes the features in every epoch"
     if options.norm == "batch":
         off["dead-rows"] = "norm batch takes statistics over all rows"
+    if options.fold == "delayed":
+        off["order"] = "partial sums of a layer's input arrive late, not of its projection"
+    if header.layout != "row":
+        off["dead-rows"] = "an edge plan has rows whose nonzeros other ranks hold"
     return off
 
 
 def _quickest_kernel(block: Block, dtype: torch.dtype, width: int, device: torch.device) -> str:
-    matrix = csr_matrix(
-        (block.value, block.column, block.row_ptr), (block.num_outputs, block.num_columns)
-    )
-    return choose_kernel(matrix, dtype, width, torch.get_num_threads(), device)
+    return choose_kernel(matrix_of(block), dtype, width, torch.get_num_threads(), device)

@@ -20,8 +20,9 @@ from plancc.registry import check_choice
 from plancc.sampling.counter import key_of
 from plancc_runtime.devices import own_device
 from plancc_runtime.layouts.block import NONZEROS, Block
+from plancc_runtime.layouts.edge import with_whole_rows
 from plancc_runtime.layouts.local import LocalGraph
-from plancc_runtime.nn import operators
+from plancc_runtime.nn.aggregation import aggregate
 from plancc_runtime.nn.dropout import dropout
 from plancc_runtime.nn.gradients import copy_from_first, sum_gradients
 from plancc_runtime.slices import Slice, check_slices, open_slice
@@ -65,7 +66,7 @@ class Graph(LocalGraph):
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
-        block = Block.of_part(part, header.self_loops)
+        block = with_whole_rows(Block.of_part(part, header.self_loops), transport)
         super().__init__(block, transport, dtype, device=device)
         self.device = device
         self._alike: set[tuple[tuple[int, ...], ...]] = set()
@@ -158,7 +159,7 @@ class Graph(LocalGraph):
         """Over the nonzeros e = (i, j) of every row i, reduce (x[j] op y). Collective.
 
         y is weight[e] or target[i], whichever is given; paper 004, Table 1
-        (`plancc_runtime.nn.operators.aggregate`).
+        (`plancc_runtime.nn.aggregation.aggregate`).
 
         Parameters
         ----------
@@ -184,13 +185,12 @@ class Graph(LocalGraph):
             check_choice("weight", weight, ("plan",))
             weight = self.edge_values(nonzeros)
         if op == "copy_e":
-            columns = self.vertices.new_empty(0)  # not looked at
+            x = None
         elif x is None:
             raise InputError(f"operator '{op}' needs x")
         else:
             self._check(x, ndim=2)
-            columns = self.columns(x)
-        return operators.aggregate(self.pattern(nonzeros), columns, weight, op, reduce, target)
+        return aggregate(self, x, weight, op, reduce, target, nonzeros)
 
     def local_edge_index(self, nonzeros: str = "edges") -> Tensor:
         """Local columns and rows of the nonzeros, as PyTorch Geometric has its edges.
@@ -203,11 +203,11 @@ class Graph(LocalGraph):
         Returns
         -------
         int64[2, nonzeros]
-            Row 0: column (the source, [own rows | halo rows]); row 1: row (the target). In CSR
-            order.
+            Row 0: column (the source, [own rows | halo rows]); row 1: row (the target; in an edge
+            plan [own rows | folded rows], those of other ranks). In CSR order.
         """
         check_choice("nonzeros", nonzeros, NONZEROS)
-        pattern = self.pattern(nonzeros)
+        pattern = self.local_pattern(nonzeros)
         return torch.stack([pattern.rows.index.to(torch.int64), pattern.row])
 
     def edge_values(self, nonzeros: str = "edges") -> Tensor:

@@ -20,6 +20,7 @@ CHOICES = {
     "dtype": ("float32", "float64"),
     "wire": ("fp32", "bf16", "fp16", "int8"),
     "row_order": ("none", "rcm", "degree"),
+    "fold": ("sync", "none", "delayed"),
 }
 MINIMUM = {
     "epochs": 0,
@@ -34,9 +35,13 @@ MINIMUM = {
     "eval_every": 0,
     "patience": 1,
     "every": 1,
+    "delay": 1,
 }
 PATHS = ("init", "checkpoint", "log", "trace")
 RATES = ("dropout", "input_dropout")
+RATES_KEPT = ("boundary_sampling", "drop_edge", "boundary_edge_sampling")
+DELAY = 5
+"""Epochs, of the delayed fold where none are given; paper 004 has cd-5."""
 BATCH_OPTIONS = ("batch_size", "fanouts", "walk_length", "keep")
 
 
@@ -98,6 +103,12 @@ class TrainOptions:
     boundary_sampling, drop_edge, boundary_edge_sampling : float or None
         Share that is *kept* of the boundary rows, of all edges, of the boundary edges, in every
         epoch (paper 003).
+    fold : str
+        Of an edge plan in training (paper 004). "sync": partial sums reach their rows before the
+        layer goes on (cd-0). "none": every rank computes with copies of its vertices and its own
+        nonzeros alone (0c). "delayed": partial sums arrive some epochs later (cd-r).
+    delay : int or None
+        Epochs, r; for the delayed fold, which by default has `DELAY`.
     sampler, batch_size, fanouts, walk_length, keep : str, int, tuple of int, int, float, or None
         Of mini-batches (`plancc.sampling.chosen_sampler`); all None: full batch.
     steps : int or None
@@ -146,6 +157,8 @@ class TrainOptions:
     boundary_sampling: float | None = None
     drop_edge: float | None = None
     boundary_edge_sampling: float | None = None
+    fold: str = "sync"
+    delay: int | None = None
     sampler: str | None = None
     batch_size: int | None = None
     fanouts: tuple[int, ...] | None = None
@@ -162,6 +175,13 @@ class TrainOptions:
     def mini_batches(self) -> bool:
         """Whether any option asks for mini-batches."""
         return any(getattr(self, name) is not None for name in ("sampler", *BATCH_OPTIONS))
+
+    @property
+    def product_order(self) -> str:
+        """How layers order the product A H W (`nn.conv.ORDERS`)."""
+        if self.fold == "delayed":
+            return "aggregate-first"
+        return "auto" if "order" in self.passes else "paper"
 
     @property
     def first_dropout(self) -> float:
@@ -192,7 +212,7 @@ class TrainOptions:
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
                 raise InputError(f"{_flag(name)} {value}: must be at least 0 and below 1")
-        for name in ("boundary_sampling", "drop_edge", "boundary_edge_sampling"):
+        for name in RATES_KEPT:
             value = getattr(self, name)
             if value is not None and not 0 <= value <= 1:
                 raise InputError(f"{_flag(name)} {value}: must be between 0 and 1")
@@ -213,15 +233,29 @@ class TrainOptions:
             value = getattr(self, name)
             if self.model != model and value != getattr(TrainOptions, name):
                 raise InputError(f"{name} {value}: model {self.model} has none, {model} has")
-        for name in ("boundary_sampling", "drop_edge", "boundary_edge_sampling"):
+        for name in RATES_KEPT:
             if getattr(self, name) is not None and self.mini_batches:
                 raise InputError(
                     f"{_flag(name)} {getattr(self, name)}: is for the full batch; mini-batches "
                     "have samplers of their own"
                 )
+        self._check_fold()
         if self.steps is not None and not self.mini_batches:
             raise InputError(
                 f"steps {self.steps}: only mini-batches have steps; give --sampler or --batch-size"
+            )
+
+    def _check_fold(self) -> None:
+        if self.delay is not None and self.fold != "delayed":
+            raise InputError(f"delay {self.delay}: fold {self.fold} has none, delayed has")
+        if self.fold == "sync":
+            return
+        for name, choice in (("aggregator", "max"), ("norm", "batch")):
+            if getattr(self, name) == choice:
+                raise InputError(f"fold {self.fold}: does not go with {name} {choice}")
+        if self.fold == "delayed" and self.resume:
+            raise InputError(
+                "fold delayed: cannot resume, since partial sums on their way are in no checkpoint"
             )
 
 

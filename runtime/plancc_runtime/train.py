@@ -74,6 +74,9 @@ def train(
 
         if options.kernel != "auto":
             check_choice("kernel", options.kernel, KERNELS)
+        from plancc_runtime.execution import Execution, check_layout
+
+        check_layout(header, options)
     with transport.agreement():
         drawn = None
         if options.mini_batches:
@@ -82,7 +85,6 @@ def train(
             drawn = open_sampler(plan, options, header)
     from plancc_runtime.data import load_data
     from plancc_runtime.devices import own_device
-    from plancc_runtime.execution import Execution
     from plancc_runtime.layouts.order import in_cache_order
     from plancc_runtime.learner import Learner
     from plancc_runtime.optim import Validation, learning_rate
@@ -183,6 +185,7 @@ def train(
             report(measure)
     if options.checkpoint is not None and (not options.every or done % options.every):
         checkpoints.save(learner, done, best)
+    training.finish()
 
     final = _final_pass(learner, training, data, done, trace)
     best_epoch = None
@@ -284,7 +287,7 @@ def make_network(
                     heads=options.heads,
                     aggregator=options.aggregator,
                     bias=options.bias,
-                    order="auto" if "order" in options.passes else "paper",
+                    order=options.product_order,
                 ),
                 activation=options.activation,
                 norm=options.norm,

@@ -95,6 +95,11 @@ def metrics(of: dict[str, list[int]]) -> dict[str, float]:
         "row_imbalance": max(of["rows"]) * p / sum(of["rows"]) - 1,
         "boundary_ratio": volume / sum(of["rows"]),
         "max_boundary_ratio": max(ratios),
+        "expand_volume": volume,
+        "fold_volume": 0,
+        "expand_messages": messages,
+        "fold_messages": 0,
+        "replication_factor": 1 + volume / sum(of["rows"]),
     }
 
 

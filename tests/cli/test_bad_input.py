@@ -98,7 +98,10 @@ def test_damaged_archives(tmp_path: Path, graph: Path) -> None:
     assert "nan" in fails(tmp_path, "compile", whole, "-p", 2, "-o", tmp_path / "p.h5")
 
 
-MODELS = "hp, stochastic-hp, gp, rcm, block, rp, file"
+MODELS = (
+    "hp, stochastic-hp, gp, medium-grain, fine-grain, checkerboard, hub-split, libra, auto, "
+    "rcm, block, rp, file"
+)
 OBJECTIVES = "volume, max-volume, messages, time"
 PARTITIONERS = "auto, mtkahypar, kahypar, metis, kaminpar, builtin"
 OPTIONS = {

@@ -20,6 +20,8 @@ PLAN_1_1 = Path(__file__).with_name("plan-1.1.h5")
 HASH_1_1 = "11f1533ab3aa87a70c426c998a24b748a2af747022f303b8470178659cd6db2d"
 PLAN_1_2 = Path(__file__).with_name("plan-1.2.h5")
 HASH_1_2 = "4d1067ba927f413e0535499b5f9857b9d022ccd5fa7cf0996d61812844d2e500"
+PLAN_1_3 = Path(__file__).with_name("plan-1.3.h5")
+HASH_1_3 = "0fcc3f7407a4924aeaee5962d27cbbfb149d6613609d376902aff4d49fab312f"
 
 
 def test_format_1_0_header_and_provenance():
@@ -110,6 +112,9 @@ def test_format_1_0_figures():
             "row_imbalance": 2 / 7,
             "boundary_ratio": 6 / 7,
             "max_boundary_ratio": 1.5,
+            "fold_volume": 0,
+            "fold_messages": 0,
+            "replication_factor": 13 / 7,
         }
     )
     assert told.random.volume == 7
@@ -167,6 +172,72 @@ def test_format_1_2_has_targets_in_place_of_labels(tmp_path):
     _, part = read_rank_slice(PLAN_1_2, 1, 2)
     expected = np.arange(28).reshape(7, 4)[part.global_id] % 3 == 0
     np.testing.assert_array_equal(part.vertex_data.targets, expected)
+
+
+def test_format_1_3_tables_of_an_edge_plan():
+    """Nonzeros (1, 2), (1, 3) are with part 1, (3, 0) with part 2, (3, 1) with part 0."""
+    plan = plancc.load(PLAN_1_3)
+    assert plan.header == replace(plancc.load(PLAN_1_2).header, layout="edge")
+    found = arrays_of(plan)
+    for name, expected in {
+        "rows/part_ptr": [0, 3, 5, 7],
+        "rows/global_id": [0, 1, 6, 3, 2, 4, 5],
+        "rows/num_interior": [3, 1, 1],
+        "rows/original_id": [10, 20, 2**40, 40, 30, 50, 60],
+        "matrix/row_ptr": [0, 2, 3, 4, 5, 6, 8, 10, 11, 13, 14],
+        "matrix/column": [0, 2, 1, 2, 1, 0, 1, 2, 1, 0, 0, 1, 2, 2],
+        "expand/send_ptr": [0, 1, 1, 2],
+        "expand/send_peer": [2, 1],
+        "expand/send_row": [0, 0],
+        "expand/recv_ptr": [0, 0, 1, 2],
+        "expand/recv_peer": [2, 0],
+        "fold/send_ptr": [0, 1, 2, 3],
+        "fold/send_peer": [1, 0, 1],
+        "fold/send_row_ptr": [0, 1, 2, 3],
+        "fold/send_row": [0, 1, 0],
+        "fold/recv_ptr": [0, 1, 3, 3],
+        "fold/recv_peer": [1, 0, 2],
+        "fold/recv_row_ptr": [0, 1, 2, 3],
+        "fold/recv_row": [1, 0, 0],
+    }.items():
+        assert found[name].tolist() == expected, name
+    before = plancc.load(PLAN_1_2)
+    assert matrix_of(plan).toarray().tolist() == matrix_of(before).toarray().tolist()
+    targets = np.arange(28).reshape(7, 4)[plan.global_id] % 3 == 0
+    np.testing.assert_array_equal(plan.vertex_data.targets, targets)
+
+
+def test_format_1_3_figures_and_ranks(tmp_path):
+    told = report(PLAN_1_3)
+    assert told.content_sha256 == HASH_1_3
+    assert told.metrics.as_dict() == pytest.approx(
+        {
+            "volume": 5,
+            "average_volume": 5 / 3,
+            "max_sent": 2,
+            "max_received": 3,
+            "max_exchanged": 4,
+            "messages": 5,
+            "average_messages": 5 / 3,
+            "max_messages_sent": 2,
+            "max_messages_received": 3,
+            "nonzero_imbalance": 1 / 14,
+            "row_imbalance": 2 / 7,
+            "boundary_ratio": 2 / 7,
+            "max_boundary_ratio": 1 / 2,
+            "fold_volume": 3,
+            "fold_messages": 3,
+            "replication_factor": 12 / 7,
+        }
+    )
+    assert (told.random.volume, told.random.fold_volume) == (7, 0)
+    assert "every folded row has a nonzero" in plancc.verify_file(PLAN_1_3)
+    assert plancc.load(PLAN_1_3).save(tmp_path / "plan.h5") == HASH_1_3
+    _, part = read_rank_slice(PLAN_1_3, 1, 2)  # parts 1 and 2 on one rank
+    assert sorted(part.global_id.tolist()) == [2, 3, 4, 5]
+    assert part.fold.send_peer.tolist() == part.fold.recv_peer.tolist() == [0]
+    assert part.global_id[part.fold.recv_row].tolist() == [3]
+    assert (part.num_halo, part.fold.num_folded) == (1, 1)
 
 
 @pytest.mark.parametrize(

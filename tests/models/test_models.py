@@ -191,7 +191,7 @@ def test_registry_and_impossible_numbers_of_parts():
     with pytest.raises(InputError, match=r"unknown model 'xp'.*hp.*file"):
         MODELS["xp"]
     graph = graph_of(np.ones((3, 3)))
-    for name in MODELS:
+    for name in set(MODELS) - {"auto"}:
         for p in (0, -1, 4):
             with pytest.raises(InputError, match="part"):
                 MODELS[name]().build(graph, p, balance="nnz", seed=0)

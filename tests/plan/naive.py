@@ -82,6 +82,9 @@ class NaivePlan:
             "max_boundary_ratio": max(
                 r / len(rows) if rows else 0.0 for r, rows in zip(received, self.rows, strict=True)
             ),
+            "fold_volume": 0,
+            "fold_messages": 0,
+            "replication_factor": (n + sum(received)) / n,
         }
 
 

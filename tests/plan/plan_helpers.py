@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from plancc.graph.graph import Graph
 from plancc.graph.vertexdata import VertexData
+from plancc.plan.edge_lowering import lower_edges
 from plancc.plan.lowering import lower
 
 
@@ -76,3 +77,43 @@ def data_of(n: int, seed: int = 0) -> VertexData:
         test_mask=rng.random(n) < 0.3,
         clusters=rng.integers(0, 5, n).astype(np.int32),
     )
+
+
+@st.composite
+def edge_cases(draw, max_vertices=14, densities=(0.0, 0.1, 0.3, 1.0)):
+    """(graph, owner, owner of every nonzero, num_parts): as `cases`, nonzeros anywhere.
+
+    The diagonal is with the owner of the row. Nonzeros of many rows, or all, stay with the row's
+    or the column's owner.
+    """
+    graph, owner, num_parts = draw(cases(max_vertices, densities))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    row = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
+    spread = draw(st.sampled_from(["any", "rows", "columns", "either"]))
+    if spread == "any":
+        nonzero_owner = rng.integers(0, num_parts, graph.num_nonzeros)
+    elif spread == "rows":
+        nonzero_owner = owner[row]
+    elif spread == "columns":
+        nonzero_owner = owner[graph.indices]
+    else:
+        with_row = rng.random(graph.num_nonzeros) < 0.5
+        nonzero_owner = np.where(with_row, owner[row], owner[graph.indices])
+    diagonal = row == graph.indices
+    nonzero_owner = np.where(diagonal, owner[row], nonzero_owner).astype(np.int32)
+    return graph, owner, nonzero_owner, num_parts
+
+
+def edges_lowered(graph, owner, nonzero_owner, num_parts):
+    return lower_edges(
+        graph, owner, nonzero_owner, num_parts, normalization="none", self_loops=False
+    )
+
+
+def owners_of_pairs(graph, nonzero_owner) -> dict[tuple[int, int], int]:
+    """Part of every nonzero (i, j)."""
+    return {
+        (i, int(graph.indices[k])): int(nonzero_owner[k])
+        for i in range(graph.num_vertices)
+        for k in range(graph.indptr[i], graph.indptr[i + 1])
+    }

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 
 import plancc
 from plancc.cost.metrics import Metrics
-from plancc.plan.plan import Exchange
+from plancc.plan.plan import Exchange, Fold, PartFold
 from plancc.plan.reader import load
 from plancc.plan.verify import verify_file
 
@@ -78,7 +78,7 @@ def assert_equal(found, expected):
         if isinstance(b, np.ndarray):
             assert a.dtype == b.dtype, field.name
             np.testing.assert_array_equal(a, b, err_msg=field.name)
-        elif isinstance(b, Exchange | plancc.VertexData):
+        elif isinstance(b, Exchange | Fold | PartFold | plancc.VertexData):
             assert_equal(a, b)
         else:
             assert a == b, field.name
@@ -152,7 +152,7 @@ def test_types_chunks_and_filters(tmp_path, compress):
         "content_sha256": str,
     }
     assert attributes["format"] == "plancc-plan"
-    assert attributes["format_version"] == "1.2"
+    assert attributes["format_version"] == "1.3"
     assert (attributes["directed"], attributes["self_loops"]) == (1, 0)
 
 

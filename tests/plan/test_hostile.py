@@ -305,7 +305,7 @@ def test_higher_major_version(path, value):
     refused(path, f"format version {value}; this plancc reads 1.x only")
 
 
-UNKNOWN = ["extra", "rows/extra", "expand/fold", "fold/send_ptr", "metrics/extra"]
+UNKNOWN = ["extra", "rows/extra", "expand/fold", "more/send_ptr", "metrics/extra"]
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
@@ -313,7 +313,7 @@ def test_unknown_node(path, name):
     plan = load(path)
     with h5py.File(path, "r+") as file:
         file[name] = 3
-    node = "fold" if name.startswith("fold") else name
+    node = "more" if name.startswith("more") else name
     refused(path, f"unknown node /{node} in a plan of version {MAJOR}.{MINOR}")
     with h5py.File(path, "r+") as file:
         file.attrs["format_version"] = HIGHER

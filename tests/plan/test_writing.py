@@ -80,7 +80,7 @@ def test_room_enough(tmp_path):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", tmp_path])
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=160k", "tmpfs", tmp_path])
     if mounted.returncode != 0:
         pytest.skip("may not mount a small file system; test_no_room does without")
     yield tmp_path

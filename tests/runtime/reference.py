@@ -5,13 +5,14 @@ Shares nothing with the runtime but the `Part` value that it builds.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import torch
 
 from plancc.graph.vertexdata import VertexData
-from plancc.plan.plan import Header, Part
+from plancc.plan.plan import Header, Part, PartFold
 
 
 def normalised(pattern: np.ndarray) -> np.ndarray:
@@ -29,39 +30,74 @@ def glorot_weights(dims: list[int], seed: int) -> list[np.ndarray]:
     return [random.uniform(-1, 1, (a, b)) * np.sqrt(6 / (a + b)) for a, b in shapes]
 
 
-def needed_rows(a: np.ndarray, owner: np.ndarray) -> dict[tuple[int, int], list[int]]:
-    """(sender, receiver) -> vertices whose rows travel."""
+def needed_rows(
+    a: np.ndarray, owner: np.ndarray, holder: np.ndarray | None = None
+) -> dict[tuple[int, int], list[int]]:
+    """(sender, receiver) -> vertices whose rows travel; `holder` has the part of every nonzero."""
     sets: dict[tuple[int, int], set[int]] = {}
     for i, j in zip(*np.nonzero(a), strict=True):
-        if owner[i] != owner[j]:
-            sets.setdefault((int(owner[j]), int(owner[i])), set()).add(int(j))
+        part = owner[i] if holder is None else holder[i, j]
+        if part != owner[j]:
+            sets.setdefault((int(owner[j]), int(part)), set()).add(int(j))
     return {pair: sorted(rows) for pair, rows in sets.items()}
 
 
-def volume(a: np.ndarray, owner: np.ndarray) -> int:
-    return sum(map(len, needed_rows(a, owner).values()))
+def partial_rows(
+    a: np.ndarray, owner: np.ndarray, holder: np.ndarray
+) -> dict[tuple[int, int], list[int]]:
+    """(sender, owner) -> vertices whose partial sums travel."""
+    sets: dict[tuple[int, int], set[int]] = {}
+    for i, j in zip(*np.nonzero(a), strict=True):
+        if holder[i, j] != owner[i]:
+            sets.setdefault((int(holder[i, j]), int(owner[i])), set()).add(int(i))
+    return {pair: sorted(rows) for pair, rows in sets.items()}
+
+
+def volume(a: np.ndarray, owner: np.ndarray, holder: np.ndarray | None = None) -> int:
+    """Rows moved by one product, partial ones too."""
+    steps = [needed_rows(a, owner, holder)]
+    if holder is not None:
+        steps.append(partial_rows(a, owner, holder))
+    return sum(len(rows) for step in steps for rows in step.values())
 
 
 def make_parts(
     a: np.ndarray, owner: np.ndarray, num_parts: int, data: VertexData | None = None
 ) -> tuple[Header, list[Part]]:
     """A row plan of the dense matrix `a`; `data` is in vertex order."""
+    holder = np.broadcast_to(owner[:, None], a.shape)
+    header, parts = make_edge_parts(a, owner, holder, num_parts, data)
+    return replace(header, layout="row"), [replace(part, fold=None) for part in parts]
+
+
+def make_edge_parts(
+    a: np.ndarray,
+    owner: np.ndarray,
+    holder: np.ndarray,
+    num_parts: int,
+    data: VertexData | None = None,
+) -> tuple[Header, list[Part]]:
+    """An edge plan of the dense matrix `a`, whose nonzero (i, j) is with part ``holder[i, j]``."""
     n = len(a)
-    travel = needed_rows(a, owner)
+    assert all(holder[i, i] == owner[i] for i in range(n) if a[i, i] != 0)
+    expand, fold = needed_rows(a, owner, holder), partial_rows(a, owner, holder)
     members = [[v for v in range(n) if owner[v] == m] for m in range(num_parts)]
     local = {v: r for rows in members for r, v in enumerate(rows)}
     data = data or VertexData()
     parts, first_row = [], 0
     for m, rows in enumerate(members):
-        sends = [(q, travel[m, q]) for q in range(num_parts) if (m, q) in travel]
-        recvs = [(q, travel[q, m]) for q in range(num_parts) if (q, m) in travel]
-        halo = [v for _, vertices in recvs for v in vertices]
-        column_of = {v: c for c, v in enumerate(rows + halo)}
+        sends = [(q, expand[m, q]) for q in range(num_parts) if (m, q) in expand]
+        recvs = [(q, expand[q, m]) for q in range(num_parts) if (q, m) in expand]
+        folds = [(q, fold[m, q]) for q in range(num_parts) if (m, q) in fold]
+        adds = [(q, fold[q, m]) for q in range(num_parts) if (q, m) in fold]
+        columns = rows + [v for _, vertices in recvs for v in vertices]
+        column_of = {v: c for c, v in enumerate(columns)}
         row_ptr, column, value = [0], [], []
-        for i in rows:
-            for c in sorted(column_of[int(j)] for j in np.nonzero(a[i])[0]):
+        for i in rows + [v for _, vertices in folds for v in vertices]:
+            held = [int(j) for j in np.nonzero(a[i])[0] if holder[i, j] == m]
+            for c in sorted(column_of[j] for j in held):
                 column.append(c)
-                value.append(a[i, (rows + halo)[c]])
+                value.append(a[i, columns[c]])
             row_ptr.append(len(column))
         pick = np.array(rows, int)
         parts.append(
@@ -82,10 +118,17 @@ def make_parts(
                 vertex_data=VertexData(
                     **{k: None if v is None else v[pick] for k, v in vars(data).items()}
                 ),
+                fold=PartFold(
+                    send_peer=np.array([q for q, _ in folds], np.int32),
+                    send_ptr=np.cumsum([0] + [len(v) for _, v in folds]).astype(np.int64),
+                    recv_peer=np.array([q for q, _ in adds], np.int32),
+                    recv_ptr=np.cumsum([0] + [len(v) for _, v in adds]).astype(np.int64),
+                    recv_row=np.array([local[v] for _, vs in adds for v in vs], np.int32),
+                ),
             )
         )
         first_row += len(rows)
-    header = Header("row", n, int(np.count_nonzero(a)), num_parts, True, "sym", True)
+    header = Header("edge", n, int(np.count_nonzero(a)), num_parts, True, "sym", True)
     return header, parts
 
 
@@ -185,3 +228,64 @@ def train_in_batches(
                 w -= lr * mean / (1 - 0.9**step) / (root + 1e-8)
         losses.append(loss.item())
     return losses, [w.detach().numpy() for w in parameters]
+
+
+def dense_convolution(
+    model: str, aggregator: str, a: torch.Tensor, w: dict[str, torch.Tensor], x: torch.Tensor
+) -> torch.Tensor:
+    """One layer on a dense matrix whose diagonal is no edge, with the names of the parameters."""
+    edge = (a != 0) & ~torch.eye(len(a), dtype=torch.bool)
+    degree = edge.sum(dim=1, keepdim=True)
+    if model == "gcn":
+        return a @ x @ w["weight"]
+    if model == "gin":
+        z = ((1 + w["eps"]) * x + edge.double() @ x) @ w["weight"] + w["bias"]
+        return torch.relu(z) @ w["weight_out"] + w["bias_out"]
+    if aggregator == "gcn":
+        return (edge.double() @ x + x) / (degree + 1) @ w["weight"]
+    z = edge.double() @ x
+    if aggregator == "mean":
+        z = z / degree.clamp(min=1)
+    if aggregator == "max":
+        each = x.expand(len(a), *x.shape).masked_fill(~edge[:, :, None], -torch.inf)
+        z = torch.where(degree > 0, each.max(dim=1).values, 0)
+    return z @ w["weight"] + x @ w["weight_self"]
+
+
+def train_model(
+    model: str,
+    aggregator: str,
+    a: np.ndarray,
+    features: np.ndarray,
+    labels: np.ndarray,
+    train: np.ndarray,
+    weights: dict[str, np.ndarray],
+    epochs: int,
+    lr: float,
+) -> tuple[list[float], dict[str, np.ndarray]]:
+    """Losses of all epochs and the final weights, by gradient descent; float64, torch's autograd.
+
+    Parameters are named ``convs.LAYER.NAME``; between layers there is a ReLU.
+    """
+    matrix = torch.tensor(a, dtype=torch.float64)
+    parameters = {
+        k: torch.tensor(w, dtype=torch.float64, requires_grad=True) for k, w in weights.items()
+    }
+    layers = 1 + max(int(name.split(".")[1]) for name in weights)
+    chosen = np.flatnonzero(train & (labels >= 0))
+    target = torch.tensor(labels[chosen], dtype=torch.int64)
+    losses = []
+    for _ in range(epochs):
+        h = torch.tensor(features, dtype=torch.float64)
+        for k in range(layers):
+            prefix = f"convs.{k}."
+            own = {name.removeprefix(prefix): w for name, w in parameters.items() if prefix in name}
+            h = dense_convolution(model, aggregator, matrix, own, h)
+            h = torch.relu(h) if k < layers - 1 else h
+        loss = torch.nn.functional.cross_entropy(h[chosen], target)
+        gradients = torch.autograd.grad(loss, list(parameters.values()))
+        with torch.no_grad():
+            for w, gradient in zip(parameters.values(), gradients, strict=True):
+                w -= lr * gradient
+        losses.append(loss.item())
+    return losses, {k: w.detach().numpy() for k, w in parameters.items()}

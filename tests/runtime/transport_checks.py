@@ -150,21 +150,27 @@ def check_small_talk(transport):
         transport.exchange([((rank + 1) % size, np.zeros((4, 4))[:, 1])], [])
 
 
-def check_product(transport):
-    """A x and its gradient against dense float64."""
+def check_products(transport):
+    """A x and its gradient against dense float64: of a row plan, and of an edge plan."""
     random = np.random.default_rng(9)
     a = np.where(random.random((60, 60)) < 0.1, random.standard_normal((60, 60)), 0)
     owner = random.integers(0, transport.size, 60)
-    _, parts = reference.make_parts(a, owner, transport.size)
-    part = parts[transport.rank]
-    graph = LocalGraph(Block.of_part(part, self_loops=False), transport, torch.float64)
-    for width in (3, 8, 3):
-        x, weight = random.standard_normal((2, 60, width))
-        own = torch.tensor(x[part.global_id], requires_grad=True)
-        product = graph.product(own)
-        product.backward(torch.tensor(weight[part.global_id]))
-        assert np.allclose(product.detach(), (a @ x)[part.global_id])
-        assert np.allclose(own.grad, (a.T @ weight)[part.global_id])
+    holder = random.integers(0, transport.size, (60, 60))
+    np.fill_diagonal(holder, owner)
+    plans = (
+        reference.make_parts(a, owner, transport.size),
+        reference.make_edge_parts(a, owner, holder, transport.size),
+    )
+    for _, parts in plans:
+        part = parts[transport.rank]
+        graph = LocalGraph(Block.of_part(part, self_loops=False), transport, torch.float64)
+        for width in (3, 8, 3):
+            x, weight = random.standard_normal((2, 60, width))
+            own = torch.tensor(x[part.global_id], requires_grad=True)
+            product = graph.product(own)
+            product.backward(torch.tensor(weight[part.global_id]))
+            assert np.allclose(product.detach(), (a @ x)[part.global_id])
+            assert np.allclose(own.grad, (a.T @ weight)[part.global_id])
 
 
 def check_requests_are_freed(transport):
@@ -206,7 +212,7 @@ def check_all(transport):
         check_split_messages(transport)
     check_reductions(transport)
     if DEVICE == "cpu":
-        check_product(transport)
+        check_products(transport)
 
 
 def main() -> None:

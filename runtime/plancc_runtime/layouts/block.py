@@ -1,13 +1,16 @@
 """One rank's share of one layer's sparse product, as a value. Knows arrays; must not know ranks.
 
 A plan's slice is one block that serves all layers. A block may be rectangular: where only some rows
-of a layer's output are wanted, its outputs are fewer than its inputs.
+of a layer's output are wanted, its outputs are fewer than its inputs. Below the outputs, a block of
+an edge plan has folded rows: partial sums for outputs of other ranks.
 
             own inputs       halo rows
           +------------+---------------+
     own   |            |               |   row_ptr, column, value: CSR
     out-  |            |               |   columns numbered [own inputs | halo rows]
     puts  +------------+---------------+
+    folded|            |               |   rows numbered [own outputs | folded rows]
+    rows  +------------+---------------+
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from plancc.plan.plan import Int32Array, Int64Array, Part
+from plancc.plan.plan import Int32Array, Int64Array, Part, PartFold
 
 COEFFICIENTS = ("plan", "mean", "sum", "closed-mean")
 NONZEROS = ("plan", "edges", "closed")
@@ -34,8 +37,9 @@ class Block:
     outputs : int64[num_outputs] or None
         Place of every own row of the layer's output among the inputs, ascending; None: they are
         the same rows.
-    row_ptr : int64[num_outputs + 1], column : int32[nonzeros], value : float[nonzeros]
-        Local CSR; columns numbered [own inputs | halo rows], distinct in a row.
+    row_ptr : int64[num_local_rows + 1], column : int32[nonzeros], value : float[nonzeros]
+        Local CSR; rows numbered [own outputs | folded rows], columns [own inputs | halo rows],
+        distinct in a row. Nonzeros of the diagonal are in own outputs only.
     send_peer : int32[s], send_ptr : int64[s + 1], send_row : int32[sent rows]
         To peer ``send_peer[k]`` go the input rows ``send_row[send_ptr[k]:send_ptr[k + 1]]``.
     recv_peer : int32[r], recv_ptr : int64[r + 1]
@@ -46,12 +50,17 @@ class Block:
         Vertex of every halo row, where `boundary.told` asked for it.
     uses : int32[sent rows] or None
         Nonzeros that the receiver of every sent row has in its column; likewise.
-    edges : int64[num_outputs] or None
-        Edges of every row before `boundary.drawn` left some out; None: it did not.
+    edges : int64[num_local_rows] or None
+        Edges of every row, where `row_ptr` has fewer: before `boundary.drawn` left some out, or of
+        all ranks, as `edge.with_whole_rows` counted them.
+    closed_edges : int64[num_local_rows] or None
+        The latter, and the row's own vertex where it is no edge.
     scale : (float, float)
         What it multiplied edges in own and in halo columns by.
     factor : float64[nonzeros] or None
         What a mini-batch multiplied the values by; None: 1.
+    fold : PartFold or None
+        Where the folded rows go, and what comes for own outputs; None: there are none on any rank.
     """
 
     inputs: Int32Array
@@ -70,6 +79,8 @@ class Block:
     edges: Int64Array | None = None
     scale: tuple[float, float] = (1.0, 1.0)
     factor: npt.NDArray[np.float64] | None = None
+    fold: PartFold | None = None
+    closed_edges: Int64Array | None = None
 
     @classmethod
     def of_part(
@@ -89,6 +100,7 @@ class Block:
             recv_ptr=part.recv_ptr,
             self_loops=self_loops,
             factor=factor,
+            fold=part.fold,
         )
 
     @property
@@ -98,6 +110,19 @@ class Block:
     @property
     def num_outputs(self) -> int:
         return self.num_inputs if self.outputs is None else len(self.outputs)
+
+    @property
+    def num_folded(self) -> int:
+        return 0 if self.fold is None else self.fold.num_folded
+
+    @property
+    def num_local_rows(self) -> int:
+        return self.num_outputs + self.num_folded
+
+    @property
+    def num_sent(self) -> int:
+        """Rows that this rank sends in one product, in both steps."""
+        return len(self.send_row) + self.num_folded
 
     @property
     def num_halo(self) -> int:
@@ -130,7 +155,9 @@ class Block:
             block = edges.closed()
         degree = np.diff(block.row_ptr)
         whole = degree
-        if self.edges is not None:
+        if name == "closed-mean" and self.closed_edges is not None:
+            whole = self.closed_edges
+        elif self.edges is not None:
             whole = self.edges + degree - np.diff(edges.row_ptr)
         each = np.ones(len(degree)) if name == "sum" else 1 / np.maximum(whole, 1)
         value = np.repeat(each, degree)
@@ -156,11 +183,11 @@ class Block:
         return edges if name == "edges" else edges.closed()
 
     def closed(self) -> Block:
-        """With a diagonal nonzero in every row, of value 1 where there was none."""
+        """With a diagonal nonzero in every own row, of value 1 where there was none."""
         loops = np.concatenate([[0], np.cumsum(self._diagonal())])[self.row_ptr]
-        missing = np.flatnonzero(np.diff(loops) == 0)
+        missing = np.flatnonzero(np.diff(loops[: self.num_outputs + 1]) == 0)
         at, places = self.row_ptr[missing], self.output_places()[missing]
-        added = np.zeros(self.num_outputs + 1, np.int64)
+        added = np.zeros(self.num_local_rows + 1, np.int64)
         added[missing + 1] = 1
         return replace(
             self,
@@ -172,7 +199,8 @@ class Block:
 
     def _diagonal(self) -> npt.NDArray[np.bool_]:
         """Which nonzeros are on the diagonal."""
-        return self.column == np.repeat(self.output_places(), np.diff(self.row_ptr))
+        places = np.concatenate([self.output_places(), np.full(self.num_folded, -1)])
+        return self.column == np.repeat(places, np.diff(self.row_ptr))
 
     def without_added_diagonal(self) -> Block:
         """Without the diagonal if normalising added it; messages stay as they are."""

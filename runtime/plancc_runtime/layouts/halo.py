@@ -89,6 +89,8 @@ class Buffers:
         The same rows as they travel; the same tensors where the wire changes nothing.
     expand, reduce : Exchange
         Of the packed rows: forward, and back.
+    fold : Buffers or None
+        Of the fold (`layouts.edge`), where there is one.
     """
 
     outer: Tensor
@@ -97,6 +99,7 @@ class Buffers:
     halo_packed: Tensor
     expand: Exchange
     reduce: Exchange
+    fold: Buffers | None = None
 
 
 class Halo:
@@ -212,10 +215,14 @@ class Halo:
         out : Tensor[num_inputs, width]
         buffers : Buffers
         """
+        self.send_all_back(buffers)
+        self.add_arrived(out, buffers)
+
+    def send_all_back(self, buffers: Buffers) -> None:
+        """Start a round of `buffers.reduce`, with all of `buffers.halo`. Collective."""
         with self._clock("wait"):
             buffers.reduce.start()
         self.send_back(range(len(self._recv)), slice(None), buffers)
-        self.add_arrived(out, buffers)
 
     def add_arrived(self, out: Tensor, buffers: Buffers) -> None:
         """Add what the peers return, and end the round of `buffers.reduce`."""

@@ -7,17 +7,22 @@ in the same order.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
+from dataclasses import replace
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from plancc.errors import InputError
 from plancc_runtime.clock import Clock
 from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.edge import EdgeLayout, copies, partials
 from plancc_runtime.layouts.halo import Buffers, Halo
 from plancc_runtime.layouts.row import RowLayout, halo_part
 from plancc_runtime.transport.base import Transport
@@ -36,6 +41,7 @@ class LocalGraph:
     Parameters
     ----------
     block : Block
+        If it has a fold, that of `edge.with_whole_rows`.
     transport : Transport
     dtype : torch.dtype
     clock : Clock, optional
@@ -67,10 +73,18 @@ class LocalGraph:
         self._sample: Sample | None = None
         self._overlap, self._wire, self._kernel = overlap, wire, kernel
         self._halo = Halo(block, transport, dtype, self.clock, wire, device)
+        self._copies = self._partials = None
+        if block.fold is not None:
+            self._copies, self._partials = (
+                Halo(messages, transport, dtype, self.clock, wire, device)
+                for messages in (copies(block), partials(block))
+            )
         self._halo_parts: dict[str, csr_matrix] = {}
-        self._layouts: dict[str, RowLayout] = {}
+        self._layouts: dict[str, RowLayout | EdgeLayout] = {}
         self._buffers: dict[int, Buffers] = {}
+        self._partial_buffers: dict[int, Buffers] = {}
         self._patterns: dict[str, Pattern] = {}
+        self._fold_patterns: dict[str, Pattern] = {}
 
     def sampled(self, sample: Sample) -> LocalGraph:
         """This graph with what a sample of its block keeps; not collective.
@@ -137,16 +151,99 @@ class LocalGraph:
         -------
         Tensor[num_halo, ...]
         """
-        width = prod(x.shape[1:])
-        rows = _HaloRows.apply(x.reshape(len(x), width), self)
-        return rows.reshape(len(rows), *x.shape[1:])
+        return _copied(x, self._halo, self._buffers_of)
 
     def columns(self, x: Tensor) -> Tensor:
         """Own and halo rows of x, as the columns of the matrix are numbered. Collective."""
         return torch.cat([x, self.halo(x)])
 
+    @property
+    def folds(self) -> bool:
+        """Whether nonzeros of a row may be with several ranks: that of an edge plan."""
+        return self._copies is not None
+
+    def local_rows(self, x: Tensor) -> Tensor:
+        """Own rows of x and, of their owners, its folded rows, as the rows of the local matrix.
+
+        Collective. Gradients of folded rows go back to the owners, who add them.
+
+        Parameters
+        ----------
+        x : Tensor[num_outputs, ...]
+
+        Returns
+        -------
+        Tensor[num_local_rows, ...]
+        """
+        if self._copies is None:
+            return x
+        return torch.cat([x, _copied(x, self._copies, self._fold_buffers_of)])
+
+    def partial_rows(self, x: Tensor) -> Tensor:
+        """Own rows of x, and the folded rows that other ranks have of x for own rows. Collective.
+
+        What is to be folded; `fold_pattern` says into which row. Gradients go back.
+
+        Parameters
+        ----------
+        x : Tensor[num_local_rows, ...]
+
+        Returns
+        -------
+        Tensor[num_outputs + received rows, ...]
+        """
+        if self._partials is None:
+            return x
+        own = self.num_outputs
+        received = _copied(x[own:], self._partials, self._partial_buffers_of)
+        return torch.cat([x[:own], received])
+
+    def fold_pattern(self, nonzeros: str) -> Pattern:
+        """Which of the `partial_rows` make every own row: those that have any such nonzeros."""
+        from plancc_runtime.kernels.edges import Pattern
+
+        if nonzeros not in self._fold_patterns:
+            fold, own = self.block.fold, self.num_outputs
+            assert fold is not None
+            row_ptr = self.block.with_nonzeros(nonzeros).row_ptr
+            filled = np.flatnonzero(np.diff(row_ptr[: own + 1]))
+            rows = np.concatenate([filled, fold.recv_row])
+            column = np.concatenate([filled, own + np.arange(len(fold.recv_row))])
+            degree = np.bincount(rows, minlength=own)
+            self._fold_patterns[nonzeros] = Pattern.from_csr(
+                np.concatenate([[0], np.cumsum(degree)]),
+                column[np.argsort(rows, kind="stable")],
+                own + len(fold.recv_row),
+                self._halo.device,
+            )
+        return self._fold_patterns[nonzeros]
+
+    def degree(self, nonzeros: str) -> Tensor:
+        """Nonzeros of every own row, on whatever ranks they are: int64[num_outputs]."""
+        if not self.folds:
+            return self.local_pattern(nonzeros).degree
+        closed = nonzeros == "closed" or (nonzeros == "plan" and self.block.self_loops)
+        counts = self.block.closed_edges if closed else self.block.edges
+        assert counts is not None
+        return torch.from_numpy(counts[: self.num_outputs]).to(self._halo.device)
+
     def pattern(self, nonzeros: str) -> Pattern:
-        """The pattern of the nonzeros that a name in `layouts.block.NONZEROS` stands for."""
+        """The pattern of the nonzeros that a name in `layouts.block.NONZEROS` stands for.
+
+        Raises
+        ------
+        InputError
+            In an edge plan, where this rank has some nonzeros of a row only.
+        """
+        if self.folds:
+            raise InputError(
+                "an edge plan spreads rows over ranks: what needs whole rows, such as attention, "
+                "needs a plan of layout row"
+            )
+        return self.local_pattern(nonzeros)
+
+    def local_pattern(self, nonzeros: str) -> Pattern:
+        """The same, in an edge plan too: of all local rows, [own rows | folded rows]."""
         from plancc_runtime.kernels.edges import Pattern
 
         if nonzeros not in self._patterns:
@@ -173,19 +270,25 @@ class LocalGraph:
     def release_buffers(self) -> None:
         """Free what messages are packed in; made again when it is needed. Not collective."""
         self._buffers.clear()
+        self._partial_buffers.clear()
 
-    def _layout(self, coefficients: str) -> RowLayout:
+    def _layout(self, coefficients: str) -> RowLayout | EdgeLayout:
         if coefficients not in self._layouts:
             self._layouts[coefficients] = self._new_layout(coefficients)
         return self._layouts[coefficients]
 
-    def _new_layout(self, coefficients: str) -> RowLayout:
+    def _new_layout(self, coefficients: str) -> RowLayout | EdgeLayout:
         whole, sample = self._whole, self._sample
-        if whole is None or sample is None or not sample.keeps_own:
-            block = self.block.with_coefficients(coefficients)
-            return RowLayout(block, self._halo, self.clock, self._overlap, self._kernel)
-        part = sample.of_halo(whole._halo_part(coefficients))
-        return whole._layout(coefficients).with_halo(part, sample.recv_ptr, self._halo)
+        if whole is not None and sample is not None and sample.keeps_own:
+            part = sample.of_halo(whole._halo_part(coefficients))
+            layout = whole._layout(coefficients)
+            assert isinstance(layout, RowLayout)
+            return layout.with_halo(part, sample.recv_ptr, self._halo)
+        block = self.block.with_coefficients(coefficients)
+        execution = self.clock, self._overlap, self._kernel
+        if self._copies is None:
+            return RowLayout(block, self._halo, *execution)
+        return EdgeLayout(block, self._halo, self._copies, *execution)
 
     def _halo_part(self, coefficients: str) -> csr_matrix:
         if coefficients not in self._halo_parts:
@@ -195,8 +298,20 @@ class LocalGraph:
 
     def _buffers_of(self, width: int) -> Buffers:
         if width not in self._buffers:
-            self._buffers[width] = self._halo.buffers(width)
+            fold = None if self._copies is None else self._copies.buffers(width)
+            self._buffers[width] = replace(self._halo.buffers(width), fold=fold)
         return self._buffers[width]
+
+    def _fold_buffers_of(self, width: int) -> Buffers:
+        fold = self._buffers_of(width).fold
+        assert fold is not None
+        return fold
+
+    def _partial_buffers_of(self, width: int) -> Buffers:
+        assert self._partials is not None
+        if width not in self._partial_buffers:
+            self._partial_buffers[width] = self._partials.buffers(width)
+        return self._partial_buffers[width]
 
 
 class _Product(torch.autograd.Function):
@@ -212,20 +327,24 @@ class _Product(torch.autograd.Function):
         return ctx.graph.adjoint_product(g, ctx.coefficients), None, None
 
 
+def _copied(x: Tensor, halo: Halo, buffers_of: Callable[[int], Buffers]) -> Tensor:
+    """The halo rows of x in an exchange; gradients go back. Collective."""
+    width = prod(x.shape[1:])
+    rows = _HaloRows.apply(x.reshape(len(x), width), halo, buffers_of(width))
+    return rows.reshape(len(rows), *x.shape[1:])
+
+
 class _HaloRows(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, graph: LocalGraph) -> Tensor:
-        ctx.graph = graph
-        buffers = graph._buffers_of(x.shape[1])
-        graph._halo.expand(x.contiguous(), buffers)
+    def forward(ctx: Any, x: Tensor, halo: Halo, buffers: Buffers) -> Tensor:
+        ctx.halo, ctx.buffers = halo, buffers
+        halo.expand(x.contiguous(), buffers)
         return buffers.halo.clone()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> Any:
-        graph = ctx.graph
-        buffers = graph._buffers_of(g.shape[1])
-        buffers.halo.copy_(g)
-        out = g.new_zeros(graph.num_inputs, g.shape[1])
-        graph._halo.reduce(out, buffers)
-        return out, None
+        ctx.buffers.halo.copy_(g)
+        out = g.new_zeros(ctx.halo.num_inputs, g.shape[1])
+        ctx.halo.reduce(out, ctx.buffers)
+        return out, None, None

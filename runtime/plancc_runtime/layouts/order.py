@@ -24,9 +24,9 @@ def in_cache_order(part: Part, method: str) -> Part:
     from plancc_runtime.kernels.order import cache_order
 
     shape = part.num_rows, part.num_rows + part.num_halo
-    pattern = csr_matrix(
-        (np.ones(len(part.column), np.int8), part.column, part.row_ptr), shape, copy=False
-    )
+    row_ptr = part.row_ptr[: part.num_rows + 1]
+    column = part.column[: row_ptr[-1]]
+    pattern = csr_matrix((np.ones(len(column), np.int8), column, row_ptr), shape, copy=False)
     return reordered(part, cache_order(pattern, method, part.num_interior))
 
 
@@ -47,9 +47,14 @@ def reordered(part: Part, order: Int64Array) -> Part:
     new = np.empty(part.num_rows + part.num_halo, part.column.dtype)
     new[order] = np.arange(part.num_rows)
     new[part.num_rows :] = np.arange(part.num_rows, len(new))  # halo rows stay where they are
-    degree = np.diff(part.row_ptr)[order]
+    fold = part.fold
+    if fold is not None:
+        fold = replace(fold, recv_row=new[fold.recv_row])
+    folded = np.arange(part.num_rows, len(part.row_ptr) - 1)  # so do folded rows
+    local = np.concatenate([order, folded])
+    degree = np.diff(part.row_ptr)[local]
     row_ptr = np.concatenate([[0], np.cumsum(degree)])
-    taken = np.arange(row_ptr[-1]) + np.repeat(part.row_ptr[order] - row_ptr[:-1], degree)
+    taken = np.arange(row_ptr[-1]) + np.repeat(part.row_ptr[local] - row_ptr[:-1], degree)
     return replace(
         part,
         global_id=part.global_id[order],
@@ -58,4 +63,5 @@ def reordered(part: Part, order: Int64Array) -> Part:
         value=part.value[taken],
         send_row=new[part.send_row],
         vertex_data=part.vertex_data.take(order),
+        fold=fold,
     )

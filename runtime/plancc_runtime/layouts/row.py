@@ -97,18 +97,13 @@ class RowLayout:
         overlap: bool = True,
         kernel: str = "auto",
     ) -> None:
-        self.num_inputs, self.num_outputs = block.num_inputs, block.num_outputs
         self.halo = halo
         self._clock = clock or Clock()
         self._overlap = overlap
-        if kernel == "auto":
-            kernel = "numba" if halo.device.type == "cpu" else "torch"
-        self._laid_out = partial(prepare, dtype=halo.dtype, device=halo.device, kernel=kernel)
-        matrix = _matrix(block)
-        own = matrix[:, : self.num_inputs] if block.num_halo else matrix
-        self._own = self._own_transposed = self._laid_out(own)
-        if not is_symmetric(own):
-            self._own_transposed = self._laid_out(own.T.tocsr())
+        self._laid_out = layer(halo, kernel)
+        matrix = matrix_of(block)
+        own = matrix[:, : block.num_inputs] if block.num_halo else matrix
+        self._own, self._own_transposed = both_ways(own, self._laid_out)
         self._halo_blocks = self._blocks_of(halo_part(block), block.recv_ptr)
 
     def with_halo(self, part: csr_matrix, recv_ptr: Int64Array, halo: Halo) -> RowLayout:
@@ -129,11 +124,7 @@ class RowLayout:
         return layout
 
     def _blocks_of(self, part: csr_matrix, recv_ptr: Int64Array) -> list[HaloBlock]:
-        nonzeros = np.diff(part.indptr[recv_ptr])
-        return [
-            _halo_block(group, at, part[at], self._laid_out, self.halo.device)
-            for group, at in groups(recv_ptr, nonzeros, GROUP_NONZEROS)
-        ]
+        return halo_blocks(part, recv_ptr, self._laid_out, self.halo.device)
 
     def forward(self, h: Tensor, out: Tensor, buffers: Buffers) -> None:
         """out = A h (Algorithm 1, lines 3-9, and Equation 7 without W). Collective.
@@ -200,6 +191,22 @@ class RowLayout:
         self.halo.add_arrived(out, buffers)
 
 
+Layer = Callable[[csr_matrix], SparseMatrix]
+
+
+def layer(halo: Halo, kernel: str) -> Layer:
+    """What lays matrices out for the rows of an exchange, `kernel` being as of `RowLayout`."""
+    if kernel == "auto":
+        kernel = "numba" if halo.device.type == "cpu" else "torch"
+    return partial(prepare, dtype=halo.dtype, device=halo.device, kernel=kernel)
+
+
+def both_ways(matrix: csr_matrix, laid_out: Layer) -> tuple[SparseMatrix, SparseMatrix]:
+    """The matrix and its transpose, laid out: the same where it is symmetric."""
+    forward = laid_out(matrix)
+    return forward, forward if is_symmetric(matrix) else laid_out(matrix.T.tocsr())
+
+
 def is_symmetric(matrix: csr_matrix) -> bool:
     """Whether a matrix equals its transpose, values included.
 
@@ -230,21 +237,29 @@ def _is_symmetric(row_ptr: Any, column: Any, value: Any) -> bool:
 
 def halo_part(block: Block) -> csr_matrix:
     """The nonzeros in halo columns, transposed: csr_matrix[halo rows, local rows]."""
-    return _matrix(block)[:, block.num_inputs :].T.tocsr()
+    return matrix_of(block)[:, block.num_inputs :].T.tocsr()
 
 
-def _matrix(block: Block) -> csr_matrix:
+def matrix_of(block: Block) -> csr_matrix:
+    """All its nonzeros: csr_matrix[num_local_rows, num_columns]; shares the arrays of the block."""
     return csr_matrix(
-        (block.value, block.column, block.row_ptr), (block.num_outputs, block.num_columns)
+        (block.value, block.column, block.row_ptr), (block.num_local_rows, block.num_columns)
     )
 
 
-def _halo_block(
-    messages: range,
-    at: slice,
-    transposed: csr_matrix,
-    laid_out: Callable[[csr_matrix], SparseMatrix],
-    device: torch.device,
+def halo_blocks(
+    part: csr_matrix, recv_ptr: Int64Array, laid_out: Layer, device: torch.device
+) -> list[HaloBlock]:
+    """The nonzeros in halo columns, as `halo_part` has them, by groups of messages."""
+    nonzeros = np.diff(part.indptr[recv_ptr])
+    return [
+        halo_block(group, at, part[at], laid_out, device)
+        for group, at in groups(recv_ptr, nonzeros, GROUP_NONZEROS)
+    ]
+
+
+def halo_block(
+    messages: range, at: slice, transposed: csr_matrix, laid_out: Layer, device: torch.device
 ) -> HaloBlock:
     """From CSR[halo rows, local rows]: the block itself keeps only the rows that have nonzeros."""
     num_halo, num_rows = transposed.shape

@@ -93,12 +93,15 @@ class Conv(nn.Module, ABC):
         Whether rows of x itself travel: then none travel back where x needs no gradient.
     reads_input : bool
         Whether x is read where `fixed` is given.
+    whole_rows : bool
+        Whether a rank must hold all nonzeros of its rows, which it does not in an edge plan.
     """
 
     uses: ClassVar[tuple[str, ...]] = ("bias",)
     fixed_rows: ClassVar[str] = "outputs"
     moves_input: bool = False
     reads_input: bool = True
+    whole_rows: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -33,6 +33,7 @@ class GATConv(Conv):
     fixed_rows: ClassVar[str] = "columns"
     moves_input = False
     reads_input = False
+    whole_rows: ClassVar[bool] = True
 
     def _make(self, random: np.random.Generator) -> None:
         heads, d_in = self.options.heads, self.d_in

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.nn.aggregation import aggregate
 from plancc_runtime.nn.conv import Conv, LinearAggregation, glorot, plus
-from plancc_runtime.nn.operators import aggregate
 
 
 class SAGEConv(Conv):
@@ -66,4 +66,4 @@ class SAGEConv(Conv):
 
 
 def _maximum(graph: LocalGraph, x: Tensor) -> Tensor:
-    return aggregate(graph.pattern("edges"), graph.columns(x), reduce="max")
+    return aggregate(graph, x, reduce="max")

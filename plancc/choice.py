@@ -1,0 +1,170 @@
+"""Model ``auto``: compile the candidates, predict an epoch of each, keep the best.
+
+Knows how owners are found and what they cost; no plan, no file, no terminal. Candidates are judged
+by the machine model (`plancc.cost.machine`) unless an objective is named; the table of all of them
+goes into the provenance.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from plancc.cost.edge_owners import traffic_of_edge_owners
+from plancc.cost.machine import Machine, epoch_rates
+from plancc.cost.metrics import Traffic, summarize
+from plancc.cost.objectives import OBJECTIVES, objective_value
+from plancc.cost.owners import traffic_of_owners
+from plancc.edge_ownership import find_edge_owners
+from plancc.errors import BackendError, BackendUnavailable, InputError
+from plancc.graph.graph import Graph
+from plancc.models import MODELS
+from plancc.models.auto import AutoModel
+from plancc.models.weights import Balance
+from plancc.ownership import SEARCHED, Found, Method, Observer, Report, find_owners, layout_of
+from plancc.registry import check_choice
+
+WIDTHS = (128, 128, 128)
+"""Of the layers, where the user names none: two layers, 128 wide."""
+BESIDE_EPSILON = 0.01
+"""A candidate may miss the balance by this much more than the best balanced one."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One model's answer, as the provenance keeps it.
+
+    Attributes
+    ----------
+    model : str
+    objective : str
+        What it was searched for; "" for a model that searches for nothing.
+    volume, messages, max_exchanged, nonzero_imbalance
+        See `plancc.cost.metrics.Metrics`.
+    epoch_seconds : float
+        Predicted for the slowest part.
+    value : float
+        Of the objective that decides.
+    seconds : float
+        That it took to find.
+    failed : str
+        Why there is no answer; then the figures are 0.
+    chosen : bool
+    """
+
+    model: str
+    objective: str
+    volume: int = 0
+    messages: int = 0
+    max_exchanged: int = 0
+    nonzero_imbalance: float = 0.0
+    epoch_seconds: float = 0.0
+    value: float = 0.0
+    seconds: float = 0.0
+    failed: str = ""
+    chosen: bool = False
+
+
+def choose(
+    matrix: Graph,
+    method: Method,
+    model: AutoModel,
+    balance: Balance,
+    observer: Observer,
+    report: Report | None = None,
+) -> Found:
+    """The owners of the candidate that is best by the objective.
+
+    Parameters
+    ----------
+    matrix : Graph
+        The normalised matrix.
+    method : Method
+        Its objective decides, "time" if there is none; a budget is shared by the candidates.
+    model : AutoModel
+    balance, observer, report
+        See `plancc.ownership.find_owners`.
+
+    Raises
+    ------
+    InputError
+        Unknown candidates; or every candidate failed.
+    """
+    names = model.names()
+    for name in names:
+        check_choice("candidate", name, [known for known in MODELS if layout_of(known) != "any"])
+    if balance.names != ("nnz",):
+        raise InputError(f"balance {balance}: model 'auto' shares nonzeros evenly (nnz)")
+    goal = method.objective or "time"
+    check_choice("objective", goal, OBJECTIVES)
+    rates = epoch_rates(method.dims or WIDTHS, method.machine or Machine())
+    table: list[Candidate] = []
+    answers: list[Found | None] = []
+    for name in names:
+        task = _task(method, name, goal, len(names))
+        start = time.perf_counter()
+        find = find_owners if layout_of(name) == "row" else find_edge_owners
+        entry = Candidate(name, task.goal or "")
+        found = None
+        try:
+            found = find(matrix, task, MODELS[name](), balance, observer, report)
+        except (BackendError, BackendUnavailable) as error:
+            entry = replace(entry, failed=str(error))
+        if found is not None:
+            parts = _traffic(matrix, found, method.num_parts)
+            metrics = summarize(parts)
+            entry = replace(
+                entry,
+                volume=metrics.volume,
+                messages=metrics.messages,
+                max_exchanged=metrics.max_exchanged,
+                nonzero_imbalance=metrics.nonzero_imbalance,
+                epoch_seconds=float(rates.seconds(parts).max()),
+                value=float(objective_value(goal, parts, rates)),
+            )
+        table.append(replace(entry, seconds=time.perf_counter() - start))
+        answers.append(found)
+    best = _best(table, method.epsilon)
+    table[best] = replace(table[best], chosen=True)
+    found = answers[best]
+    assert found is not None
+    how: dict[str, Any] = {
+        "chosen_model": names[best],
+        "chosen_by": goal,
+        "chosen_machine": str(method.machine or Machine()),
+        "chosen_dims": ",".join(map(str, method.dims or WIDTHS)),
+        "candidates": json.dumps([asdict(entry) for entry in table]),
+    }
+    return replace(found, how=found.how | how)
+
+
+def _task(method: Method, name: str, goal: str, candidates: int) -> Method:
+    """How a candidate's owners are found: by its own objective where time decides."""
+    searched = name in SEARCHED
+    return replace(
+        method,
+        model=name,
+        objective=None if goal == "time" or not searched else goal,
+        effort=method.effort if searched else None,
+        budget=method.budget / candidates if method.budget and searched else None,
+        machine=None,
+    )
+
+
+def _traffic(matrix: Graph, found: Found, num_parts: int) -> Traffic:
+    if found.nonzero_owner is None:
+        return traffic_of_owners(matrix, found.owner, num_parts)
+    return traffic_of_edge_owners(matrix, found.owner, found.nonzero_owner, num_parts)
+
+
+def _best(table: list[Candidate], epsilon: float) -> int:
+    """The candidate of least value among those that are balanced, or nearest to it."""
+    there = [k for k, entry in enumerate(table) if not entry.failed]
+    if not there:
+        raise InputError(f"model 'auto': {table[0].model}: {table[0].failed}")
+    least = min(table[k].nonzero_imbalance for k in there)
+    limit = max(epsilon, least) + BESIDE_EPSILON
+    balanced = [k for k in there if table[k].nonzero_imbalance <= limit]
+    return min(balanced, key=lambda k: (table[k].value, k))

@@ -1,0 +1,122 @@
+"""Rows and columns of the matrix dealt to the rows and columns of a grid: model ``checkerboard``.
+
+Knows the grid and which nonzero belongs to which cell; no search, no partitioner.
+
+Every vertex v has a row group g(v) and a column group c(v). Cell (a, b) of the grid owns vertex v
+if g(v) = a and c(v) = b, and nonzero (i, j) if g(i) = a and c(j) = b::
+
+               c = 0   c = 1   c = 2
+             +-------+-------+-------+
+      g = 0  |   0   |   1   |   2   |   row i of the product: folded within g(i)
+             +-------+-------+-------+
+      g = 1  |   3   |   4   |   5   |   row j of H: expanded within c(j)
+             +-------+-------+-------+
+
+So a part talks only to the other parts of its column (expand) and of its row (fold) of the grid:
+to ``pr + pc - 2`` of ``pr * pc - 1``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+from plancc.graph.graph import Graph
+from plancc.models.block import block_owner
+from plancc.models.problem import EdgeAssignment
+from plancc.models.weights import Balance, check_num_parts, combined, vertex_weights
+
+Groups = npt.NDArray[np.int32]
+
+
+def grids(num_parts: int) -> list[tuple[int, int]]:
+    """All grids of so many cells, (rows, columns), most rows first."""
+    small = [k for k in range(1, int(num_parts**0.5) + 1) if num_parts % k == 0]
+    tall = [(num_parts // k, k) for k in small]
+    return tall + [(b, a) for a, b in reversed(tall) if a != b]
+
+
+def assemble(
+    matrix: Graph, row_group: Groups, column_group: Groups, columns: int
+) -> EdgeAssignment:
+    """Owners that the groups of the vertices stand for.
+
+    Parameters
+    ----------
+    matrix : Graph
+    row_group, column_group : int32[n]
+    columns : int
+        Of the grid; cell (a, b) is part ``a * columns + b``.
+
+    Returns
+    -------
+    EdgeAssignment
+        A nonzero of the diagonal has the owner of its row.
+    """
+    first = row_group * np.int32(columns)
+    nonzero_owner = np.repeat(first, matrix.row_nonzeros())
+    nonzero_owner += column_group[matrix.indices]
+    return EdgeAssignment(first + column_group, nonzero_owner)
+
+
+@dataclass(frozen=True)
+class CheckerboardModel:
+    """A Cartesian partition of the matrix into the cells of a grid, one for each part.
+
+    Groups worth having are found by `plancc.search.checkerboard.search_checkerboard`; `build`
+    itself knows no search, and deals blocks.
+
+    Attributes
+    ----------
+    grid : str, optional
+        Rows and columns as "8x4". None: the most square one, with at least as many rows as
+        columns; for a prime number of parts that is a single column, which makes a row plan.
+    """
+
+    partitioners: ClassVar[tuple[str, ...]] = ()
+    layout: ClassVar[str] = "edge"
+
+    grid: str | None = None
+
+    def shape(self, num_parts: int) -> tuple[int, int]:
+        """Rows and columns of the grid.
+
+        Raises
+        ------
+        InputError
+            `grid` is no grid, or has not one cell for every part.
+        """
+        fitting = grids(num_parts)
+        if self.grid is None:
+            return min(fitting, key=sum)
+        found = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", self.grid)
+        shape = (int(found[1]), int(found[2])) if found else None
+        if shape not in fitting:
+            wanted = ", ".join(f"{rows}x{columns}" for rows, columns in fitting)
+            raise InputError(f"grid '{self.grid}': grids of {num_parts} parts are {wanted}")
+        return shape
+
+    def build(
+        self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
+    ) -> EdgeAssignment:
+        """Deal contiguous blocks of rows to the cells, row by row of the grid; no `seed` is used.
+
+        The blocks weigh about the same by `balance`; the nonzeros of the cells need not.
+
+        Raises
+        ------
+        InputError
+            `num_parts` is not in 1..num_vertices, a grid that does not fit it, or `balance` cannot
+            be had.
+        """
+        check_num_parts(matrix.num_vertices, num_parts)
+        rows, columns = self.shape(num_parts)
+        owner = block_owner(combined(vertex_weights(matrix, balance)), num_parts)
+        made = assemble(matrix, owner // columns, owner % columns, columns)
+        made.notes["grid"] = f"{rows}x{columns}"
+        return made

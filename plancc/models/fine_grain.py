@@ -1,0 +1,86 @@
+"""Fine-grain model of edge plans: ``fine-grain``. Knows the matrix alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from plancc.errors import InputError
+from plancc.graph.graph import Graph
+from plancc.models.medium_grain import check_nonzeros_balanced
+from plancc.models.problem import EdgeProblem, Hypergraph
+from plancc.models.weights import Balance, check_num_parts
+
+MAX_NUM_VERTICES = 2**31 - 1
+"""Of the hypergraph: pins are int32."""
+
+
+@dataclass(frozen=True)
+class FineGrainModel:
+    """One vertex per nonzero, one net per column and one per row.
+
+    After Catalyurek and Aykanat, "A fine-grain hypergraph model for 2D decomposition of sparse
+    matrices" (IPDPS 2001). Nonzero (i, j) is a pin of the expand net of column j, whose parts need
+    row j of H, and of the fold net of row i, whose parts have a partial sum of row i. The nonzero
+    (i, i) of the diagonal is a pin of both nets of i, and its part owns row i of H and of the
+    product; where it is missing, a vertex of weight 0 stands in for it::
+
+                   0  1  2          expand net of column 1   {b (0, 1), d (2, 1), e (1, 1)}
+            0      a  b  .          fold net of row 2        {c (2, 0), d (2, 1), f (2, 2)}
+            1      .  e  .          f is not a nonzero: it weighs 0, and its part owns row 2
+            2      c  d [f]
+
+    So the connectivity - 1 of the nets of i is what its owner sends and receives, and their sum is
+    the volume of expand and fold. Every edge plan is a partition of this hypergraph, which has as
+    many vertices as the matrix has nonzeros: it fits smaller graphs only.
+    """
+
+    layout: ClassVar[str] = "edge"
+    partitioners: ClassVar[tuple[str, ...]] = ("mtkahypar", "kahypar", "builtin")
+
+    def build(
+        self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
+    ) -> EdgeProblem:
+        """Build the problem; `seed` is not used.
+
+        Vertex k is nonzero k of the CSR, then come those of missing diagonals. Nets of columns come
+        before nets of rows; those of one pin are left out. Sources are the diagonal's vertices.
+
+        Raises
+        ------
+        InputError
+            `num_parts` is not in 1..num_vertices, `balance` is not "nnz", or nonzeros and missing
+            diagonals are more than `MAX_NUM_VERTICES`.
+        """
+        check_num_parts(matrix.num_vertices, num_parts)
+        check_nonzeros_balanced("fine-grain", balance)
+        n, num_nonzeros = matrix.num_vertices, matrix.num_nonzeros
+        row = np.repeat(np.arange(n, dtype=np.int32), matrix.row_nonzeros())
+        diagonal = np.flatnonzero(row == matrix.indices)
+        missing = np.setdiff1d(np.arange(n, dtype=np.int32), row[diagonal], assume_unique=True)
+        num_vertices = num_nonzeros + len(missing)
+        if num_vertices > MAX_NUM_VERTICES:
+            raise InputError(
+                f"model 'fine-grain': {num_vertices:,} nonzeros and missing diagonals of "
+                f"{matrix.source.name} are more than {MAX_NUM_VERTICES:,}; use 'medium-grain'"
+            )
+        row_vertex = np.empty(n, dtype=np.int32)
+        row_vertex[row[diagonal]] = diagonal
+        row_vertex[missing] = np.arange(num_nonzeros, num_vertices)
+        weights = np.zeros(num_vertices, dtype=np.int64)
+        weights[:num_nonzeros] = 1
+
+        net = np.concatenate([matrix.indices, missing, row, missing]).astype(np.int64)
+        net[num_vertices:] += n
+        size = np.bincount(net, minlength=2 * n)
+        kept = size > 1
+        pins = np.argsort(net, kind="stable")[np.repeat(kept, size)] % num_vertices
+        hypergraph = Hypergraph(
+            np.concatenate([[0], np.cumsum(size[kept])]),
+            pins.astype(np.int32),
+            weights,
+            net_sources=np.tile(row_vertex, 2)[kept],
+        )
+        return EdgeProblem(hypergraph, row_vertex, np.arange(num_nonzeros, dtype=np.int32))

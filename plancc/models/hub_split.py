@@ -1,0 +1,78 @@
+"""Row plans in which only the heaviest rows and columns are split: ``hub-split``.
+
+Knows the matrix alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+from plancc.graph.graph import Graph
+from plancc.models.medium_grain import check_nonzeros_balanced, lighter_columns, split_problem
+from plancc.models.problem import EdgeProblem
+from plancc.models.weights import Balance, check_num_parts
+
+SHARE_OF_PART = 0.02
+"""Of the nonzeros of an average part: heavier rows and columns are hubs unless told otherwise."""
+DEGREES = 4
+"""A hub has at least this many times the nonzeros of an average row."""
+
+
+@dataclass(frozen=True)
+class HubSplitModel:
+    """A row plan, but for the nonzeros of heavy rows.
+
+    A nonzero goes with its column if its row is a *hub*, heavier than the threshold, and its column
+    is lighter than the row (`MediumGrainModel`); all others stay with their rows. So a hub's row is
+    folded, a hub's column is expanded as in any row plan, and rows that are no hubs need no fold.
+
+    Attributes
+    ----------
+    threshold : int, optional
+        Nonzeros above which a row is a hub; None: `SHARE_OF_PART` of the nonzeros of an average
+        part, beyond which a few such rows decide the balance of a part, but at least `DEGREES`
+        times the nonzeros of an average row, so that a mesh has no hubs.
+    """
+
+    layout: ClassVar[str] = "edge"
+    partitioners: ClassVar[tuple[str, ...]] = ("mtkahypar", "kahypar", "builtin")
+
+    threshold: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.threshold is not None and self.threshold < 0:
+            raise InputError(f"threshold {self.threshold}: must be at least 0")
+
+    def build(
+        self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
+    ) -> EdgeProblem:
+        """Build the problem; `seed` is not used.
+
+        Raises
+        ------
+        InputError
+            `num_parts` is not in 1..num_vertices, or `balance` is not "nnz".
+        """
+        check_num_parts(matrix.num_vertices, num_parts)
+        check_nonzeros_balanced("hub-split", balance)
+        return split_problem(matrix, self.allowed(matrix, num_parts))
+
+    def threshold_of(self, matrix: Graph, num_parts: int) -> int:
+        """Nonzeros above which a row is a hub."""
+        if self.threshold is not None:
+            return self.threshold
+        per_part = SHARE_OF_PART * matrix.num_nonzeros / num_parts
+        per_row = DEGREES * matrix.num_nonzeros / matrix.num_vertices
+        return int(np.ceil(max(per_part, per_row)))
+
+    def allowed(self, matrix: Graph, num_parts: int) -> npt.NDArray[np.bool_]:
+        """Nonzeros that may be elsewhere than their rows: bool[num_nonzeros]."""
+        size = matrix.row_nonzeros()
+        hub = size > self.threshold_of(matrix, num_parts)
+        of_nonzeros: npt.NDArray[np.bool_] = lighter_columns(matrix) & np.repeat(hub, size)
+        return of_nonzeros

@@ -1,0 +1,371 @@
+"""Better groups for a checkerboard: less volume, and cells with about as many nonzeros each.
+
+Knows a matrix and the groups of its vertices (`plancc.models.checkerboard`); no partitioner, no
+plan. The volume is that of two hypergraphs: nets of the columns under the row groups, and nets of
+the rows under the column groups. Only the balance of the cells joins the two, so sweeps over the
+row groups and over the column groups take turns. Early ones are warm (a heat bath) and let cells
+grow; the temperature falls and the price of overweight rises from sweep to sweep. V-cycles do the
+same with clusters of vertices first. Counts take ``4 * n * (rows + columns)`` bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from plancc.graph.graph import Graph
+from plancc.models.checkerboard import Groups
+from plancc.passes.deadline import Deadline
+from plancc.passes.multilevel import PRICED_OVERWEIGHT, SLACK
+from plancc.passes.multilevel import coarsen as clusters
+from plancc.passes.refine import MAX_FEE_SIZE, SMALL
+
+if TYPE_CHECKING:
+    from plancc.passes.kernels.grid import Side
+    from plancc.passes.kernels.nets import Nets
+
+SWEEPS = 20
+"""Per level; one is over the row groups and over the column groups."""
+FIRST_PRICE, LAST_PRICE = 0.2, 20.0
+"""Of the sweeps, growing by a factor; in units of `Board.price_unit`."""
+RESTORING_PRICES = (30.0, 100.0, 300.0)
+"""Prices until no cell is above the limit, ..."""
+STEEP_PRICES = (1000.0, 10000.0)
+"""... then these for what is above the limit itself, ..."""
+ATTEMPTS = 4
+"""... all over again as often, with a first sweep that is warm."""
+CLIMBS = 2
+"""Sweeps within the limit that end a refinement."""
+TEMPERATURE = 0.7
+"""Of the first sweep, in rows; it falls to 0 evenly."""
+PART_TEMPERATURE, PART_SWEEPS = 20.0, 100
+"""The same where whole parts move."""
+
+NO_FEES = np.empty(0)
+
+
+@dataclass(frozen=True)
+class CellLimits:
+    """How many nonzeros a cell may have.
+
+    Attributes
+    ----------
+    even : int
+        ``ceil(num_nonzeros / num_cells)``.
+    target : float
+        Above it they have a price.
+    limit : float
+        ``(1 + epsilon) * even``, rounded down.
+    """
+
+    even: int
+    target: float
+    limit: float
+
+    @classmethod
+    def of(cls, num_nonzeros: int, num_cells: int, epsilon: float) -> CellLimits:
+        even = -(-num_nonzeros // num_cells)
+        limit = float(np.floor((1 + epsilon) * even + 1e-9))
+        return cls(even, limit - SLACK * even, limit)
+
+    def overload(self, load: npt.NDArray[np.int64]) -> float:
+        """Nonzeros of all cells above the limit, over those of an average cell."""
+        return float(np.maximum(load - self.limit, 0).sum() / max(self.even, 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """The matrix over vertices or clusters of them, and its two hypergraphs.
+
+    Attributes
+    ----------
+    weight : csr_array int64[n, n]
+        Nonzeros of the blocks of the matrix.
+    expand, fold : csr_array[n, num_nets]
+        Which vertex is a pin of which column's net, and of which row's.
+    """
+
+    weight: sp.csr_array
+    expand: sp.csr_array
+    fold: sp.csr_array
+
+    @classmethod
+    def of(cls, matrix: Graph) -> Level:
+        """The finest level; a net of one column has its own vertex too."""
+        n = matrix.num_vertices
+        ones = np.ones(matrix.num_nonzeros, dtype=np.int64)
+        weight = sp.csr_array((ones, matrix.indices, matrix.indptr), shape=(n, n))
+        pins = _pattern(weight + sp.eye_array(n, dtype=np.int64, format="csr"))
+        return cls(weight, pins, pins.T.tocsr())
+
+    @property
+    def num_vertices(self) -> int:
+        return int(self.weight.shape[0])
+
+    @cached_property
+    def sides(self) -> tuple[Side, Side]:
+        """The vertices as rows and as columns."""
+        return _side(self.expand, self.weight), _side(self.fold, self.weight.T.tocsr())
+
+    def coarser(self, label: npt.NDArray[np.int32]) -> Level:
+        """The level of clusters ``label[v]`` in 0..m-1; nets within one cluster are left out."""
+        n, m = self.num_vertices, int(label.max()) + 1
+        members = sp.csr_array((np.ones(n, dtype=np.int64), (label, np.arange(n))), shape=(m, n))
+
+        def pins(of_vertices: sp.csr_array) -> sp.csr_array:
+            found = _pattern(members @ of_vertices)
+            several = np.bincount(found.indices, minlength=found.shape[1]) > 1
+            return found[:, np.flatnonzero(several)]
+
+        weight = (members @ self.weight @ members.T).tocsr()
+        return Level(weight, pins(self.expand), pins(self.fold))
+
+    def nets(self) -> Nets:
+        """Both hypergraphs as one, whose vertices weigh the nonzeros of row and column."""
+        from plancc.passes.kernels.nets import Nets, transpose
+
+        both = sp.hstack([self.expand, self.fold], format="csr")
+        ptr, nets = both.indptr.astype(np.int64), both.indices.astype(np.int32)
+        none = np.empty(0, dtype=np.int32)
+        net_ptr, pins, _ = transpose(ptr, nets, none, both.shape[1])
+        weight = self.weight.sum(axis=0) + self.weight.sum(axis=1)
+        cost = np.ones(both.shape[1], dtype=np.int64)
+        return Nets(net_ptr, pins, cost, none, ptr, nets, weight.reshape(-1, 1), none, none)
+
+
+def _pattern(matrix: sp.csr_array) -> sp.csr_array:
+    """1 wherever something is stored."""
+    matrix.data[:] = 1
+    return matrix
+
+
+def _side(pins: sp.csr_array, weight: sp.csr_array) -> Side:
+    from plancc.passes.kernels.grid import Side
+
+    index = [
+        (each.indptr.astype(np.int64), each.indices.astype(np.int32)) for each in (pins, weight)
+    ]
+    return Side(*index[0], *index[1], weight.data, pins.shape[1])
+
+
+@dataclass(eq=False)
+class Board:
+    """Groups of the vertices of a level, with what changes at every move.
+
+    Attributes
+    ----------
+    level : Level
+    groups : two int32[n]
+        Row groups and column groups; copied.
+    shape : (int, int)
+        Rows and columns of the grid.
+    limits : CellLimits
+    rng : numpy.random.Generator
+    least_size : int
+        No move leaves a cell fewer vertices.
+    fee : float64[k]
+        Of messages (`plancc.passes.kernels.grid.Messages`), on the finest level only.
+    counts : two int32[num_nets, num_groups]
+        Pins of the expand nets by row group, and of the fold nets by column group.
+    load, size : int64[shape]
+        Nonzeros and vertices of the cells.
+    """
+
+    level: Level
+    groups: tuple[Groups, Groups]
+    shape: tuple[int, int]
+    limits: CellLimits
+    rng: np.random.Generator
+    least_size: int = 1
+    fee: npt.NDArray[np.float64] = field(default_factory=lambda: NO_FEES)
+    counts: tuple[Any, Any] = field(init=False)
+    load: npt.NDArray[np.int64] = field(init=False)
+    size: npt.NDArray[np.int64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        from plancc.passes.kernels.grid import cells, pins_by_group
+
+        rows, columns = (group.astype(np.int32) for group in self.groups)
+        self.groups = rows, columns
+        each = zip(self.level.sides, self.groups, self.shape, strict=True)
+        expand, fold = (pins_by_group(side, group, num) for side, group, num in each)
+        self.counts = expand, fold
+        self.load, self.size = cells(self.level.sides[0], rows, columns, *self.shape)
+
+    @property
+    def volume(self) -> int:
+        """Rows moved by expand and fold."""
+        return sum(int(np.count_nonzero(count)) - len(count) for count in self.counts)
+
+    @property
+    def overload(self) -> float:
+        return self.limits.overload(self.load)
+
+    @property
+    def price_unit(self) -> float:
+        """Volume per nonzero, for an overweight of `PRICED_OVERWEIGHT` of a cell."""
+        per_nonzero = self.volume / max(int(self.load.sum()), 1)
+        return per_nonzero / max(PRICED_OVERWEIGHT * self.limits.even, 1)
+
+    def sweep(
+        self,
+        price: float,
+        *,
+        cap: float = np.inf,
+        temperature: float = 0.0,
+        target: float | None = None,
+    ) -> None:
+        """Every vertex in a random order, by row groups and then by column groups."""
+        from plancc.passes.kernels.grid import Messages, flows, sweep
+
+        flow = [np.zeros((1, 1, 1), dtype=np.int64)] * 2
+        if len(self.fee) > 0:
+            flow = [
+                flows(self.groups[k], self.groups[1 - k], self.counts[k], self.shape[1 - k])
+                for k in range(2)
+            ]
+        for k in range(2):
+            # Copies where they are transposed: one layout in memory is one compiled kernel.
+            load = np.ascontiguousarray(self.load.T if k else self.load)
+            size = np.ascontiguousarray(self.size.T if k else self.size)
+            sweep(
+                self.rng.permutation(self.level.num_vertices),
+                self.level.sides[k],
+                self.groups[k],
+                self.groups[1 - k],
+                self.counts[k],
+                load,
+                size,
+                self.limits.target if target is None else target,
+                price,
+                cap,
+                temperature,
+                self.rng,
+                self.least_size,
+                Messages(flow[k], flow[1 - k], self.counts[1 - k], self.fee),
+            )
+            self.load, self.size = (load.T, size.T) if k else (load, size)
+
+    def anneal(
+        self, deadline: Deadline, sweeps: int = SWEEPS, temperature: float = TEMPERATURE
+    ) -> None:
+        """Sweep with a falling temperature and rising prices; none starts after the deadline."""
+        prices = self.price_unit * np.geomspace(FIRST_PRICE, LAST_PRICE, sweeps)
+        for price, warmth in zip(prices, np.linspace(temperature, 0, sweeps), strict=True):
+            if deadline.passed():
+                return
+            self.sweep(price, temperature=warmth)
+
+    def settle(self, deadline: Deadline) -> None:
+        """Bring cells below the limit, also after the deadline, and sweep within it."""
+        unit = self.price_unit
+        prices = [(price, self.limits.target) for price in RESTORING_PRICES]
+        prices += [(price, self.limits.limit) for price in STEEP_PRICES]
+        for attempt in range(ATTEMPTS):
+            for k, (price, target) in enumerate(prices):
+                if self.overload == 0:
+                    break
+                warmth = TEMPERATURE if attempt > 0 and k == 0 else 0.0
+                self.sweep(price * unit, temperature=warmth, target=target)
+        for _ in range(CLIMBS):
+            if deadline.passed():
+                return
+            self.sweep(0.0, cap=self.limits.limit)
+
+
+def fees(volume: int, shape: tuple[int, int], strength: float) -> npt.NDArray[np.float64]:
+    """Fees of the rows of a message: together ``strength`` times an average message's rows.
+
+    Row x pays in proportion to ``exp(-x / s)``, with `SMALL` times the average for s: what a
+    message has at least is dear, and more is free.
+
+    Returns
+    -------
+    float64[k]
+        See `plancc.passes.kernels.grid.Messages`.
+    """
+    average = volume / max(shape[0] * shape[1] * (sum(shape) - 2), 1)
+    small = float(np.clip(SMALL * average, 1, MAX_FEE_SIZE))
+    rows = np.arange(int(8 * small) + 2)
+    return strength * average * -np.diff(np.exp(-rows / small))
+
+
+def place_parts(
+    finest: Level,
+    owner: npt.NDArray[np.int32],
+    shape: tuple[int, int],
+    limits: CellLimits,
+    rng: np.random.Generator,
+    deadline: Deadline,
+) -> tuple[Groups, Groups]:
+    """Groups of vertices that share them with their part of a partition by rows.
+
+    Starts from the parts dealt to the cells in their order; cells may end up with several parts
+    or none.
+
+    Parameters
+    ----------
+    finest : Level
+    owner : int32[n]
+        In 0..rows*columns-1, no part empty.
+    """
+    part = np.arange(shape[0] * shape[1], dtype=np.int32)
+    groups = part // np.int32(shape[1]), part % np.int32(shape[1])
+    board = Board(finest.coarser(owner), groups, shape, limits, rng, least_size=0)
+    board.anneal(deadline, PART_SWEEPS, PART_TEMPERATURE)
+    rows, columns = board.groups
+    return rows[owner], columns[owner]
+
+
+def refine(
+    finest: Level,
+    groups: tuple[Groups, Groups],
+    shape: tuple[int, int],
+    limits: CellLimits,
+    rng: np.random.Generator,
+    deadline: Deadline,
+    coarsen: bool = False,
+    fee: npt.NDArray[np.float64] = NO_FEES,
+) -> tuple[Groups, Groups]:
+    """Sweeps from these groups on, over clusters of vertices first if `coarsen` (a V-cycle).
+
+    The end may be worse than the start.
+
+    Parameters
+    ----------
+    finest : Level
+    groups : two int32[n]
+        Row groups and column groups, not changed.
+    shape : (int, int)
+        Rows and columns of the grid.
+    limits : CellLimits
+    rng : numpy.random.Generator
+    deadline : Deadline
+        No sweep starts after it but those that balance.
+    coarsen : bool
+    fee : float64[k], optional
+        Of messages (`fees`), without coarsening only.
+    """
+    steps: list[tuple[Level, npt.NDArray[np.int32] | None]] = [(finest, None)]
+    if coarsen:
+        start = groups[0] * np.int32(shape[1]) + groups[1]
+        together = start.astype(np.int64)
+        for _, cell, label in clusters(finest.nets(), start, together, shape[0] * shape[1], rng):
+            steps.append((steps[-1][0].coarser(label), label))
+            groups = cell // shape[1], cell % shape[1]
+            if deadline.passed():
+                break
+    while True:
+        level, members = steps.pop()
+        board = Board(level, groups, shape, limits, rng, fee=fee)
+        board.anneal(deadline)
+        if members is None:
+            break
+        groups = board.groups[0][members], board.groups[1][members]
+    board.settle(deadline)
+    return board.groups

@@ -1,0 +1,518 @@
+"""Moves of nonzeros and of owners that lower the volume, with prices on weight and on traffic.
+
+What sweeps minimise::
+
+    volume + sum over parts   weight / 2 * max(0, nonzeros - target)^2
+                            + pressure / 2 * (excess(sent side)^2 + excess(received side)^2)
+           + sum over pairs   fee(rows from q to m in one step)
+
+    side   = row * rows + message * messages + nonzero * nonzeros + own_row * own rows
+    excess = max(0, side - ceiling)
+
+Three moves, for nets as in ``edges.py``: one nonzero; all nonzeros that a net has in one part, so
+that it leaves that part; an owner, together with what its row and its column have in its old part
+where that pays. Loads are followed exactly, move by move; only the choice of a move takes traffic
+at its present prices.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from plancc.passes.kernels.edges import last_slot, move, move_owner, other, pins_in
+from plancc.passes.kernels.volume import penalty
+
+TINY = 1e-9
+"""Gains up to it are rounding."""
+BURDEN, RELIEF, GIVE, TAKE, OUT, INTO = range(6)
+"""Rows of the tolls of all parts, float64[6, num_parts]: what one nonzero more costs (inf: there is
+no room), what one less saves; what a unit of load sent, and received, costs; both sides."""
+
+
+class Prices(NamedTuple):
+    """What weight and traffic cost, see the module.
+
+    Attributes
+    ----------
+    target, weight : float
+        Nonzeros up to which a part's weight costs nothing, and the price above.
+    cap : float
+        No move fills a part above it.
+    row, message, nonzero, own_row : float
+        Loads.
+    ceiling, pressure : float
+    fees : float64[m], m at least 1
+        Of the first, second, ... row of a message; the last is for all that follow. Messages and
+        fees need ``Owners.pair``.
+    """
+
+    target: float
+    weight: float
+    cap: float
+    row: float
+    message: float
+    nonzero: float
+    own_row: float
+    ceiling: float
+    pressure: float
+    fees: Any
+
+
+@njit(cache=True, nogil=True)
+def _update(q: int, state: Any, prices: Any, toll: Any) -> None:
+    """Bring the tolls of part q up to date."""
+    load = float(state.load[q])
+    own = prices.nonzero * load + prices.own_row * state.rows[q]
+    toll[OUT, q] = own + prices.row * state.sent[q] + prices.message * state.messages_sent[q]
+    toll[INTO, q] = own + prices.row * state.received[q]
+    toll[INTO, q] += prices.message * state.messages_received[q]
+    toll[GIVE, q] = prices.pressure * max(0.0, toll[OUT, q] - prices.ceiling)
+    toll[TAKE, q] = prices.pressure * max(0.0, toll[INTO, q] - prices.ceiling)
+    strain = prices.nonzero * (toll[GIVE, q] + toll[TAKE, q])
+    toll[BURDEN, q] = strain + prices.weight * max(0.0, load + 0.5 - prices.target)
+    toll[RELIEF, q] = strain + prices.weight * max(0.0, load - 0.5 - prices.target)
+    if load + 1 > prices.cap:
+        toll[BURDEN, q] = np.inf
+
+
+@njit(cache=True, nogil=True)
+def _update_all(state: Any, prices: Any, toll: Any) -> None:
+    for q in range(len(state.load)):
+        _update(q, state, prices, toll)
+
+
+@njit(cache=True, nogil=True)
+def _tolls(state: Any, prices: Any) -> Any:
+    toll = np.empty((6, len(state.load)))
+    _update_all(state, prices, toll)
+    return toll
+
+
+@njit(cache=True, nogil=True)
+def _move(k: int, there: int, pattern: Any, state: Any, prices: Any, toll: Any) -> None:
+    here = state.part[k]
+    move(k, there, pattern, state)
+    row, column = state.owner[pattern.row[k]], state.owner[pattern.column[k]]
+    for q in (here, np.int32(there), row, column):
+        _update(q, state, prices, toll)
+
+
+@njit(cache=True, nogil=True)
+def _fee(step: int, q: int, m: int, more: int, pair: Any, prices: Any, toll: Any) -> float:
+    """What messages add to the cost of the next row (`more` 0), or of the last one (-1).
+
+    Of a net whose owner is part q, in part m; `step` is 1 in the expand, 0 in the fold.
+    """
+    sender, receiver = (q, m) if step == 1 else (m, q)
+    rows = pair[step, sender, receiver] + more
+    cost = prices.fees[max(0, min(rows, len(prices.fees) - 1))]
+    if rows == 0:
+        cost += prices.message * (toll[GIVE, sender] + toll[TAKE, receiver])
+    return cost
+
+
+@njit(cache=True, nogil=True)
+def _saved(e: int, q: int, state: Any, prices: Any, toll: Any) -> float:
+    """What is saved when net e leaves part q, not its owner's."""
+    n = len(state.owner)
+    owner, step = state.owner[e % n], 1 if e >= n else 0
+    cost = 1.0 + prices.row * (toll[GIVE + step, q] + toll[TAKE - step, owner])
+    if state.pair.shape[1] > 0:
+        cost += _fee(step, owner, q, -1, state.pair, prices, toll)
+    return cost
+
+
+@njit(cache=True, nogil=True)
+def _load_counts(e: int, state: Any, mine: Any) -> None:
+    """Pins of net e by part; `_clear_counts` sets them back to 0."""
+    for s in range(state.slot_ptr[e], last_slot(e, state)):
+        mine[state.slot_part[s]] = state.slot_count[s]
+
+
+@njit(cache=True, nogil=True)
+def _clear_counts(e: int, state: Any, mine: Any) -> None:
+    for s in range(state.slot_ptr[e], last_slot(e, state)):
+        mine[state.slot_part[s]] = 0
+
+
+@njit(cache=True, nogil=True)
+def sweep_nets(order: Any, pattern: Any, state: Any, prices: Any, anywhere: bool) -> int:
+    """Move nonzeros of the nets in `order`, one by one and then part by part, where that gains.
+
+    With `anywhere` a nonzero of an overweight part may also go to the lightest part.
+
+    Returns how many nonzeros moved.
+    """
+    num_parts = len(state.load)
+    toll = _tolls(state, prices)
+    mine = np.zeros(num_parts, dtype=np.int64)
+    theirs = np.zeros(num_parts, dtype=np.bool_)
+    added = np.zeros(num_parts, dtype=np.int64)
+    end = np.zeros(num_parts + 1, dtype=np.int64)
+    longest = 0
+    for e in order:
+        longest = max(longest, pattern.net_ptr[e + 1] - pattern.net_ptr[e])
+    by_part = np.empty(longest, dtype=np.int64)
+    goal = np.empty(longest, dtype=np.int32)
+    moved = 0
+    for e in order:
+        first, last = pattern.net_ptr[e], pattern.net_ptr[e + 1]
+        _load_counts(e, state, mine)
+        lightest = np.argmin(state.load) if anywhere else -1
+        for a in range(first, last):
+            k = pattern.pins[a]
+            if not pattern.movable[k]:
+                continue
+            q, f = state.part[k], other(k, e, pattern)
+            saved = toll[RELIEF, q]
+            if mine[q] == 1:
+                saved += _saved(e, q, state, prices, toll)
+            if pins_in(f, q, state) == 1:
+                saved += _saved(f, q, state, prices, toll)
+            if saved <= TINY and state.load[q] <= prices.target:
+                continue
+            r = _best_part(e, f, q, saved, lightest, mine, theirs, state, prices, toll)
+            if r >= 0:
+                _move(k, r, pattern, state, prices, toll)
+                mine[q] -= 1
+                mine[r] += 1
+                moved += 1
+        if state.spread[e] > 1:
+            end[:] = 0
+            for a in range(first, last):
+                end[state.part[pattern.pins[a]] + 1] += 1
+            for q in range(num_parts):
+                end[q + 1] += end[q]
+            for a in range(first, last):
+                k = pattern.pins[a]
+                by_part[end[state.part[k]]] = k
+                end[state.part[k]] += 1
+            owner = state.owner[e % len(state.owner)]
+            for q in range(num_parts):
+                pins = by_part[end[q - 1] if q > 0 else 0 : end[q]]
+                # Others may have come to q from parts before it: then it waits for a next sweep.
+                if q != owner and 0 < mine[q] == len(pins):
+                    moved += _leave(e, q, pins, mine, added, goal, pattern, state, prices, toll)
+        _clear_counts(e, state, mine)
+    return moved
+
+
+@njit(cache=True, nogil=True)
+def _best_part(
+    e: int,
+    f: int,
+    q: int,
+    saved: float,
+    lightest: int,
+    mine: Any,
+    theirs: Any,
+    state: Any,
+    prices: Any,
+    toll: Any,
+) -> int:
+    """The part that a nonzero of nets e and f in part q should move to, or -1.
+
+    `saved` is what its leaving q saves; `mine` counts the pins of e by part; `theirs` is all false,
+    before and after.
+    """
+    n = len(state.owner)
+    paired = state.pair.shape[1] > 0
+    step_e, step_f = (1, 0) if e >= n else (0, 1)
+    owner_e, owner_f = state.owner[e % n], state.owner[f % n]
+    base_e = 1.0 + prices.row * toll[TAKE - step_e, owner_e]
+    base_f = 1.0 + prices.row * toll[TAKE - step_f, owner_f]
+    best, least = -1, np.inf
+    for s in range(state.slot_ptr[f], last_slot(f, state)):
+        r = state.slot_part[s]
+        if state.slot_count[s] == 0 or r == q:
+            continue
+        theirs[r] = True
+        cost = toll[BURDEN, r]
+        if mine[r] == 0:
+            cost += base_e + prices.row * toll[GIVE + step_e, r]
+            if paired:
+                cost += _fee(step_e, owner_e, r, 0, state.pair, prices, toll)
+        if cost < least or (cost == least and best >= 0 and state.load[r] < state.load[best]):
+            best, least = r, cost
+    heavy = state.load[q] > prices.target
+    if least > TINY and (heavy or saved > base_f - TINY):
+        for s in range(state.slot_ptr[e], last_slot(e, state)):
+            r = state.slot_part[s]
+            if state.slot_count[s] == 0 or theirs[r] or r == q:
+                continue
+            cost = toll[BURDEN, r] + base_f + prices.row * toll[GIVE + step_f, r]
+            if paired:
+                cost += _fee(step_f, owner_f, r, 0, state.pair, prices, toll)
+            if cost < least or (cost == least and best >= 0 and state.load[r] < state.load[best]):
+                best, least = r, cost
+        r = lightest
+        if heavy and r >= 0 and mine[r] == 0 and not theirs[r]:
+            cost = toll[BURDEN, r] + base_e + base_f
+            cost += prices.row * (toll[GIVE, r] + toll[TAKE, r])
+            if paired:
+                cost += _fee(step_e, owner_e, r, 0, state.pair, prices, toll)
+                cost += _fee(step_f, owner_f, r, 0, state.pair, prices, toll)
+            if cost < least:
+                best, least = r, cost
+    for s in range(state.slot_ptr[f], last_slot(f, state)):
+        theirs[state.slot_part[s]] = False
+    if best < 0 or least > saved + TINY:
+        return -1
+    if saved <= TINY and state.load[best] + 1 >= state.load[q]:
+        return -1
+    return best
+
+
+@njit(cache=True, nogil=True)
+def _leave(
+    e: int,
+    q: int,
+    pins: Any,
+    mine: Any,
+    added: Any,
+    goal: Any,
+    pattern: Any,
+    state: Any,
+    prices: Any,
+    toll: Any,
+) -> int:
+    """Move all nonzeros of net e in part q, not its owner's, to its other parts, if that gains.
+
+    Parameters
+    ----------
+    pins : int64[m]
+        These nonzeros.
+    mine : int64[num_parts]
+        Pins of e by part; kept up to date.
+    added : int64[num_parts]
+        Zero, before and after.
+    goal : int32[at least m]
+        Scratch.
+
+    Returns how many nonzeros moved.
+    """
+    n = len(state.owner)
+    owner = state.owner[e % n]
+    paired = state.pair.shape[1] > 0
+    step = 0 if e >= n else 1  # of the other nets
+    value = _saved(e, q, state, prices, toll)
+    relief = toll[RELIEF, q]
+    most = 1.0 + relief  # that a nonzero can save, unless traffic has a price
+    if prices.pressure > 0.0 or paired:
+        most = np.inf
+    chosen = 0
+    for k in pins:
+        if not pattern.movable[k] or value + (len(pins) - chosen) * most <= TINY:
+            value = -np.inf
+            break
+        f = other(k, e, pattern)
+        owner_f = state.owner[f % n]
+        best, least = -1, np.inf
+        value += relief
+        for s in range(state.slot_ptr[f], last_slot(f, state)):
+            r = state.slot_part[s]
+            if mine[r] == 0 or state.slot_count[s] == 0:
+                continue
+            if r == q:
+                if state.slot_count[s] == 1:
+                    value += _saved(f, q, state, prices, toll)
+            elif state.load[r] + added[r] + 1 <= prices.cap:
+                cost = toll[BURDEN, r] + prices.weight * added[r] * (toll[BURDEN, r] > 0)
+                if cost < least:
+                    best, least = r, cost
+        if best < 0:
+            base = 1.0 + prices.row * toll[TAKE - step, owner_f]
+            for s in range(state.slot_ptr[e], last_slot(e, state)):
+                r = state.slot_part[s]
+                if r == q or state.slot_count[s] == 0 or (best == owner and prices.weight == 0.0):
+                    continue
+                if state.load[r] + added[r] + 1 > prices.cap:
+                    continue
+                cost = toll[BURDEN, r] + prices.weight * added[r] * (toll[BURDEN, r] > 0)
+                cost += base + prices.row * toll[GIVE + step, r]
+                if paired and r != owner_f:
+                    cost += _fee(step, owner_f, r, 0, state.pair, prices, toll)
+                if cost < least or (r == owner and cost == least):
+                    best, least = r, cost
+        if best < 0:
+            value = -np.inf
+            break
+        value -= least
+        goal[chosen] = best
+        added[best] += 1
+        chosen += 1
+    for t in range(chosen):
+        added[goal[t]] = 0
+    if value <= TINY:
+        return 0
+    for t in range(chosen):
+        _move(pins[t], goal[t], pattern, state, prices, toll)
+        mine[goal[t]] += 1
+    mine[q] -= chosen
+    return chosen
+
+
+@njit(cache=True, nogil=True)
+def sweep_owners(order: Any, pattern: Any, state: Any, prices: Any) -> int:
+    """Give the vertices in `order` other owners where that gains; returns how many moved.
+
+    The nonzeros that a row or a column has in the old owner's part come along, or go to other
+    parts, if all of them can leave that part with gain. Fees are not looked at.
+    """
+    n, num_parts = len(state.owner), len(state.load)
+    toll = _tolls(state, prices)
+    mine = np.zeros((2, num_parts), dtype=np.int64)
+    bonus = np.zeros((2, num_parts))
+    added = np.zeros(num_parts, dtype=np.int64)
+    longest = 0
+    for v in order:
+        for e in (v, n + v):
+            longest = max(longest, pattern.net_ptr[e + 1] - pattern.net_ptr[e])
+    pins = np.empty((2, longest), dtype=np.int64)
+    goal = np.empty(longest, dtype=np.int32)
+    base, num = np.zeros(2), np.zeros(2, dtype=np.int64)
+    moved = 0
+    for v in order:
+        q = state.owner[v]
+        if not pattern.free[v] or state.rows[q] == 1:
+            continue
+        if state.spread[v] == 1 and state.spread[n + v] == 1:
+            continue
+        for side in range(2):
+            e = v + side * n
+            _load_counts(e, state, mine[side])
+            base[side], num[side] = _staying(
+                e, q, pins[side], mine[side], bonus[side], pattern, state, toll
+            )
+        weight = 1 if pattern.diagonal[v] >= 0 else 0
+        best = _best_owner(v, q, weight, mine, base, num, bonus, state, prices, toll)
+        for side in range(2):
+            _clear_counts(v + side * n, state, mine[side])
+            bonus[side] = 0.0
+        if best < 0:
+            continue
+        before = state.spread[v] + state.spread[n + v]
+        move_owner(v, best, pattern, state)
+        _update_all(state, prices, toll)
+        left = 0
+        for side in range(2):
+            e = v + side * n
+            if num[side] > 0:
+                found = pins[side, : num[side]]
+                _load_counts(e, state, mine[side])
+                left += _leave(e, q, found, mine[side], added, goal, pattern, state, prices, toll)
+                _clear_counts(e, state, mine[side])
+        if left == 0 and state.spread[v] + state.spread[n + v] > before:
+            move_owner(v, q, pattern, state)
+            _update_all(state, prices, toll)
+        else:
+            moved += 1
+    return moved
+
+
+@njit(cache=True, nogil=True)
+def _staying(
+    e: int, q: int, pins: Any, mine: Any, bonus: Any, pattern: Any, state: Any, toll: Any
+) -> Any:
+    """What it gains to move all that net e has in its owner's part q, but for the owner's pins.
+
+    Fills `pins` with these nonzeros and `bonus` with what more it gains, by part, when the net
+    touches that part too.
+
+    Returns
+    -------
+    base, num
+        -inf where some of them may not move; and how many they are.
+    """
+    num, base = 0, 0.0
+    for a in range(pattern.net_ptr[e], pattern.net_ptr[e + 1]):
+        k = pattern.pins[a]
+        if state.part[k] != q or pattern.row[k] == pattern.column[k]:
+            continue
+        pins[num] = k
+        num += 1
+        if not pattern.movable[k]:
+            base = -np.inf
+        if base == -np.inf:
+            continue
+        f = other(k, e, pattern)
+        base += toll[RELIEF, q]
+        start, end = state.slot_ptr[f], last_slot(f, state)
+        kept = False
+        for s in range(start, end):
+            count, r = state.slot_count[s], state.slot_part[s]
+            if r == q:
+                base += count == 1
+            else:
+                kept |= count > 0 and mine[r] > 0
+        if not kept:
+            base -= 1.0
+            for s in range(start, end):
+                if state.slot_count[s] > 0:
+                    bonus[state.slot_part[s]] += 1.0
+    return base, num
+
+
+@njit(cache=True, nogil=True)
+def _best_owner(
+    v: int,
+    q: int,
+    weight: int,
+    mine: Any,
+    base: Any,
+    num: Any,
+    bonus: Any,
+    state: Any,
+    prices: Any,
+    toll: Any,
+) -> int:
+    """The part that vertex v of part q should move to, with its `weight` nonzeros; or -1."""
+    n = len(state.owner)
+    best, best_value = -1, TINY
+    for r in range(len(state.load)):
+        if r == q or state.load[r] + weight > prices.cap:
+            continue
+        burden = toll[BURDEN, r] if prices.weight > 0.0 or prices.nonzero > 0.0 else 0.0
+        value = weight * (toll[RELIEF, q] - burden)
+        sent_here = received_here = sent_there = received_there = 0  # more rows at q and at r
+        for side in range(2):
+            before = state.spread[v + side * n] - 1
+            left = num[side] == 0
+            if not left and state.load[r] + weight + num[side] <= prices.cap:
+                gain = 1.0 + base[side] + bonus[side, r] - burden * num[side]
+                if gain > TINY:
+                    left = True
+                    value += gain - 1.0
+            enters = mine[side, r] == 0
+            after = before + enters - left
+            value += before - after
+            # The other parts that the net touches trade with r instead of q; q may be among them.
+            if side == 0:
+                received_here -= before
+                received_there += after
+                sent_here += not left
+                sent_there -= not enters
+            else:
+                sent_here -= before
+                sent_there += after
+                received_here += not left
+                received_there -= not enters
+        if value > best_value or prices.pressure > 0.0:
+            if prices.pressure > 0.0:
+                value -= _strain(toll[OUT, q], prices.row * sent_here, prices)
+                value -= _strain(toll[INTO, q], prices.row * received_here, prices)
+                value -= _strain(toll[OUT, r], prices.row * sent_there, prices)
+                value -= _strain(toll[INTO, r], prices.row * received_there, prices)
+            if value > best_value:
+                best, best_value = r, value
+    return best
+
+
+@njit(cache=True, nogil=True)
+def _strain(load: float, more: float, prices: Any) -> float:
+    """What so much more load costs on one side of a part."""
+    cost = penalty(load + more, prices.ceiling, prices.pressure)
+    return cost - penalty(load, prices.ceiling, prices.pressure)

@@ -1,0 +1,306 @@
+"""Owners of rows and nonzeros, and in how many places every part needs a row or a column.
+
+Rows and columns are the *nets* of this module: net i is row i, net n + j is column j. The pins of a
+net are its nonzeros and one more, which stands for the owner of the vertex; so every net touches
+the part of its owner, and the volume is the number of pairs of net and part, less 2n::
+
+    A = [ a b ]   owner of a, b, d: parts 0 1 1   pins of row 0    a in 0, b in 1, owner in 0
+        [ . d ]   owner of rows 0 1: parts 0 1    pins of column 1 b in 1, d in 1, owner in 1
+
+    row 0 touches part 1, which is not its owner's: one partial row moves from part 1 to part 0
+
+A nonzero of the diagonal goes with the owner of its vertex and never alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+
+class Pattern(NamedTuple):
+    """A matrix by rows and by columns; nothing of it changes.
+
+    Attributes
+    ----------
+    net_ptr : int64[2n + 1]
+        Nonzeros of net e are ``pins[net_ptr[e]:net_ptr[e + 1]]``.
+    pins : int64[2 * nnz]
+        Places in the CSR.
+    row, column : int32[nnz]
+    diagonal : int64[n]
+        Place of (v, v), or -1.
+    movable : bool[nnz]
+        Nonzeros that may move alone; none of the diagonal.
+    free : bool[n]
+        Vertices whose owner may change.
+    """
+
+    net_ptr: Any
+    pins: Any
+    row: Any
+    column: Any
+    diagonal: Any
+    movable: Any
+    free: Any
+
+
+class Owners(NamedTuple):
+    """Owners of a `Pattern` and what follows from them; all but `slot_ptr` changes with moves.
+
+    A net with fewer pins than there are parts has a slot per pin, of which the first ``spread[e]``
+    are in use, in no order; any other net has a slot per part, in use where its count is above 0.
+
+    Attributes
+    ----------
+    owner : int32[n]
+    part : int32[nnz]
+        Owner of every nonzero.
+    slot_ptr : int64[2n + 1]
+    slot_part, slot_count : int32[num_slots]
+        Parts that a net touches, and its pins in each.
+    spread : int32[2n]
+        How many parts a net touches.
+    load, rows : int64[num_parts]
+        Nonzeros and vertices that a part owns.
+    sent, received : int64[num_parts]
+        Rows, in expand and fold together.
+    messages_sent, messages_received : int64[num_parts]
+        Zero unless `pair` is kept.
+    pair : int32[2, num_parts, num_parts], or int32[2, 0, 0] where messages do not matter
+        Rows from one part to another in the fold (0) and in the expand (1).
+    """
+
+    owner: Any
+    part: Any
+    slot_ptr: Any
+    slot_part: Any
+    slot_count: Any
+    spread: Any
+    load: Any
+    rows: Any
+    sent: Any
+    received: Any
+    messages_sent: Any
+    messages_received: Any
+    pair: Any
+
+
+def pattern_of(indptr: Any, indices: Any, movable: Any = None) -> Pattern:
+    """Both orders of the nonzeros of a CSR pattern. 24 bytes a nonzero.
+
+    `movable`, bool[nnz]: nonzeros that may change their owner; None: all. The owner of a vertex may
+    change if all nonzeros of its row may.
+    """
+    n = len(indptr) - 1
+    row = np.repeat(np.arange(n, dtype=np.int32), np.diff(indptr))
+    free = np.ones(n, dtype=np.bool_)
+    if movable is None:
+        movable = np.ones(len(indices), dtype=np.bool_)
+    else:
+        free[row[~movable]] = False
+    on_diagonal = np.flatnonzero(row == indices)
+    diagonal = np.full(n, -1, dtype=np.int64)
+    diagonal[row[on_diagonal]] = on_diagonal
+    movable = movable & (row != indices)
+    net_ptr, pins = _by_net(indptr, indices)
+    return Pattern(net_ptr, pins, row, indices, diagonal, movable, free)
+
+
+@njit(cache=True, nogil=True)
+def _by_net(indptr: Any, indices: Any) -> Any:
+    n, nnz = len(indptr) - 1, len(indices)
+    net_ptr = np.zeros(2 * n + 1, dtype=np.int64)
+    net_ptr[: n + 1] = indptr
+    for k in range(nnz):
+        net_ptr[n + indices[k] + 1] += 1
+    for e in range(n, 2 * n):
+        net_ptr[e + 1] += net_ptr[e]
+    pins = np.empty(2 * nnz, dtype=np.int64)
+    place = net_ptr[n:].copy()
+    for k in range(nnz):
+        pins[k] = k
+        j = indices[k]
+        pins[place[j]] = k
+        place[j] += 1
+    return net_ptr, pins
+
+
+def owners_of(
+    pattern: Pattern, owner: Any, nonzero_owner: Any, num_parts: int, with_pairs: bool = False
+) -> Owners:
+    """Count owners of rows and nonzeros, which are copied. At most 16 bytes per nonzero."""
+    size = np.minimum(np.diff(pattern.net_ptr) + 1, num_parts)
+    slot_ptr = np.concatenate([[0], np.cumsum(size)])
+    side = num_parts if with_pairs else 0
+    state = Owners(
+        owner=np.array(owner, dtype=np.int32),
+        part=np.array(nonzero_owner, dtype=np.int32),
+        slot_ptr=slot_ptr,
+        slot_part=np.empty(slot_ptr[-1], dtype=np.int32),
+        slot_count=np.zeros(slot_ptr[-1], dtype=np.int32),
+        spread=np.zeros(len(size), dtype=np.int32),
+        load=np.bincount(nonzero_owner, minlength=num_parts),
+        rows=np.bincount(owner, minlength=num_parts),
+        sent=np.zeros(num_parts, dtype=np.int64),
+        received=np.zeros(num_parts, dtype=np.int64),
+        messages_sent=np.zeros(num_parts, dtype=np.int64),
+        messages_received=np.zeros(num_parts, dtype=np.int64),
+        pair=np.zeros((2, side, side), dtype=np.int32),
+    )
+    _fill(pattern, state)
+    return state
+
+
+@njit(cache=True, nogil=True)
+def _fill(pattern: Any, state: Any) -> None:
+    n = len(state.owner)
+    for e in range(2 * n):
+        start = state.slot_ptr[e]
+        if state.slot_ptr[e + 1] - start == len(state.load):
+            for q in range(len(state.load)):
+                state.slot_part[start + q] = q
+        insert(e, state.owner[e % n], state)
+        for a in range(pattern.net_ptr[e], pattern.net_ptr[e + 1]):
+            insert(e, state.part[pattern.pins[a]], state)
+        send_all(e, 1, state)
+
+
+def volume(state: Owners) -> int:
+    """Rows moved by expand and fold."""
+    return int(state.spread.sum(dtype=np.int64)) - len(state.spread)
+
+
+@njit(cache=True, nogil=True)
+def other(k: int, e: int, pattern: Any) -> int:
+    """The column of nonzero k if net e is its row, and the other way round."""
+    n = len(pattern.diagonal)
+    return n + pattern.column[k] if e < n else pattern.row[k]
+
+
+@njit(cache=True, nogil=True)
+def last_slot(e: int, state: Any) -> int:
+    """End of the slots to be read; those with a count of 0 do not count."""
+    start = state.slot_ptr[e]
+    if state.slot_ptr[e + 1] - start == len(state.load):
+        return start + len(state.load)
+    return start + state.spread[e]
+
+
+@njit(cache=True, nogil=True)
+def pins_in(e: int, q: int, state: Any) -> int:
+    """How many pins net e has in part q."""
+    start = state.slot_ptr[e]
+    if state.slot_ptr[e + 1] - start == len(state.load):
+        return state.slot_count[start + q]
+    for s in range(start, start + state.spread[e]):
+        if state.slot_part[s] == q:
+            return state.slot_count[s]
+    return 0
+
+
+@njit(cache=True, nogil=True)
+def insert(e: int, q: int, state: Any) -> bool:
+    """One pin of net e more in part q; returns whether it is the first one there."""
+    start = state.slot_ptr[e]
+    if state.slot_ptr[e + 1] - start == len(state.load):
+        s = start + q
+    else:
+        end = start + state.spread[e]
+        s = start
+        while s < end and state.slot_part[s] != q:
+            s += 1
+        if s == end:
+            state.slot_part[s] = q
+            state.slot_count[s] = 0
+    first = state.slot_count[s] == 0
+    state.slot_count[s] += 1
+    state.spread[e] += first
+    return first
+
+
+@njit(cache=True, nogil=True)
+def delete(e: int, q: int, state: Any) -> bool:
+    """One pin of net e less in part q; returns whether it was the last one there."""
+    start = state.slot_ptr[e]
+    dense = state.slot_ptr[e + 1] - start == len(state.load)
+    s = start + q
+    if not dense:
+        s = start
+        while state.slot_part[s] != q:
+            s += 1
+    state.slot_count[s] -= 1
+    last = state.slot_count[s] == 0
+    if last:
+        state.spread[e] -= 1
+        if not dense:
+            end = start + state.spread[e]
+            state.slot_part[s] = state.slot_part[end]
+            state.slot_count[s] = state.slot_count[end]
+    return last
+
+
+@njit(cache=True, nogil=True)
+def send(e: int, m: int, rows: int, state: Any) -> None:
+    """`rows` more (or fewer) of net e between part m and the owner, another part."""
+    n = len(state.owner)
+    q = state.owner[e % n]
+    expand = e >= n
+    sender, receiver = (q, m) if expand else (m, q)
+    state.sent[sender] += rows
+    state.received[receiver] += rows
+    if state.pair.shape[1] > 0:
+        step = 1 if expand else 0
+        before = state.pair[step, sender, receiver]
+        state.pair[step, sender, receiver] = before + rows
+        change = (before + rows > 0) - (before > 0)
+        state.messages_sent[sender] += change
+        state.messages_received[receiver] += change
+
+
+@njit(cache=True, nogil=True)
+def send_all(e: int, rows: int, state: Any) -> None:
+    """`send` for all parts that net e touches."""
+    q = state.owner[e % len(state.owner)]
+    for s in range(state.slot_ptr[e], last_slot(e, state)):
+        if state.slot_count[s] > 0 and state.slot_part[s] != q:
+            send(e, state.slot_part[s], rows, state)
+
+
+@njit(cache=True, nogil=True)
+def move(k: int, there: int, pattern: Any, state: Any) -> None:
+    """Give nonzero k, which is not on the diagonal, to part `there`, another than its own."""
+    n = len(state.owner)
+    here = state.part[k]
+    state.part[k] = there
+    state.load[here] -= 1
+    state.load[there] += 1
+    for side in range(2):
+        e = n + pattern.column[k] if side else pattern.row[k]
+        if delete(e, here, state):
+            send(e, here, -1, state)
+        if insert(e, there, state):
+            send(e, there, 1, state)
+
+
+@njit(cache=True, nogil=True)
+def move_owner(v: int, there: int, pattern: Any, state: Any) -> None:
+    """Give vertex v and its nonzero on the diagonal to part `there`, another than its own."""
+    n = len(state.owner)
+    here, k = state.owner[v], pattern.diagonal[v]
+    for e in (v, n + v):
+        send_all(e, -1, state)
+        for _ in range(2 if k >= 0 else 1):  # the owner's pin, and the diagonal
+            delete(e, here, state)
+            insert(e, there, state)
+    if k >= 0:
+        state.part[k] = there
+        state.load[here] -= 1
+        state.load[there] += 1
+    state.rows[here] -= 1
+    state.rows[there] += 1
+    state.owner[v] = there
+    for e in (v, n + v):
+        send_all(e, 1, state)

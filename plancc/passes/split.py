@@ -1,0 +1,88 @@
+"""Which nonzeros go with their columns, best for given owners. Knows the matrix and its owners."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+from plancc.graph.graph import Graph
+from plancc.models.medium_grain import lighter_columns
+
+
+@dataclass(frozen=True)
+class Resplit:
+    """Split a matrix with the least volume that its owners allow, then evenly.
+
+    Nonzero (i, j) is where row i is, which then needs column j, or where column j is, which then
+    folds row i. For the nonzeros of every pair of parts this is a minimum vertex cover (the s2D
+    partitions of Kayaaslan, Aykanat and Ucar, "1.5D parallel sparse matrix-vector multiply", SIAM
+    J. Sci. Comput. 2018), exact by Hopcroft and Karp's matching and Koenig's theorem. Where there
+    are several, the one is taken that relieves the heavier of the two parts. Nonzeros within a
+    part go with the lighter side, as in `MediumGrainModel`.
+
+    Attributes
+    ----------
+    epsilon : float, optional
+        More rows are moved where that brings parts of more than ``(1 + epsilon) * ceil(mean)``
+        nonzeros below it, as far as it can; None: never, the volume is the least.
+    """
+
+    epsilon: float | None = 0.01
+
+    def run(
+        self,
+        matrix: Graph,
+        owner: npt.NDArray[np.int32],
+        num_parts: int,
+        allowed: npt.NDArray[np.bool_] | None = None,
+    ) -> npt.NDArray[np.bool_]:
+        """Split the nonzeros.
+
+        Parameters
+        ----------
+        matrix : Graph
+        owner : int32[n]
+        num_parts : int
+        allowed : bool[num_nonzeros], optional
+            Nonzeros that may go with their columns; None: all. Those of the diagonal never do.
+
+        Returns
+        -------
+        bool[num_nonzeros]
+            Whether the nonzero goes with its column.
+
+        Raises
+        ------
+        InputError
+            Owners of another number of vertices, or outside 0..num_parts-1.
+        """
+        from plancc.passes.kernels import split as kernels
+
+        n = matrix.num_vertices
+        if len(owner) != n:
+            raise InputError(f"{len(owner)} owners for {n} vertices")
+        if n > 0 and not (int(owner.min()) >= 0 and int(owner.max()) < num_parts):
+            raise InputError(f"owners {owner.min()}..{owner.max()}: must be in 0..{num_parts - 1}")
+        with_column = lighter_columns(matrix)
+        if allowed is not None:
+            with_column &= allowed
+        cut = kernels.cut_of(matrix.indptr, matrix.indices, owner, num_parts)
+        fixed = np.zeros(len(cut.at), dtype=bool) if allowed is None else ~allowed[cut.at]
+        banned = np.zeros(len(cut.right_ptr) - 1, dtype=bool)
+        banned[cut.right[fixed]] = True
+
+        load = np.bincount(owner, weights=matrix.row_nonzeros(), minlength=num_parts)
+        load = load.astype(np.int64)
+        load -= np.bincount(cut.left_parts[cut.left, 0], minlength=num_parts)
+        mate, mate_right = kernels.match(cut, banned)
+        left, right, component, num = kernels.cover(cut, banned, mate, mate_right)
+        kernels.complete(cut, left, right, component, num, mate, load)
+        of_cut = kernels.place(cut, left, right, fixed, load)
+        if self.epsilon is not None:
+            limit = int((1 + self.epsilon) * -(-matrix.num_nonzeros // num_parts) + 1e-9)
+            kernels.relieve(cut, left, right, fixed, load, limit, of_cut)
+        with_column[cut.at] = of_cut
+        return with_column

@@ -1,0 +1,247 @@
+"""Search for the groups of a checkerboard: from owners by rows, laid on the grid and refined.
+
+Knows matrices, the search by rows and the pass over groups; no plan, no file.
+
+========  ========================================================================================
+fast      owners of effort fast, their parts placed on the grid, then one round of sweeps
+balanced  owners of effort balanced, the same, then V-cycles
+best      several such starts, and V-cycles from the best groups until the budget ends
+========  ========================================================================================
+
+Objectives that count messages end with rounds of sweeps at the finest level that charge fees on
+them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from plancc.cost.edge_owners import traffic_of_edge_owners
+from plancc.cost.machine import EpochRates
+from plancc.cost.objectives import NEEDS_DIMS, OBJECTIVES, objective_value
+from plancc.errors import InputError
+from plancc.graph.graph import Graph
+from plancc.models.checkerboard import CheckerboardModel, Groups, assemble
+from plancc.models.weights import check_num_parts
+from plancc.partitioners.run import balance_notes
+from plancc.passes.deadline import Deadline
+from plancc.passes.fill import FillEmptyParts
+from plancc.passes.grid import CellLimits, Level, fees, place_parts, refine
+from plancc.registry import check_choice
+from plancc.search.effort import EFFORTS, search
+from plancc.search.record import Record, SearchResult, Trial
+
+STARTS = {"fast": 1, "balanced": 1, "best": 3}
+"""Searches by rows, each with a seed of its own."""
+CYCLES = {"fast": 0, "balanced": 2, "best": 10}
+"""V-cycles in all; with a budget effort best makes as many as it allows."""
+START_SHARE = 0.4
+"""Share of a budget for the searches by rows."""
+ROUNDS = {"fast": 2, "balanced": 6, "best": 12}
+"""Refinements with fees on messages, for the objectives that count these."""
+ROUNDS_SHARE = 0.3
+"""Share of a budget kept for them."""
+STRENGTH, WEAKER, STRONGER = 1.0, 0.5, 1.5
+"""Of the fees, in the first round; of the next over this one's, after one that went astray or any
+other."""
+MAX_FRUITLESS = 2
+"""Rounds one after the other that find nothing better before they end."""
+MAX_EXTRA_VOLUME = 0.1
+"""By which share they may raise the volume."""
+
+
+def search_checkerboard(
+    matrix: Graph,
+    model: CheckerboardModel,
+    num_parts: int,
+    *,
+    effort: str = "balanced",
+    objective: str = "messages",
+    epsilon: float = 0.01,
+    seed: int = 1,
+    threads: int = 1,
+    budget: float | None = None,
+    time_limit: float | None = None,
+    rates: EpochRates | None = None,
+    report: Callable[[Trial], None] | None = None,
+) -> SearchResult:
+    """Find row groups and column groups whose cells have about as many nonzeros each.
+
+    Groups are made for little volume first; for "messages" and "time" rounds with fees on messages
+    follow, which may cost `MAX_EXTRA_VOLUME`. Of all that were met, the best by the objective are
+    taken. A grid of a single row or column is a search by columns or by rows,
+    whose owners are refined for the objective itself.
+
+    Parameters
+    ----------
+    matrix : Graph
+        The normalised matrix.
+    model : CheckerboardModel
+    num_parts : int
+    effort : {"fast", "balanced", "best"}
+    objective : {"volume", "max-volume", "messages", "time"}
+        See `plancc.cost.objectives`.
+    epsilon : float
+        Allowed imbalance of the nonzeros.
+    seed : int
+    threads : int
+        Of the search by rows. Without a budget and with one thread the same seed gives the same
+        owners.
+    budget : float, optional
+        Seconds after which nothing new is started; effort best uses all of them.
+    time_limit : float, optional
+        Seconds that one native partitioner may take.
+    rates : EpochRates
+        For objective "time".
+    report : callable, optional
+        Called with every `Trial` as it ends.
+
+    Returns
+    -------
+    SearchResult
+        With owners of the nonzeros.
+
+    Raises
+    ------
+    InputError
+        A grid that does not fit `num_parts`, an unknown name, a number out of range, objective
+        "time" without rates.
+    """
+    check_choice("effort", effort, EFFORTS)
+    check_choice("objective", objective, OBJECTIVES)
+    if objective == "time" and rates is None:
+        raise InputError(NEEDS_DIMS)
+    check_num_parts(matrix.num_vertices, num_parts)
+    shape = model.shape(num_parts)
+    start_effort = "fast" if effort == "fast" else "balanced"
+    deadline, record, warnings = Deadline.after(budget), Record(report), list[str]()
+    limits = CellLimits.of(matrix.num_nonzeros, num_parts, epsilon)
+
+    def by_rows(of: Graph, goal: str, seed: int, share: float) -> Groups:
+        """Owners of the rows; `share` of the budget is theirs."""
+        found = search(
+            of,
+            num_parts,
+            effort=start_effort,
+            objective=goal,
+            epsilon=epsilon,
+            seed=seed,
+            threads=threads,
+            budget=None if budget is None else share * budget,
+            time_limit=time_limit,
+            rates=rates,
+        )
+        weights = of.row_nonzeros()  # the balance that counts is told at the end
+        who = f"effort {start_effort}"
+        told = balance_notes(found.owner, weights, num_parts, epsilon, who, ())
+        warnings.extend(warning for warning in found.warnings if warning not in told)
+        return found.owner
+
+    def note(
+        step: str, begin: float, groups: tuple[Groups, Groups], most: float = np.inf
+    ) -> _Candidate:
+        """Measure groups exactly and put them into the record, if they move at most that much."""
+        seconds = time.perf_counter() - begin
+        made = assemble(matrix, *groups, shape[1])
+        parts = traffic_of_edge_owners(matrix, made.owner, made.nonzero_owner, num_parts)
+        over, rows = limits.overload(parts.nonzeros), int(parts.sent.sum())
+        value = objective_value(objective, parts, rates)
+        if rows <= most:
+            record.add(step, seconds, made.owner, over, value, rows, made.nonzero_owner)
+        return _Candidate(over, rows, value, groups)
+
+    begin = time.perf_counter()
+    if 1 in shape:
+        none = np.zeros(matrix.num_vertices, dtype=np.int32)
+        if shape[1] == 1:
+            groups = by_rows(matrix, objective, seed, 1.0), none
+        else:
+            groups = none, by_rows(_transposed(matrix), objective, seed, 1.0)
+        note(f"parts by {'rows' if shape[1] == 1 else 'columns'}, seed {seed}", begin, groups)
+        if model.grid is None and num_parts > 1:
+            warnings.append(f"{num_parts} is prime: grid {num_parts}x1 is a plan by rows")
+    else:
+        finest = Level.of(matrix)
+        found: list[_Candidate] = []
+        for k in range(STARTS[effort]):
+            if k > 0 and deadline.passed():
+                break
+            begin, rng = time.perf_counter(), np.random.default_rng(seed + k)
+            owner = by_rows(matrix, "volume", seed + k, START_SHARE / STARTS[effort])
+            groups = place_parts(finest, owner, shape, limits, rng, deadline)
+            groups = _filled(matrix, groups, shape)
+            note(f"parts by rows on the grid, seed {seed + k}", begin, groups)
+            begin = time.perf_counter()
+            groups = refine(finest, groups, shape, limits, rng, deadline)
+            found.append(note(f"sweeps, seed {seed + k}", begin, groups))
+        best, cycle, rng = min(found, key=_rank), 0, np.random.default_rng([seed, 1])
+        timed, rounds = effort == "best" and budget is not None, 0
+        if objective in ("messages", "time"):
+            rounds = ROUNDS[effort]
+        cycles_end = deadline
+        if budget is not None and rounds > 0:
+            cycles_end = Deadline(deadline.at - ROUNDS_SHARE * budget)
+        while (timed or cycle < CYCLES[effort]) and not cycles_end.passed():
+            cycle, begin = cycle + 1, time.perf_counter()
+            groups = refine(finest, best.groups, shape, limits, rng, cycles_end, coarsen=True)
+            best = min(best, note(f"V-cycle {cycle}", begin, groups), key=_rank)
+        most, strength, fruitless = (1 + MAX_EXTRA_VOLUME) * best.volume, STRENGTH, 0
+        for k in range(1, rounds + 1):
+            if deadline.passed() or fruitless == MAX_FRUITLESS:
+                break
+            begin, fee = time.perf_counter(), fees(best.volume, shape, strength)
+            groups = refine(finest, best.groups, shape, limits, rng, deadline, fee=fee)
+            reached = note(f"fees on messages, round {k}", begin, groups, most)
+            better = reached.volume <= most and reached.merit < best.merit
+            best, fruitless = (reached, 0) if better else (best, fruitless + 1)
+            strength *= STRONGER if better else WEAKER
+
+    if matrix.num_nonzeros > 0:
+        assert record.nonzero_owner is not None
+        ones = np.ones(matrix.num_nonzeros, dtype=np.int64)
+        who = f"effort {effort}"
+        warnings += balance_notes(record.nonzero_owner, ones, num_parts, epsilon, who, ())
+    return record.result([*dict.fromkeys(warnings)])
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidate:
+    """Groups and what they are worth."""
+
+    overload: float
+    volume: int
+    value: float
+    groups: tuple[Groups, Groups]
+
+    @property
+    def merit(self) -> tuple[float, float, int]:
+        """By the objective; smaller is better."""
+        return self.overload, self.value, self.volume
+
+
+def _rank(candidate: _Candidate) -> tuple[float, int]:
+    """By volume; smaller is better."""
+    return candidate.overload, candidate.volume
+
+
+def _filled(
+    matrix: Graph, groups: tuple[Groups, Groups], shape: tuple[int, int]
+) -> tuple[Groups, Groups]:
+    """The same with a vertex in every cell."""
+    owner = groups[0] * np.int32(shape[1]) + groups[1]
+    owner = FillEmptyParts().run(owner, matrix.row_nonzeros(), shape[0] * shape[1])
+    return owner // np.int32(shape[1]), owner % np.int32(shape[1])
+
+
+def _transposed(matrix: Graph) -> Graph:
+    """The pattern of the transpose."""
+    n = matrix.num_vertices
+    ones = np.ones(matrix.num_nonzeros, dtype=np.int8)
+    turned = sp.csr_array((ones, matrix.indices, matrix.indptr), shape=(n, n)).T.tocsr()
+    turned.sort_indices()
+    return Graph(turned.indptr.astype(np.int64), turned.indices.astype(np.int32))

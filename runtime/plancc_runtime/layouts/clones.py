@@ -1,0 +1,549 @@
+"""DistGNN's vertex clones: every part computes with copies of its vertices (paper 004, Section 5).
+
+Knows a block of an edge plan and a transport; must not know layers, losses or files.
+
+A rank has a *clone* of every vertex that its nonzeros touch: its own rows, which are the *roots* of
+the paper's trees, and *leaves*, the foreign vertices that are halo rows, folded rows or both. Each
+clone has a row of H, is aggregated over this rank's nonzeros alone, and goes through the dense
+layer.
+
+                     own rows   leaves                      z = P h + s h
+                   +----------+--------+
+        own rows   |          |        |    P: the nonzeros of this rank
+                   +----------+--------+    s: what a vertex adds of itself, for leaves too; where
+        leaves     |          |        |       the diagonal is a nonzero, it is in P of the root
+                   +----------+--------+
+
+0c (`DelayedSums` None): that is all; no row travels. cd-r: split vertices are binned over r epochs,
+and in the epochs e of a bin, the leaves' partial sums P h go to the root, which has them in epoch
+e + r, adds them to its z and sends that back, to replace the leaves' z from epoch e + 2 r on:
+
+    epoch     e             e + r                         e + 2 r
+    leaf      P h ----.                            .----> z = what the root had
+    root               `--> z = P h + s h + sums -'
+
+Between two turns of its bin, a vertex keeps what it received last. For the backward pass all that
+was received is constant: gradients stay on their rank.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from numba import njit
+from torch import Tensor
+
+from plancc.plan.plan import Int32Array, Int64Array
+from plancc.sampling.counter import mix
+from plancc_runtime.clock import Clock
+from plancc_runtime.kernels.base import SparseMatrix
+from plancc_runtime.kernels.rows import add_rows
+from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.edge import with_whole_rows
+from plancc_runtime.layouts.halo import Buffers, Halo
+from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.row import both_ways, layer, matrix_of
+from plancc_runtime.layouts.swap import swap
+from plancc_runtime.transport.base import Transport
+from plancc_runtime.workspace import empty
+
+
+@dataclass(frozen=True, eq=False)
+class Trees:
+    """The messages between roots and leaves; the fields are those of a `Block`.
+
+    Roots are the "inputs" that are sent, leaves the "halo" that is received; rows of a message
+    ascend by vertex.
+    """
+
+    num_inputs: int
+    num_halo: int
+    send_peer: Int32Array
+    send_ptr: Int64Array
+    send_row: Int32Array
+    recv_peer: Int32Array
+    recv_ptr: Int64Array
+
+    def of(self, sent: npt.NDArray[np.bool_], received: npt.NDArray[np.bool_]) -> Trees:
+        """Those of some sent rows and some leaves alone.
+
+        Roots are numbered among those that are left, leaves too; both keep their order.
+        """
+        rows = np.unique(self.send_row[sent])
+        return Trees(
+            num_inputs=len(rows),
+            num_halo=int(received.sum()),
+            send_peer=self.send_peer,
+            send_ptr=_kept(self.send_ptr, sent),
+            send_row=np.searchsorted(rows, self.send_row[sent]).astype(np.int32),
+            recv_peer=self.recv_peer,
+            recv_ptr=_kept(self.recv_ptr, received),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Clones:
+    """One rank's clones.
+
+    Attributes
+    ----------
+    block : Block
+        P: rows and columns are clones, [own rows | leaves]; nothing is sent. Its `edges` and
+        `closed_edges`, by which means divide, are those that a vertex has on all ranks.
+    num_own : int
+    trees : Trees
+    diagonal : float64[clones]
+        What every vertex has on the diagonal of the plan.
+    """
+
+    block: Block
+    num_own: int
+    trees: Trees
+    diagonal: npt.NDArray[np.float64]
+
+    @property
+    def num_leaves(self) -> int:
+        return self.trees.num_halo
+
+    def alone(self) -> Clones:
+        """The same with means over the edges at hand, as 0c has them."""
+        block = self.block
+        assert block.edges is not None
+        assert block.closed_edges is not None
+        edges = np.diff(block.without_added_diagonal().row_ptr)
+        in_p = (np.arange(len(edges)) < self.num_own) & (block.closed_edges == block.edges)
+        return replace(self, block=replace(block, edges=edges, closed_edges=edges + ~in_p))
+
+    def partial(self, coefficients: str, own_only: bool) -> Block:
+        """P with the values of a name in `block.COEFFICIENTS`; of all rows, or of own ones."""
+        block = self.block
+        if coefficients != "plan":
+            edges = block.without_added_diagonal()
+            value = np.repeat(self._per_edge(coefficients), np.diff(edges.row_ptr))
+            block = replace(edges, value=value)
+        if own_only:
+            nonzeros = slice(block.row_ptr[self.num_own])
+            block = replace(
+                block,
+                outputs=np.arange(self.num_own),
+                row_ptr=block.row_ptr[: self.num_own + 1],
+                column=block.column[nonzeros],
+                value=block.value[nonzeros],
+            )
+        return block
+
+    def of_itself(self, coefficients: str) -> npt.NDArray[np.float64] | None:
+        """s: float64[clones]; None: a vertex adds nothing of itself that P has not."""
+        leaf = np.arange(len(self.diagonal)) >= self.num_own
+        if coefficients == "plan":
+            return np.where(leaf, self.diagonal, 0)
+        if coefficients != "closed-mean":
+            return None
+        assert self.block.edges is not None
+        assert self.block.closed_edges is not None
+        in_p = ~leaf & (self.block.closed_edges == self.block.edges)
+        return np.where(in_p, 0, self._per_edge(coefficients))
+
+    def _per_edge(self, coefficients: str) -> npt.NDArray[np.float64]:
+        if coefficients == "sum":
+            return np.ones(len(self.diagonal))
+        counts = self.block.closed_edges if coefficients == "closed-mean" else self.block.edges
+        assert counts is not None
+        return 1 / np.maximum(counts, 1)
+
+
+def clones_of(block: Block, transport: Transport) -> Clones:
+    """The clones of a rank, from its block of an edge plan. Collective.
+
+    Vertices of halo and folded rows are told, 4 bytes each, and three numbers per leaf.
+    """
+    if block.edges is None:
+        block = with_whole_rows(block, transport)
+    assert block.edges is not None
+    assert block.closed_edges is not None
+    num_own = block.num_inputs
+    trees, leaves, leaf = _trees_of(block, transport)
+    num_clones = num_own + len(leaves)
+
+    clone = np.concatenate([np.arange(num_own), num_own + leaf])  # of own, halo and folded rows
+    local_row = np.delete(clone, np.s_[num_own : num_own + block.num_halo])
+    degree = np.diff(block.row_ptr)
+    row_ptr = np.zeros(num_clones + 1, np.int64)
+    row_ptr[local_row + 1] = degree
+    order = np.argsort(local_row)
+    starts = np.concatenate([[0], np.cumsum(degree[order])])
+    taken = np.arange(starts[-1]) + np.repeat(block.row_ptr[order] - starts[:-1], degree[order])
+
+    row = np.repeat(np.arange(len(degree)), degree)
+    on_diagonal = np.flatnonzero((block.column == row) & (row < num_own))
+    figures = np.zeros((num_clones, 3))
+    figures[row[on_diagonal], 0] = block.value[on_diagonal]
+    figures[:num_own, 1], figures[:num_own, 2] = block.edges[:num_own], block.closed_edges[:num_own]
+    swap(
+        transport,
+        *(trees.send_peer, trees.send_ptr, figures[trees.send_row]),
+        *(trees.recv_peer, trees.recv_ptr, figures[num_own:]),
+    )
+    diagonal, edges, closed_edges = figures.T.copy()
+    no_rows, no_ptr = np.empty(0, np.int32), np.zeros(1, np.int64)
+    return Clones(
+        block=Block(
+            inputs=np.concatenate([block.inputs, leaves]),
+            outputs=None,
+            row_ptr=np.cumsum(row_ptr),
+            column=clone[block.column[taken]].astype(np.int32),
+            value=block.value[taken],
+            send_peer=no_rows,
+            send_ptr=no_ptr,
+            send_row=no_rows,
+            recv_peer=no_rows,
+            recv_ptr=no_ptr,
+            self_loops=block.self_loops,
+            edges=edges.astype(np.int64),
+            closed_edges=closed_edges.astype(np.int64),
+        ),
+        num_own=num_own,
+        trees=trees,
+        diagonal=diagonal,
+    )
+
+
+def _trees_of(block: Block, transport: Transport) -> tuple[Trees, Int32Array, Int64Array]:
+    """The trees of a block with a fold, and its leaves. Collective.
+
+    Returns
+    -------
+    Trees
+    vertices : int32[leaves]
+        By owner, then ascending.
+    leaf : int64[halo rows + folded rows]
+        Number of the leaf that every halo row and every folded row is, from 0.
+    """
+    fold = block.fold
+    assert fold is not None
+    expanded = block.send_peer, block.send_ptr, block.inputs[block.send_row]
+    folded = fold.recv_peer, fold.recv_ptr, block.inputs[fold.recv_row]
+    from_expand = block.recv_peer, block.recv_ptr, np.empty(block.num_halo, np.int32)
+    from_fold = fold.send_peer, fold.send_ptr, np.empty(fold.num_folded, np.int32)
+    swap(transport, *expanded, *from_expand)
+    swap(transport, *folded, *from_fold)
+    leaves, leaf = np.unique(
+        np.concatenate([_keys(*from_expand), _keys(*from_fold)]), return_inverse=True
+    )
+    copies, first = np.unique(np.concatenate([_keys(*expanded), _keys(*folded)]), return_index=True)
+    recv_peer, recv_ptr = _messages(leaves)
+    send_peer, send_ptr = _messages(copies)
+    trees = Trees(
+        num_inputs=block.num_inputs,
+        num_halo=len(leaves),
+        send_peer=send_peer,
+        send_ptr=send_ptr,
+        send_row=np.concatenate([block.send_row, fold.recv_row])[first],
+        recv_peer=recv_peer,
+        recv_ptr=recv_ptr,
+    )
+    return trees, (leaves & _VERTEX).astype(np.int32), leaf
+
+
+def with_leaves(clones: Clones, x: Tensor, transport: Transport) -> Tensor:
+    """The rows of all clones, from own ones: Tensor[clones, width]. Collective."""
+    halo = Halo(clones.trees, transport, x.dtype, device=x.device)
+    buffers = halo.buffers(x.shape[1])
+    halo.expand(x, buffers)
+    return torch.cat([x, buffers.halo])
+
+
+class CloneGraph(LocalGraph):
+    """What a layer needs of the graph, where every rank computes with its clones.
+
+    Products are those of the module's docstring. They move rows in a training pass of cd-r only:
+    they are collective where `sums` is given.
+
+    Parameters
+    ----------
+    clones : Clones
+    transport, dtype, clock, kernel, device
+        As of `LocalGraph`.
+    last : bool
+        Whether the outputs are own rows only, as nothing uses the leaves' after the last layer.
+    sums : DelayedSums, optional
+        What comes from other ranks.
+    constant : bool
+        Whether all products are of the same x: P x is then computed once.
+    """
+
+    def __init__(
+        self,
+        clones: Clones,
+        transport: Transport,
+        dtype: torch.dtype,
+        clock: Clock | None = None,
+        kernel: str = "auto",
+        device: torch.device | None = None,
+        *,
+        last: bool = False,
+        sums: DelayedSums | None = None,
+        constant: bool = False,
+    ) -> None:
+        block = clones.partial("plan", own_only=True) if last else clones.block
+        super().__init__(block, transport, dtype, clock, kernel=kernel, device=device)
+        self._clones, self._sums, self._constant = clones, sums, constant
+        self._own_only = last and sums is None
+        self._partial: dict[str, tuple[SparseMatrix, SparseMatrix, Tensor | None]] = {}
+        self._product: Tensor | None = None
+
+    def forward_product(self, x: Tensor, coefficients: str) -> Tensor:
+        matrix, _, itself = self._partial_of(coefficients)
+        x, num_own = x.contiguous(), self._clones.num_own
+        if self._product is None or not self._constant:
+            out = empty(num_own if self._own_only else len(x), x.shape[1], x)
+            with self.clock("spmm"):
+                matrix.multiply(x, out)
+            if self._constant:
+                self._product = out.clone()
+        else:
+            out = self._product.clone()
+        if self._sums is not None:
+            self._sums.exchange(out[num_own:])
+        if len(out) > self.num_outputs:
+            out = out[: self.num_outputs].clone()
+        if itself is not None:
+            out.addcmul_(x[: len(out)], itself[: len(out)])
+        if self._sums is not None:
+            self._sums.complete(out)
+        return out
+
+    def adjoint_product(self, g: Tensor, coefficients: str) -> Tensor:
+        _, transposed, itself = self._partial_of(coefficients)
+        g, num_clones = g.contiguous(), self._block.num_inputs
+        num_rows = self._clones.num_own if self._own_only else num_clones
+        if len(g) < num_rows:  # the last layer's leaves
+            g = torch.cat([g, g.new_zeros(num_rows - len(g), g.shape[1])])
+        out = empty(num_clones, g.shape[1], g)
+        with self.clock("spmm"):
+            transposed.multiply(g, out)
+        if itself is not None:
+            out[: len(g)].addcmul_(g, itself[: len(g)])
+        return out
+
+    def release_buffers(self) -> None:
+        super().release_buffers()
+        self._product = None
+
+    def _partial_of(self, coefficients: str) -> tuple[SparseMatrix, SparseMatrix, Tensor | None]:
+        """P and its transpose, laid out, and s: Tensor[clones, 1]."""
+        if coefficients not in self._partial:
+            block = self._clones.partial(coefficients, self._own_only)
+            both = both_ways(matrix_of(block), layer(self._halo, self._kernel))
+            itself = self._clones.of_itself(coefficients)
+            column = None
+            if itself is not None:
+                column = torch.from_numpy(itself[:, None]).to(self._halo.device, self.dtype)
+            self._partial[coefficients] = *both, column
+        return self._partial[coefficients]
+
+
+@dataclass(frozen=True, eq=False)
+class Bin:
+    """The split vertices whose sums travel in the same epochs.
+
+    Attributes
+    ----------
+    halo : Halo
+        Of their `Trees`.
+    roots : int64[m]
+        Own rows that have leaves elsewhere.
+    leaves : int64[l]
+        Numbers of the leaves that this rank has, from 0.
+    """
+
+    halo: Halo
+    roots: Tensor
+    leaves: Tensor
+
+
+class Delay:
+    """Which split vertices send in which epoch; the layers of a rank share it.
+
+    Parameters
+    ----------
+    clones : Clones
+    epochs : int
+        r, at least 1: how late a message is used. Also the number of bins.
+    transport, dtype, clock, wire, device
+        As of `Halo`.
+
+    Attributes
+    ----------
+    epoch : int
+        The one that the next products are of, for the caller to set; the first is 0.
+    bins : list of Bin
+    """
+
+    def __init__(
+        self,
+        clones: Clones,
+        epochs: int,
+        transport: Transport,
+        dtype: torch.dtype,
+        clock: Clock | None = None,
+        wire: str = "fp32",
+        device: torch.device | None = None,
+    ) -> None:
+        self.num_own, self.epochs, self.epoch = clones.num_own, epochs, 0
+        self.clock = clock or Clock()
+        trees, vertices = clones.trees, clones.block.inputs
+        sent = bin_of(vertices[trees.send_row], epochs)
+        received = bin_of(vertices[self.num_own :], epochs)
+        self.bins = [
+            Bin(
+                Halo(*(trees.of(sent == k, received == k), transport, dtype, clock, wire, device)),
+                *(
+                    torch.from_numpy(rows.astype(np.int64)).to(device)
+                    for rows in (
+                        np.unique(trees.send_row[sent == k]),
+                        np.flatnonzero(received == k),
+                    )
+                ),
+            )
+            for k in range(epochs)
+        ]
+
+
+@dataclass(eq=False)
+class _Turns:
+    """What the turns of one bin in one layer have brought, and what is on its way.
+
+    Attributes
+    ----------
+    up, down : Buffers
+        Of partial sums, from leaves to roots, and of their totals, from roots to leaves.
+    sums : Tensor[roots, width] or None
+        What the roots add; None: nothing has arrived yet.
+    totals : Tensor[leaves, width] or None
+        What replaces the leaves' rows, likewise.
+    rising, falling : bool
+        Whether a round of `up` and of `down` is under way.
+    """
+
+    up: Buffers
+    down: Buffers
+    sums: Tensor | None = None
+    totals: Tensor | None = None
+    rising: bool = False
+    falling: bool = False
+
+
+class DelayedSums:
+    """What one layer's products get from other ranks, r epochs late (Algorithm 4 of paper 004).
+
+    Parameters
+    ----------
+    delay : Delay
+    returns : bool
+        Whether the totals go back to the leaves; nothing uses those of the last layer.
+    constant : bool
+        Whether what travels is the same in every epoch: then every bin has one turn only.
+    """
+
+    def __init__(self, delay: Delay, *, returns: bool, constant: bool = False) -> None:
+        self._delay, self._returns, self._constant = delay, returns, constant
+        self._turns: list[_Turns] = []
+        self._arrived = False
+
+    def exchange(self, partial: Tensor) -> None:
+        """Take what has arrived for the epoch's bin, and send its partial sums. Collective.
+
+        Parameters
+        ----------
+        partial : Tensor[leaves, width]
+            P h of the leaves.
+        """
+        delay, number = self._delay, self._delay.epoch % self._delay.epochs
+        if not self._turns:
+            width = partial.shape[1]
+            self._turns = [
+                _Turns(each.halo.buffers(width), each.halo.buffers(width)) for each in delay.bins
+            ]
+        now, turn = delay.bins[number], self._turns[number]
+        self._arrived = turn.rising
+        self._receive(now, turn)
+        if not self._constant or delay.epoch < delay.epochs:
+            torch.index_select(partial, 0, now.leaves, out=turn.up.halo)
+            now.halo.send_all_back(turn.up)
+            turn.rising = True
+
+    def complete(self, z: Tensor) -> None:
+        """Add to the roots what they have received, and replace the leaves; send totals back.
+
+        Collective, after `exchange`.
+
+        Parameters
+        ----------
+        z : Tensor[clones, width], or of own rows only
+            P h + s h; changed in place.
+        """
+        delay = self._delay
+        for each, turn in zip(delay.bins, self._turns, strict=True):
+            if turn.sums is not None:
+                add_rows(z, each.roots, turn.sums)
+        number = delay.epoch % delay.epochs
+        if self._arrived and self._returns:
+            delay.bins[number].halo.send_rows(z[delay.bins[number].roots], self._turns[number].down)
+            self._turns[number].falling = True
+        for each, turn in zip(delay.bins, self._turns, strict=True):
+            if turn.totals is not None:
+                z[delay.num_own + each.leaves] = turn.totals
+
+    def finish(self) -> None:
+        """Receive all that is under way, and forget it. Collective."""
+        if self._turns:
+            for each, turn in zip(self._delay.bins, self._turns, strict=True):
+                self._receive(each, turn)
+        self._turns = []
+
+    def _receive(self, each: Bin, turn: _Turns) -> None:
+        if turn.rising:
+            turn.sums = turn.up.halo.new_zeros(len(each.roots), turn.up.halo.shape[1])
+            each.halo.add_arrived(turn.sums, turn.up)
+        if turn.falling:
+            with self._delay.clock("wait"):
+                turn.down.expand.finish()
+            turn.totals = each.halo.received(slice(None), turn.down).clone()
+        turn.rising = turn.falling = False
+
+
+def bin_of(vertices: Int32Array, num_bins: int) -> Int64Array:
+    """The bin of every vertex, 0..num_bins - 1: a function of its number, int64[len(vertices)]."""
+    return (_mixed(vertices) % np.uint64(num_bins)).astype(np.int64)
+
+
+@njit(cache=True, nogil=True)
+def _mixed(vertices: Any) -> Any:
+    out = np.empty(len(vertices), np.uint64)
+    for k in range(len(vertices)):
+        out[k] = mix(np.uint64(vertices[k]))
+    return out
+
+
+_VERTEX = 2**32 - 1
+
+
+def _keys(peer: Int32Array, ptr: Int64Array, vertex: Int32Array) -> Int64Array:
+    """A number per row of some messages, by which they are ordered: by peer, then by vertex."""
+    return np.repeat(peer.astype(np.int64) << 32, np.diff(ptr)) | vertex
+
+
+def _messages(keys: Int64Array) -> tuple[Int32Array, Int64Array]:
+    """Peers and offsets of ascending keys."""
+    peer, count = np.unique(keys >> 32, return_counts=True)
+    return peer.astype(np.int32), np.concatenate([[0], np.cumsum(count)])
+
+
+def _kept(ptr: Int64Array, kept: npt.NDArray[np.bool_]) -> Int64Array:
+    """Offsets of the messages without rows that are not kept; some may be empty."""
+    return np.concatenate([[0], np.cumsum(kept)])[ptr]

@@ -1,0 +1,241 @@
+"""The edge layout: a nonzero may live with any rank; expand, multiply, fold.
+
+Knows a block and a transport; must not know layers, losses or files. A rank's local matrix has own
+rows O and folded rows F, which are partial sums for the owners of the rows (as in the vertex cuts
+of paper 004):
+
+forward, H -> A H:
+
+      H of m        own     halo                                      A H of m
+    +---------+   +-------+------+                                  +---------+
+    | own     |-->| F_own | F_h  |--> partial rows --> owners       | own     |  = O_own H
+    | rows    |   +-------+------+                                  | rows    |  += O_h H_halo
+    +---------+-->| O_own | O_h  |--------------------------------> |         |  += S_nm, partial
+      expand ---> +-------+------+         partial rows of n -----> +---------+     rows of others
+
+adjoint, G -> A^T G, is the same plan read backward: owners send rows of G to where they are folded
+rows, and F^T G and O^T G go back along the expand. Every step moves the same rows both ways.
+
+The two rounds of a product follow each other. Own rows are multiplied while they travel: by own
+columns in the round that brings this rank more rows, by halo columns in the fold's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from torch import Tensor
+
+from plancc.plan.plan import Int32Array, Int64Array
+from plancc_runtime.clock import Clock
+from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.halo import Buffers, Halo, complete
+from plancc_runtime.layouts.row import both_ways, halo_block, halo_blocks, layer, matrix_of
+from plancc_runtime.layouts.swap import swap
+from plancc_runtime.transport.base import Transport
+
+
+@dataclass(frozen=True)
+class FoldMessages:
+    """The fold as the send and receive lists of an exchange; the fields are those of a `Block`.
+
+    One direction has rows of many ranks added to those of one, the other has copies of them sent.
+    As the lists say what is copied, one of these is written as the fold, the other as its adjoint.
+    """
+
+    num_inputs: int
+    num_halo: int
+    send_peer: Int32Array
+    send_ptr: Int64Array
+    send_row: Int32Array
+    recv_peer: Int32Array
+    recv_ptr: Int64Array
+
+
+def copies(block: Block) -> FoldMessages:
+    """Own outputs are sent to where they are folded rows: the adjoint of adding partial rows."""
+    assert block.fold is not None
+    fold = block.fold
+    return FoldMessages(
+        num_inputs=block.num_outputs,
+        num_halo=fold.num_folded,
+        send_peer=fold.recv_peer,
+        send_ptr=fold.recv_ptr,
+        send_row=fold.recv_row,
+        recv_peer=fold.send_peer,
+        recv_ptr=fold.send_ptr,
+    )
+
+
+def partials(block: Block) -> FoldMessages:
+    """Folded rows are sent to their owners, who receive every one apart."""
+    assert block.fold is not None
+    fold = block.fold
+    return FoldMessages(
+        num_inputs=fold.num_folded,
+        num_halo=len(fold.recv_row),
+        send_peer=fold.send_peer,
+        send_ptr=fold.send_ptr,
+        send_row=np.arange(fold.num_folded, dtype=np.int32),
+        recv_peer=fold.recv_peer,
+        recv_ptr=fold.recv_ptr,
+    )
+
+
+def with_whole_rows(block: Block, transport: Transport) -> Block:
+    """The block with the number of edges that its rows have on all ranks, which means need.
+
+    Collective; once at the start: 16 bytes per folded row, to its owner and back. A block without
+    a fold stays as it is.
+    """
+    if block.fold is None:
+        return block
+    fold, own = block.fold, block.num_outputs
+    edges = block.without_added_diagonal()
+    counts = np.stack([np.diff(b.row_ptr) for b in (edges, edges.closed())], axis=1)
+    arrived = np.empty((len(fold.recv_row), 2), np.int64)
+    swap(
+        transport,
+        *(fold.send_peer, fold.send_ptr, counts[own:]),
+        *(fold.recv_peer, fold.recv_ptr, arrived),
+    )
+    np.add.at(counts, fold.recv_row, arrived)
+    swap(
+        transport,
+        *(fold.recv_peer, fold.recv_ptr, counts[fold.recv_row]),
+        *(fold.send_peer, fold.send_ptr, counts[own:]),
+    )
+    whole, closed = counts.T.copy()
+    return replace(block, edges=whole, closed_edges=closed)
+
+
+class EdgeLayout:
+    """The distributed product with a matrix whose nonzeros are anywhere, one rank's share.
+
+    Sums are made in the order of the peers, not of arrival, so that the same inputs on the same
+    number of ranks give the same bits.
+
+    Parameters
+    ----------
+    block : Block
+        With a fold.
+    halo : Halo
+        Of a block with the same messages.
+    fold : Halo
+        Of its `copies`.
+    clock : Clock, optional
+        Gets the time of "spmm", and of "wait".
+    overlap : bool
+        Whether own rows are multiplied while messages travel; the results have the same bits.
+    kernel : str
+        As of `row.RowLayout`.
+    """
+
+    def __init__(
+        self,
+        block: Block,
+        halo: Halo,
+        fold: Halo,
+        clock: Clock | None = None,
+        overlap: bool = True,
+        kernel: str = "auto",
+    ) -> None:
+        self._halo, self._fold = halo, fold
+        self._clock = clock or Clock()
+        self._overlap = overlap
+        self._expand_is_longer = block.num_halo >= block.num_folded
+        laid_out, device = layer(halo, kernel), halo.device
+        matrix, own, n = matrix_of(block), block.num_outputs, block.num_inputs
+        self._own, self._own_transposed = both_ways(matrix[:own, :n], laid_out)
+        everything = range(len(block.recv_peer)), slice(None)
+        self._own_halo = halo_block(*everything, matrix[:own, n:].T.tocsr(), laid_out, device)
+        # of A^T, in which folded rows are the halo rows
+        self._folded = halo_block(range(0), slice(None), matrix[own:, :n], laid_out, device)
+        self._folded_halo = halo_blocks(
+            matrix[own:, n:].T.tocsr(), block.recv_ptr, laid_out, device
+        )
+
+    def forward(self, h: Tensor, out: Tensor, buffers: Buffers) -> None:
+        """out = A h. Collective.
+
+        Parameters
+        ----------
+        h : Tensor[num_inputs, width]
+        out : Tensor[num_outputs, width]
+            Own rows, contiguous.
+        buffers : Buffers
+            Of the same width, with those of the fold; overwritten.
+        """
+        clock, fold = self._clock, _fold_of(buffers)
+        early = self._overlap and self._expand_is_longer
+        self._halo.send_rows(h, buffers)
+        arrived = complete(buffers.expand.arrivals(), self._folded_halo)
+        if not self._overlap:
+            with clock("wait"):
+                arrived = iter(list(arrived))
+        with clock("spmm"):
+            self._folded.transposed.multiply(h, fold.halo)
+            if early:
+                self._own.multiply(h, out)
+        while True:
+            with clock("wait"):
+                block = next(arrived, None)
+            if block is None:
+                break
+            rows = self._halo.received(block.at, buffers)
+            with clock("spmm"):
+                block.matrix.multiply(rows, fold.halo, add=True, rows=block.rows)
+        with clock("wait"):
+            buffers.expand.finish()
+        if self._overlap:
+            self._fold.send_all_back(fold)
+        with clock("spmm"):
+            if not early:
+                self._own.multiply(h, out)
+            self._own_halo.matrix.multiply(buffers.halo, out, add=True, rows=self._own_halo.rows)
+        if not self._overlap:
+            self._fold.send_all_back(fold)
+        self._fold.add_arrived(out, fold)
+
+    def adjoint(self, g: Tensor, out: Tensor, buffers: Buffers) -> None:
+        """out = A^T g. Collective.
+
+        Parameters
+        ----------
+        g : Tensor[num_outputs, width]
+        out : Tensor[num_inputs, width]
+            Own rows, contiguous.
+        buffers : Buffers
+            Of the same width, with those of the fold; overwritten.
+        """
+        clock, fold = self._clock, _fold_of(buffers)
+        late = self._overlap and self._expand_is_longer
+        self._fold.send_rows(g, fold)
+        if not self._overlap:
+            with clock("wait"):
+                fold.expand.finish()
+        with clock("spmm"):
+            self._own_halo.transposed.multiply(g, buffers.halo)
+            if not late:
+                self._own_transposed.multiply(g, out)
+        if self._overlap:
+            with clock("wait"):
+                fold.expand.finish()
+        folded = self._fold.received(slice(None), fold)
+        with clock("wait"):
+            buffers.reduce.start()
+        for block in self._folded_halo:
+            with clock("spmm"):
+                block.transposed.multiply(folded, buffers.halo[block.at], add=True)
+            self._halo.send_back(block.messages, block.at, buffers)
+        with clock("spmm"):
+            if late:
+                self._own_transposed.multiply(g, out)
+            self._folded.matrix.multiply(folded, out, add=True, rows=self._folded.rows)
+        self._halo.add_arrived(out, buffers)
+
+
+def _fold_of(buffers: Buffers) -> Buffers:
+    assert buffers.fold is not None
+    return buffers.fold

@@ -1,0 +1,109 @@
+"""The fine-grain hypergraph: its cut against the volume of the edge plan that it stands for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from plancc.cost.edge_owners import traffic_of_edge_owners
+from plancc.errors import InputError
+from plancc.graph.graph import Graph
+from plancc.models import fine_grain
+from plancc.models.fine_grain import FineGrainModel
+
+
+def graph_of(dense) -> Graph:
+    matrix = sp.csr_matrix(dense)
+    return Graph(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
+
+
+def build(dense, num_parts=1):
+    return FineGrainModel().build(graph_of(dense), num_parts, balance="nnz", seed=0)
+
+
+def random_pattern(seed, n=None):
+    random = np.random.default_rng(seed)
+    n = n or int(random.integers(1, 25))
+    dense = random.random((n, n)) < random.choice([0.05, 0.2, 0.6])
+    if seed % 2:
+        dense |= dense.T
+    np.fill_diagonal(dense, random.random(n) < [0, 0.5, 1][seed % 3])
+    return dense
+
+
+def nets_of(hypergraph):
+    ptr = hypergraph.net_ptr
+    return [hypergraph.pins[ptr[e] : ptr[e + 1]].tolist() for e in range(hypergraph.num_nets)]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_cut_is_the_volume_of_expand_and_fold(seed):
+    dense = random_pattern(seed)
+    problem = build(dense)
+    num_parts = 1 + seed % 5
+    part = np.random.default_rng(seed).integers(num_parts, size=problem.hypergraph.num_vertices)
+    owners = problem.owners(part.astype(np.int32))
+
+    nonzeros = np.argwhere(dense).tolist()
+    expand = {(j, m) for (_, j), m in zip(nonzeros, owners.nonzero_owner, strict=True)}
+    fold = {(i, m) for (i, _), m in zip(nonzeros, owners.nonzero_owner, strict=True)}
+    volume = sum(m != owners.owner[v] for v, m in expand) + sum(
+        m != owners.owner[v] for v, m in fold
+    )
+    cut = sum(len({part[v] for v in net}) - 1 for net in nets_of(problem.hypergraph))
+    assert cut == volume
+    traffic = traffic_of_edge_owners(graph_of(dense), owners.owner, owners.nonzero_owner, num_parts)
+    assert traffic.sent.sum() == volume
+    for (i, j), m in zip(nonzeros, owners.nonzero_owner, strict=True):
+        assert i != j or m == owners.owner[i]
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_vertices_and_nets_are_those_of_plain_python(seed):
+    dense = random_pattern(seed)
+    n = len(dense)
+    problem = build(dense)
+    vertices = [tuple(pair) for pair in np.argwhere(dense).tolist()]
+    vertices += [(i, i) for i in range(n) if not dense[i, i]]
+    place = {pair: v for v, pair in enumerate(vertices)}
+    nets, sources = [], []
+    for axis in (1, 0):  # of the columns, then of the rows
+        for k in range(n):
+            net = [v for v, pair in enumerate(vertices) if pair[axis] == k]
+            if len(net) > 1:
+                nets.append(net)
+                sources.append(place[k, k])
+    hypergraph = problem.hypergraph
+    assert nets_of(hypergraph) == nets
+    assert hypergraph.net_sources.tolist() == sources
+    assert hypergraph.vertex_weights.tolist() == [int(dense[pair]) for pair in vertices]
+    assert problem.row_vertex.tolist() == [place[i, i] for i in range(n)]
+    assert problem.nonzero_vertex.tolist() == list(range(dense.sum()))
+    assert hypergraph.net_ptr.dtype == hypergraph.vertex_weights.dtype == np.int64
+    for array in (hypergraph.pins, hypergraph.net_sources, problem.row_vertex):
+        assert array.dtype == np.int32
+    assert problem.nonzero_vertex.dtype == np.int32
+
+
+def test_a_matrix_without_nonzeros_has_a_vertex_per_row():
+    problem = build(np.zeros((4, 4), dtype=bool), num_parts=4)
+    assert problem.hypergraph.num_nets == 0
+    assert problem.hypergraph.vertex_weights.tolist() == [0] * 4
+    owners = problem.owners(np.arange(4, dtype=np.int32))
+    assert owners.owner.tolist() == [0, 1, 2, 3]
+    assert len(owners.nonzero_owner) == 0
+
+
+def test_what_is_refused(monkeypatch):
+    dense = random_pattern(2, n=6)
+    with pytest.raises(InputError, match="balance 'rows'"):
+        FineGrainModel().build(graph_of(dense), 2, balance="rows", seed=0)
+    with pytest.raises(InputError, match="7 parts for 6 vertices"):
+        build(dense, 7)
+    size = build(dense).hypergraph.num_vertices
+    monkeypatch.setattr(fine_grain, "MAX_NUM_VERTICES", size)
+    build(dense)
+    monkeypatch.setattr(fine_grain, "MAX_NUM_VERTICES", size - 1)
+    with pytest.raises(InputError, match=f"{size} nonzeros and missing .* use 'medium-grain'"):
+        build(dense)

@@ -1,0 +1,142 @@
+"""Medium-grain and hub-split: what goes with rows and columns, and what the cut counts."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from plancc.cost.edge_owners import traffic_of_edge_owners
+from plancc.cost.owners import traffic_of_owners
+from plancc.errors import InputError
+from plancc.graph.graph import Graph
+from plancc.models import MODELS
+from plancc.models.hub_split import HubSplitModel
+from plancc.models.medium_grain import MediumGrainModel, split_problem
+
+
+def graph_of(array) -> Graph:
+    matrix = sp.csr_matrix(array)
+    matrix.sort_indices()
+    return Graph(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
+
+
+def random_graph(seed: int, n: int = 25, diagonal: bool | None = None) -> Graph:
+    """Directed, with a heavy row and a heavy column."""
+    rng = np.random.default_rng(seed)
+    array = rng.random((n, n)) < 0.1
+    array[seed % n] |= rng.random(n) < 0.7
+    array[:, (seed + 1) % n] |= rng.random(n) < 0.7
+    if diagonal is not None:
+        np.fill_diagonal(array, diagonal)
+    return graph_of(array)
+
+
+def places(graph: Graph) -> list[tuple[int, int]]:
+    return [
+        (i, int(j))
+        for i in range(graph.num_vertices)
+        for j in graph.indices[graph.indptr[i] : graph.indptr[i + 1]]
+    ]
+
+
+def nets_of(problem) -> list[list[int]]:
+    return [problem.pins[a:b].tolist() for a, b in itertools.pairwise(problem.net_ptr.tolist())]
+
+
+def rows_moved(graph: Graph, owner, nonzero_owner) -> int:
+    """Distinct (column, foreign part that needs it) and (row, foreign part that has some of it)."""
+    held = list(zip(places(graph), nonzero_owner.tolist(), strict=True))
+    expand = {(j, m) for (_, j), m in held if owner[j] != m}
+    fold = {(i, m) for (i, _), m in held if owner[i] != m}
+    return len(expand) + len(fold)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_cut_is_expand_and_fold(seed):
+    graph = random_graph(seed, diagonal=(None, True, False)[seed % 3])
+    rng, n, p = np.random.default_rng(seed), graph.num_vertices, 4
+    row = np.repeat(np.arange(n), graph.row_nonzeros())
+    splits = [rng.random(len(row)) < 0.5, np.zeros(len(row), bool), np.ones(len(row), bool)]
+    problems = [split_problem(graph, split & (row != graph.indices)) for split in splits]
+    problems.append(MediumGrainModel().build(graph, p, balance="nnz", seed=1))
+    problems.append(HubSplitModel(6).build(graph, p, balance="nnz", seed=1))
+    owner = rng.integers(p, size=n).astype(np.int32)
+    for problem in problems:
+        found = problem.owners(owner)
+        assert (found.owner == owner).all()
+        assert (found.nonzero_owner[row == graph.indices] == owner[row[row == graph.indices]]).all()
+        nets = nets_of(problem.hypergraph)
+        cut = sum(len({int(owner[v]) for v in pins}) - 1 for pins in nets)
+        assert cut == rows_moved(graph, owner, found.nonzero_owner)
+        assert cut == traffic_of_edge_owners(graph, owner, found.nonzero_owner, p).sent.sum()
+        loads = np.bincount(found.nonzero_owner, minlength=p)
+        weights = problem.hypergraph.vertex_weights
+        assert np.bincount(owner, weights, minlength=p).tolist() == loads.tolist()
+        for pins, source in zip(nets, problem.hypergraph.net_sources.tolist(), strict=True):
+            assert pins[0] == source
+            assert len(pins) == len(set(pins)) > 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_nonzeros_go_with_the_lighter_side(seed):
+    graph = random_graph(seed)
+    held = places(graph)
+    in_row = [sum(i == v for i, _ in held) for v in range(graph.num_vertices)]
+    in_column = [sum(j == v for _, j in held) for v in range(graph.num_vertices)]
+    problem = MediumGrainModel().build(graph, 2, balance="nnz", seed=1)
+    hubs = HubSplitModel(5).build(graph, 2, balance="nnz", seed=1)
+    for k, (i, j) in enumerate(held):
+        with_column = (in_column[j], j) < (in_row[i], i)
+        assert problem.nonzero_vertex[k] == (j if with_column and i != j else i)
+        assert hubs.nonzero_vertex[k] == (j if with_column and i != j and in_row[i] > 5 else i)
+
+
+def test_symmetric_patterns_are_split_symmetrically():
+    array = np.random.default_rng(3).random((30, 30)) < 0.1
+    graph = graph_of(array | array.T)
+    problem = MediumGrainModel().build(graph, 2, balance="nnz", seed=1)
+    where = dict(zip(places(graph), problem.nonzero_vertex.tolist(), strict=True))
+    assert all(where[i, j] == where[j, i] for i, j in where)
+
+
+def test_thresholds():
+    n = 200
+    number = np.arange(n)
+    ring = np.zeros((n, n), dtype=bool)
+    ring[number, number] = ring[number, (number + 1) % n] = ring[(number + 1) % n, number] = True
+    assert not HubSplitModel().allowed(graph_of(ring), 4).any()
+    ring[7] = True
+    graph = graph_of(ring)
+    assert 3 < HubSplitModel().threshold_of(graph, 4) < n
+    split = HubSplitModel().allowed(graph, 4)
+    at = [i for (i, _), with_column in zip(places(graph), split, strict=True) if with_column]
+    assert set(at) == {7}
+    assert len(at) == n - 1  # all but the diagonal
+
+    # Nothing is heavier than everything: a row plan.
+    owner = np.random.default_rng(1).integers(4, size=n).astype(np.int32)
+    found = HubSplitModel(n).build(graph, 4, balance="nnz", seed=1).owners(owner)
+    moved = traffic_of_edge_owners(graph, owner, found.nonzero_owner, 4).sent.sum()
+    assert moved == traffic_of_owners(graph, owner, 4).sent.sum()
+
+
+@pytest.mark.parametrize("name", ["medium-grain", "hub-split"])
+def test_wrong_options(name):
+    model, graph = MODELS[name](), random_graph(1)
+    with pytest.raises(InputError, match="balance 'rows'"):
+        model.build(graph, 2, balance="rows", seed=1)
+    with pytest.raises(InputError, match="26 parts"):
+        model.build(graph, 26, balance="nnz", seed=1)
+    with pytest.raises(InputError, match="threshold -1"):
+        HubSplitModel(-1)
+
+
+@pytest.mark.parametrize("name", ["medium-grain", "hub-split"])
+def test_no_nonzeros(name):
+    graph = graph_of(np.zeros((3, 3), dtype=bool))
+    problem = MODELS[name]().build(graph, 2, balance="nnz", seed=1)
+    assert problem.hypergraph.num_nets == len(problem.nonzero_vertex) == 0
+    assert problem.hypergraph.vertex_weights.tolist() == [0, 0, 0]

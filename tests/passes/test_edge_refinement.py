@@ -1,0 +1,240 @@
+"""Refinement of owners of nonzeros, against counts in plain Python and exhaustive search."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from plancc.cost.edge_owners import traffic_of_edge_owners
+from plancc.cost.machine import EpochRates
+from plancc.cost.objectives import OBJECTIVES, objective_value
+from plancc.errors import InputError
+from plancc.graph.convert import as_graph
+from plancc.passes.edges import RefineEdges
+from plancc.passes.kernels import edge_moves, edges
+
+RATES = EpochRates(message=5.0, row=1.0, nonzero=0.2, own_row=0.1)
+
+
+def a_matrix(rng, n, fill, diagonal):
+    """A random pattern with a hub row and a hub column, and with empty rows at its end."""
+    pattern = rng.random((n, n)) < fill
+    pattern[0] |= rng.random(n) < 0.7
+    pattern[:, 1] |= rng.random(n) < 0.7
+    np.fill_diagonal(pattern, diagonal)
+    pattern[-2:] = False
+    return as_graph(sp.csr_array(pattern.astype(np.float32)))
+
+
+def some_owners(rng, graph, num_parts):
+    owner = rng.integers(0, num_parts, graph.num_vertices).astype(np.int32)
+    part = rng.integers(0, num_parts, graph.num_nonzeros).astype(np.int32)
+    rows = rows_of(graph)
+    part[graph.indices == rows] = owner[rows[graph.indices == rows]]
+    return owner, part
+
+
+def rows_of(graph):
+    return np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
+
+
+def counted(graph, owner, part, num_parts):
+    """Sent and received rows, messages of both kinds and volume, by sets."""
+    moved = set()
+    for i, j, q in zip(rows_of(graph), graph.indices, part, strict=True):
+        if owner[j] != q:
+            moved.add(("expand", int(j), int(owner[j]), int(q)))
+        if owner[i] != q:
+            moved.add(("fold", int(i), int(q), int(owner[i])))
+    messages = {(step, sender, receiver) for step, _, sender, receiver in moved}
+
+    def per_part(items, end):
+        return np.bincount([item[end] for item in items], minlength=num_parts).tolist()
+
+    return {
+        "sent": per_part(moved, 2),
+        "received": per_part(moved, 3),
+        "messages_sent": per_part(messages, 1),
+        "messages_received": per_part(messages, 2),
+        "load": np.bincount(part, minlength=num_parts).tolist(),
+        "rows": np.bincount(owner, minlength=num_parts).tolist(),
+    }, len(moved)
+
+
+def check_state(graph, state, num_parts):
+    expected, volume = counted(graph, state.owner, state.part, num_parts)
+    for name, values in expected.items():
+        assert getattr(state, name).tolist() == values, name
+    assert edges.volume(state) == volume
+    rows, on_diagonal = rows_of(graph), graph.indices == rows_of(graph)
+    assert (state.part[on_diagonal] == state.owner[rows[on_diagonal]]).all()
+
+
+def the_prices(**given):
+    none = dict.fromkeys(edge_moves.Prices._fields, 0.0)
+    return edge_moves.Prices(**(none | {"cap": np.inf, "row": 1.0, "fees": np.zeros(1)} | given))
+
+
+@pytest.mark.parametrize("num_parts", [1, 3, 40])
+@pytest.mark.parametrize("diagonal", [False, True])
+def test_moves_keep_every_count_exact(num_parts, diagonal):
+    rng = np.random.default_rng(num_parts)
+    graph = a_matrix(rng, 30, 0.1, diagonal)
+    pattern = edges.pattern_of(graph.indptr, graph.indices)
+    state = edges.owners_of(pattern, *some_owners(rng, graph, num_parts), num_parts, True)
+    check_state(graph, state, num_parts)
+    if num_parts == 1:
+        return
+    for _ in range(200):
+        there = int(rng.integers(num_parts))
+        v, k = int(rng.integers(graph.num_vertices)), int(rng.integers(graph.num_nonzeros))
+        if pattern.movable[k] and state.part[k] != there:
+            edges.move(k, there, pattern, state)
+        if state.owner[v] != there:
+            edges.move_owner(v, there, pattern, state)
+    check_state(graph, state, num_parts)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"target": 20.0, "weight": 0.3},
+        {"pressure": 0.5, "ceiling": 3.0},
+        {"pressure": 0.5, "ceiling": 3.0, "message": 2.0, "nonzero": 0.2, "own_row": 0.1},
+        {"fees": np.array([3.0, 1.0, 0.5, 0.0])},
+    ],
+)
+def test_sweeps_keep_every_count_exact(given):
+    prices = the_prices(**given)
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        graph = a_matrix(rng, 40, 0.1, bool(seed % 2))
+        pattern = edges.pattern_of(graph.indptr, graph.indices)
+        state = edges.owners_of(pattern, *some_owners(rng, graph, 5), 5, True)
+        before = edges.volume(state)
+        edge_moves.sweep_nets(rng.permutation(80), pattern, state, prices, False)
+        check_state(graph, state, 5)
+        edge_moves.sweep_owners(rng.permutation(40), pattern, state, prices)
+        check_state(graph, state, 5)
+        assert edges.volume(state) < before
+
+
+def test_without_prices_no_sweep_raises_the_volume():
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        graph = a_matrix(rng, 40, 0.1, bool(seed % 2))
+        pattern = edges.pattern_of(graph.indptr, graph.indices)
+        state = edges.owners_of(pattern, *some_owners(rng, graph, 6), 6)
+        for _ in range(4):
+            before = edges.volume(state)
+            edge_moves.sweep_owners(rng.permutation(40), pattern, state, the_prices())
+            between = edges.volume(state)
+            edge_moves.sweep_nets(rng.permutation(80), pattern, state, the_prices(), False)
+            assert before >= between >= edges.volume(state)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("num_parts", [1, 2, 7])
+def test_never_worse_and_what_it_says(objective, num_parts):
+    rng = np.random.default_rng(num_parts)
+    graph = a_matrix(rng, 60, 0.08, True)
+    owner, part = some_owners(rng, graph, num_parts)
+    given = owner.copy(), part.copy()
+    refine = RefineEdges(objective, epsilon=0.05, rates=RATES)
+    found = refine.run(graph, owner, part, num_parts)
+    assert (owner == given[0]).all()
+    assert (part == given[1]).all()
+    even = -(-graph.num_nonzeros // num_parts)
+    for which, o, k in (
+        ("_before", owner, part),
+        ("", found.owner, found.nonzero_owner),
+    ):
+        load = np.bincount(k, minlength=num_parts)
+        over = sum(max(0, int(weight) - int(1.05 * even)) for weight in load) / even
+        assert getattr(found, "overload" + which) == pytest.approx(over)
+        traffic = traffic_of_edge_owners(graph, o, k, num_parts)
+        assert getattr(found, "value" + which) == objective_value(objective, traffic, RATES)
+        assert getattr(found, "volume" + which) == counted(graph, o, k, num_parts)[1]
+    assert (found.overload, found.value) <= (found.overload_before, found.value_before)
+    assert found.overload == 0
+    if num_parts > 1:
+        assert (found.value, found.volume) < (found.value_before, found.volume_before)
+    again = refine.run(graph, owner, part, num_parts)
+    assert again.owner.tobytes() == found.owner.tobytes()
+    assert again.nonzero_owner.tobytes() == found.nonzero_owner.tobytes()
+
+
+def test_all_in_one_part_is_spread_evenly():
+    graph = a_matrix(np.random.default_rng(0), 60, 0.08, True)
+    nobody = np.zeros(graph.num_vertices, np.int32), np.zeros(graph.num_nonzeros, np.int32)
+    found = RefineEdges(epsilon=0.02).run(graph, *nobody, 4)
+    assert found.overload_before > 2
+    assert found.overload == 0
+    assert np.bincount(found.nonzero_owner, minlength=4).max() <= 1.02 * -(-graph.num_nonzeros // 4)
+
+
+def test_only_movable_nonzeros_move():
+    rng = np.random.default_rng(4)
+    graph = a_matrix(rng, 50, 0.1, True)
+    owner, part = some_owners(rng, graph, 4)
+    movable = rng.random(graph.num_nonzeros) < 0.5
+    free_rows = np.arange(0, 50, 5)
+    rows = rows_of(graph)
+    movable[np.isin(rows, free_rows)] = True
+    fixed = [i for i in range(50) if not movable[rows == i].all()]
+    found = RefineEdges(epsilon=0.3).run(graph, owner, part, 4, movable=movable)
+    assert (found.nonzero_owner[~movable] == part[~movable]).all()
+    assert (found.owner[fixed] == owner[fixed]).all()
+    assert (found.nonzero_owner != part).any()
+    nothing = np.zeros(graph.num_nonzeros, dtype=bool)
+    stays = RefineEdges(epsilon=0.3).run(graph, owner, part, 4, movable=nothing)
+    assert (stays.nonzero_owner == part).all()
+
+
+def test_close_to_the_best_of_all():
+    """Two parts, every way to own five vertices and the nonzeros off the diagonal."""
+    least = refined = 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        pattern = np.eye(4, dtype=np.float32)
+        cells = [(i, j) for i in range(4) for j in range(4) if i != j]
+        for at in rng.choice(len(cells), 7, replace=False):
+            pattern[cells[at]] = 1
+        graph = as_graph(sp.csr_array(pattern))
+        rows, limit = rows_of(graph), 7
+        off = np.flatnonzero(rows != graph.indices)
+        best = np.inf
+        for owner in itertools.product(range(2), repeat=4):
+            for free in itertools.product(range(2), repeat=len(off)):
+                part = np.array(owner)[rows]
+                part[off] = free
+                if np.bincount(part).max() <= limit and 0 < sum(owner) < 4:
+                    best = min(best, counted(graph, owner, part, 2)[1])
+        start = np.array([0, 1, 0, 1], dtype=np.int32)
+        found = min(
+            RefineEdges(epsilon=0.2, seed=k).run(graph, start, start[rows], 2).volume
+            for k in range(3)
+        )
+        assert found >= best
+        least += best
+        refined += found
+    assert refined <= 1.3 * least
+
+
+def test_refuses_what_it_cannot_do():
+    graph = as_graph(sp.csr_array(np.eye(3, dtype=np.float32)))
+    owner = np.zeros(3, np.int32)
+    with pytest.raises(InputError, match="2 owners for 3 nonzeros"):
+        RefineEdges().run(graph, owner, owner[:2], 2)
+    with pytest.raises(InputError, match=r"owners 0\.\.5 of rows: must be in 0\.\.1"):
+        RefineEdges().run(graph, np.array([0, 5, 0], np.int32), owner, 2)
+    with pytest.raises(InputError, match=r"nonzero \(1, 1\) is not its row's owner's"):
+        RefineEdges().run(graph, owner, np.array([0, 1, 0], np.int32), 2)
+    with pytest.raises(InputError, match="dims"):
+        RefineEdges("time").run(graph, owner, owner, 2)
+    with pytest.raises(InputError, match="objective"):
+        RefineEdges("speed").run(graph, owner, owner, 2)

@@ -1,0 +1,147 @@
+"""Edge plans the slow way: sets, dictionaries and dense arrays. Shares no code with the package."""
+
+from __future__ import annotations
+
+import numpy as np
+from naive import halo_vertices
+
+
+class NaiveEdgePlan:
+    """What owners of rows and of nonzeros mean.
+
+    held[m] are the nonzeros (i, j) of part m; expand[q][m] the vertices whose rows of H part q
+    sends to part m; fold[m][q] the vertices of which part m sends a partial row to part q, their
+    owner. Empty sets are not stored.
+    """
+
+    def __init__(self, owner_of_nonzero: dict[tuple[int, int], int], owner, num_parts):
+        owner = [int(m) for m in owner]
+        parts = range(num_parts)
+        self.rows = [{i for i, part in enumerate(owner) if part == m} for m in parts]
+        self.held = [{ij for ij, part in owner_of_nonzero.items() if part == m} for m in parts]
+        needs = [{j for _, j in held} for held in self.held]
+        has = [{i for i, _ in held} for held in self.held]
+        self.expand = [
+            {m: needs[m] & self.rows[q] for m in parts if m != q and needs[m] & self.rows[q]}
+            for q in parts
+        ]
+        self.fold = [
+            {q: has[m] & self.rows[q] for q in parts if m != q and has[m] & self.rows[q]}
+            for m in parts
+        ]
+        self.halo = [needs[m] - self.rows[m] for m in parts]
+        self.folded = [has[m] - self.rows[m] for m in parts]
+        self.boundary = [
+            {i for i, j in self.held[m] if owner[i] == m and owner[j] != m} for m in parts
+        ]
+
+    def per_part(self) -> dict[str, list[int]]:
+        """Load and communication of every part; those of the fold alone with a prefix."""
+        parts = range(len(self.rows))
+        found = {
+            "rows": [len(rows) for rows in self.rows],
+            "nonzeros": [len(held) for held in self.held],
+            "copies": [len(self.rows[m] | self.halo[m] | self.folded[m]) for m in parts],
+        }
+        for name, steps in (("", (self.expand, self.fold)), ("fold_", (self.fold,))):
+            found[f"{name}sent"] = [
+                sum(len(rows) for step in steps for rows in step[m].values()) for m in parts
+            ]
+            found[f"{name}received"] = [
+                sum(len(step[q].get(m, ())) for step in steps for q in parts) for m in parts
+            ]
+            found[f"{name}messages_sent"] = [sum(len(step[m]) for step in steps) for m in parts]
+            found[f"{name}messages_received"] = [
+                sum(m in step[q] for step in steps for q in parts) for m in parts
+            ]
+        return found
+
+    def figures(self) -> dict[str, float]:
+        """Every metric of a plan, by its name in the plan file."""
+        of = self.per_part()
+        p, n = len(self.rows), sum(of["rows"])
+        nnz, volume, messages = sum(of["nonzeros"]), sum(of["sent"]), sum(of["messages_sent"])
+        return {
+            "volume": volume,
+            "average_volume": volume / p,
+            "max_sent": max(of["sent"]),
+            "max_received": max(of["received"]),
+            "max_exchanged": max(a + b for a, b in zip(of["sent"], of["received"], strict=True)),
+            "messages": messages,
+            "average_messages": messages / p,
+            "max_messages_sent": max(of["messages_sent"]),
+            "max_messages_received": max(of["messages_received"]),
+            "nonzero_imbalance": max(of["nonzeros"]) / (nnz / p) - 1 if nnz else 0.0,
+            "row_imbalance": max(of["rows"]) / (n / p) - 1,
+            "boundary_ratio": sum(map(len, self.halo)) / n,
+            "max_boundary_ratio": max(
+                len(halo) / len(rows) if rows else 0.0
+                for halo, rows in zip(self.halo, self.rows, strict=True)
+            ),
+            "fold_volume": sum(of["fold_sent"]),
+            "fold_messages": sum(of["fold_messages_sent"]),
+            "replication_factor": sum(of["copies"]) / n,
+        }
+
+
+def local_vertices(parts, m) -> list[int]:
+    """Vertex of every local row of part m: its own, then the folded ones, by the owners' tables."""
+    part, found = parts[m], [int(v) for v in parts[m].global_id]
+    for peer in part.fold.send_peer.tolist():
+        owner = parts[peer]
+        k = owner.fold.recv_peer.tolist().index(m)
+        rows = owner.fold.recv_row[owner.fold.recv_ptr[k] : owner.fold.recv_ptr[k + 1]]
+        found += [int(owner.global_id[r]) for r in rows]
+    return found
+
+
+def entries_of_part(parts, m) -> list[tuple[int, int, float]]:
+    """(row, column, value) of every nonzero of part m, in vertices, as they stand in the part."""
+    part = parts[m]
+    row_vertex = local_vertices(parts, m)
+    column_vertex = [int(v) for v in part.global_id] + halo_vertices(parts, m)
+    assert len(part.row_ptr) == len(row_vertex) + 1
+    return [
+        (row_vertex[r], column_vertex[part.column[k]], float(part.value[k]))
+        for r in range(len(row_vertex))
+        for k in range(part.row_ptr[r], part.row_ptr[r + 1])
+    ]
+
+
+def product(parts, h: np.ndarray) -> np.ndarray:
+    """A @ h by the plan: expand, multiply, fold; only what messages bring is used."""
+    mail, width = {}, h.shape[1]
+    for m, part in enumerate(parts):
+        for k, peer in enumerate(part.send_peer.tolist()):
+            rows = part.send_row[part.send_ptr[k] : part.send_ptr[k + 1]]
+            mail[m, peer] = h[part.global_id[rows]]
+    sums, partial_mail = [], {}
+    for m, part in enumerate(parts):
+        held = np.full((part.num_rows + part.num_halo, width), np.nan)
+        held[: part.num_rows] = h[part.global_id]
+        for k, peer in enumerate(part.recv_peer.tolist()):
+            start, stop = part.num_rows + part.recv_ptr[k], part.num_rows + part.recv_ptr[k + 1]
+            message = mail.pop((peer, m))
+            assert len(message) == stop - start
+            held[start:stop] = message
+        local = np.zeros((part.num_rows + part.fold.num_folded, width))
+        for r in range(len(local)):
+            for k in range(part.row_ptr[r], part.row_ptr[r + 1]):
+                local[r] += float(part.value[k]) * held[part.column[k]]
+        sums.append(local[: part.num_rows])
+        for k, peer in enumerate(part.fold.send_peer.tolist()):
+            span = slice(*(part.num_rows + part.fold.send_ptr[k : k + 2]))
+            partial_mail[m, peer] = local[span]
+    result = np.full((len(h), width), np.nan)
+    for m, part in enumerate(parts):
+        for k, peer in enumerate(part.fold.recv_peer.tolist()):
+            rows = part.fold.recv_row[part.fold.recv_ptr[k] : part.fold.recv_ptr[k + 1]]
+            message = partial_mail.pop((peer, m))
+            assert len(message) == len(rows)
+            for r, row in zip(rows, message, strict=True):
+                sums[m][r] += row
+        result[part.global_id] = sums[m]
+    assert not mail, "rows that nobody receives"
+    assert not partial_mail, "partial rows that nobody receives"
+    assert not np.isnan(result).any()
+    return result

@@ -1,0 +1,244 @@
+"""Edge plans: lowering, metrics, files and slices, against sets and dictionaries."""
+
+from __future__ import annotations
+
+import os
+
+import h5py
+import naive
+import naive_edge
+import numpy as np
+import plan_helpers
+import pytest
+import test_file
+from hypothesis import HealthCheck, given, settings
+
+from plancc.cost.edge_owners import traffic_of_edge_owners
+from plancc.cost.metrics import summarize, traffic
+from plancc.cost.report import report
+from plancc.plan.matrix import graph_of, matrix_of, nonzero_owner_of
+from plancc.plan.reader import load
+from plancc.plan.slices import read_rank_slice
+from plancc.plan.verify import verify, verify_file
+
+QUICK = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
+
+
+def naive_plan(graph, owner, nonzero_owner, num_parts):
+    pairs = plan_helpers.owners_of_pairs(graph, nonzero_owner)
+    return naive_edge.NaiveEdgePlan(pairs, owner, num_parts)
+
+
+def check_parts(parts, expected, graph):
+    """Every part holds what the naive plan says, and their product is the dense one."""
+    n, dense = graph.num_vertices, naive.dense_of(graph)
+    for m, part in enumerate(parts):
+        ids, fold = part.global_id.tolist(), part.fold
+        assert set(ids) == expected.rows[m]
+        assert len(ids) == len(expected.rows[m])
+        assert part.first_row == sum(len(rows) for rows in expected.rows[:m])
+        assert set(ids[part.num_interior :]) == expected.boundary[m]
+        assert part.send_peer.tolist() == sorted(expected.expand[m])
+        for peer, rows in expected.expand[m].items():
+            assert {ids[r] for r in part.send_mask(peer)} == rows
+        assert sorted(naive.halo_vertices(parts, m)) == sorted(expected.halo[m])
+        assert fold.send_peer.tolist() == sorted(expected.fold[m])
+        folded = naive_edge.local_vertices(parts, m)[len(ids) :]
+        for k, peer in enumerate(fold.send_peer.tolist()):
+            of_message = folded[fold.send_ptr[k] : fold.send_ptr[k + 1]]
+            assert set(of_message) == expected.fold[m][peer]
+            assert len(of_message) == len(expected.fold[m][peer])
+        senders = [q for q in range(len(parts)) if m in expected.fold[q]]
+        assert fold.recv_peer.tolist() == senders
+        found = naive_edge.entries_of_part(parts, m)
+        assert len(found) == len(expected.held[m])
+        assert {(i, j): v for i, j, v in found} == {ij: dense[ij] for ij in expected.held[m]}
+        for r in range(len(part.row_ptr) - 1):
+            foreign = part.column[part.row_ptr[r] : part.row_ptr[r + 1]] >= len(ids)
+            assert foreign.tolist() == sorted(foreign.tolist())
+        for name in ("column", "send_row", "send_peer", "recv_peer"):
+            assert getattr(part, name).dtype == np.int32, name
+        for name in ("row_ptr", "send_ptr", "recv_ptr"):
+            assert getattr(part, name).dtype == np.int64, name
+        assert fold.send_peer.dtype == fold.recv_peer.dtype == fold.recv_row.dtype == np.int32
+        assert fold.send_ptr.dtype == fold.recv_ptr.dtype == np.int64
+    h = np.random.default_rng(n).standard_normal((n, 2))
+    np.testing.assert_allclose(naive_edge.product(parts, h), dense @ h, rtol=1e-11, atol=1e-11)
+
+
+def check_traffic(found, expected):
+    of = expected.per_part()
+    for name in ("rows", "nonzeros", "sent", "received", "messages_sent", "messages_received"):
+        assert getattr(found, name).tolist() == of[name], name
+    for name in ("sent", "received", "messages_sent", "messages_received"):
+        assert getattr(found.fold, name).tolist() == of[f"fold_{name}"], name
+    assert found.copies.tolist() == of["copies"]
+    assert found.halo.tolist() == [len(halo) for halo in expected.halo]
+    assert summarize(found).as_dict() == pytest.approx(expected.figures(), rel=1e-12)
+
+
+def check_plan(case):
+    graph, owner, nonzero_owner, num_parts = case
+    expected = naive_plan(*case)
+    plan = plan_helpers.edges_lowered(*case)
+    assert plan.header.layout == "edge"
+    assert plan.header.directed == graph.directed
+    assert plan.value.dtype == graph.values.dtype
+    assert plan.owner().tolist() == owner.tolist()
+    check_parts([plan.part(m) for m in range(num_parts)], expected, graph)
+    check_traffic(traffic(plan), expected)
+    check_traffic(traffic_of_edge_owners(*case), expected)
+    np.testing.assert_array_equal(matrix_of(plan).toarray(), naive.dense_of(graph))
+    assert graph_of(plan).indices.tolist() == graph.indices.tolist()
+    assert nonzero_owner_of(plan).tolist() == nonzero_owner.tolist()
+    verify(plan, graph)
+
+
+@settings(max_examples=80, deadline=None)
+@given(case=plan_helpers.edge_cases())
+def test_lowering_equals_the_naive_plan(case):
+    check_plan(case)
+
+
+@settings(max_examples=6, deadline=None)
+@given(case=plan_helpers.edge_cases(max_vertices=150, densities=(0.01, 0.05)))
+def test_lowering_of_larger_matrices(case):
+    """Rows beyond one 64-bit word of the marks, and many parts."""
+    check_plan(case)
+
+
+def some_case(n=40, num_parts=6, density=0.1, seed=0, dtype=np.float32):
+    rng = np.random.default_rng(seed)
+    array = plan_helpers.random_array(rng, n, density, diagonal="full")
+    graph = plan_helpers.graph_of(array, dtype=dtype)
+    owner = rng.integers(0, num_parts, n).astype(np.int32)
+    row = np.repeat(np.arange(n), np.diff(graph.indptr))
+    nonzero_owner = rng.integers(0, num_parts, graph.num_nonzeros).astype(np.int32)
+    nonzero_owner = np.where(row == graph.indices, owner[row], nonzero_owner)
+    return graph, owner, nonzero_owner, num_parts
+
+
+def rich_edge_plan(n=40, **options):
+    """An edge plan with everything optional in it."""
+    case = some_case(n, **options)
+    plan = plan_helpers.edges_lowered(*case)
+    return test_file.replace(
+        plan,
+        vertex_data=plan_helpers.data_of(n).take(plan.global_id),
+        original_id=np.arange(n)[::-1] * 10**12,
+        provenance={"model": "edges", "seed": 3},
+        baseline=plan_helpers.lowered(*case[:2], case[3]).metrics(),
+    )
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_the_plan_does_not_depend_on_the_number_of_threads(threads, monkeypatch):
+    case = some_case(150, 20)
+    expected = plan_helpers.edges_lowered(*case).content_sha256()
+    figures = traffic_of_edge_owners(*case)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(threads)), raising=False)
+    assert plan_helpers.edges_lowered(*case).content_sha256() == expected
+    assert summarize(traffic_of_edge_owners(*case)) == summarize(figures)
+
+
+@settings(max_examples=10, **QUICK)
+@given(case=plan_helpers.edge_cases())
+def test_files_and_merged_slices(case, tmp_path):
+    """What is written is read again; on r ranks the plan is that of the owners on r ranks."""
+    graph, owner, nonzero_owner, num_parts = case
+    path = tmp_path / "plan.h5"
+    plan = plan_helpers.edges_lowered(*case)
+    digest = plan.save(path)
+    test_file.assert_equal(load(path), plan)
+    assert test_file.content_hash(path) == digest
+    verify_file(path, graph)
+    for num_ranks in sorted({1, 2, num_parts // 2, num_parts - 1, num_parts}):
+        if not 1 <= num_ranks <= num_parts:
+            continue
+        rank_of_part = np.repeat(
+            np.arange(num_ranks), np.diff(np.arange(num_ranks + 1) * num_parts // num_ranks)
+        )
+        expected = naive_plan(graph, rank_of_part[owner], rank_of_part[nonzero_owner], num_ranks)
+        parts = [read_rank_slice(path, rank, num_ranks)[1] for rank in range(num_ranks)]
+        check_parts(parts, expected, graph)
+        told = report(path, num_ranks=num_ranks)
+        check_traffic(told.parts, expected)
+        assert told.metrics.as_dict() == pytest.approx(expected.figures(), rel=1e-12)
+
+
+def test_round_trip_of_everything_optional(tmp_path):
+    plan, path = rich_edge_plan(), tmp_path / "plan.h5"
+    for compress in (False, True):
+        digest = plan.save(path, compress=compress)
+        test_file.assert_equal(load(path), plan)
+        assert digest == plan.content_sha256() == test_file.content_hash(path)
+        verify_file(path)
+    for m in range(plan.num_parts):
+        test_file.assert_equal(read_rank_slice(path, m, plan.num_parts)[1], plan.part(m))
+
+
+@pytest.mark.parametrize("num_ranks", [1, 2, 4, 6])
+def test_vertex_data_follow_their_rows(tmp_path, num_ranks):
+    rich_edge_plan().save(tmp_path / "plan.h5")
+    data, seen = plan_helpers.data_of(40), []
+    for rank in range(num_ranks):
+        part = read_rank_slice(tmp_path / "plan.h5", rank, num_ranks)[1]
+        seen += part.global_id.tolist()
+        np.testing.assert_array_equal(part.vertex_data.features, data.features[part.global_id])
+        np.testing.assert_array_equal(part.vertex_data.labels, data.labels[part.global_id])
+    assert sorted(seen) == list(range(40))
+
+
+def test_a_row_that_two_parts_of_a_rank_fold_travels_once(tmp_path):
+    """Row 0 has nonzeros at parts 1 and 2, which share a rank; so have 3 and its own, 0."""
+    array = np.zeros((4, 4))
+    array[0] = [1, 2, 3, 4]
+    graph = plan_helpers.graph_of(array)
+    owner = np.arange(4, dtype=np.int32)
+    path = tmp_path / "plan.h5"
+    plan = plan_helpers.edges_lowered(graph, owner, owner, 4)
+    plan.save(path)
+    metrics = plan.metrics()
+    assert (metrics.volume, metrics.fold_volume, metrics.fold_messages) == (3, 3, 3)
+    assert metrics.replication_factor == 7 / 4
+    parts = [read_rank_slice(path, rank, 2)[1] for rank in range(2)]  # 0, 1 | 2, 3
+    assert parts[0].row_ptr.tolist() == [0, 2, 2]
+    assert parts[1].row_ptr.tolist() == [0, 0, 0, 2]
+    assert sorted(parts[1].value.tolist()) == [3, 4]
+    assert parts[0].fold.recv_row.tolist() == [0]
+    assert parts[1].fold.num_folded == 1
+    assert report(path, num_ranks=2).metrics.fold_volume == 1
+    alone = read_rank_slice(path, 0, 1)[1]
+    assert (alone.fold.num_folded, len(alone.fold.recv_peer)) == (0, 0)
+    assert sorted(alone.value[: alone.row_ptr[1]].tolist()) == [1, 2, 3, 4]
+
+
+def test_read_with_h5py_alone(tmp_path):
+    """The matrix from the tables alone, as docs/plan-format.md describes them."""
+    graph, owner, nonzero_owner, p = some_case(30, 5, dtype=np.float64)
+    path = tmp_path / "plan.h5"
+    plan_helpers.edges_lowered(graph, owner, nonzero_owner, p).save(path)
+    found = np.zeros((30, 30))
+    with h5py.File(path, "r") as file:
+        table = {name: file[name][:] for name in test_file.datasets_of(path)}
+    part_ptr, vertex = table["rows/part_ptr"], table["rows/global_id"]
+
+    def foreign(prefix, m):
+        places = []
+        for k in range(table[f"{prefix}_ptr"][m], table[f"{prefix}_ptr"][m + 1]):
+            span = slice(*table[f"{prefix}_row_ptr"][k : k + 2])
+            places += (part_ptr[table[f"{prefix}_peer"][k]] + table[f"{prefix}_row"][span]).tolist()
+        return places
+
+    row = 0
+    for m in range(p):
+        own = list(range(part_ptr[m], part_ptr[m + 1]))
+        columns = own + foreign("expand/recv", m)
+        for i in own + foreign("fold/send", m):
+            for k in range(*table["matrix/row_ptr"][row : row + 2]):
+                found[vertex[i], vertex[columns[table["matrix/column"][k]]]] += table[
+                    "matrix/value"
+                ][k]
+            row += 1
+    assert row == len(table["matrix/row_ptr"]) - 1
+    np.testing.assert_array_equal(found, naive.dense_of(graph))

@@ -1,0 +1,372 @@
+"""0c and cd-r of DistGNN beside dense simulations: per-part copies, whole histories, autograd."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import reference
+import torch
+from launcher import run
+from scipy.sparse import csr_matrix
+
+from plancc.errors import InputError
+from plancc.graph.graph import Graph
+from plancc.graph.vertexdata import VertexData
+from plancc.plan.edge_lowering import lower_edges
+from plancc.plan.plan import Plan
+from plancc.sampling.counter import key_of
+from plancc_runtime.layouts.clones import bin_of
+from plancc_runtime.nn.dropout import dropout
+from plancc_runtime.options import TrainOptions
+from plancc_runtime.results import TrainResult
+from plancc_runtime.train import train
+from plancc_runtime.transport.local import run_ranks
+
+MAIN = Path(__file__).with_name("clones_main.py")
+N, FEATURES, CLASSES, LR = 40, 5, 3, 0.3
+COMMON = {
+    "hidden": 4,
+    "activation": "tanh",
+    "lr": LR,
+    "dtype": "float64",
+    "eval_every": 0,
+    "kernel": "numba",
+    "threads": 1,
+}
+MODELS = {
+    "gcn": {},
+    "mean": {"model": "sage"},
+    "sum": {"model": "sage", "aggregator": "sum"},
+    "closed-mean": {"model": "sage", "aggregator": "gcn"},
+    "gin": {"model": "gin"},
+}
+CASES = [
+    *((name, 2, True) for name in MODELS),
+    ("gcn", 3, True),
+    ("mean", 2, False),
+    ("closed-mean", 3, False),
+]
+
+
+@dataclass
+class Case:
+    """A dense matrix, whose nonzeros have owners, and vertex data."""
+
+    a: np.ndarray
+    owner: np.ndarray
+    nonzero_owner: np.ndarray  # [N, N]
+    self_loops: bool
+    data: VertexData
+
+    @property
+    def num_parts(self) -> int:
+        return int(self.owner.max()) + 1
+
+    def plan(self) -> Plan:
+        matrix = csr_matrix(self.a)
+        graph = Graph(matrix.indptr.astype(np.int64), matrix.indices, matrix.data)
+        owners = self.nonzero_owner[self.a != 0].astype(np.int32)
+        plan = lower_edges(
+            *(graph, self.owner.astype(np.int32), owners, self.num_parts),
+            normalization="none",
+            self_loops=self.self_loops,
+        )
+        rows = {k: None if v is None else v[plan.global_id] for k, v in vars(self.data).items()}
+        object.__setattr__(plan, "vertex_data", VertexData(**rows))
+        return plan
+
+    def clones(self, part: int) -> np.ndarray:
+        """Vertices of which a part has a row: bool[N]."""
+        held = (self.a != 0) & (self.nonzero_owner == part)
+        return held.any(axis=0) | held.any(axis=1) | (self.owner == part)
+
+
+def case(num_parts: int, self_loops: bool = True, seed: int = 0) -> Case:
+    """Directed; values of all sizes; without added self loops every third vertex has an edge to
+    itself. Few training vertices, none in the last part."""
+    random = np.random.default_rng(seed)
+    a = (random.random((N, N)) < 0.1) * random.uniform(0.1, 0.4, (N, N))
+    own = random.uniform(0.2, 0.5, N)
+    np.fill_diagonal(a, own if self_loops else own * (np.arange(N) % 3 == 0))
+    owner = random.integers(0, num_parts, N)
+    owner[:num_parts] = np.arange(num_parts)
+    nonzero_owner = random.integers(0, num_parts, (N, N))
+    np.fill_diagonal(nonzero_owner, owner)
+    train_mask = (random.random(N) < 0.5) & ((owner < num_parts - 1) | (num_parts == 1))
+    data = VertexData(
+        features=random.normal(size=(N, FEATURES)).astype(np.float32),
+        labels=random.integers(0, CLASSES, N).astype(np.int32),
+        train_mask=train_mask,
+    )
+    return Case(a, owner, nonzero_owner, self_loops, data)
+
+
+def trained(this: Case, epochs: int, **options) -> TrainResult:
+    plan = this.plan()
+    chosen = TrainOptions(epochs=epochs, **{**COMMON, **options})
+    return run_ranks(
+        this.num_parts,
+        lambda transport: train((plan.header, plan.part(transport.rank)), chosen, transport),
+        timeout=60,
+    )[0]
+
+
+def coefficients(this: Case, name: str, part: int, at_hand: bool) -> tuple[np.ndarray, np.ndarray]:
+    """What a part multiplies by, and what its leaves add of their own rows.
+
+    Means are over all edges, or over those of the part alone. The owner of a row holds its
+    diagonal, also where the plan has none.
+    """
+    diagonal = np.eye(N, dtype=bool)
+    held = np.where(diagonal, this.owner[:, None], this.nonzero_owner) == part
+    leaf = this.clones(part) & (this.owner != part)
+    if name == "gcn":
+        return this.a * held, np.diag(this.a) * leaf
+    edges = (this.a != 0) & ~(diagonal & this.self_loops)
+    if name in ("sum", "gin"):
+        return edges * held * 1.0, np.zeros(N)
+    if name == "closed-mean":
+        edges = edges | diagonal
+    else:
+        leaf = np.zeros(N, bool)
+    counted = edges & (held | np.diag(leaf)) if at_hand else edges
+    mean = edges / np.maximum(counted.sum(axis=1, keepdims=True), 1)
+    return mean * held, np.diag(mean) * leaf
+
+
+def layer(name: str, w: dict[str, torch.Tensor], k: int, h: torch.Tensor, z: torch.Tensor):
+    """Output rows from input rows and their sums."""
+    own = {key.split(".", 2)[2]: value for key, value in w.items() if key.startswith(f"convs.{k}.")}
+    if name in ("mean", "sum"):
+        return z @ own["weight"] + h @ own["weight_self"]
+    if name == "gin":
+        inner = (z + (1 + own["eps"]) * h) @ own["weight"] + own["bias"]
+        return torch.relu(inner) @ own["weight_out"] + own["bias_out"]
+    return z @ own["weight"]
+
+
+def simulated(
+    this: Case,
+    name: str,
+    layers: int,
+    epochs: int,
+    weights: dict,
+    delay: int | None,
+    rate: float = 0.0,
+) -> tuple[list[float], dict[str, np.ndarray]]:
+    """Losses and final weights of 0c (`delay` None) or cd-r: every part has its copy of all rows.
+
+    What a vertex receives in epoch e is looked up in the histories of the partial sums and of the
+    roots' sums, at the last turn of its bin that is late enough.
+    """
+    parts, owner = range(this.num_parts), this.owner
+    leaf = [this.clones(m) & (owner != m) for m in parts]
+    both = [coefficients(this, name, m, at_hand=not delay) for m in parts]
+    local = [torch.tensor(matrix) for matrix, _ in both]
+    itself = [torch.tensor(of_itself[:, None]) for _, of_itself in both]
+    turn = bin_of(np.arange(N, dtype=np.int32), delay) if delay else None
+    w = {key: torch.tensor(value, requires_grad=True) for key, value in weights.items()}
+    partials, totals = {}, {}  # (epoch, layer) -> rows
+    labels = torch.tensor(this.data.labels, dtype=torch.int64)
+    losses = []
+    for epoch in range(epochs):
+        h = [torch.tensor(this.data.features, dtype=torch.float64)] * len(parts)
+        for k in range(layers):
+            if rate:
+                mask = torch.ones(h[0].shape, dtype=torch.float64)
+                mask = dropout(mask, rate, key_of(0, epoch, k), torch.arange(N, dtype=torch.int32))
+                h = [rows * mask for rows in h]
+            partial = [local[m] @ h[m] for m in parts]
+            z = [partial[m] + itself[m] * h[m] for m in parts]
+            if delay:
+                partials[epoch, k] = [p.detach().clone() for p in partial]
+                root = torch.stack([z[owner[v]][v] for v in range(N)]).detach()
+                z = [rows.clone() for rows in z]
+                for v in range(N):
+                    last = epoch - (epoch - turn[v]) % delay  # turn of its bin
+                    if last >= 0 and last - delay >= 0:
+                        for m in parts:
+                            if leaf[m][v]:
+                                root[v] += partials[last - delay, k][m][v]
+                    now = z[owner[v]]
+                    now[v] = now[v] + (root[v] - now[v].detach())
+                totals[epoch, k] = root
+                for v in range(N):
+                    last = epoch - (epoch - turn[v]) % delay
+                    if last - 2 * delay >= 0:
+                        for m in parts:
+                            if leaf[m][v]:
+                                now = z[m]
+                                now[v] = now[v] + totals[last - delay, k][v] - now[v].detach()
+            h = [layer(name, w, k, h[m], z[m]) for m in parts]
+            if k < layers - 1:
+                h = [torch.tanh(rows) for rows in h]
+        output = torch.stack([h[owner[v]][v] for v in range(N)])
+        mask = torch.tensor(this.data.train_mask)
+        loss = torch.nn.functional.cross_entropy(output[mask], labels[mask])
+        losses.append(loss.item())
+        gradients = torch.autograd.grad(loss, list(w.values()))
+        with torch.no_grad():
+            for value, gradient in zip(w.values(), gradients, strict=True):
+                value -= LR * gradient
+    return losses, {key: value.detach().numpy() for key, value in w.items()}
+
+
+def check(this: Case, name: str, layers: int, epochs: int, delay: int | None, **options) -> None:
+    fold = {"fold": "delayed", "delay": delay} if delay else {"fold": "none"}
+    options = {"layers": layers, **MODELS[name], **options}
+    found = trained(this, epochs, **options, **fold)
+    start = trained(this, 0, **options, **fold).weights
+    rate = options.get("dropout", 0.0)
+    losses, weights = simulated(this, name, layers, epochs, start, delay, rate)
+    np.testing.assert_allclose([epoch.loss for epoch in found.epochs], losses, rtol=1e-9)
+    assert found.weights.keys() == weights.keys()
+    for key, value in weights.items():
+        np.testing.assert_allclose(found.weights[key], value, rtol=1e-7, atol=1e-10)
+    assert len(set(losses)) == epochs
+
+
+@pytest.mark.parametrize("passes", [(), ("order", "constant")])
+@pytest.mark.parametrize(("name", "layers", "self_loops"), CASES)
+def test_none_is_the_simulation_of_copies_that_ignore_each_other(name, layers, self_loops, passes):
+    check(case(4, self_loops), name, layers, 3, None, passes=passes)
+
+
+@pytest.mark.parametrize("passes", [(), ("order", "constant")])
+@pytest.mark.parametrize(("name", "layers", "self_loops"), CASES)
+def test_delayed_is_the_simulation_of_late_sums(name, layers, self_loops, passes):
+    check(case(3, self_loops), name, layers, 7, 2, passes=passes)
+
+
+@pytest.mark.parametrize("delay", [1, 3])
+def test_other_delays(delay):
+    for passes in ((), ("constant",)):
+        check(case(4, seed=1), "gcn", 3, 3 * delay + 3, delay, passes=passes)
+
+
+@pytest.mark.parametrize("delay", [None, 2])
+def test_copies_of_a_vertex_have_the_same_dropout(delay):
+    check(case(3), "mean", 2, 6, delay, dropout=0.4)
+
+
+def test_one_part_is_the_same_with_every_fold():
+    this = case(1)
+    options = {"layers": 3, "dropout": 0.2}
+    sync = trained(this, 4, **options)
+    for fold in ({"fold": "none"}, {"fold": "delayed", "delay": 2}):
+        found = trained(this, 4, **options, **fold)
+        losses = [[epoch.loss for epoch in result.epochs] for result in (found, sync)]
+        np.testing.assert_allclose(*losses, rtol=1e-12)
+        assert {epoch.words_sent for epoch in found.epochs} == {0}
+
+
+def test_evaluation_has_the_exact_product():
+    this = case(4)
+    for fold in ("none", "delayed"):
+        found = trained(this, 3, fold=fold, eval_every=1)
+        h = np.asarray(this.data.features, np.float64)
+        h = np.tanh(this.a @ h @ found.weights["convs.0.weight"])
+        z = torch.tensor(this.a @ h @ found.weights["convs.1.weight"])
+        chosen = torch.tensor(this.data.train_mask)
+        labels = torch.tensor(this.data.labels, dtype=torch.int64)
+        loss = torch.nn.functional.cross_entropy(z[chosen], labels[chosen]).item()
+        np.testing.assert_allclose(found.final.loss, loss, rtol=1e-10)
+        unseen = trained(this, 3, fold=fold)
+        assert found.weights.keys() == unseen.weights.keys()
+        for key, value in found.weights.items():
+            np.testing.assert_array_equal(value, unseen.weights[key])
+
+
+def leaves_of_bins(this: Case, delay: int) -> np.ndarray:
+    """Leaves of all parts, by bin: int[delay]."""
+    counts = sum((this.clones(m) & (this.owner != m)).astype(int) for m in range(this.num_parts))
+    return np.bincount(bin_of(np.arange(N, dtype=np.int32), delay), counts, delay).astype(int)
+
+
+def test_none_moves_no_word():
+    found = trained(case(4), 3, fold="none", layers=3)
+    assert [epoch.words_sent for epoch in found.epochs] == [0, 0, 0]
+    assert [epoch.messages_sent for epoch in found.epochs] == [0, 0, 0]
+    assert found.figures is not None
+    assert found.figures.planned == 0
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_words_of_delayed_epochs(constant):
+    """Partial sums from epoch 0 on, totals r epochs later; of constant features once."""
+    this, r, width = case(4), 3, COMMON["hidden"]
+    passes = ("constant",) if constant else ()
+    found = trained(this, 3 * r + 2, fold="delayed", delay=r, layers=3, passes=passes)
+    leaves = leaves_of_bins(this, r)
+    assert (leaves > 0).all()
+    for epoch in found.epochs:
+        e, rows = epoch.epoch, leaves[epoch.epoch % r]
+        first = (e < r) + (r <= e < 2 * r) if constant else 1 + (e >= r)
+        columns = FEATURES * first + width * (1 + (e >= r)) + width
+        assert epoch.words_sent == rows * columns
+    per_epoch = leaves.sum() * (3 * width + (0 if constant else 2 * FEATURES)) / r
+    assert found.figures is not None
+    assert found.figures.planned == pytest.approx(per_epoch, abs=2)
+
+
+def test_bins_are_even_and_depend_on_the_vertex_alone():
+    vertices = np.random.default_rng(0).permutation(10_000).astype(np.int32)
+    bins = bin_of(vertices, 5)
+    assert bins.min() == 0
+    sizes = np.bincount(bins, minlength=5)
+    assert len(sizes) == 5
+    assert np.abs(sizes - 2000).max() < 5 * np.sqrt(2000)
+    np.testing.assert_array_equal(bin_of(vertices[:100], 5), bins[:100])
+    assert bin_of(vertices, 1).max() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"delay": 2}, "delay 2: fold sync has none"),
+        ({"fold": "none", "delay": 2}, "delay 2: fold none has none"),
+        ({"fold": "delayed", "delay": 0}, "delay 0: must be at least 1"),
+        ({"fold": "late"}, "fold 'late': choose one of sync, none, delayed"),
+        ({"fold": "none", "norm": "batch"}, "does not go with norm batch"),
+        ({"fold": "none", "model": "sage", "aggregator": "max"}, "with aggregator max"),
+        ({"fold": "delayed", "resume": True, "checkpoint": "x"}, "cannot resume"),
+    ],
+)
+def test_options_that_do_not_fit(options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        TrainOptions(**options)
+
+
+def test_what_a_plan_does_not_have():
+    header, parts = reference.make_parts(case(2).a, case(2).owner, 2)
+    for fold in ("none", "delayed"):
+        with pytest.raises(InputError, match=f"^fold {fold}: needs an edge plan"):
+            run_ranks(
+                2,
+                lambda t, fold=fold: train((header, parts[t.rank]), TrainOptions(fold=fold), t),
+                timeout=60,
+            )
+    with pytest.raises(InputError, match=r"^model gat: needs a plan of layout row"):
+        trained(case(2), 1, fold="none", model="gat")
+
+
+@pytest.mark.mpi
+def test_messages_of_mpi_may_be_late(tmp_path):
+    """Several rounds of one pair of ranks are under way, evaluations between them."""
+    this, epochs = case(2), 9
+    options = {**COMMON, "layers": 3, "epochs": epochs, "fold": "delayed", "delay": 2}
+    options["eval_every"] = 2
+    plan = this.plan()
+    tasks = {"header": plan.header, "parts": [plan.part(m) for m in range(2)], "options": options}
+    (tmp_path / "tasks.pkl").write_bytes(pickle.dumps(tasks))
+    result = run(2, MAIN, tmp_path / "tasks.pkl", tmp_path / "answers.pkl")
+    assert result.returncode == 0, result.stderr
+    losses, weights = pickle.loads((tmp_path / "answers.pkl").read_bytes())
+    expected = trained(this, epochs, layers=3, fold="delayed", delay=2)
+    np.testing.assert_allclose(losses, [epoch.loss for epoch in expected.epochs], rtol=1e-12)
+    for key, value in expected.weights.items():
+        np.testing.assert_allclose(weights[key], value, rtol=1e-9)

@@ -1,0 +1,513 @@
+"""Edge plans (expand, multiply, fold) against dense float64 matrices, on any number of ranks."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from functools import cache
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import reference
+import torch
+from launcher import run
+
+import plancc_runtime
+from plancc.errors import InputError, PlanError
+from plancc.graph.vertexdata import VertexData
+from plancc_runtime.layouts import halo, row
+from plancc_runtime.layouts.block import COEFFICIENTS, NONZEROS, Block
+from plancc_runtime.layouts.edge import with_whole_rows
+from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.order import in_cache_order
+from plancc_runtime.layouts.wire import WIRES
+from plancc_runtime.nn import GATConv, SAGEConv
+from plancc_runtime.nn.conv import ConvOptions
+from plancc_runtime.nn.network import Network, NetworkOptions
+from plancc_runtime.options import TrainOptions
+from plancc_runtime.slices import check_slices
+from plancc_runtime.train import train
+from plancc_runtime.transport.local import run_ranks
+from plancc_runtime.transport.single import SingleTransport
+
+RANK_MAIN = Path(__file__).with_name("rank_main.py")
+N, DIMS, EPOCHS, LR = 40, [7, 6, 3], 4, 0.3
+KINDS = ("undirected", "directed", "one way")
+
+
+@cache
+def matrix(kind: str) -> tuple[np.ndarray, bool]:
+    """A dense matrix, and whether its diagonal is no edge."""
+    random = np.random.default_rng(3)
+    a = np.where(random.random((N, N)) < 0.12, random.uniform(0.2, 1, (N, N)), 0)
+    if kind == "undirected":
+        return reference.normalised(a + a.T), True
+    np.fill_diagonal(a, 0)
+    if kind == "directed":  # with some loops of its own, and rows and columns without nonzeros
+        a[range(2, N, 4), range(2, N, 4)] = 0.5
+        a[[0, 13, 20]] = a[:, [0, 13, 29]] = 0
+    else:  # only the first rows have any nonzeros
+        a[6:] = 0
+    return a, False
+
+
+def owners(p: int, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of rows and of nonzeros; random, part 2 without rows, part 4 without nonzeros if it can."""
+    random = np.random.default_rng(p)
+    owner, holder = random.integers(0, p, N), random.integers(0, p, (N, N))
+    owner[owner == 2] = 0
+    holder[holder == 4] = 0
+    diagonal = np.diag(a) != 0
+    holder[diagonal, diagonal] = owner[diagonal]
+    return owner, holder
+
+
+def data() -> VertexData:
+    random = np.random.default_rng(99)
+    masks = {name: random.random(N) < 0.6 for name in ("train_mask", "val_mask", "test_mask")}
+    return VertexData(
+        features=random.standard_normal((N, DIMS[0])).astype(np.float32),
+        labels=random.integers(-1, DIMS[-1], N).astype(np.int32),
+        **masks,
+    )
+
+
+def edge_plan(p: int, kind: str = "undirected"):
+    a, self_loops = matrix(kind)
+    header, parts = reference.make_edge_parts(a, *owners(p, a), p, data())
+    return replace(header, self_loops=self_loops), parts
+
+
+def on_ranks(p: int, work):
+    def quietly(transport):
+        torch.set_num_threads(1)  # of this rank's thread
+        return work(transport)
+
+    return [work(SingleTransport())] if p == 1 else run_ranks(p, quietly, 60)
+
+
+def gathered(parts, pieces) -> np.ndarray:
+    """The rows of all ranks, in vertex order."""
+    pieces = [np.asarray(piece) for piece in pieces]
+    whole = np.full((N, *pieces[0].shape[1:]), np.nan)
+    for part, piece in zip(parts, pieces, strict=True):
+        whole[part.global_id] = piece
+    return whole
+
+
+def close(got, expected, tolerance):
+    scale = np.abs(expected).max() or 1
+    np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance * scale)
+
+
+# ---- products ----
+
+
+def dense_coefficients(kind: str) -> dict[str, np.ndarray]:
+    a, self_loops = matrix(kind)
+    edge = (a != 0).astype(float)
+    if self_loops:
+        np.fill_diagonal(edge, 0)
+    closed = np.maximum(edge, np.eye(N))
+    return {
+        "plan": a,
+        "mean": edge / np.maximum(edge.sum(axis=1, keepdims=True), 1),
+        "sum": edge,
+        "closed-mean": closed / closed.sum(axis=1, keepdims=True),
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("p", range(1, 9))
+def test_products_and_gradients_are_those_of_the_dense_matrix(p, kind, monkeypatch):
+    """Words too; with messages each on its own or in groups, the same bits without overlap."""
+    group = 1 if p % 2 else 1000
+    monkeypatch.setattr(halo, "GROUP_ROWS", group)
+    monkeypatch.setattr(row, "GROUP_NONZEROS", group)
+    header, parts = edge_plan(p, kind)
+    h, g = np.random.default_rng(p).standard_normal((2, N, 5))
+
+    def work(transport):
+        part = parts[transport.rank]
+        block = with_whole_rows(Block.of_part(part, header.self_loops), transport)
+        answers = {}
+        for dtype, overlap, names in runs:
+            graph = LocalGraph(block, transport, dtype, overlap=overlap)
+            for name in names:
+                x = torch.tensor(h[part.global_id], dtype=dtype, requires_grad=True)
+                words = [transport.traffic.words_sent]
+                out = graph.product(x, name)
+                words.append(transport.traffic.words_sent)
+                out.backward(torch.tensor(g[part.global_id], dtype=dtype))
+                words.append(transport.traffic.words_sent)
+                result = out.detach().numpy(), x.grad.numpy(), np.diff(words)
+                answers[dtype, overlap, name] = result
+        return answers
+
+    runs = (
+        (torch.float64, True, ("sum", *COEFFICIENTS)),  # exchanges are played again
+        (torch.float64, False, ("plan",)),
+        (torch.float32, True, COEFFICIENTS),
+    )
+    ranks = on_ranks(p, work)
+    a, _ = matrix(kind)
+    moved = reference.volume(a, *owners(p, a)) * h.shape[1]
+    for name, dense in dense_coefficients(kind).items():
+        for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
+            out, grad = (gathered(parts, [r[dtype, True, name][k] for r in ranks]) for k in (0, 1))
+            close(out, dense @ h, tolerance)
+            close(grad, dense.T @ g, tolerance)
+            assert sum(r[dtype, True, name][2] for r in ranks).tolist() == [moved, moved]
+    for result in ranks:
+        for k in (0, 1):
+            overlapped, not_overlapped = (
+                result[torch.float64, o, "plan"][k] for o in (True, False)
+            )
+            np.testing.assert_array_equal(overlapped, not_overlapped)
+
+
+def bound(wire: str, rows: np.ndarray) -> np.ndarray:
+    """What the module `wire` says of the error of every number whose magnitude is in `rows`."""
+    largest = rows.max(axis=1, keepdims=True)
+    return (1 + 2.0**-20) * {
+        "fp32": np.zeros_like(rows),
+        "bf16": 2.0**-8 * rows,
+        "fp16": np.maximum(2.0**-11 * rows, 2.0**-25),
+        "int8": np.broadcast_to(largest / 254, rows.shape),
+    }[wire]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_compressed_rows_of_both_steps_stay_within_their_bounds(wire):
+    p, width = 4, 6
+    _, parts = edge_plan(p)
+    a, _ = matrix("undirected")
+    owner, holder = owners(p, a)
+    h, g = np.random.default_rng(p).standard_normal((2, N, width))
+
+    def work(transport):
+        part = parts[transport.rank]
+        graph = LocalGraph(Block.of_part(part, True), transport, torch.float64, wire=wire)
+        out, back = (torch.tensor(rows[part.global_id]) for rows in (h, g))
+        return graph.forward_product(out, "plan"), graph.adjoint_product(back, "plan")
+
+    ranks = on_ranks(p, work)
+    errors = []
+    for dense, held, x in ((a, holder, h), (a.T, holder.T, g)):
+        error = np.full((N, width), 1e-12)
+        for m in range(p):
+            local = np.where(held == m, np.abs(dense), 0)
+            arrived = local[:, owner != m] @ bound(wire, np.abs(x[owner != m]))
+            partial = np.abs(np.where(held == m, dense, 0) @ x) + arrived
+            error += arrived + np.where((owner != m)[:, None], bound(wire, partial), 0)
+        errors.append(np.abs(gathered(parts, [r[len(errors)] for r in ranks]) - dense @ x) / error)
+    assert max(error.max() for error in errors) <= 1
+    assert (max(error.max() for error in errors) > 0.01) == (wire != "fp32")
+
+
+@pytest.mark.parametrize("method", ["rcm", "degree"])
+def test_rows_in_cache_order_are_the_same_plan(method):
+    header, parts = edge_plan(3, "directed")
+    ordered = [in_cache_order(part, method) for part in parts]
+    assert any((a.global_id != b.global_id).any() for a, b in zip(parts, ordered, strict=True))
+    h = np.random.default_rng(1).standard_normal((N, 2))
+
+    def work(transport):
+        part = ordered[transport.rank]
+        assert part.vertex_data.labels.tolist() == data().labels[part.global_id].tolist()
+        graph = LocalGraph(Block.of_part(part, header.self_loops), transport, torch.float64)
+        return graph.product(torch.tensor(h[part.global_id]))
+
+    close(gathered(ordered, on_ranks(3, work)), matrix("directed")[0] @ h, 1e-12)
+
+
+# ---- training ----
+
+
+MODELS = {
+    "gcn": {"model": "gcn"},
+    "mean": {"model": "sage"},
+    "sum": {"model": "sage", "aggregator": "sum"},
+    "closed mean": {"model": "sage", "aggregator": "gcn"},
+    "max": {"model": "sage", "aggregator": "max"},
+    "gin": {"model": "gin"},
+}
+COMMON = {
+    "epochs": EPOCHS,
+    "hidden": DIMS[1],
+    "lr": LR,
+    "dtype": "float64",
+    "threads": 1,
+    "eval_every": 0,
+}
+
+
+@cache
+def dense_training(name: str) -> tuple[list[float], dict[str, np.ndarray]]:
+    """Losses and final weights on one process."""
+    model, aggregator = MODELS[name]["model"], MODELS[name].get("aggregator", "mean")
+    conv = ConvOptions(aggregator=aggregator)
+    start = Network(DIMS, NetworkOptions(model, conv), 0, torch.float64).state_dict()
+    vertices = data()
+    return reference.train_model(
+        *(model, aggregator, matrix("undirected")[0], vertices.features, vertices.labels),
+        *(vertices.train_mask, {k: w.numpy() for k, w in start.items()}, EPOCHS, LR),
+    )
+
+
+def check_training(result, name: str, tolerance: float = 1e-11) -> None:
+    losses, weights = dense_training(name)
+    close([epoch.loss for epoch in result.epochs], np.array(losses), tolerance)
+    assert list(result.weights) == list(weights)
+    for key, weight in weights.items():
+        close(result.weights[key], weight, 10 * tolerance)
+    if result.figures.planned:
+        assert {epoch.words_sent for epoch in result.epochs} == {result.figures.planned}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("p", [1, 2, 3, 4, 8])
+def test_models_learn_what_they_do_on_one_process(p, name):
+    header, parts = edge_plan(p)
+    variants = [TrainOptions(**COMMON, **MODELS[name])]
+    if p == 4 and name in ("gcn", "mean"):
+        variants.append(replace(variants[0], passes=()))
+        variants.append(replace(variants[0], dtype="float32"))
+        variants.append(replace(variants[0], row_order="rcm", kernel="torch"))
+
+    def work(transport):
+        mine = header, parts[transport.rank]
+        return [train(mine, options, transport) for options in variants]
+
+    for results in on_ranks(p, work):
+        for result, options in zip(results, variants, strict=True):
+            check_training(result, name, 1e-5 if options.dtype == "float32" else 1e-11)
+            assert list(result.passes_off) == (["dead-rows"] if options.passes else [])
+
+
+def test_words_of_an_epoch_are_those_of_both_steps():
+    header, parts = edge_plan(4)
+    a, _ = matrix("undirected")
+    volume = reference.volume(a, *owners(4, a))
+    gcn = TrainOptions(**COMMON)
+    for passes, words in (
+        ((), 7 + 6 + 6 + 3),  # d_{k-1} forward and d_k back
+        (("order",), 6 + 6 + 3 + 3),  # the narrower side of both layers
+        (("order", "constant"), 3 + 3),
+    ):
+        options = replace(gcn, passes=passes)
+
+        def work(transport, options=options):
+            return train((header, parts[transport.rank]), options, transport)
+
+        for result in on_ranks(4, work):
+            assert result.figures.plain == volume * 22
+            assert result.figures.planned == volume * words
+            assert {epoch.words_sent for epoch in result.epochs} == {volume * words}
+        if "constant" in passes:  # one exchange of the features; and 16 bytes a row for the means
+            folded = sum(map(len, reference.partial_rows(a, *owners(4, a)).values()))
+            assert result.setup.words_sent == volume * 7 + 2 * 2 * folded
+
+
+@pytest.mark.mpi
+def test_training_over_mpi(tmp_path):
+    header, parts = edge_plan(4)
+    names = ("gcn", "mean", "max")
+    tasks = [
+        ("train", {"header": header, "parts": parts, "options": {**COMMON, **MODELS[name]}})
+        for name in names
+    ]
+    todo, answers = tmp_path / "tasks.pkl", tmp_path / "answers.pkl"
+    todo.write_bytes(pickle.dumps({4: tasks}))
+    done = run(4, RANK_MAIN, todo, answers)
+    assert done.returncode == 0, done.stderr
+    for name, ranks in zip(names, pickle.loads(answers.read_bytes())[4], strict=True):
+        for result, _ in ranks:
+            check_training(result, name)
+
+
+def test_norms_dropout_and_residuals_do_not_depend_on_the_ranks():
+    a, self_loops = matrix("undirected")
+    header, parts = reference.make_parts(a, np.zeros(N, int), 1, data())
+    whole = replace(header, self_loops=self_loops), parts[0]
+    variants = [
+        TrainOptions(**COMMON, norm="batch", dropout=0.3),
+        TrainOptions(**COMMON, model="gin", norm="layer", dropout=0.2, residual=True),
+        TrainOptions(**COMMON, model="sage", residual=True, optimizer="adam", weight_decay=0.01),
+    ]
+    expected = [train(whole, options, SingleTransport()) for options in variants]
+    for p in (1, 3, 4):
+        header, parts = edge_plan(p)
+
+        def work(transport, header=header, parts=parts):
+            mine = header, parts[transport.rank]
+            return [train(mine, options, transport) for options in variants]
+
+        for one, result in zip(expected, on_ranks(p, work)[0], strict=True):
+            losses = np.array([epoch.loss for epoch in one.epochs])
+            close([epoch.loss for epoch in result.epochs], losses, 1e-11)
+            close(result.final.accuracy["test"], one.final.accuracy["test"], 0)
+            for key, weight in one.weights.items():
+                close(result.weights[key], weight, 1e-10)
+
+
+def test_training_goes_on_from_a_checkpoint(tmp_path):
+    header, parts = edge_plan(3)
+    base = TrainOptions(**COMMON)
+
+    def work(transport):
+        mine = header, parts[transport.rank]
+        half = replace(base, epochs=2, checkpoint=tmp_path)
+        train(mine, half, transport)
+        return train(mine, replace(half, epochs=EPOCHS, resume=True), transport)
+
+    losses, weights = dense_training("gcn")
+    for result in on_ranks(3, work):
+        close([epoch.loss for epoch in result.epochs], np.array(losses[2:]), 1e-11)
+        for key, weight in weights.items():
+            close(result.weights[key], weight, 1e-10)
+
+
+# ---- the library ----
+
+
+def dense_aggregate(a, self_loops, x, op, reduce, weight, target, nonzeros):
+    """Row by row; weight[i, j]."""
+    out = torch.zeros_like(x)
+    for i in range(N):
+        columns = [
+            j
+            for j in range(N)
+            if (a[i, j] != 0 and not (nonzeros != "plan" and self_loops and i == j))
+            or (i == j and nonzeros == "closed")
+        ]
+        if not columns:
+            continue
+        rows = x[columns]
+        if op == "mul":
+            rows = rows * weight[i, columns].unsqueeze(1)
+        elif op == "sub":
+            rows = rows - target[i]
+        if reduce in ("max", "min"):
+            out[i] = (rows.max(0) if reduce == "max" else rows.min(0)).values
+        else:
+            out[i] = rows.sum(0) / (len(columns) if reduce == "mean" else 1)
+    return out
+
+
+@pytest.mark.parametrize("kind", ["undirected", "directed"])
+def test_aggregation_in_the_library(kind):
+    """Every operator and reduction, with the gradients of all operands."""
+    a, self_loops = matrix(kind)
+    header, parts = edge_plan(4, kind)
+    x, y, g = np.random.default_rng(2).standard_normal((3, N, 3))
+    operators = product(("copy", "mul", "sub"), ("sum", "mean", "max", "min"))
+    cases = [
+        (op, reduce, NONZEROS[(k + k // 4 + len(kind)) % 3])
+        for k, (op, reduce) in enumerate(operators)
+    ]
+
+    def work(transport):
+        graph = plancc_runtime.open((header, parts[transport.rank]), transport, torch.float64)
+        own = graph.vertices.numpy()
+        answers = []
+        for op, reduce, nonzeros in cases:
+            mine, target = (torch.tensor(rows[own], requires_grad=True) for rows in (x, y))
+            weight = "plan" if op == "mul" else None
+            other = target if op == "sub" else None
+            out = graph.aggregate(mine, op, reduce, weight, other, nonzeros)
+            out.backward(torch.tensor(g[own]))
+            answers.append(
+                (out.detach(), mine.grad, torch.zeros(0, 3) if other is None else other.grad)
+            )
+        return answers
+
+    ranks = on_ranks(4, work)
+    for k, (op, reduce, nonzeros) in enumerate(cases):
+        added = a == 0 if not self_loops or nonzeros == "plan" else np.full((N, N), True)
+        weight = torch.tensor(np.where(np.eye(N, dtype=bool) & added, 1, a))
+        source, target = (torch.tensor(rows, requires_grad=True) for rows in (x, y))
+        out = dense_aggregate(a, self_loops, source, op, reduce, weight, target, nonzeros)
+        out.backward(torch.tensor(g))
+        close(gathered(parts, [r[k][0] for r in ranks]), out.detach().numpy(), 1e-12)
+        close(gathered(parts, [r[k][1] for r in ranks]), source.grad.numpy(), 1e-12)
+        if op == "sub":
+            close(gathered(parts, [r[k][2] for r in ranks]), target.grad.numpy(), 1e-12)
+
+
+def test_a_script_of_ones_own_learns_on_an_edge_plan():
+    header, parts = edge_plan(3)
+
+    def work(transport):
+        graph = plancc_runtime.open((header, parts[transport.rank]), transport, torch.float64)
+        torch.manual_seed(0)
+        conv = SAGEConv(DIMS[0], DIMS[-1], last=True, aggregator="sum", random=1)
+        out = conv(graph, graph.features)
+        loss = graph.mean_loss((out**2).sum(dim=1))
+        loss.backward()
+        graph.sync_gradients(conv)
+        return loss.item(), conv.weight.detach(), conv.weight_self.detach(), conv.weight.grad
+
+    torch.set_default_dtype(torch.float64)
+    try:
+        ranks = on_ranks(3, work)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    x = torch.tensor(data().features, dtype=torch.float64)
+    total = torch.tensor(dense_coefficients("undirected")["sum"]) @ x
+    for loss, weight, weight_self, gradient in ranks:
+        out = total @ weight + x @ weight_self
+        close(loss, (out**2).sum(dim=1).mean().item(), 1e-12)
+        close(gradient, (2 / N * total.T @ out).numpy(), 1e-12)
+
+
+# ---- what is refused ----
+
+
+@pytest.mark.parametrize(
+    ("chosen", "named"),
+    [
+        ({"model": "gat"}, "model gat: "),
+        ({"boundary_sampling": 0.5}, "boundary-sampling 0.5: "),
+        ({"boundary_edge_sampling": 0.25}, "boundary-edge-sampling 0.25: "),
+        ({"drop_edge": 0.9}, "drop-edge 0.9: "),
+        ({"sampler": "uniform", "batch_size": 8}, "sampler uniform: "),
+        ({"batch_size": 8}, "batch-size 8: "),
+    ],
+)
+def test_what_needs_a_row_plan_says_so(chosen, named):
+    header, parts = edge_plan(2)
+    options = TrainOptions(epochs=1, threads=1, **chosen)
+    with pytest.raises(InputError, match=f"^{named}needs a plan of layout row.* edge plan"):
+        on_ranks(2, lambda transport: train((header, parts[transport.rank]), options, transport))
+
+
+def test_attention_in_the_library_needs_a_row_plan():
+    header, parts = edge_plan(2)
+
+    def work(transport):
+        graph = plancc_runtime.open((header, parts[transport.rank]), transport, torch.float32)
+        GATConv(DIMS[0], 4)(graph, graph.features)
+
+    with pytest.raises(InputError, match="attention, needs a plan of layout row"):
+        on_ranks(2, work)
+
+
+def test_tables_of_the_fold_that_do_not_fit_are_found():
+    header, parts = edge_plan(3)
+    fold = parts[1].fold
+    torn = replace(parts[1], fold=replace(fold, send_ptr=fold.send_ptr - (fold.send_ptr > 0)))
+    for other, message in (
+        (torn, "rank 1 sends [0-9]+ partial rows where [0-9]+ are expected"),
+        (replace(parts[1], fold=None), "different plans"),
+    ):
+        mixed = [parts[0], other, parts[2]]
+        with pytest.raises(PlanError, match=message):
+            on_ranks(
+                3, lambda transport, mixed=mixed: check_slices(mixed[transport.rank], "", transport)
+            )
+    unknown = replace(header, layout="face")
+    with pytest.raises(PlanError, match="layout row and edge, not face"):
+        on_ranks(3, lambda t: train((unknown, parts[t.rank]), TrainOptions(epochs=1), t))

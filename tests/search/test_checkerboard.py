@@ -1,0 +1,243 @@
+"""The checkerboard: its grids, its owners, the kernels' figures, and the search for groups."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from search_helpers import RATES, graph_of, small_graph
+
+from plancc.cost.edge_owners import traffic_of_edge_owners
+from plancc.cost.objectives import OBJECTIVES, objective_value
+from plancc.errors import InputError
+from plancc.graph.graph import Graph
+from plancc.models.checkerboard import CheckerboardModel, assemble
+from plancc.passes.deadline import Deadline
+from plancc.passes.grid import Board, CellLimits, Level, fees
+from plancc.passes.kernels.grid import cells, flows, pins_by_group
+from plancc.search import search
+from plancc.search.checkerboard import search_checkerboard
+
+
+def directed(n=60, density=0.08, seed=0) -> Graph:
+    """A directed pattern, part of its diagonal missing."""
+    matrix = sp.csr_array(np.random.default_rng(seed).random((n, n)) < density)
+    return Graph(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
+
+
+def nonzeros(matrix):
+    rows = np.repeat(np.arange(matrix.num_vertices), matrix.row_nonzeros())
+    return list(zip(rows.tolist(), matrix.indices.tolist(), strict=True))
+
+
+def moved(matrix, g, c):
+    """Rows of both steps as (from cell, to cell), in plain Python."""
+    expand, fold = set(), set()
+    for i, j in nonzeros(matrix):
+        holder = (g[i], c[j])
+        expand |= {(j, (g[j], c[j]), holder)} if holder != (g[j], c[j]) else set()
+        fold |= {(i, holder, (g[i], c[i]))} if holder != (g[i], c[i]) else set()
+    return expand, fold
+
+
+def drawn(matrix, shape, seed=3):
+    rng = np.random.default_rng(seed)
+    return tuple(rng.integers(0, k, matrix.num_vertices).astype(np.int32) for k in shape)
+
+
+def test_owners_volume_and_messages():
+    matrix, shape = directed(), (4, 3)
+    g, c = drawn(matrix, shape)
+    made = assemble(matrix, g, c, 3)
+    assert made.owner.dtype == made.nonzero_owner.dtype == np.int32
+    assert made.owner.tolist() == [3 * a + b for a, b in zip(g, c, strict=True)]
+    wanted = [3 * g[i] + c[j] for i, j in nonzeros(matrix)]
+    assert made.nonzero_owner.tolist() == wanted
+    parts = traffic_of_edge_owners(matrix, made.owner, made.nonzero_owner, 12)
+    expand, fold = moved(matrix, g, c)
+    assert parts.sent.sum() == len(expand) + len(fold)
+    assert parts.fold.sent.sum() == len(fold)
+    messages = {(s, t) for _, s, t in expand}, {(s, t) for _, s, t in fold}
+    assert parts.messages_sent.sum() == sum(map(len, messages))
+    assert parts.messages_sent.max() <= 4 + 3 - 2
+    assert parts.messages_received.max() <= 4 + 3 - 2
+
+    board = Board(Level.of(matrix), (g, c), shape, CellLimits.of(1, 12, 0), np.random.default_rng())
+    assert board.volume == len(expand) + len(fold)
+
+
+@pytest.mark.parametrize("strength", [0.0, 2.0])
+def test_sweeps_keep_the_counts(strength):
+    matrix, shape = directed(), (4, 3)
+    limits = CellLimits.of(matrix.num_nonzeros, 12, 0.05)
+    finest, rng = Level.of(matrix), np.random.default_rng(5)
+    fee = fees(400, shape, strength) if strength else np.empty(0)
+    board = Board(finest, drawn(matrix, shape), shape, limits, rng, fee=fee)
+    before, occupied = board.volume, board.size > 0
+    board.anneal(Deadline())
+    board.settle(Deadline())
+    g, c = board.groups
+    expand, fold = moved(matrix, g, c)
+    assert board.volume == len(expand) + len(fold) < before
+    assert (board.size[occupied] > 0).all()
+    sizes, loads = np.zeros(shape, int), np.zeros(shape, int)
+    np.add.at(sizes, (g, c), 1)
+    for i, j in nonzeros(matrix):
+        loads[g[i], c[j]] += 1
+    assert (board.size == sizes).all()
+    assert (board.load == loads).all()
+    assert board.overload == pytest.approx(
+        np.maximum(loads - math.floor(1.05 * limits.even), 0).sum() / limits.even
+    )
+
+
+def test_flows_follow_moves():
+    """What a sweep with fees keeps up to date is what counting anew gives."""
+    from plancc.passes.kernels.grid import Messages, sweep
+
+    matrix, shape = directed(), (4, 3)
+    g, c = drawn(matrix, shape)
+    sides = Level.of(matrix).sides
+    count, other_count = pins_by_group(sides[0], g, 4), pins_by_group(sides[1], c, 3)
+    load, size = cells(sides[0], g, c, 4, 3)
+    flow, other_flow = flows(g, c, count, 3), flows(c, g, other_count, 4)
+    messages = Messages(flow, other_flow, other_count, fees(400, shape, 2.0))
+    rng, before = np.random.default_rng(0), g.copy()
+    sweep(
+        rng.permutation(60), sides[0], g, c, count, load, size, 0.0, 0.0, np.inf, 1.0, rng, 1,
+        messages,
+    )  # fmt: skip
+    assert (g != before).sum() > 10
+    wanted = np.zeros((3, 4, 4), int), np.zeros((4, 3, 3), int)
+    expand, fold = moved(matrix, g, c)
+    for _, (a, b), (q, _) in expand:
+        wanted[0][b, a, q] += 1
+    for _, (a, b), (_, owner) in fold:
+        wanted[1][a, owner, b] += 1
+    assert (flow == wanted[0]).all()
+    assert (other_flow == wanted[1]).all()
+    assert (count == pins_by_group(sides[0], g, 4)).all()
+
+
+def test_levels_keep_volume_and_load():
+    matrix, shape = directed(), (4, 3)
+    finest = Level.of(matrix)
+    label = np.random.default_rng(0).permutation(np.arange(60, dtype=np.int32) % 20)
+    groups = drawn(matrix, shape)
+    coarse = tuple(group[:20] for group in groups)
+    limits, rng = CellLimits.of(1, 12, 0), np.random.default_rng()
+    one = Board(finest.coarser(label), coarse, shape, limits, rng)
+    two = Board(finest, tuple(group[label] for group in coarse), shape, limits, rng)
+    assert one.volume == two.volume
+    assert (one.load == two.load).all()
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize(("name", "grid", "p"), [("rmat", None, 16), ("directed", "2x3", 6)])
+def test_search(objective, name, grid, p):
+    matrix, model = small_graph(name), CheckerboardModel(grid)
+    told = []
+
+    def found(seed):
+        return search_checkerboard(
+            matrix, model, p, objective=objective, seed=seed, rates=RATES, report=told.append
+        )
+
+    result = found(1)
+    assert told == result.tried
+    parts = traffic_of_edge_owners(matrix, result.owner, result.nonzero_owner, p)
+    assert result.value == objective_value(objective, parts, RATES)
+    assert result.volume == parts.sent.sum()
+    rows, columns = model.shape(p)
+    g, c = result.owner // columns, result.owner % columns
+    assert result.nonzero_owner.tolist() == [columns * g[i] + c[j] for i, j in nonzeros(matrix)]
+    assert np.bincount(result.owner, minlength=p).min() >= 1
+    assert parts.messages_sent.max() <= rows + columns - 2
+    load = np.bincount(result.nonzero_owner, minlength=p)
+    assert load.max() <= math.floor(1.01 * math.ceil(matrix.num_nonzeros / p))
+    assert result.warnings == []
+    if objective == "messages":
+        again = found(1)
+        assert again.owner.tobytes() == result.owner.tobytes()
+        assert again.nonzero_owner.tobytes() == result.nonzero_owner.tobytes()
+        assert found(2).owner.tobytes() != result.owner.tobytes()
+
+
+def test_fewer_messages_than_by_rows_at_less_volume():
+    matrix = small_graph("rmat")
+    by_rows = search(matrix, 16)
+    volume, messages = (
+        search_checkerboard(matrix, CheckerboardModel(), 16, objective=goal)
+        for goal in ("volume", "messages")
+    )
+    assert volume.volume < by_rows.volume
+    assert messages.value <= 16 * 6
+    assert messages.volume <= 1.1 * volume.volume
+
+
+@pytest.mark.parametrize(
+    ("effort", "budget", "steps"), [("fast", None, 2), ("best", None, 16), ("best", 1e-3, 2)]
+)
+def test_efforts_and_budget(effort, budget, steps):
+    """Two steps for each start, then V-cycles; a budget that is over allows one start."""
+    matrix, model = small_graph("directed"), CheckerboardModel()
+    result = search_checkerboard(matrix, model, 4, effort=effort, objective="volume", budget=budget)
+    assert len(result.tried) == steps
+    assert len(result.nonzero_owner) == matrix.num_nonzeros
+
+
+@pytest.mark.parametrize(("p", "grid"), [(1, None), (5, None), (5, "1x5"), (12, None), (12, "3x4")])
+def test_extremes(p, grid):
+    """One part, a single row or column of cells, as many parts as vertices; no nonzeros at all."""
+    tiny = graph_of(np.random.default_rng(0).random((12, 12)) < 0.3)
+    empty = Graph(np.zeros(13, dtype=np.int64), np.empty(0, dtype=np.int32))
+    for matrix in (tiny, empty):
+        model = CheckerboardModel(grid)
+        result = search_checkerboard(matrix, model, p, objective="volume")
+        parts = traffic_of_edge_owners(matrix, result.owner, result.nonzero_owner, p)
+        assert result.volume == parts.sent.sum()
+        rows, columns = model.shape(p)
+        assert parts.messages_sent.max() <= rows + columns - 2
+        assert np.bincount(result.owner, minlength=p).min() >= 1
+        assert any("prime" in text for text in result.warnings) == (p == 5 and grid is None)
+
+
+def test_grids():
+    assert [CheckerboardModel().shape(p) for p in (1, 2, 7, 8, 12, 36)] == [
+        (1, 1), (2, 1), (7, 1), (4, 2), (4, 3), (6, 6)
+    ]  # fmt: skip
+    assert CheckerboardModel("2x6").shape(12) == (2, 6)
+    for grid in ("8x2", "12", "3x4x1", "axb", "0x12", ""):
+        with pytest.raises(InputError, match=rf"grid '{grid}'.* 12x1, 6x2, 4x3, 3x4, 2x6, 1x12$"):
+            CheckerboardModel(grid).shape(12)
+    with pytest.raises(InputError, match="grid '3x3'"):
+        search_checkerboard(directed(), CheckerboardModel("3x3"), 4)
+
+
+@pytest.mark.parametrize(
+    ("p", "options"),
+    [
+        (0, {}),
+        (61, {}),
+        (4, {"effort": "most"}),
+        (4, {"objective": "cut"}),
+        (4, {"objective": "time"}),
+        (4, {"epsilon": -1.0}),
+        (4, {"budget": 0.0}),
+    ],
+)
+def test_wrong_options(p, options):
+    with pytest.raises(InputError):
+        search_checkerboard(directed(), CheckerboardModel(), p, **options)
+
+
+def test_build_deals_blocks():
+    matrix = directed()
+    made = CheckerboardModel("2x3").build(matrix, 6, balance="nnz", seed=1)
+    assert (np.diff(made.owner) >= 0).all()
+    assert np.bincount(made.owner, minlength=6).min() >= 1
+    wanted = assemble(matrix, made.owner // 3, made.owner % 3, 3)
+    assert made.nonzero_owner.tolist() == wanted.nonzero_owner.tolist()
+    assert made.notes == {"grid": "2x3"}

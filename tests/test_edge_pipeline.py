@@ -1,0 +1,177 @@
+"""Edge models through the whole compiler, and the choice among models."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import plancc
+from plancc.cost.machine import Machine
+from plancc.errors import InputError
+from plancc.ownership import EDGE_SEARCHED
+from plancc.plan.matrix import matrix_of
+
+N, PARTS = 60, 4
+EDGE_MODELS = [*EDGE_SEARCHED, "libra"]
+
+
+def star_and_ring(directed):
+    """Two hubs that all others are joined to, a ring, an isolated vertex at the end."""
+    array = np.zeros((N, N))
+    array[0, 1:-1] = array[7, :-1] = 1
+    array[np.arange(N - 2), np.arange(1, N - 1)] = 1
+    np.fill_diagonal(array, 0)
+    return sp.csr_array(array if directed else np.maximum(array, array.T))
+
+
+def volume_of(plan):
+    """Rows moved by expand and fold, counted one by one from who holds which nonzero."""
+    owner, moved = plan.owner(), [set(), set()]
+    for m in range(plan.num_parts):
+        part = plan.part(m)
+        peers = np.repeat(part.recv_peer, np.diff(part.recv_ptr))
+        halo = plan.part_ptr[peers] + plan.receive.of_part(m)[2]
+        columns = np.concatenate([part.global_id, plan.global_id[halo.astype(int)]])
+        peers = np.repeat(part.fold.send_peer, np.diff(part.fold.send_ptr))
+        folded = plan.part_ptr[peers] + plan.fold.send.of_part(m)[2]
+        rows = np.concatenate([part.global_id, plan.global_id[folded.astype(int)]])
+        for r, row in enumerate(rows.tolist()):
+            for j in columns[part.column[part.row_ptr[r] : part.row_ptr[r + 1]]].tolist():
+                if owner[j] != m:
+                    moved[0].add((m, j))
+                if owner[row] != m:
+                    moved[1].add((m, row))
+    return [len(each) for each in moved]
+
+
+@pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
+@pytest.mark.parametrize("model", EDGE_MODELS)
+def test_every_edge_model(model, directed, tmp_path):
+    matrix = star_and_ring(directed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", plancc.PlanccWarning)
+        plan = plancc.compile(matrix, model, PARTS, effort=None)
+        again = plancc.compile(matrix, model, PARTS)
+    graph = plancc.as_graph(matrix)
+    assert plan.header.layout == "edge"
+    assert plan.header.directed is directed
+    plan.save(tmp_path / "plan.h5")
+    plancc.verify_file(tmp_path / "plan.h5", graph)
+    expand, fold = volume_of(plan)
+    metrics = plan.metrics()
+    assert (metrics.volume, metrics.fold_volume) == (expand + fold, fold)
+    assert plan.content_sha256() == again.content_sha256()
+
+
+@pytest.mark.parametrize("model", EDGE_MODELS)
+@pytest.mark.parametrize("num_parts", [1, N])
+def test_one_part_and_one_row_each(model, num_parts):
+    matrix = star_and_ring(False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", plancc.PlanccWarning)
+        plan = plancc.compile(matrix, model, num_parts, normalize="none", value_dtype="float64")
+    plancc.verify(plan, plancc.as_graph(matrix))
+    assert abs(matrix_of(plan) - (matrix + sp.eye_array(N))).max() == 0
+    if num_parts == 1:
+        assert plan.metrics().volume == 0
+
+
+@pytest.mark.parametrize("model", ["medium-grain", "hub-split", "fine-grain"])
+def test_a_named_partitioner(model):
+    """Its answer as it is, and refined for an objective that it does not have."""
+    matrix = star_and_ring(False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", plancc.PlanccWarning)
+        plain = plancc.compile(matrix, model, PARTS, partitioner="builtin")
+        refined = plancc.compile(
+            matrix, model, PARTS, partitioner="builtin", objective="max-volume"
+        )
+    assert plain.provenance["partitioner"] == "builtin"
+    assert "tried" not in plain.provenance
+    tried = json.loads(refined.provenance["tried"])
+    assert [trial["step"] for trial in tried] == ["builtin", "refined for max-volume"]
+    assert tried[0]["value"] == plain.metrics().max_volume
+
+
+def test_auto_keeps_the_best_and_shows_all():
+    matrix = star_and_ring(False)
+    names = "hp,medium-grain,checkerboard,libra"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", plancc.PlanccWarning)
+        plan = plancc.compile(
+            matrix, "auto", PARTS, objective="volume", candidates=names, epsilon=0.1
+        )
+        alone = {
+            name: plancc.compile(
+                matrix, name, PARTS, epsilon=0.1, objective=None if name == "libra" else "volume"
+            )
+            for name in names.split(",")
+        }
+    table = json.loads(plan.provenance["candidates"])
+    assert [entry["model"] for entry in table] == names.split(",")
+    for entry in table:
+        metrics = alone[entry["model"]].metrics()
+        assert (entry["volume"], entry["messages"]) == (metrics.volume, metrics.messages)
+        assert entry["value"] == metrics.volume
+    [chosen] = [entry for entry in table if entry["chosen"]]
+    assert plan.provenance["chosen_model"] == chosen["model"]
+    assert plan.content_sha256() == alone[chosen["model"]].content_sha256()
+    balanced = [e for e in table if e["nonzero_imbalance"] <= 0.1]
+    assert chosen["value"] == min(e["value"] for e in balanced or table)
+
+
+def test_auto_predicts_an_epoch():
+    """Without an objective the machine decides: messages that take for ever leave a grid or 1D."""
+    matrix = star_and_ring(False)
+    slow, wide = Machine(latency=1.0), Machine(bandwidth=1.0)
+    chosen = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", plancc.PlanccWarning)
+        for name, machine in (("messages", slow), ("volume", wide)):
+            plan = plancc.compile(
+                *(matrix, "auto", PARTS), machine=machine, epsilon=0.5, dims=(8, 8, 4)
+            )
+            table = json.loads(plan.provenance["candidates"])
+            chosen[name] = next(entry for entry in table if entry["chosen"])
+            assert plan.provenance["chosen_dims"] == "8,8,4"
+            assert chosen[name]["epoch_seconds"] == min(
+                e["epoch_seconds"] for e in table if e["nonzero_imbalance"] <= 0.51
+            )
+    assert chosen["messages"]["messages"] <= chosen["volume"]["messages"]
+    assert chosen["volume"]["volume"] <= chosen["messages"]["volume"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"model": "libra", "objective": "volume"}, ["libra", "objective"]),
+        ({"model": "libra", "effort": "best"}, ["--effort", "libra"]),
+        ({"model": "checkerboard", "partitioner": "metis"}, ["metis", "checkerboard"]),
+        ({"model": "checkerboard", "grid": "3x2"}, ["3x2", "4"]),
+        ({"model": "medium-grain", "balance": "rows"}, ["rows", "medium-grain"]),
+        ({"model": "medium-grain", "topology": "2x2"}, ["2x2", "medium-grain"]),
+        ({"model": "medium-grain", "objective": "cut"}, ["cut", "medium-grain"]),
+        ({"model": "auto", "candidates": "hp,magic"}, ["magic"]),
+        ({"model": "auto", "candidates": "auto"}, ["auto"]),
+        ({"model": "auto", "balance": "rows"}, ["rows", "auto"]),
+        ({"model": "auto", "objective": "cut"}, ["cut"]),
+        ({"model": "hub-split", "threshold": -1}, ["-1"]),
+    ],
+)
+def test_wrong_options(options, words):
+    with pytest.raises(InputError) as caught:
+        plancc.compile(star_and_ring(False), num_parts=PARTS, **options)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_an_edge_plan_is_not_refined():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", plancc.PlanccWarning)
+        plan = plancc.compile(star_and_ring(False), "libra", PARTS)
+    with pytest.raises(InputError, match="edge plan"):
+        plancc.refine(plan)
