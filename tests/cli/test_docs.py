@@ -84,7 +84,7 @@ def test_main_job_of_the_readme(workplace: Path) -> None:
     assert "loss" in said[2]
 
 
-@pytest.mark.parametrize("page", ["guide.md", "training.md"])
+@pytest.mark.parametrize("page", ["guide.md", "edges.md", "training.md"])
 def test_commands_of_the_guide(workplace: Path, page: str) -> None:
     tool = workplace / "some-partitioner"
     tool.write_text(SOME_PARTITIONER)
@@ -94,7 +94,11 @@ def test_commands_of_the_guide(workplace: Path, page: str) -> None:
     for line in lines:
         one_rank = line.removeprefix("mpirun -n 4 ")  # ranks: the README's commands, the demo
         shell(f'PATH="$PWD:$PATH"; {one_rank}')
-    made = {"guide.md": "graph.part.64", "training.md": "trace.json"}
+    made = {
+        "guide.md": "graph.part.64",
+        "edges.md": "best.h5",
+        "training.md": "trace.json",
+    }
     assert (workplace / made[page]).exists()
     # commands in running text; a file name in capitals is the reader's own
     inline = re.findall(r"`(plancc [^`]*)`", (ROOT / "docs" / page).read_text())
