@@ -24,7 +24,7 @@ LOCAL_GRAPHS = ("USA-road.NY", "dblp-2010")
 """Where row plans are good already."""
 PARTS, QUICK_PARTS = (64, 256), (16,)
 ROW_PLANS = (("volume", "balanced"), ("max-volume", "balanced"), ("messages", "fast"))
-"""Objective and effort; more effort for messages takes minutes and changes them by a few percent."""
+"""Objective and effort; more effort for messages takes minutes and saves a few percent of them."""
 EDGE_PLANS = (
     ("medium-grain", "volume"),
     ("medium-grain", "max-volume"),

@@ -85,6 +85,7 @@ class LibraModel:
         nonzero_owner = np.empty(matrix.num_nonzeros, dtype=np.int32)
         load = kernels.assign_edges(
             by_rank,
+            rank,
             indptr,
             indices,
             ahead,
@@ -97,7 +98,7 @@ class LibraModel:
         copies = kernels.num_held(parts, matrix.num_vertices)
         choice = np.where(copies > 0, copies, num_parts + 1)
         owner = kernels.choose_owners(np.argsort(choice, kind="stable"), parts, load)[rank]
-        kernels.assign_rest(indptr, indices, rank, ahead, owner, nonzero_owner)
+        kernels.assign_rest(indptr, indices, ahead, diagonal, owner, nonzero_owner)
         notes: dict[str, int | float | str] = {}
         if load.any():
             notes["replication_factor"] = float(copies[copies > 0].mean())

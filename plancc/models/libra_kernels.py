@@ -10,7 +10,6 @@ from numba import njit
 _LOAD = 2**26
 """Load and number of a part are one key, ``load * _LOAD + part``: the least is the first of the
 least loaded parts. Larger than any number of parts."""
-_ROW = 2**32
 _NONE = np.iinfo(np.int64).max
 
 
@@ -42,29 +41,22 @@ def degrees(indptr: Any, indices: Any) -> Any:
 
 
 class Ahead(NamedTuple):
-    """The nonzeros between a vertex and those of a higher rank, by row and by column.
+    """The nonzeros between a vertex and those of a higher rank, by column.
 
     Attributes
     ----------
-    rank : int32[nnz]
-        Of the columns, in CSR order.
     start, end : int64[n]
-        The nonzeros (i, j) of column j with a higher rank of i are ``start[j]:end[j]`` of `rows`.
-    rows : int64[nnz]
-        ``i * _ROW + rank of i``, ascending in every column.
-    owner : int32[nnz]
-        Of the nonzeros in `rows`, once it is known.
+        The nonzeros (i, j) of column j with a higher rank of i are ``start[j]:end[j]`` of `pairs`.
+    pairs : int32[nnz, 2], or int64 where nnz is 2**31 or more
+        Ascending i, which the owner replaces once it is known, and the nonzero's place in CSR.
     """
 
-    rank: Any
     start: Any
     end: Any
-    rows: Any
-    owner: Any
+    pairs: Any
 
 
-@njit(cache=True, nogil=True)
-def ahead(indptr: Any, indices: Any, in_column: Any, rank: Any) -> Any:
+def ahead(indptr: Any, indices: Any, in_column: Any, rank: Any) -> Ahead:
     """`Ahead` of a pattern.
 
     Parameters
@@ -77,17 +69,22 @@ def ahead(indptr: Any, indices: Any, in_column: Any, rank: Any) -> Any:
     """
     start = np.cumsum(in_column) - in_column
     end = start.copy()
-    rows = np.empty(len(indices), dtype=np.int64)
-    ranks = np.empty(len(indices), dtype=np.int32)
-    for i in range(len(in_column)):
-        mine = np.int64(rank[i])
+    width = np.int32 if len(indices) < 2**31 else np.int64
+    pairs = np.empty((len(indices), 2), dtype=width)
+    _fill(indptr, indices, rank, end, pairs)
+    return Ahead(start, end, pairs)
+
+
+@njit(cache=True, nogil=True)
+def _fill(indptr: Any, indices: Any, rank: Any, end: Any, pairs: Any) -> None:
+    """Put the nonzeros into the `pairs` of their columns; `end` moves from start to end."""
+    for i in range(len(rank)):
         for k in range(indptr[i], indptr[i + 1]):
             j = indices[k]
-            ranks[k] = rank[j]
-            if ranks[k] < mine:
-                rows[end[j]] = i * _ROW + mine
+            if rank[j] < rank[i]:
+                pairs[end[j], 0] = i
+                pairs[end[j], 1] = k
                 end[j] += 1
-    return Ahead(ranks, start, end, rows, np.empty(len(indices), dtype=np.int32))
 
 
 class Parts(NamedTuple):
@@ -135,6 +132,7 @@ def _places(parts: Any, r: int) -> Any:
 @njit(cache=True, nogil=True)
 def assign_edges(
     by_rank: Any,
+    rank: Any,
     indptr: Any,
     indices: Any,
     ahead: Any,
@@ -150,10 +148,12 @@ def assign_edges(
     ----------
     by_rank : int32[n]
         The vertices in ascending number of nonzeros.
+    rank : int32[n]
+        Its inverse.
     indptr : int64[n + 1]
     indices : int32[nnz], ascending in every row
     ahead : Ahead
-        Its `owner` is filled in.
+        Owners take the place of rows.
     diagonal : bool[n]
     parts : Parts
     room : int
@@ -166,7 +166,7 @@ def assign_edges(
     int64[num_parts]
         Nonzeros off the diagonal.
     """
-    held, words = parts.held, parts.words
+    held, words, pairs = parts.held, parts.words, ahead.pairs
     key = np.arange(num_parts)
     first = np.zeros(num_parts, dtype=np.int64)  # diagonals among the load
     seen = np.zeros(len(by_rank), dtype=np.bool_)
@@ -177,15 +177,16 @@ def assign_edges(
         a, a_end = indptr[u], indptr[u + 1]
         b, b_end = ahead.start[u], ahead.end[u]
         while True:
-            while a < a_end and ahead.rank[a] <= r:  # visited, or the diagonal
+            while a < a_end and rank[indices[a]] <= r:  # visited, or the diagonal
                 a += 1
             if a == a_end and b == b_end:
                 break
-            if b == b_end or (a < a_end and indices[a] <= ahead.rows[b] // _ROW):
-                in_row, s = True, np.int64(ahead.rank[a])
+            if b == b_end or (a < a_end and indices[a] <= pairs[b, 0]):
+                in_row, v = True, np.int64(indices[a])
             else:
-                in_row, s = False, ahead.rows[b] % _ROW
-            in_column = b < b_end and ahead.rows[b] % _ROW == s
+                in_row, v = False, np.int64(pairs[b, 0])
+            in_column = b < b_end and pairs[b, 0] == v
+            s = np.int64(rank[v])
             weight = np.int64(in_row) + np.int64(in_column)
 
             its, its_end = _places(parts, s)
@@ -214,35 +215,35 @@ def assign_edges(
                 nonzero_owner[a] = c
                 a += 1
             if in_column:
-                ahead.owner[b] = c
+                pairs[b, 0] = c
                 b += 1
     return key // _LOAD - first
 
 
 @njit(cache=True, nogil=True)
 def assign_rest(
-    indptr: Any, indices: Any, rank: Any, ahead: Any, owner: Any, nonzero_owner: Any
+    indptr: Any, indices: Any, ahead: Any, diagonal: Any, owner: Any, nonzero_owner: Any
 ) -> None:
     """Fill in what `ahead` has, and the diagonal, which goes with its row.
 
     Parameters
     ----------
     indptr : int64[n + 1]
-    indices : int32[nnz]
-    rank : int32[n]
+    indices : int32[nnz], ascending in every row
     ahead : Ahead
+        With owners.
+    diagonal : bool[n]
     owner : int32[n]
         Of the rows.
     nonzero_owner : int32[nnz]
     """
-    at = ahead.start.copy()
+    pairs = ahead.pairs
     for i in range(len(owner)):
-        for k in range(indptr[i], indptr[i + 1]):
-            if indices[k] == i:
-                nonzero_owner[k] = owner[i]
-            elif ahead.rank[k] < rank[i]:
-                nonzero_owner[k] = ahead.owner[at[indices[k]]]
-                at[indices[k]] += 1
+        for b in range(ahead.start[i], ahead.end[i]):
+            nonzero_owner[pairs[b, 1]] = pairs[b, 0]
+        if diagonal[i]:
+            start, end = indptr[i], indptr[i + 1]
+            nonzero_owner[start + np.searchsorted(indices[start:end], i)] = owner[i]
 
 
 @njit(cache=True, nogil=True)
