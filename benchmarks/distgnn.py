@@ -6,7 +6,7 @@ Ranks are threads of this process, which changes no result; words are counted by
 without evaluations, and are those of the last 2 r epochs, when all that is constant has arrived.
 Memory is not measured but counted, as in section 6.3 of the paper: features, aggregates and outputs
 of every layer, and what messages are kept in; of the fullest part, without the matrix, which is the
-same for all three.
+same for all three. Of cd-r it is that of the first 3 r epochs, while sums of features arrive.
 """
 
 from __future__ import annotations
@@ -162,8 +162,11 @@ class Copies:
         if fold == "sync":  # sent and received rows, of the widest layer
             steps = plan.send, plan.receive, plan.fold.send, plan.fold.receive
             words += max(inputs) * sum(step.rows_per_part() for step in steps)
-        if fold == "delayed":  # sent and received, up and down, and what was received last
-            words += sum(inputs) * (2 * (self.leaves + self.sent) + self.split)
+        if fold == "delayed":  # sent and received, and what was received last
+            up = self.sent + self.split
+            down = self.sent + 2 * self.leaves
+            words += up * sum(inputs) + down * sum(inputs[1:-1])
+            words += vertices * inputs[0]  # what the constant features' late sums are added to
         return 4 * words
 
 

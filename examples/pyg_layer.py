@@ -6,7 +6,7 @@
 On a rank the graph is bipartite: edges lead from columns, own and halo rows, to own rows.
 `graph.columns(x)` fetches the halo rows, `graph.local_edge_index()` has the edges in PyG's form,
 and PyG's layers take the pair (rows of the columns, rows of the targets). Gradients of halo rows
-go back to their owners.
+go back to their owners. In an edge plan a rank has only some edges of a row: take a row plan.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ class Model(torch.nn.Module):
 
 def main(path: str) -> None:
     graph = plancc_runtime.open(path)
+    if graph.folds:
+        sys.exit(f"{path} is an edge plan: this script needs a row plan")
     torch.manual_seed(0)
     model = Model(graph.features.shape[1], graph.num_classes)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)

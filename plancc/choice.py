@@ -23,11 +23,23 @@ from plancc.graph.graph import Graph
 from plancc.models import MODELS
 from plancc.models.auto import AutoModel
 from plancc.models.weights import Balance
-from plancc.ownership import SEARCHED, Found, Method, Observer, Report, find_owners, layout_of
+from plancc.ownership import (
+    EFFORT,
+    SEARCHED,
+    STOCHASTIC,
+    Found,
+    Method,
+    Observer,
+    Report,
+    find_owners,
+    layout_of,
+)
 from plancc.registry import check_choice
 
 WIDTHS = (128, 128, 128)
 """Of the layers, where the user names none: two layers, 128 wide."""
+LEFT_OUT = (STOCHASTIC, "file")
+"""Models that cannot compete: one is for mini-batches, one has no owners of its own."""
 BESIDE_EPSILON = 0.01
 """A candidate may miss the balance by this much more than the best balanced one."""
 
@@ -82,7 +94,7 @@ def choose(
     matrix : Graph
         The normalised matrix.
     method : Method
-        Its objective decides, "time" if there is none; a budget is shared by the candidates.
+        Its objective decides, "time" if there is none; those that are searched for share a budget.
     model : AutoModel
     balance, observer, report
         See `plancc.ownership.find_owners`.
@@ -90,11 +102,20 @@ def choose(
     Raises
     ------
     InputError
-        Unknown candidates; or every candidate failed.
+        No or unknown candidates; a topology, if an edge model is one of them.
+    BackendError
+        Every candidate failed.
     """
     names = model.names()
+    known = [name for name in MODELS if layout_of(name) != "any" and name not in LEFT_OUT]
+    if not names:
+        raise InputError(f"model 'auto' without candidates: choose from {', '.join(known)}")
     for name in names:
-        check_choice("candidate", name, [known for known in MODELS if layout_of(known) != "any"])
+        check_choice("candidate", name, known)
+        if method.topology is not None and layout_of(name) == "edge":
+            raise InputError(
+                f"topology {method.nodes}: parts of candidate '{name}' cannot be mapped to nodes"
+            )
     if balance.names != ("nnz",):
         raise InputError(f"balance {balance}: model 'auto' shares nonzeros evenly (nnz)")
     goal = method.objective or "time"
@@ -103,7 +124,7 @@ def choose(
     table: list[Candidate] = []
     answers: list[Found | None] = []
     for name in names:
-        task = _task(method, name, goal, len(names))
+        task = _task(method, name, goal, sum(name in SEARCHED for name in names))
         start = time.perf_counter()
         find = find_owners if layout_of(name) == "row" else find_edge_owners
         entry = Candidate(name, task.goal or "")
@@ -136,19 +157,25 @@ def choose(
         "chosen_machine": str(method.machine or Machine()),
         "chosen_dims": ",".join(map(str, method.dims or WIDTHS)),
         "candidates": json.dumps([asdict(entry) for entry in table]),
+        "effort": method.effort or EFFORT,
+        "threads": method.threads,
+        **({} if method.budget is None else {"budget": float(method.budget)}),
     }
     return replace(found, how=found.how | how)
 
 
-def _task(method: Method, name: str, goal: str, candidates: int) -> Method:
-    """How a candidate's owners are found: by its own objective where time decides."""
+def _task(method: Method, name: str, goal: str, num_searched: int) -> Method:
+    """How a candidate's owners are found: by its own objective where time decides.
+
+    Those that are searched for, `num_searched`, share the budget.
+    """
     searched = name in SEARCHED
     return replace(
         method,
         model=name,
         objective=None if goal == "time" or not searched else goal,
         effort=method.effort if searched else None,
-        budget=method.budget / candidates if method.budget and searched else None,
+        budget=method.budget / num_searched if method.budget and searched else None,
         machine=None,
     )
 
@@ -163,7 +190,7 @@ def _best(table: list[Candidate], epsilon: float) -> int:
     """The candidate of least value among those that are balanced, or nearest to it."""
     there = [k for k, entry in enumerate(table) if not entry.failed]
     if not there:
-        raise InputError(f"model 'auto': {table[0].model}: {table[0].failed}")
+        raise BackendError(f"model 'auto': {table[0].model}: {table[0].failed}")
     least = min(table[k].nonzero_imbalance for k in there)
     limit = max(epsilon, least) + BESIDE_EPSILON
     balanced = [k for k in there if table[k].nonzero_imbalance <= limit]

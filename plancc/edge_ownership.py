@@ -70,9 +70,11 @@ def find_edge_owners(
     InputError, BackendUnavailable, BackendError
     """
     _check(method, balance)
+    about_model = _defaults(matrix, method, model)
     if method.searches:
         with observer("partition"):
-            return _searched(matrix, method, model, report)
+            found = _searched(matrix, method, model, report)
+        return replace(found, how=found.how | about_model)
     with observer(f"model {method.model}"):
         problem = model.build(matrix, method.num_parts, balance=balance, seed=method.seed)
     with observer("partition"):
@@ -85,7 +87,7 @@ def find_edge_owners(
     if method.goal is not None and found.how.get("partitioner") != TRIVIAL:
         with observer("refine"):
             found = _refined(matrix, found, method, report)
-    return found
+    return replace(found, how=found.how | about_model)
 
 
 def _check(method: Method, balance: Balance) -> None:
@@ -119,14 +121,17 @@ def _searched(matrix: Graph, method: Method, model: Any, report: Report | None) 
         rates=method.rates,
         report=report,
     )
-    found = found_by_search(result, method)
+    return found_by_search(result, method)
+
+
+def _defaults(matrix: Graph, method: Method, model: Any) -> dict[str, Any]:
+    """What the model takes for options that were left to it, for the provenance."""
     if isinstance(model, CheckerboardModel):
         rows, columns = model.shape(method.num_parts)
-        return replace(found, how=found.how | {"grid": f"{rows}x{columns}"})
+        return {"grid": f"{rows}x{columns}"}
     if isinstance(model, HubSplitModel):
-        hub = model.threshold_of(matrix, method.num_parts)
-        return replace(found, how=found.how | {"hub_threshold": hub})
-    return found
+        return {"hub_threshold": model.threshold_of(matrix, method.num_parts)}
+    return {}
 
 
 def _assigned(matrix: Graph, problem: EdgeAssignment, method: Method) -> Found:

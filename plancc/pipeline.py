@@ -116,9 +116,10 @@ def compile(
         Seconds for the search; effort "best" uses all of them. With a named partitioner, seconds
         for the refinement after it.
     partitioner : str
-        "auto", which is the search, or a name in `plancc.partitioners.PARTITIONERS`, for hp and gp.
-        Its answer is taken as it is, unless there is an objective that it does not have, for which
-        it is refined, or it misses several balances, for which rows are moved.
+        "auto", which is the search, or a name in `plancc.partitioners.PARTITIONERS`, for hp, gp,
+        stochastic-hp, medium-grain, fine-grain and hub-split. Its answer is taken as it is, unless
+        there is an objective that it does not have, for which it is refined, or it misses several
+        balances, for which rows are moved.
     preset : str, optional
         Of the partitioner; with "auto" of the first one that is installed.
     machine : Machine, optional
@@ -145,7 +146,8 @@ def compile(
     report : callable
         Called with every step of the search as it ends, a `plancc.search.Trial`.
     **model_options
-        Options of the model: ``part`` (a path or an array) for file; for stochastic-hp those of
+        Options of the model: ``part`` (a path or an array) for file, ``grid`` for checkerboard,
+        ``threshold`` for hub-split, ``candidates`` for auto; for stochastic-hp those of
         `plancc.models.stochastic.StochasticModel`.
 
     Returns
@@ -282,6 +284,6 @@ def _vertex_data(data: str | os.PathLike[str] | VertexData | None, graph: Graph)
 
 def _in_words(value: Any) -> str:
     """An option for the provenance; an array by its kind, since it may be as long as the graph."""
-    if isinstance(value, tuple) and len(value) <= MAX_WORDS:
+    if isinstance(value, list | tuple) and len(value) <= MAX_WORDS:
         return ",".join(map(str, value))
     return str(value) if np.ndim(value) == 0 else f"<{type(value).__name__}>"

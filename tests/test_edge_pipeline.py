@@ -10,9 +10,10 @@ import pytest
 import scipy.sparse as sp
 
 import plancc
+from plancc import choice
 from plancc.cost.machine import Machine
 from plancc.errors import InputError
-from plancc.ownership import EDGE_SEARCHED
+from plancc.ownership import EDGE_SEARCHED, Method
 from plancc.plan.matrix import matrix_of
 
 N, PARTS = 60, 4
@@ -92,6 +93,10 @@ def test_a_named_partitioner(model):
         )
     assert plain.provenance["partitioner"] == "builtin"
     assert "tried" not in plain.provenance
+    if model == "hub-split":  # 4 times an average row, which is more than 2% of a part here
+        header = plain.header
+        degrees = 4 * header.num_nonzeros / header.num_vertices
+        assert plain.provenance["hub_threshold"] == np.ceil(degrees)
     tried = json.loads(refined.provenance["tried"])
     assert [trial["step"] for trial in tried] == ["builtin", "refined for max-volume"]
     assert tried[0]["value"] == plain.metrics().max_volume
@@ -157,6 +162,10 @@ def test_auto_predicts_an_epoch():
         ({"model": "medium-grain", "objective": "cut"}, ["cut", "medium-grain"]),
         ({"model": "auto", "candidates": "hp,magic"}, ["magic"]),
         ({"model": "auto", "candidates": "auto"}, ["auto"]),
+        ({"model": "auto", "candidates": "hp,file"}, ["'file'"]),
+        ({"model": "auto", "candidates": "stochastic-hp"}, ["'stochastic-hp'"]),
+        ({"model": "auto", "candidates": ()}, ["without candidates"]),
+        ({"model": "auto", "topology": "2x2"}, ["2x2", "medium-grain"]),
         ({"model": "auto", "balance": "rows"}, ["rows", "auto"]),
         ({"model": "auto", "objective": "cut"}, ["cut"]),
         ({"model": "hub-split", "threshold": -1}, ["-1"]),
@@ -167,6 +176,35 @@ def test_wrong_options(options, words):
         plancc.compile(star_and_ring(False), num_parts=PARTS, **options)
     for word in words:
         assert word in str(caught.value)
+
+
+def test_auto_shares_a_budget_among_the_searched():
+    method = Method("auto", PARTS, budget=6.0)
+    assert choice._task(method, "hp", "time", 3).budget == 2.0
+    assert choice._task(method, "libra", "time", 3).budget is None
+
+
+def test_auto_notes_what_was_asked_for():
+    """And not the share of one candidate, nor what a model without a search leaves out."""
+    names = ["block", "libra"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", plancc.PlanccWarning)
+        plan = plancc.compile(
+            *(star_and_ring(False), "auto", PARTS), candidates=names, effort="fast", budget=5
+        )
+    noted = {"model_candidates": "block,libra", "effort": "fast", "budget": 5.0, "threads": 1}
+    assert plan.provenance | noted == plan.provenance
+
+
+@pytest.mark.parametrize("model", EDGE_MODELS)
+def test_a_matrix_without_nonzeros(model):
+    matrix = sp.csr_array((5, 5))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", plancc.PlanccWarning)
+        plan = plancc.compile(matrix, model, 3, normalize="none", self_loops=False)
+    plancc.verify(plan)
+    assert (plan.header.layout, plan.header.num_nonzeros) == ("edge", 0)
+    assert plan.metrics().volume == 0
 
 
 def test_an_edge_plan_is_not_refined():

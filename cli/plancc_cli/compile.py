@@ -80,7 +80,7 @@ OF_MODELS = (
     "--threshold",
     type=click.IntRange(min=1),
     metavar="NONZEROS",
-    help="For hub-split: heavier rows and columns are split.",
+    help="For hub-split: heavier rows are split.  [default: 2% of an average part's nonzeros]",
 )
 @click.option(
     "--candidates",

@@ -22,9 +22,9 @@ def objective_value(name: str, parts: Traffic, rates: EpochRates | None = None) 
     ----------
     name : str
         ==============  ==================================================================
-        ``volume``      rows moved by one expand
+        ``volume``      rows moved by one product: by the expand, and the fold if there is one
         ``max-volume``  rows sent or received, whichever is more, at the busiest part
-        ``messages``    ordered pairs of parts that talk
+        ``messages``    ordered pairs of parts that talk, in each of these steps
         ``time``        predicted seconds of an epoch at the slowest part
         ==============  ==================================================================
     parts : Traffic

@@ -1,4 +1,4 @@
-"""Row plans in which only the heaviest rows and columns are split: ``hub-split``.
+"""Row plans in which only the heaviest rows are split: ``hub-split``.
 
 Knows the matrix alone.
 """
@@ -6,6 +6,7 @@ Knows the matrix alone.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
@@ -18,7 +19,7 @@ from plancc.models.problem import EdgeProblem
 from plancc.models.weights import Balance, check_num_parts
 
 SHARE_OF_PART = 0.02
-"""Of the nonzeros of an average part: heavier rows and columns are hubs unless told otherwise."""
+"""Of the nonzeros of an average part: heavier rows are hubs unless told otherwise."""
 DEGREES = 4
 """A hub has at least this many times the nonzeros of an average row."""
 
@@ -45,8 +46,9 @@ class HubSplitModel:
     threshold: int | None = None
 
     def __post_init__(self) -> None:
-        if self.threshold is not None and self.threshold < 0:
-            raise InputError(f"threshold {self.threshold}: must be at least 0")
+        given = self.threshold
+        if given is not None and not (isinstance(given, Integral) and given >= 0):
+            raise InputError(f"threshold {given}: must be a whole number, at least 0")
 
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int

@@ -188,14 +188,14 @@ def least_maximum(weights: npt.NDArray[np.int64], num_parts: int) -> int:
 
     The largest of three: ``ceil(total / num_parts)``, since weights are whole numbers; the
     heaviest vertex; and, since two of the ``num_parts + 1`` heaviest vertices share a part, the
-    sum of the two lightest among these.
+    sum of the two lightest among these. 0 where there is nothing to share.
 
     Parameters
     ----------
     weights : int64[n], not negative
     num_parts : int
     """
-    heaviest = int(weights.max())
+    heaviest = int(weights.max(initial=0))
     if len(weights) > num_parts:
         first = len(weights) - num_parts - 1
         light, next_heavier = np.partition(weights, [first, first + 1])[first : first + 2]

@@ -93,7 +93,7 @@ class RefineEdges:
     seed : int
         The same seed gives the same owners (without a budget).
     rounds : int
-        At most that many after the first climb.
+        At most that many after the first climb; where a part is above the limit, one at least.
     budget : float, optional
         Seconds after which no further sweep starts, but for those that restore the balance.
     rates : EpochRates, for objective "time" only
@@ -200,7 +200,6 @@ class _Search:
 
         self.objective, self.rates = options.objective, options.rates
         self.rounds = options.rounds
-        self.rounds = options.rounds
         self.rng = np.random.default_rng(options.seed)
         self.deadline = deadline
         self.num_parts = num_parts
@@ -241,7 +240,7 @@ class _Search:
         strength, fruitless = FIRST_STRENGTH[self.objective], 0
         self._climb(strength)
         self._keep()
-        for _ in range(self.rounds):
+        for _ in range(self.rounds or int(self.best[0] > 0)):
             if self.deadline.passed() or fruitless == MAX_FRUITLESS:
                 break
             aside = STRAY if self.objective == "volume" else strength

@@ -262,11 +262,13 @@ class Board:
             self.sweep(price, temperature=warmth)
 
     def settle(self, deadline: Deadline) -> None:
-        """Bring cells below the limit, also after the deadline, and sweep within it."""
+        """Bring cells below the limit, once also after the deadline, and sweep within it."""
         unit = self.price_unit
         prices = [(price, self.limits.target) for price in RESTORING_PRICES]
         prices += [(price, self.limits.limit) for price in STEEP_PRICES]
         for attempt in range(ATTEMPTS):
+            if attempt > 0 and deadline.passed():
+                break
             for k, (price, target) in enumerate(prices):
                 if self.overload == 0:
                     break

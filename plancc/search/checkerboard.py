@@ -201,11 +201,9 @@ def search_checkerboard(
             best, fruitless = (reached, 0) if better else (best, fruitless + 1)
             strength *= STRONGER if better else WEAKER
 
-    if matrix.num_nonzeros > 0:
-        assert record.nonzero_owner is not None
-        ones = np.ones(matrix.num_nonzeros, dtype=np.int64)
-        who = f"effort {effort}"
-        warnings += balance_notes(record.nonzero_owner, ones, num_parts, epsilon, who, ())
+    assert record.nonzero_owner is not None
+    ones, who = np.ones(matrix.num_nonzeros, dtype=np.int64), f"effort {effort}"
+    warnings += balance_notes(record.nonzero_owner, ones, num_parts, epsilon, who, ())
     return record.result([*dict.fromkeys(warnings)])
 
 

@@ -165,10 +165,8 @@ def search_edges(
             job.refine(member.owners, objective, seed + k)
     result = job.record.result([*dict.fromkeys(job.warnings)])
     assert result.nonzero_owner is not None
-    if matrix.num_nonzeros > 0:
-        even, who = np.ones(matrix.num_nonzeros, dtype=np.int64), f"effort {effort}"
-        notes = balance_notes(result.nonzero_owner, even, num_parts, epsilon, who, ())
-        result.warnings.extend(notes)
+    even, who = np.ones(matrix.num_nonzeros, dtype=np.int64), f"effort {effort}"
+    result.warnings.extend(balance_notes(result.nonzero_owner, even, num_parts, epsilon, who, ()))
     return result
 
 
@@ -231,12 +229,14 @@ class _Job:
         begin, growing = time.perf_counter(), GROWING_SHARE * self.deadline.seconds_left()
         timed = self.deadline.at < np.inf
         found: list[_Member] = []
-        for member in starts:
+        for made, member in enumerate(starts, 1):
             found.append(member)
+            if self.allowed is not None:  # nothing is combined: the best are all that is needed
+                found = sorted(found)[:OBJECTIVE_STARTS]
             late = self.allowed is None and time.perf_counter() - begin > growing
-            if late or self.deadline.passed() or (not timed and len(found) == STARTS):
+            if late or self.deadline.passed() or (not timed and made == STARTS):
                 break
-            if timed and self.allowed is None and len(found) == MAX_STARTS:
+            if timed and self.allowed is None and made == MAX_STARTS:
                 break
         if self.allowed is None:
             self._combine_until_end(found, timed)

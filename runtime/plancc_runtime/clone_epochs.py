@@ -117,6 +117,7 @@ class CloneEpochs:
         """Compute what the first layer needs of the features, for the last time if `settled`."""
         view, graph = self._view, self._view.graphs[0]
         assert view.x is not None
+        view.fixed = None  # the one before it may go
         view.fixed = self._network.fixed(graph, view.x)
         if not settled:
             return

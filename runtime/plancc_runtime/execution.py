@@ -13,12 +13,14 @@ floating-point sums. A pass that does not fit the options is off, and `Execution
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccError
 from plancc.plan.plan import Header, Int64Array, Part
 from plancc_runtime.clock import Clock
 from plancc_runtime.clone_epochs import CloneEpochs
@@ -202,8 +204,21 @@ class Execution:
             planned=sum(n * width for n, width in zip(rows, widths, strict=True)),
         )
 
-    def finish(self) -> None:
-        """Once the last epoch is over. Collective."""
+    @contextmanager
+    def epochs(self) -> Iterator[None]:
+        """A block around all epochs: what is under way at its end is received. Collective.
+
+        So it is after an error that all ranks raise, as a buffer must outlive its round.
+        """
+        try:
+            yield
+        except PlanccError as error:
+            if error is self._transport.agreed_error:
+                self._finish()
+            raise
+        self._finish()
+
+    def _finish(self) -> None:
         if self._clones is not None:
             self._clones.finish()
 

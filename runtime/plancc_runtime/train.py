@@ -141,51 +141,53 @@ def train(
     measures: list[Measure] = []
     steps: list[Step] = []
     done = first
-    for epoch in range(first, options.epochs):
-        if options.patience is not None and best.since >= options.patience:
-            break
-        where, scores, evaluating = f"epoch {epoch}", Scores(), None
-        evaluated = options.eval_every > 0 and epoch % options.eval_every == 0
-        if evaluated and not training.evaluates:
+    with training.epochs():
+        for epoch in range(first, options.epochs):
+            if options.patience is not None and best.since >= options.patience:
+                break
+            where, scores, evaluating = f"epoch {epoch}", Scores(), None
+            evaluated = options.eval_every > 0 and epoch % options.eval_every == 0
+            if evaluated and not training.evaluates:
+                before = learner.start()
+                with _span(trace, f"evaluation {epoch}"):
+                    scores = learner.evaluate(training.whole(), data, where)
+                evaluating = learner.measure(before)
+                if validated:
+                    best.see(scores.loss["val"], epoch, network)
             before = learner.start()
-            with _span(trace, f"evaluation {epoch}"):
-                scores = learner.evaluate(training.whole(), data, where)
-            evaluating = learner.measure(before)
-            if validated:
-                best.see(scores.loss["val"], epoch, network)
-        before = learner.start()
-        volume = None
-        with _span(trace, where):
-            if drawn is not None:
-                rate = learning_rate(options, epoch, best.drops)
-                loss, accuracy, taken = batches.epoch(epoch, rate)
-                scores = scores if evaluated else Scores(accuracy=accuracy)
-                volume = float(np.mean([step.volume for step in taken]))
-                steps += taken
-            else:
-                loss, outputs = learner.gradients(training.view(epoch), data, epoch, where)
-                if evaluated and training.evaluates:
-                    scores = learner.scores(outputs, training.whole(), data, where)
-                    if validated:
-                        best.see(scores.loss["val"], epoch, network)
-                del outputs  # the next epoch uses their memory
-                rate = learning_rate(options, epoch, best.drops)
-                learner.update(rate)
-        done = epoch + 1
-        measure = Measure(epoch, loss, rate, scores, learner.measure(before), evaluating, volume)
-        measures.append(measure)
-        if options.log is not None:
-            [row] = summarise([measure], transport)
-            with transport.agreement():
-                if log is not None:
-                    log.write(row)
-        if options.checkpoint is not None and options.every and done % options.every == 0:
-            checkpoints.save(learner, done, best)
-        if report is not None:
-            report(measure)
+            volume = None
+            with _span(trace, where):
+                if drawn is not None:
+                    rate = learning_rate(options, epoch, best.drops)
+                    loss, accuracy, taken = batches.epoch(epoch, rate)
+                    scores = scores if evaluated else Scores(accuracy=accuracy)
+                    volume = float(np.mean([step.volume for step in taken]))
+                    steps += taken
+                else:
+                    loss, outputs = learner.gradients(training.view(epoch), data, epoch, where)
+                    if evaluated and training.evaluates:
+                        scores = learner.scores(outputs, training.whole(), data, where)
+                        if validated:
+                            best.see(scores.loss["val"], epoch, network)
+                    del outputs  # the next epoch uses their memory
+                    rate = learning_rate(options, epoch, best.drops)
+                    learner.update(rate)
+            done = epoch + 1
+            measure = Measure(
+                epoch, loss, rate, scores, learner.measure(before), evaluating, volume
+            )
+            measures.append(measure)
+            if options.log is not None:
+                [row] = summarise([measure], transport)
+                with transport.agreement():
+                    if log is not None:
+                        log.write(row)
+            if options.checkpoint is not None and options.every and done % options.every == 0:
+                checkpoints.save(learner, done, best)
+            if report is not None:
+                report(measure)
     if options.checkpoint is not None and (not options.every or done % options.every):
         checkpoints.save(learner, done, best)
-    training.finish()
 
     final = _final_pass(learner, training, data, done, trace)
     best_epoch = None

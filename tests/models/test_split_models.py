@@ -130,8 +130,9 @@ def test_wrong_options(name):
         model.build(graph, 2, balance="rows", seed=1)
     with pytest.raises(InputError, match="26 parts"):
         model.build(graph, 26, balance="nnz", seed=1)
-    with pytest.raises(InputError, match="threshold -1"):
-        HubSplitModel(-1)
+    for wrong in (-1, 2.5, "3"):
+        with pytest.raises(InputError, match=f"threshold {wrong}"):
+            HubSplitModel(wrong)
 
 
 @pytest.mark.parametrize("name", ["medium-grain", "hub-split"])

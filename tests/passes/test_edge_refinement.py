@@ -110,17 +110,36 @@ def test_moves_keep_every_count_exact(num_parts, diagonal):
 )
 def test_sweeps_keep_every_count_exact(given):
     prices = the_prices(**given)
-    for seed in range(3):
+    for seed, num_parts in enumerate((5, 5, 5, 300)):  # of 300 parts most nets are short
         rng = np.random.default_rng(seed)
         graph = a_matrix(rng, 40, 0.1, bool(seed % 2))
         pattern = edges.pattern_of(graph.indptr, graph.indices)
-        state = edges.owners_of(pattern, *some_owners(rng, graph, 5), 5, True)
+        owners = some_owners(rng, graph, num_parts)
+        state = edges.owners_of(pattern, *owners, num_parts, True)
         before = edges.volume(state)
         edge_moves.sweep_nets(rng.permutation(80), pattern, state, prices, False)
-        check_state(graph, state, 5)
+        check_state(graph, state, num_parts)
         edge_moves.sweep_owners(rng.permutation(40), pattern, state, prices)
-        check_state(graph, state, 5)
+        check_state(graph, state, num_parts)
         assert edges.volume(state) < before
+
+
+@pytest.mark.parametrize("num_parts", [3, 50])
+def test_tolls_follow_owners(num_parts):
+    """Only parts whose figures change are priced anew."""
+    rng = np.random.default_rng(2)
+    graph = a_matrix(rng, 40, 0.1, True)
+    pattern = edges.pattern_of(graph.indptr, graph.indices)
+    state = edges.owners_of(pattern, *some_owners(rng, graph, num_parts), num_parts, True)
+    prices = the_prices(
+        target=5.0, weight=0.3, pressure=0.5, ceiling=3.0, message=2.0, nonzero=0.2, own_row=0.1
+    )
+    toll = edge_moves._tolls(state, prices)
+    for v in range(40):
+        there = (state.owner[v] + 1 + v) % num_parts
+        if there != state.owner[v]:
+            edge_moves._move_owner(v, there, pattern, state, prices, toll)
+            assert (toll == edge_moves._tolls(state, prices)).all()
 
 
 def test_without_prices_no_sweep_raises_the_volume():
@@ -168,10 +187,11 @@ def test_never_worse_and_what_it_says(objective, num_parts):
     assert again.nonzero_owner.tobytes() == found.nonzero_owner.tobytes()
 
 
-def test_all_in_one_part_is_spread_evenly():
+@pytest.mark.parametrize("rounds", [0, 20])
+def test_all_in_one_part_is_spread_evenly(rounds):
     graph = a_matrix(np.random.default_rng(0), 60, 0.08, True)
     nobody = np.zeros(graph.num_vertices, np.int32), np.zeros(graph.num_nonzeros, np.int32)
-    found = RefineEdges(epsilon=0.02).run(graph, *nobody, 4)
+    found = RefineEdges(epsilon=0.02, rounds=rounds).run(graph, *nobody, 4)
     assert found.overload_before > 2
     assert found.overload == 0
     assert np.bincount(found.nonzero_owner, minlength=4).max() <= 1.02 * -(-graph.num_nonzeros // 4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ import torch
 from launcher import run
 from scipy.sparse import csr_matrix
 
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccError
 from plancc.graph.graph import Graph
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.edge_lowering import lower_edges
@@ -352,6 +352,56 @@ def test_what_a_plan_does_not_have():
             )
     with pytest.raises(InputError, match=r"^model gat: needs a plan of layout row"):
         trained(case(2), 1, fold="none", model="gat")
+
+
+@pytest.mark.parametrize("passes", [(), ("constant",)])
+@pytest.mark.parametrize(
+    ("ending", "options"),
+    [
+        ("all epochs", {}),
+        ("fewer epochs than the delay", {"delay": 9}),
+        ("early", {"patience": 2, "eval_every": 1, "lr": 3.0}),
+        ("the loss of epoch", {"layers": 3, "lr": 1e308}),
+    ],
+)
+def test_rounds_under_way_are_finished_at_the_end(ending, options, passes):
+    this = case(3)
+    val_mask = ~this.data.train_mask
+    plan = replace(this, data=replace(this.data, val_mask=val_mask)).plan()
+    chosen = {**COMMON, "epochs": 8, "fold": "delayed", "delay": 3, "passes": passes, **options}
+    under_way, most = [0, 0, 0], [0, 0, 0]
+
+    def work(transport):
+        rank, make = transport.rank, transport.exchange
+
+        def exchange(sends, receives):
+            made = make(sends, receives)
+            start, finish = made.start, made.finish
+
+            def count_start():
+                under_way[rank] += 1
+                most[rank] = max(most[rank], under_way[rank])
+                start()
+
+            def count_finish():
+                finish()
+                under_way[rank] -= 1
+
+            made.start, made.finish = count_start, count_finish
+            return made
+
+        transport.exchange = exchange
+        part = plan.part(transport.rank)
+        return train((plan.header, part), TrainOptions(**chosen), transport)
+
+    if ending == "the loss of epoch":
+        with pytest.raises(PlanccError, match=ending):
+            run_ranks(3, work, timeout=60)
+    else:
+        [result, *_] = run_ranks(3, work, timeout=60)
+        assert (len(result.epochs) < 8) == (ending == "early")
+    assert min(most) > 2
+    assert under_way == [0, 0, 0]
 
 
 @pytest.mark.mpi

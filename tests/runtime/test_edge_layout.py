@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import replace
 from functools import cache
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 import reference
 import torch
-from launcher import run
 
 import plancc_runtime
 from plancc.errors import InputError, PlanError
@@ -32,7 +29,6 @@ from plancc_runtime.train import train
 from plancc_runtime.transport.local import run_ranks
 from plancc_runtime.transport.single import SingleTransport
 
-RANK_MAIN = Path(__file__).with_name("rank_main.py")
 N, DIMS, EPOCHS, LR = 40, [7, 6, 3], 4, 0.3
 KINDS = ("undirected", "directed", "one way")
 
@@ -311,23 +307,6 @@ def test_words_of_an_epoch_are_those_of_both_steps():
             assert result.setup.words_sent == volume * 7 + 2 * 2 * folded
 
 
-@pytest.mark.mpi
-def test_training_over_mpi(tmp_path):
-    header, parts = edge_plan(4)
-    names = ("gcn", "mean", "max")
-    tasks = [
-        ("train", {"header": header, "parts": parts, "options": {**COMMON, **MODELS[name]}})
-        for name in names
-    ]
-    todo, answers = tmp_path / "tasks.pkl", tmp_path / "answers.pkl"
-    todo.write_bytes(pickle.dumps({4: tasks}))
-    done = run(4, RANK_MAIN, todo, answers)
-    assert done.returncode == 0, done.stderr
-    for name, ranks in zip(names, pickle.loads(answers.read_bytes())[4], strict=True):
-        for result, _ in ranks:
-            check_training(result, name)
-
-
 def test_norms_dropout_and_residuals_do_not_depend_on_the_ranks():
     a, self_loops = matrix("undirected")
     header, parts = reference.make_parts(a, np.zeros(N, int), 1, data())
@@ -373,27 +352,30 @@ def test_training_goes_on_from_a_checkpoint(tmp_path):
 # ---- the library ----
 
 
-def dense_aggregate(a, self_loops, x, op, reduce, weight, target, nonzeros):
-    """Row by row; weight[i, j]."""
+OPERANDS = {
+    "copy": None,
+    "copy_e": "weight",
+    "add": "weight",
+    "sub": "target",
+    "mul": "weight",
+    "div": "target",
+}
+
+
+def dense_aggregate(present, x, op, reduce, weight, target):
+    """Row by row; present[i, j], weight[i, j, k]."""
     out = torch.zeros_like(x)
     for i in range(N):
-        columns = [
-            j
-            for j in range(N)
-            if (a[i, j] != 0 and not (nonzeros != "plan" and self_loops and i == j))
-            or (i == j and nonzeros == "closed")
-        ]
-        if not columns:
+        columns = np.flatnonzero(present[i])
+        if not len(columns):
             continue
-        rows = x[columns]
-        if op == "mul":
-            rows = rows * weight[i, columns].unsqueeze(1)
-        elif op == "sub":
-            rows = rows - target[i]
+        rows, w = x[columns], weight[i, columns]
+        message = {"copy": rows, "copy_e": w, "add": rows + w, "mul": rows * w}
+        message |= {"sub": rows - target[i], "div": rows / target[i]}
         if reduce in ("max", "min"):
-            out[i] = (rows.max(0) if reduce == "max" else rows.min(0)).values
+            out[i] = getattr(message[op], reduce)(0).values
         else:
-            out[i] = rows.sum(0) / (len(columns) if reduce == "mean" else 1)
+            out[i] = getattr(message[op], reduce)(0)
     return out
 
 
@@ -403,38 +385,85 @@ def test_aggregation_in_the_library(kind):
     a, self_loops = matrix(kind)
     header, parts = edge_plan(4, kind)
     x, y, g = np.random.default_rng(2).standard_normal((3, N, 3))
-    operators = product(("copy", "mul", "sub"), ("sum", "mean", "max", "min"))
+    wide = np.array([1.0, -2.0, 3.0])
     cases = [
         (op, reduce, NONZEROS[(k + k // 4 + len(kind)) % 3])
-        for k, (op, reduce) in enumerate(operators)
+        for k, (op, reduce) in enumerate(product(OPERANDS, ("sum", "mean", "max", "min")))
     ]
 
     def work(transport):
         graph = plancc_runtime.open((header, parts[transport.rank]), transport, torch.float64)
         own = graph.vertices.numpy()
+        vertices = graph.vertices.double()
+        column, row = graph.columns(vertices).long(), graph.local_rows(vertices).long()
         answers = []
         for op, reduce, nonzeros in cases:
             mine, target = (torch.tensor(rows[own], requires_grad=True) for rows in (x, y))
-            weight = "plan" if op == "mul" else None
-            other = target if op == "sub" else None
-            out = graph.aggregate(mine, op, reduce, weight, other, nonzeros)
+            source, place = graph.local_edge_index(nonzeros)
+            i, j = row[place], column[source]
+            weight = torch.cos((7 * i + j).double()).unsqueeze(1) * torch.tensor(wide)
+            operands = {"weight": weight.requires_grad_(), "target": target}
+            chosen = {name: z for name, z in operands.items() if name == OPERANDS[op]}
+            out = graph.aggregate(mine, op, reduce, nonzeros=nonzeros, **chosen)
             out.backward(torch.tensor(g[own]))
-            answers.append(
-                (out.detach(), mine.grad, torch.zeros(0, 3) if other is None else other.grad)
-            )
-        return answers
+            gradients = [0 * z if z.grad is None else z.grad for z in (mine, target, weight)]
+            answers.append((out, *gradients, i, j, graph.edge_values(nonzeros)))
+        return [[z.detach().numpy() for z in answer] for answer in answers]
 
     ranks = on_ranks(4, work)
     for k, (op, reduce, nonzeros) in enumerate(cases):
-        added = a == 0 if not self_loops or nonzeros == "plan" else np.full((N, N), True)
-        weight = torch.tensor(np.where(np.eye(N, dtype=bool) & added, 1, a))
+        values = a.copy()
+        if nonzeros != "plan" and self_loops:
+            np.fill_diagonal(values, 0)
+        if nonzeros == "closed":
+            values[range(N), range(N)] = np.where(np.diag(values) == 0, 1, np.diag(values))
+        weight = np.cos(7 * np.arange(N)[:, None] + np.arange(N))[:, :, None] * wide
+        weight = torch.tensor(weight, requires_grad=True)
         source, target = (torch.tensor(rows, requires_grad=True) for rows in (x, y))
-        out = dense_aggregate(a, self_loops, source, op, reduce, weight, target, nonzeros)
+        out = dense_aggregate(values != 0, source, op, reduce, weight, target)
         out.backward(torch.tensor(g))
-        close(gathered(parts, [r[k][0] for r in ranks]), out.detach().numpy(), 1e-12)
-        close(gathered(parts, [r[k][1] for r in ranks]), source.grad.numpy(), 1e-12)
-        if op == "sub":
-            close(gathered(parts, [r[k][2] for r in ranks]), target.grad.numpy(), 1e-12)
+        expected = [0 * z if z.grad is None else z.grad for z in (source, target, weight)]
+        expected = [z.detach().numpy() for z in (out, *expected)]
+        for m in range(3):
+            close(gathered(parts, [rank[k][m] for rank in ranks]), expected[m], 1e-12)
+        of_weight, i, j, value = (
+            np.concatenate([rank[k][m] for rank in ranks]) for m in range(3, 7)
+        )
+        assert sorted(zip(i, j, strict=True)) == list(zip(*values.nonzero(), strict=True))
+        close(of_weight, expected[3][i, j], 1e-12)
+        close(value, values[i, j], 1e-15)
+
+
+@pytest.mark.parametrize("reduce", ["max", "min"])
+def test_a_gradient_of_an_extreme_goes_to_one_of_those_that_attain_it(reduce):
+    """Row i of the gradient is 2^i, so that what arrives says from which rows."""
+    a, _ = matrix("undirected")
+    header, parts = edge_plan(5)
+    x = np.random.default_rng(8).integers(0, 3, (N, 4)).astype(float)  # nearly all rows have ties
+    power = 2.0 ** np.arange(N)
+
+    def work(transport):
+        graph = plancc_runtime.open((header, parts[transport.rank]), transport, torch.float64)
+        own = graph.vertices.numpy()
+        mine = torch.tensor(x[own], requires_grad=True)
+        out = graph.aggregate(mine, "copy", reduce, nonzeros="plan")
+        out.backward(torch.tensor(power[own, None]).expand_as(out))
+        return out.detach(), mine.grad
+
+    ranks = on_ranks(5, work)
+    out, gradient = (gathered(parts, [r[k] for r in ranks]) for k in (0, 1))
+    attained = 0
+    for i in range(N):
+        rows = x[a[i] != 0]
+        extreme = rows.max(axis=0) if reduce == "max" else rows.min(axis=0)
+        assert out[i].tolist() == extreme.tolist()
+        attains = (a[i] != 0)[:, None] & (x == extreme)
+        attained += attains.sum()
+        chosen = gradient // power[i] % 2 == 1
+        assert chosen.sum(axis=0).tolist() == [1] * 4
+        assert not (chosen & ~attains).any()
+    assert gradient.sum(axis=0).tolist() == [power.sum()] * 4
+    assert attained > 2 * N * 4
 
 
 def test_a_script_of_ones_own_learns_on_an_edge_plan():
@@ -493,6 +522,21 @@ def test_attention_in_the_library_needs_a_row_plan():
 
     with pytest.raises(InputError, match="attention, needs a plan of layout row"):
         on_ranks(2, work)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (torch.ones(N, 3, dtype=torch.float32), "target is of type torch.float32"),
+        (torch.ones(N + 1, 3, dtype=torch.float64), "target has the shape"),
+        (torch.ones((), dtype=torch.float64), "target has the shape"),
+    ],
+)
+def test_a_target_that_does_not_fit_is_refused_before_it_travels(target, message):
+    header, parts = edge_plan(1)
+    graph = plancc_runtime.open((header, parts[0]), SingleTransport(), torch.float64)
+    with pytest.raises(InputError, match=message):
+        graph.aggregate(torch.ones(N, 3, dtype=torch.float64), "sub", target=target)
 
 
 def test_tables_of_the_fold_that_do_not_fit_are_found():

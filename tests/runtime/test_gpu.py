@@ -28,11 +28,16 @@ VARIANTS = [
     {"model": "gcn", "wire": "int8"},
     {"model": "gcn", "batch_size": 20, "steps": 3},
 ]
+ON_EDGE_PLANS = [VARIANTS[k] for k in (0, 1, 2, 3, 4, 7)]
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
-def test_training_is_that_on_the_cpu(variant, ranks):
+@pytest.mark.parametrize(
+    ("layout", "variant"),
+    [*(("row", v) for v in VARIANTS), *(("edge", v) for v in ON_EDGE_PLANS)],
+    ids=str,
+)
+def test_training_is_that_on_the_cpu(layout, variant, ranks):
     random = np.random.default_rng(4)
     a = reference.normalised(random.random((N, N)) < 0.1)
     data = VertexData(
@@ -40,7 +45,12 @@ def test_training_is_that_on_the_cpu(variant, ranks):
         labels=random.integers(0, 4, N).astype(np.int32),
         train_mask=random.random(N) < 0.4,
     )
-    header, parts = reference.make_parts(a, np.arange(N) * ranks // N, ranks, data)
+    owner = np.arange(N) * ranks // N
+    header, parts = reference.make_parts(a, owner, ranks, data)
+    if layout == "edge":
+        holder = random.integers(0, ranks, (N, N))
+        np.fill_diagonal(holder, owner)
+        header, parts = reference.make_edge_parts(a, owner, holder, ranks, data)
 
     def trained(device: str):
         options = TrainOptions(

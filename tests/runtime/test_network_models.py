@@ -290,7 +290,8 @@ CASES = {
     "sage-gcn": network_options("sage", aggregator="gcn", norm="layer"),
     "gin": network_options("gin", norm="batch", dropout=0.25),
     "gin-paper": network_options("gin", order="paper", residual=True, activation="tanh"),
-    "gat": network_options("gat", residual=True, norm="layer"),
+    "gat": network_options("gat"),
+    "gat-layer": network_options("gat", residual=True, norm="layer"),
     "gat-heads": network_options("gat", heads=3, bias=True, norm="batch", dropout=0.5),
 }
 

@@ -19,7 +19,9 @@ import torch
 from plancc.errors import InputError, PlanccError, PlanError
 from plancc_runtime import launch
 from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.edge import with_whole_rows
 from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.nn.aggregation import aggregate
 from plancc_runtime.transport.single import usable_cores
 
 ROUNDS = 3
@@ -151,7 +153,10 @@ def check_small_talk(transport):
 
 
 def check_products(transport):
-    """A x and its gradient against dense float64: of a row plan, and of an edge plan."""
+    """Sums, means and maxima, and gradients, against dense float64: of a row and of an edge plan.
+
+    All exchanges that full-batch training of either has.
+    """
     random = np.random.default_rng(9)
     a = np.where(random.random((60, 60)) < 0.1, random.standard_normal((60, 60)), 0)
     owner = random.integers(0, transport.size, 60)
@@ -161,16 +166,38 @@ def check_products(transport):
         reference.make_parts(a, owner, transport.size),
         reference.make_edge_parts(a, owner, holder, transport.size),
     )
+    degree = np.count_nonzero(a, axis=1, keepdims=True)
+    mean = (a != 0) / np.maximum(degree, 1)
     for _, parts in plans:
         part = parts[transport.rank]
-        graph = LocalGraph(Block.of_part(part, self_loops=False), transport, torch.float64)
-        for width in (3, 8, 3):
+        block = with_whole_rows(Block.of_part(part, self_loops=False), transport)
+        graph = LocalGraph(block, transport, torch.float64)
+
+        def check(reduced, forward, adjoint, width, mine=part.global_id):
             x, weight = random.standard_normal((2, 60, width))
-            own = torch.tensor(x[part.global_id], requires_grad=True)
-            product = graph.product(own)
-            product.backward(torch.tensor(weight[part.global_id]))
-            assert np.allclose(product.detach(), (a @ x)[part.global_id])
-            assert np.allclose(own.grad, (a.T @ weight)[part.global_id])
+            own = torch.tensor(x[mine], requires_grad=True)
+            out = reduced(own)
+            out.backward(torch.tensor(weight[mine]))
+            assert np.allclose(out.detach(), forward(x)[mine])
+            assert np.allclose(own.grad, adjoint(x, weight)[mine])
+
+        for name, dense in (("plan", a), ("mean", mean)):
+            product = partial(graph.product, coefficients=name)
+            for width in (3, 8, 3):
+                check(product, lambda x, d=dense: d @ x, lambda _, w, d=dense: d.T @ w, width)
+
+        def which(x):
+            return np.where(a[:, :, None] != 0, x, -np.inf).argmax(axis=1)
+
+        def largest(x):
+            return np.where(degree > 0, np.take_along_axis(x, which(x), axis=0), 0)
+
+        def gradient(x, weight):
+            total = np.zeros_like(x)
+            np.add.at(total, (which(x), np.arange(x.shape[1])), np.where(degree > 0, weight, 0))
+            return total
+
+        check(partial(aggregate, graph, reduce="max"), largest, gradient, 5)
 
 
 def check_requests_are_freed(transport):

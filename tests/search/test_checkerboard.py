@@ -15,7 +15,16 @@ from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models.checkerboard import CheckerboardModel, assemble
 from plancc.passes.deadline import Deadline
-from plancc.passes.grid import Board, CellLimits, Level, fees
+from plancc.passes.grid import (
+    ATTEMPTS,
+    CLIMBS,
+    RESTORING_PRICES,
+    STEEP_PRICES,
+    Board,
+    CellLimits,
+    Level,
+    fees,
+)
 from plancc.passes.kernels.grid import cells, flows, pins_by_group
 from plancc.search import search
 from plancc.search.checkerboard import search_checkerboard
@@ -186,6 +195,27 @@ def test_efforts_and_budget(effort, budget, steps):
     result = search_checkerboard(matrix, model, 4, effort=effort, objective="volume", budget=budget)
     assert len(result.tried) == steps
     assert len(result.nonzero_owner) == matrix.num_nonzeros
+
+
+@pytest.mark.parametrize("in_time", [False, True])
+def test_balance_is_not_sought_for_ever(monkeypatch, in_time):
+    """A row that alone fills its cells above the limit; after the deadline one attempt is made."""
+    matrix = graph_of(np.arange(40)[:, None] == np.zeros(40))  # the first row is full
+    sweeps = []
+    original = Board.sweep
+
+    def sweep(board, *args, **options):
+        sweeps.append(args)
+        original(board, *args, **options)
+
+    monkeypatch.setattr(Board, "sweep", sweep)
+    groups = np.arange(40, dtype=np.int32) % 4, np.arange(40, dtype=np.int32) // 4 % 4
+    limits = CellLimits.of(matrix.num_nonzeros, 16, 0.01)
+    board = Board(Level.of(matrix), groups, (4, 4), limits, np.random.default_rng(0))
+    board.settle(Deadline(np.inf if in_time else 0.0))
+    assert board.overload > 0
+    attempt = len(RESTORING_PRICES) + len(STEEP_PRICES)
+    assert len(sweeps) == (ATTEMPTS * attempt + CLIMBS if in_time else attempt)
 
 
 @pytest.mark.parametrize(("p", "grid"), [(1, None), (5, None), (5, "1x5"), (12, None), (12, "3x4")])

@@ -27,6 +27,8 @@ from plancc.passes.kernels.volume import penalty
 
 TINY = 1e-9
 """Gains up to it are rounding."""
+SHORT = 32
+"""Nets with that many times fewer nonzeros than there are parts never look at all parts."""
 BURDEN, RELIEF, GIVE, TAKE, OUT, INTO = range(6)
 """Rows of the tolls of all parts, float64[6, num_parts]: what one nonzero more costs (inf: there is
 no room), what one less saves; what a unit of load sent, and received, costs; both sides."""
@@ -79,15 +81,10 @@ def _update(q: int, state: Any, prices: Any, toll: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _update_all(state: Any, prices: Any, toll: Any) -> None:
-    for q in range(len(state.load)):
-        _update(q, state, prices, toll)
-
-
-@njit(cache=True, nogil=True)
 def _tolls(state: Any, prices: Any) -> Any:
     toll = np.empty((6, len(state.load)))
-    _update_all(state, prices, toll)
+    for q in range(len(state.load)):
+        _update(q, state, prices, toll)
     return toll
 
 
@@ -98,6 +95,33 @@ def _move(k: int, there: int, pattern: Any, state: Any, prices: Any, toll: Any) 
     row, column = state.owner[pattern.row[k]], state.owner[pattern.column[k]]
     for q in (here, np.int32(there), row, column):
         _update(q, state, prices, toll)
+
+
+@njit(cache=True, nogil=True)
+def _move_owner(v: int, there: int, pattern: Any, state: Any, prices: Any, toll: Any) -> None:
+    n = len(state.owner)
+    here = state.owner[v]
+    move_owner(v, there, pattern, state)
+    _update(here, state, prices, toll)
+    for e in (v, n + v):
+        for s in range(state.slot_ptr[e], last_slot(e, state)):
+            if state.slot_count[s] > 0:
+                _update(state.slot_part[s], state, prices, toll)
+
+
+@njit(cache=True, nogil=True)
+def _touched(e: int, state: Any, parts: Any) -> Any:
+    """The parts that net e touches, ascending, in the first places of `parts`: for short nets."""
+    num = 0
+    for s in range(state.slot_ptr[e], last_slot(e, state)):
+        if state.slot_count[s] > 0:
+            at = num
+            while at > 0 and parts[at - 1] > state.slot_part[s]:
+                parts[at] = parts[at - 1]
+                at -= 1
+            parts[at] = state.slot_part[s]
+            num += 1
+    return parts[:num]
 
 
 @njit(cache=True, nogil=True)
@@ -151,7 +175,9 @@ def sweep_nets(order: Any, pattern: Any, state: Any, prices: Any, anywhere: bool
     mine = np.zeros(num_parts, dtype=np.int64)
     theirs = np.zeros(num_parts, dtype=np.bool_)
     added = np.zeros(num_parts, dtype=np.int64)
-    end = np.zeros(num_parts + 1, dtype=np.int64)
+    size = np.zeros(num_parts, dtype=np.int64)
+    end = np.empty(num_parts, dtype=np.int64)
+    every, some = np.arange(num_parts), np.empty(num_parts, dtype=np.int64)
     longest = 0
     for e in order:
         longest = max(longest, pattern.net_ptr[e + 1] - pattern.net_ptr[e])
@@ -181,18 +207,22 @@ def sweep_nets(order: Any, pattern: Any, state: Any, prices: Any, anywhere: bool
                 mine[r] += 1
                 moved += 1
         if state.spread[e] > 1:
-            end[:] = 0
+            short = SHORT * (last - first) < num_parts
+            parts = _touched(e, state, some) if short else every
             for a in range(first, last):
-                end[state.part[pattern.pins[a]] + 1] += 1
-            for q in range(num_parts):
-                end[q + 1] += end[q]
+                size[state.part[pattern.pins[a]]] += 1
+            total = 0
+            for q in parts:
+                end[q] = total
+                total += size[q]
             for a in range(first, last):
                 k = pattern.pins[a]
                 by_part[end[state.part[k]]] = k
                 end[state.part[k]] += 1
             owner = state.owner[e % len(state.owner)]
-            for q in range(num_parts):
-                pins = by_part[end[q - 1] if q > 0 else 0 : end[q]]
+            for q in parts:
+                pins = by_part[end[q] - size[q] : end[q]]
+                size[q] = 0
                 # Others may have come to q from parts before it: then it waits for a next sweep.
                 if q != owner and 0 < mine[q] == len(pins):
                     moved += _leave(e, q, pins, mine, added, goal, pattern, state, prices, toll)
@@ -395,8 +425,7 @@ def sweep_owners(order: Any, pattern: Any, state: Any, prices: Any) -> int:
         if best < 0:
             continue
         before = state.spread[v] + state.spread[n + v]
-        move_owner(v, best, pattern, state)
-        _update_all(state, prices, toll)
+        _move_owner(v, best, pattern, state, prices, toll)
         left = 0
         for side in range(2):
             e = v + side * n
@@ -406,8 +435,7 @@ def sweep_owners(order: Any, pattern: Any, state: Any, prices: Any) -> int:
                 left += _leave(e, q, found, mine[side], added, goal, pattern, state, prices, toll)
                 _clear_counts(e, state, mine[side])
         if left == 0 and state.spread[v] + state.spread[n + v] > before:
-            move_owner(v, q, pattern, state)
-            _update_all(state, prices, toll)
+            _move_owner(v, q, pattern, state, prices, toll)
         else:
             moved += 1
     return moved

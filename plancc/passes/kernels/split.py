@@ -30,7 +30,7 @@ class Cut(NamedTuple):
     left, right : int32[num_edges]
         Ends of every edge.
     right_ptr : int64[num_right + 1]
-    right_edges : int32[num_edges]
+    right_edges : int64[num_edges]
         Edges of right vertex y are ``right_edges[right_ptr[y]:right_ptr[y + 1]]``.
     left_parts, right_parts : int32[num_left, 2], int32[num_right, 2]
         Part of the row and part of the column, of all edges of a vertex.
@@ -93,7 +93,7 @@ def _transposed(indptr: Any, indices: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def cut_of(indptr: Any, indices: Any, owner: Any, num_parts: int) -> Any:
-    """The `Cut` of a CSR pattern under owners int32[n]; about 30 bytes for every nonzero."""
+    """The `Cut` of a CSR pattern under owners int32[n]; about 50 bytes for every nonzero."""
     left, num_left = _groups(owner, num_parts, indptr, indices)
     column_ptr, rows, place = _transposed(indptr, indices)
     of_columns, num_right = _groups(owner, num_parts, column_ptr, rows)
@@ -125,7 +125,7 @@ def cut_of(indptr: Any, indices: Any, owner: Any, num_parts: int) -> Any:
                 left_parts[x, 0] = right_parts[y, 0] = here
                 left_parts[x, 1] = right_parts[y, 1] = there
     free = right_ptr[:-1].copy()
-    right_edges = np.empty(len(at), dtype=np.int32)
+    right_edges = np.empty(len(at), dtype=np.int64)
     for e in range(len(at)):
         right_edges[free[right_end[e]]] = e
         free[right_end[e]] += 1

@@ -44,7 +44,7 @@ from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.kernels.rows import add_rows
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.edge import with_whole_rows
-from plancc_runtime.layouts.halo import Buffers, Halo
+from plancc_runtime.layouts.halo import Buffers, Halo, MessageLists
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.row import both_ways, layer, matrix_of
 from plancc_runtime.layouts.swap import swap
@@ -52,21 +52,12 @@ from plancc_runtime.transport.base import Transport
 from plancc_runtime.workspace import empty
 
 
-@dataclass(frozen=True, eq=False)
-class Trees:
-    """The messages between roots and leaves; the fields are those of a `Block`.
+class Trees(MessageLists):
+    """The messages between roots and leaves.
 
     Roots are the "inputs" that are sent, leaves the "halo" that is received; rows of a message
     ascend by vertex.
     """
-
-    num_inputs: int
-    num_halo: int
-    send_peer: Int32Array
-    send_ptr: Int64Array
-    send_row: Int32Array
-    recv_peer: Int32Array
-    recv_ptr: Int64Array
 
     def of(self, sent: npt.NDArray[np.bool_], received: npt.NDArray[np.bool_]) -> Trees:
         """Those of some sent rows and some leaves alone.
@@ -273,7 +264,7 @@ class CloneGraph(LocalGraph):
     sums : DelayedSums, optional
         What comes from other ranks.
     constant : bool
-        Whether all products are of the same x: P x is then computed once.
+        Whether all products are of the same x: P x is then computed once, and kept.
     """
 
     def __init__(
@@ -291,7 +282,8 @@ class CloneGraph(LocalGraph):
     ) -> None:
         block = clones.partial("plan", own_only=True) if last else clones.block
         super().__init__(block, transport, dtype, clock, kernel=kernel, device=device)
-        self._clones, self._sums, self._constant = clones, sums, constant
+        self._clones, self._sums = clones, sums
+        self._constant = constant and sums is not None  # else there is one product only
         self._own_only = last and sums is None
         self._partial: dict[str, tuple[SparseMatrix, SparseMatrix, Tensor | None]] = {}
         self._product: Tensor | None = None
@@ -304,7 +296,7 @@ class CloneGraph(LocalGraph):
             with self.clock("spmm"):
                 matrix.multiply(x, out)
             if self._constant:
-                self._product = out.clone()
+                self._product, out = out, out.clone()
         else:
             out = self._product.clone()
         if self._sums is not None:
@@ -420,8 +412,9 @@ class _Turns:
 
     Attributes
     ----------
-    up, down : Buffers
-        Of partial sums, from leaves to roots, and of their totals, from roots to leaves.
+    up, down : Buffers or None
+        Of partial sums, from leaves to roots, and of their totals, from roots to leaves; None:
+        not yet, or not any more.
     sums : Tensor[roots, width] or None
         What the roots add; None: nothing has arrived yet.
     totals : Tensor[leaves, width] or None
@@ -430,8 +423,8 @@ class _Turns:
         Whether a round of `up` and of `down` is under way.
     """
 
-    up: Buffers
-    down: Buffers
+    up: Buffers | None = None
+    down: Buffers | None = None
     sums: Tensor | None = None
     totals: Tensor | None = None
     rising: bool = False
@@ -465,14 +458,12 @@ class DelayedSums:
         """
         delay, number = self._delay, self._delay.epoch % self._delay.epochs
         if not self._turns:
-            width = partial.shape[1]
-            self._turns = [
-                _Turns(each.halo.buffers(width), each.halo.buffers(width)) for each in delay.bins
-            ]
+            self._turns = [_Turns() for _ in delay.bins]
         now, turn = delay.bins[number], self._turns[number]
         self._arrived = turn.rising
         self._receive(now, turn)
         if not self._constant or delay.epoch < delay.epochs:
+            turn.up = turn.up or now.halo.buffers(partial.shape[1])
             torch.index_select(partial, 0, now.leaves, out=turn.up.halo)
             now.halo.send_all_back(turn.up)
             turn.rising = True
@@ -493,8 +484,10 @@ class DelayedSums:
                 add_rows(z, each.roots, turn.sums)
         number = delay.epoch % delay.epochs
         if self._arrived and self._returns:
-            delay.bins[number].halo.send_rows(z[delay.bins[number].roots], self._turns[number].down)
-            self._turns[number].falling = True
+            now, turn = delay.bins[number], self._turns[number]
+            turn.down = turn.down or now.halo.buffers(z.shape[1])
+            now.halo.send_rows(z[now.roots], turn.down)
+            turn.falling = True
         for each, turn in zip(delay.bins, self._turns, strict=True):
             if turn.totals is not None:
                 z[delay.num_own + each.leaves] = turn.totals
@@ -507,14 +500,16 @@ class DelayedSums:
         self._turns = []
 
     def _receive(self, each: Bin, turn: _Turns) -> None:
-        if turn.rising:
+        if turn.rising and turn.up is not None:
             turn.sums = turn.up.halo.new_zeros(len(each.roots), turn.up.halo.shape[1])
             each.halo.add_arrived(turn.sums, turn.up)
-        if turn.falling:
+        if turn.falling and turn.down is not None:
             with self._delay.clock("wait"):
                 turn.down.expand.finish()
             turn.totals = each.halo.received(slice(None), turn.down).clone()
         turn.rising = turn.falling = False
+        if self._constant:  # as wide as the features, and not sent again
+            turn.up = turn.down = None
 
 
 def bin_of(vertices: Int32Array, num_bins: int) -> Int64Array:

@@ -22,42 +22,24 @@ columns in the round that brings this rank more rows, by halo columns in the fol
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from torch import Tensor
 
-from plancc.plan.plan import Int32Array, Int64Array
 from plancc_runtime.clock import Clock
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.halo import Buffers, Halo, complete
+from plancc_runtime.layouts.halo import Buffers, Halo, MessageLists, complete
 from plancc_runtime.layouts.row import both_ways, halo_block, halo_blocks, layer, matrix_of
 from plancc_runtime.layouts.swap import swap
 from plancc_runtime.transport.base import Transport
 
 
-@dataclass(frozen=True)
-class FoldMessages:
-    """The fold as the send and receive lists of an exchange; the fields are those of a `Block`.
-
-    One direction has rows of many ranks added to those of one, the other has copies of them sent.
-    As the lists say what is copied, one of these is written as the fold, the other as its adjoint.
-    """
-
-    num_inputs: int
-    num_halo: int
-    send_peer: Int32Array
-    send_ptr: Int64Array
-    send_row: Int32Array
-    recv_peer: Int32Array
-    recv_ptr: Int64Array
-
-
-def copies(block: Block) -> FoldMessages:
+def copies(block: Block) -> MessageLists:
     """Own outputs are sent to where they are folded rows: the adjoint of adding partial rows."""
     assert block.fold is not None
     fold = block.fold
-    return FoldMessages(
+    return MessageLists(
         num_inputs=block.num_outputs,
         num_halo=fold.num_folded,
         send_peer=fold.recv_peer,
@@ -68,11 +50,11 @@ def copies(block: Block) -> FoldMessages:
     )
 
 
-def partials(block: Block) -> FoldMessages:
+def partials(block: Block) -> MessageLists:
     """Folded rows are sent to their owners, who receive every one apart."""
     assert block.fold is not None
     fold = block.fold
-    return FoldMessages(
+    return MessageLists(
         num_inputs=fold.num_folded,
         num_halo=len(fold.recv_row),
         send_peer=fold.send_peer,

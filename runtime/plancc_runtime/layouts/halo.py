@@ -56,6 +56,22 @@ class Group(Protocol):
 G = TypeVar("G", bound=Group)
 
 
+@dataclass(frozen=True, eq=False)
+class MessageLists:
+    """`Messages` that are not the expand of a block; the fields are those of a `Block`.
+
+    The lists say which "inputs" are copied to which "halo rows"; the way back adds them.
+    """
+
+    num_inputs: int
+    num_halo: int
+    send_peer: Int32Array
+    send_ptr: Int64Array
+    send_row: Int32Array
+    recv_peer: Int32Array
+    recv_ptr: Int64Array
+
+
 @dataclass(frozen=True)
 class OuterBlock:
     """The own rows that a group of peers needs.

@@ -7,7 +7,6 @@ in the same order.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -81,8 +80,7 @@ class LocalGraph:
             )
         self._halo_parts: dict[str, csr_matrix] = {}
         self._layouts: dict[str, RowLayout | EdgeLayout] = {}
-        self._buffers: dict[int, Buffers] = {}
-        self._partial_buffers: dict[int, Buffers] = {}
+        self._buffers: dict[tuple[Halo, int], Buffers] = {}
         self._patterns: dict[str, Pattern] = {}
         self._fold_patterns: dict[str, Pattern] = {}
 
@@ -151,7 +149,7 @@ class LocalGraph:
         -------
         Tensor[num_halo, ...]
         """
-        return _copied(x, self._halo, self._buffers_of)
+        return self._copied(x, self._halo)
 
     def columns(self, x: Tensor) -> Tensor:
         """Own and halo rows of x, as the columns of the matrix are numbered. Collective."""
@@ -177,7 +175,7 @@ class LocalGraph:
         """
         if self._copies is None:
             return x
-        return torch.cat([x, _copied(x, self._copies, self._fold_buffers_of)])
+        return torch.cat([x, self._copied(x, self._copies)])
 
     def partial_rows(self, x: Tensor) -> Tensor:
         """Own rows of x, and the folded rows that other ranks have of x for own rows. Collective.
@@ -195,8 +193,7 @@ class LocalGraph:
         if self._partials is None:
             return x
         own = self.num_outputs
-        received = _copied(x[own:], self._partials, self._partial_buffers_of)
-        return torch.cat([x[:own], received])
+        return torch.cat([x[:own], self._copied(x[own:], self._partials)])
 
     def fold_pattern(self, nonzeros: str) -> Pattern:
         """Which of the `partial_rows` make every own row: those that have any such nonzeros."""
@@ -257,20 +254,19 @@ class LocalGraph:
         """A x, outside of autograd. Collective."""
         x = x.contiguous()
         out = empty(self.num_outputs, x.shape[1], x)
-        self._layout(coefficients).forward(x, out, self._buffers_of(x.shape[1]))
+        self._layout(coefficients).forward(x, out, self._product_buffers(x.shape[1]))
         return out
 
     def adjoint_product(self, g: Tensor, coefficients: str) -> Tensor:
         """A^T g, outside of autograd. Collective."""
         g = g.contiguous()
         out = empty(self.num_inputs, g.shape[1], g)
-        self._layout(coefficients).adjoint(g, out, self._buffers_of(g.shape[1]))
+        self._layout(coefficients).adjoint(g, out, self._product_buffers(g.shape[1]))
         return out
 
     def release_buffers(self) -> None:
         """Free what messages are packed in; made again when it is needed. Not collective."""
         self._buffers.clear()
-        self._partial_buffers.clear()
 
     def _layout(self, coefficients: str) -> RowLayout | EdgeLayout:
         if coefficients not in self._layouts:
@@ -296,22 +292,22 @@ class LocalGraph:
             self._halo_parts[coefficients] = halo_part(block)
         return self._halo_parts[coefficients]
 
-    def _buffers_of(self, width: int) -> Buffers:
-        if width not in self._buffers:
-            fold = None if self._copies is None else self._copies.buffers(width)
-            self._buffers[width] = replace(self._halo.buffers(width), fold=fold)
-        return self._buffers[width]
+    def _product_buffers(self, width: int) -> Buffers:
+        buffers = self._buffers_of(self._halo, width)
+        if self._copies is None:
+            return buffers
+        return replace(buffers, fold=self._buffers_of(self._copies, width))
 
-    def _fold_buffers_of(self, width: int) -> Buffers:
-        fold = self._buffers_of(width).fold
-        assert fold is not None
-        return fold
+    def _buffers_of(self, halo: Halo, width: int) -> Buffers:
+        if (halo, width) not in self._buffers:
+            self._buffers[halo, width] = halo.buffers(width)
+        return self._buffers[halo, width]
 
-    def _partial_buffers_of(self, width: int) -> Buffers:
-        assert self._partials is not None
-        if width not in self._partial_buffers:
-            self._partial_buffers[width] = self._partials.buffers(width)
-        return self._partial_buffers[width]
+    def _copied(self, x: Tensor, halo: Halo) -> Tensor:
+        """The halo rows of x in an exchange of this graph; gradients go back. Collective."""
+        width = prod(x.shape[1:])
+        rows = _HaloRows.apply(x.reshape(len(x), width), halo, self._buffers_of(halo, width))
+        return rows.reshape(len(rows), *x.shape[1:])
 
 
 class _Product(torch.autograd.Function):
@@ -325,13 +321,6 @@ class _Product(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> Any:
         # asked for even if x needs no gradient: then autograd does not call this at all
         return ctx.graph.adjoint_product(g, ctx.coefficients), None, None
-
-
-def _copied(x: Tensor, halo: Halo, buffers_of: Callable[[int], Buffers]) -> Tensor:
-    """The halo rows of x in an exchange; gradients go back. Collective."""
-    width = prod(x.shape[1:])
-    rows = _HaloRows.apply(x.reshape(len(x), width), halo, buffers_of(width))
-    return rows.reshape(len(rows), *x.shape[1:])
 
 
 class _HaloRows(torch.autograd.Function):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from plancc.errors import InputError
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.nn import operators
 
@@ -25,7 +24,9 @@ def aggregate(
     """`operators.aggregate` over the nonzeros of every own row, wherever they are. Collective.
 
     In an edge plan every rank reduces the nonzeros that it has; owners reduce these partial rows.
-    As many columns as the result has travel in both steps.
+    The expand moves as many columns as x has, the fold as many as the result, and those of `target`
+    travel along it the other way. A gradient of max or min goes to one of the nonzeros that attain
+    it, on one rank.
 
     Parameters
     ----------
@@ -49,11 +50,9 @@ def aggregate(
     InputError
         As `operators.aggregate`.
     """
-    if target is not None and len(target) != graph.num_outputs:
-        shape = list(target.shape)
-        raise InputError(f"target has the shape {shape} where [{graph.num_outputs}, any] is needed")
     columns = torch.empty(0) if x is None else graph.columns(x)
-    if target is not None:
+    if x is not None and target is not None:
+        operators.check_operand("target", target, (graph.num_outputs, None), x)
         target = graph.local_rows(target)
     partial = "sum" if graph.folds and reduce == "mean" else reduce
     pattern = graph.local_pattern(nonzeros)

@@ -64,7 +64,8 @@ class GATConv(Conv):
         own = graph.targets(rows[: graph.num_inputs])
         target = (own * self.score_target).sum(dim=2)
         out = attention(graph.pattern("closed"), source, target, rows, NEGATIVE_SLOPE)
-        return plus(out.mean(dim=1) if self.last else out.flatten(1), self.bias)
+        # a copy, as attention keeps its own output, and an activation may be in place
+        return plus(out.mean(dim=1) if self.last else out.flatten(1).clone(), self.bias)
 
     def widths(self) -> tuple[int, int]:
         width = self.options.heads * self.width

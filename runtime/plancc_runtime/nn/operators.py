@@ -87,16 +87,18 @@ def aggregate(
     if weight is not None and weight.dim() == 1:
         weight = weight.unsqueeze(1)
     if weight is not None:
-        _check("weight", weight, (pattern.num_nonzeros, None), weight if op == "copy_e" else x)
+        check_operand(
+            "weight", weight, (pattern.num_nonzeros, None), weight if op == "copy_e" else x
+        )
     if op == "copy_e":
         assert weight is not None
         x = weight  # only its type is looked at
     else:
-        _check("x", x, (pattern.num_columns, None), x)
+        check_operand("x", x, (pattern.num_columns, None), x)
     if weight is not None and weight.shape[1] != 1:
-        _check("weight", weight, (pattern.num_nonzeros, x.shape[1]), x)
+        check_operand("weight", weight, (pattern.num_nonzeros, x.shape[1]), x)
     if target is not None:
-        _check("target", target, (pattern.num_rows, x.shape[1]), x)
+        check_operand("target", target, (pattern.num_rows, x.shape[1]), x)
         if op == "div":  # a row without nonzeros divides nothing
             target = torch.where((pattern.degree == 0).unsqueeze(1), 1, target)
     if reduce in ("max", "min") and pattern.num_nonzeros:
@@ -112,8 +114,8 @@ def edge_scores(pattern: Pattern, source: Tensor, target: Tensor) -> Tensor:
 
     Shapes: [n, heads], [m, heads], [nnz, heads] in CSR order. Raises `InputError` for others.
     """
-    _check("source", source, (pattern.num_columns, None), source)
-    _check("target", target, (pattern.num_rows, source.shape[1]), source)
+    check_operand("source", source, (pattern.num_columns, None), source)
+    check_operand("target", target, (pattern.num_rows, source.shape[1]), source)
     return _EdgeScores.apply(source, target, pattern)
 
 
@@ -122,7 +124,7 @@ def edge_softmax(pattern: Pattern, scores: Tensor) -> Tensor:
 
     GAT, Equation 3. Raises `InputError` for another shape.
     """
-    _check("scores", scores, (pattern.num_nonzeros, None), scores)
+    check_operand("scores", scores, (pattern.num_nonzeros, None), scores)
     return _Softmax.apply(scores, pattern)
 
 
@@ -132,8 +134,8 @@ def weighted_sum(pattern: Pattern, alpha: Tensor, x: Tensor) -> Tensor:
     Shapes: [nnz, heads], [n, heads, d], [m, heads, d]. GAT, Equation 4. Raises `InputError` for
     others.
     """
-    _check("x", x, (pattern.num_columns, None, None), x)
-    _check("alpha", alpha, (pattern.num_nonzeros, x.shape[1]), x)
+    check_operand("x", x, (pattern.num_columns, None, None), x)
+    check_operand("alpha", alpha, (pattern.num_nonzeros, x.shape[1]), x)
     return _WeightedSum.apply(alpha, x, pattern)
 
 
@@ -176,12 +178,12 @@ def attention(
     """
     if not negative_slope >= 0:
         raise InputError(f"negative_slope is {negative_slope}; it must be at least 0")
-    _check("x", x, (pattern.num_columns, None, None), x)
+    check_operand("x", x, (pattern.num_columns, None, None), x)
     heads = x.shape[1]
-    _check("source", source, (pattern.num_columns, heads), x)
-    _check("target", target, (pattern.num_rows, heads), x)
+    check_operand("source", source, (pattern.num_columns, heads), x)
+    check_operand("target", target, (pattern.num_rows, heads), x)
     if scale is not None:
-        _check("scale", scale, (pattern.num_nonzeros, heads), x)
+        check_operand("scale", scale, (pattern.num_nonzeros, heads), x)
         scale = scale.detach()
     if pattern.rows.native:
         return _Attention.apply(source, target, x, scale, float(negative_slope), pattern)
@@ -190,7 +192,7 @@ def attention(
     return weighted_sum(pattern, alpha if scale is None else alpha * scale, x)
 
 
-def _check(name: str, value: Tensor, shape: tuple[int | None, ...], like: Tensor) -> None:
+def check_operand(name: str, value: Tensor, shape: tuple[int | None, ...], like: Tensor) -> None:
     """The kernels do not check bounds, so every operand passes here; None is any positive size."""
     fits = value.dim() == len(shape) and all(
         have == want if want is not None else have > 0
