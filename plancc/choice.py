@@ -8,6 +8,7 @@ goes into the provenance.
 from __future__ import annotations
 
 import json
+import math
 import time
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -16,7 +17,7 @@ from plancc.cost.edge_owners import traffic_of_edge_owners
 from plancc.cost.machine import Machine, epoch_rates
 from plancc.cost.metrics import Traffic, summarize
 from plancc.cost.objectives import OBJECTIVES, objective_value
-from plancc.cost.owners import traffic_of_owners
+from plancc.cost.owners import random_traffic, traffic_of_owners
 from plancc.edge_ownership import find_edge_owners
 from plancc.errors import BackendError, BackendUnavailable, InputError
 from plancc.graph.graph import Graph
@@ -53,7 +54,7 @@ class Candidate:
     model : str
     objective : str
         What it was searched for; "" for a model that searches for nothing.
-    volume, messages, max_exchanged, nonzero_imbalance
+    volume, messages, max_volume, nonzero_imbalance, row_imbalance
         See `plancc.cost.metrics.Metrics`.
     epoch_seconds : float
         Predicted for the slowest part.
@@ -70,8 +71,9 @@ class Candidate:
     objective: str
     volume: int = 0
     messages: int = 0
-    max_exchanged: int = 0
+    max_volume: int = 0
     nonzero_imbalance: float = 0.0
+    row_imbalance: float = 0.0
     epoch_seconds: float = 0.0
     value: float = 0.0
     seconds: float = 0.0
@@ -95,6 +97,7 @@ def choose(
         The normalised matrix.
     method : Method
         Its objective decides, "time" if there is none; those that are searched for share a budget.
+        For the time row plans share the work of an epoch evenly, edge plans nonzeros.
     model : AutoModel
     balance, observer, report
         See `plancc.ownership.find_owners`.
@@ -120,17 +123,21 @@ def choose(
         raise InputError(f"balance {balance}: model 'auto' shares nonzeros evenly (nnz)")
     goal = method.objective or "time"
     check_choice("objective", goal, OBJECTIVES)
-    rates = epoch_rates(method.dims or WIDTHS, method.machine or Machine())
+    dims = method.dims or WIDTHS
+    rates = epoch_rates(dims, method.machine or Machine())
+    of_rows = replace(balance, names=("work",), dims=dims) if goal == "time" else balance
     table: list[Candidate] = []
     answers: list[Found | None] = []
     for name in names:
         task = _task(method, name, goal, sum(name in SEARCHED for name in names))
         start = time.perf_counter()
-        find = find_owners if layout_of(name) == "row" else find_edge_owners
+        by_rows = layout_of(name) == "row"
+        find = find_owners if by_rows else find_edge_owners
         entry = Candidate(name, task.goal or "")
         found = None
         try:
-            found = find(matrix, task, MODELS[name](), balance, observer, report)
+            shared = of_rows if by_rows else balance
+            found = find(matrix, task, MODELS[name](), shared, observer, report)
         except (BackendError, BackendUnavailable) as error:
             entry = replace(entry, failed=str(error))
         if found is not None:
@@ -140,14 +147,15 @@ def choose(
                 entry,
                 volume=metrics.volume,
                 messages=metrics.messages,
-                max_exchanged=metrics.max_exchanged,
+                max_volume=metrics.max_volume,
                 nonzero_imbalance=metrics.nonzero_imbalance,
+                row_imbalance=metrics.row_imbalance,
                 epoch_seconds=float(rates.seconds(parts).max()),
                 value=float(objective_value(goal, parts, rates)),
             )
         table.append(replace(entry, seconds=time.perf_counter() - start))
         answers.append(found)
-    best = _best(table, method.epsilon)
+    best = _best(table, method.epsilon if goal != "time" else math.inf)
     table[best] = replace(table[best], chosen=True)
     found = answers[best]
     assert found is not None
@@ -155,28 +163,37 @@ def choose(
         "chosen_model": names[best],
         "chosen_by": goal,
         "chosen_machine": str(method.machine or Machine()),
-        "chosen_dims": ",".join(map(str, method.dims or WIDTHS)),
+        "chosen_dims": ",".join(map(str, dims)),
         "candidates": json.dumps([asdict(entry) for entry in table]),
         "effort": method.effort or EFFORT,
         "threads": method.threads,
         **({} if method.budget is None else {"budget": float(method.budget)}),
     }
-    return replace(found, how=found.how | how)
+    notes = found.about_owners
+    random = objective_value(goal, random_traffic(matrix, method.num_parts), rates)
+    if method.num_parts > 1 and table[best].value > random:
+        notes = [
+            *notes,
+            f"an even random partition is better than every candidate: its {goal} is {random:.4g}, "
+            f"that of '{names[best]}' {table[best].value:.4g}",
+        ]
+    return replace(found, how=found.how | how, about_owners=notes)
 
 
 def _task(method: Method, name: str, goal: str, num_searched: int) -> Method:
-    """How a candidate's owners are found: by its own objective where time decides.
+    """How a candidate's owners are found: searched for by the objective that decides.
 
     Those that are searched for, `num_searched`, share the budget.
     """
-    searched = name in SEARCHED
+    if name not in SEARCHED:
+        return replace(method, model=name, objective=None, effort=None, budget=None, machine=None)
     return replace(
         method,
         model=name,
-        objective=None if goal == "time" or not searched else goal,
-        effort=method.effort if searched else None,
-        budget=method.budget / num_searched if method.budget and searched else None,
-        machine=None,
+        objective=goal,
+        budget=None if method.budget is None else method.budget / num_searched,
+        dims=method.dims or WIDTHS,
+        machine=method.machine if goal == "time" else None,
     )
 
 
@@ -187,7 +204,10 @@ def _traffic(matrix: Graph, found: Found, num_parts: int) -> Traffic:
 
 
 def _best(table: list[Candidate], epsilon: float) -> int:
-    """The candidate of least value among those that are balanced, or nearest to it."""
+    """The candidate of least value among those that are balanced, or nearest to it.
+
+    The slowest part's time knows of imbalance by itself: then `epsilon` is infinite.
+    """
     there = [k for k, entry in enumerate(table) if not entry.failed]
     if not there:
         raise BackendError(f"model 'auto': {table[0].model}: {table[0].failed}")

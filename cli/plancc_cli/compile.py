@@ -78,7 +78,7 @@ OF_MODELS = (
 )
 @click.option(
     "--threshold",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=0),
     metavar="NONZEROS",
     help="For hub-split: heavier rows are split.  [default: 2% of an average part's nonzeros]",
 )

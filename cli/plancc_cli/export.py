@@ -47,7 +47,7 @@ def command(
         plancc export graph.mtx -o graph.graph        METIS
         plancc export graph.mtx --self-loops -o graph.hgr   hMETIS (the column-net hypergraph)
         plancc export plan.h5 -o graph.part.4         the plan's part vector
-        plancc export plan.h5 -o graph.part.mtx       the part of every nonzero (MatrixMarket)
+        plancc export plan.h5 -o graph.part.mtx       MatrixMarket: part of every nonzero, from 1
     """
     options.check_output(output, source, data)
     wanted = Balance.parse(balance or "nnz", dims)
@@ -64,7 +64,7 @@ def command(
         return
     hypergraph = output.endswith(".hgr")
     if not hypergraph:
-        options.check_writable_format(output, ".hgr", ".part.K")
+        options.check_writable_format(output, ".hgr", ".part.K", ".part.mtx")
 
     from plancc.graph.formats import read_graph, write_graph
     from plancc.graph.normalize import normalize as normalized
@@ -102,7 +102,10 @@ def _export_owner(source: str, output: str) -> None:
 
 
 def _export_nonzero_owner(source: str, output: str) -> None:
-    """Entry (i, j) is the part, counted from 0, that holds the nonzero (i, j) of the plan."""
+    """Entry (i, j) is the part, counted from 1, that holds the nonzero (i, j) of the plan.
+
+    From 1, since a reader may drop zeros.
+    """
     from scipy.io import mmwrite
     from scipy.sparse import csr_array
 
@@ -112,7 +115,9 @@ def _export_nonzero_owner(source: str, output: str) -> None:
 
     plan = load(source)
     graph, n = graph_of(plan), plan.num_vertices
-    parts = csr_array((nonzero_owner_of(plan), graph.indices, graph.indptr), shape=(n, n)).tocoo()
+    number = nonzero_owner_of(plan) + 1
+    parts = csr_array((number, graph.indices, graph.indptr), shape=(n, n)).tocoo()
+    comment = f" plancc: the part, 1..{plan.num_parts}, of every nonzero of {plan.content_sha256()}"
     with atomic_write(output) as temporary, open(temporary, "wb") as stream:
-        mmwrite(stream, parts, field="integer", symmetry="general")
+        mmwrite(stream, parts, comment=comment, field="integer", symmetry="general")
     click.echo(f"{output}: {graph.num_nonzeros} nonzeros in {plan.num_parts} parts")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -118,7 +118,7 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
         out.print(_expectation(plan.provenance), soft_wrap=True)
     candidates = read_candidates(plan.provenance)
     if candidates:
-        out.print(_candidates(candidates))
+        out.print(_candidates(candidates, plan.provenance))
     tried = read_tried(plan.provenance)
     if tried:
         objective = plan.provenance.get("objective", "volume")
@@ -223,7 +223,7 @@ def print_report(report: Report, per_part: bool) -> None:
     tried = report.provenance.get("tried")
     candidates = report.provenance.get("candidates")
     if isinstance(candidates, list):
-        out.print(_candidates(candidates))
+        out.print(_candidates(candidates, report.provenance))
     if isinstance(tried, list):
         out.print(_tried(tried))
     out.print(_figures(report))
@@ -467,26 +467,29 @@ def _topology(cost: TopologyCost) -> Table:
     return table
 
 
-def _candidates(candidates: Sequence[dict[str, Any]]) -> Table:
+def _candidates(candidates: Sequence[dict[str, Any]], provenance: Mapping[str, Any]) -> Table:
     """The models that model auto compared, with a mark at the one that it chose."""
-    table = Table(title="candidates", title_justify="left")
-    for name in ("model", "searched for"):
-        table.add_column(name, overflow="fold")
-    for name in ("volume", "messages", "busiest", "imbalance", "epoch", "seconds"):
+    by, dims = provenance.get("chosen_by", "-"), provenance.get("chosen_dims", "-")
+    title = f"candidates, the best by {by}; epoch: predicted for dims {dims}"
+    table = Table(title=title, title_justify="left")
+    table.add_column("model", overflow="fold")
+    for name in ("volume", "messages", "busiest part", "imb. nonzeros", "imb. rows"):
+        table.add_column(name, justify="right")
+    for name in ("epoch", "seconds"):
         table.add_column(name, justify="right")
     table.add_column("chosen", justify="center")
     for each in candidates:
         figures = [
             amount(each.get("volume")),
             amount(each.get("messages")),
-            amount(each.get("max_exchanged")),
+            amount(each.get("max_volume")),
             number(each.get("nonzero_imbalance")),
+            number(each.get("row_imbalance")),
             f"{each.get('epoch_seconds') or 0:.3g} s",
         ]
         table.add_row(
             each["model"],
-            each["objective"] or "-",
-            *(["failed", *["-"] * 4] if each["failed"] else figures),
+            *(["failed", *["-"] * 5] if each["failed"] else figures),
             f"{each.get('seconds') or 0:.1f}",
             "*" if each.get("chosen") else "",
         )

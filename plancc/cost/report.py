@@ -42,8 +42,8 @@ from plancc.plan.slices import block_of_parts, read_offsets
 FIGURES_TRIED = ("seconds", "value", "volume", "overload", "best")
 """What steps of `tried` may have beside their name."""
 OF_CANDIDATES = (
-    *("volume", "messages", "max_exchanged", "nonzero_imbalance", "epoch_seconds"),
-    *("seconds", "chosen"),
+    *("volume", "messages", "max_volume", "nonzero_imbalance", "row_imbalance"),
+    *("epoch_seconds", "seconds", "chosen"),
 )
 """What a candidate of model auto may have."""
 

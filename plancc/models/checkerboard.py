@@ -94,7 +94,7 @@ class CheckerboardModel:
         fitting = grids(num_parts)
         if self.grid is None:
             return min(fitting, key=sum)
-        found = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", self.grid)
+        found = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", str(self.grid))
         shape = (int(found[1]), int(found[2])) if found else None
         if shape not in fitting:
             wanted = ", ".join(f"{rows}x{columns}" for rows, columns in fitting)

@@ -247,7 +247,7 @@ class TrainOptions:
 
     def _check_fold(self) -> None:
         if self.delay is not None and self.fold != "delayed":
-            raise InputError(f"delay {self.delay}: fold {self.fold} has none, delayed has")
+            raise InputError(f"delay {self.delay}: only fold delayed has one, not fold {self.fold}")
         if self.fold == "sync":
             return
         for name, choice in (("aggregator", "max"), ("norm", "batch")):

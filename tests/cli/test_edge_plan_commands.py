@@ -95,7 +95,7 @@ def test_export(edges, tmp_path: Path) -> None:
     ok("export", path, "-o", tmp_path / "graph.part.mtx")
     found = scipy.io.mmread(tmp_path / "graph.part.mtx").tocoo()
     entries = zip(found.row.tolist(), found.col.tolist(), found.data.tolist(), strict=True)
-    assert {(i, j): part for i, j, part in entries} == of_pair
+    assert {(i, j): part - 1 for i, j, part in entries} == of_pair
 
 
 def test_what_is_for_row_plans_is_refused(edges, tmp_path: Path) -> None:
