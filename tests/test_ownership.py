@@ -17,7 +17,7 @@ from plancc.cost.pairs import pair_volumes_of
 from plancc.cost.report import reached, read_tried
 from plancc.cost.topology import Topology, volumes_by_node
 from plancc.models.hypergraph import HypergraphModel
-from plancc.ownership import Method
+from plancc.ownership import SEARCHED, Method
 from plancc.partitioners.run import partition
 from plancc.plan.matrix import graph_of
 
@@ -103,9 +103,9 @@ def test_what_is_done(options, searches, goal, of_model):
         ({"model": "gp", "effort": "fast", "objective": "cut"}, "drop --objective cut"),
         (
             {"model": "rcm", "effort": "fast"},
-            "--effort is for the models hp, gp, stochastic-hp, not for 'rcm'",
+            f"--effort is for the models {', '.join(SEARCHED)}, not for 'rcm'",
         ),
-        ({"model": "file", "budget": 3}, "--budget is for the models hp, gp, stochastic-hp"),
+        ({"model": "file", "budget": 3}, f"--budget is for the models {', '.join(SEARCHED)}"),
         ({"budget": 0}, "budget 0 s"),
         ({"budget": float("nan")}, "budget nan s"),
         ({"budget": float("inf")}, "budget inf s"),

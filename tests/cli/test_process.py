@@ -272,7 +272,7 @@ def test_the_group_is_light(words: list[str]) -> None:
 
 OPTIONS = {
     "compile": "--output --parts --model --objective --effort --budget --part --partitioner "
-    "--preset --epsilon --balance --dims --machine --topology "
+    "--preset --epsilon --balance --dims --machine --topology --grid --threshold --candidates "
     "--seed --threads --time-limit --normalize --no-self-loops --data --value-dtype "
     "--compress --format --pattern --symmetrize --transpose --json",
     "refine": "--output --objective --budget --cycles --max-extra-volume --part --parts --epsilon "
@@ -302,7 +302,11 @@ def test_help_is_complete() -> None:
         assert max(map(len, page.splitlines())) <= 100
         assert ok(*command.split(), "-h") == page
     page = ok("compile", "--help")
-    for name in ("hp, gp, rcm, block, rp", "mtkahypar, kahypar, metis, kaminpar"):
+    for name in (
+        "hp, stochastic-hp, gp",
+        "rcm, block, rp, file",
+        "mtkahypar, kahypar, metis, kaminpar",
+    ):
         assert name in " ".join(page.split())
 
 

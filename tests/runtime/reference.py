@@ -65,7 +65,7 @@ def make_parts(
     a: np.ndarray, owner: np.ndarray, num_parts: int, data: VertexData | None = None
 ) -> tuple[Header, list[Part]]:
     """A row plan of the dense matrix `a`; `data` is in vertex order."""
-    holder = np.broadcast_to(owner[:, None], a.shape)
+    holder = np.broadcast_to(np.asarray(owner)[:, None], a.shape)
     header, parts = make_edge_parts(a, owner, holder, num_parts, data)
     return replace(header, layout="row"), [replace(part, fold=None) for part in parts]
 

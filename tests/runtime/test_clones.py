@@ -327,8 +327,8 @@ def test_bins_are_even_and_depend_on_the_vertex_alone():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"delay": 2}, "delay 2: fold sync has none"),
-        ({"fold": "none", "delay": 2}, "delay 2: fold none has none"),
+        ({"delay": 2}, "delay 2: only fold delayed has one, not fold sync"),
+        ({"fold": "none", "delay": 2}, "delay 2: only fold delayed has one, not fold none"),
         ({"fold": "delayed", "delay": 0}, "delay 0: must be at least 1"),
         ({"fold": "late"}, "fold 'late': choose one of sync, none, delayed"),
         ({"fold": "none", "norm": "batch"}, "does not go with norm batch"),
