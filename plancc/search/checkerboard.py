@@ -23,17 +23,14 @@ import scipy.sparse as sp
 
 from plancc.cost.edge_owners import traffic_of_edge_owners
 from plancc.cost.machine import EpochRates
-from plancc.cost.objectives import NEEDS_DIMS, OBJECTIVES, objective_value
-from plancc.errors import InputError
+from plancc.cost.objectives import objective_value
 from plancc.graph.graph import Graph
 from plancc.models.checkerboard import CheckerboardModel, Groups, assemble
-from plancc.models.weights import check_num_parts
 from plancc.partitioners.run import balance_notes
 from plancc.passes.deadline import Deadline
 from plancc.passes.fill import FillEmptyParts
 from plancc.passes.grid import CellLimits, Level, fees, place_parts, refine
-from plancc.registry import check_choice
-from plancc.search.effort import EFFORTS, search
+from plancc.search.effort import check_request, search
 from plancc.search.record import Record, SearchResult, Trial
 
 STARTS = {"fast": 1, "balanced": 1, "best": 3}
@@ -112,11 +109,18 @@ def search_checkerboard(
         A grid that does not fit `num_parts`, an unknown name, a number out of range, objective
         "time" without rates.
     """
-    check_choice("effort", effort, EFFORTS)
-    check_choice("objective", objective, OBJECTIVES)
-    if objective == "time" and rates is None:
-        raise InputError(NEEDS_DIMS)
-    check_num_parts(matrix.num_vertices, num_parts)
+    check_request(
+        matrix,
+        num_parts,
+        effort=effort,
+        objective=objective,
+        epsilon=epsilon,
+        seed=seed,
+        threads=threads,
+        budget=budget,
+        time_limit=time_limit,
+        rates=rates,
+    )
     shape = model.shape(num_parts)
     start_effort = "fast" if effort == "fast" else "balanced"
     deadline, record, warnings = Deadline.after(budget), Record(report), list[str]()

@@ -30,24 +30,22 @@ import numpy.typing as npt
 
 from plancc.cost.edge_owners import traffic_of_edge_owners
 from plancc.cost.machine import EpochRates
-from plancc.cost.objectives import NEEDS_DIMS, OBJECTIVES, objective_value
-from plancc.errors import BackendError, BackendUnavailable, InputError
+from plancc.cost.objectives import objective_value
+from plancc.errors import BackendError, BackendUnavailable
 from plancc.graph.graph import Graph
 from plancc.models.fine_grain import FineGrainModel
 from plancc.models.hub_split import HubSplitModel
 from plancc.models.medium_grain import MediumGrainModel, lighter_columns, split_problem
 from plancc.models.problem import EdgeAssignment, EdgeProblem
-from plancc.models.weights import check_num_parts
 from plancc.partitioners.process import OTHERWISE
-from plancc.partitioners.run import AUTO, balance_notes, check_options, partition
+from plancc.partitioners.run import AUTO, balance_notes, partition
 from plancc.passes.deadline import Deadline
 from plancc.passes.edges import RefineEdges
 from plancc.passes.fill import FillEmptyParts
 from plancc.passes.multilevel import Limits, Owner, anneal, settle, v_cycle
 from plancc.passes.refine import RefineVolume
 from plancc.passes.split import Resplit
-from plancc.registry import check_choice
-from plancc.search.effort import EFFORTS, search
+from plancc.search.effort import check_request, search
 from plancc.search.record import Record, SearchResult, Trial
 
 if TYPE_CHECKING:
@@ -134,14 +132,18 @@ def search_edges(
     InputError
         An unknown name, a number out of range, objective "time" without rates.
     """
-    check_choice("effort", effort, EFFORTS)
-    check_choice("objective", objective, OBJECTIVES)
-    check_options(epsilon, seed, threads, time_limit)
-    check_num_parts(matrix.num_vertices, num_parts)
-    if budget is not None and not budget > 0:
-        raise InputError(f"budget {budget} s: must be above 0")
-    if objective == "time" and rates is None:
-        raise InputError(NEEDS_DIMS)
+    check_request(
+        matrix,
+        num_parts,
+        effort=effort,
+        objective=objective,
+        epsilon=epsilon,
+        seed=seed,
+        threads=threads,
+        budget=budget,
+        time_limit=time_limit,
+        rates=rates,
+    )
     whole = Deadline.after(budget)
     kept = 0.0 if objective == "volume" or budget is None else OBJECTIVE_SHARE * budget
     job = _Job(

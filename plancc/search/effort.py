@@ -127,17 +127,21 @@ def search(
     InputError
         An unknown name, a number out of range, objective "time" without rates.
     """
-    check_choice("effort", effort, EFFORTS)
-    check_choice("objective", objective, OBJECTIVES)
+    check_request(
+        matrix,
+        num_parts,
+        effort=effort,
+        objective=objective,
+        epsilon=epsilon,
+        seed=seed,
+        threads=threads,
+        budget=budget,
+        time_limit=time_limit,
+        rates=rates,
+    )
     if expectation is not None:
         objective = EXPECTED_VOLUME
     check_choice("model to search with", model, SEARCHED_MODELS)
-    check_options(epsilon, seed, threads, time_limit)
-    check_num_parts(matrix.num_vertices, num_parts)
-    if budget is not None and not budget > 0:
-        raise InputError(f"budget {budget} s: must be above 0")
-    if objective == "time" and rates is None:
-        raise InputError(NEEDS_DIMS)
 
     record, deadline = Record(report), Deadline.after(budget)
     if expectation is not None:
@@ -186,6 +190,36 @@ def search(
         result.owner, hypergraph.vertex_weights, num_parts, epsilon, f"effort {effort}", constraints
     )
     return replace(result, warnings=[*dict.fromkeys(result.warnings), *notes])
+
+
+def check_request(
+    matrix: Graph,
+    num_parts: int,
+    *,
+    effort: str,
+    objective: str,
+    epsilon: float,
+    seed: int,
+    threads: int,
+    budget: float | None,
+    time_limit: float | None,
+    rates: EpochRates | None,
+) -> None:
+    """What every search asks of its options; the parameters are those of `search`.
+
+    Raises
+    ------
+    InputError
+        An unknown name, a number out of range, objective "time" without rates.
+    """
+    check_choice("effort", effort, EFFORTS)
+    check_choice("objective", objective, OBJECTIVES)
+    check_options(epsilon, seed, threads, time_limit)
+    check_num_parts(matrix.num_vertices, num_parts)
+    if budget is not None and not budget > 0:
+        raise InputError(f"budget {budget} s: must be above 0")
+    if objective == "time" and rates is None:
+        raise InputError(NEEDS_DIMS)
 
 
 @dataclass

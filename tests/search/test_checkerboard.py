@@ -256,6 +256,8 @@ def test_grids():
         (4, {"objective": "time"}),
         (4, {"epsilon": -1.0}),
         (4, {"budget": 0.0}),
+        (4, {"threads": 0}),
+        (4, {"time_limit": 0.0}),
     ],
 )
 def test_wrong_options(p, options):
