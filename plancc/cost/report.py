@@ -34,6 +34,7 @@ from plancc.cost.training import (
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models.random import random_owner
+from plancc.plan.format import header_attributes
 from plancc.plan.matrix import graph_of, nonzero_owner_of
 from plancc.plan.plan import Header, Int32Array, Plan
 from plancc.plan.reader import PlanFile
@@ -213,7 +214,7 @@ class Report:
         """Ready for JSON."""
         result: dict[str, Any] = {
             "path": self.path,
-            "header": asdict(self.header),
+            "header": header_attributes(self.header),
             "content_sha256": self.content_sha256,
             "provenance": self.provenance,
             "vertex_data": self.vertex_data,

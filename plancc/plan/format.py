@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,9 @@ from plancc.graph.vertexdata import VertexData
 from plancc.plan.plan import Exchange, Fold, Header, Plan
 
 FORMAT = "plancc-plan"
-MAJOR, MINOR = 1, 3
+MAJOR, MINOR = 1, 4
 FORMAT_VERSION = f"{MAJOR}.{MINOR}"
-LAYOUTS = {"row": 0, "edge": 3}
+LAYOUTS = {"row": 0, "edge": 3, "grid": 4, "feature": 4}
 """Layouts, and the minor version that each came with."""
 
 # Attributes of the root group that describe the product, with their types.
@@ -32,7 +32,9 @@ HEADER_TYPES: dict[str, type] = {
     "normalization": str,
     "self_loops": bool,
 }
-ROOT_ATTRIBUTES = ("format", "format_version", "content_sha256", *HEADER_TYPES)
+GRID_ATTRIBUTE = "grid"
+"""Of the root group, in layouts "grid" and "feature" only; text as of `plancc.plan.grid.Grid`."""
+ROOT_ATTRIBUTES = ("format", "format_version", "content_sha256", *HEADER_TYPES, GRID_ATTRIBUTE)
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,12 @@ GROUPS = ("rows", "matrix", "expand", "fold", "vertex_data")
 ATTRIBUTE_GROUPS = ("provenance", "metrics")
 
 Arrays = Mapping[str, npt.NDArray[np.generic]]
+
+
+def header_attributes(header: Header) -> dict[str, str | int | bool]:
+    """The attributes of the root group that describe the product."""
+    found = {name: getattr(header, name) for name in HEADER_TYPES}
+    return found if header.grid is None else found | {GRID_ATTRIBUTE: str(header.grid)}
 
 
 def arrays_of(plan: Plan) -> dict[str, npt.NDArray[np.generic]]:
@@ -189,8 +197,8 @@ def content_sha256(header: Header, arrays: Arrays) -> str:
     names = sorted(arrays)
     with ThreadPoolExecutor(2) as pool:
         digests = pool.map(lambda name: hashlib.sha256(_bytes(arrays[name])).hexdigest(), names)
-    lines = [f"{name}={v if isinstance(v, str) else int(v)}" for name, v in asdict(header).items()]
-    lines.sort()
+    words = header_attributes(header).items()
+    lines = sorted(f"{name}={v if isinstance(v, str) else int(v)}" for name, v in words)
     for name, digest in zip(names, digests, strict=True):
         shape = "x".join(map(str, arrays[name].shape))
         lines.append(f"{name} {arrays[name].dtype.str} {shape} {digest}")

@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.graph.vertexdata import VertexData
+from plancc.plan.grid import Grid
 
 if TYPE_CHECKING:
     from plancc.cost.metrics import Metrics
@@ -42,10 +43,13 @@ class Header:
     ----------
     layout : str
         "row": every nonzero lives with the owner of its row. "edge": it may live with any part.
+        "grid", "feature": as "row", and several ranks may share a part, as `grid` says.
     normalization : str
         "sym", "row" or "none" (`plancc.graph.normalize`).
     self_loops : bool
         Whether the identity was added before normalising.
+    grid : Grid or None
+        Of layouts "grid" and "feature": which ranks share a part; a part is a rank otherwise.
     """
 
     layout: str
@@ -55,6 +59,12 @@ class Header:
     directed: bool
     normalization: str
     self_loops: bool
+    grid: Grid | None = None
+
+    @property
+    def num_ranks(self) -> int:
+        """Ranks that the plan is for."""
+        return self.num_parts if self.grid is None else self.grid.num_ranks
 
 
 @dataclass(frozen=True)
@@ -144,6 +154,34 @@ class PartFold:
 
 
 @dataclass(frozen=True)
+class GridShare:
+    """What a rank of a process grid has beside the rows of a `Part`.
+
+    Attributes
+    ----------
+    grid : Grid
+    rank : int
+    part_ptr : int64[num_parts + 1]
+        First row of every part in plan order.
+    row_ptr : int64[rows of the process row + 1], place : int32[m], value : float[m]
+        CSR of the block of A that this rank multiplies with or broadcasts: all rows of its process
+        row (in a layer of "3d" more than its own) and, as places in plan order, the columns of its
+        process column. Without nonzeros if `block` is there.
+    block : Part or None
+        This rank's part of the row plan, with messages between parts and without vertex data: of
+        "feature", and of schemes that send needed rows only.
+    """
+
+    grid: Grid
+    rank: int
+    part_ptr: Int64Array
+    row_ptr: Int64Array
+    place: Int32Array
+    value: npt.NDArray[np.floating]
+    block: Part | None = None
+
+
+@dataclass(frozen=True)
 class Part:
     """One part's slice of a plan (or several parts merged onto one rank, `plancc.plan.merge`).
 
@@ -170,6 +208,10 @@ class Part:
         This part's rows, in local order.
     fold : PartFold or None
         None in a row plan, which has no folded rows.
+    grid : GridShare or None
+        Of layouts "grid" and "feature" (`plancc.plan.grid_slices`). `index` and `num_parts` count
+        ranks then; rows are those that this rank has in H between products, the local matrix and
+        the messages are empty.
     """
 
     index: int
@@ -187,6 +229,7 @@ class Part:
     recv_ptr: Int64Array
     vertex_data: VertexData = field(default_factory=VertexData)
     fold: PartFold | None = None
+    grid: GridShare | None = None
 
     @property
     def num_rows(self) -> int:

@@ -25,6 +25,7 @@ from plancc.graph.graph import MAX_VERTICES, NORMALIZATIONS
 from plancc.plan.format import (
     ATTRIBUTE_GROUPS,
     FORMAT,
+    GRID_ATTRIBUTE,
     GROUPS,
     HEADER_TYPES,
     LAYOUTS,
@@ -34,6 +35,7 @@ from plancc.plan.format import (
     ROOT_ATTRIBUTES,
     plan_from_arrays,
 )
+from plancc.plan.grid import Grid
 from plancc.plan.indices import index_invariants
 from plancc.plan.plan import Header, Plan
 
@@ -293,6 +295,8 @@ class PlanFile:
                 )
             values[name] = value
         header = Header(**values)
+        if GRID_ATTRIBUTE in attributes:
+            header = replace(header, grid=self._read_grid(_python(attributes[GRID_ATTRIBUTE])))
         if header.layout not in LAYOUTS:
             raise PlanError(
                 f"{self.path}: layout '{_line(header.layout)}'; "
@@ -310,8 +314,20 @@ class PlanFile:
             raise PlanError(
                 f"{self.path}: impossible header: {n} vertices, {nnz} nonzeros, {p} parts"
             )
+        if header.layout != ("row" if header.grid is None else header.grid.layout) and not (
+            header.layout == "edge" and header.grid is None
+        ):
+            raise PlanError(f"{self.path}: layout '{header.layout}' with grid '{header.grid}'")
+        if header.grid is not None and header.grid.num_parts != p:
+            raise PlanError(f"{self.path}: grid '{header.grid}' in a plan of {p} parts")
         self.content_sha256 = str(_python(attributes.get("content_sha256", "")))
         return header
+
+    def _read_grid(self, text: Any) -> Grid:
+        try:
+            return Grid.parse(str(text))
+        except InputError as error:
+            raise PlanError(f"{self.path}: header attribute {_line(str(error))}") from None
 
     def _check_names(self) -> None:
         """Refuse unknown names, which only a higher minor version may bring."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from plancc.errors import InputError, PlanError
 from plancc.plan.format import vertex_data_from_arrays
+from plancc.plan.grid_slices import check_ranks, parts_to_read, share_of_rank
 from plancc.plan.merge import Block, Messages, PartialRows, merge
 from plancc.plan.plan import Header, Int32Array, Int64Array, Part, PartFold
 from plancc.plan.reader import PlanFile
@@ -53,6 +54,8 @@ def read_part(file: PlanFile, rank: int, num_ranks: int) -> Part:
     num_parts = file.header.num_parts
     if not 0 <= rank < num_ranks:
         raise InputError(f"rank {rank} of {num_ranks}: ranks are numbered from 0")
+    if file.header.grid is not None:
+        return _read_grid_share(file, rank, num_ranks)
     if num_ranks > num_parts:
         raise InputError(
             f"{file.path}: {num_ranks} ranks for a plan of {num_parts} parts; start at most "
@@ -62,11 +65,29 @@ def read_part(file: PlanFile, rank: int, num_ranks: int) -> Part:
     block = _read_block(file, int(ranks[rank]), int(ranks[rank + 1]))
     if num_ranks < num_parts:
         return merge(block, rank, ranks)
-    num_interior = file.read("rows/num_interior", rank, rank + 1)
+    return _only_part(file, block)
+
+
+def _read_grid_share(file: PlanFile, rank: int, num_ranks: int) -> Part:
+    grid = check_ranks(file.path, file.header, num_ranks)
+    block = _read_block(file, *parts_to_read(grid, rank))
+    single = block.last - block.first == 1
+    part = _only_part(file, block if single else _read_block(file, *_one(grid.part(rank))))
+    return share_of_rank(grid, rank, block, part)
+
+
+def _one(part: int) -> tuple[int, int]:
+    return part, part + 1
+
+
+def _only_part(file: PlanFile, block: Block) -> Part:
+    """The part that a block of one part is."""
+    index = block.first
+    num_interior = file.read("rows/num_interior", index, index + 1)
     _check(file, "rows/num_interior", _within(num_interior, len(block.global_id) + 1))
     return Part(
-        index=rank,
-        num_parts=num_parts,
+        index=index,
+        num_parts=file.header.num_parts,
         first_row=block.first_row,
         global_id=block.global_id,
         num_interior=int(num_interior[0]),

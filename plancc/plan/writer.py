@@ -17,10 +17,10 @@ from plancc.files import atomic_write
 from plancc.plan.format import (
     FORMAT,
     FORMAT_VERSION,
-    HEADER_TYPES,
     Arrays,
     arrays_of,
     content_sha256,
+    header_attributes,
 )
 from plancc.plan.plan import Plan
 
@@ -102,9 +102,8 @@ def _write_file(
         with h5py.File(stream, "w", libver=("v108", "v110")) as file:
             file.attrs["format"] = FORMAT
             file.attrs["format_version"] = FORMAT_VERSION
-            for name, kind in HEADER_TYPES.items():
-                value = getattr(plan.header, name)
-                file.attrs[name] = value if kind is str else np.int64(value)
+            for name, value in header_attributes(plan.header).items():
+                file.attrs[name] = value if isinstance(value, str) else np.int64(value)
             _write_attributes(file, "provenance", plan.provenance)
             figures = summarize(traffic(plan)).as_dict()
             if plan.baseline is not None:

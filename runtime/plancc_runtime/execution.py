@@ -30,7 +30,7 @@ from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.boundary import drawn, samples, told
 from plancc_runtime.layouts.edge import with_whole_rows
 from plancc_runtime.layouts.live import isolated, live_blocks, live_halo
-from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.local import LocalGraph, local_graph
 from plancc_runtime.layouts.row import matrix_of
 from plancc_runtime.nn import MODELS
 from plancc_runtime.nn.conv import Conv
@@ -166,7 +166,8 @@ class Execution:
         if not samples(self._options):
             return self._training
         sample = drawn(self._block, self._options, self._transport.rank, epoch)
-        return View([self._whole.graphs[0].sampled(sample)] * self._options.layers)
+        whole = local_graph(self._whole.graphs[0], "sampling")
+        return View([whole.sampled(sample)] * self._options.layers)
 
     def figures(self, network: Network) -> Figures | None:
         """Words per epoch, with and without the passes; after `prepare`. Collective.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.layer_graph import LayerGraph
 
 
 @dataclass(eq=False)
@@ -21,7 +21,7 @@ class View:
 
     Attributes
     ----------
-    graphs : list of LocalGraph
+    graphs : list of LayerGraph
         One per layer: the outputs of one are the inputs of the next.
     inputs, outputs : int64[m] or None
         Local rows of the slice that the first graph's inputs and the last one's outputs are;
@@ -33,7 +33,7 @@ class View:
         `rows_of` picks them.
     """
 
-    graphs: Sequence[LocalGraph]
+    graphs: Sequence[LayerGraph]
     inputs: Tensor | None = None
     outputs: Tensor | None = None
     fixed: Tensor | None = None

@@ -23,6 +23,7 @@ from plancc_runtime.clock import Clock
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.edge import EdgeLayout, copies, partials
 from plancc_runtime.layouts.halo import Buffers, Halo
+from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.row import RowLayout, halo_part
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.workspace import empty
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from plancc_runtime.layouts.boundary import Sample
 
 
-class LocalGraph:
+class LocalGraph(LayerGraph):
     """What a layer needs of the graph.
 
     Parameters
@@ -308,6 +309,13 @@ class LocalGraph:
         width = prod(x.shape[1:])
         rows = _HaloRows.apply(x.reshape(len(x), width), halo, self._buffers_of(halo, width))
         return rows.reshape(len(rows), *x.shape[1:])
+
+
+def local_graph(graph: LayerGraph, what: str) -> LocalGraph:
+    """The graph, if this rank has whole rows and messages of single ones; else InputError."""
+    if isinstance(graph, LocalGraph):
+        return graph
+    raise InputError(f"{what}: needs a plan of layout row or edge, not of a process grid")
 
 
 class _Product(torch.autograd.Function):

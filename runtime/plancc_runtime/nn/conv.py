@@ -1,4 +1,4 @@
-"""What every convolution offers. Knows a layer's parameters and the graph as `LocalGraph`; must not
+"""What every convolution offers. Knows a layer's parameters and the graph as `LayerGraph`; must not
 know transports, epochs or files.
 
 A convolution maps the rows of a layer's input to the rows of its output:
@@ -23,8 +23,8 @@ from torch.autograd.function import once_differentiable
 
 from plancc.errors import InputError
 from plancc.registry import check_choice
-from plancc_runtime.layouts.local import LocalGraph
-from plancc_runtime.nn.dense import linear
+from plancc_runtime.layouts.layer_graph import LayerGraph
+from plancc_runtime.layouts.local import LocalGraph, local_graph
 
 ORDERS = ("auto", "aggregate-first", "project-first", "paper")
 AGGREGATORS = ("mean", "sum", "max", "gcn")
@@ -129,18 +129,18 @@ class Conv(nn.Module, ABC):
         """Make the parameters, in float64."""
 
     @abstractmethod
-    def fixed(self, graph: LocalGraph, x: Tensor) -> Tensor:
+    def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
         """What depends on x and the graph alone, without gradient. Collective."""
 
     @abstractmethod
-    def forward(self, graph: LocalGraph, x: Tensor, fixed: Tensor | None = None) -> Tensor:
+    def forward(self, graph: LayerGraph, x: Tensor, fixed: Tensor | None = None) -> Tensor:
         """Output rows; with `fixed`, without any exchange and without a gradient for x.
 
         Collective.
 
         Parameters
         ----------
-        graph : LocalGraph
+        graph : LayerGraph
         x : Tensor[num_inputs, d_in]
         fixed : Tensor, optional
             What `fixed` returned for the same graph and x.
@@ -174,9 +174,9 @@ def glorot(random: np.random.Generator, d_in: int, d_out: int) -> Tensor:
     return torch.from_numpy(random.uniform(-1, 1, (d_in, d_out)) * np.sqrt(6 / (d_in + d_out)))
 
 
-def plus(z: Tensor, bias: Tensor | None) -> Tensor:
-    """z + bias, where there is one."""
-    return z if bias is None else z + bias
+def plus(graph: LayerGraph, z: Tensor, bias: Tensor | None) -> Tensor:
+    """z + bias, where there is one; z as the graph holds it, the bias whole."""
+    return z if bias is None else z + graph.own_columns(bias)
 
 
 class LinearAggregation:
@@ -210,22 +210,23 @@ class LinearAggregation:
             "paper": (d_in, d_out),
         }[order]
 
-    def fixed(self, graph: LocalGraph, x: Tensor) -> Tensor:
+    def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
         """A x, without gradient: Tensor[num_outputs, d_in]. Collective."""
         with torch.no_grad():
             return graph.product(x, self._coefficients)
 
     def __call__(
-        self, graph: LocalGraph, x: Tensor, weight: Tensor, fixed: Tensor | None
+        self, graph: LayerGraph, x: Tensor, weight: Tensor, fixed: Tensor | None
     ) -> Tensor:
         """A x weight: Tensor[num_outputs, d_out]; with `fixed` = A x at hand. Collective."""
         if fixed is not None:
-            return linear(fixed, weight)
+            return graph.linear(fixed, weight)
         if self._order == "aggregate-first":
-            return linear(graph.product(x, self._coefficients), weight)
+            return graph.linear(graph.product(x, self._coefficients), weight)
         if self._order == "project-first":
-            return graph.product(linear(x, weight), self._coefficients)
-        return _PaperProduct.apply(x, weight, graph, self._coefficients)
+            return graph.product(graph.linear(x, weight), self._coefficients)
+        local = local_graph(graph, "order paper")
+        return _PaperProduct.apply(x, weight, local, self._coefficients)
 
 
 class _PaperProduct(torch.autograd.Function):

@@ -21,7 +21,9 @@ _LOW = np.uint64(2**32 - 1)
 _32 = np.uint64(32)
 
 
-def dropout(x: Tensor, rate: float, key: np.uint64, vertices: Tensor) -> Tensor:
+def dropout(
+    x: Tensor, rate: float, key: np.uint64, vertices: Tensor, first_column: int = 0
+) -> Tensor:
     """x with every number set to zero with probability `rate`, and the others divided by 1 - rate.
 
     Parameters
@@ -32,35 +34,39 @@ def dropout(x: Tensor, rate: float, key: np.uint64, vertices: Tensor) -> Tensor:
     key : uint64
     vertices : int32[m]
         The vertex of every row.
+    first_column : int
+        Number of the first column of x, if x has a slice of the columns only.
 
     Returns
     -------
     Tensor[m, width]
     """
-    return _Dropout.apply(x, rate, key, vertices)
+    return _Dropout.apply(x, rate, key, vertices, first_column)
 
 
 class _Dropout(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, rate: float, key: np.uint64, vertices: Tensor) -> Tensor:
-        ctx.drawn = rate, key, vertices
-        return _masked(x, rate, key, vertices)
+    def forward(
+        ctx: Any, x: Tensor, rate: float, key: np.uint64, vertices: Tensor, first_column: int
+    ) -> Tensor:
+        ctx.drawn = rate, key, vertices, first_column
+        return _masked(x, *ctx.drawn)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> Any:
-        return _masked(g, *ctx.drawn), None, None, None
+        return _masked(g, *ctx.drawn), None, None, None, None
 
 
-def _masked(x: Tensor, rate: float, key: np.uint64, vertices: Tensor) -> Tensor:
+def _masked(x: Tensor, rate: float, key: np.uint64, vertices: Tensor, first_column: int) -> Tensor:
     x = x.contiguous()
-    if x.device.type == "cpu":
+    if x.device.type == "cpu" and first_column == 0:
         out = empty(x.shape[0], x.shape[1], x)
         dropped = np.uint64(round(rate * 2**32))
         scale = x.numpy().dtype.type(1 / (1 - rate))
         _mask_rows(x.detach().numpy(), dropped, scale, key, vertices.numpy(), out.numpy())
         return out
-    bits = _bits(vertices, x.shape[1], key)
+    bits = _bits(vertices, x.shape[1], key, first_column)
     return x * (bits >= round(rate * 2**32)) / (1 - rate)
 
 
@@ -81,7 +87,7 @@ def _mask_rows(x: Any, dropped: Any, scale: Any, key: Any, vertices: Any, out: A
             )
 
 
-def _bits(vertices: Tensor, width: int, key: np.uint64) -> Tensor:
+def _bits(vertices: Tensor, width: int, key: np.uint64, first_column: int = 0) -> Tensor:
     """The 32 bits of every number, by torch on any device: int64[m, width].
 
     64-bit products wrap around in int64 as they do in uint64; shifts must be made logical.
@@ -100,7 +106,7 @@ def _bits(vertices: Tensor, width: int, key: np.uint64) -> Tensor:
         return z ^ shifted(z, 31)
 
     stream = mixed(mixed(vertices.to(torch.int64)) ^ signed(int(key)))
-    column = torch.arange(width, device=vertices.device)
+    column = torch.arange(first_column, first_column + width, device=vertices.device)
     bits = mixed(stream[:, None] + (column - column % 2))
     low = bits & (2**32 - 1)
     return torch.where(column % 2 == 0, low, shifted(bits, 32))

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from plancc.errors import InputError
-from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.layer_graph import LayerGraph
+from plancc_runtime.layouts.local import local_graph
 from plancc_runtime.nn.conv import Conv, glorot, plus
 from plancc_runtime.nn.operators import attention
 
@@ -51,13 +52,13 @@ class GATConv(Conv):
         self.score_target = nn.Parameter(scores[:, width:].clone())
         self.bias = self._new_bias()
 
-    def fixed(self, graph: LocalGraph, x: Tensor) -> Tensor:
+    def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
         """Own and halo rows of x: Tensor[num_columns, d_in]."""
         with torch.no_grad():
-            return graph.columns(x)
+            return local_graph(graph, "model gat").columns(x)
 
-    def forward(self, graph: LocalGraph, x: Tensor, fixed: Tensor | None = None) -> Tensor:
-        heads = self.options.heads
+    def forward(self, graph: LayerGraph, x: Tensor, fixed: Tensor | None = None) -> Tensor:
+        heads, graph = self.options.heads, local_graph(graph, "model gat")
         projected = graph.columns(x @ self.weight) if fixed is None else fixed @ self.weight
         rows = projected.unflatten(1, (heads, self.width))
         source = (rows * self.score_source).sum(dim=2)
@@ -65,7 +66,7 @@ class GATConv(Conv):
         target = (own * self.score_target).sum(dim=2)
         out = attention(graph.pattern("closed"), source, target, rows, NEGATIVE_SLOPE)
         # a copy, as attention keeps its own output, and an activation may be in place
-        return plus(out.mean(dim=1) if self.last else out.flatten(1).clone(), self.bias)
+        return plus(graph, out.mean(dim=1) if self.last else out.flatten(1).clone(), self.bias)
 
     def widths(self) -> tuple[int, int]:
         width = self.options.heads * self.width

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor, nn
 
-from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.nn.conv import Conv, LinearAggregation, glorot, plus
 
 
@@ -26,12 +26,12 @@ class GCNConv(Conv):
         self._aggregate = LinearAggregation(self.options.order, self.d_in, self.d_out, "plan")
         self.moves_input = self._aggregate.moves_input
 
-    def fixed(self, graph: LocalGraph, x: Tensor) -> Tensor:
+    def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
         """A x: Tensor[num_outputs, d_in]."""
         return self._aggregate.fixed(graph, x)
 
-    def forward(self, graph: LocalGraph, x: Tensor, fixed: Tensor | None = None) -> Tensor:
-        return plus(self._aggregate(graph, x, self.weight, fixed), self.bias)
+    def forward(self, graph: LayerGraph, x: Tensor, fixed: Tensor | None = None) -> Tensor:
+        return plus(graph, self._aggregate(graph, x, self.weight, fixed), self.bias)
 
     def widths(self) -> tuple[int, int]:
         return self._aggregate.widths

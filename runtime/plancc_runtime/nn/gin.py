@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.nn.conv import Conv, LinearAggregation, glorot, plus
 
 
@@ -35,14 +35,15 @@ class GINConv(Conv):
         self._aggregate = LinearAggregation(self.options.order, self.d_in, self.d_out, "sum")
         self.moves_input = self._aggregate.moves_input
 
-    def fixed(self, graph: LocalGraph, x: Tensor) -> Tensor:
+    def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
         """Sum over the neighbours: Tensor[num_outputs, d_in]."""
         return self._aggregate.fixed(graph, x)
 
-    def forward(self, graph: LocalGraph, x: Tensor, fixed: Tensor | None = None) -> Tensor:
-        own = graph.targets(x) @ self.weight
+    def forward(self, graph: LayerGraph, x: Tensor, fixed: Tensor | None = None) -> Tensor:
+        own = graph.linear(graph.targets(x), self.weight)
         z = (1 + self.eps) * own + self._aggregate(graph, x, self.weight, fixed)
-        return plus(torch.relu(plus(z, self.bias)) @ self.weight_out, self.bias_out)
+        hidden = torch.relu(plus(graph, z, self.bias))
+        return plus(graph, graph.linear(hidden, self.weight_out), self.bias_out)
 
     def widths(self) -> tuple[int, int]:
         return self._aggregate.widths

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from plancc.sampling.counter import key_of
-from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.layer_graph import LayerGraph
+from plancc_runtime.layouts.local import local_graph
 from plancc_runtime.nn import MODELS
 from plancc_runtime.nn.conv import Conv, ConvOptions, glorot
 from plancc_runtime.nn.dense import relu
@@ -91,13 +92,13 @@ class Network(nn.Module):
         self.to(dtype)
         self._activate = ACTIVATIONS[options.activation]
 
-    def fixed(self, graph: LocalGraph, x: Tensor) -> Tensor:
+    def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
         """What the first layer needs of a constant input (`Conv.fixed`). Collective."""
         return self.convs[0].fixed(graph, x)
 
     def forward(
         self,
-        graphs: Sequence[LocalGraph],
+        graphs: Sequence[LayerGraph],
         x: Tensor,
         fixed: Tensor | None = None,
         step: int = 0,
@@ -106,7 +107,7 @@ class Network(nn.Module):
 
         Parameters
         ----------
-        graphs : sequence of LocalGraph
+        graphs : sequence of LayerGraph
             One per layer: the outputs of one are the inputs of the next.
         x : Tensor[inputs of the first graph, d_0]
         fixed : Tensor, optional
@@ -116,20 +117,30 @@ class Network(nn.Module):
 
         Returns
         -------
-        Tensor[outputs of the last graph, d_L]
+        Tensor[outputs of the last graph, d_L], all columns
         """
         last = len(self.convs) - 1
         for k, (conv, graph) in enumerate(zip(self.convs, graphs, strict=True)):
             rate = self.options.dropout if k else self.options.input_dropout
             if self.training and rate > 0:
-                x = dropout(x, rate, key_of(self._seed, step, k), graph.vertices)
+                first = graph.first_column(self.dims[k])
+                x = dropout(x, rate, key_of(self._seed, step, k), graph.vertices, first)
             z = conv(graph, x, fixed if k == 0 else None)
             if k < last:
-                z = self._activate(self.norms[k](z, graph) if self.options.norm != "none" else z)
+                z = self._activate(self._normed(z, k, graph))
                 if self.options.residual:
-                    z = z + self.skips[k](graph.targets(x))
+                    z = z + self._skipped(graph.targets(x), k, graph)
             x = z
-        return x
+        return graphs[-1].whole_rows(x, self.dims[-1])
+
+    def _normed(self, z: Tensor, k: int, graph: LayerGraph) -> Tensor:
+        if self.options.norm == "none":
+            return z
+        return self.norms[k](z, local_graph(graph, f"norm {self.options.norm}"))
+
+    def _skipped(self, x: Tensor, k: int, graph: LayerGraph) -> Tensor:
+        skip = self.skips[k]
+        return graph.linear(x, skip.weight.T) if isinstance(skip, nn.Linear) else x
 
 
 def _norm(name: str, width: int) -> nn.Module:

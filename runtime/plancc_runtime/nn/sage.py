@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.layer_graph import LayerGraph
+from plancc_runtime.layouts.local import local_graph
 from plancc_runtime.nn.aggregation import aggregate
 from plancc_runtime.nn.conv import Conv, LinearAggregation, glorot, plus
 
@@ -42,21 +43,21 @@ class SAGEConv(Conv):
         self.moves_input = self._linear is None or self._linear.moves_input
         self.reads_input = self.weight_self is not None
 
-    def fixed(self, graph: LocalGraph, x: Tensor) -> Tensor:
+    def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
         """z: Tensor[num_outputs, d_in]."""
         if self._linear is not None:
             return self._linear.fixed(graph, x)
         with torch.no_grad():
             return _maximum(graph, x)
 
-    def forward(self, graph: LocalGraph, x: Tensor, fixed: Tensor | None = None) -> Tensor:
+    def forward(self, graph: LayerGraph, x: Tensor, fixed: Tensor | None = None) -> Tensor:
         if self._linear is not None:
             out = self._linear(graph, x, self.weight, fixed)
         else:
             out = (_maximum(graph, x) if fixed is None else fixed) @ self.weight
         if self.weight_self is not None:
-            out = torch.addmm(out, graph.targets(x), self.weight_self)
-        return plus(out, self.bias)
+            out = out + graph.linear(graph.targets(x), self.weight_self)
+        return plus(graph, out, self.bias)
 
     def widths(self) -> tuple[int, int]:
         return (self.d_in, self.d_in) if self._linear is None else self._linear.widths
@@ -65,5 +66,5 @@ class SAGEConv(Conv):
         return super().plain_widths(first) if self._linear is None else self._linear.plain_widths
 
 
-def _maximum(graph: LocalGraph, x: Tensor) -> Tensor:
-    return aggregate(graph, x, reduce="max")
+def _maximum(graph: LayerGraph, x: Tensor) -> Tensor:
+    return aggregate(local_graph(graph, "aggregator max"), x, reduce="max")

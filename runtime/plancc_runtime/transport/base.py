@@ -28,11 +28,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from plancc.errors import PlanccError
+
+if TYPE_CHECKING:
+    from plancc_runtime.transport.group import Group
 
 Buffer = Any  # numpy.ndarray | torch.Tensor, without importing torch here
 TIMEOUT = 600.0  # seconds
@@ -205,6 +208,21 @@ class Transport(ABC):
         the same size, and two messages between the same two ranks arrive in the order in which
         they stand in `sends`, which is their order in the peer's `receives`.
         """
+
+    def subgroup(self, ranks: Sequence[int]) -> Group:
+        """Some ranks, for collectives of their own. Collective among *all* ranks.
+
+        Every rank calls this equally often, with the group that it is in: the groups of one call
+        are disjoint. Transports override it where they have collectives of their own.
+
+        Parameters
+        ----------
+        ranks : sequence of int
+            Ascending, this rank among them.
+        """
+        from plancc_runtime.transport.group import MessageGroup
+
+        return MessageGroup(self, ranks)
 
     @abstractmethod
     def allreduce_sum(self, array: Buffer) -> None:

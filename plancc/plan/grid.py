@@ -1,0 +1,233 @@
+"""Process grids: how the ranks of a grid or feature plan share its parts. Knows numbers only.
+
+A grid plan holds the same tables as a row plan: its *parts* are blocks of rows. Its grid says which
+ranks share each of them, and how (paper 001, Table II; paper 002, Section 3.1 for "feature"):
+
+    scheme    parts      ranks of a part   what a rank holds of H            of A
+    1d        P          1                 its rows                          its rows
+    1.5d      P / c      c (copies)        its rows, as c - 1 others do      columns of one chunk
+    2d        Pr         Pc                its rows, one slice of columns    one block
+    3d        Pr x Pl    Pc                its rows, one slice of columns    one block of one layer
+    feature   groups     P / groups        a share of its rows               all rows of the part
+
+Rank (i, j, k) of the grid, process row i, process column j, layer k, has the number
+``(i * layers + k) * columns + j``: ranks of a part are neighbours, and so are the parts of a
+process row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+
+SCHEMES = ("1d", "1.5d", "2d", "3d", "feature")
+SPARSE_SCHEMES = ("1d", "1.5d")
+"""Those which can send needed rows only."""
+
+Int64Array = npt.NDArray[np.int64]
+
+
+class Position(NamedTuple):
+    """Where a rank stands: process row, process column (or copy), layer."""
+
+    row: int
+    column: int
+    layer: int
+
+
+class Piece(NamedTuple):
+    """What is broadcast at once in a layer of the grid: rows of H, columns of A.
+
+    Attributes
+    ----------
+    first, last : int
+        Its rows ``first:last`` in plan order.
+    row : int
+        The process row that holds these rows of H.
+    column : int
+        The process column that holds these columns of A.
+    """
+
+    first: int
+    last: int
+    row: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A process grid.
+
+    Attributes
+    ----------
+    scheme : str
+        One of `SCHEMES`.
+    rows : int
+        Process rows; of "feature": groups.
+    columns : int
+        Process columns; of "1.5d" the replication factor c, of "feature" the ranks of a group.
+    layers : int
+        Of "3d"; 1 for the others.
+    sparse : bool
+        Whether only needed rows travel, in messages instead of broadcasts ("1d" and "1.5d").
+
+    Raises
+    ------
+    InputError
+        If the numbers make no grid of the scheme.
+    """
+
+    scheme: str
+    rows: int
+    columns: int = 1
+    layers: int = 1
+    sparse: bool = False
+
+    def __post_init__(self) -> None:
+        if self.scheme not in SCHEMES:
+            raise InputError(f"grid '{self.scheme}': choose from {', '.join(SCHEMES)}")
+        if min(self.rows, self.columns, self.layers) < 1:
+            raise InputError(f"grid '{self}': every number must be at least 1")
+        if self.scheme == "1d" and self.columns > 1:
+            raise InputError(f"grid '{self}': 1d has one process column")
+        if self.scheme != "3d" and self.layers > 1:
+            raise InputError(f"grid '{self}': only 3d has layers")
+        if self.scheme == "1.5d" and self.rows % self.columns:
+            raise InputError(
+                f"grid '{self}': the replication factor {self.columns} does not divide the "
+                f"{self.rows} blocks of rows"
+            )
+        if self.sparse and self.scheme not in SPARSE_SCHEMES:
+            raise InputError(f"grid '{self}': only 1d and 1.5d can send needed rows only")
+
+    def __str__(self) -> str:
+        sizes = [self.rows, self.columns, self.layers]
+        shape = sizes[: {"1d": 1, "3d": 3}.get(self.scheme, 2)]
+        return f"{self.scheme} {'x'.join(map(str, shape))}{' sparse' * self.sparse}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The grid that `str` wrote; InputError for anything else."""
+        words = text.split(" ")
+        try:
+            sizes = dict(
+                zip(("rows", "columns", "layers"), map(int, words[1].split("x")), strict=False)
+            )
+            found = cls(words[0], sparse="sparse" in words[2:], **sizes)
+        except (IndexError, TypeError, ValueError):
+            raise InputError(f"grid '{text}': not a grid such as '2d 4x4'") from None
+        if str(found) != text:
+            raise InputError(f"grid '{text}': not a grid such as '2d 4x4'")
+        return found
+
+    @property
+    def layout(self) -> str:
+        """Of plans with this grid: "grid" or "feature"."""
+        return "feature" if self.scheme == "feature" else "grid"
+
+    @property
+    def num_ranks(self) -> int:
+        return self.rows * self.columns * self.layers
+
+    @property
+    def num_parts(self) -> int:
+        """Blocks of rows."""
+        return self.rows * self.layers
+
+    @property
+    def splits_columns(self) -> bool:
+        """Whether a rank holds a slice of the columns of H between products."""
+        return self.scheme in ("2d", "3d") and self.columns > 1
+
+    @property
+    def copies(self) -> int:
+        """Ranks that compute the loss of every row."""
+        return 1 if self.scheme == "feature" else self.columns
+
+    def rank(self, row: int, column: int = 0, layer: int = 0) -> int:
+        return (row * self.layers + layer) * self.columns + column
+
+    def position(self, rank: int) -> Position:
+        part, column = divmod(rank, self.columns)
+        row, layer = divmod(part, self.layers)
+        return Position(row, column, layer)
+
+    def part(self, rank: int) -> int:
+        """The block of rows of a rank."""
+        return rank // self.columns
+
+    def ranks_of_row(self, rank: int) -> list[int]:
+        """Ranks of the same process row and layer, in the order of their columns: of one part."""
+        first = self.part(rank) * self.columns
+        return list(range(first, first + self.columns))
+
+    def ranks_of_column(self, rank: int) -> list[int]:
+        """Ranks of the same process column and layer, in the order of their rows."""
+        _, column, layer = self.position(rank)
+        return [self.rank(row, column, layer) for row in range(self.rows)]
+
+    def ranks_of_fiber(self, rank: int) -> list[int]:
+        """Ranks of the same process row and column, in the order of their layers."""
+        row, column, _ = self.position(rank)
+        return [self.rank(row, column, layer) for layer in range(self.layers)]
+
+    def chunk(self, part: int) -> int:
+        """Of "1.5d": the process column that multiplies with these rows of H (Equation 3)."""
+        return part * self.columns // self.rows
+
+    def slice_of_columns(self, width: int, column: int) -> tuple[int, int]:
+        """The columns ``first:last`` of a matrix of this width that a process column holds."""
+        return width * column // self.columns, width * (column + 1) // self.columns
+
+    def check_width(self, width: int) -> None:
+        """InputError if a matrix of this width has too few columns for the grid."""
+        if (self.splits_columns or self.scheme == "feature") and width < self.columns:
+            raise InputError(
+                f"grid '{self}' splits columns over {self.columns} ranks, and a layer is "
+                f"{width} wide: take at most {width} process columns, or wider layers"
+            )
+
+    def share_of_rows(self, first: int, last: int, column: int) -> tuple[int, int]:
+        """Of "feature": the rows of a part ``first:last`` that one of its ranks updates."""
+        size = last - first
+        return first + size * column // self.columns, first + size * (column + 1) // self.columns
+
+    def pieces(self, part_ptr: Int64Array, layer: int = 0) -> list[Piece]:
+        """What the ranks of a layer broadcast, one after the other (Algorithms 1 and 3).
+
+        Square grids have a piece per process row. Others have lcm(rows, columns) of them, so that
+        every piece has one owner in A and one in H. Of "1.5d" a piece is a part, and its `column`
+        the chunk that it is in.
+
+        Parameters
+        ----------
+        part_ptr : int64[num_parts + 1]
+            First row of every part in plan order.
+        layer : int
+        """
+        return list(self._pieces(part_ptr, layer))
+
+    def _pieces(self, part_ptr: Int64Array, layer: int) -> Iterator[Piece]:
+        if self.scheme == "1.5d":
+            for part in range(self.num_parts):
+                yield Piece(int(part_ptr[part]), int(part_ptr[part + 1]), part, self.chunk(part))
+            return
+        count = math.lcm(self.rows, self.columns)
+        per_row, per_column = count // self.rows, count // self.columns
+        for number in range(count):
+            row, place = divmod(number, per_row)
+            part = row * self.layers + layer
+            first, size = int(part_ptr[part]), int(part_ptr[part + 1] - part_ptr[part])
+            yield Piece(
+                first + size * place // per_row,
+                first + size * (place + 1) // per_row,
+                row,
+                number // per_column,
+            )

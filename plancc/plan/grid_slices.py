@@ -1,0 +1,155 @@
+"""What a rank of a process grid reads of a plan. Knows files of plans and grids; no MPI.
+
+The file holds a row plan, so that every grid of as many parts reads the same tables:
+
+    needed rows, feature    the rank's part of the row plan, messages included
+    broadcasts              all rows of the process row, and of their nonzeros those whose columns
+                            the process column holds, as places in plan order
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from plancc.errors import InputError
+from plancc.graph.vertexdata import VertexData
+from plancc.plan.grid import Grid
+from plancc.plan.merge import Block
+from plancc.plan.plan import GridShare, Header, Int64Array, Part, Plan
+
+
+def with_grid(plan: Plan, grid: Grid) -> Plan:
+    """The grid plan of a row plan.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of layout "row", with as many parts as the grid.
+    grid : Grid
+
+    Raises
+    ------
+    InputError
+        If they do not fit.
+    """
+    if plan.header.layout != "row" or plan.num_parts != grid.num_parts:
+        raise InputError(
+            f"grid '{grid}' needs a row plan of {grid.num_parts} parts, not {plan.num_parts} parts "
+            f"of layout {plan.header.layout}"
+        )
+    return replace(plan, header=replace(plan.header, layout=grid.layout, grid=grid))
+
+
+def check_ranks(path: str, header: Header, num_ranks: int) -> Grid:
+    """The grid of a plan; InputError unless it has `num_ranks` ranks."""
+    grid = header.grid
+    assert grid is not None
+    if num_ranks != grid.num_ranks:
+        raise InputError(
+            f"{path}: {num_ranks} ranks for a plan of grid '{grid}', which runs on exactly "
+            f"{grid.num_ranks} ranks"
+        )
+    return grid
+
+
+def rows_of_rank(grid: Grid, part_ptr: Int64Array, rank: int) -> tuple[int, int]:
+    """The rows ``first:last`` in plan order that a rank has between products."""
+    part = grid.part(rank)
+    first, last = int(part_ptr[part]), int(part_ptr[part + 1])
+    if grid.scheme != "feature":
+        return first, last
+    return grid.share_of_rows(first, last, grid.position(rank).column)
+
+
+def parts_to_read(grid: Grid, rank: int) -> tuple[int, int]:
+    """The parts ``first:last`` whose rows and nonzeros a rank reads."""
+    if grid.scheme == "3d":
+        row = grid.position(rank).row
+        return row * grid.layers, (row + 1) * grid.layers
+    part = grid.part(rank)
+    return part, part + 1
+
+
+def share_of_rank(grid: Grid, rank: int, block: Block, part: Part) -> Part:
+    """What a rank of the grid has.
+
+    Parameters
+    ----------
+    grid : Grid
+    rank : int
+    block : Block
+        The parts of `parts_to_read`.
+    part : Part
+        The rank's own part of the row plan.
+
+    Returns
+    -------
+    Part
+        With `GridShare`; index and number of parts are those of ranks.
+    """
+    first, last = rows_of_rank(grid, block.part_ptr, rank)
+    own = np.arange(first, last) - block.first_row
+    keeps_part = grid.sparse or grid.scheme == "feature"
+    row_ptr, place, value = np.zeros(1, np.int64), block.column[:0], block.value[:0]
+    if not keeps_part:
+        held = places_of_columns(block)
+        kept = _in_process_column(held, grid, rank, block.part_ptr)
+        counts = np.add.reduceat(np.append(kept, 0), np.minimum(block.row_ptr[:-1], len(kept)))
+        counts = np.where(np.diff(block.row_ptr) > 0, counts, 0)
+        row_ptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        place, value = held[kept].astype(np.int32), block.value[kept]
+    nothing = np.zeros(0, np.int32)
+    return Part(
+        index=rank,
+        num_parts=grid.num_ranks,
+        first_row=first,
+        global_id=block.global_id[own],
+        num_interior=last - first,
+        row_ptr=np.zeros(last - first + 1, np.int64),
+        column=nothing,
+        value=block.value[:0],
+        send_peer=nothing,
+        send_ptr=np.zeros(1, np.int64),
+        send_row=nothing,
+        recv_peer=nothing,
+        recv_ptr=np.zeros(1, np.int64),
+        vertex_data=block.vertex_data.take(own),
+        grid=GridShare(
+            grid=grid,
+            rank=rank,
+            part_ptr=block.part_ptr,
+            row_ptr=row_ptr,
+            place=place,
+            value=value,
+            block=replace(part, vertex_data=VertexData()) if keeps_part else None,
+        ),
+    )
+
+
+def places_of_columns(block: Block) -> Int64Array:
+    """Plan order of the column of every nonzero of a block of parts without a fold."""
+    part_ptr, rows = block.part_ptr, np.diff(block.part_ptr)
+    part = np.repeat(np.arange(block.first, block.last), np.diff(block.row_ptr[block.local_ptr]))
+    place = part_ptr[part] + block.column
+    foreign = block.column >= rows[part]
+    halo = part_ptr[block.receive.peer_of_row()] + block.receive.row
+    first_halo = block.receive.row_ptr[block.receive.ptr]
+    slot = first_halo[part[foreign] - block.first] + block.column[foreign] - rows[part[foreign]]
+    place[foreign] = halo[slot]
+    return place
+
+
+def _in_process_column(
+    place: Int64Array, grid: Grid, rank: int, part_ptr: Int64Array
+) -> np.ndarray:
+    """Which places are columns that the rank's process column, in its layer, has of A."""
+    if grid.columns == grid.layers == 1:
+        return np.ones(len(place), np.bool_)
+    _, column, layer = grid.position(rank)
+    pieces = [p for p in grid.pieces(part_ptr, layer) if p.column == column]
+    inside = np.zeros(int(part_ptr[-1]) + 1, np.int32)
+    np.add.at(inside, [p.first for p in pieces], 1)
+    np.add.at(inside, [p.last for p in pieces], -1)
+    return np.cumsum(inside)[place] > 0

@@ -1,0 +1,80 @@
+"""The graph as layers see it, whatever the layout. Knows tensors only.
+
+A layer's input and output are *held* somehow: most layouts give every rank whole rows. Those that
+split columns as well (2D and 3D process grids) give it a slice ``first_column : first_column + m``
+of the columns of its rows, and overrule what stands here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from torch import Tensor
+
+from plancc_runtime.nn.dense import linear
+
+
+class LayerGraph(ABC):
+    """What every convolution may ask for. Methods that move rows are collective.
+
+    Attributes
+    ----------
+    copies : int
+        Ranks that compute the loss of every row: all sums over ranks are divided by it.
+    """
+
+    copies: int = 1
+
+    @property
+    @abstractmethod
+    def num_inputs(self) -> int:
+        """Rows of the input that this rank has."""
+
+    @property
+    @abstractmethod
+    def num_outputs(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def vertices(self) -> Tensor:
+        """Vertex of every row of the input: int32[num_inputs]."""
+
+    @abstractmethod
+    def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
+        """A x, held as x is; its gradient is A^T g. Collective."""
+
+    @abstractmethod
+    def degree(self, nonzeros: str) -> Tensor:
+        """Nonzeros of every row of the output: int64[num_outputs]."""
+
+    @property
+    def folds(self) -> bool:
+        """Whether nonzeros of a row may be with several ranks."""
+        return False
+
+    def targets(self, x: Tensor) -> Tensor:
+        """The rows of the input x that are rows of the output too: Tensor[num_outputs, ...]."""
+        return x
+
+    def linear(self, x: Tensor, weight: Tensor) -> Tensor:
+        """x weight, of a whole weight, held as x is. Collective."""
+        return linear(x, weight)
+
+    def own_columns(self, vector: Tensor) -> Tensor:
+        """Of a vector over all columns, such as a bias, those that this rank has."""
+        return vector
+
+    def first_column(self, width: int) -> int:
+        """The first of the columns that this rank has of a matrix of this width."""
+        return 0
+
+    def whole_rows(self, x: Tensor, width: int) -> Tensor:
+        """All columns of x, which is `width` wide: Tensor[rows, width]. Collective.
+
+        What is computed of them is computed by `copies` ranks alike.
+        """
+        return x
+
+    @abstractmethod
+    def release_buffers(self) -> None:
+        """Free what is kept for the next product; made again when it is needed."""
