@@ -30,6 +30,12 @@ NAMES = (
     "boundary",
     "distgnn",
     "epochs",
+    "predict",
+    "pipeline",
+    "collectives",
+    "accelerators",
+    "scaling",
+    "simulate",
 )
 
 

@@ -39,6 +39,8 @@ from plancc.registry import check_choice
 
 WIDTHS = (128, 128, 128)
 """Of the layers, where the user names none: two layers, 128 wide."""
+COMPETING = ("row", "edge")
+"""Layouts that the machine model compares; process grids move other things than owners tell."""
 LEFT_OUT = (STOCHASTIC, "file")
 """Models that cannot compete: one is for mini-batches, one has no owners of its own."""
 BESIDE_EPSILON = 0.01
@@ -110,7 +112,7 @@ def choose(
         Every candidate failed.
     """
     names = model.names()
-    known = [name for name in MODELS if layout_of(name) != "any" and name not in LEFT_OUT]
+    known = [name for name in MODELS if layout_of(name) in COMPETING and name not in LEFT_OUT]
     if not names:
         raise InputError(f"model 'auto' without candidates: choose from {', '.join(known)}")
     for name in names:

@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -236,8 +236,27 @@ class Method:
 
 
 def layout_of(model: str) -> str:
-    """Of the plans that a model makes: "row", "edge", or "any"."""
+    """Of the plans that a model makes: "row", "edge", "grid", "feature", or "any"."""
     return getattr(MODELS[model], "layout", "row")
+
+
+def make_model(name: str, options: Mapping[str, Any]) -> Any:
+    """The model with its options; InputError for an option that it does not have."""
+    model_class = MODELS[name]
+    known = _options(model_class)
+    for option in options:
+        if option not in known:
+            has = f": it has {', '.join(known)}" if known else ""
+            if not known and option != "objective":  # which is not a model's alone
+                others = [other for other in MODELS if option in _options(MODELS[other])]
+                has = ", which is " * bool(others) + ", ".join(f"{other}'s" for other in others)
+            raise InputError(f"model '{name}' has no option '{option}'{has}")
+    return model_class(**options)
+
+
+def _options(model_class: Any) -> list[str]:
+    """Names of a model's options."""
+    return [field.name for field in fields(model_class) if field.name != "vertex_data"]
 
 
 def default_balance(model: str, objective: str | None, dims: Sequence[int] | None) -> str:

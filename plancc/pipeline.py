@@ -9,7 +9,7 @@ import os
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,14 +20,14 @@ from plancc.cost.metrics import imbalance, summarize
 from plancc.cost.owners import random_traffic
 from plancc.cost.topology import Topology
 from plancc.edge_ownership import find_edge_owners
-from plancc.errors import InputError
 from plancc.graph.convert import as_graph
 from plancc.graph.graph import NORMALIZATIONS, Graph
 from plancc.graph.normalize import normalize as normalized
 from plancc.graph.vertexdata import VertexData, check_vertex_data, read_vertex_data
+from plancc.grid_ownership import Inside
 from plancc.models import MODELS
 from plancc.models.stochastic import StochasticModel
-from plancc.models.weights import BATCH, Balance, check_num_parts, constraints, part_weights
+from plancc.models.weights import BATCH, Balance, constraints, part_weights
 from plancc.ownership import (
     Method,
     Observer,
@@ -35,10 +35,12 @@ from plancc.ownership import (
     default_balance,
     find_owners,
     layout_of,
+    make_model,
     with_clusters,
 )
 from plancc.partitioners.run import AUTO
 from plancc.plan.edge_lowering import lower_edges
+from plancc.plan.grid_slices import with_grid
 from plancc.plan.lowering import lower
 from plancc.plan.plan import Plan
 from plancc.provenance import now
@@ -91,9 +93,11 @@ def compile(
     model : str
         Row plans: "hp", "stochastic-hp", "gp", "rcm", "block", "rp" or "file". Edge plans:
         "medium-grain", "fine-grain", "checkerboard", "hub-split" or "libra" (`plancc.models`).
-        "auto": the best of several (`plancc.choice`).
+        Process grids: "cagnet-1d", "cagnet-1.5d", "cagnet-2d", "cagnet-3d"; feature parallelism:
+        "mop". "auto": the best of several (`plancc.choice`).
     num_parts : int
-        1..n.
+        1..n. Of process grids and "mop" ranks; they have a block of rows for every process row, in
+        every layer, or for every group. Options of the search are for the model of these blocks.
     normalize : {"sym", "row", "none"}
     self_loops : bool
         Add the identity before normalising.
@@ -148,7 +152,9 @@ def compile(
     **model_options
         Options of the model: ``part`` (a path or an array) for file, ``grid`` for checkerboard,
         ``threshold`` for hub-split, ``candidates`` for auto; for stochastic-hp those of
-        `plancc.models.stochastic.StochasticModel`.
+        `plancc.models.stochastic.StochasticModel`, for process grids those of
+        `plancc.models.process_grid`: ``blocks`` and its ``part``, ``replication``, ``grid``,
+        ``sparse``, ``groups``.
 
     Returns
     -------
@@ -166,30 +172,34 @@ def compile(
     check_choice("normalization", normalize, NORMALIZATIONS)
     check_choice("value type", value_dtype, VALUE_DTYPES)
     check_choice("model", model, MODELS)
-    wanted = Balance.parse(balance or default_balance(model, objective, dims), dims)
-    method = Method(
-        model=model,
-        num_parts=num_parts,
-        partitioner=partitioner,
-        preset=preset,
-        objective=objective,
-        effort=effort,
-        budget=budget,
-        dims=wanted.dims,
-        machine=machine,
-        topology=topology,
-        epsilon=epsilon,
-        seed=seed,
-        threads=threads,
-        time_limit=time_limit,
-    )
-    model_options |= method.model_options
-    chosen_model = _make_model(model, model_options)
+    inside = Inside.of(model, num_parts, model_options)
+    num_parts = inside.num_parts
+    wanted = Balance.parse(balance or default_balance(inside.model, objective, dims), dims)
+    inside.check_options(wanted.dims, topology)
+    with inside.explained():
+        method = Method(
+            model=inside.model,
+            num_parts=num_parts,
+            partitioner=partitioner,
+            preset=preset,
+            objective=objective,
+            effort=effort,
+            budget=budget,
+            dims=wanted.dims,
+            machine=machine,
+            topology=topology,
+            epsilon=epsilon,
+            seed=seed,
+            threads=threads,
+            time_limit=time_limit,
+        )
+        model_options |= method.model_options
+        chosen_model = make_model(inside.model, inside.options | method.model_options)
 
     with observer("load"):
         graph = as_graph(graph)
-        check_num_parts(graph.num_vertices, num_parts)
         vertex_data = _vertex_data(data, graph)
+        inside.check_graph(graph.num_vertices, vertex_data)
     with observer("normalize"):
         matrix = normalized(graph, normalize, self_loops=self_loops, dtype=value_dtype)
     if clusters is not None:
@@ -203,9 +213,9 @@ def compile(
             source.sampler.check_layers(len(dims) - 1)
         if BATCH in wanted.names:
             wanted = replace(wanted, expected_nonzeros=source.expected_nonzeros(seed))
-    if layout_of(model) == "row":
+    if layout_of(inside.model) == "row":
         found = find_owners(matrix, method, chosen_model, wanted, observer, report)
-    elif layout_of(model) == "edge":
+    elif layout_of(inside.model) == "edge":
         found = find_edge_owners(matrix, method, chosen_model, wanted, observer, report)
     else:
         found = choose(matrix, method, chosen_model, wanted, observer, report)
@@ -223,6 +233,8 @@ def compile(
                 normalization=normalize,
                 self_loops=self_loops,
             )
+        if inside.grid is not None:
+            plan = with_grid(plan, inside.grid)
     with observer("baseline"):
         baseline = summarize(random_traffic(matrix, num_parts))
 
@@ -242,6 +254,7 @@ def compile(
             "created": now(),
             "command": command or "plancc.compile(...)",
             "model": model,
+            **({} if inside.grid is None else {"blocks": inside.model}),
             "balance": str(wanted),
             "balance_imbalance": ",".join(f"{imbalance(load):.6g}" for load in of_parts),
             **({} if dims is None else {"dims": ",".join(map(str, dims))}),
@@ -252,26 +265,6 @@ def compile(
             "warnings": "\n".join(found.warnings),
         },
     )
-
-
-def _make_model(name: str, options: dict[str, Any]) -> Any:
-    """The model with its options; InputError for an option that it does not have."""
-    model_class = MODELS[name]
-    known = _options(model_class)
-    for option in options:
-        if option not in known:
-            of_batches = option in _options(StochasticModel)
-            raise InputError(
-                f"model '{name}' has no option '{option}'"
-                + (", which is stochastic-hp's" if of_batches else "")
-                + (f": it has {', '.join(known)}" if known else "")
-            )
-    return model_class(**options)
-
-
-def _options(model_class: Any) -> list[str]:
-    """Names of a model's options."""
-    return [field.name for field in fields(model_class) if field.name != "vertex_data"]
 
 
 def _vertex_data(data: str | os.PathLike[str] | VertexData | None, graph: Graph) -> VertexData:

@@ -28,6 +28,7 @@ from plancc.models.weights import BATCH, Balance, as_columns, constraints, part_
 from plancc.ownership import REFINED, Observer, Report, check_budget, check_rates, mapped
 from plancc.partitioners.run import balance_notes, check_options
 from plancc.pipeline import PlanccWarning
+from plancc.plan.grid_slices import with_grid
 from plancc.plan.lowering import lower
 from plancc.plan.matrix import graph_of
 from plancc.plan.plan import Plan
@@ -105,8 +106,8 @@ def refine(
     Returns
     -------
     Plan
-        With the same matrix, vertex data, original ids and baseline. New owners are numbered for
-        the topology that the plan was compiled for. The provenance is the same but for what
+        With the same matrix, grid, vertex data, original ids and baseline. New owners are numbered
+        for the topology that the plan was compiled for. The provenance is the same but for what
         refining changed; ``refined_from`` is the content hash of the plan that was
         given (with `part`, of the plan with these owners), ``tried`` what was reached.
 
@@ -232,7 +233,8 @@ def with_part(plan: Plan, part: str | os.PathLike[str] | npt.ArrayLike) -> Plan:
     -------
     Plan
         Its provenance keeps what it says of the source, of balance and of the machine, and names
-        model "file". Parts have the numbers of the vector, whatever topology there was.
+        model "file", for the blocks of a grid plan. Parts have the numbers of the vector, whatever
+        topology there was.
 
     Raises
     ------
@@ -249,9 +251,12 @@ def with_part(plan: Plan, part: str | os.PathLike[str] | npt.ArrayLike) -> Plan:
         if name in kept or name.startswith("source_")
     }
     given = os.fspath(part) if isinstance(part, str | os.PathLike) else f"<{type(part).__name__}>"
+    who = {"model": "file"}
+    if plan.header.grid is not None:
+        who = {"model": str(plan.provenance.get("model", "")), "blocks": "file"}
     return replace(
         _with_owners(plan, matrix, owner),
-        provenance=provenance | {"model": "file", "model_part": given},
+        provenance=provenance | who | {"model_part": given},
     )
 
 
@@ -265,6 +270,8 @@ def _with_owners(plan: Plan, matrix: Graph, owner: npt.NDArray[np.int32]) -> Pla
         normalization=header.normalization,
         self_loops=header.self_loops,
     )
+    if header.grid is not None:
+        new = with_grid(new, header.grid)
     place = np.empty(plan.num_vertices, dtype=np.int64)
     place[plan.global_id] = np.arange(plan.num_vertices)
     return replace(

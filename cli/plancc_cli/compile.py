@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import fields
+from dataclasses import asdict, fields
 from functools import partial
 from typing import Any
 
 import click
 
 from plancc.cost.objectives import OBJECTIVES
+from plancc.grid_ownership import Inside
 from plancc.models import MODELS
 from plancc.models.auto import CANDIDATES
 from plancc.models.weights import Balance
@@ -23,6 +24,7 @@ AUTO = "auto"
 OF_MODELS = (
     *("part", "sampler", "batch_size", "fanouts", "walk_length", "keep"),
     *("batches", "theta", "delta", "grid", "threshold", "candidates"),
+    *("replication", "sparse", "groups", "blocks"),
 )
 """Options that a model may have."""
 
@@ -30,7 +32,13 @@ OF_MODELS = (
 @click.command()
 @click.argument("graph", type=click.Path())
 @click.option("-o", "--output", required=True, type=click.Path(), help="The plan file to write.")
-@click.option("-p", "--parts", required=True, type=int, help="Number of parts (MPI ranks).")
+@click.option(
+    "-p",
+    "--parts",
+    required=True,
+    type=int,
+    help="Number of parts (MPI ranks); of process grids and mop the ranks.",
+)
 @click.option(
     "--model",
     default="hp",
@@ -74,7 +82,34 @@ OF_MODELS = (
     "--clusters", type=int, help="Carry so many clusters of vertices, for the sampler cluster."
 )
 @click.option(
-    "--grid", metavar="RxC", help="For checkerboard: the process grid.  [default: square]"
+    "--grid",
+    metavar="RxC|RxCxL",
+    help="For checkerboard, cagnet-2d and (with layers) cagnet-3d: the process grid.  "
+    "[default: square, cube]",
+)
+@click.option(
+    "--replication",
+    type=int,
+    metavar="C",
+    help="For cagnet-1.5d: ranks that share a block of rows.  [default: 2]",
+)
+@click.option(
+    "--sparse",
+    is_flag=True,
+    default=None,
+    help="For cagnet-1d and -1.5d: send needed rows only, in messages.",
+)
+@click.option(
+    "--groups",
+    type=int,
+    metavar="NUMBER",
+    help="For mop: groups of ranks, which share the rows of the matrix.  [default: 1]",
+)
+@click.option(
+    "--blocks",
+    metavar="MODEL",
+    help="For cagnet-* and mop: the row model that assigns rows to blocks; options of the search "
+    "are its.  [default: rp]",
 )
 @click.option(
     "--threshold",
@@ -87,7 +122,11 @@ OF_MODELS = (
     metavar="MODEL,...",
     help=f"For auto: the models that compete.  [default: {','.join(CANDIDATES)}]",
 )
-@click.option("--part", type=click.Path(), help="For file: a part vector, one number per line.")
+@click.option(
+    "--part",
+    type=click.Path(),
+    help="For file, and --blocks file: a part vector, one number per line.",
+)
 @click.option(
     "--partitioner",
     default=AUTO,
@@ -148,14 +187,14 @@ def command(
 ) -> None:
     """Compile GRAPH into a communication plan."""
     import plancc
-    from plancc.cost.report import decoded, reached, read_tried
+    from plancc.cost.report import decoded, product_of, reached, read_tried
     from plancc_cli.render import print_json, print_summary
 
     options.check_output(output, graph, settings["part"], settings["data"])
-    method = _method(parts, settings)
     for name in OF_MODELS:
         if settings[name] is None:
             del settings[name]
+    method = _method(parts, settings)
     who = method.partitioner if method.partitioner != AUTO else method.preset or method.model
     if method.searches:
         who = method.effort or EFFORT
@@ -178,7 +217,7 @@ def command(
             digest = plan.save(output, compress=compress)
     seconds = time.perf_counter() - start
     if as_json:
-        tried = read_tried(plan.provenance)
+        tried, product = read_tried(plan.provenance), product_of(plan)
         print_json(
             {
                 "output": output,
@@ -189,6 +228,7 @@ def command(
                 "tried": tried,
                 "metrics": plan.metrics().figures(),
                 "random": plan.baseline.figures() if plan.baseline else None,
+                **({} if product is None else {"product": asdict(product)}),
                 "provenance": decoded(plan.provenance),
             }
         )
@@ -199,8 +239,12 @@ def command(
 def _method(parts: int, settings: dict[str, Any]) -> Method:
     """How owners will be found; refuses what no graph can make right."""
     objective, dims = settings["objective"], settings["dims"]
-    balance = settings["balance"] or default_balance(settings["model"], objective, dims)
+    of_model = {name: settings[name] for name in OF_MODELS if name in settings}
+    inside = Inside.of(settings["model"], parts, of_model)
+    balance = settings["balance"] or default_balance(inside.model, objective, dims)
     balance = Balance.parse(balance, dims)
+    inside.check_options(balance.dims, settings["topology"])
     names = {field.name for field in fields(Method)} & settings.keys()
     given = {name: settings[name] for name in names} | {"dims": balance.dims}
-    return Method(num_parts=parts, **given)
+    with inside.explained():
+        return Method(**given | {"model": inside.model, "num_parts": inside.num_parts})

@@ -21,8 +21,11 @@ COMMANDS = {  # each is plancc_cli.<name>.command
     "refine": "Look for better owners of a plan's rows.",
     "inspect": "Show what a plan costs, beside a random partition.",
     "compare": "Show several plans side by side.",
+    "simulate": "Predict the time of an epoch on a machine.",
+    "calibrate": "Measure this machine, for simulate.",
     "verify": "Check every invariant of a plan.",
     "export": "Write a graph or a plan for other tools.",
+    "accelerators": "Model neighbour aggregation on sparse accelerators.",
     "dataset": "Write a built-in graph or a generated one.",
 }
 

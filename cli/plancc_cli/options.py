@@ -309,10 +309,10 @@ def _parse_rates(name: str, text: str | None) -> tuple[float, ...]:
 
 
 def machine_option(help_text: str) -> Decorator:
-    """``--machine FILE.toml``: a `plancc.cost.machine.Machine`, or None."""
+    """``--machine NAME|FILE.toml``: a `plancc.cost.machine.Machine`, or None."""
     return click.option(
         "--machine",
-        metavar="FILE.toml",
+        metavar="NAME|FILE.toml",
         type=click.Path(),
         callback=lambda context, parameter, path: None if path is None else _read_machine(path),
         help=help_text,
@@ -320,9 +320,9 @@ def machine_option(help_text: str) -> Decorator:
 
 
 def _read_machine(path: str) -> Machine:
-    from plancc.cost.machine import read_machine
+    from plancc.cost.machine import find_machine
 
-    return read_machine(path)
+    return find_machine(path)
 
 
 def _parse_dims(

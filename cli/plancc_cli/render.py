@@ -13,10 +13,11 @@ from rich.table import Table
 if TYPE_CHECKING:
     from plancc.cost.batch_report import BatchReport
     from plancc.cost.batches import Estimate
+    from plancc.cost.grid_traffic import ProductTraffic
     from plancc.cost.metrics import Metrics
     from plancc.cost.report import Report, TopologyCost, TrainingCost
     from plancc.cost.training import PassCost, SampledCost
-    from plancc.plan.plan import Plan
+    from plancc.plan.plan import Header, Plan
 
 MOST_TRIED = 20  # steps that are shown one and all
 WIDTH = 110  # of tables that do not go to a terminal
@@ -45,6 +46,13 @@ FIGURES = (
     ("replication_factor", "copies per vertex (replication factor)"),
 )
 NO_RATIO = ("nonzero_imbalance", "row_imbalance")
+PRODUCT = (
+    ("rows", "rows of H sent"),
+    ("sums", "sums sent to where they belong"),
+    ("swapped", "rows made slices, and slices rows"),
+    ("reduced", "sums put into all-reductions"),
+    ("matrix", "blocks of A sent"),
+)
 OF_EDGE_PLANS = ("expand_volume", "fold_volume", "expand_messages", "fold_messages")
 
 
@@ -95,7 +103,7 @@ def ratio(value: float, base: float) -> str:
 
 def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
     """A few lines after `compile`, and what it tried."""
-    from plancc.cost.report import reached, read_candidates, read_tried
+    from plancc.cost.report import product_of, reached, read_candidates, read_tried
 
     metrics, random = plan.metrics(), plan.baseline
     assert random is not None
@@ -103,12 +111,22 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
     out = console()
     out.print(
         f"{output}: {header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "
-        f"{header.num_parts} parts, model {plan.provenance['model']}"
-        f"{_by(plan.provenance)}, {seconds:.1f} s",
+        f"{_parts(header)}, model {plan.provenance['model']}"
+        f"{_blocks(plan.provenance)}{_by(plan.provenance)}, {seconds:.1f} s",
         soft_wrap=True,
     )
+    product = product_of(plan)
+    if product is not None:
+        moved = [f"{number(getattr(product, name))} {words}" for name, words in PRODUCT]
+        out.print(
+            f"runs on exactly {_on_ranks(header)}; one product of {product.width} columns, in "
+            "words: " + ", ".join(words for words in moved if not words.startswith("0 ")),
+            soft_wrap=True,
+        )
+    inside = "" if product is None else "row plan inside: "
     out.print(
-        f"volume {metrics.volume:,} rows ({ratio(metrics.volume, random.volume)} of random), "
+        f"{inside}volume {metrics.volume:,} rows "
+        f"({ratio(metrics.volume, random.volume)} of random), "
         f"busiest part {metrics.max_volume:,} ({ratio(metrics.max_volume, random.max_volume)}), "
         f"messages {metrics.messages:,} ({ratio(metrics.messages, random.messages)}), "
         f"imbalance of nonzeros {metrics.nonzero_imbalance:.3f}",
@@ -149,6 +167,23 @@ def _batches(number: int) -> str:
     return f"{number:,} batch{'es' if number != 1 else ''}"
 
 
+def _parts(header: Header) -> str:
+    """What the rows are divided into, with the grid that shares it."""
+    if header.grid is None:
+        return f"{header.num_parts} parts"
+    parts = f"{header.num_parts} block{'s' * (header.num_parts != 1)} of rows"
+    return f"{parts} on grid {header.grid}"
+
+
+def _on_ranks(header: Header) -> str:
+    return f"{header.num_ranks} rank{'s' * (header.num_ranks != 1)}"
+
+
+def _blocks(provenance: dict[str, Any]) -> str:
+    blocks = provenance.get("blocks")
+    return f", blocks {blocks}" if blocks else ""
+
+
 def _by(provenance: dict[str, Any]) -> str:
     partitioner = provenance.get("partitioner")
     if not partitioner or partitioner == "none":
@@ -165,7 +200,7 @@ def print_refinement(given: Plan, better: Plan, output: str, digest: str, second
     out, header = console(), better.header
     out.print(
         f"{output}: {header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "
-        f"{header.num_parts} parts, refined for {provenance['objective']}, {seconds:.1f} s",
+        f"{_parts(header)}, refined for {provenance['objective']}, {seconds:.1f} s",
         soft_wrap=True,
     )
     if after["best"]:
@@ -213,7 +248,11 @@ def print_report(report: Report, per_part: bool) -> None:
         f"normalization {header.normalization} {loops} self loops",
     )
     merged = f", merged onto {report.num_ranks} ranks" * (report.num_ranks < header.num_parts)
-    table.add_row("layout", f"{header.layout}, {header.num_parts} parts{merged}")
+    if header.grid is None:
+        table.add_row("layout", f"{header.layout}, {header.num_parts} parts{merged}")
+    else:
+        blocks = f"{header.num_parts} block{'s' * (header.num_parts != 1)} of rows"
+        table.add_row("layout", f"{header.layout} ({header.grid}), {_on_ranks(header)}, {blocks}")
     table.add_row("vertex data", ", ".join(report.vertex_data) or "none")
     table.add_row("content", report.content_sha256)
     for name, value in report.provenance.items():
@@ -227,6 +266,10 @@ def print_report(report: Report, per_part: bool) -> None:
     if isinstance(tried, list):
         out.print(_tried(tried))
     out.print(_figures(report))
+    if report.product is not None:
+        out.print(_product(report.product))
+    if report.on_grid:
+        out.print(_passes(report.on_grid, header.layout))
     if report.topology is not None:
         out.print(_topology(report.topology))
     if report.training is not None and report.random_training is not None:
@@ -319,6 +362,9 @@ def _comparison(reports: Sequence[Report]) -> Table:
     for name in ("model", "partitioner", "preset", "effort", "objective", "seed"):
         add(name, (str(report.provenance.get(name, "") or "-") for report in reports))
     add("parts", (number(report.header.num_parts) for report in reports))
+    if any(report.header.grid is not None for report in reports):
+        add("grid", (str(report.header.grid or "-") for report in reports))
+        add("ranks", (number(report.header.num_ranks) for report in reports))
     table.add_section()
     for name, words in figures(reports):
         cells = []
@@ -360,6 +406,21 @@ def _figures(report: Report) -> Table:
         value, base = getattr(report.metrics, name), getattr(report.random, name)
         beside = "" if name in NO_RATIO else ratio(value, base)
         table.add_row(words, number(value), number(base), beside)
+    if report.header.grid is not None:
+        table.caption = "of the row plan inside: the rows that blocks of rows need of each other"
+        table.caption_justify = "left"
+    return table
+
+
+def _product(product: ProductTraffic) -> Table:
+    """What the ranks of a grid really send."""
+    table = Table(title="one product on the grid, forward", title_justify="left")
+    table.add_column(f"H of {number(product.width)} columns")
+    table.add_column("words of all ranks", justify="right")
+    for name, words in PRODUCT:
+        value = getattr(product, name)
+        if value or name == "rows":
+            table.add_row(words, number(value))
     return table
 
 
@@ -411,7 +472,7 @@ def _passes(costs: Sequence[PassCost], layout: str) -> Table:
     table.caption = (
         "exact, per epoch, without dropout of the features; plancc-run has all passes on"
     )
-    if layout == "edge":
+    if layout != "row":
         table.caption += "; dead-rows is for row plans"
     table.caption_justify = "left"
     return table

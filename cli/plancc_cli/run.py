@@ -52,7 +52,10 @@ SECTIONS = {
         *("passes", "wire", "boundary_sampling", "drop_edge", "boundary_edge_sampling"),
         *("fold", "delay"),
     ),
-    "Execution": ("ranks", "transport_name", "timeout", "threads", "device", "kernel", "row_order"),
+    "Execution": (
+        *("ranks", "transport_name", "timeout", "threads", "device", "kernel", "row_order"),
+        *("pipeline", "aggregate_on"),
+    ),
     "Checkpoints and results": (
         *("checkpoint", "every", "resume", "log", "trace", "f1", "save", "json_path"),
     ),
@@ -190,7 +193,14 @@ def _parse_split(
 @_integer("threads", "Threads per rank.  [default: this machine's cores, shared by its ranks]")
 @_option("device", "cpu, cuda (one for every rank of a machine, in turn), or cuda:NUMBER.")
 @_option("kernel", "Of local products: auto measures, or numba, torch.", metavar="NAME")
-@_choice("row_order", "Of a rank's rows, for the cache.")
+@_choice("row_order", "Of a rank's rows, for the cache. auto: rcm with a pipeline, else none.")
+@_option(
+    "pipeline",
+    "Of a feature plan: product, messages and update of one batch of rows after the other. auto: "
+    "as many batches as the bandwidth asks for.",
+    metavar="off|auto|STAGES",
+)
+@_choice("aggregate_on", "Of a feature plan: sparse products on the CPU, updates on the device.")
 @_path("checkpoint", "Folder for checkpoints: the last, and the one of the best validation loss.")
 @_integer("every", "Epochs from one checkpoint to the next.  [default: only at the end]")
 @_flag("resume", "Go on from the last checkpoint, to the same bits.")
@@ -466,9 +476,10 @@ def _summary(plan: str, result: TrainResult) -> Iterator[str]:
     """What was trained, and how: some lines."""
     header, options = result.header, result.options
     origin = {False: "from the plan", True: "random"}
+    grid = "" if header.grid is None else f" ({header.grid})"
     yield (
         f"{plan}: {header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "
-        f"{header.num_parts} parts, layout {header.layout}; ranks {result.num_ranks}, "
+        f"{header.num_parts} parts, layout {header.layout}{grid}; ranks {result.num_ranks}, "
         f"threads per rank {result.threads}"
     )
     ways = [options.activation, options.optimizer, f"lr {options.lr:g}"]
@@ -488,6 +499,8 @@ def _summary(plan: str, result: TrainResult) -> Iterator[str]:
     figures = result.figures
     on = [name for name in options.passes if name not in result.passes_off]
     line = f"passes: {', '.join(on) or 'none'}; kernel {result.kernel}"
+    if options.aggregate_on == "cpu":
+        line += " on the CPU"
     if figures is not None and figures.plain:
         line += f"; {figures.planned:,} words per epoch, without passes {figures.plain:,}"
     if options.wire != "fp32":
@@ -498,6 +511,13 @@ def _summary(plan: str, result: TrainResult) -> Iterator[str]:
     yield f"{line}; set-up {1e3 * result.setup.seconds:.0f} ms, {result.setup.words_sent:,} words"
     for name, why in result.passes_off.items():
         yield f"pass {name} is off: {why}"
+    if result.pipelining is not None:
+        cut = result.pipelining
+        fits = "at least" if cut.granularity >= 1 / cut.stages else "below"
+        yield (
+            f"pipeline: {cut.stages} stages; bandwidth {cut.bandwidth:,} of {cut.num_rows:,} rows, "
+            f"granularity {cut.granularity:.3f}, {fits} 1/{cut.stages}"
+        )
     if result.sampler:
         yield f"mini-batches: {_batches(result)}"
     if result.best_epoch is not None:

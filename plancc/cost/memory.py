@@ -35,7 +35,8 @@ class Memory:
         the block included, for every layer from the second on of which dead rows are left out.
     halo
         Buffers of the rows sent and received, one for every graph and width. Folded rows of a
-        product are nowhere else.
+        product are nowhere else. Of process grids and feature slices: of the pieces received, and
+        of products before they are reduced or reordered.
     features
         A H^0, which the features make room for, and its live rows. While it is made, both.
     activations
@@ -101,8 +102,8 @@ def memory(
         features=WORD_BYTES * dims[0] * (parts.rows + (rows[0] if dead else 0)),
         activations=np.maximum.reduce(
             [
-                WORD_BYTES * _training(rows, dims),
-                WORD_BYTES * _evaluation(parts.rows, dims),
+                WORD_BYTES * _training(rows, dims, dims),
+                WORD_BYTES * _evaluation(parts.rows, dims, dims),
                 WORD_BYTES * dims[0] * (parts.rows - (rows[0] if dead else 0)),  # H^0 beside A H^0
             ]
         ),
@@ -144,25 +145,29 @@ def _buffers(parts: Traffic, layers: Sequence[Traffic], dims: Sequence[int]) -> 
     return total
 
 
-def _training(rows: Sequence[Int64Array], dims: Sequence[int]) -> Int64Array:
+def _training(
+    rows: Sequence[Int64Array], dims: Sequence[int], held: Sequence[int | Int64Array]
+) -> Int64Array:
     """Words that autograd holds at its worst moment.
 
     Kept for the backward pass: every hidden layer's output H (the mask of its activation), and
     A H of layers that aggregate first. Then come, from the last layer to the first, the gradients
     of H and Z at the activation, those of Z and of the product at W, those of both ends of A. The
     loss keeps the network's outputs, the product before them, their softmax, and the gradients of
-    these.
+    these. Of the columns `dims` a part holds `held`, but of the outputs all.
     """
     zero = np.zeros_like(rows[0])
     last = len(dims) - 2
     kept, worst = [zero], zero
     for layer, (d_in, d_out) in enumerate(pairwise(dims)):
-        product = zero if layer == 0 or d_out < d_in else rows[layer] * d_in
-        output = rows[layer] * d_out
+        projects = d_out < d_in
+        wide_in, wide_out = held[layer], held[layer + 1]
+        product = zero if layer == 0 or projects else rows[layer] * wide_in
+        output = rows[layer] * wide_out
         kept.append(kept[-1] + product + output)
         before = rows[layer - 1] if layer else rows[0]
-        projected = before * d_out if layer and d_out < d_in else zero
-        given = before * d_in if layer else zero  # the gradient of the layer's input
+        projected = before * wide_out if layer and projects else zero
+        given = before * wide_in if layer else zero  # the gradient of the layer's input
         back = [
             product + output * (3 if layer < last else 2),
             product + 2 * output + product,
@@ -175,9 +180,57 @@ def _training(rows: Sequence[Int64Array], dims: Sequence[int]) -> Int64Array:
     return worst
 
 
-def _evaluation(rows: Int64Array, dims: Sequence[int]) -> Int64Array:
+def _evaluation(
+    rows: Int64Array, dims: Sequence[int], held: Sequence[int | Int64Array]
+) -> Int64Array:
     """Words that a pass without gradients holds at its worst moment: three neighbours."""
-    most = 2 * dims[1]
-    for d_in, d_out in list(pairwise(dims))[1:]:
-        most = max(most, d_in + min(d_in, d_out) + d_out, d_in + 2 * d_out)
-    return rows * most
+    most = 2 * rows * held[1]
+    for k in range(1, len(dims) - 1):
+        wide_in, wide_out = rows * held[k], rows * held[k + 1]
+        moved = wide_out if dims[k + 1] < dims[k] else wide_in
+        most = np.maximum(most, np.maximum(wide_in + moved + wide_out, wide_in + 2 * wide_out))
+    return most
+
+
+def shared_memory(
+    rows: Int64Array,
+    block_rows: Int64Array,
+    nonzeros: Int64Array,
+    dims: Sequence[int],
+    held: Sequence[int | Int64Array],
+    buffers: Int64Array,
+    laid_out: int,
+) -> Memory:
+    """Bytes of every rank of a process grid, or of feature slices.
+
+    Parameters
+    ----------
+    rows : int64[num_ranks]
+        Of H, between products.
+    block_rows, nonzeros : int64[num_ranks]
+        Of the block of A that the rank has.
+    dims : list of int
+        Widths d_0..d_L.
+    held : list of int or int64[num_ranks]
+        Of these columns, those that the rank holds between products.
+    buffers : int64[num_ranks]
+        Words of what a product receives, and of its results before they are reduced or reordered.
+    laid_out : int
+        How often the block is held for products: with its transpose, and as it travels.
+
+    Returns
+    -------
+    Memory
+        Its arrays are int64[num_ranks].
+    """
+    features = rows * held[0]
+    most = np.maximum(
+        _training([rows] * (len(dims) - 1), dims, held), _evaluation(rows, dims, held)
+    )
+    return Memory(
+        plan=nonzeros * NONZERO_BYTES + 8 * block_rows + 12 * rows,
+        matrix=laid_out * (nonzeros * NONZERO_BYTES + 8 * block_rows),
+        halo=WORD_BYTES * buffers,
+        features=WORD_BYTES * features,
+        activations=WORD_BYTES * np.maximum(most, features),  # H^0 beside A H^0
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from os import PathLike
 from typing import Any
 
@@ -16,11 +16,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from plancc.cost.edge_owners import traffic_of_edge_owners
+from plancc.cost.grid_traffic import ProductTraffic, product_traffic
 from plancc.cost.machine import Machine, epoch_seconds
 from plancc.cost.memory import memory
 from plancc.cost.metrics import Metrics, Traffic, summarize, traffic
 from plancc.cost.owners import BASELINE_SEED, traffic_of_owners
 from plancc.cost.pairs import pair_volumes, read_pair_volumes
+from plancc.cost.schedules import read_tables, schedule_of
 from plancc.cost.topology import ByNode, Topology, messages_by_node, volumes_by_node
 from plancc.cost.training import (
     PASSES,
@@ -35,6 +37,8 @@ from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models.random import random_owner
 from plancc.plan.format import header_attributes
+from plancc.plan.grid import Grid
+from plancc.plan.grid_slices import check_ranks
 from plancc.plan.matrix import graph_of, nonzero_owner_of
 from plancc.plan.plan import Header, Int32Array, Plan
 from plancc.plan.reader import PlanFile
@@ -50,6 +54,11 @@ OF_CANDIDATES = (
 
 PART_FIGURES = ("rows", "nonzeros", "sent", "received", "messages_sent", "messages_received")
 """What is said of every part."""
+
+WIDTH = 128
+"""Of the product that is counted on a process grid, where a plan carries no features."""
+GRID_PASSES = ("order", "constant")
+"""Those that a process grid has."""
 
 EDGE_PASSES = tuple(name for name in PASSES if name != "dead-rows")
 """The passes of an edge plan, which has no view of live rows only."""
@@ -178,7 +187,8 @@ class Report:
     provenance : dict
         As in the file; a readable `tried`, what the compiler tried, is a list of dict.
     num_ranks : int
-        Parts, or fewer where parts are merged; all figures are of that many.
+        Parts, or fewer where parts are merged; all figures are of that many. Of a grid plan, whose
+        figures are those of the row plan inside, the ranks of its grid.
     vertex_data : list of str
         What the plan carries.
     parts : Traffic
@@ -192,6 +202,10 @@ class Report:
         Where it is from: "given", "plan" (its provenance) or "default"; "" if there is none.
     topology : TopologyCost or None
         For the given topology, or the one that the plan was compiled for.
+    product : ProductTraffic or None
+        What one product moves on the grid of a grid plan.
+    on_grid : list of PassCost
+        What an epoch of given dims moves on it.
     """
 
     path: str
@@ -209,6 +223,8 @@ class Report:
     machine: Machine | None
     machine_from: str
     topology: TopologyCost | None
+    product: ProductTraffic | None = None
+    on_grid: list[PassCost] = field(default_factory=list)
 
     def as_dict(self, per_part: bool = False) -> dict[str, Any]:
         """Ready for JSON."""
@@ -228,10 +244,14 @@ class Report:
         if self.sampled:
             result["boundary_sampling"] = [asdict(each) for each in self.sampled]
         if self.machine is not None:
-            result["machine"] = asdict(self.machine)
+            result["machine"] = self.machine.as_dict()
             result["machine_from"] = self.machine_from
         if self.topology is not None:
             result["topology"] = self.topology.as_dict()
+        if self.product is not None:
+            result["product"] = asdict(self.product)
+        if self.on_grid:
+            result["passes"] = [asdict(each) for each in self.on_grid]
         if per_part:
             of = self.parts
             shown = {name: getattr(of, name) for name in PART_FIGURES}
@@ -259,7 +279,7 @@ def report(
     dims : list of int, optional
         Widths d_0..d_L, for words, memory and seconds of training.
     num_ranks : int, optional
-        Figures after merging the parts onto that many ranks.
+        Figures after merging the parts onto that many ranks; those of a grid cannot be merged.
     machine : Machine, optional
         For the seconds, so only with `dims`; without it the one in the plan's provenance, or else
         the default machine.
@@ -274,7 +294,8 @@ def report(
     InputError
         If the file is missing, `num_ranks` is not in 1..num_parts, the topology has another number
         of ranks, there are a machine or rates and no `dims`, or it is an edge plan and there are
-        rates or a topology.
+        rates or a topology, or a grid plan and there is a machine, or a topology although ranks do
+        not exchange what the parts of the row plan inside do.
     PlanError
         If the file is damaged.
     """
@@ -287,20 +308,26 @@ def report(
     with PlanFile(path) as file:
         ranks = checked_ranks(file, num_ranks)
         provenance = file.attributes("provenance")
-        edges = file.header.layout == "edge"
-        if topology is not None:
+        edges, grid = file.header.layout == "edge", file.header.grid
+        row_like = not edges and (grid is None or grid.exchanges_rows)
+        if topology is not None and not row_like:
             file.check_row_plan("a topology")
+        if machine is not None and grid is not None:
+            raise InputError(
+                f"{file.path}: a plan of grid '{grid}'; plancc simulate predicts its time"
+            )
         if boundary_sampling:
             file.check_row_plan("boundary sampling")
         if topology is not None:
             topology.check(ranks)
-        elif not edges:
+        elif row_like:
             topology = recorded_topology(provenance, ranks)
         merged = ranks < file.header.num_parts
         random = file.metrics("random_")
-        if edges or merged or random is None or dims is not None:
+        training_of = dims if grid is None else None
+        if edges or merged or random is None or training_of is not None:
             plan = file.read_plan()
-        if merged or random is None or dims is not None:
+        if merged or random is None or training_of is not None:
             matrix = graph_of(plan)
             random_owners = random_owner(matrix.num_vertices, ranks, BASELINE_SEED)
             random_parts = traffic_of_owners(matrix, random_owners, ranks)
@@ -323,24 +350,26 @@ def report(
         training = random_training = None
         sampled: list[SampledCost] = []
         machine_from = "" if machine is None else "given"
-        if dims is not None:
+        if training_of is not None:
             if machine is None:
                 machine = recorded_machine(provenance)
                 machine_from = "plan" if machine else "default"
             machine = machine or Machine()
-            training = TrainingCost.of(plan, matrix, owner, parts, dims, machine, nonzero_owner)
+            training = TrainingCost.of(
+                *(plan, matrix, owner, parts, training_of, machine, nonzero_owner)
+            )
             random_training = TrainingCost.of(
-                plan, matrix, random_owners, random_parts, dims, machine
+                plan, matrix, random_owners, random_parts, training_of, machine
             )
             if pairs is not None:
-                sampled = sampled_costs(parts, pairs, dims, boundary_sampling)
+                sampled = sampled_costs(parts, pairs, training_of, boundary_sampling)
         return Report(
             path=file.path,
             header=file.header,
             content_sha256=file.content_sha256,
             provenance=decoded(provenance),
             vertex_data=file.vertex_data_names(),
-            num_ranks=ranks,
+            num_ranks=ranks if grid is None else grid.num_ranks,
             metrics=summarize(parts),
             random=random,
             parts=parts,
@@ -352,11 +381,62 @@ def report(
             topology=(
                 None if topology is None or pairs is None else TopologyCost.of(pairs, topology)
             ),
+            product=None if grid is None else _read_product(file, grid),
+            on_grid=[] if grid is None or dims is None else grid_pass_costs(file.path, dims),
         )
 
 
+def product_of(plan: Plan) -> ProductTraffic | None:
+    """What one product of a grid plan moves, of H as wide as its features; None of other plans."""
+    header, features = plan.header, plan.vertex_data.features
+    if header.grid is None:
+        return None
+    width = WIDTH if features is None else features.shape[1]
+    volume = plan.send.volume
+    return product_traffic(header.grid, plan.part_ptr, header.num_nonzeros, volume, width)
+
+
+def _read_product(file: PlanFile, grid: Grid) -> ProductTraffic:
+    """The same, of an open plan file."""
+    header, width = file.header, WIDTH
+    if file.has("vertex_data/features"):
+        width = file.node("vertex_data/features").shape[1]
+    part_ptr = read_offsets(file, "rows/part_ptr", header.num_vertices)
+    return product_traffic(grid, part_ptr, header.num_nonzeros, file.volume, width)
+
+
+def grid_pass_costs(path: str, dims: Sequence[int]) -> list[PassCost]:
+    """One epoch on the grid of a plan: plainly, and then one pass more each time.
+
+    The sums over the copies of "1.5d", and that of the weights' gradients, are no messages.
+    """
+    tables, costs = read_tables(path), list[PassCost]()
+    for number in range(len(GRID_PASSES) + 1):
+        done = list(GRID_PASSES[:number])
+        sent = schedule_of(tables, dims, done).counts()
+        words = int(sent.words_sent.sum())
+        costs.append(
+            PassCost(
+                passes=done,
+                words=words,
+                max_words_sent=int(sent.words_sent.max()),
+                messages=int(sent.messages_sent.sum()),
+                max_messages_sent=int(sent.messages_sent.max()),
+                saved=1 - words / costs[0].words if costs and costs[0].words else 0.0,
+            )
+        )
+    return costs
+
+
 def checked_ranks(file: PlanFile, num_ranks: int | None) -> int:
-    """The number of ranks, all parts if it is None; InputError if the plan does not run on it."""
+    """The parts of figures, all of them if it is None; InputError if the plan does not run on it.
+
+    A grid plan runs on the ranks of its grid only, and its figures are of its blocks of rows.
+    """
+    if file.header.grid is not None:
+        if num_ranks is not None:
+            check_ranks(file.path, file.header, num_ranks)
+        return file.header.num_parts
     ranks = file.header.num_parts if num_ranks is None else num_ranks
     if not 1 <= ranks <= file.header.num_parts:
         raise InputError(f"{ranks} ranks: {file.path} runs on 1 to {file.header.num_parts}")

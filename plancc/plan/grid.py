@@ -142,6 +142,11 @@ class Grid:
         return self.rows * self.layers
 
     @property
+    def exchanges_rows(self) -> bool:
+        """Whether ranks exchange what the parts of the row plan do, and nothing else."""
+        return self.scheme == "1d" and self.sparse
+
+    @property
     def splits_columns(self) -> bool:
         """Whether a rank holds a slice of the columns of H between products."""
         return self.scheme in ("2d", "3d") and self.columns > 1

@@ -72,7 +72,14 @@ def parts_to_read(grid: Grid, rank: int) -> tuple[int, int]:
     return part, part + 1
 
 
-def share_of_rank(grid: Grid, rank: int, block: Block, part: Part) -> Part:
+def keeps_part(grid: Grid) -> bool:
+    """Whether a rank works on its part of the row plan, messages included."""
+    return grid.sparse or grid.scheme == "feature"
+
+
+def share_of_rank(
+    grid: Grid, rank: int, block: Block, part: Part | None, vertex_data: VertexData
+) -> Part:
     """What a rank of the grid has.
 
     Parameters
@@ -80,9 +87,11 @@ def share_of_rank(grid: Grid, rank: int, block: Block, part: Part) -> Part:
     grid : Grid
     rank : int
     block : Block
-        The parts of `parts_to_read`.
-    part : Part
-        The rank's own part of the row plan.
+        The parts of `parts_to_read`, without vertex data.
+    part : Part or None
+        The rank's own part of the row plan, if it `keeps_part`.
+    vertex_data : VertexData
+        Of `rows_of_rank`.
 
     Returns
     -------
@@ -91,9 +100,8 @@ def share_of_rank(grid: Grid, rank: int, block: Block, part: Part) -> Part:
     """
     first, last = rows_of_rank(grid, block.part_ptr, rank)
     own = np.arange(first, last) - block.first_row
-    keeps_part = grid.sparse or grid.scheme == "feature"
     row_ptr, place, value = np.zeros(1, np.int64), block.column[:0], block.value[:0]
-    if not keeps_part:
+    if part is None:
         held = places_of_columns(block)
         kept = _in_process_column(held, grid, rank, block.part_ptr)
         counts = np.add.reduceat(np.append(kept, 0), np.minimum(block.row_ptr[:-1], len(kept)))
@@ -115,7 +123,7 @@ def share_of_rank(grid: Grid, rank: int, block: Block, part: Part) -> Part:
         send_row=nothing,
         recv_peer=nothing,
         recv_ptr=np.zeros(1, np.int64),
-        vertex_data=block.vertex_data.take(own),
+        vertex_data=vertex_data,
         grid=GridShare(
             grid=grid,
             rank=rank,
@@ -123,7 +131,7 @@ def share_of_rank(grid: Grid, rank: int, block: Block, part: Part) -> Part:
             row_ptr=row_ptr,
             place=place,
             value=value,
-            block=replace(part, vertex_data=VertexData()) if keeps_part else None,
+            block=part,
         ),
     )
 

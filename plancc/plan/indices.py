@@ -22,6 +22,7 @@ def index_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "expand/send tables are well formed", _well_formed(plan, plan.send, of_part=True)
     yield "expand/recv tables are well formed", _well_formed(plan, plan.receive, of_part=False)
     yield "layout edge has a fold, layout row has none", _fold_as_said(plan)
+    yield "the grid fits layout, parts and vertices", _grid_as_said(plan)
     if plan.fold is not None:
         fold = plan.fold
         yield "fold/send tables are well formed", _well_formed(plan, fold.send, of_part=False)
@@ -51,6 +52,17 @@ def _fold_as_said(plan: Plan) -> str:
     if (plan.header.layout == "edge") == (plan.fold is not None):
         return ""
     return f"layout {plan.header.layout} with{'out' if plan.fold is None else ''} a fold"
+
+
+def _grid_as_said(plan: Plan) -> str:
+    header = plan.header
+    if header.grid is None:
+        return "it is missing" if header.layout in ("grid", "feature") else ""
+    if header.grid.layout != header.layout or header.grid.num_parts != header.num_parts:
+        return f"'{header.grid}' in a plan of {header.num_parts} parts of layout {header.layout}"
+    if header.grid.num_ranks > header.num_vertices:
+        return f"'{header.grid}' has more ranks than the {header.num_vertices} vertices"
+    return ""
 
 
 def _local_rows(plan: Plan) -> str:

@@ -353,9 +353,10 @@ class Plan:
         header = self.header
         steps = [self.send] if self.fold is None else [self.send, self.fold.send]
         volume, messages = sum(s.volume for s in steps), sum(s.num_messages for s in steps)
+        layout = f"{header.layout} layout" + (f" ({header.grid})" if header.grid else "")
         return (
-            f"<Plan of {header.num_parts} parts, {header.layout} layout: {header.num_vertices} "
-            f"vertices, {header.num_nonzeros} nonzeros, volume {volume}, {messages} messages>"
+            f"<Plan of {header.num_parts} parts, {layout}: {header.num_vertices} vertices, "
+            f"{header.num_nonzeros} nonzeros, volume {volume}, {messages} messages>"
         )
 
     def content_sha256(self) -> str:

@@ -44,6 +44,8 @@ FILTERS = {
     h5py.h5z.FILTER_SHUFFLE: "shuffle",
     h5py.h5z.FILTER_FLETCHER32: "fletcher32",
 }
+MAX_GRID_TEXT = 64
+"""Characters of the attribute "grid": all that fit sizes of ten digits."""
 MAX_DEFLATION = 1100
 """Deflate shrinks at most to 1/1032: a dataset that claims more is not there, whatever it says."""
 
@@ -119,9 +121,12 @@ class PlanFile:
         self._file.close()
 
     def check_row_plan(self, what: str) -> None:
-        """InputError if this is an edge plan, for which there is no `what`."""
-        if self.header.layout == "edge":
-            raise InputError(f"{self.path}: an edge plan; {what} is for row plans")
+        """InputError if this is an edge or a grid plan, for which there is no `what`."""
+        if self.header.layout != "row":
+            kind = "an edge plan"
+            if self.header.grid is not None:
+                kind = f"a plan of grid '{self.header.grid}'"
+            raise InputError(f"{self.path}: {kind}; {what} is for row plans")
 
     def attributes(self, group: str) -> dict[str, Any]:
         """The attributes of ``/provenance`` or ``/metrics`` as Python values."""
@@ -314,20 +319,41 @@ class PlanFile:
             raise PlanError(
                 f"{self.path}: impossible header: {n} vertices, {nnz} nonzeros, {p} parts"
             )
-        if header.layout != ("row" if header.grid is None else header.grid.layout) and not (
-            header.layout == "edge" and header.grid is None
-        ):
-            raise PlanError(f"{self.path}: layout '{header.layout}' with grid '{header.grid}'")
-        if header.grid is not None and header.grid.num_parts != p:
-            raise PlanError(f"{self.path}: grid '{header.grid}' in a plan of {p} parts")
+        self._check_grid(header)
         self.content_sha256 = str(_python(attributes.get("content_sha256", "")))
         return header
 
     def _read_grid(self, text: Any) -> Grid:
+        text = _line(str(text))
+        if len(text) > MAX_GRID_TEXT:
+            raise PlanError(f"{self.path}: header attribute '{GRID_ATTRIBUTE}' is no grid")
         try:
-            return Grid.parse(str(text))
+            return Grid.parse(text)
         except InputError as error:
-            raise PlanError(f"{self.path}: header attribute {_line(str(error))}") from None
+            raise PlanError(f"{self.path}: header attribute {error}") from None
+
+    def _check_grid(self, header: Header) -> None:
+        """Layouts of grids have one, with a block of rows for every part; others have none."""
+        grid, of_grid = header.grid, header.layout in ("grid", "feature")
+        if grid is None:
+            if of_grid:
+                raise PlanError(
+                    f"{self.path}: layout '{header.layout}' without the attribute "
+                    f"'{GRID_ATTRIBUTE}'"
+                )
+            return
+        if grid.layout != header.layout:
+            raise PlanError(f"{self.path}: grid '{grid}' in a plan of layout '{header.layout}'")
+        if grid.num_parts != header.num_parts:
+            raise PlanError(
+                f"{self.path}: grid '{grid}', of {grid.num_parts} blocks of rows, in a plan of "
+                f"{header.num_parts} parts"
+            )
+        if grid.num_ranks > header.num_vertices:
+            raise PlanError(
+                f"{self.path}: grid '{grid}' has {grid.num_ranks} ranks for {header.num_vertices} "
+                "vertices"
+            )
 
     def _check_names(self) -> None:
         """Refuse unknown names, which only a higher minor version may bring."""

@@ -12,8 +12,15 @@ from os import PathLike
 import numpy as np
 
 from plancc.errors import InputError, PlanError
+from plancc.graph.vertexdata import VertexData
 from plancc.plan.format import vertex_data_from_arrays
-from plancc.plan.grid_slices import check_ranks, parts_to_read, share_of_rank
+from plancc.plan.grid_slices import (
+    check_ranks,
+    keeps_part,
+    parts_to_read,
+    rows_of_rank,
+    share_of_rank,
+)
 from plancc.plan.merge import Block, Messages, PartialRows, merge
 from plancc.plan.plan import Header, Int32Array, Int64Array, Part, PartFold
 from plancc.plan.reader import PlanFile
@@ -31,7 +38,7 @@ def read_rank_slice(path: str | PathLike[str], rank: int, num_ranks: int) -> tup
     ----------
     path : path of the plan
     rank, num_ranks : int
-        ``0 <= rank < num_ranks <= num_parts``.
+        ``0 <= rank < num_ranks <= num_parts``; of a grid plan exactly the ranks of its grid.
 
     Returns
     -------
@@ -41,7 +48,7 @@ def read_rank_slice(path: str | PathLike[str], rank: int, num_ranks: int) -> tup
     Raises
     ------
     InputError
-        If the file is missing, or there are more ranks than parts.
+        If the file is missing, or the plan does not run on so many ranks.
     PlanError
         If the file is damaged.
     """
@@ -69,15 +76,12 @@ def read_part(file: PlanFile, rank: int, num_ranks: int) -> Part:
 
 
 def _read_grid_share(file: PlanFile, rank: int, num_ranks: int) -> Part:
+    """Of vertex data the rows that the rank has, whatever else it reads of their block."""
     grid = check_ranks(file.path, file.header, num_ranks)
-    block = _read_block(file, *parts_to_read(grid, rank))
-    single = block.last - block.first == 1
-    part = _only_part(file, block if single else _read_block(file, *_one(grid.part(rank))))
-    return share_of_rank(grid, rank, block, part)
-
-
-def _one(part: int) -> tuple[int, int]:
-    return part, part + 1
+    block = _read_block(file, *parts_to_read(grid, rank), with_data=False)
+    part = _only_part(file, block) if keeps_part(grid) else None
+    data = _read_vertex_data(file, *rows_of_rank(grid, block.part_ptr, rank))
+    return share_of_rank(grid, rank, block, part, data)
 
 
 def _only_part(file: PlanFile, block: Block) -> Part:
@@ -114,7 +118,7 @@ def _only_part(file: PlanFile, block: Block) -> Part:
     )
 
 
-def _read_block(file: PlanFile, first: int, last: int) -> Block:
+def _read_block(file: PlanFile, first: int, last: int, *, with_data: bool = True) -> Block:
     """Parts first..last-1 as they stand in the file, offsets from zero, all indices in range."""
     part_ptr = read_offsets(file, "rows/part_ptr", file.header.num_vertices)
     row0, row1 = int(part_ptr[first]), int(part_ptr[last])
@@ -141,12 +145,6 @@ def _read_block(file: PlanFile, first: int, last: int) -> Block:
     _check(file, "rows/global_id", _within(global_id, file.header.num_vertices))
     _check(file, "expand/send_row", ((send.row >= 0) & (send.row < send_bound)).all())
     _check(file, "expand/recv_row", ((receive.row >= 0) & (receive.row < receive_bound)).all())
-    vertex_data = vertex_data_from_arrays(
-        {
-            f"vertex_data/{name}": _vertex_data(file, name, row0, row1)
-            for name in file.vertex_data_names()
-        }
-    )
     return Block(
         first=first,
         last=last,
@@ -158,8 +156,16 @@ def _read_block(file: PlanFile, first: int, last: int) -> Block:
         value=file.read("matrix/value", *nonzeros),
         send=send,
         receive=receive,
-        vertex_data=vertex_data,
+        vertex_data=_read_vertex_data(file, row0, row1) if with_data else VertexData(),
         fold=fold,
+    )
+
+
+def _read_vertex_data(file: PlanFile, row0: int, row1: int) -> VertexData:
+    """Rows ``row0:row1`` in plan order of all that the plan carries."""
+    names = file.vertex_data_names()
+    return vertex_data_from_arrays(
+        {f"vertex_data/{name}": _vertex_data(file, name, row0, row1) for name in names}
     )
 
 

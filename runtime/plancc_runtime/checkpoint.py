@@ -44,6 +44,8 @@ FREE = {  # what may change from one run to the next: it changes no step, or its
         "passes",
         "kernel",
         "row_order",
+        "pipeline",
+        "aggregate_on",
     ),
     *("checkpoint", "every", "resume", "log", "trace"),
 }

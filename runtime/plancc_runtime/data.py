@@ -35,6 +35,9 @@ class LocalData:
     Attributes
     ----------
     features : Tensor[num_rows, num_features]
+        On a process grid that splits columns, the columns of this rank.
+    num_features : int
+        Of all columns.
     labels : int64[num_rows] or bool[num_rows, num_classes]
         The class of every vertex, -1 where unknown; or which classes it is of.
     num_classes : int
@@ -48,6 +51,7 @@ class LocalData:
     """
 
     features: Tensor
+    num_features: int
     labels: Tensor
     num_classes: int
     splits: dict[str, Tensor]
@@ -121,10 +125,14 @@ def load_data(
         If an option contradicts the plan's data, or no training vertex has a label.
     """
     data = part.vertex_data
-    if data.features is None:
-        features = random_features(part.global_id, num_features or DEFAULT_FEATURES, seed)
+    features = data.features
+    width = (num_features or DEFAULT_FEATURES) if features is None else features.shape[1]
+    columns = _own_columns(part, width)
+    needed = slice(None) if normalize_features else columns  # a norm is that of the whole row
+    if features is None:
+        features = random_features(part.global_id, width, seed, needed)
     else:
-        features = data.features
+        features = features[:, needed]
     random = data.targets is None and data.labels is None
     labels: npt.NDArray[Any]
     if data.targets is not None:
@@ -152,10 +160,10 @@ def load_data(
     transport.allreduce_sum(sizes)
 
     with transport.agreement():  # every rank sees the same reason
-        if data.features is not None and num_features not in (None, features.shape[1]):
+        if data.features is not None and num_features not in (None, width):
             raise InputError(
-                f"--features {num_features}: the plan carries features of width "
-                f"{features.shape[1]}; the option is for random features"
+                f"--features {num_features}: the plan carries features of width {width}; the "
+                "option is for random features"
             )
         if data.targets is not None and num_classes not in (None, classes):
             raise InputError(
@@ -176,9 +184,10 @@ def load_data(
 
     dense = torch.from_numpy(np.ascontiguousarray(features)).to(device, dtype)
     if normalize_features:
-        dense = functional.normalize(dense, p=1, dim=1)
+        dense = functional.normalize(dense, p=1, dim=1)[:, columns].contiguous()
     return LocalData(
         features=dense,
+        num_features=width,
         labels=torch.from_numpy(labels).to(device),
         num_classes=num_classes or (DEFAULT_CLASSES if random else classes),
         splits={s: torch.from_numpy(r).to(device) for s, r in rows.items()},
@@ -188,14 +197,23 @@ def load_data(
     )
 
 
+def _own_columns(part: Part, width: int) -> slice:
+    """The columns of a matrix of this width that the rank has."""
+    if part.grid is None or not part.grid.grid.splits_columns:
+        return slice(0, width)
+    grid = part.grid.grid
+    return slice(*grid.slice_of_columns(width, grid.position(part.grid.rank).column))
+
+
 def random_features(
-    vertex: npt.NDArray[np.integer], width: int, seed: int
+    vertex: npt.NDArray[np.integer], width: int, seed: int, columns: slice = slice(None)
 ) -> npt.NDArray[np.float32]:
-    """Uniform in [-1, 1): float32[len(vertex), width]."""
+    """Uniform in [-1, 1): float32[len(vertex), width], or some of its columns."""
     stream = _mix(vertex.astype(np.uint64) + _mix(np.uint64(seed)))
-    column = np.arange(width, dtype=np.uint64)
-    result = np.empty((len(vertex), width), np.float32)
-    step = max(1, 2**17 // width)  # rows at a time: the 64-bit numbers stay in the cache
+    column = np.arange(width, dtype=np.uint64)[columns]
+    result = np.empty((len(vertex), len(column)), np.float32)
+    # rows at a time: the 64-bit numbers stay in the cache
+    step = max(1, 2**17 // max(1, len(column)))
     for first in range(0, len(vertex), step):
         bits = _mix(stream[first : first + step, None] + column) >> np.uint64(40)
         result[first : first + step] = bits

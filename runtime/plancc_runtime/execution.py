@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from plancc.errors import InputError, PlanccError
+from plancc.plan.grid import Grid
 from plancc.plan.plan import Header, Int64Array, Part
 from plancc_runtime.clock import Clock
 from plancc_runtime.clone_epochs import CloneEpochs
@@ -29,6 +30,7 @@ from plancc_runtime.kernels.spmm import choose_kernel
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.boundary import drawn, samples, told
 from plancc_runtime.layouts.edge import with_whole_rows
+from plancc_runtime.layouts.feature import check_feature
 from plancc_runtime.layouts.live import isolated, live_blocks, live_halo
 from plancc_runtime.layouts.local import LocalGraph, local_graph
 from plancc_runtime.layouts.row import matrix_of
@@ -50,7 +52,7 @@ class Figures:
     ----------
     plain : int
         Without any pass, as paper 000 executes it: for a GCN volume x sum of (d_{k-1} + d_k). The
-        volume of an edge plan is that of both steps.
+        volume of an edge plan is that of both steps. Of process grids, as paper 001 does.
     words : dict of str to int
         With the passes up to each of those that are on and change the number, in the order of
         `PASSES`.
@@ -97,7 +99,7 @@ class Execution:
         device = data.labels.device
         self.kernel = options.kernel
         if self.kernel == "auto":
-            self.kernel = _quickest_kernel(self._block, dtype, options.hidden, device)
+            self.kernel = quickest_kernel(self._block, dtype, options.hidden, device)
         misfits = _misfits(options, header)
         self.off = {name: why for name, why in misfits.items() if name in options.passes}
         self._passes = [name for name in options.passes if name not in self.off]
@@ -137,7 +139,6 @@ class Execution:
         del self._data  # the features may go
         if samples(options):
             self._block = told(self._block, options, self._transport)
-        conv = None
         constant = "constant" in self._passes
         if options.fold != "sync":
             self._clones = CloneEpochs(
@@ -145,14 +146,9 @@ class Execution:
                 *(self.kernel, constant),
             )
         if constant:
-            conv = network.convs[0]
-            whole.fixed = network.fixed(whole.graphs[0], data.features)
-            whole.graphs[0].release_buffers()  # as wide as the features
-            if not conv.reads_input and not options.residual:
-                whole.x = data.features.new_empty(0, data.features.shape[1])
-                data = replace(data, features=whole.x)
+            data = with_fixed_input(whole, network, data, options)
         if "dead-rows" in self._passes:
-            self._leave_out_dead_rows(data, conv)
+            self._leave_out_dead_rows(data, network.convs[0] if constant else None)
         return data
 
     def whole(self) -> View:
@@ -258,32 +254,77 @@ class Execution:
         self._training = view
 
 
+def with_fixed_input(
+    view: View, network: Network, data: LocalData, options: TrainOptions
+) -> LocalData:
+    """Let a view keep what the first layer needs of the features. Collective.
+
+    Returns
+    -------
+    LocalData
+        Without features where nothing reads them any more.
+    """
+    view.fixed = network.fixed(view.graphs[0], data.features)
+    view.graphs[0].release_buffers()  # as wide as the features
+    if network.convs[0].reads_input or options.residual:
+        return data
+    view.x = data.features.new_empty(0, data.features.shape[1])
+    return replace(data, features=view.x)
+
+
 def check_layout(header: Header, options: TrainOptions) -> None:
     """Whether a plan of this layout can be trained so; not collective.
 
     Raises
     ------
     InputError
-        If an option needs a row plan and this is an edge plan, or the reverse.
+        If an option needs a row plan and this is another one, or the reverse.
     """
+    if header.layout != "edge" and options.fold != "sync":
+        raise InputError(
+            f"fold {options.fold}: needs an edge plan; this is a plan of layout {header.layout}, "
+            "which has no fold"
+        )
+    check_feature(header, options)
     if header.layout == "row":
-        if options.fold != "sync":
-            raise InputError(
-                f"fold {options.fold}: needs an edge plan; this is a plan of layout row, which "
-                "has no fold"
-            )
         return
     wanted = [
         f"{name.replace('_', '-')} {getattr(options, name)}"
         for name in ("sampler", *BATCH_OPTIONS, *RATES_KEPT)
         if getattr(options, name) is not None
     ]
+    if header.grid is not None:
+        _check_grid(header.grid, options, wanted)
+        return
     if MODELS[options.model].whole_rows:
         wanted.append(f"model {options.model}")
     if wanted:
         raise InputError(
             f"{wanted[0]}: needs a plan of layout row, and this is an edge plan, whose rows are "
             "spread over ranks"
+        )
+
+
+def _check_grid(grid: Grid, options: TrainOptions, wanted: list[str]) -> None:
+    """InputError for what a process grid does not offer; `wanted`: options for row plans only."""
+    if MODELS[options.model].whole_rows:
+        raise InputError(
+            f"model {options.model}: attention needs whole rows of scores, and grid '{grid}' "
+            "divides the nonzeros of a row among ranks; take a plan of layout row"
+        )
+    if options.aggregator == "max":
+        wanted.append("aggregator max")
+    if options.norm != "none":
+        wanted.append(f"norm {options.norm}")
+    if "order" not in options.passes:
+        wanted.append(f"passes {','.join(options.passes) or 'none'}, without order")
+    if grid.layout == "grid" and options.wire != "fp32":
+        wanted.append(f"wire {options.wire}")
+    if grid.layout == "grid" and options.row_order not in ("auto", "none"):
+        wanted.append(f"row-order {options.row_order}")
+    if wanted:
+        raise InputError(
+            f"{wanted[0]}: needs a plan of layout row, and this is one of grid '{grid}'"
         )
 
 
@@ -308,5 +349,6 @@ def _misfits(options: TrainOptions, header: Header) -> dict[str, str]:
     return off
 
 
-def _quickest_kernel(block: Block, dtype: torch.dtype, width: int, device: torch.device) -> str:
+def quickest_kernel(block: Block, dtype: torch.dtype, width: int, device: torch.device) -> str:
+    """The local product that takes least time on the nonzeros of a block."""
     return choose_kernel(matrix_of(block), dtype, width, torch.get_num_threads(), device)

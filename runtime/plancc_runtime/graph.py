@@ -338,6 +338,12 @@ def open_graph(
             raise InputError(f"dtype {dtype}: choose torch.float32 or torch.float64")
         device = own_device(device, transport)
         header, part, content = open_slice(plan, transport)
+        if part.grid is not None:
+            name = "this plan" if isinstance(plan, tuple) else os.fspath(plan)
+            raise InputError(
+                f"{name}: the library works on plans of layout row or edge, not of grid "
+                f"'{header.grid}'; plancc-run trains with it"
+            )
     check_slices(part, content, transport)
     share = transport.cores_per_rank()
     if threads is not None or "OMP_NUM_THREADS" not in os.environ:

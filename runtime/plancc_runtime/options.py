@@ -19,7 +19,8 @@ CHOICES = {
     "activation": ("relu", "tanh", "sigmoid", "none"),
     "dtype": ("float32", "float64"),
     "wire": ("fp32", "bf16", "fp16", "int8"),
-    "row_order": ("none", "rcm", "degree"),
+    "row_order": ("auto", "none", "rcm", "degree"),
+    "aggregate_on": ("device", "cpu"),
     "fold": ("sync", "none", "delayed"),
 }
 MINIMUM = {
@@ -99,7 +100,13 @@ class TrainOptions:
     kernel : str
         Of local products: "auto", or a name in `plancc_runtime.kernels.spmm.KERNELS`.
     row_order : str
-        Of a rank's rows, for the cache.
+        Of a rank's rows, for the cache. "auto": "rcm" with a pipeline, else "none".
+    pipeline : str
+        Of a feature plan (paper 002): "off", "auto" (as many stages as its bandwidth asks for) or a
+        number of stages.
+    aggregate_on : str
+        Where a feature plan makes its sparse products: on the "device" that updates rows, or on
+        the "cpu".
     boundary_sampling, drop_edge, boundary_edge_sampling : float or None
         Share that is *kept* of the boundary rows, of all edges, of the boundary edges, in every
         epoch (paper 003).
@@ -153,7 +160,9 @@ class TrainOptions:
     wire: str = "fp32"
     device: str = "cpu"
     kernel: str = "auto"
-    row_order: str = "none"
+    row_order: str = "auto"
+    pipeline: str = "off"
+    aggregate_on: str = "device"
     boundary_sampling: float | None = None
     drop_edge: float | None = None
     boundary_edge_sampling: float | None = None
@@ -240,6 +249,10 @@ class TrainOptions:
                     "have samplers of their own"
                 )
         self._check_fold()
+        if self.pipeline not in ("off", "auto") and not (
+            self.pipeline.isdecimal() and int(self.pipeline) >= 2
+        ):
+            raise InputError(f"pipeline {self.pipeline}: give off, auto, or at least 2 stages")
         if self.steps is not None and not self.mini_batches:
             raise InputError(
                 f"steps {self.steps}: only mini-batches have steps; give --sampler or --batch-size"

@@ -14,6 +14,7 @@ from plancc_runtime.transport.base import Transport
 
 if TYPE_CHECKING:
     from plancc_runtime.execution import Figures
+    from plancc_runtime.layouts.pipeline import Pipelining
 
 TIMES = (*PHASES, "communication", "other", "total")
 WORDS_SENT = 1  # place of the counter in `Traffic.as_array`
@@ -63,12 +64,13 @@ class Epoch:
     seconds_max, seconds_mean : dict of str to float
         Per phase ("communication", "spmm", "dense", "allreduce", "other", "total"), over ranks.
     words_sent, messages_sent, bytes_sent : int
-        Rows of H and G on the wire, summed over ranks, counted by the transport.
+        Rows of H and G (on process grids, nonzeros of A and rows for W too) on the wire, summed
+        over ranks, counted by the transport.
     words_sent_max, messages_sent_max : int
         Of the rank that sends most.
     words_reduced : int
-        Words that every rank hands to all-reduces (weight gradients, loss, scores, and of every
-        mini-batch the number of targets), counted apart.
+        Words that every rank hands to all-reduces (weight gradients, loss, scores, of every
+        mini-batch the number of targets, and of 1.5D grids the sums over copies), counted apart.
     evaluation_seconds, evaluation_words : float, int
         Of an evaluation that needed a pass of its own, apart from all figures above: the slowest
         rank's seconds, and words on the wire, summed over ranks.
@@ -178,6 +180,8 @@ class TrainResult:
         0 for full batch.
     steps : list of Step
         Of all epochs.
+    pipelining : Pipelining or None
+        Of a feature plan with a pipeline.
     """
 
     header: Header
@@ -200,6 +204,7 @@ class TrainResult:
     sampler: str = ""
     steps_per_epoch: int = 0
     steps: list[Step] = field(default_factory=list)
+    pipelining: Pipelining | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the weights, ready for JSON."""

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from os import PathLike
 
 import numpy as np
+import numpy.typing as npt
 
 from plancc.errors import PlanError
 from plancc.plan.plan import Header, Part, PartFold
 from plancc_runtime.transport.base import Transport
 
 Slice = tuple[Header, Part]
-LAYOUTS = ("row", "edge")
+LAYOUTS = ("row", "edge", "grid", "feature")
 
 
 def open_slice(plan: str | PathLike[str] | Slice, transport: Transport) -> tuple[Header, Part, str]:
     """This rank's slice, and the content hash of the file it is from; not collective.
+
+    A grid of one process column in which needed rows travel is a row plan, and is returned as one.
 
     Raises
     ------
@@ -33,8 +37,12 @@ def open_slice(plan: str | PathLike[str] | Slice, transport: Transport) -> tuple
             part = read_part(file, transport.rank, transport.size)
     if header.layout not in LAYOUTS:
         raise PlanError(
-            f"this version runs plans of layout {' and '.join(LAYOUTS)}, not {header.layout}"
+            f"this version runs plans of layout {', '.join(LAYOUTS)}, not {header.layout}"
         )
+    share = part.grid
+    if share is not None and share.grid.scheme == "1d" and share.block is not None:
+        header = replace(header, layout="row")
+        part = replace(share.block, vertex_data=part.vertex_data)
     return header, part, content
 
 
@@ -48,19 +56,32 @@ def check_slices(part: Part, content: str, transport: Transport) -> None:
     PlanError
         If the ranks opened different plans, or one sends what its peer does not expect.
     """
-    fold = part.fold
-    if not transport.all_equal(f"{content} {fold is None}".encode()):
+    fold, share = part.fold, part.grid
+    grid = None if share is None else share.grid
+    if not transport.all_equal(f"{content} {fold is None} {grid}".encode()):
         transport.agree(PlanError("the ranks opened different plans of the same name"))
+    if share is not None and share.block is not None:
+        ranks = np.array(share.grid.ranks_of_column(share.rank))
+        _check_counts("rows", share.block, transport, ranks)
     _check_counts("rows", part, transport)
     if fold is not None:
         _check_counts("partial rows", fold, transport)
 
 
-def _check_counts(rows: str, messages: Part | PartFold, transport: Transport) -> None:
-    """Whether every rank sends as many rows as its peers expect. Collective."""
+def _check_counts(
+    rows: str,
+    messages: Part | PartFold,
+    transport: Transport,
+    ranks: npt.NDArray[np.integer] | None = None,
+) -> None:
+    """Whether every rank sends as many rows as its peers expect. Collective.
+
+    `ranks`: of the peers, where these have numbers of their own.
+    """
     sends, expects = np.zeros((2, transport.size), np.int64)
-    np.add.at(sends, messages.send_peer, np.diff(messages.send_ptr))
-    np.add.at(expects, messages.recv_peer, np.diff(messages.recv_ptr))
+    ranks = np.arange(transport.size) if ranks is None else ranks
+    np.add.at(sends, ranks[messages.send_peer], np.diff(messages.send_ptr))
+    np.add.at(expects, ranks[messages.recv_peer], np.diff(messages.recv_ptr))
     arrives = transport.alltoall(sends)
     with transport.agreement():
         for peer in np.flatnonzero(arrives != expects)[:1].tolist():

@@ -36,8 +36,10 @@ from plancc_runtime.trace import Trace
 from plancc_runtime.transport.base import Transport
 
 if TYPE_CHECKING:
+    from plancc.plan.plan import Header
     from plancc_runtime.data import LocalData
     from plancc_runtime.execution import Execution
+    from plancc_runtime.grid_execution import GridExecution
     from plancc_runtime.learner import Learner
     from plancc_runtime.nn.network import Network
 
@@ -75,6 +77,7 @@ def train(
         if options.kernel != "auto":
             check_choice("kernel", options.kernel, KERNELS)
         from plancc_runtime.execution import Execution, check_layout
+        from plancc_runtime.grid_execution import GridExecution
 
         check_layout(header, options)
     with transport.agreement():
@@ -85,7 +88,8 @@ def train(
             drawn = open_sampler(plan, options, header)
     from plancc_runtime.data import load_data
     from plancc_runtime.devices import own_device
-    from plancc_runtime.layouts.order import in_cache_order
+    from plancc_runtime.layouts.order import in_order
+    from plancc_runtime.layouts.pipeline import pipelining
     from plancc_runtime.learner import Learner
     from plancc_runtime.optim import Validation, learning_rate
 
@@ -94,14 +98,16 @@ def train(
     with transport.agreement():
         device = own_device(options.device, transport)
     dtype = {"float32": torch.float32, "float64": torch.float64}[options.dtype]
-    with transport.agreement():
-        part = in_cache_order(part, options.row_order)
+    part = in_order(part, options, transport)
+    pipelined = pipelining(part.grid, options.pipeline)
     data = load_data(
         *(part, transport, dtype, options.seed, options.features, options.classes),
         split=options.split,
         normalize_features=options.normalize_features,
         device=device,
     )
+    with transport.agreement():
+        check_widths(header, options, data)
     network = make_network(options, data, transport, dtype)
     clock = Clock()
     trace = Trace(clock, transport) if options.trace is not None else None
@@ -125,11 +131,15 @@ def train(
     before = learner.start()
     with _span(trace, "setup"):
         chosen = replace(options, kernel=kernel)
-        training = Execution(part, header, data, chosen, transport, dtype, clock)
+        kind = Execution if part.grid is None else GridExecution
+        training: Execution | GridExecution = kind(
+            part, header, data, chosen, transport, dtype, clock
+        )
         if options.checkpoint is not None:
             checkpoints.kernels = transport.gather(training.kernel)
         per_epoch = 0
         if drawn is not None:
+            assert isinstance(training, Execution)
             sampler, population = drawn
             per_epoch = options.steps or sampler.batches_per_epoch(population)
             batches = MiniBatches(learner, training, data, sampler, population, per_epoch)
@@ -202,6 +212,7 @@ def train(
         trace.write(options.trace)
     if log is not None:
         log.close()
+    copies = 1 if header.grid is None else header.grid.copies  # that count every vertex
     *epochs, last = summarise([*measures, final], transport)
     return TrainResult(
         header=header,
@@ -209,7 +220,7 @@ def train(
         num_ranks=transport.size,
         threads=threads,
         dims=network.dims,
-        split_sizes=data.split_sizes,
+        split_sizes={split: size // copies for split, size in data.split_sizes.items()},
         random_features=data.random_features,
         random_labels=data.random_labels,
         multi_label=data.multi_label,
@@ -224,17 +235,36 @@ def train(
         sampler="" if drawn is None else str(drawn[0]),
         steps_per_epoch=per_epoch,
         steps=steps,
+        pipelining=pipelined,
     )
 
 
 def _final_pass(
-    learner: Learner, training: Execution, data: LocalData, done: int, trace: Trace | None
+    learner: Learner,
+    training: Execution | GridExecution,
+    data: LocalData,
+    done: int,
+    trace: Trace | None,
 ) -> Measure:
     """Scores of the weights as they are. Collective."""
     before = learner.start()
     with _span(trace, "final"):
         scores = learner.evaluate(training.whole(), data, f"epoch {done}")
     return Measure(done, scores.loss["train"], 0.0, scores, learner.measure(before))
+
+
+def check_widths(header: Header, options: TrainOptions, data: LocalData) -> None:
+    """Whether every layer has columns for all ranks that share its rows; not collective.
+
+    Raises
+    ------
+    InputError
+        If the grid of the plan has more process columns than a layer is wide.
+    """
+    if header.grid is not None:
+        hidden = [options.hidden] * (options.layers > 1)
+        for width in (data.num_features, *hidden, data.num_classes):
+            header.grid.check_width(width)
 
 
 def _is_validated(options: TrainOptions, data: LocalData) -> bool:
@@ -282,7 +312,7 @@ def make_network(
     hidden = [options.hidden] * (options.layers - 1)
     with transport.agreement():
         network = Network(
-            [data.features.shape[1], *hidden, data.num_classes],
+            [data.num_features, *hidden, data.num_classes],
             NetworkOptions(
                 model=options.model,
                 conv=ConvOptions(

@@ -100,7 +100,7 @@ def test_damaged_archives(tmp_path: Path, graph: Path) -> None:
 
 MODELS = (
     "hp, stochastic-hp, gp, medium-grain, fine-grain, checkerboard, hub-split, libra, auto, "
-    "rcm, block, rp, file"
+    "rcm, block, rp, file, cagnet-1d, cagnet-1.5d, cagnet-2d, cagnet-3d, mop"
 )
 OBJECTIVES = "volume, max-volume, messages, time"
 PARTITIONERS = "auto, mtkahypar, kahypar, metis, kaminpar, builtin"
@@ -154,6 +154,24 @@ OPTIONS = {
     "-p 2 --topology 2x3": ["2x3", "6 ranks", "2 parts"],
     "-p 2 --topology two": ["'two'", "4x8"],
     "-p 2 --part x": ["'hp'", "part"],
+    "-p 12 --model cagnet-2d": ["12 ranks make no square grid", "9 or 16", "4x3, 3x4, 6x2"],
+    "-p 12 --model cagnet-2d --grid 4x4": ["'4x4'", "grids of 12 ranks are 4x3, 3x4, 6x2"],
+    "-p 8 --model cagnet-3d --grid 2x4": ["'2x4'", "grids of 8 ranks are 2x2x2, 4x2x1"],
+    "-p 9 --model cagnet-3d": ["no cube: take 8 or 27 ranks", "--grid 3x3x1, 3x1x3, 1x3x3"],
+    "-p 12 --model cagnet-1.5d --replication 3": ["replication 1 or 2", "9 or 18 ranks"],
+    "-p 8 --model cagnet-1.5d --replication 0": ["replication 0", "at least 1"],
+    "-p 6 --model mop --groups 4": ["4 groups of 6 ranks", "1, 2, 3 or 6 groups"],
+    "-p 100 --model cagnet-2d": ["100 ranks for 90 vertices"],
+    "-p 99999999999999999999 --model cagnet-3d": ["99999999999999999999 ranks"],
+    "-p 16 --model cagnet-2d --dims 9,3": ["'2d 4x4'", "3 wide", "at most 3 process columns"],
+    "-p 4 --model cagnet-2d --blocks libra": ["blocks 'libra'", "hp, gp, rcm, block, rp or file"],
+    "-p 4 --model cagnet-2d --effort fast": ["--effort", "'rp'", "'cagnet-2d'", "--blocks"],
+    "-p 4 --model cagnet-2d --part x": ["blocks 'file'", "--part"],
+    "-p 4 --model cagnet-2d --blocks file": ["part vector", "--part"],
+    "-p 4 --model cagnet-2d --topology 1x4": ["'2d 2x2'", "mapped to nodes"],
+    "-p 4 --model cagnet-2d --sparse": ["'cagnet-2d'", "'sparse'", "blocks, part, grid"],
+    "-p 4 --model hp --groups 2": ["'hp'", "'groups'", "mop's"],
+    "-p 4 --model auto --candidates hp,cagnet-1d": ["unknown candidate 'cagnet-1d'"],
     "-p 2 --format foo": ["unknown format 'foo'", "mtx, metis, edgelist, npz"],
     "-p 2 --format npz": ["graph.mtx", "npz"],
     "-p 2 --epsilon -0.1": ["--epsilon", "-0.1"],

@@ -84,7 +84,7 @@ def test_main_job_of_the_readme(workplace: Path) -> None:
     assert "loss" in said[2]
 
 
-@pytest.mark.parametrize("page", ["guide.md", "edges.md", "training.md"])
+@pytest.mark.parametrize("page", ["guide.md", "edges.md", "training.md", "grids.md"])
 def test_commands_of_the_guide(workplace: Path, page: str) -> None:
     tool = workplace / "some-partitioner"
     tool.write_text(SOME_PARTITIONER)
@@ -98,6 +98,7 @@ def test_commands_of_the_guide(workplace: Path, page: str) -> None:
         "guide.md": "graph.part.64",
         "edges.md": "best.h5",
         "training.md": "trace.json",
+        "grids.md": "needed.h5",
     }
     assert (workplace / made[page]).exists()
     # commands in running text; a file name in capitals is the reader's own

@@ -273,6 +273,7 @@ def test_the_group_is_light(words: list[str]) -> None:
 OPTIONS = {
     "compile": "--output --parts --model --objective --effort --budget --part --partitioner "
     "--preset --epsilon --balance --dims --machine --topology --grid --threshold --candidates "
+    "--replication --sparse --groups --blocks "
     "--seed --threads --time-limit --normalize --no-self-loops --data --value-dtype "
     "--compress --format --pattern --symmetrize --transpose --json",
     "refine": "--output --objective --budget --cycles --max-extra-volume --part --parts --epsilon "

@@ -3,7 +3,9 @@
     python tests/golden/make.py
 
 Later versions of plancc must read the files that earlier ones wrote, so an existing file is never
-replaced. plan-1.3.h5 is an edge plan, those before are row plans with the same owners of rows, made
+replaced. All have the same owners of rows. plan-1.4.h5 is the grid plan of the row plan in
+plan-1.2.h5; plan-1.3.h5 is an edge plan, by ``lower_edges`` with the nonzeros (1, 2), (1, 3) at
+part 1, (3, 0) at part 2 and (3, 1) at part 0. Those before are row plans, made
 under SOURCE_DATE_EPOCH=1700000000 by ``plancc.compile(graph(), model="file", num_parts=3,
 normalize="row", data=data(), part=OWNER)``.
 plan-1.1.h5 has labels in place of targets; plan-1.0.h5 has no clusters either.
@@ -22,12 +24,13 @@ from plancc.cost.metrics import summarize
 from plancc.cost.owners import random_traffic
 from plancc.graph.graph import Source
 from plancc.graph.normalize import normalize
-from plancc.plan.edge_lowering import lower_edges
+from plancc.plan.grid import Grid
+from plancc.plan.grid_slices import with_grid
+from plancc.plan.lowering import lower
 
 HERE = Path(__file__).resolve().parent
 OWNER = [0, 0, 1, 1, 2, 2, 0]
 EDGES = [(1, 2), (1, 3), (2, 4), (3, 0), (3, 1), (5, 0), (0, 6)]  # row i needs row j
-ELSEWHERE = {(1, 2): 1, (1, 3): 1, (3, 0): 2, (3, 1): 0}  # parts of nonzeros; of others the row's
 
 
 def graph() -> plancc.Graph:
@@ -56,18 +59,15 @@ def data() -> plancc.VertexData:
 
 
 def main() -> int:
-    path = HERE / "plan-1.3.h5"
+    path = HERE / "plan-1.4.h5"
     if path.exists():
         print(f"{path} exists and stays as it is", file=sys.stderr)
         return 1
     matrix = normalize(graph(), "row", self_loops=True, dtype="float32")
     owner = np.array(OWNER, np.int32)
-    row = np.repeat(np.arange(7), matrix.row_nonzeros())
-    pairs = zip(row.tolist(), matrix.indices.tolist(), strict=True)
-    nonzero_owner = np.array([ELSEWHERE.get((i, j), OWNER[i]) for i, j in pairs], np.int32)
-    plan = lower_edges(matrix, owner, nonzero_owner, 3, normalization="row", self_loops=True)
+    plan = lower(matrix, owner, 3, normalization="row", self_loops=True)
     plan = replace(
-        plan,
+        with_grid(plan, Grid("2d", 3, 2)),
         vertex_data=data().take(plan.global_id),
         original_id=matrix.original_ids,
         provenance={"source_name": "golden.txt", "command": "tests/golden/make.py", "seed": 1},

@@ -11,6 +11,7 @@ import pytest
 import plancc
 from plancc.cost.report import report
 from plancc.plan.format import arrays_of
+from plancc.plan.grid import Grid
 from plancc.plan.matrix import matrix_of
 from plancc.plan.slices import read_rank_slice
 
@@ -22,6 +23,8 @@ PLAN_1_2 = Path(__file__).with_name("plan-1.2.h5")
 HASH_1_2 = "4d1067ba927f413e0535499b5f9857b9d022ccd5fa7cf0996d61812844d2e500"
 PLAN_1_3 = Path(__file__).with_name("plan-1.3.h5")
 HASH_1_3 = "0fcc3f7407a4924aeaee5962d27cbbfb149d6613609d376902aff4d49fab312f"
+PLAN_1_4 = Path(__file__).with_name("plan-1.4.h5")
+HASH_1_4 = "406ff79c2b40e4873f75ef21f9683d9ba43687112f860656f7d907962f14b71f"
 
 
 def test_format_1_0_header_and_provenance():
@@ -238,6 +241,44 @@ def test_format_1_3_figures_and_ranks(tmp_path):
     assert part.fold.send_peer.tolist() == part.fold.recv_peer.tolist() == [0]
     assert part.global_id[part.fold.recv_row].tolist() == [3]
     assert (part.num_halo, part.fold.num_folded) == (1, 1)
+
+
+def test_format_1_4_is_a_row_plan_and_a_grid(tmp_path):
+    plan, before = plancc.load(PLAN_1_4), plancc.load(PLAN_1_2)
+    grid = Grid("2d", 3, 2)
+    assert plan.header == replace(before.header, layout="grid", grid=grid)
+    assert {name: array.tolist() for name, array in arrays_of(plan).items()} == {
+        name: array.tolist() for name, array in arrays_of(before).items()
+    }
+    told = report(PLAN_1_4)
+    assert told.content_sha256 == HASH_1_4
+    assert told.metrics == report(PLAN_1_2).metrics
+    assert told.random == report(PLAN_1_2).random
+    assert "the grid fits layout, parts and vertices" in plancc.verify_file(PLAN_1_4)
+    assert plan.save(tmp_path / "plan.h5") == HASH_1_4
+    assert replace(plan, header=before.header).save(tmp_path / "plan.h5") == HASH_1_2
+
+
+def test_format_1_4_is_read_by_ranks():
+    """Rank 3 of 3 x 2 has part 1, rows 2 and 3, and the columns of the second process column.
+
+    Parts have 3, 2, 2 rows and two pieces each, of 1 + 2, 1 + 1 and 1 + 1 rows; the second process
+    column has the last three pieces, places 4, 5 and 6 in plan order: vertices 3, 4 and 5.
+    """
+    with pytest.raises(plancc.InputError, match="grid '2d 3x2', which runs on exactly 6 ranks"):
+        read_rank_slice(PLAN_1_4, 0, 3)
+    _, part = read_rank_slice(PLAN_1_4, 3, 6)
+    assert (part.index, part.num_parts, part.first_row) == (3, 6, 3)
+    assert part.global_id.tolist() == [2, 3]
+    np.testing.assert_array_equal(
+        part.vertex_data.targets, np.arange(28).reshape(7, 4)[[2, 3]] % 3 == 0
+    )
+    share = part.grid
+    assert (share.grid, share.rank, share.block) == (Grid("2d", 3, 2), 3, None)
+    assert share.part_ptr.tolist() == [0, 3, 5, 7]
+    assert share.row_ptr.tolist() == [0, 1, 2]
+    assert share.place.tolist() == [5, 4]  # row 2 needs 4, row 3 itself, of what is in the column
+    np.testing.assert_allclose(share.value, [4 / 5, 1 / 12], rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ def test_types_chunks_and_filters(tmp_path, compress):
         "content_sha256": str,
     }
     assert attributes["format"] == "plancc-plan"
-    assert attributes["format_version"] == "1.3"
+    assert attributes["format_version"] == "1.4"
     assert (attributes["directed"], attributes["self_loops"]) == (1, 0)
 
 

@@ -21,7 +21,7 @@ from plancc_runtime.layouts import halo, row
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.live import live_blocks
 from plancc_runtime.layouts.local import LocalGraph
-from plancc_runtime.layouts.order import in_cache_order
+from plancc_runtime.layouts.order import in_order
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import make_network
 from plancc_runtime.transport.mpi import MpiTransport, load_mpi
@@ -33,7 +33,7 @@ RATE = 0.5
 def do_train(transport, header, parts, options, epochs):
     """Losses, weights, outputs of all rows, and traffic, of a plain loop of its own."""
     options = TrainOptions(dtype="float64", threads=1, **options)
-    part = in_cache_order(parts[transport.rank], options.row_order)
+    part = in_order(parts[transport.rank], options, transport)
     data = load_data(part, transport, torch.float64, options.seed)
     network = make_network(options, data, transport, torch.float64)
     execution = Execution(part, header, data, options, transport, torch.float64, Clock())

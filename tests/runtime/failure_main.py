@@ -1,6 +1,7 @@
 """A job of which the last rank fails: python failure_main.py TRANSPORT FAULT SECONDS
 
-Rank 0 waits for a message from it, rank 1 has one for it, rank 2 meets it in a collective call.
+Rank 0 waits for a message from it, rank 1 has one for it, rank 2 meets it in a collective call,
+rank 3 wants a broadcast from it.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ def main() -> None:
         watchdog.later(lambda: False, lambda: "a device")
         time.sleep(60)
     last = transport.size - 1
+    group = transport.subgroup([3, last] if last > 3 and transport.rank >= 3 else [transport.rank])
     transport.gather(None)
     start = time.monotonic()
     try:
@@ -50,8 +52,10 @@ def main() -> None:
             for k in range(transport.rank):
                 exchange.send(k)
             exchange.finish()
-        else:
+        elif transport.rank == 2:
             transport.allreduce_sum(np.ones(3))
+        else:
+            group.broadcast(np.ones(3), 1)
     except PlanccError as error:
         waited = time.monotonic() - start
         say(f"rank {transport.rank}: {error}, after {waited:.1f} s")

@@ -553,5 +553,5 @@ def test_tables_of_the_fold_that_do_not_fit_are_found():
                 3, lambda transport, mixed=mixed: check_slices(mixed[transport.rank], "", transport)
             )
     unknown = replace(header, layout="face")
-    with pytest.raises(PlanError, match="layout row and edge, not face"):
+    with pytest.raises(PlanError, match="layout row, edge, grid, feature, not face"):
         on_ranks(3, lambda t: train((unknown, parts[t.rank]), TrainOptions(epochs=1), t))

@@ -36,11 +36,12 @@ COLLECTIVE = "another rank to reach the collective call that this one is in"
 
 @pytest.mark.mpi
 def test_mpi_a_rank_that_sleeps():
-    result = job(4, "mpi", "sleeps")
+    result = job(5, "mpi", "sleeps")
     assert said(result) == [
-        f"rank 0: {TIMEOUT} a message from rank 3",
-        f"rank 1: {TIMEOUT} rank 3 to take one",
+        f"rank 0: {TIMEOUT} a message from rank 4",
+        f"rank 1: {TIMEOUT} rank 4 to take one",
         f"rank 2: {TIMEOUT} {COLLECTIVE}",
+        f"rank 3: {TIMEOUT} a broadcast of rank 4",
     ]
     assert result.returncode == 1
 

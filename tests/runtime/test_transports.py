@@ -11,7 +11,7 @@ import torch
 import transport_checks
 from launcher import run
 
-from plancc.errors import BackendUnavailable, InputError
+from plancc.errors import BackendUnavailable, InputError, PlanError
 from plancc_runtime import launch
 from plancc_runtime.transport.base import Piece
 from plancc_runtime.transport.local import run_ranks
@@ -42,6 +42,50 @@ def test_threads(ranks):
     run_ranks(ranks, transport_checks.check_all, timeout=60)
 
 
+@pytest.mark.parametrize("ranks", [6, 8])
+def test_groups_of_whole_grids(ranks):
+    def work(transport):
+        groups = transport_checks.make_groups(transport)
+        transport_checks.check_groups(transport, groups, 7, [torch.float32])
+
+    run_ranks(ranks, work, timeout=60)
+
+
+def test_groups_sum_in_the_order_of_the_members():
+    values = np.random.default_rng(3).standard_normal((6, 50)).astype(np.float32)
+    chosen = [0, 2, 3, 5]
+
+    def add(transport):
+        mine = values[transport.rank].copy()
+        group = transport.subgroup(chosen if transport.rank in chosen else [1, 4])
+        first, second, third = mine.copy(), mine.copy(), mine.copy()
+        group.allreduce_sum(first)
+        group.reduce_sum(second, 1)
+        pieces = np.split(third, [9, 9, 30][: group.size - 1])
+        group.reduce_scatter_sum(pieces)
+        return first, second, pieces[group.rank]
+
+    total = values[0].copy()
+    for rank in chosen[1:]:
+        total += values[rank]
+    results = run_ranks(6, add)
+    for rank, share in zip(chosen, np.split(total, [9, 9, 30]), strict=True):
+        assert results[rank][0].tolist() == total.tolist()
+        assert results[rank][2].tolist() == share.tolist()
+    assert results[2][1].tolist() == total.tolist()
+
+
+def test_a_member_that_fails_ends_the_others():
+    def work(transport):
+        group = transport.subgroup([transport.rank] if transport.rank == 1 else [0, 2])
+        if transport.rank == 2:
+            raise PlanError("broken")
+        group.broadcast(np.zeros(3), group.size - 1)
+
+    with pytest.raises(PlanError, match=r"^rank 2: broken$"):
+        run_ranks(3, work, timeout=60)
+
+
 def test_threads_sum_in_the_order_of_the_ranks():
     values = np.random.default_rng(3).standard_normal((7, 50)).astype(np.float32)
 
@@ -64,6 +108,7 @@ def test_one_rank_alone():
     transport.allreduce_sum(array)
     assert array.tolist() == [3.0]
     assert transport.gather("x") == ["x"]
+    transport_checks.check_groups(transport, transport_checks.make_groups(transport), 5)
     with pytest.raises(ValueError, match="rank 1"):
         transport.exchange([], [(1, np.zeros(1))])
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import gc
 import sys
+from contextlib import nullcontext
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -22,10 +24,12 @@ from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.edge import with_whole_rows
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.nn.aggregation import aggregate
+from plancc_runtime.transport.group import as_transport
 from plancc_runtime.transport.single import usable_cores
 
 ROUNDS = 3
 KINDS = (torch.float32, torch.float64, torch.bfloat16, torch.float16, np.float32, np.int64)
+GROUP_KINDS = (torch.float32, torch.bfloat16, np.float64, np.int32)
 
 
 DEVICE = "cpu"  # of tensors
@@ -142,7 +146,8 @@ def check_small_talk(transport):
     assert 1 <= transport.cores_per_rank() <= len(usable_cores())
     with pytest.raises(PlanError) as caught:
         transport.agree(PlanError("broken") if rank == size - 1 else None)
-    assert str(caught.value) == (f"rank {size - 1}: broken" if size > 1 else "broken")
+    last = transport.numbers[-1]
+    assert str(caught.value) == (f"rank {last}: broken" if size > 1 else "broken")
     assert caught.value is transport.agreed_error
     with pytest.raises(InputError, match=r"^same$"), transport.agreement():
         raise InputError("same")
@@ -150,6 +155,171 @@ def check_small_talk(transport):
         raise MemoryError
     with pytest.raises(ValueError, match="contiguous"):
         transport.exchange([((rank + 1) % size, np.zeros((4, 4))[:, 1])], [])
+
+
+def part_of(words, kind):
+    """A contiguous slice of a larger buffer, and the larger one."""
+    whole = empty(words + 5, kind)
+    fill(whole, np.full(words + 5, 77))
+    return whole[2 : words + 2], whole
+
+
+def make_groups(transport):
+    """Rows and columns of a 2x3 grid; rows, columns and fibers of a 2x2x2 one: those there are."""
+    groups = []
+    for number in (
+        lambda r: r // 3,
+        lambda r: r % 3,
+        lambda r: r // 2,
+        lambda r: r % 4,
+        lambda r: (r // 4, r % 2),
+    ):
+        mine = number(transport.rank)
+        members = [r for r in range(transport.size) if number(r) == mine]
+        groups.append(transport.subgroup(members))
+    return groups
+
+
+class Counted:
+    """What collectives add to the traffic, from their definitions."""
+
+    def __init__(self, transport):
+        self.transport, self.expected = transport, np.zeros(8, np.int64)
+        self.before = transport.traffic.as_array()
+
+    def add(self, sent, received):
+        for at, side in ((0, sent), (3, received)):
+            for b in side:
+                messages = -(-len(b) // self.transport.max_words)
+                self.expected[at : at + 3] += messages, len(b), b.nbytes
+
+    def check(self):
+        counted = self.transport.traffic.as_array() - self.before
+        assert counted.tolist() == self.expected.tolist()
+        everywhere = sum(self.transport.gather(counted))
+        assert everywhere[:3].tolist() == everywhere[3:6].tolist()
+
+
+def check_groups(transport, groups, seed, kinds=GROUP_KINDS):
+    """Collectives of several groups, all of a kind of number under way at once."""
+    for turn, kind in enumerate(kinds):
+        ends, counted = [], Counted(transport)
+        for place, group in enumerate(groups):
+            check_group(group, [seed, turn, place], kind, counted, ends)
+        for end in ends:
+            end()
+        counted.check()
+
+
+def check_group(group, key, kind, counted, ends):
+    size, me = group.size, group.rank
+    most = min(300, 4 * group.transport.max_words)
+    numbers_of_group = np.random.default_rng([*key, *group.ranks])
+    others = [k for k in range(size) if k != me]
+
+    def values(words, *more):
+        return content(words, *key, *group.ranks, *more) // size  # sums are exact in 16 bits
+
+    def sizes():
+        return numbers_of_group.choice([0, 1, 2, 7, most], size).tolist()
+
+    def expect(buffer, right):
+        assert numbers(buffer) == right.tolist(), (group.ranks, key, kind)
+
+    def later(pending, *expected):
+        def end():
+            pending.wait()
+            pending.wait()
+            for (buffer, whole), right in expected:
+                expect(buffer, right)
+                expect(whole[:2], np.full(2, 77))
+                expect(whole[-3:], np.full(3, 77))
+
+        ends.append(end)
+
+    for root, words in enumerate(sizes()):
+        sent, whole = part_of(words, kind)
+        if me == root:
+            fill(sent, values(words, 1, root))
+        counted.add(*(([sent] * len(others), []) if me == root else ([], [sent])))
+        later(group.start_broadcast(sent, root), ((sent, whole), values(words, 1, root)))
+
+        added, whole = part_of(words, kind)
+        every = [values(words, 2, root, k) for k in range(size)]
+        fill(added, every[me])
+        counted.add(*(([], [added] * len(others)) if me == root else ([added], [])))
+        pending = group.start_reduce_sum(added, root)
+        later(pending, *([((added, whole), sum(every))] if me == root else []))
+
+    words = sizes()
+    pieces = [part_of(m, kind) for m in words]
+    fill(pieces[me][0], values(words[me], 3, me))
+    counted.add([pieces[me][0]] * len(others), [pieces[k][0] for k in others])
+    pending = group.start_allgather([piece for piece, _ in pieces])
+    later(pending, *((pieces[k], values(words[k], 3, k)) for k in range(size)))
+
+    table = [sizes() for _ in range(size)]  # words from member to member
+    sends = [part_of(table[me][k], kind) for k in range(size)]
+    receives = [part_of(table[k][me], kind) for k in range(size)]
+    for k, (piece, _) in enumerate(sends):
+        fill(piece, values(len(piece), 4, me, k))
+    counted.add([sends[k][0] for k in others], [receives[k][0] for k in others])
+    pending = group.start_alltoall([p for p, _ in sends], [p for p, _ in receives])
+    later(pending, *((receives[k], values(table[k][me], 4, k, me)) for k in range(size)))
+
+    for joined in (False, True):  # pieces of one buffer, or of several
+        words = sizes()
+        bounds = np.cumsum([0, *words])
+        one = empty(sum(words), kind)
+        pieces = [one[a:b] if joined else empty(b - a, kind) for a, b in pairwise(bounds.tolist())]
+        for k, piece in enumerate(pieces):
+            fill(piece, values(words[k], 5, k, me))
+        counted.add([pieces[k] for k in others], [pieces[me]] * len(others))
+        group.reduce_scatter_sum(pieces)
+        expect(pieces[me], sum(values(words[me], 5, me, k) for k in range(size)))
+        for k, piece in enumerate(pieces):
+            fill(piece, values(words[k], 6, k) if k == me else np.full(words[k], 77))
+        counted.add([pieces[me]] * len(others), [pieces[k] for k in others])
+        group.allgather(pieces)
+        for k, piece in enumerate(pieces):
+            expect(piece, values(words[k], 6, k))
+
+    words = int(numbers_of_group.choice([0, 1, most]))
+    total = empty(2 * words, kind).reshape(2, words)
+    fill(total.reshape(-1), values(2 * words, 7, me))
+    group.allreduce_sum(total)
+    expect(total.reshape(-1), sum(values(2 * words, 7, k) for k in range(size)))
+    counted.expected[6:] += 1, 2 * words
+
+
+def check_members_alone(group):
+    """The members of a group as a transport of their own."""
+    members = as_transport(group)
+    assert (members.rank, members.size) == (group.rank, group.size)
+    check_small_talk(members)
+    check_reductions(members, (0, 10))
+    if members.size > 1:
+        check_exchanges(members, 4)
+    check_groups(members, [members.subgroup(range(members.size))], 8, [np.float64])
+
+
+def check_all_groups(transport):
+    groups = make_groups(transport)
+    check_groups(transport, groups, 5)
+    check_members_alone(groups[0])
+    check_members_alone(groups[-1])
+    transport.max_words, usual = 3, transport.max_words
+    check_groups(transport, groups[:2], 6)
+    transport.max_words = usual
+    group = groups[0]
+    with pytest.raises(ValueError, match=f"root {group.size} for a group of"):
+        group.broadcast(np.zeros(1), group.size)
+    with pytest.raises(ValueError, match="0 buffers"):
+        group.allgather([])
+    with pytest.raises(ValueError, match="contiguous"):
+        group.broadcast(np.zeros((4, 4))[:, 1], 0)
+    with pytest.raises(ValueError, match="two sizes"):
+        group.alltoall(*([np.zeros(words)] * group.size for words in (1, 2)))
 
 
 def check_products(transport):
@@ -230,6 +400,10 @@ def check_grouped_messages(transport):
     torch_dist.DISTANCES, torch_dist.TAGS = 1, 2  # several groups
     check_exchanges(transport, 3, make)
     check_split_messages(transport, make)
+    transport.exchange = make
+    transport.queued = lambda: nullcontext(lambda: None)
+    torch_dist._TorchGroup._is_queued = lambda group, data: isinstance(data, torch.Tensor)
+    check_groups(transport, make_groups(transport), 9, [torch.float32])
 
 
 def check_all(transport):
@@ -238,6 +412,7 @@ def check_all(transport):
         check_exchanges(transport, 1)
         check_split_messages(transport)
     check_reductions(transport)
+    check_all_groups(transport)
     if DEVICE == "cpu":
         check_products(transport)
 

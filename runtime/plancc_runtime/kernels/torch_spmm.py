@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Self
 
 import numpy as np
 import torch
@@ -33,6 +34,29 @@ class TorchMatrix(SparseMatrix):
                 size=matrix.shape,
                 device=device,
             )
+
+    @classmethod
+    def of_tensors(
+        cls,
+        row_ptr: Tensor,
+        column: Tensor,
+        value: Tensor,
+        shape: tuple[int, int],
+        transposed: bool = False,
+    ) -> Self:
+        """From CSR on the device where products will be, or the transpose of it."""
+        made = cls.__new__(cls)
+        made.shape, made.nnz = shape, len(value)
+        made.dtype, made.device = value.dtype, value.device
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sparse", UserWarning)
+            if transposed:
+                made.shape = shape[1], shape[0]
+                columns = torch.sparse_csc_tensor(row_ptr, column, value, size=made.shape)
+                made._matrix = columns.to_sparse_csr()
+            else:
+                made._matrix = torch.sparse_csr_tensor(row_ptr, column, value, size=shape)
+        return made
 
     def _multiply(
         self,

@@ -36,7 +36,8 @@ class Block:
         Vertex of every own row of the layer's input.
     outputs : int64[num_outputs] or None
         Place of every own row of the layer's output among the inputs, ascending; None: they are
-        the same rows.
+        the same rows. Of a process grid (`layouts.grid_block`), the column of its diagonal, -1
+        where another rank has it.
     row_ptr : int64[num_local_rows + 1], column : int32[nonzeros], value : float[nonzeros]
         Local CSR; rows numbered [own outputs | folded rows], columns [own inputs | halo rows],
         distinct in a row. Nonzeros of the diagonal are in own outputs only.
@@ -185,8 +186,9 @@ class Block:
     def closed(self) -> Block:
         """With a diagonal nonzero in every own row, of value 1 where there was none."""
         loops = np.concatenate([[0], np.cumsum(self._diagonal())])[self.row_ptr]
-        missing = np.flatnonzero(np.diff(loops[: self.num_outputs + 1]) == 0)
-        at, places = self.row_ptr[missing], self.output_places()[missing]
+        places = self.output_places()
+        missing = np.flatnonzero((np.diff(loops[: self.num_outputs + 1]) == 0) & (places >= 0))
+        at, places = self.row_ptr[missing], places[missing]
         added = np.zeros(self.num_local_rows + 1, np.int64)
         added[missing + 1] = 1
         return replace(

@@ -60,6 +60,14 @@ class LayerGraph(ABC):
         """x weight, of a whole weight, held as x is. Collective."""
         return linear(x, weight)
 
+    def product_linear(self, x: Tensor, weight: Tensor, coefficients: str = "plan") -> Tensor:
+        """(A x) weight, held as x is. Collective."""
+        return self.linear(self.product(x, coefficients), weight)
+
+    def linear_product(self, x: Tensor, weight: Tensor, coefficients: str = "plan") -> Tensor:
+        """A (x weight), held as x is. Collective."""
+        return self.product(self.linear(x, weight), coefficients)
+
     def own_columns(self, vector: Tensor) -> Tensor:
         """Of a vector over all columns, such as a bias, those that this rank has."""
         return vector

@@ -255,21 +255,22 @@ class LocalGraph(LayerGraph):
         """A x, outside of autograd. Collective."""
         x = x.contiguous()
         out = empty(self.num_outputs, x.shape[1], x)
-        self._layout(coefficients).forward(x, out, self._product_buffers(x.shape[1]))
+        self.lay_out(coefficients).forward(x, out, self._product_buffers(x.shape[1]))
         return out
 
     def adjoint_product(self, g: Tensor, coefficients: str) -> Tensor:
         """A^T g, outside of autograd. Collective."""
         g = g.contiguous()
         out = empty(self.num_inputs, g.shape[1], g)
-        self._layout(coefficients).adjoint(g, out, self._product_buffers(g.shape[1]))
+        self.lay_out(coefficients).adjoint(g, out, self._product_buffers(g.shape[1]))
         return out
 
     def release_buffers(self) -> None:
         """Free what messages are packed in; made again when it is needed. Not collective."""
         self._buffers.clear()
 
-    def _layout(self, coefficients: str) -> RowLayout | EdgeLayout:
+    def lay_out(self, coefficients: str) -> RowLayout | EdgeLayout:
+        """What multiplies by A with these values; made once. Not collective."""
         if coefficients not in self._layouts:
             self._layouts[coefficients] = self._new_layout(coefficients)
         return self._layouts[coefficients]
@@ -278,7 +279,7 @@ class LocalGraph(LayerGraph):
         whole, sample = self._whole, self._sample
         if whole is not None and sample is not None and sample.keeps_own:
             part = sample.of_halo(whole._halo_part(coefficients))
-            layout = whole._layout(coefficients)
+            layout = whole.lay_out(coefficients)
             assert isinstance(layout, RowLayout)
             return layout.with_halo(part, sample.recv_ptr, self._halo)
         block = self.block.with_coefficients(coefficients)

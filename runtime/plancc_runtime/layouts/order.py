@@ -1,13 +1,121 @@
-"""A rank's rows in another order, for the cache. Knows slices; must not know layers or files."""
+"""A rank's rows in another order, for the cache or a pipeline. Knows slices, and which ranks share
+the rows of a part; must not know layers or files.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
+from plancc.errors import InputError
+from plancc.plan.grid_slices import rows_of_rank
 from plancc.plan.plan import Int64Array, Part
+from plancc_runtime.layouts.pipeline import Batches, pipelining
+from plancc_runtime.options import TrainOptions
+from plancc_runtime.transport.base import Transport
+
+if TYPE_CHECKING:
+    from plancc.graph.vertexdata import VertexData
+
+
+def in_order(part: Part, options: TrainOptions, transport: Transport) -> Part:
+    """The slice with its rows in the order that the options ask for. Collective.
+
+    Of a feature plan it is the group's rows that are put in order; then its ranks share them as the
+    pipeline cuts them, and hand each other the vertex data of those that change hands.
+
+    Raises
+    ------
+    InputError
+        If an order is wanted for rows of another process grid.
+    """
+    feature = part.grid is not None and part.grid.grid.scheme == "feature"
+    method = options.row_order
+    if method == "auto":
+        method = "rcm" if feature and options.pipeline != "off" else "none"
+    if feature:
+        return _of_group(part, method, options.pipeline, transport)
+    with transport.agreement():
+        if part.grid is not None and method != "none":
+            raise InputError(
+                f"row-order {method}: rows of a plan of grid '{part.grid.grid}' stay in plan order"
+            )
+        return in_cache_order(part, method)
+
+
+def _of_group(part: Part, method: str, pipeline: str, transport: Transport) -> Part:
+    """The slice of a feature plan in the order of `in_order`. Collective."""
+    if method == "none" and pipeline == "off":
+        return part
+    share = part.grid
+    assert share is not None
+    assert share.block is not None
+    grid, place = share.grid, share.grid.position(share.rank).column
+    with transport.agreement():
+        order = row_order(share.block, method)
+        share = replace(share, block=reordered(share.block, order))
+        assert share.block is not None
+        pipelined = pipelining(share, pipeline)
+        batches = Batches(len(order), grid.columns, 1 if pipelined is None else pipelined.stages)
+        rows = batches.rows_of(place)
+        wanted = [order[batches.rows_of(k)] for k in range(grid.columns)]  # by their old numbers
+    members = grid.ranks_of_row(share.rank)
+    first = int(share.part_ptr[grid.part(share.rank)])
+    had = np.array([rows_of_rank(grid, share.part_ptr, member) for member in members]) - first
+    return replace(
+        part,
+        global_id=share.block.global_id[rows],
+        vertex_data=_handed_over(part.vertex_data, wanted, had, members, place, transport),
+        num_interior=len(rows),
+        row_ptr=np.zeros(len(rows) + 1, np.int64),
+        grid=share,
+    )
+
+
+def _handed_over(
+    data: VertexData,
+    wanted: list[Int64Array],
+    had: Int64Array,
+    members: list[int],
+    place: int,
+    transport: Transport,
+) -> VertexData:
+    """The data of the rows ``wanted[place]``, when member k had the rows ``had[k]``. Collective."""
+    begin, end = had[place]
+    goes = [rows[(rows >= begin) & (rows < end)] - begin for rows in wanted]
+    mine = wanted[place]
+    comes = [np.flatnonzero((mine >= a) & (mine < b)) for a, b in had]
+    others = [k for k in range(len(members)) if k != place]
+    found: dict[str, npt.NDArray[Any]] = {}
+    sends, receives, arrived = [], [], []
+    for field in fields(data):
+        array = getattr(data, field.name)
+        if array is None:
+            continue
+        found[field.name] = out = np.empty((len(mine), *array.shape[1:]), array.dtype)
+        out[comes[place]] = array[goes[place]]
+        for k in others:
+            sends.append((members[k], _bytes(array[goes[k]])))
+            rows = np.empty((len(comes[k]), *array.shape[1:]), array.dtype)
+            receives.append((members[k], _bytes(rows)))
+            arrived.append((out, comes[k], rows))
+    exchange = transport.exchange(sends, receives)
+    exchange.start()
+    for k in range(len(sends)):
+        exchange.send(k)
+    exchange.finish()
+    for out, where, rows in arrived:
+        out[where] = rows
+    return replace(data, **found)
+
+
+def _bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """The memory of a contiguous array, as what every transport moves."""
+    return array.reshape(-1).view(np.uint8)
 
 
 def in_cache_order(part: Part, method: str) -> Part:
@@ -19,15 +127,18 @@ def in_cache_order(part: Part, method: str) -> Part:
     method : str
         "none", "rcm" or "degree".
     """
-    if method == "none":
-        return part
+    return part if method == "none" else reordered(part, row_order(part, method))
+
+
+def row_order(part: Part, method: str) -> Int64Array:
+    """Old number of every new row, in the order of `kernels.order.cache_order`: int64[rows]."""
     from plancc_runtime.kernels.order import cache_order
 
     shape = part.num_rows, part.num_rows + part.num_halo
     row_ptr = part.row_ptr[: part.num_rows + 1]
     column = part.column[: row_ptr[-1]]
     pattern = csr_matrix((np.ones(len(column), np.int8), column, row_ptr), shape, copy=False)
-    return reordered(part, cache_order(pattern, method, part.num_interior))
+    return cache_order(pattern, method, part.num_interior)
 
 
 def reordered(part: Part, order: Int64Array) -> Part:

@@ -222,9 +222,9 @@ class LinearAggregation:
         if fixed is not None:
             return graph.linear(fixed, weight)
         if self._order == "aggregate-first":
-            return graph.linear(graph.product(x, self._coefficients), weight)
+            return graph.product_linear(x, weight, self._coefficients)
         if self._order == "project-first":
-            return graph.product(graph.linear(x, weight), self._coefficients)
+            return graph.linear_product(x, weight, self._coefficients)
         local = local_graph(graph, "order paper")
         return _PaperProduct.apply(x, weight, local, self._coefficients)
 

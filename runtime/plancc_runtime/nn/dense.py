@@ -30,13 +30,21 @@ NARROW = 16
 """Columns up to which w is better stored by columns."""
 
 
+def laid_out_for(weight: Tensor) -> Tensor:
+    """The same weight, stored as a product x weight is quickest."""
+    return weight.T.contiguous().T if weight.shape[1] <= NARROW else weight
+
+
+def weight_gradient(x: Tensor, g: Tensor) -> Tensor:
+    """x^T g: Tensor[d_in, d_out] from Tensor[m, d_in] and Tensor[m, d_out]."""
+    return (g.T @ x).T.contiguous() if g.shape[1] <= x.shape[1] else x.T @ g
+
+
 class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
         ctx.save_for_backward(x, weight)
-        if weight.shape[1] <= NARROW:
-            weight = weight.T.contiguous().T
-        return torch.mm(x, weight, out=empty(x.shape[0], weight.shape[1], x))
+        return torch.mm(x, laid_out_for(weight), out=empty(x.shape[0], weight.shape[1], x))
 
     @staticmethod
     @once_differentiable
@@ -47,7 +55,7 @@ class _Linear(torch.autograd.Function):
             back = torch.mm(g, weight.T, out=empty(x.shape[0], x.shape[1], g))
         if not ctx.needs_input_grad[1]:
             return back, None
-        return back, (g.T @ x).T.contiguous() if g.shape[1] <= x.shape[1] else x.T @ g
+        return back, weight_gradient(x, g)
 
 
 class _Relu(torch.autograd.Function):

@@ -60,28 +60,37 @@ class _Dropout(torch.autograd.Function):
 
 def _masked(x: Tensor, rate: float, key: np.uint64, vertices: Tensor, first_column: int) -> Tensor:
     x = x.contiguous()
-    if x.device.type == "cpu" and first_column == 0:
+    if x.device.type == "cpu":
         out = empty(x.shape[0], x.shape[1], x)
         dropped = np.uint64(round(rate * 2**32))
         scale = x.numpy().dtype.type(1 / (1 - rate))
-        _mask_rows(x.detach().numpy(), dropped, scale, key, vertices.numpy(), out.numpy())
+        _mask_rows(
+            *(x.detach().numpy(), dropped, scale, key, vertices.numpy(), first_column),
+            out.numpy(),
+        )
         return out
     bits = _bits(vertices, x.shape[1], key, first_column)
     return x * (bits >= round(rate * 2**32)) / (1 - rate)
 
 
 @njit(cache=True, nogil=True)
-def _mask_rows(x: Any, dropped: Any, scale: Any, key: Any, vertices: Any, out: Any) -> None:
-    """One hash for two neighbouring columns: 32 bits each."""
+def _mask_rows(
+    x: Any, dropped: Any, scale: Any, key: Any, vertices: Any, first_column: Any, out: Any
+) -> None:
+    """One hash for two neighbouring columns: 32 bits each, the low ones of the even column."""
     width = x.shape[1]
+    odd = first_column % 2
     for i in range(x.shape[0]):
         stream = mix(key ^ mix(np.uint64(vertices[i])))
-        for j in range(0, width - 1, 2):
-            bits = mix(stream + np.uint64(j))
+        if odd and width:
+            bits = mix(stream + np.uint64(first_column - 1))
+            out[i, 0] = x[i, 0] * scale if (bits >> _32) >= dropped else x.dtype.type(0)
+        for j in range(odd, width - 1, 2):
+            bits = mix(stream + np.uint64(first_column + j))
             out[i, j] = x[i, j] * scale if (bits & _LOW) >= dropped else x.dtype.type(0)
             out[i, j + 1] = x[i, j + 1] * scale if (bits >> _32) >= dropped else x.dtype.type(0)
-        if width % 2:
-            bits = mix(stream + np.uint64(width - 1))
+        if (width - odd) % 2:
+            bits = mix(stream + np.uint64(first_column + width - 1))
             out[i, width - 1] = (
                 x[i, width - 1] * scale if (bits & _LOW) >= dropped else x.dtype.type(0)
             )

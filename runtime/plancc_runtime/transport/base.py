@@ -24,7 +24,6 @@ import hashlib
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -94,13 +93,16 @@ def pieces(buffers: Iterable[tuple[int, Buffer]], max_words: int) -> list[Piece]
     ValueError
         If a buffer is not contiguous.
     """
-    tags: Counter[int] = Counter()
+    tags: dict[int, int] = {}
     result = []
     for number, (peer, buffer) in enumerate(buffers):
-        data = flat(buffer)
+        data, tag = flat(buffer), tags.get(peer, 0)
+        whole = len(data) <= max_words
         for start in range(0, len(data), max_words):
-            result.append(Piece(number, peer, tags[peer], data[start : start + max_words]))
-            tags[peer] += 1
+            part = data if whole else data[start : start + max_words]
+            result.append(Piece(number, peer, tag, part))
+            tag += 1
+        tags[peer] = tag
     return result
 
 
@@ -198,6 +200,11 @@ class Transport(ABC):
         self.timeout = timeout or math.inf
         self.say = say
 
+    @property
+    def numbers(self) -> Sequence[int]:
+        """What the user knows the ranks by; of some ranks of a larger transport, its numbers."""
+        return range(self.size)
+
     @abstractmethod
     def exchange(
         self, sends: Sequence[tuple[int, Buffer]], receives: Sequence[tuple[int, Buffer]]
@@ -263,7 +270,8 @@ class Transport(ABC):
         self.allreduce_max(failed)
         if not failed[0]:
             return
-        reports = [(r, e) for r, e in enumerate(self.gather(error)) if e is not None]
+        every = zip(self.numbers, self.gather(error), strict=True)
+        reports = [(r, e) for r, e in every if e is not None]
         ranks_of: dict[str, list[int]] = {}
         for rank, report in reports:
             ranks_of.setdefault(str(report), []).append(rank)

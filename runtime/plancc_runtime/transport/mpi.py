@@ -2,12 +2,17 @@
 
 Importing this module does not start MPI; constructing `MpiTransport` does. What lies on a device
 travels through host memory.
+
+Groups broadcast and reduce by MPI's collectives. Their other operations are plain messages, which
+need no packing when pieces lie apart, and of which Open MPI makes its nonblocking ones too; so a
+reduce-scatter moves each piece to its owner alone, where Open MPI reduces all at one rank first.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,9 +25,11 @@ from plancc_runtime.transport.base import (
     RoundTraffic,
     Transport,
     flat,
+    name,
     pieces,
     unfinished,
 )
+from plancc_runtime.transport.group import MessageGroup, Pending, has_16_bits
 from plancc_runtime.transport.host import HostBuffers, in_host_memory
 from plancc_runtime.transport.single import usable_cores
 from plancc_runtime.transport.watchdog import Watchdog
@@ -71,11 +78,24 @@ class MpiTransport(Transport):
         self._watchdog = Watchdog(self)
         with self._watchdog(_all_ranks):
             self._comm = comm.Dup()
+        self._comms: dict[tuple[int, ...], Any] = {}  # of groups; never freed, so each made once
 
     def exchange(
         self, sends: Sequence[tuple[int, Buffer]], receives: Sequence[tuple[int, Buffer]]
     ) -> Exchange:
         return _MpiExchange(self, sends, receives)
+
+    def subgroup(self, ranks: Sequence[int]) -> MessageGroup:
+        return _MpiGroup(self, ranks)
+
+    def communicator(self, ranks: tuple[int, ...]) -> Any:
+        """Of some ranks, among them this one. Collective among them."""
+        if ranks not in self._comms:
+            members = self._comm.group.Incl(ranks)
+            with self._watchdog(lambda: f"{name(ranks)} to make a group"):
+                self._comms[ranks] = self._comm.Create_group(members)
+            members.Free()
+        return self._comms[ranks]
 
     def allreduce_sum(self, array: Buffer) -> None:
         self.traffic.reductions += 1
@@ -120,6 +140,96 @@ def _all_ranks() -> str:
     return "another rank to reach the collective call that this one is in"
 
 
+def _wait(request: Any, requests: list[Any], late: set[int]) -> None:
+    """Wait for all requests; of those not known to be complete, `late` has the numbers."""
+    # most often all is done or about to be; else the watchdog must know who is late
+    if not any(request.Testall(requests) for _ in range(TESTS)):
+        while late:
+            late.difference_update(request.Waitsome(requests))
+
+
+class _MpiGroup(MessageGroup):
+    """Collectives and messages over a communicator of the members."""
+
+    def __init__(self, transport: MpiTransport, ranks: Sequence[int]) -> None:
+        super().__init__(transport, ranks)
+        self._mpi, self._watchdog = transport._mpi, transport._watchdog
+        self._comm: Any = transport.communicator(self.ranks) if self.size > 1 else None
+
+    def _broadcast(self, data: Buffer, root: int) -> Pending:
+        start = partial(self._comm.Ibcast, root=root)
+        if self.rank == root:
+            return self._started(start, data, self._others_to_join)
+        source = self.ranks[root]
+        return self._started(start, data, lambda: f"a broadcast of rank {source}", changed=True)
+
+    def _reduce_sum(self, data: Buffer, root: int) -> Pending:
+        if has_16_bits(data):
+            return super()._reduce_sum(data, root)
+
+        def start(own: np.ndarray) -> Any:
+            both = (self._mpi.IN_PLACE, own) if self.rank == root else (own, None)
+            return self._comm.Ireduce(*both, op=self._mpi.SUM, root=root)
+
+        return self._started(start, data, self._others_to_join, changed=self.rank == root)
+
+    def _allreduce_sum(self, data: Buffer) -> None:
+        if has_16_bits(data):
+            super()._allreduce_sum(data)
+            return
+        with in_host_memory(data) as host:
+            for _, _, _, piece in pieces([(0, host)], self.transport.max_words):
+                with self._watchdog(self._others_to_join):
+                    self._comm.Allreduce(self._mpi.IN_PLACE, piece, op=self._mpi.SUM)
+
+    def _started(
+        self,
+        start: Callable[[np.ndarray], Any],
+        data: Buffer,
+        what: Callable[[], str],
+        changed: bool = False,
+    ) -> Pending:
+        """A collective operation on one buffer; it comes from its device, and back if changed."""
+        host = HostBuffers([(0, data)])
+        host.fetch(0)
+        requests = [start(p.data) for p in pieces(host.buffers, self.transport.max_words)]
+
+        def finish() -> None:
+            with self._watchdog(what):
+                _wait(self._mpi.Request, requests, set(range(len(requests))))
+            if changed:
+                host.store(0)
+
+        return Pending(finish)
+
+    def _exchanged(
+        self, sends: list[tuple[int, Buffer]], receives: list[tuple[int, Buffer]]
+    ) -> Pending:
+        into, out = HostBuffers(receives), HostBuffers(sends)
+        inward = pieces(into.buffers, self.transport.max_words)
+        outward = pieces(out.buffers, self.transport.max_words)
+        requests = [self._comm.Irecv(p.data, source=p.peer, tag=p.tag) for p in inward]
+        for number in range(len(sends)):
+            out.fetch(number)
+        requests += [self._comm.Isend(p.data, dest=p.peer, tag=p.tag) for p in outward]
+        late = set(range(len(requests)))
+
+        def unfinished_ones() -> str:
+            missing, num = late.copy(), len(inward)  # by the watchdog, while this goes on
+            return unfinished(
+                (self.ranks[inward[i].peer] for i in missing if i < num),
+                (self.ranks[outward[i - num].peer] for i in missing if i >= num),
+            )
+
+        def finish() -> None:
+            with self._watchdog(unfinished_ones):
+                _wait(self._mpi.Request, requests, late)
+            for number in range(len(receives)):
+                into.store(number)
+
+        return Pending(finish)
+
+
 class _MpiExchange(Exchange):
     """One persistent request per piece, tagged: requests may start in any order."""
 
@@ -129,12 +239,13 @@ class _MpiExchange(Exchange):
         sends: Sequence[tuple[int, Buffer]],
         receives: Sequence[tuple[int, Buffer]],
     ) -> None:
-        mpi, comm = transport._mpi, transport._comm
+        self._mpi = mpi = transport._mpi
+        comm = transport._comm
         self._is_finalized = mpi.Is_finalized
         self._requests: list[Any] = []  # of the receives, then of the sends
         self._late: set[int] = set()  # requests of the round that are not known to be complete
         self._startall = mpi.Prequest.Startall
-        self._waitsome, self._testall = mpi.Request.Waitsome, mpi.Request.Testall
+        self._waitsome = mpi.Request.Waitsome
         self._watchdog, self._traffic = transport._watchdog, transport.traffic
         self._in, self._out = HostBuffers(receives), HostBuffers(sends)
         self._inward = pieces(self._in.buffers, transport.max_words)
@@ -182,10 +293,7 @@ class _MpiExchange(Exchange):
 
     def finish(self) -> None:
         with self._watchdog(self._unfinished):
-            # most often all is done or about to be; else the watchdog must know who is late
-            if not any(self._testall(self._requests) for _ in range(TESTS)):
-                while self._late:
-                    self._late.difference_update(self._waitsome(self._requests))
+            _wait(self._mpi.Request, self._requests, self._late)
         for k, stored in enumerate(self._stored):
             if not stored:
                 self._store(k)

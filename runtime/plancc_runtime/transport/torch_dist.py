@@ -5,11 +5,16 @@ Importing this module imports torch, and joins nothing.
 NCCL matches messages by order alone and runs those of one group at once. So all ranks go through
 the messages of a round in one order, by distance from sender to receiver, in groups that end at the
 same distances on all ranks: every message is in the same group at both ends.
+
+Groups (`Transport.subgroup`) broadcast and reduce by the library's collectives, and do all else by
+messages: gloo lacks pieces of several sizes. What they queue on a device stands in one stream, in
+the order of the calls, for several communicators of NCCL must not run at once.
 """
 
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import socket
 import sys
@@ -37,6 +42,7 @@ from plancc_runtime.transport.base import (
     name,
     pieces,
 )
+from plancc_runtime.transport.group import MessageGroup, Pending, has_16_bits
 from plancc_runtime.transport.host import HostBuffers, in_host_memory, on_device
 from plancc_runtime.transport.single import usable_cores
 from plancc_runtime.transport.watchdog import GRACE, Watchdog
@@ -116,13 +122,10 @@ class TorchTransport(Transport):
         super().__init__(dist.get_rank(), dist.get_world_size(), timeout)
         self._watchdog = Watchdog(self)
         self.nccl = backend == "nccl"
-        # later than ours, which says more
-        seconds = timedelta(seconds=timeout + 10 * GRACE) if timeout else timedelta(days=365)
-        with self.waiting(_all_ranks):
-            # of its own: our messages can never be mistaken for a user's
-            self.group = dist.new_group(backend=BACKENDS[backend], timeout=seconds)
-            if self.nccl:  # messages alone do not connect all ranks
-                dist.all_reduce(torch.zeros(1, device="cuda"), group=self.group)
+        # of its own: our messages can never be mistaken for a user's
+        self.group = self._new_group(tuple(range(self.size)))
+        self._groups: dict[tuple[int, ...], Any] = {}  # of subgroups; never freed, each made once
+        self._stream: Any = None
 
     def exchange(
         self, sends: Sequence[tuple[int, Buffer]], receives: Sequence[tuple[int, Buffer]]
@@ -130,6 +133,26 @@ class TorchTransport(Transport):
         if self.nccl and any(on_device(buffer) for _, buffer in (*sends, *receives)):
             return _DeviceExchange(self, sends, receives)
         return _HostExchange(self, sends, receives)
+
+    def subgroup(self, ranks: Sequence[int]) -> MessageGroup:
+        # all ranks make all groups, in one order
+        for members in sorted(set(self.gather(tuple(ranks)))):
+            if len(members) > 1 and members not in self._groups:
+                self._groups[members] = self._new_group(members)
+        return _TorchGroup(self, ranks, self._groups.get(tuple(ranks)))
+
+    def _new_group(self, members: tuple[int, ...]) -> Any:
+        """Collective among all ranks."""
+        # later than ours, which says more
+        unlimited = timedelta(days=365)
+        seconds = (
+            unlimited if math.isinf(self.timeout) else timedelta(seconds=self.timeout + 10 * GRACE)
+        )
+        with self.waiting(_all_ranks):
+            group = dist.new_group(members, seconds, BACKENDS["nccl" if self.nccl else "gloo"])
+            if self.nccl and self.rank in members:  # messages alone do not connect all ranks
+                dist.all_reduce(torch.zeros(1, device="cuda"), group=group)
+        return group
 
     def allreduce_sum(self, array: Buffer) -> None:
         self.traffic.reductions += 1
@@ -194,6 +217,23 @@ class TorchTransport(Transport):
             raise TransportError(
                 f"lost the connection while waiting for {what()} ({_first_line(error)})"
             ) from error
+
+    @contextmanager
+    def queued(self) -> Iterator[Callable[[], None]]:
+        """A block that queues work on the device, after all that is queued already.
+
+        Yields
+        ------
+        callable
+            After the block, makes what is queued from then on wait for that work.
+        """
+        if self._stream is None:
+            self._stream = torch.cuda.Stream()
+        done = torch.cuda.Event()
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            yield lambda: torch.cuda.current_stream().wait_event(done)
+            done.record()
 
     def watch_device(self, what: Callable[[], str]) -> None:
         """Nobody waits for what was queued on the device until now: let the watchdog do so."""
@@ -332,6 +372,99 @@ class _DeviceExchange(Exchange):
 
     def _unfinished(self) -> str:
         return f"messages from or to {name(self._peers)}"
+
+
+class _TorchGroup(MessageGroup):
+    """By a process group of the members, and by messages."""
+
+    transport: TorchTransport
+
+    def __init__(self, transport: TorchTransport, ranks: Sequence[int], group: Any) -> None:
+        super().__init__(transport, ranks)
+        self._group = group
+
+    def _broadcast(self, data: Buffer, root: int) -> Pending:
+        source = self.ranks[root]
+
+        def start(words: torch.Tensor) -> Any:  # as bytes: gloo does not know all kinds of numbers
+            return dist.broadcast(words.view(torch.uint8), source, self._group, async_op=True)
+
+        if self.rank == root:
+            return self._started(start, data, self._others_to_join)
+        return self._started(start, data, lambda: f"a broadcast of rank {source}", changed=True)
+
+    def _reduce_sum(self, data: Buffer, root: int) -> Pending:
+        if has_16_bits(data) and not self._is_queued(data):
+            return super()._reduce_sum(data, root)
+
+        def start(words: torch.Tensor) -> Any:
+            return dist.reduce(words, self.ranks[root], group=self._group, async_op=True)
+
+        return self._started(start, data, self._others_to_join, changed=self.rank == root)
+
+    def _allreduce_sum(self, data: Buffer) -> None:
+        if has_16_bits(data) and not self._is_queued(data):
+            super()._allreduce_sum(data)
+            return
+
+        def start(words: torch.Tensor) -> Any:
+            return dist.all_reduce(words, group=self._group, async_op=True)
+
+        self._started(start, data, self._others_to_join, changed=True).wait()
+
+    def _started(
+        self,
+        start: Callable[[torch.Tensor], Any],
+        data: Buffer,
+        what: Callable[[], str],
+        changed: bool = False,
+    ) -> Pending:
+        """A collective operation on one buffer; it comes from its device, and back if changed."""
+        transport = self.transport
+        if self._is_queued(data):
+            with transport.queued() as wait, transport.waiting(what):
+                for piece in pieces([(0, data)], transport.max_words):
+                    start(piece.data).wait()
+                transport.watch_device(what)
+            return _holding(data, wait)
+        host = HostBuffers([(0, data)])
+        host.fetch(0)
+        with transport.waiting(what):
+            words = pieces(_tensors(host.buffers), transport.max_words)
+            works = [start(piece.data) for piece in words]
+
+        def finish() -> None:
+            with transport.waiting(what):
+                for work in works:
+                    work.wait()
+            if changed:
+                host.store(0)
+
+        return Pending(finish)
+
+    def _exchanged(
+        self, sends: list[tuple[int, Buffer]], receives: list[tuple[int, Buffer]]
+    ) -> Pending:
+        buffers = [buffer for _, buffer in (*sends, *receives)]
+        if not any(map(self._is_queued, buffers)):
+            return super()._exchanged(sends, receives)
+        with self.transport.queued() as wait:
+            super()._exchanged(sends, receives).wait()
+        return _holding(buffers, wait)
+
+    def _is_queued(self, data: Buffer) -> bool:
+        return self.transport.nccl and on_device(data)
+
+
+def _holding(buffers: Any, wait: Callable[[], None]) -> Pending:
+    """Keeps what a device still works on until the end of the wait for it."""
+
+    def finish() -> None:
+        nonlocal buffers
+        wait()
+        buffers = None
+
+    return Pending(finish)
 
 
 def in_groups(

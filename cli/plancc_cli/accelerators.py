@@ -1,0 +1,273 @@
+"""`plancc accelerators`: a model of neighbour aggregation on sparse accelerators."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from plancc.cost.accelerators.design import SHIPPED
+from plancc.errors import InputError
+from plancc.registry import check_choice
+from plancc_cli import options
+
+if TYPE_CHECKING:
+    from plancc.cost.accelerators import Accelerator, Aggregations, Estimate
+    from plancc.cost.accelerators.published import Comparison
+
+KEEP = 0.5
+GRAPH_DIMS = (128, 128, 128, 128)
+PLAN = ".h5"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is aggregated; `dataset` if the published figures are for the same work."""
+
+    name: str
+    dims: tuple[int, ...]
+    work: Aggregations
+    dataset: str | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One accelerator on one subject."""
+
+    machine: str
+    estimate: Estimate
+    over_cpu: float
+    published_joules: float | None
+
+
+@click.command()
+@click.argument("graph", type=click.Path(), required=False)
+@click.option(
+    "--dataset",
+    "datasets",
+    multiple=True,
+    metavar="NAME",
+    help="One of the paper's graphs, by their sizes: reddit, orkut, twitter, friendster, "
+    "papers100m. May be given more than once.  [default: all]",
+)
+@click.option(
+    "--machine",
+    "machines",
+    multiple=True,
+    metavar="NAME|FILE",
+    help=f"{', '.join(SHIPPED)}, or a TOML file. May be given more than once.  [default: all four]",
+)
+@options.dims_option(
+    "Widths d0,d1,...,dL of a GCN.  [default: of a data set as in the paper, else 128,128,128,128]"
+)
+@click.option(
+    "--keep",
+    type=float,
+    default=KEEP,
+    show_default=True,
+    metavar="P",
+    help="Share of outputs that dropout and ReLU keep.",
+)
+@options.reading
+@options.as_json
+def command(
+    graph: str | None,
+    datasets: tuple[str, ...],
+    machines: tuple[str, ...],
+    dims: list[int] | None,
+    keep: float,
+    as_json: bool,
+    **reading: Any,
+) -> None:
+    """Model neighbour aggregation on sparse accelerators: time, speed-up over a CPU, energy.
+
+    GRAPH is a graph file or a plan (.h5), of which the numbers of vertices and nonzeros count.
+    Without it, the five graphs of the MixGCN paper, beside the figures published there.
+
+    \b
+        plancc accelerators
+        plancc accelerators --dataset reddit --machine mixgcn-spu --machine own.toml
+        plancc accelerators graph.mtx --dims 602,128,41 --keep 1
+    """
+    from plancc.cost.accelerators import accelerator
+    from plancc.cost.accelerators.design import CPU
+    from plancc.cost.accelerators.model import estimate
+    from plancc.cost.accelerators.published import DATASETS, comparisons
+
+    if not (math.isfinite(keep) and 0 <= keep <= 1):
+        raise InputError(f"--keep {keep:g}: give a share between 0 and 1")
+    given = [name for name, value in reading.items() if value]
+    if graph is None and given:
+        raise InputError(f"--{given[0]} says how a graph is read: give GRAPH too")
+    if graph is not None and datasets:
+        raise InputError(f"{graph} and --dataset {datasets[0]}: give one of them")
+    chosen = {name: accelerator(name) for name in machines or SHIPPED}
+    if graph is not None:
+        subjects = [_of_file(graph, dims or GRAPH_DIMS, keep, reading)]
+    else:
+        subjects = [_of_dataset(name, dims, keep) for name in dict.fromkeys(datasets or DATASETS)]
+
+    cpu = accelerator(CPU)
+    shown: list[tuple[Subject, list[Row]]] = []
+    for subject in subjects:
+        base = estimate(cpu, subject.work).seconds
+        published = DATASETS[subject.dataset].joules if subject.dataset else {}
+        rows = []
+        for name, machine in chosen.items():
+            cost = estimate(machine, subject.work)
+            over_cpu = base / cost.seconds if cost.seconds else 1.0
+            rows.append(Row(name, cost, over_cpu, published.get(name)))
+        shown.append((subject, rows))
+    beside = [
+        each
+        for each in comparisons()
+        if each.machine in chosen and each.dataset in {subject.dataset for subject in subjects}
+    ]
+    if as_json:
+        _print_json(shown, beside)
+    else:
+        _print(shown, beside, chosen, cpu)
+
+
+def _of_dataset(name: str, dims: list[int] | None, keep: float) -> Subject:
+    from plancc.cost.accelerators import gcn_aggregations
+    from plancc.cost.accelerators.published import DATASETS
+
+    check_choice("data set", name, DATASETS)
+    dataset = DATASETS[name]
+    widths = tuple(dims or dataset.dims)
+    work = gcn_aggregations(dataset.vertices, dataset.nonzeros, widths, keep)
+    return Subject(name, widths, work, name if work == dataset.aggregations() else None)
+
+
+def _of_file(
+    path: str, dims: list[int] | tuple[int, ...], keep: float, reading: dict[str, Any]
+) -> Subject:
+    from plancc.cost.accelerators import gcn_aggregations
+    from plancc.graph.formats import read_graph
+    from plancc.plan.reader import PlanFile
+
+    if path.endswith(PLAN):
+        given = [name for name, value in reading.items() if value]
+        if given:
+            raise InputError(f"--{given[0]} says how a graph is read; {path} is a plan")
+        with PlanFile(path) as file:
+            vertices, nonzeros = file.header.num_vertices, file.header.num_nonzeros
+    else:
+        graph = read_graph(path, **reading)
+        vertices, nonzeros = graph.num_vertices, graph.num_nonzeros
+    try:
+        work = gcn_aggregations(vertices, nonzeros, dims, keep)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return Subject(path, tuple(dims), work, None)
+
+
+def _print_json(shown: list[tuple[Subject, list[Row]]], beside: list[Comparison]) -> None:
+    from plancc_cli.render import print_json
+
+    graphs = [
+        {
+            "name": subject.name,
+            "vertices": subject.work.vertices,
+            "nonzeros": subject.work.nonzeros,
+            "dims": subject.dims,
+            "keep": subject.work.keep,
+            "machines": [
+                {
+                    "machine": row.machine,
+                    **asdict(row.estimate),
+                    "speedup_over_cpu": row.over_cpu,
+                    "published_joules": row.published_joules,
+                }
+                for row in rows
+            ],
+        }
+        for subject, rows in shown
+    ]
+    published = [{**asdict(each), "factor": each.factor} for each in beside]
+    print_json({"graphs": graphs, "published": published})
+
+
+def _print(
+    shown: list[tuple[Subject, list[Row]]],
+    beside: list[Comparison],
+    machines: dict[str, Accelerator],
+    cpu: Accelerator,
+) -> None:
+    from rich.table import Table
+
+    from plancc_cli.render import console, duration, size
+
+    out = console()
+    for subject, rows in shown:
+        work = subject.work
+        table = Table(
+            title=f"{subject.name}: {work.vertices:,.0f} vertices, {work.nonzeros:,.0f} nonzeros, "
+            f"dims {','.join(map(str, subject.dims))}, {work.keep:.0%} of outputs kept",
+            title_justify="left",
+        )
+        columns = ("", "additions", "memory", "limit", "time", "over CPU", "energy")
+        published = any(row.published_joules is not None for row in rows)
+        for name in (*columns, *["published"] * published):
+            table.add_column(name, justify="right" if name else "left")
+        for row in rows:
+            cost = row.estimate
+            cells = [
+                machines[row.machine].name,
+                f"{cost.additions:.3g}",
+                size(cost.bytes),
+                "adders" if cost.compute_seconds > cost.memory_seconds else "memory",
+                duration(cost.seconds),
+                f"{row.over_cpu:.2f}",
+                _joules(cost.joules),
+            ]
+            if published:
+                cells.append("-" if row.published_joules is None else _joules(row.published_joules))
+            table.add_row(*cells)
+        out.print(table)
+    if beside:
+        _print_comparison(beside, machines)
+    out.print(
+        f"One epoch, forward and back. Over CPU: {cpu.name}. A model: nothing was measured.",
+        soft_wrap=True,
+    )
+
+
+def _print_comparison(beside: list[Comparison], machines: dict[str, Accelerator]) -> None:
+    """Speed-ups of Figure 12 by data set, and how far every figure is from the published one."""
+    from rich.table import Table
+
+    from plancc.cost.accelerators.design import CPU
+    from plancc.cost.accelerators.published import SPEEDUPS
+    from plancc_cli.render import console
+
+    out = console()
+    speedups = [each for each in beside if each.figure == "speed-up"]
+    if speedups:
+        table = Table(title="speed-up of MixGCN-SPU (Figure 12)", title_justify="left")
+        table.add_column("over")
+        names = list(dict.fromkeys(each.dataset for each in speedups))
+        for name in (*names, "published"):
+            table.add_column(name, justify="right")
+        for machine in dict.fromkeys(each.machine for each in speedups):
+            cells = [f"{each.value:.2f}" for each in speedups if each.machine == machine]
+            low, high = SPEEDUPS[machine]
+            table.add_row(machines[machine].name, *cells, f"{low:.2f} to {high:.2f}")
+        out.print(table)
+    for figure in ("speed-up", "energy"):
+        factors = [each.factor for each in beside if each.figure == figure]
+        if factors:
+            out.print(
+                f"{figure}: within a factor {math.ceil(100 * max(factors)) / 100:.2f} of the "
+                "published",
+                soft_wrap=True,
+            )
+    if any(each.machine == CPU for each in beside):
+        out.print("The CPU's published energies are divided by 1,000: see the documentation.")
+
+
+def _joules(value: float) -> str:
+    return f"{value:,.1f} J" if value >= 0.1 else f"{value:.3g} J"

@@ -1,0 +1,179 @@
+"""`plancc calibrate`: measure this machine and write a machine file. Measures and fits nothing."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from plancc.errors import InputError, PlanccError
+
+if TYPE_CHECKING:
+    from plancc.cost.machine import Compute
+    from plancc_runtime.calibration import Calibration
+    from plancc_runtime.transport.base import Transport
+
+SUFFIX = ".toml"
+GRACE = 3  # seconds that other ranks leave to rank 0 to speak, since mpirun ends all with one
+
+
+@click.command()
+@click.option(
+    "-o",
+    "--output",
+    default="machine.toml",
+    show_default=True,
+    type=click.Path(),
+    help="Machine file to write.",
+)
+@click.option(
+    "--ranks",
+    type=click.IntRange(min=1),
+    help="Ranks that work at once, as threads of this process.  [default: as many as cores]",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    help="Threads per rank.  [default: this machine's cores, shared by its ranks]",
+)
+@click.option("--quick", is_flag=True, help="Fewer sizes and shorter samples.")
+def command(output: str, ranks: int | None, threads: int | None, quick: bool) -> None:
+    """Measure this machine, for simulate.
+
+    Sparse and dense products, memory, and messages are measured while all ranks work at once, since
+    they share caches and memory: give as many ranks as you will run.
+
+    \b
+        plancc calibrate -o machine.toml --ranks 2            # ranks as threads
+        mpirun -n 2 plancc calibrate -o machine.toml          # over MPI; rank 0 writes
+    """
+    if not output.endswith(SUFFIX):
+        raise InputError(f"--output {output}: the name of a machine file ends in {SUFFIX}")
+    from plancc.files import check_target
+    from plancc_runtime import launch
+
+    rank, size = launch.announced()
+    if size > 1:  # over MPI
+        if ranks is not None:
+            raise InputError(f"--ranks {ranks}: the launcher has started {size} ranks already")
+        try:
+            _measure(launch.open_transport(), output, threads, quick)
+        except PlanccError as error:
+            if rank > 0:
+                time.sleep(GRACE)
+                sys.exit(error.exit_code)
+            raise
+        return
+    check_target(output)
+    from plancc_runtime.transport.local import run_ranks
+    from plancc_runtime.transport.single import SingleTransport, usable_cores
+
+    ranks = ranks or len(usable_cores())
+    if ranks == 1:
+        _measure(SingleTransport(), output, threads, quick)
+    else:
+        run_ranks(ranks, lambda transport: _measure(transport, output, threads, quick))
+        sys.stdout.flush()
+        os._exit(0)  # threads that torch keeps per rank thread do not always survive a normal exit
+
+
+def _measure(transport: Transport, output: str, threads: int | None, quick: bool) -> None:
+    """Measure and write. Collective."""
+    from plancc.files import atomic_write, check_target
+    from plancc_runtime.calibration import FULL, QUICK, calibrate
+
+    first = transport.rank == 0
+    with transport.agreement():
+        if first:
+            check_target(output)
+    found = calibrate(transport, QUICK if quick else FULL, threads, _progress if first else None)
+    with transport.agreement():
+        if first:
+            with atomic_write(output) as temporary:
+                temporary.write_text(machine_file(found, quick), encoding="utf-8")
+            click.echo(
+                f"{output}: {_ranks(found)}, sparse products {found.sparse.typical / 1e9:.2g} "
+                "billion multiply-adds per second"
+            )
+
+
+def machine_file(found: Calibration, quick: bool = False) -> str:
+    """The text of the machine file of a calibration."""
+    from plancc.cost.fitting import EpochSeconds, fitted
+
+    epochs = [EpochSeconds(e.rows, e.nonzeros, tuple(e.dims), e.rest) for e in found.epochs]
+    return "\n".join(_lines(found, fitted(epochs), quick)) + "\n"
+
+
+def _progress(stage: str) -> None:
+    click.echo(f"plancc calibrate: {stage}", err=True)
+
+
+def _ranks(found: Calibration) -> str:
+    carried = f" over {found.transport}" if found.num_ranks > 1 else ""
+    return (
+        f"{found.num_ranks} rank{'s' * (found.num_ranks > 1)}{carried}, "
+        f"{found.threads} thread{'s' * (found.threads > 1)} each, {found.cores} cores"
+    )
+
+
+def _lines(found: Calibration, compute: Compute, quick: bool) -> Iterator[str]:
+    """The machine file, line by line."""
+    crowd, outside = found.crowd, found.between or found.inside
+    how = "plancc calibrate" + " --quick" * quick
+    yield f"name = {_text(f'{found.processor}, {found.num_ranks} ranks')}"
+    yield f"source = {_text(f'{how}: {_ranks(found)}, all at once')}"
+    if outside is None:
+        yield "# one rank sends no messages: latency and bandwidth are not measured"
+    else:
+        if found.between is None:
+            yield "# inside one node; between nodes is not measured"
+        yield f"latency = {outside.latency:.3g}"
+        yield f"bandwidth = {outside.bandwidth:.3g}"
+    yield f"multiply_adds = {crowd * found.sparse.typical:.3g}"
+    yield ""
+    yield "[node]"
+    yield f"ranks = {found.ranks_per_node}"
+    yield f"cores = {found.cores // found.threads or 1}  # ranks that compute at full speed"
+    if found.between is not None and found.inside is not None:
+        yield f"latency = {found.inside.latency:.3g}"
+        yield f"bandwidth = {found.inside.bandwidth:.3g}"
+    yield f"memory = {found.memory:.3g}"
+    yield ""
+    yield "[compute]  # fitted to epochs of small networks on one rank each"
+    assert compute.dense is not None
+    assert compute.stream is not None
+    yield f"dense = {crowd * compute.dense:.3g}"
+    yield f"stream = {crowd * compute.stream:.3g}"
+    yield f"overhead = {compute.overhead / crowd:.3g}"
+    yield ""
+    yield "[spmm]"
+    yield f"rows = {found.sparse.rows}"
+    yield f"nonzeros_per_row = {found.sparse.nonzeros_per_row}"
+    yield f"width = {found.sparse.width}"
+    yield "multiply_adds = ["
+    for rows, table in zip(found.sparse.rows, found.sparse.multiply_adds, strict=True):
+        yield f"  [  # {rows} rows"
+        for rates in table:
+            yield f"    {_numbers(crowd * rates)},"
+        yield "  ],"
+    yield "]"
+    if found.broadcast is not None and found.allreduce is not None:
+        yield ""
+        yield "[collective]  # whose time was nearer to what was measured"
+        yield f'broadcast = "{found.broadcast}"'
+        yield f'allreduce = "{found.allreduce}"'
+
+
+def _text(words: str) -> str:
+    """As a TOML string."""
+    plain = "".join(c if c.isprintable() else " " for c in words)
+    return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _numbers(values: Sequence[float]) -> str:
+    return "[" + ", ".join(f"{value:.3g}" for value in values) + "]"

@@ -1,0 +1,136 @@
+"""Figures of a sweep: strong scaling, and what the time is made of. Draws; computes nothing."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from plancc.errors import BackendUnavailable, InputError
+from plancc.files import atomic_write, check_target
+
+if TYPE_CHECKING:
+    from plancc.sweep import Sweep
+
+FORMATS = (".png", ".pdf", ".svg")
+MOST_BARS = 9
+"""Numbers of ranks that have bars."""
+HIGHEST_BAR = 10
+"""Times the fastest model's seconds."""
+COLOURS = {
+    "multiply": "#4477aa",
+    "dense": "#88ccee",
+    "expand": "#cc6677",
+    "fold": "#ddcc77",
+    "collectives": "#aa4499",
+    "all-reduce": "#999933",
+}
+"""Of the steps of an epoch, from the bottom of a bar upward."""
+
+
+def check_plot(path: str) -> None:
+    """Refuse, before any work, a figure that cannot be drawn or written.
+
+    Raises
+    ------
+    InputError
+        The extension is none of `FORMATS`.
+    OutputError
+        The file cannot be written.
+    BackendUnavailable
+        There is no matplotlib.
+    """
+    if os.path.splitext(path)[1].lower() not in FORMATS:
+        raise InputError(f"--plot {path}: choose a name that ends in {', '.join(FORMATS)}")
+    check_target(path)
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise BackendUnavailable(
+            "--plot needs matplotlib: pip install 'plancc[plot]', or leave --plot out"
+        ) from None
+
+
+def plot_sweep(sweep: Sweep, path: str) -> None:
+    """Seconds over ranks, log-log, as Figure 3 of paper 000, above bars of an epoch's steps, one
+    group for every number of ranks and one bar for every model, as Figure 1 of paper 001.
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be written.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 9), layout="constrained")
+    above, below = figure.subplots(2, 1)
+    _lines(above, sweep)
+    _bars(below, sweep)
+    figure.suptitle(
+        f"{sweep.name}: {sweep.vertices:,} vertices, {sweep.nonzeros:,} nonzeros, dims "
+        f"{','.join(map(str, sweep.dims))}\npredicted for {sweep.machine.name or sweep.machine}",
+        fontsize=10,
+    )
+    with atomic_write(path) as temporary:
+        # no date in the file: the same sweep gives the same bytes
+        metadata = {"CreationDate": None} if path.lower().endswith(".pdf") else {}
+        figure.savefig(temporary, dpi=120, metadata=metadata)
+
+
+def _lines(axes: Any, sweep: Sweep) -> None:
+    for label in sweep.labels:
+        cells = [cell for cell in sweep.cells if cell.label == label and cell.seconds]
+        ranks, seconds = [c.num_ranks for c in cells], [c.seconds for c in cells]
+        (line,) = axes.plot(ranks, seconds, marker="o", markersize=4, label=label)
+        full = [(c.num_ranks, c.seconds) for c in cells if not c.fits]
+        if full:
+            axes.plot(*zip(*full, strict=True), "x", markersize=9, color=line.get_color())
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xticks(sweep.ranks, [str(number) for number in sweep.ranks])
+    axes.set_xlabel("ranks (x: out of memory)" if _any_full(sweep) else "ranks")
+    axes.set_ylabel("seconds per epoch")
+    axes.grid(True, which="major", alpha=0.3)
+    axes.legend(fontsize=8)
+
+
+def _any_full(sweep: Sweep) -> bool:
+    return any(not cell.fits for cell in sweep.cells)
+
+
+def _bars(axes: Any, sweep: Sweep) -> None:
+    """Relative to the fastest model of every number of ranks, so that all groups can be read."""
+    step = max(1, -(-len(sweep.ranks) // MOST_BARS))
+    ranks = sweep.ranks[::step]
+    width = 0.8 / len(sweep.labels)
+    highest, used = 1.0, set()
+    for group, num_ranks in enumerate(ranks):
+        cells = [sweep.cell(label, num_ranks) for label in sweep.labels]
+        base = min((cell.seconds for cell in cells if cell.seconds), default=1.0)
+        for bar, (label, cell) in enumerate(zip(sweep.labels, cells, strict=True)):
+            bottom = 0.0
+            x = group + (bar - (len(sweep.labels) - 1) / 2) * width
+            for name, colour in COLOURS.items():
+                height = cell.steps.get(name, 0.0) / base
+                if height:
+                    used.add(name)
+                    axes.bar(x, height, width * 0.9, bottom=bottom, color=colour)
+                    bottom += height
+            highest = max(highest, bottom)
+            if cell.seconds is None:
+                axes.text(x, 0, "-", ha="center", va="bottom", fontsize=7)
+            axes.text(
+                *(x, -0.02, label),
+                transform=axes.get_xaxis_transform(),
+                rotation=90,
+                ha="center",
+                va="top",
+                fontsize=6,
+            )
+    axes.set_ylim(0, 1.05 * min(highest, HIGHEST_BAR))
+    axes.set_xticks(range(len(ranks)), [f"{number} ranks" for number in ranks])
+    axes.tick_params(axis="x", length=0, pad=60, labelsize=8)
+    cut = f" (cut at {HIGHEST_BAR})" if highest > HIGHEST_BAR else ""
+    axes.set_ylabel(f"seconds / those of the fastest model{cut}")
+    for name in [name for name in COLOURS if name in used]:
+        axes.bar(0, 0, color=COLOURS[name], label=name)
+    axes.legend(fontsize=8, ncols=6)

@@ -1,0 +1,116 @@
+"""Tables of predictions on stdout. Formats values; computes nothing but sums and shares."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from plancc_cli.render import console, duration, number, size
+
+if TYPE_CHECKING:
+    from plancc.cost.machine import Machine
+    from plancc.cost.simulation import Prediction
+
+MEMORY = {"halo": "buffers"}
+"""Terms of memory that are called something else where layouts differ."""
+
+
+def print_prediction(prediction: Prediction, per_rank: bool = False) -> None:
+    """What a schedule takes, by layer, direction and step."""
+    schedule, machine, out = prediction.schedule, prediction.machine, console()
+    ranks = schedule.num_ranks
+    widths = " x ".join(map(str, schedule.dims))
+    out.print(
+        f"{schedule.name}: layout {schedule.layout}, {ranks:,} rank{'s' * (ranks != 1)}, a GCN of "
+        f"{widths}, passes {', '.join(schedule.passes) or 'none'}",
+        soft_wrap=True,
+    )
+    out.print(_machine(machine, ranks), soft_wrap=True)
+    out.print(_steps(prediction))
+    busiest = prediction.rank_seconds
+    out.print(
+        f"busiest rank {int(busiest.argmax())}: {duration(float(busiest.max()))} by itself; "
+        f"mean {duration(prediction.mean_seconds)}",
+        soft_wrap=True,
+    )
+    out.print(
+        f"words sent {number(prediction.words)}, most by one rank {number(prediction.max_words)}; "
+        f"messages {number(prediction.messages)}, most by one {number(prediction.max_messages)}",
+        soft_wrap=True,
+    )
+    out.print(_memory(prediction), soft_wrap=True)
+    for note in schedule.notes:
+        out.print(f"note: {note}", soft_wrap=True)
+    if per_rank:
+        out.print(_ranks(prediction))
+
+
+def _machine(machine: Machine, ranks: int) -> str:
+    per_node = machine.node.ranks
+    nodes = -(-ranks // per_node)
+    return (
+        f"machine {machine.name or 'given'}: {nodes:,} node{'s' * (nodes != 1)} of {per_node:,} "
+        f"rank{'s' * (per_node != 1)}, {duration(machine.latency)} per message and "
+        f"{machine.bandwidth:.3g} B/s of a rank, {machine.injection:.3g} B/s of a node"
+    )
+
+
+def _steps(prediction: Prediction) -> Table:
+    """A row per layer and direction, a column per step that takes any time."""
+    names = list(dict.fromkeys(each.step for each in prediction.steps))
+    names = [step for step in prediction.of_rank if step in names]
+    table = Table(title="predicted time of an epoch", title_justify="left")
+    table.add_column("", no_wrap=True)
+    for name in (*names, "all"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for (layer, direction), group in groupby(prediction.steps, lambda each: each[:2]):
+        found = {each.step: each.slowest for each in group}
+        title = direction if layer == 0 else f"layer {layer} {direction}"
+        table.add_row(
+            title,
+            *(duration(found[name]) if name in found else "" for name in names),
+            duration(sum(found.values())),
+        )
+    table.add_section()
+    both = [prediction.of_step(name) for name in names]
+    both.append((prediction.seconds, prediction.mean_seconds))
+    table.add_row("slowest ranks", *(duration(slowest) for slowest, _ in both))
+    table.add_row("mean rank", *(duration(mean) for _, mean in both))
+    total = prediction.seconds or 1.0
+    table.add_row("share", *(f"{slowest / total:.1%}" for slowest, _ in both))
+    table.caption = "ranks wait for each other: an epoch is the sum of every step's slowest rank"
+    table.caption_justify = "left"
+    return table
+
+
+def _memory(prediction: Prediction) -> str:
+    terms = dict(prediction.memory)
+    total = terms.pop("total")
+    parts = ", ".join(f"{MEMORY.get(name, name)} {size(held)}" for name, held in terms.items())
+    text = f"memory of the fullest rank about {size(total)} ({parts}), mean "
+    text += size(prediction.mean_memory)
+    if prediction.fits is None:
+        return text
+    limit = size(prediction.machine.node.memory or 0)
+    return f"{text}: {'fits into' if prediction.fits else 'more than'} the machine's {limit}"
+
+
+def _ranks(prediction: Prediction) -> Table:
+    table = Table(title="ranks", title_justify="left")
+    steps = [name for name, spent in prediction.of_rank.items() if spent.any()]
+    for name in ("rank", *steps, "all", "words sent", "messages", "memory"):
+        table.add_column(name, justify="right", no_wrap=True)
+    counts, memory = prediction.schedule.counts(), prediction.memory_of_rank
+    everything = prediction.rank_seconds
+    for rank in range(prediction.schedule.num_ranks):
+        table.add_row(
+            str(rank),
+            *(duration(float(prediction.of_rank[name][rank])) for name in steps),
+            duration(float(everything[rank])),
+            number(int(counts.words_sent[rank])),
+            number(int(counts.messages_sent[rank])),
+            size(int(memory[rank])),
+        )
+    return table

@@ -1,0 +1,115 @@
+"""`plancc simulate`: how long an epoch takes on a machine, without running anything."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from plancc.errors import InputError
+from plancc_cli import options
+from plancc_cli.sweep import refuse, run_sweep, sweep_options
+
+if TYPE_CHECKING:
+    from plancc.cost.machine import Machine
+
+DEFAULT_MACHINE = "cpu-cluster"
+PASSES = ("order", "constant")
+OF_ONE_PLAN = ("ranks", "dtype", "per_rank")
+"""Parameters that a sweep has no use for."""
+
+
+@click.command()
+@click.argument("plan", metavar="PLAN|GRAPH", required=False, type=click.Path())
+@options.dims_option(
+    "Widths d0,d1,...,dL of the layers; those of the plan's own compile otherwise."
+)
+@options.machine_option(
+    f"One that comes with plancc, or a file of one's own.  [default: {DEFAULT_MACHINE}]"
+)
+@click.option(
+    "--passes",
+    metavar="NAME,...",
+    callback=lambda context, parameter, text: _parse_passes(text),
+    help=f"Of {', '.join(PASSES)}, or none.  [default: {','.join(PASSES)}]",
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "float64"]),
+    help="Of rows and weights.  [default: float32]",
+)
+@click.option("-p", "--ranks", type=int, help="Ranks, fewer than parts (parts are merged).")
+@click.option(
+    "--ranks-per-node", type=click.IntRange(min=1), help="In place of those of the machine."
+)
+@click.option("--per-rank", is_flag=True, help="One line for every rank.")
+@options.as_json
+@sweep_options
+def command(
+    plan: str | None,
+    dims: list[int] | None,
+    machine: Machine | None,
+    passes: tuple[str, ...],
+    ranks_per_node: int | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Predict the time of an epoch of PLAN, step by step, from its tables and a machine's numbers.
+
+    With --sweep: of GRAPH, compiled with several models for several numbers of ranks.
+    """
+    from plancc.cost.machine import find_machine
+
+    chosen = machine or find_machine(DEFAULT_MACHINE)
+    if ranks_per_node is not None:
+        chosen = replace(chosen, node=replace(chosen.node, ranks=ranks_per_node))
+    if given["sweep"] is not None:
+        for name in OF_ONE_PLAN:
+            if given.pop(name):
+                option = "--" + name.replace("_", "-")
+                raise InputError(f"{option} is for one plan: drop it, or --sweep")
+        run_sweep(plan, dims, chosen, passes, as_json, given)
+        return
+    refuse(given)
+    _simulate(plan, dims, chosen, passes, as_json, *(given[name] for name in OF_ONE_PLAN))
+
+
+def _simulate(
+    plan: str | None,
+    dims: list[int] | None,
+    machine: Machine,
+    passes: tuple[str, ...],
+    as_json: bool,
+    ranks: int | None,
+    dtype: str | None,
+    per_rank: bool,
+) -> None:
+    from plancc.cost.schedules import read_tables, recorded_dims, schedule_of
+    from plancc.cost.simulation import simulate
+    from plancc_cli.render import print_json
+    from plancc_cli.render_simulation import print_prediction
+
+    if plan is None:
+        raise InputError("nothing to predict: give a plan, or a graph and --sweep")
+    dims = dims or recorded_dims(plan)
+    if dims is None:
+        raise InputError(
+            f"{plan}: does not say the widths of the layers: give --dims such as 602,128,41"
+        )
+    schedule = schedule_of(read_tables(plan, ranks), dims, passes)
+    result = simulate(schedule, machine, 8 if dtype == "float64" else 4)
+    if as_json:
+        print_json(result.as_dict(per_rank))
+    else:
+        print_prediction(result, per_rank)
+
+
+def _parse_passes(text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return PASSES
+    passes = tuple(word for word in text.split(",") if word not in ("", "none"))
+    for name in passes:
+        if name not in PASSES:
+            raise InputError(f"--passes '{text}': give none, or of {', '.join(PASSES)}")
+    return passes

@@ -1,0 +1,284 @@
+"""`plancc simulate --sweep`: predicted epochs of several models on more and more ranks.
+
+`sweep_options` adds the options to the command, `run_sweep` answers them, `refuse` is for a command
+line without ``--sweep``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from plancc.errors import InputError
+from plancc.graph.graph import NORMALIZATIONS
+from plancc.search import EFFORTS
+from plancc_cli import options
+from plancc_cli.plot import FORMATS, check_plot, plot_sweep
+from plancc_cli.progress import progress
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+    from plancc.cost.machine import Machine
+    from plancc.sweep import Boundary, Cell, Sweep
+
+CELL_WIDTH = 10
+"""Of a column with a number of ranks, its margins included."""
+OF_GRAPHS = ("format", "pattern", "symmetrize", "transpose", "normalize", "no_self_loops")
+"""What says how a graph file is read."""
+OF_NUMBERS = ("vertices", "nonzeros", "boundary")
+"""What stands for a graph."""
+
+
+def sweep_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a sweep; all are None, False or empty where they are not given."""
+    for option in (
+        click.option(
+            "--no-self-loops", is_flag=True, help="With --sweep: do not add the identity."
+        ),
+        click.option(
+            "--normalize",
+            type=click.Choice(NORMALIZATIONS),
+            help="With --sweep: of the graph.  [default: sym]",
+        ),
+        click.option("--threads", type=click.IntRange(min=1), help="Of the search for owners."),
+        click.option(
+            "--seed", type=click.IntRange(0, 2**31 - 1), metavar="INTEGER", help="Of owners."
+        ),
+        click.option(
+            "--balance",
+            metavar="NAME,...",
+            help="What parts of row plans share evenly; of nnz, rows, weights, work.  "
+            "[default: nnz,rows]",
+        ),
+        options.epsilon(None, " Of owners.  [default: 0.01]"),
+        click.option(
+            "--effort",
+            metavar="NAME",
+            type=options.NameIn("effort", EFFORTS),
+            help=f"Of the search for owners: {', '.join(EFFORTS)}.  [default: fast]",
+        ),
+        click.option(
+            "--boundary",
+            multiple=True,
+            metavar="[MODEL=]P:F,...",
+            help="With --vertices: halo rows per own row of P parts, as 16:0.5,256:1.2, or plan "
+            "files to measure them on; P:F:N with the N parts that a part receives from.",
+        ),
+        click.option("--nonzeros", type=int, help="Of the matrix, for --vertices."),
+        click.option(
+            "--vertices", type=int, help="In place of GRAPH: of one too large for this machine."
+        ),
+        click.option("--plot", metavar="FILE", help=f"Draw the table ({', '.join(FORMATS)})."),
+        click.option(
+            "--models",
+            metavar="MODEL,...",
+            help="For --sweep, with options as cagnet-1.5d:replication=4.  [default: hp, gp, rp, "
+            "cagnet-1d, cagnet-1.5d, cagnet-2d, mop, libra]",
+        ),
+        click.option(
+            "--sweep",
+            metavar="p=A..B",
+            help="Compile a graph with --models for A..B ranks (powers of two), or p=16,36,64, "
+            "and predict them all.",
+        ),
+    ):
+        function = option(function)
+    return options.reading(function)
+
+
+SWEEP_OPTIONS = (
+    *("models", "plot", "effort", "balance", "epsilon", "seed", "threads"),
+    *(*OF_NUMBERS, *OF_GRAPHS),
+)
+"""Parameters that `sweep_options` adds, beside "sweep"."""
+
+
+def refuse(given: dict[str, Any]) -> None:
+    """InputError if an option of sweeps is given without ``--sweep``."""
+    for name in SWEEP_OPTIONS:
+        if given[name] not in (None, False, ()):
+            raise InputError(
+                f"--{name.replace('_', '-')} is for --sweep: give --sweep p=16..4096 too"
+            )
+
+
+def run_sweep(
+    graph: str | None,
+    dims: Sequence[int] | None,
+    machine: Machine,
+    passes: Sequence[str],
+    as_json: bool,
+    given: dict[str, Any],
+) -> None:
+    """Predict the table and print it.
+
+    Parameters
+    ----------
+    graph : path, or None with ``--vertices``
+    dims : list of int, or None
+        Which is an InputError.
+    machine : Machine
+    passes : list of str
+    as_json : bool
+    given : dict
+        What `sweep_options` adds, "sweep" among it.
+    """
+    import plancc
+    from plancc.graph.normalize import normalize
+    from plancc.sweep import EFFORT, MODELS_SHOWN, Sizes, parse_models, parse_ranks, sweep
+
+    ranks = parse_ranks(given["sweep"])
+    models = parse_models(given["models"] or ",".join(MODELS_SHOWN))
+    if dims is None:
+        raise InputError("--sweep needs the widths of the layers: give --dims such as 602,128,41")
+    if given["plot"] is not None:
+        check_plot(given["plot"])
+        options.check_output(given["plot"], graph)
+    sizes = _sizes(graph, given)
+    settings = {name: given[name] for name in ("balance", "epsilon", "seed", "threads")}
+    settings = {name: value for name, value in settings.items() if value is not None}
+    with progress() as shown:
+        source: Any = sizes
+        if graph is not None:
+            reading = {name: given[name] for name in ("pattern", "symmetrize", "transpose")}
+            with shown.stage("read"):
+                read = plancc.read_graph(graph, given["format"], **reading)
+            loops, how = not given["no_self_loops"], given["normalize"] or "sym"
+            with shown.stage("normalize"):
+                source = normalize(read, how, self_loops=loops)
+        found = sweep(
+            source,
+            ranks,
+            models,
+            dims,
+            machine,
+            passes=passes,
+            effort=given["effort"] or EFFORT,
+            name="no graph" if isinstance(source, Sizes) else source.source.name,
+            observer=shown.stage,
+            **settings,
+        )
+        if given["plot"] is not None:
+            with shown.stage("plot"):
+                plot_sweep(found, given["plot"])
+    print_sweep(found, as_json)
+
+
+def _sizes(graph: str | None, given: dict[str, Any]) -> Any:
+    """Numbers in place of a graph, or None; refuses both and neither."""
+    from plancc.sweep import Boundary, Sizes
+
+    if given["vertices"] is None:
+        for name in OF_NUMBERS[1:]:
+            if given[name] not in (None, ()):
+                raise InputError(f"--{name} stands for a graph: give --vertices too")
+        if graph is None:
+            raise InputError("--sweep needs a graph file, or --vertices and --nonzeros")
+        return None
+    if graph is not None:
+        raise InputError(f"--vertices {given['vertices']} is for no graph file: drop {graph}")
+    if given["nonzeros"] is None:
+        raise InputError(f"--vertices {given['vertices']}: give --nonzeros too")
+    for name in OF_GRAPHS:
+        if given[name] not in (None, False):
+            raise InputError(f"--{name.replace('_', '-')} is for a graph file, not for --vertices")
+    boundary: dict[str, Boundary] = {}
+    for text in given["boundary"]:
+        label, points = _label_of(text)
+        if label in boundary:
+            raise InputError(f"--boundary '{text}': these fractions are there twice")
+        boundary[label] = Boundary.parse(points)
+    return Sizes(given["vertices"], given["nonzeros"], boundary)
+
+
+def _label_of(text: str) -> tuple[str, str]:
+    """The label, "" if there is none, and the points; a label may have a "=" of its own."""
+    label, found, points = text.rpartition("=")
+    return (label, points) if found else ("", text)
+
+
+def print_sweep(sweep: Sweep, as_json: bool) -> None:
+    """The table, or JSON."""
+    from plancc_cli.render import console, duration, print_json
+
+    if as_json:
+        print_json(sweep.as_dict())
+        return
+    out = console()
+    out.print(
+        f"{sweep.name}: {sweep.vertices:,} vertices, {sweep.nonzeros:,} nonzeros, dims "
+        f"{','.join(map(str, sweep.dims))}, machine "
+        f"{sweep.machine.name or sweep.machine}; one rank {duration(sweep.sequential)} per epoch, "
+        "predicted; times in ms",
+        soft_wrap=True,
+    )
+    label_width = max(len(label) for label in ("communication", *sweep.labels))
+    columns = max(1, (out.width - label_width - 4) // CELL_WIDTH)
+    for title, value in (
+        ("epoch", lambda cell: cell.seconds),
+        ("communication", lambda cell: cell.communication),
+        ("computation", lambda cell: cell.computation),
+        ("speed-up", lambda cell: (sweep.speedup(cell) or 0.0) / 1e3),
+    ):
+        for start in range(0, len(sweep.ranks), columns):
+            out.print(_table(sweep, sweep.ranks[start : start + columns], title, value))
+    if len(sweep.labels) > 1:
+        out.print("*  the fastest")
+    for line in [*_why(sweep), *sweep.notes]:
+        out.print(line, soft_wrap=True)
+
+
+def _table(
+    sweep: Sweep, ranks: Sequence[int], title: str, value: Callable[[Cell], float]
+) -> RichTable:
+    """A row per model, a column per number of ranks; values in thousandths."""
+    from rich.table import Table
+
+    table = Table()
+    table.add_column(title, no_wrap=True)
+    for number in ranks:
+        table.add_column(f"p={number}", justify="right", no_wrap=True)
+    marked = len(sweep.labels) > 1 and title in ("epoch", "speed-up")
+    best = [sweep.best(number) for number in ranks] if marked else []
+    for label in sweep.labels:
+        row = []
+        for cell in (sweep.cell(label, number) for number in ranks):
+            text = "-" if cell.seconds is None else digits(1e3 * value(cell))
+            mark = "*" if cell in best else "" if cell.fits else "!"
+            row.append(text + (mark or " "))
+        table.add_row(label, *row)
+    return table
+
+
+def digits(value: float) -> str:
+    """Three significant ones, all before the point: 0.0123, 1.23, 12,345."""
+    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+
+
+def _why(sweep: Sweep) -> list[str]:
+    """Sentences for all cells without figures, and for those out of memory."""
+    from plancc_cli.render import size
+
+    lines = []
+    for label in sweep.labels:
+        cells = [cell for cell in sweep.cells if cell.label == label]
+        missing: dict[str, list[Cell]] = {}
+        for cell in cells:
+            if cell.seconds is None:  # the same sentence for other numbers is one line
+                missing.setdefault(re.sub(r"\d+", "", cell.why), []).append(cell)
+        for same in missing.values():
+            numbers = ", ".join(str(cell.num_ranks) for cell in same)
+            lines.append(f"-  {label}, p = {numbers}: {same[0].why}")
+        full = [cell for cell in cells if not cell.fits]
+        if full:
+            numbers = ", ".join(str(cell.num_ranks) for cell in full)
+            most = max(cell.memory for cell in full)
+            lines.append(
+                f"!  {label}, p = {numbers}: out of memory, up to {size(most)} on a rank of the "
+                f"machine's {size(sweep.machine.node.memory or 0)}"
+            )
+    return lines

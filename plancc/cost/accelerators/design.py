@@ -1,0 +1,246 @@
+"""A sparse accelerator as a value, and the TOML file that describes one. Computes no cost.
+
+An accelerator is a number of adders and a memory, and a way to keep what it needs again:
+`OutputTiles` for the designs with buffers of their own, `Cache` for a processor.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass, fields
+from importlib.resources import files
+from typing import Any, ClassVar, TypeVar
+
+from plancc.errors import InputError
+
+SHIPPED = ("mixgcn-spu", "hygcn", "awb-gcn", "xeon-8462y")
+"""Names of the files in ``machines/``: the configurations of paper 002, section 4.4.1."""
+
+CPU = "xeon-8462y"
+"""The one that speed-ups are over."""
+
+SMALLEST, LARGEST = 1e-30, 1e30  # of numbers that describe a machine: their products are floats
+
+Made = TypeVar("Made")
+
+_CHOICES = {
+    "adjacency": ("csr", "csc", "pairs"),
+    "skips": ("rows", "windows", "nothing"),
+}
+
+
+@dataclass(frozen=True)
+class OutputTiles:
+    """Memory of a design that completes a tile of Z on chip before it goes on to the next.
+
+    Attributes
+    ----------
+    node_buffer, output_buffer, adjacency_buffer : float
+        Bytes on chip for rows of H, rows of Z and the nonzeros of A; at least 4 of the first two.
+    mask_buffer : float
+        Bytes for the bits of the output mask. 0: the design knows no mask, so it computes all of Z,
+        and the mask is applied by a second pass over Z.
+    adjacency : str
+        How A is stored: "csr", one tile of rows and columns after the other, each with a pointer
+        per row; "csc", one tile of rows after the other, with a pointer per column; "pairs", no
+        pointers.
+    nonzero_bytes : float
+        Bytes of one nonzero beside those pointers.
+    skips : str
+        What is not read of H where the rows of an output tile do not need it: single "rows", whole
+        "windows" as large as the node buffer, or "nothing".
+    """
+
+    node_buffer: float
+    output_buffer: float
+    adjacency_buffer: float
+    mask_buffer: float
+    adjacency: str
+    nonzero_bytes: float
+    skips: str
+
+    MAY_BE_ZERO: ClassVar[tuple[str, ...]] = ("adjacency_buffer", "mask_buffer")
+
+    def __post_init__(self) -> None:
+        _check(self, self.MAY_BE_ZERO)
+        for name in ("node_buffer", "output_buffer"):
+            if getattr(self, name) < 4:
+                raise InputError(
+                    f"'{name}' is {getattr(self, name)!r}, less than the 4 bytes of one feature"
+                )
+        if self.masked and 8 * self.mask_buffer < 1:
+            raise InputError(f"'mask_buffer' is {self.mask_buffer!r}, less than one bit")
+
+    @property
+    def masked(self) -> bool:
+        """Whether outputs that the mask drops are neither computed nor written."""
+        return self.mask_buffer > 0
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Memory of a processor: a cache that keeps what was read last.
+
+    Attributes
+    ----------
+    cache : float
+        Bytes.
+    nonzero_bytes : float
+        Bytes of one nonzero of A, in CSR.
+    """
+
+    cache: float
+    nonzero_bytes: float
+
+    masked: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """What a machine for neighbour aggregation can do.
+
+    Attributes
+    ----------
+    name : str
+    adders : float
+        Additions of 32-bit numbers per clock, at most.
+    clock : float
+        Hz.
+    utilisation : float
+        Share of those additions that is reached when the memory is no limit, in (0, 1].
+    bandwidth : float
+        Bytes per second of the memory.
+    efficiency : float
+        Share of it that is reached, in (0, 1].
+    overlaps : bool
+        Whether the memory works while the adders do.
+    power : float
+        Watts, without the memory if `memory_energy` is given.
+    memory_energy : float
+        Joules per bit that is read or written; 0 if it is part of `power`.
+    memory : OutputTiles or Cache
+
+    Raises
+    ------
+    InputError
+        If a value is out of its range.
+    """
+
+    name: str
+    adders: float
+    clock: float
+    utilisation: float
+    bandwidth: float
+    efficiency: float
+    overlaps: bool
+    power: float
+    memory_energy: float
+    memory: OutputTiles | Cache
+
+    def __post_init__(self) -> None:
+        _check(self, ("memory_energy",))
+        for name in ("utilisation", "efficiency"):
+            if getattr(self, name) > 1:
+                raise InputError(f"'{name}' is {getattr(self, name)!r}, a share above 1")
+
+
+def accelerator(name: str | os.PathLike[str]) -> Accelerator:
+    """A shipped accelerator by its name in `SHIPPED`, or one from a file.
+
+    Raises
+    ------
+    InputError
+        If it is neither, or the file is no accelerator.
+    """
+    text = os.fspath(name)
+    if text in SHIPPED:
+        return _parse(files(__package__).joinpath(f"machines/{text}.toml").read_bytes(), text)
+    if not os.path.exists(text):
+        raise InputError(
+            f"{text}: no such file, and no shipped accelerator: choose from {', '.join(SHIPPED)}"
+        )
+    return read_accelerator(text)
+
+
+def read_accelerator(path: str | os.PathLike[str]) -> Accelerator:
+    """An accelerator from a TOML file.
+
+    Parameters
+    ----------
+    path : path of the file
+        At top level the attributes of `Accelerator`, and those of its memory in a table ``[tiles]``
+        (`OutputTiles`) or ``[cache]`` (`Cache`). All are needed; units are bytes, Hz, bytes per
+        second, watts and joules per bit.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or is no TOML; if a key is missing or unknown, or a value out of
+        range.
+    """
+    name = os.fspath(path)
+    try:
+        with open(name, "rb") as file:
+            return _parse(file.read(), name)
+    except FileNotFoundError:
+        raise InputError(f"{name}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{name}: not readable ({error.strerror})") from error
+
+
+def _parse(text: bytes, name: str) -> Accelerator:
+    try:
+        values = tomllib.loads(text.decode())
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{name}: not TOML: {error}") from error
+    tables: dict[str, type[OutputTiles | Cache]] = {"tiles": OutputTiles, "cache": Cache}
+    given = [key for key in tables if key in values]
+    if len(given) != 1:
+        raise InputError(f"{name}: {len(given)} tables of [tiles] and [cache]: give one of them")
+    (key,) = given
+    table = values.pop(key)
+    if not isinstance(table, dict):
+        raise InputError(f"{name}: '{key}' is {table!r}, not a table [{key}]")
+    memory = _make(tables[key], table, f"{name}: [{key}]")
+    return _make(Accelerator, values, name, memory=memory)
+
+
+def _make(kind: type[Made], values: dict[str, Any], where: str, **others: Any) -> Made:
+    """``kind(**values, **others)``, with errors that say where the values stand."""
+    known = [field.name for field in fields(kind) if field.name not in others]  # type: ignore
+    for key, value in values.items():
+        if key not in known:
+            raise InputError(f"{where}: unknown key {key!r} = {value!r}: give {', '.join(known)}")
+    missing = [key for key in known if key not in values]
+    if missing:
+        raise InputError(f"{where}: '{missing[0]}' is missing")
+    try:
+        return kind(**values, **others)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def _check(value: Any, may_be_zero: tuple[str, ...] = ()) -> None:
+    """Refuse values that are not what the type of their field says."""
+    for field in fields(value):
+        given = getattr(value, field.name)
+        if field.name in _CHOICES:
+            if given not in _CHOICES[field.name]:
+                choices = ", ".join(_CHOICES[field.name])
+                raise InputError(f"'{field.name}' is {given!r}: choose from {choices}")
+        elif field.type == "bool":
+            if not isinstance(given, bool):
+                raise InputError(f"'{field.name}' is {given!r}, not true or false")
+        elif field.type == "str":
+            if not isinstance(given, str) or not given:
+                raise InputError(f"'{field.name}' is {given!r}, not a text")
+        elif field.type == "float":
+            number = isinstance(given, int | float) and not isinstance(given, bool)
+            if field.name in may_be_zero and number and given == 0:
+                continue
+            if not number or not SMALLEST <= given <= LARGEST:
+                raise InputError(f"'{field.name}' is {given!r}, not a positive finite number")

@@ -1,0 +1,310 @@
+"""Process grids of paper 001 (CAGNET) and feature parallelism of paper 002 (MixGCN) as models:
+``cagnet-1d``, ``cagnet-1.5d``, ``cagnet-2d``, ``cagnet-3d`` and ``mop``.
+
+Knows which shapes a number of ranks admits, and who assigns rows to the blocks of the grid; no
+plan. What its ranks share is `plancc.plan.grid.Grid`'s business.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+from plancc.graph.graph import MAX_VERTICES, Graph
+from plancc.models import MODELS
+from plancc.models.problem import Problem
+from plancc.models.weights import Balance, check_num_parts
+
+NOT_FOR_BLOCKS = ("stochastic-hp",)
+"""Row models that assign no blocks: this one is for mini-batches."""
+MOST_SHAPES = 6
+"""That an error names."""
+
+
+class Shape(NamedTuple):
+    """Process rows, process columns and layers of a grid."""
+
+    rows: int
+    columns: int = 1
+    layers: int = 1
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks of rows of the matrix."""
+        return self.rows * self.layers
+
+
+def row_models() -> list[str]:
+    """Models that can assign rows to the blocks of a grid."""
+    return [
+        name
+        for name in MODELS
+        if getattr(MODELS[name], "layout", "row") == "row" and name not in NOT_FOR_BLOCKS
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class ProcessGridModel(ABC):
+    """Ranks in a grid whose process rows (in every layer) own a block of rows each.
+
+    Attributes
+    ----------
+    blocks : str
+        The row model that assigns rows to blocks. "rp" is the paper's random vertex permutation.
+    part : path or int[num_vertices], optional
+        For `blocks` "file": the block of every vertex, counted from 0. Block ``i * layers + k`` is
+        that of process row i in layer k.
+    """
+
+    scheme: ClassVar[str]
+    """Of `plancc.plan.grid.Grid`."""
+    layout: ClassVar[str] = "grid"
+    partitioners: ClassVar[tuple[str, ...]] = ()
+
+    blocks: str = "rp"
+    part: str | os.PathLike[str] | npt.ArrayLike | None = None
+
+    def __post_init__(self) -> None:
+        if self.blocks not in (names := row_models()):
+            raise InputError(
+                f"blocks '{self.blocks}': rows are assigned to the blocks of a grid by {_or(names)}"
+            )
+        if self.part is not None and self.blocks != "file":
+            raise InputError(
+                f"a part vector is for blocks 'file', not for '{self.blocks}': give --blocks file, "
+                "or drop --part"
+            )
+
+    @abstractmethod
+    def shape(self, num_ranks: int) -> Shape:
+        """The grid of so many ranks.
+
+        Raises
+        ------
+        InputError
+            No grid of these options has so many ranks; the message names those that have, and
+            numbers of ranks near by that would do.
+        """
+
+    @property
+    def sends_needed_rows(self) -> bool:
+        """Whether rows travel in messages, and only to ranks that need them."""
+        return getattr(self, "sparse", False)
+
+    @property
+    def block_options(self) -> dict[str, Any]:
+        """Options of the model `blocks`."""
+        return {} if self.part is None else {"part": self.part}
+
+    def build(self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int) -> Problem:
+        """What the model `blocks` makes of the matrix, for the blocks of `num_parts` ranks.
+
+        Raises
+        ------
+        InputError
+            As `shape`; `num_parts` is not in 1..num_vertices; what the model `blocks` refuses.
+        """
+        check_num_parts(matrix.num_vertices, num_parts)
+        model = MODELS[self.blocks](**self.block_options)
+        blocks = self.shape(num_parts).num_blocks
+        problem: Problem = model.build(matrix, blocks, balance=balance, seed=seed)
+        return problem
+
+
+@dataclass(frozen=True, eq=False)
+class Cagnet1DModel(ProcessGridModel):
+    """Block rows of A and H; every block of H is broadcast to all ranks (paper 001, Algorithm 1).
+
+    Attributes
+    ----------
+    sparse : bool
+        Only needed rows travel, in messages.
+    """
+
+    scheme: ClassVar[str] = "1d"
+
+    sparse: bool = False
+
+    def shape(self, num_ranks: int) -> Shape:
+        _check_ranks(num_ranks)
+        return Shape(num_ranks)
+
+
+@dataclass(frozen=True, eq=False)
+class Cagnet15DModel(ProcessGridModel):
+    """Block rows, each on c ranks, which multiply with one chunk of H each (Algorithm 2).
+
+    Attributes
+    ----------
+    replication : int
+        c; its square must divide the number of ranks.
+    sparse : bool
+        Only needed rows travel, in messages.
+    """
+
+    scheme: ClassVar[str] = "1.5d"
+
+    replication: int = 2
+    sparse: bool = False
+
+    def shape(self, num_ranks: int) -> Shape:
+        _check_ranks(num_ranks)
+        c = self.replication
+        if not _is_count(c):
+            raise InputError(f"replication {c!r}: a whole number of at least 1 is needed")
+        if num_ranks % (c * c):
+            fitting = [k for k in range(1, math.isqrt(num_ranks) + 1) if num_ranks % (k * k) == 0]
+            below = num_ranks // (c * c) * c * c
+            near = _near(num_ranks, below, below + c * c)
+            raise InputError(
+                f"replication {c} of {num_ranks} ranks: its square must divide the number of "
+                f"ranks, as with replication {_or(fitting)}, or with {near} ranks"
+            )
+        return Shape(num_ranks // c, c)
+
+
+@dataclass(frozen=True, eq=False)
+class Cagnet2DModel(ProcessGridModel):
+    """Blocks of A and of H on a grid of ranks, multiplied by SUMMA (Algorithm 3).
+
+    Attributes
+    ----------
+    grid : str or (int, int), optional
+        Process rows and columns, as "4x8". None: the square grid.
+    """
+
+    scheme: ClassVar[str] = "2d"
+
+    grid: str | tuple[int, int] | None = None
+
+    def shape(self, num_ranks: int) -> Shape:
+        _check_ranks(num_ranks)
+        if self.grid is not None:
+            return Shape(*_given(self.grid, 2, num_ranks))
+        side = math.isqrt(num_ranks)
+        if side * side != num_ranks:
+            near = _near(num_ranks, side**2, (side + 1) ** 2)
+            raise InputError(
+                f"{num_ranks} ranks make no square grid: take {near} ranks, or --grid "
+                f"{_or(_shapes(num_ranks, 2))}"
+            )
+        return Shape(side, side)
+
+
+@dataclass(frozen=True, eq=False)
+class Cagnet3DModel(ProcessGridModel):
+    """Layers of grids, whose products are added up: Split-3D-SpMM (paper 001, section IV-D).
+
+    Attributes
+    ----------
+    grid : str or (int, int, int), optional
+        Process rows, columns and layers, as "4x4x2". None: the cube.
+    """
+
+    scheme: ClassVar[str] = "3d"
+
+    grid: str | tuple[int, int, int] | None = None
+
+    def shape(self, num_ranks: int) -> Shape:
+        _check_ranks(num_ranks)
+        if self.grid is not None:
+            return Shape(*_given(self.grid, 3, num_ranks))
+        side = round(num_ranks ** (1 / 3))
+        if side**3 != num_ranks:
+            side -= side**3 > num_ranks
+            near = _near(num_ranks, side**3, (side + 1) ** 3)
+            raise InputError(
+                f"{num_ranks} ranks make no cube: take {near} ranks, or --grid "
+                f"{_or(_shapes(num_ranks, 3))}"
+            )
+        return Shape(side, side, side)
+
+
+@dataclass(frozen=True, eq=False)
+class MopModel(ProcessGridModel):
+    """Every rank of a group aggregates a slice of the features (paper 002, Algorithm 2).
+
+    With several groups the rows of the matrix are shared among them, and a group needs rows of
+    others as the ranks of a row plan do (section 5.2).
+
+    Attributes
+    ----------
+    groups : int
+        A divisor of the number of ranks. With 1 every rank holds the whole matrix.
+    """
+
+    scheme: ClassVar[str] = "feature"
+    layout: ClassVar[str] = "feature"
+
+    groups: int = 1
+
+    def shape(self, num_ranks: int) -> Shape:
+        _check_ranks(num_ranks)
+        if not _is_count(self.groups):
+            raise InputError(f"groups {self.groups!r}: a whole number of at least 1 is needed")
+        if num_ranks % self.groups:
+            raise InputError(
+                f"{self.groups} groups of {num_ranks} ranks: take {_or(_divisors(num_ranks))} "
+                "groups, of as many ranks each"
+            )
+        return Shape(self.groups, num_ranks // self.groups)
+
+
+def _check_ranks(num_ranks: int) -> None:
+    if _is_count(num_ranks) and num_ranks > MAX_VERTICES:
+        raise InputError(f"{num_ranks} ranks: a grid has at most {MAX_VERTICES}")
+    check_num_parts(MAX_VERTICES, num_ranks, "rank")
+
+
+def _is_count(value: Any) -> bool:
+    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return is_integer and bool(value >= 1)
+
+
+def _given(grid: str | tuple[int, ...], dimensions: int, num_ranks: int) -> tuple[int, ...]:
+    """The sizes of a grid that the user names, which must have so many ranks."""
+    text = "x".join(map(str, grid)) if isinstance(grid, tuple | list) else str(grid)
+    found = re.fullmatch("x".join([r"([1-9]\d{0,9})"] * dimensions), text, re.ASCII)
+    sizes = tuple(map(int, found.groups())) if found else ()
+    if not sizes or math.prod(sizes) != num_ranks:
+        raise InputError(
+            f"grid '{text}': grids of {num_ranks} ranks are {_or(_shapes(num_ranks, dimensions))}"
+        )
+    return sizes
+
+
+def _shapes(num_ranks: int, dimensions: int) -> list[str]:
+    """Grids of so many ranks as text, the most even ones first."""
+    divisors = _divisors(num_ranks)
+    sizes = [(a, num_ranks // a) for a in divisors]
+    if dimensions == 3:
+        sizes = [(a, b, c // b) for a, c in sizes for b in divisors if c % b == 0]  # type: ignore
+    sizes.sort(key=lambda shape: (sum(shape), [-size for size in shape]))
+    more = ["..."] if len(sizes) > MOST_SHAPES else []
+    return ["x".join(map(str, shape)) for shape in sizes[:MOST_SHAPES]] + more
+
+
+def _divisors(number: int) -> list[int]:
+    small = [k for k in range(1, math.isqrt(number) + 1) if number % k == 0]
+    return sorted({*small, *(number // k for k in small)})
+
+
+def _near(num_ranks: int, below: int, above: int) -> str:
+    return _or(sorted({number for number in (below, above) if number >= 1 and number != num_ranks}))
+
+
+def _or(choices: Iterable[object]) -> str:
+    """ "1, 2 or 4"; with more to come "1, 2, ..."."""
+    words = [str(choice) for choice in choices]
+    if len(words) < 2 or words[-1] == "...":
+        return ", ".join(words)
+    return f"{', '.join(words[:-1])} or {words[-1]}"

@@ -1,0 +1,520 @@
+"""What this machine can do, measured with the runtime's own operations. Knows kernels, training and
+transports; must not know how times are predicted of it (`plancc.cost`), nor files.
+
+All ranks do the same at once, because they share cores, caches and memory: a rank's rate is what
+is left to it while the others work too. No operation finds its operands where the same operation
+left them a moment ago: as in an epoch, several sets take turns.
+
+    sparse products   of random matrices with skewed rows and columns, by size, nonzeros per row
+                      and width
+    epochs            of small networks on one rank each, without messages: dense products,
+                      element-wise work and what every operation costs beside them
+    messages          exchanges between stretches of computing, by which the time of these is known
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.sparse import csr_matrix
+
+from plancc.errors import InputError
+from plancc.plan.plan import Header, Part
+from plancc_runtime.kernels.base import SparseMatrix
+from plancc_runtime.kernels.spmm import prepare
+from plancc_runtime.options import TrainOptions
+from plancc_runtime.train import train
+from plancc_runtime.transport.base import Exchange, Transport
+from plancc_runtime.transport.single import SingleTransport, usable_cores
+
+SETS = 3
+"""Of operands, that take turns."""
+OPERAND_BYTES = 1 << 26
+"""Of a dense operand at most: beyond it no cache matters."""
+SKEW = 2.5
+"""Of nonzeros per row and column: the first k of n have (k / n)^(1 / SKEW) of them, so that a
+hundredth has 16%; CoauthorCS has 7%, dblp-2010 12%, soc-Slashdot0902 23%, email-Enron 27%."""
+PEERS = 3
+"""That a rank exchanges messages with at once, at most."""
+SMALL_WORDS, LARGE_WORDS = 64, 1 << 18
+"""Of a message: one that costs its latency, and one that costs its bytes."""
+COMPUTED_ROWS, COMPUTED_WIDTH = 20_000, 32
+"""Of the dense product between two exchanges: about a millisecond."""
+LAYERS, CLASSES = 3, 8
+"""Of the small networks."""
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is measured.
+
+    Attributes
+    ----------
+    rows, nonzeros_per_row, widths : tuple of int
+        Of the sparse products, ascending: every combination.
+    networks : tuple of (int, int)
+        Rows and width of the small networks.
+    epochs : int
+        Of each, after the first ones.
+    samples : int
+        Of which the median counts.
+    seconds : float
+        That a sample lasts at least; `TURNS` where cores are shared.
+    """
+
+    rows: tuple[int, ...]
+    nonzeros_per_row: tuple[int, ...]
+    widths: tuple[int, ...]
+    networks: tuple[tuple[int, int], ...]
+    epochs: int
+    samples: int
+    seconds: float
+
+
+QUICK = Effort(
+    rows=(1 << 10, 1 << 13, 1 << 16, 1 << 18),
+    nonzeros_per_row=(1, 4, 16, 64),
+    widths=(2, 8, 32, 128),
+    networks=((16, 4), (2_000, 16), (2_000, 64), (20_000, 16), (20_000, 32), (20_000, 64)),
+    epochs=8,
+    samples=3,
+    seconds=0.004,
+)
+FULL = Effort(
+    rows=(1 << 10, 1 << 13, 1 << 15, 1 << 17, 1 << 19),
+    nonzeros_per_row=(1, 2, 4, 8, 16, 32, 64),
+    widths=(1, 4, 8, 16, 32, 64, 128, 256),
+    networks=(
+        *((16, 4), (1_000, 16), (1_000, 64), (5_000, 16), (5_000, 64), (5_000, 128)),
+        *((20_000, 16), (20_000, 64), (20_000, 128), (80_000, 32), (80_000, 128)),
+    ),
+    epochs=16,
+    samples=5,
+    seconds=0.01,
+)
+WARM_UP = 3
+"""Epochs that do not count."""
+TURNS = 0.02
+"""Seconds in which ranks that share a core have had several turns each."""
+
+
+@dataclass(frozen=True, eq=False)
+class SparseRates:
+    """Sparse products of one rank, float32.
+
+    Attributes
+    ----------
+    rows : list of int
+        Of a square matrix.
+    nonzeros_per_row, width : list of int
+    multiply_adds : float64[rows, nonzeros_per_row, width]
+        Per second.
+    """
+
+    rows: list[int]
+    nonzeros_per_row: list[int]
+    width: list[int]
+    multiply_adds: Array
+
+    @property
+    def typical(self) -> float:
+        """One number for all of them: the geometric mean of the largest matrices' rates."""
+        return float(np.exp(np.log(self.multiply_adds[-1]).mean()))
+
+
+@dataclass(frozen=True)
+class EpochTimes:
+    """Epochs of a GCN on one rank, all passes on; means over ranks, medians over epochs.
+
+    Where ranks share cores, means over epochs too.
+
+    Attributes
+    ----------
+    rows, nonzeros : int
+    dims : list of int
+    sparse, rest : float
+        Seconds of sparse products, and of everything else.
+    """
+
+    rows: int
+    nonzeros: int
+    dims: list[int]
+    sparse: float
+    rest: float
+
+
+@dataclass(frozen=True)
+class Link:
+    """What a rank pays for its messages while all ranks exchange.
+
+    Attributes
+    ----------
+    latency : float
+        Seconds per message.
+    bandwidth : float
+        Bytes per second that it sends while it receives as many.
+    """
+
+    latency: float
+    bandwidth: float
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """What was measured; the same on all ranks.
+
+    Attributes
+    ----------
+    processor : str
+    transport : str
+        What carried messages: "threads", "mpi", ... or "one rank".
+    num_ranks, threads, ranks_per_node, cores : int
+        Threads of a rank; cores of a node.
+    memory : int
+        Bytes of a node per rank.
+    sparse : SparseRates
+    epochs : list of EpochTimes
+    inside, between : Link or None
+        Between ranks of a node, and of different ones; None where there are no such two.
+    broadcast, allreduce : str or None
+        "ring" or "tree", whichever would take more nearly as long as a collective of all ranks
+        took; None for one rank.
+    """
+
+    processor: str
+    transport: str
+    num_ranks: int
+    threads: int
+    ranks_per_node: int
+    cores: int
+    memory: int
+    sparse: SparseRates
+    epochs: list[EpochTimes]
+    inside: Link | None
+    between: Link | None
+    broadcast: str | None
+    allreduce: str | None
+
+    @property
+    def crowd(self) -> float:
+        """By which ranks would be quicker if each had its threads' cores for itself."""
+        return max(1.0, self.ranks_per_node * self.threads / self.cores)
+
+
+def calibrate(
+    transport: Transport,
+    effort: Effort = FULL,
+    threads: int | None = None,
+    report: Callable[[str], None] | None = None,
+) -> Calibration:
+    """Measure sparse products, epochs and messages on all ranks at once. Collective.
+
+    Parameters
+    ----------
+    transport : Transport
+    effort : Effort
+        `QUICK`: some 10 seconds on two cores. `FULL`: a minute or two.
+    threads : int, optional
+        Of every rank; by default this machine's usable cores, shared by its ranks.
+    report : callable of str, optional
+        Called with what is measured next.
+
+    Raises
+    ------
+    InputError
+        If `threads` is below 1, or ranks do not stand node by node, equally many on each.
+    """
+    if threads is not None and threads < 1:
+        raise InputError(f"threads {threads}: must be at least 1")
+    say = report or (lambda stage: None)
+    seen = transport.gather((platform.node(), usable_cores()))
+    per_node = _ranks_per_node([host for host, _ in seen])
+    cores = len(set().union(*(those for _, those in seen[:per_node])))
+    threads = threads or transport.cores_per_rank()
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        watch = _Watch(transport, effort, crowd=per_node * threads / cores)
+        say("sparse products")
+        sparse = _sparse_rates(watch, effort)
+        say("epochs")
+        epochs = [_epoch_times(watch, effort, threads, *size) for size in effort.networks]
+        say("messages")
+        node, place = divmod(transport.rank, per_node)
+        nodes = transport.size // per_node
+        inside = _link(watch, *_peers(place, per_node, 1, node * per_node))
+        between = _link(watch, *_peers(node, nodes, per_node, place))
+        say("collectives")
+        broadcast, allreduce = _shapes(watch, between or inside)
+    finally:
+        torch.set_num_threads(before)
+    return Calibration(
+        processor=_processor(),
+        transport=_name_of(transport),
+        num_ranks=transport.size,
+        threads=threads,
+        ranks_per_node=per_node,
+        cores=cores,
+        memory=_memory() // per_node,
+        sparse=sparse,
+        epochs=epochs,
+        inside=inside,
+        between=between,
+        broadcast=broadcast,
+        allreduce=allreduce,
+    )
+
+
+class _Watch:
+    """Times what all ranks do at once.
+
+    Parameters
+    ----------
+    transport : Transport
+    effort : Effort
+    crowd : float
+        Threads per core: where they share cores, a sample lasts over many turns of each.
+    """
+
+    def __init__(self, transport: Transport, effort: Effort, crowd: float) -> None:
+        self.transport, self._samples, self.crowded = transport, effort.samples, crowd > 1
+        self._least = effort.seconds if crowd <= 1 else max(effort.seconds, TURNS)
+
+    def seconds(self, *cycles: Sequence[Callable[[], None]]) -> Array:
+        """Seconds of a call of every cycle, whose calls are made in turn. Collective.
+
+        The cycles are measured alternately. Medians over samples, means over ranks: one number of
+        each cycle.
+        """
+        repeats = []
+        for cycle in cycles:
+            for _ in range(2):
+                start = time.perf_counter()
+                for call in cycle:
+                    call()
+                taken = time.perf_counter() - start
+            repeats.append(math.ceil(self._least / max(taken, 1e-7)))
+        self.transport.allreduce_max(agreed := np.array(repeats, np.float64))
+        times = np.empty((self._samples, len(cycles)))
+        for row in times:
+            for k, cycle in enumerate(cycles):
+                self.transport.allreduce_max(np.zeros(1))  # all begin together
+                start = time.perf_counter()
+                for _ in range(int(agreed[k])):
+                    for call in cycle:
+                        call()
+                row[k] = (time.perf_counter() - start) / (agreed[k] * len(cycle))
+        mean: Array = np.mean(self.transport.gather(np.median(times, axis=0)), axis=0)
+        return mean
+
+
+def _sparse_rates(watch: _Watch, effort: Effort) -> SparseRates:
+    shape = len(effort.rows), len(effort.nonzeros_per_row), len(effort.widths)
+    rates = np.empty(shape)
+    random = np.random.default_rng(watch.transport.rank)
+    for i, rows in enumerate(effort.rows):
+        for j, degree in enumerate(effort.nonzeros_per_row):
+            # so many nonzeros that every row of the operand is used, and no more
+            some = min(rows, max(2 * rows // degree, 1 << 10))
+            patterns = [_pattern(random, some, rows, degree * some) for _ in range(SETS)]
+            for k, width in enumerate(effort.widths):
+                columns = min(rows, OPERAND_BYTES // (4 * width))
+                cycle = [_product(pattern, columns, width) for pattern in patterns]
+                [seconds] = watch.seconds(cycle)
+                rates[i, j, k] = patterns[0].nnz * width / seconds
+    return SparseRates(list(effort.rows), list(effort.nonzeros_per_row), list(effort.widths), rates)
+
+
+def _pattern(random: np.random.Generator, rows: int, columns: int, nonzeros: int) -> csr_matrix:
+    """A random matrix, some of whose rows and columns have many nonzeros and most have few."""
+
+    def drawn(size: int) -> npt.NDArray[np.int32]:
+        order = random.permutation(size).astype(np.int32)
+        return order[(size * random.random(nonzeros, np.float32) ** SKEW).astype(np.int32) % size]
+
+    counts = np.bincount(drawn(rows), minlength=rows)
+    row_ptr = np.concatenate([[0], np.cumsum(counts)])
+    values = random.random(nonzeros, np.float32)
+    return csr_matrix((values, drawn(columns), row_ptr), (rows, columns))
+
+
+def _product(pattern: csr_matrix, columns: int, width: int) -> Callable[[], None]:
+    """The product of the first columns with operands of its own."""
+    rows = pattern.shape[0]
+    place = pattern.indices % columns  # the operand may be cut short
+    matrix: SparseMatrix = prepare(
+        csr_matrix((pattern.data, place, pattern.indptr), (rows, columns)),
+        torch.float32,
+        kernel="numba",
+    )
+    x, out = torch.ones(columns, width), torch.empty(rows, width)
+    return lambda: matrix.multiply(x, out)
+
+
+def _epoch_times(watch: _Watch, effort: Effort, threads: int, rows: int, width: int) -> EpochTimes:
+    """Epochs of a network on every rank for itself, all at once. Collective."""
+    transport = watch.transport
+    random = np.random.default_rng(transport.rank)
+    pattern = _pattern(random, rows, rows, 8 * rows)
+    options = TrainOptions(
+        layers=LAYERS,
+        hidden=width,
+        features=width,
+        classes=CLASSES,
+        epochs=WARM_UP + effort.epochs,
+        eval_every=0,
+        threads=threads,
+        lr=1e-6,
+    )
+    transport.allreduce_max(np.zeros(1))
+    result = train(_alone(pattern), options, SingleTransport())
+    seconds = [epoch.seconds_max for epoch in result.epochs[WARM_UP:]]
+    # most short epochs meet no other rank's turn on their core, and some wait for a whole one
+    typical = np.mean if watch.crowded else np.median
+    sparse = typical([each["spmm"] for each in seconds])
+    rest = typical([each["total"] - each["spmm"] for each in seconds])
+    of_all = np.mean(transport.gather([float(sparse), float(rest)]), axis=0)
+    return EpochTimes(rows, pattern.nnz, result.dims, float(of_all[0]), float(of_all[1]))
+
+
+def _alone(matrix: csr_matrix) -> tuple[Header, Part]:
+    """The only part of a row plan."""
+    rows, nothing = matrix.shape[0], np.zeros(0, np.int32)
+    header = Header("row", rows, matrix.nnz, 1, True, "none", False)
+    ptr = np.zeros(1, np.int64)
+    return header, Part(
+        index=0,
+        num_parts=1,
+        first_row=0,
+        global_id=np.arange(rows, dtype=np.int32),
+        num_interior=rows,
+        row_ptr=matrix.indptr.astype(np.int64),
+        column=matrix.indices,
+        value=matrix.data / 8,
+        send_peer=nothing,
+        send_ptr=ptr,
+        send_row=nothing,
+        recv_peer=nothing,
+        recv_ptr=ptr,
+    )
+
+
+def _link(watch: _Watch, targets: Sequence[int], sources: Sequence[int]) -> Link | None:
+    """Latency and bandwidth of exchanges with these peers; None without any. Collective.
+
+    Between two exchanges every rank computes, and the time of that is taken off: ranks that share
+    cores wait for each other's turns.
+    """
+    if not targets:
+        return None
+    taken = []
+    for words in (SMALL_WORDS, LARGE_WORDS):
+        exchange = watch.transport.exchange(
+            [(peer, torch.zeros(words)) for peer in targets],
+            [(peer, torch.zeros(words)) for peer in sources],
+        )
+
+        def exchanged(exchange: Exchange = exchange) -> None:
+            exchange.start()
+            for k in range(len(targets)):
+                exchange.send(k)
+            exchange.finish()
+
+        taken.append(_between_products(watch, exchanged) / len(targets))
+    small, large = taken
+    more = 4 * (LARGE_WORDS - SMALL_WORDS)
+    # on a busy machine a small message may take as long as a large one
+    return Link(latency=small, bandwidth=more / max(large - small, large / 4))
+
+
+def _shapes(watch: _Watch, link: Link | None) -> tuple[str, str] | tuple[None, None]:
+    """How a broadcast and an all-reduce of all ranks seem to be made. Collective."""
+    members = watch.transport.size
+    if link is None:
+        return None, None
+    group, buffer = watch.transport.subgroup(range(members)), torch.zeros(LARGE_WORDS)
+    message = 4 * LARGE_WORDS / link.bandwidth
+    tree = math.ceil(math.log2(members)) * (link.latency + message)
+    ring = (members - 1) * link.latency + message
+    rings = 2 * (members - 1) * link.latency + 2 * (members - 1) / members * message
+
+    def nearer(operation: Callable[[], None], ring: float, tree: float) -> str:
+        taken = _between_products(watch, operation)
+        return "ring" if abs(math.log(taken / ring)) <= abs(math.log(taken / tree)) else "tree"
+
+    return (
+        nearer(lambda: group.broadcast(buffer, 0), ring, tree),
+        nearer(lambda: watch.transport.allreduce_sum(buffer), rings, 2 * tree),
+    )
+
+
+def _between_products(watch: _Watch, operation: Callable[[], None]) -> float:
+    """Seconds that an operation adds to a dense product before it. Collective."""
+    x, weight = torch.ones(COMPUTED_ROWS, COMPUTED_WIDTH), torch.eye(COMPUTED_WIDTH)
+    out = torch.empty_like(x)
+
+    def compute() -> None:
+        torch.mm(x, weight, out=out)
+
+    alone, cycle = watch.seconds([compute], [compute, operation])
+    return max(2 * cycle - alone, 1e-7)
+
+
+def _peers(place: int, size: int, step: int, first: int) -> tuple[list[int], list[int]]:
+    """Ranks that number `place` of `size` sends to and receives from, round in a circle.
+
+    Member k of the circle is rank ``first + k * step``.
+    """
+    hops = range(1, min(PEERS, size - 1) + 1)
+    return (
+        [first + (place + hop) % size * step for hop in hops],
+        [first + (place - hop) % size * step for hop in hops],
+    )
+
+
+def _ranks_per_node(hosts: Sequence[str]) -> int:
+    """How many ranks every node has, from the node of every rank; InputError if they differ."""
+    per_node = len(hosts)
+    for rank, host in enumerate(hosts):
+        if host != hosts[0]:
+            per_node = rank
+            break
+    nodes = [hosts[k : k + per_node] for k in range(0, len(hosts), per_node)]
+    firsts = [node[0] for node in nodes]
+    if any(node != [node[0]] * per_node for node in nodes) or len(set(firsts)) < len(firsts):
+        raise InputError(
+            f"ranks stand on nodes {', '.join(hosts[:8])}{', ...' * (len(hosts) > 8)}: calibrate "
+            "needs them node by node, equally many on each"
+        )
+    return per_node
+
+
+def _name_of(transport: Transport) -> str:
+    kind = type(transport).__name__.removesuffix("Transport").lower()
+    return {"single": "one rank", "local": "threads"}.get(kind, kind)
+
+
+def _processor() -> str:
+    """What the system calls it."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _memory() -> int:
+    """Bytes of this node."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,0 +1,429 @@
+"""Feature-parallel products: mixture of parallelism (paper 002, Section 3.1.2 and Algorithm 2).
+
+Knows a slice of a feature plan and a transport; must not know layers, losses or files.
+
+Between products a rank has whole rows, its share of those of its part; in a product it has a slice
+of the columns of all rows of the part, and multiplies with all of the part's matrix:
+
+      own rows              slice of all rows         slice of A H            own rows
+    +-----------+            +----+                    +----+                +-----------+
+    | 0 |   |   | --0--> 0   |    |                    |    | --0--> 0       |   | 1 | 2 |
+    |   |   |   |            +----+      A H           +----+                |   |   |   |
+    +-----------+ --1--> 1   |    |  ------------->    |    | --1--> 1       +-----------+
+      row share   --2--> 2   +----+                    +----+ --2--> 2         row share
+                             |    |                    |    |
+                             +----+                    +----+
+              all-to-all                                        all-to-all
+
+The adjoint is the same with A^T. Every number travels at most twice, however many ranks there are.
+
+Several groups (paper 002, Section 5.2.1) have a part of the matrix each. The ranks of one place in
+all of the groups exchange the rows of their slices by the messages of the row plan, so that it is
+partition-parallel between the groups and feature-parallel inside.
+
+With a pipeline (`layouts.pipeline`) all this is done batch by batch of the rows. The product of a
+batch begins once the batches of the input that it needs are here; while it is made, the product of
+the one before is on its way to the owners of its rows, who then update it:
+
+    batch       0         1         2
+    in        #####     #####     #####
+    A H            ####      ####      ####
+    out                #####     #####     #####
+    update                   ###       ###       ###
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from plancc.errors import InputError
+from plancc.plan.plan import Header, Part
+from plancc_runtime.clock import Clock
+from plancc_runtime.kernels.base import SparseMatrix
+from plancc_runtime.kernels.spmm import prepare
+from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.feature_flow import CPU, Flow, Slicing, Step
+from plancc_runtime.layouts.layer_graph import LayerGraph
+from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.pipeline import Batches, pipelining
+from plancc_runtime.layouts.row import is_symmetric, matrix_of
+from plancc_runtime.nn.dense import laid_out_for, weight_gradient
+from plancc_runtime.options import TrainOptions
+from plancc_runtime.transport.base import Transport
+from plancc_runtime.transport.group import as_transport
+from plancc_runtime.workspace import empty
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+
+def check_feature(header: Header, options: TrainOptions) -> None:
+    """Whether a plan of this layout can be trained so, as far as feature slices are concerned.
+
+    Not collective.
+
+    Raises
+    ------
+    InputError
+        If an option needs feature slices and this is another plan, or the reverse.
+    """
+    grid = header.grid
+    if grid is None or grid.scheme != "feature":
+        for name, usual in (("pipeline", "off"), ("aggregate_on", "device")):
+            value = getattr(options, name)
+            if value != usual:
+                raise InputError(
+                    f"{name.replace('_', '-')} {value}: needs a plan of layout feature (compile "
+                    f"--model mop), not of layout {header.layout}"
+                )
+        return
+    if options.model == "gat":
+        raise InputError(
+            "model gat: a feature plan reduces neighbours element by element, each rank a slice of "
+            "the columns, and attention weighs whole rows; it needs a plan of layout row"
+        )
+    if options.aggregator == "max":
+        raise InputError("aggregator max: a feature plan has sums and means; choose one of them")
+    if options.wire != "fp32" and grid.rows == 1:
+        raise InputError(
+            f"wire {options.wire}: is for halo rows between groups, and grid '{grid}' has one group"
+        )
+    if options.pipeline != "off" and grid.rows > 1:
+        raise InputError(
+            f"pipeline {options.pipeline}: needs one group, whose ranks have the whole matrix; "
+            f"grid '{grid}' has {grid.rows}"
+        )
+
+
+class FeatureGraph(LayerGraph):
+    """What a layer needs of the graph, on a rank of a feature plan. Making one is collective.
+
+    Parameters
+    ----------
+    part : Part
+        Of a plan of layout "feature", as `layouts.order.in_order` returns it for these options.
+    header : Header
+    transport : Transport
+    dtype : torch.dtype
+    clock : Clock, optional
+    overlap : bool
+        Whether messages travel while products are made.
+    wire : str
+        How halo rows travel between groups: a name in `layouts.wire.WIRES`.
+    kernel : str
+        Of local products: a name in `kernels.spmm.KERNELS`, or "auto": the usual one of the device.
+    device : torch.device, optional
+        Of the rows; by default the CPU.
+    options : TrainOptions, optional
+        Of them `pipeline` and `aggregate_on`: on "cpu", slices are brought to host memory, and
+        products made there, while the device updates rows (MixGCN-CPU; paper 002, Section 4.1).
+
+    Attributes
+    ----------
+    pipelining : Pipelining or None
+        How rows are cut into batches; None: they are not.
+    """
+
+    def __init__(
+        self,
+        part: Part,
+        header: Header,
+        transport: Transport,
+        dtype: torch.dtype,
+        clock: Clock | None = None,
+        *,
+        overlap: bool = True,
+        wire: str = "fp32",
+        kernel: str = "auto",
+        device: torch.device | None = None,
+        options: TrainOptions | None = None,
+    ) -> None:
+        share, options = part.grid, options or TrainOptions()
+        assert share is not None
+        assert share.block is not None
+        grid, rank = share.grid, share.rank
+        self.transport, self.dtype, self.clock = transport, dtype, clock or Clock()
+        self.pipelining = pipelining(share, options.pipeline)
+        self._grid, self._column = grid, grid.position(rank).column
+        self._device = device or CPU
+        self._block = Block.of_part(share.block, header.self_loops)
+        stages = 1 if self.pipelining is None else self.pipelining.stages
+        self._batches = Batches(self._block.num_inputs, grid.columns, stages)
+        self._rows = self._batches.rows_of(self._column)
+        if not np.array_equal(self._block.inputs[self._rows], part.global_id):
+            raise ValueError("the rows of the part are not in the order of its pipeline")
+        self._vertices = torch.from_numpy(part.global_id).to(self._device)
+        members = transport.subgroup(grid.ranks_of_row(rank))
+        self._slicing = Slicing(
+            *(grid, self._batches, members, self._device),
+            crosses=options.aggregate_on == "cpu",
+            overlap=overlap,
+            clock=self.clock,
+        )
+        self._place = self._slicing.place
+        usual = "numba" if self._place.type == "cpu" else "torch"
+        self._kernel = usual if kernel == "auto" else kernel
+        between = transport.subgroup(grid.ranks_of_column(rank))
+        self._slices = LocalGraph(
+            *(self._block, as_transport(between), dtype, self.clock, overlap, wire),
+            kernel=self._kernel,
+            device=self._place,
+        )
+        self._staged: dict[str, tuple[_Stages, _Stages]] = {}
+
+    @property
+    def num_inputs(self) -> int:
+        return len(self._rows)
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self._rows)
+
+    @property
+    def vertices(self) -> Tensor:
+        return self._vertices
+
+    def degree(self, nonzeros: str) -> Tensor:
+        degree = np.diff(self._block.with_nonzeros(nonzeros).row_ptr)[self._rows]
+        return torch.from_numpy(degree.astype(np.int64)).to(self._device)
+
+    def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
+        """A x, held as x is; its gradient is A^T g. Collective.
+
+        Raises
+        ------
+        InputError
+            If x has fewer columns than a group has ranks.
+        """
+        self._grid.check_width(x.shape[1])
+        return _Product.apply(x, self, coefficients)
+
+    def product_linear(self, x: Tensor, weight: Tensor, coefficients: str = "plan") -> Tensor:
+        """(A x) weight; with a pipeline batches are updated as they arrive. Collective."""
+        if self._batches.stages == 1:
+            return super().product_linear(x, weight, coefficients)
+        self._grid.check_width(x.shape[1])
+        return _ProductLinear.apply(x, weight, self, coefficients)
+
+    def linear_product(self, x: Tensor, weight: Tensor, coefficients: str = "plan") -> Tensor:
+        """A (x weight); with a pipeline batches leave as they are updated. Collective."""
+        if self._batches.stages == 1:
+            return super().linear_product(x, weight, coefficients)
+        self._grid.check_width(weight.shape[1])
+        return _LinearProduct.apply(x, weight, self, coefficients)
+
+    def planned_words(self, width: int, adjoint: bool = False) -> int:
+        """Words that this rank sends in a product of `width` columns, or in its adjoint.
+
+        There, own rows without the own slice; back, the own slice without own rows. Over a group
+        of c equal shares that is 2 n width (c - 1) / c, whatever c is at most 2 n width (paper 002,
+        Proposition 3.4). Halo rows between groups, of a slice each, come on top.
+        """
+        first, last = self._grid.slice_of_columns(width, self._column)
+        own, rows = last - first, len(self._rows)
+        halo = own * (self._block.num_halo if adjoint else self._block.num_sent)
+        return rows * (width - own) + (self._block.num_inputs - rows) * own + halo
+
+    def release_buffers(self) -> None:
+        self._slices.release_buffers()
+
+    def run(
+        self,
+        source: Tensor,
+        out: Tensor,
+        coefficients: str,
+        adjoint: bool = False,
+        before: Step | None = None,
+        after: Step | None = None,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> None:
+        """out = A source, or A^T source, outside of autograd, batch by batch. Collective.
+
+        Parameters
+        ----------
+        source, out : Tensor[num_inputs, width]
+            Contiguous.
+        coefficients : str
+        adjoint : bool
+        before : callable of slice, optional
+            Puts the rows of a batch into `source`; called once for each, before they are sent.
+        after : callable of slice, optional
+            Called when the rows of a batch are in `out`.
+        meanwhile : callable, optional
+            Called once, when the first messages are under way.
+        """
+        needs = self._needs(coefficients, adjoint)
+        last = len(needs) - 1
+        flow = Flow(self._slicing, source, out, before)
+        for stage in range(last + 1):
+            # a rank finishes what it has under way in the order in which it began it: the input of
+            # this batch, the output of the last one, the input of the next batch, this one's output
+            flow.send_input(needs[min(stage + 1, last)])
+            if stage == 0 and meanwhile is not None:
+                meanwhile()
+            flow.receive_input(needs[stage])
+            flow.send_output(stage, self.multiply(stage, flow.held, coefficients, adjoint))
+            for arrived in range(max(stage - 1, 0), stage + (stage == last)):
+                at = flow.receive_output(arrived)
+                if after is not None:
+                    after(at)
+
+    def _needs(self, coefficients: str, adjoint: bool) -> list[int]:
+        """The last batch of the input that every batch depends on."""
+        return [0] if self._batches.stages == 1 else self._stages_of(coefficients, adjoint).needs
+
+    @property
+    def alone(self) -> bool:
+        """Whether rows are slices already: of the only rank of a group, without a pipeline."""
+        return self._grid.columns == self._batches.stages == 1 and not self._slicing.crosses
+
+    def multiply(self, stage: int, x: Tensor, coefficients: str, adjoint: bool) -> Tensor:
+        """A batch of the product with a slice of columns: Tensor[rows of the batch, columns].
+
+        Collective between groups.
+        """
+        if self._batches.stages == 1:
+            multiply = self._slices.adjoint_product if adjoint else self._slices.forward_product
+            return multiply(x, coefficients)
+        matrix = self._stages_of(coefficients, adjoint).matrices[stage]
+        out = empty(matrix.shape[0], x.shape[1], x)
+        with self.clock("spmm"):
+            matrix.multiply(x, out)
+        return out
+
+    def _stages_of(self, coefficients: str, adjoint: bool) -> _Stages:
+        if coefficients not in self._staged:
+            matrix = matrix_of(self._block.with_coefficients(coefficients))
+            forward = backward = self._laid_out(matrix)
+            if not is_symmetric(matrix):
+                backward = self._laid_out(matrix.T.tocsr())
+            self._staged[coefficients] = forward, backward
+        return self._staged[coefficients][adjoint]
+
+    def _laid_out(self, matrix: csr_matrix) -> _Stages:
+        batches = self._batches
+        bounds = [batches.bounds(stage) for stage in range(batches.stages)]
+        return _Stages(
+            batches.needs(matrix.indptr, matrix.indices),
+            [prepare(matrix[a:b], self.dtype, self._place, self._kernel) for a, b in bounds],
+        )
+
+
+@dataclass(frozen=True)
+class _Stages:
+    """A matrix by batches of its rows, and which input each of them needs (`Batches.needs`)."""
+
+    needs: list[int]
+    matrices: list[SparseMatrix]
+
+
+def empty_like(x: Tensor) -> Tensor:
+    return empty(x.shape[0], x.shape[1], x)
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, graph: FeatureGraph, coefficients: str) -> Tensor:
+        ctx.graph, ctx.coefficients = graph, coefficients
+        return _whole(graph, x, coefficients, adjoint=False)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> Any:
+        return _whole(ctx.graph, g, ctx.coefficients, adjoint=True), None, None
+
+
+def _whole(graph: FeatureGraph, x: Tensor, coefficients: str, adjoint: bool) -> Tensor:
+    if graph.alone:
+        return graph.multiply(0, x.contiguous(), coefficients, adjoint)
+    out = empty_like(x)
+    graph.run(x.contiguous(), out, coefficients, adjoint)
+    return out
+
+
+class _ProductLinear(torch.autograd.Function):
+    """(A x) W; back, batches of g W^T leave as they are made, and come back as A^T g W^T."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, graph: FeatureGraph, coefficients: str
+    ) -> Tensor:
+        aggregated = empty_like(x)
+        out = empty(x.shape[0], weight.shape[1], x)
+        laid_out = laid_out_for(weight)
+
+        def update(at: slice) -> None:
+            torch.mm(aggregated[at], laid_out, out=out[at])
+
+        graph.run(x.contiguous(), aggregated, coefficients, after=update)
+        ctx.save_for_backward(aggregated, weight)
+        ctx.graph, ctx.coefficients = graph, coefficients
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> Any:
+        aggregated, weight = ctx.saved_tensors
+        need_x, need_weight, *_ = ctx.needs_input_grad
+        found = [weight_gradient(aggregated, g)] if need_weight and not need_x else []
+        back = None
+        if need_x:
+            g = g.contiguous()
+            back, projected = empty_like(aggregated), empty_like(aggregated)
+
+            def project(at: slice) -> None:
+                torch.mm(g[at], weight.T, out=projected[at])
+
+            def meanwhile() -> None:
+                if need_weight:
+                    found.append(weight_gradient(aggregated, g))
+
+            ctx.graph.run(
+                *(projected, back, ctx.coefficients, True), before=project, meanwhile=meanwhile
+            )
+        return back, found[0] if found else None, None, None
+
+
+class _LinearProduct(torch.autograd.Function):
+    """A (x W); back, batches of A^T g are multiplied by W^T as they arrive."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, graph: FeatureGraph, coefficients: str
+    ) -> Tensor:
+        x, laid_out = x.contiguous(), laid_out_for(weight)
+        projected, out = (empty(x.shape[0], weight.shape[1], x) for _ in range(2))
+
+        def project(at: slice) -> None:
+            torch.mm(x[at], laid_out, out=projected[at])
+
+        graph.run(projected, out, coefficients, before=project)
+        ctx.save_for_backward(x, weight)
+        ctx.graph, ctx.coefficients = graph, coefficients
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> Any:
+        x, weight = ctx.saved_tensors
+        need_x, need_weight, *_ = ctx.needs_input_grad
+        aggregated, back = empty_like(g), empty_like(x)
+
+        def update(at: slice) -> None:
+            if need_x:
+                torch.mm(aggregated[at], weight.T, out=back[at])
+
+        ctx.graph.run(g.contiguous(), aggregated, ctx.coefficients, True, after=update)
+        return (
+            back if need_x else None,
+            weight_gradient(x, aggregated) if need_weight else None,
+            None,
+            None,
+        )

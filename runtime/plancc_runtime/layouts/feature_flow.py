@@ -1,0 +1,219 @@
+"""The messages of a feature-parallel product: own rows to slices of columns, and back.
+
+Knows batches of rows, a group of ranks and where rows and slices lie; must not know matrices or
+layers. An all-to-all moves slices of own rows; where they arrive they are rows of a slice, batch
+by batch, so that neither end packs what it multiplies.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from plancc.plan.grid import Grid
+from plancc_runtime.clock import Clock
+from plancc_runtime.layouts.pipeline import Batches
+from plancc_runtime.transport.group import Group, Pending
+from plancc_runtime.workspace import empty
+
+CPU = torch.device("cpu")
+Step = Callable[[slice], None]
+
+
+@dataclass(frozen=True)
+class Slicing:
+    """How the ranks of a group share rows and columns, and where they keep them.
+
+    Attributes
+    ----------
+    grid : Grid
+    batches : Batches
+        Of the rows of the group.
+    members : Group
+        The ranks of the group, by their process column.
+    device : torch.device
+        Of own rows.
+    crosses : bool
+        Whether slices are in host memory, wherever the rows are.
+    overlap : bool
+        Whether messages travel while this rank goes on.
+    clock : Clock
+        Gets the time of "pack" and "wait".
+    """
+
+    grid: Grid
+    batches: Batches
+    members: Group
+    device: torch.device
+    crosses: bool
+    overlap: bool
+    clock: Clock
+
+    @property
+    def column(self) -> int:
+        """This rank's process column."""
+        return self.members.rank
+
+    @property
+    def place(self) -> torch.device:
+        """Of slices."""
+        return CPU if self.crosses else self.device
+
+
+@dataclass(frozen=True)
+class _Moving:
+    """An all-to-all under way, and the buffers that it reads or writes."""
+
+    pending: Pending
+    rows: Sequence[Tensor]
+    others: Sequence[Tensor]
+
+
+class Flow:
+    """The messages of one product; methods that move rows are collective among the members.
+
+    A rank finishes what it has under way in the order in which it began it.
+
+    Parameters
+    ----------
+    slicing : Slicing
+    source, out : Tensor[own rows, width]
+        Contiguous.
+    before : callable of slice, optional
+        Puts the rows of a batch into `source`; called once for each, before they are sent.
+
+    Attributes
+    ----------
+    held : Tensor[rows of the group, own columns]
+        The input as far as it is here.
+    """
+
+    def __init__(
+        self, slicing: Slicing, source: Tensor, out: Tensor, before: Step | None = None
+    ) -> None:
+        self._slicing, self._source, self._out, self._before = slicing, source, out, before
+        grid, batches, width = slicing.grid, slicing.batches, source.shape[1]
+        slices = (grid.slice_of_columns(width, k) for k in range(grid.columns))
+        self._slices = [slice(first, last) for first, last in slices]
+        self._local = batches.local(slicing.column)
+        self._nothing = source.new_empty(0, device=slicing.place)
+        own = self._slices[slicing.column]
+        self.held = empty(batches.num_rows, own.stop - own.start, self._nothing)
+        self._inputs: deque[_Moving] = deque()
+        self._outputs: deque[_Moving] = deque()
+        self._sent = self._received = 0
+        # a device makes all of them while this thread goes on
+        ahead = batches.stages if slicing.device.type != "cpu" else 0
+        self._packed = deque(self._pack(stage) for stage in range(ahead))
+
+    def send_input(self, last: int) -> None:
+        """Begin to send the batches of the input up to this one."""
+        slicing = self._slicing
+        while self._sent <= last:
+            stage, self._sent = self._sent, self._sent + 1
+            pieces, ready = self._packed.popleft() if self._packed else self._pack(stage)
+            with slicing.clock("wait"):
+                if ready is not None:
+                    ready.synchronize()
+            rows = self._shares(stage, self.held, 0)
+            with slicing.clock("pack"):
+                rows[slicing.column].copy_(pieces[slicing.column])
+            self._inputs.append(self._start(pieces, rows))
+
+    def receive_input(self, last: int) -> None:
+        """Wait for the batches of the input up to this one."""
+        while self._received <= last:
+            self._received += 1
+            with self._slicing.clock("wait"):
+                self._inputs.popleft().pending.wait()
+
+    def send_output(self, stage: int, found: Tensor) -> None:
+        """Begin to send a batch of the product to the owners of its rows."""
+        slicing = self._slicing
+        rows = self._shares(stage, found, slicing.batches.bounds(stage)[0])
+        own = rows[slicing.column]
+        buffer = self._buffer(len(own))
+        pieces = self._pieces(buffer, len(own))
+        with slicing.clock("pack"):
+            if slicing.crosses:
+                pieces[slicing.column].copy_(own)
+            else:
+                pieces[slicing.column] = own
+        self._outputs.append(self._start(rows, [*pieces, buffer]))
+
+    def receive_output(self, stage: int) -> slice:
+        """Wait for own rows of a batch of the product, and put them into `out`; their place."""
+        slicing, at = self._slicing, self._local[stage]
+        arrived = self._outputs.popleft()
+        with slicing.clock("wait"):
+            arrived.pending.wait()
+        *pieces, buffer = arrived.rows
+        with slicing.clock("pack"):
+            if slicing.crosses:
+                there = buffer.to(slicing.device, non_blocking=True)
+                pieces = self._pieces(there, at.stop - at.start)
+            for columns, piece in zip(self._slices, pieces, strict=True):
+                self._out[at, columns] = piece
+        return at
+
+    def _pack(self, stage: int) -> tuple[list[Tensor], Any]:
+        """Own rows of a batch of the input in slices, and what tells when a device is done."""
+        slicing, at = self._slicing, self._local[stage]
+        if self._before is not None:
+            self._before(at)
+        rows = self._source[at]
+        with slicing.clock("pack"):
+            flat = empty(rows.shape[0], rows.shape[1], rows).view(-1)
+            pieces = self._pieces(flat, len(rows))
+            for k, columns in enumerate(self._slices):
+                if slicing.crosses or k != slicing.column:
+                    pieces[k].copy_(rows[:, columns])
+                else:
+                    pieces[k] = rows[:, columns]
+            if not slicing.crosses:
+                return pieces, None
+            host = self._buffer(len(rows))
+            host.copy_(flat, non_blocking=True)
+            ready = None
+            if flat.is_cuda:
+                ready = torch.cuda.Event()
+                ready.record()
+            return self._pieces(host, len(rows)), ready
+
+    def _start(self, sends: list[Tensor], receives: list[Tensor]) -> _Moving:
+        """All but what this rank has for itself."""
+        slicing = self._slicing
+        others = [
+            [self._nothing if k == slicing.column else side[k] for k in range(slicing.grid.columns)]
+            for side in (sends, receives)
+        ]
+        with slicing.clock("wait"):
+            pending = slicing.members.start_alltoall(*others)
+            if not slicing.overlap:
+                pending.wait()
+        return _Moving(pending, receives, sends)
+
+    def _shares(self, stage: int, rows: Tensor, first: int) -> list[Tensor]:
+        """Every rank's rows of a batch; row `first` of the part is the first of `rows`."""
+        batches = self._slicing.batches
+        shares = (batches.share(stage, k) for k in range(batches.columns))
+        return [rows[a - first : b - first] for a, b in shares]
+
+    def _pieces(self, flat: Tensor, num_rows: int) -> list[Tensor]:
+        """Slices of whole rows, one after the other in a buffer."""
+        return [
+            flat[num_rows * c.start : num_rows * c.stop].view(num_rows, c.stop - c.start)
+            for c in self._slices
+        ]
+
+    def _buffer(self, num_rows: int) -> Tensor:
+        """For whole rows, where products are made: a device can read it, and write."""
+        width, slicing = self._source.shape[1], self._slicing
+        if slicing.crosses and slicing.device.type == "cuda":
+            return torch.empty(num_rows * width, dtype=self._source.dtype, pin_memory=True)
+        return empty(num_rows, width, self._nothing).view(-1)

@@ -1,0 +1,147 @@
+"""What a rank of a process grid has of A, as a `Block`. Knows arrays and grids; must not know rows
+of H, or transports beside the sum of counts.
+
+The columns of the block are those of the rank's *pieces* (`Grid.pieces`), one after the other; all
+of them are halo rows, and message k brings piece k. An own column would be the place of a row among
+this rank's inputs, which a piece's rows need not be.
+
+             piece 0   piece 1
+           +---------+---------+
+    rows   |         |         |   rows of the process row: in a layer of "3d", of several parts
+    of the |         |         |
+    row    +---------+---------+
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from plancc.plan.grid import Piece
+from plancc.plan.grid_slices import parts_to_read
+from plancc.plan.plan import GridShare, Int64Array
+from plancc_runtime.layouts.block import Block
+from plancc_runtime.transport.group import Group
+
+NOTHING = np.zeros(0, np.int32)
+
+
+def rows_of_process_row(share: GridShare) -> tuple[int, int]:
+    """The rows ``first:last`` in plan order of the rank's block of A."""
+    first, last = parts_to_read(share.grid, share.rank)
+    return int(share.part_ptr[first]), int(share.part_ptr[last])
+
+
+def held_pieces(share: GridShare) -> list[Piece]:
+    """The pieces whose columns of A this rank has, ascending."""
+    _, column, layer = share.grid.position(share.rank)
+    return [p for p in share.grid.pieces(share.part_ptr, layer) if p.column == column]
+
+
+def block_of_share(share: GridShare, self_loops: bool) -> Block:
+    """The block of a rank that moves rows by broadcasts.
+
+    Parameters
+    ----------
+    share : GridShare
+        Without a `block`.
+    self_loops : bool
+        Whether nonzeros of the diagonal were added by normalising.
+
+    Returns
+    -------
+    Block
+        Its outputs are the rows of the process row; -1 where this rank has no column for the
+        diagonal.
+    """
+    pieces = held_pieces(share)
+    ptr = np.concatenate([[0], np.cumsum([p.last - p.first for p in pieces], dtype=np.int64)])
+    first_row, last_row = rows_of_process_row(share)
+    column, _ = _columns(share.place, pieces, ptr)
+    diagonal, inside = _columns(np.arange(first_row, last_row), pieces, ptr)
+    return Block(
+        inputs=NOTHING,
+        outputs=np.where(inside, diagonal, -1),
+        row_ptr=share.row_ptr,
+        column=column.astype(np.int32),
+        value=share.value,
+        send_peer=NOTHING,
+        send_ptr=np.zeros(1, np.int64),
+        send_row=NOTHING,
+        recv_peer=np.array([p.row for p in pieces], np.int32),
+        recv_ptr=ptr,
+        self_loops=self_loops,
+    )
+
+
+def _columns(
+    place: np.ndarray, pieces: Sequence[Piece], ptr: Int64Array
+) -> tuple[Int64Array, np.ndarray]:
+    """The local column of every place in plan order, and whether it is one of the pieces'."""
+    first = np.array([p.first for p in pieces], np.int64)
+    last = np.array([p.last for p in pieces], np.int64)
+    at = np.maximum(np.searchsorted(first, place, side="right") - 1, 0)
+    inside = (place >= first[at]) & (place < last[at])
+    return place - first[at] + ptr[at], inside
+
+
+def with_whole_counts(block: Block, groups: Sequence[Group]) -> Block:
+    """The block with the edges that its rows have on all ranks of the groups, which means need.
+
+    Collective among them: an all-reduce of 16 bytes per row for every group.
+    """
+    edges = block.without_added_diagonal()
+    counts = np.stack([np.diff(b.row_ptr) for b in (edges, edges.closed())])
+    for group in groups:
+        if group.size > 1:
+            group.allreduce_sum(counts)
+    return replace(block, edges=counts[0].copy(), closed_edges=counts[1].copy())
+
+
+def block_of_chunk(share: GridShare, self_loops: bool) -> Block:
+    """The block of a rank of "1.5d" to which only needed rows travel.
+
+    Of its part of the row plan it has the columns of the chunk of its process column: what other
+    ranks of this process column send and, if its own part is of the chunk, own columns. Peers are
+    parts, which number the ranks of a process column.
+
+    Parameters
+    ----------
+    share : GridShare
+        With a `block`.
+    self_loops : bool
+        Whether nonzeros of the diagonal were added by normalising.
+
+    Returns
+    -------
+    Block
+        Without inputs, if the part is of another chunk; its outputs are the rows of the part.
+    """
+    grid, part = share.grid, share.block
+    assert part is not None
+    whole = with_whole_counts(Block.of_part(part, self_loops), [])
+    column = grid.position(share.rank).column
+    own = grid.chunk(grid.part(share.rank)) == column
+    num_own = part.num_rows * own
+    from_peer = np.array([grid.chunk(peer) == column for peer in part.recv_peer.tolist()], np.bool_)
+    counts = np.diff(part.recv_ptr)
+    kept = np.concatenate([np.full(part.num_rows, own), np.repeat(from_peer, counts)])
+    number = np.cumsum(kept) - 1
+    nonzeros = kept[part.column]
+    row_ptr = np.concatenate([[0], np.cumsum(nonzeros, dtype=np.int64)])[part.row_ptr]
+    sent = len(part.send_peer) * own
+    return replace(
+        whole,
+        inputs=part.global_id[:num_own],
+        outputs=None if own else np.full(part.num_rows, -1, np.int64),
+        row_ptr=row_ptr,
+        column=number[part.column[nonzeros]].astype(np.int32),
+        value=part.value[nonzeros],
+        send_peer=part.send_peer[:sent],
+        send_ptr=part.send_ptr[: sent + 1],
+        send_row=part.send_row[: part.send_ptr[sent]],
+        recv_peer=part.recv_peer[from_peer],
+        recv_ptr=np.concatenate([[0], np.cumsum(counts[from_peer], dtype=np.int64)]),
+    )

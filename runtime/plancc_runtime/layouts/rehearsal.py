@@ -1,0 +1,108 @@
+"""What a network asks of the graph in one epoch, found by letting it work on no rows at all.
+
+Knows autograd and the graph as layers see it; no layout, no rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from plancc_runtime.layouts.layer_graph import LayerGraph
+
+
+class Operation(NamedTuple):
+    """Something that a layer asks of the graph, in one direction.
+
+    Attributes
+    ----------
+    kind : str
+        "product", "linear" or "whole rows" (methods of `LayerGraph`).
+    width : int
+        Columns of x forward, of its output's gradient back; all of them, however they are held.
+    back : bool
+    coefficients : str
+        Of a product.
+    """
+
+    kind: str
+    width: int
+    back: bool
+    coefficients: str = ""
+
+
+def rehearse(
+    forward: Callable[[Sequence[LayerGraph]], Tensor],
+    parameters: Sequence[Tensor],
+    layers: int,
+) -> list[list[Operation]]:
+    """What every layer asks for in a training pass, forward and back; not collective.
+
+    Parameters
+    ----------
+    forward : callable
+        From graphs of no rows, one per layer, to outputs.
+    parameters : sequence of Tensor
+        That need gradients; none is changed.
+    layers : int
+    """
+    graphs = [_Recorder(parameters[0].device) for _ in range(layers)]
+    with torch.enable_grad():
+        outputs = forward(graphs)
+        torch.autograd.grad(outputs.sum(), parameters, allow_unused=True)
+    return [graph.asked for graph in graphs]
+
+
+class _Recorder(LayerGraph):
+    """A graph without vertices that notes what it is asked for."""
+
+    num_inputs = num_outputs = 0
+
+    def __init__(self, device: torch.device) -> None:
+        self.asked: list[Operation] = []
+        self._device = device
+
+    @property
+    def vertices(self) -> Tensor:
+        return torch.empty(0, dtype=torch.int32, device=self._device)
+
+    def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
+        return self._noted("product", x, None, coefficients)
+
+    def linear(self, x: Tensor, weight: Tensor) -> Tensor:
+        return self._noted("linear", x, weight)
+
+    def whole_rows(self, x: Tensor, width: int) -> Tensor:
+        return self._noted("whole rows", x, None)
+
+    def degree(self, nonzeros: str) -> Tensor:
+        return torch.empty(0, dtype=torch.int64, device=self._device)
+
+    def release_buffers(self) -> None:
+        """There are none."""
+
+    def _noted(self, kind: str, x: Tensor, weight: Tensor | None, coefficients: str = "") -> Tensor:
+        return _Noted.apply(x, weight, self, kind, coefficients)
+
+
+class _Noted(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor | None, graph: _Recorder, kind: str, coefficients: str
+    ) -> Tensor:
+        graph.asked.append(Operation(kind, x.shape[1], False, coefficients))
+        ctx.noted, ctx.graph, ctx.width = (kind, coefficients), graph, x.shape[1]
+        ctx.weight = None if weight is None else weight.detach()
+        return x.new_empty(0, x.shape[1] if weight is None else weight.shape[1])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> Any:
+        kind, coefficients = ctx.noted
+        ctx.graph.asked.append(Operation(kind, g.shape[1], True, coefficients))
+        gradient = None if ctx.weight is None else torch.zeros_like(ctx.weight)
+        return g.new_empty(0, ctx.width), gradient, None, None, None

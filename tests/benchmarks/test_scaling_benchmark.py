@@ -1,0 +1,35 @@
+"""The shape of paper 001's Figures 1 and 2, from the sizes of its graphs and Summit's numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.scaling import OF_TABLE_III, SUMMIT, summit_parts, summit_tables
+
+
+@pytest.mark.parametrize("name", ["Amazon", "Protein"])
+@pytest.mark.parametrize("num_ranks", [16, 36])
+def test_replication_helps_where_ranks_do_not_share_a_link(name, num_ranks):
+    def ratio(machine):
+        one, two = (summit_parts(name, machine, num_ranks, c) for c in (1, 2))
+        return two["dbcast"] / one["dbcast"]
+
+    assert 0.9 < ratio("summit") < 1  # half the words at half the speed
+    assert 0.45 < ratio("summit-1gpu") < 0.55
+
+
+def test_more_ranks_hardly_shorten_broadcasts_of_1d():
+    few, many = (summit_parts("Amazon", "summit", number, 1) for number in (16, 100))
+    assert many["dbcast"] > few["dbcast"]
+    assert many["local"] < few["local"] / 4
+    assert few["sbcast"] == few["reduce"] == 0
+
+
+def test_what_does_not_run_is_left_out():
+    assert summit_parts("Amazon", "summit", 16, 4) is None  # out of memory, as published
+    assert summit_parts("Amazon", "summit", 36, 4) is None  # 4^2 does not divide 36
+    square, sparse = summit_parts("Reddit", "summit", 16, "cagnet-2d"), "sbcast"
+    assert square[sparse] > 0
+    for table in summit_tables():
+        assert len(table.rows) == 4 * len(OF_TABLE_III)
+    assert len(SUMMIT) == 2

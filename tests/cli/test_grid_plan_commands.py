@@ -1,0 +1,139 @@
+"""`compile`, `inspect`, `compare`, `verify`, `export` and `refine` of grid plans."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_helpers import environment, fails, ok, start
+from test_inspect import table
+
+import plancc
+from plancc.plan.grid import Grid
+
+
+@pytest.fixture(scope="module")
+def folder(graph: Path, data: Path, tmp_path_factory) -> Path:
+    """A plan of each kind, by options as a user gives them."""
+    folder = tmp_path_factory.mktemp("grids")
+    for name, options in {
+        "1d": "--model cagnet-1d -p 3",
+        "needed": "--model cagnet-1d -p 4 --sparse --blocks block --topology 2x2",
+        "2d": f"--model cagnet-2d -p 6 --grid 2x3 --data {data}",
+        "mop": "--model mop -p 4 --groups 2 --blocks rcm",
+    }.items():
+        ok("compile", graph, *options.split(), "-o", folder / f"{name}.h5")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "shown", "grid"),
+    [
+        ("1d", "grid (1d 3), 3 ranks, 3 blocks of rows", Grid("1d", 3)),
+        ("2d", "grid (2d 2x3), 6 ranks, 2 blocks of rows", Grid("2d", 2, 3)),
+        ("mop", "feature (feature 2x2), 4 ranks, 2 blocks of rows", Grid("feature", 2, 2)),
+    ],
+)
+def test_inspect(folder: Path, name: str, shown: str, grid: Grid) -> None:
+    path = folder / f"{name}.h5"
+    text, found = ok("inspect", path), json.loads(ok("inspect", path, "--json"))
+    assert shown in text
+    assert "of the row plan inside" in text
+    assert (found["header"]["grid"], found["num_ranks"]) == (str(grid), grid.num_ranks)
+    plan = plancc.load(path)
+    assert found["metrics"]["volume"] == plan.send.volume
+    product = {"width": 5 if name == "2d" else 128}
+    nonzeros, n = plan.header.num_nonzeros, 90
+    product |= {
+        "1d": {"rows": n * 2 * 128},
+        "2d": {"rows": n * 5, "matrix": 2 * (2 * nonzeros + 6 * (n + 2))},
+        "mop": {"rows": plan.send.volume * 128, "swapped": n * 128},
+    }[name]
+    assert {key: value for key, value in found["product"].items() if value} == product
+    rows = table(text, "one product on the grid, forward")
+    assert [row[-1] for row in rows] == [f"{value:,}" for value in list(product.values())[1:]]
+    same = json.loads(ok("inspect", path, "--ranks", grid.num_ranks, "--json"))
+    assert same == found
+
+
+def test_compile_says_what_runs_it(graph: Path, tmp_path: Path) -> None:
+    words = ["compile", graph, "--model", "cagnet-2d", "-p", 4, "-o", tmp_path / "plan.h5"]
+    text = ok(*words)
+    assert "2 blocks of rows on grid 2d 2x2, model cagnet-2d, blocks rp" in text
+    assert "runs on exactly 4 ranks" in text
+    assert f"{90 * 128:,} rows of H sent" in text
+    assert json.loads(ok(*words, "--json"))["product"]["rows"] == 90 * 128
+
+
+def test_compare(folder: Path, plan: Path) -> None:
+    paths = [folder / "1d.h5", folder / "2d.h5", plan]
+    both = json.loads(ok("compare", *paths, "--json"))
+    assert [each["header"].get("grid") for each in both] == ["1d 3", "2d 2x3", None]
+    process = start("compare", *paths, env={**environment(), "COLUMNS": "200"})
+    text, _ = process.communicate(timeout=60)
+    rows = {row[0]: row[1:] for row in table(text, "figure (ratio to an even random partition)")}
+    assert (rows["grid"], rows["ranks"]) == (["1d 3", "2d 2x3", "-"], ["3", "6", "7"])
+    assert "grid" not in ok("compare", plan)
+
+
+def test_verify_and_export(folder: Path, graph: Path, tmp_path: Path) -> None:
+    path = folder / "2d.h5"
+    assert "the grid fits layout" in ok("verify", path, "--against", graph)
+    ok("export", path, "-o", tmp_path / "graph.part.2")
+    owner = np.loadtxt(tmp_path / "graph.part.2", dtype=int)
+    assert owner.tolist() == plancc.load(path).owner().tolist()
+    # the vector makes the same plan, and the owners of another one
+    words = ["--blocks", "file", "--part", tmp_path / "graph.part.2", "-o", tmp_path / "again.h5"]
+    ok("compile", graph, "--model", "cagnet-2d", "-p", 6, "--grid", "2x3", *words)
+    again = plancc.load(tmp_path / "again.h5")
+    assert (again.owner() == owner).all()
+    assert again.header == plancc.load(path).header
+
+
+def test_refine_keeps_the_grid(folder: Path, tmp_path: Path) -> None:
+    for name in ("needed", "mop"):
+        path, better = folder / f"{name}.h5", tmp_path / f"{name}.h5"
+        ok("refine", path, "-o", better, warned=True)
+        ok("verify", better)
+        before, after = plancc.load(path), plancc.load(better)
+        assert after.header == before.header
+        assert after.metrics().volume < before.metrics().volume
+        assert after.provenance["model"] == before.provenance["model"]
+    owners = tmp_path / "owners.part"
+    np.savetxt(owners, np.arange(90) % 2, fmt="%d")
+    ok("refine", folder / "mop.h5", "--part", owners, "-o", better, warned=True)
+    said = plancc.load(better).provenance
+    assert (said["model"], said["blocks"]) == ("mop", "file")
+
+
+def test_topology_of_needed_rows(folder: Path) -> None:
+    found = json.loads(ok("inspect", folder / "needed.h5", "--json"))
+    assert sum(found["topology"]["volume"].values()) == found["metrics"]["volume"]
+
+
+def test_words_of_an_epoch_are_those_of_simulate(folder: Path) -> None:
+    path = folder / "2d.h5"
+    inspected = json.loads(ok("inspect", path, "--dims", "8,4,3", "--json"))["passes"]
+    assert [each["passes"] for each in inspected] == [[], ["order"], ["order", "constant"]]
+    simulated = json.loads(ok("simulate", path, "--dims", "8,4,3", "--json"))
+    assert inspected[-1]["words"] == simulated["words"]
+    assert inspected[0]["words"] > inspected[-1]["words"] > 0
+
+
+def test_what_is_for_row_plans_is_refused(folder: Path, tmp_path: Path) -> None:
+    path = folder / "2d.h5"
+    said = f"{path}: a plan of grid '2d 2x3'; "
+    for words, why in (
+        (["--topology", "2x3"], "a topology is for row plans"),
+        (["--batches", 3], "what mini-batches move is for row plans"),
+    ):
+        assert fails(tmp_path, "inspect", path, *words) == said + why
+    for ranks in (0, 2, 5):
+        error = fails(tmp_path, "inspect", path, "--ranks", ranks)
+        assert error == (
+            f"{path}: {ranks} ranks for a plan of grid '2d 2x3', which runs on exactly 6 ranks"
+        )
+    error = fails(tmp_path, "export", path, "-o", tmp_path / "x.part.6")
+    assert "has 2 parts, not 6" in error

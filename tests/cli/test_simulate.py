@@ -1,0 +1,148 @@
+"""`plancc simulate` of one plan: figures beside those of inspect, tables, and wrong words."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import h5py
+import pytest
+from cli_helpers import fails, ok
+from test_inspect import table
+
+MACHINE = """
+name = "ours"
+latency = 1e-6
+bandwidth = 1e9
+multiply_adds = 1e9
+[node]
+ranks = 2
+memory = 1e6
+"""
+STEPS = {"expand", "multiply", "fold", "collectives", "dense", "all-reduce"}
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("machine") / "ours.toml"
+    path.write_text(MACHINE)
+    return path
+
+
+def simulated(plan: Path, machine: Path, *words: object) -> dict:
+    return json.loads(
+        ok("simulate", plan, "--dims", "5,8,3", "--machine", machine, "--json", *words)
+    )
+
+
+@pytest.mark.parametrize("model", ["hp", "libra"])
+def test_words_are_those_of_inspect(model: str, graph: Path, machine: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.h5"
+    ok("compile", graph, "--model", model, "-p", 4, "-o", plan)
+    said = json.loads(ok("inspect", plan, "--dims", "5,8,3", "--json"))["training"]
+    for passes, of in (("none", 0), ("order", 1), ("order,constant", 2)):
+        found, expected = simulated(plan, machine, "--passes", passes), said["passes"][of]
+        assert found["words"] == expected["words"]
+        assert found["max_words_sent"] == expected["max_words_sent"]
+        assert found["messages"] == expected["messages"]
+        assert found["words_reduced"] == 4 * (5 * 8 + 8 * 3 + 1)
+    assert found["num_ranks"] == 4
+    assert found["machine"]["node"]["ranks"] == 2
+    assert found["fits"] is True
+    assert set(found["of_step"]) == STEPS
+    total = sum(each["slowest"] for each in found["steps"])
+    assert found["seconds"] == pytest.approx(total)
+    assert (found["of_step"]["fold"]["slowest"] > 0) == (model == "libra")
+
+
+def test_the_table(plan: Path, machine: Path) -> None:
+    """Every cell is of a layer and direction; the last rows add them up."""
+    words = ["simulate", plan, "--dims", "5,8,3", "--machine", machine, "--passes", "none"]
+    text = ok(*words, "--per-rank")
+    rows = {row[0]: row[1:] for row in table(text, "predicted time of an epoch")}
+    assert list(rows) == [
+        *("layer 1 forward", "layer 2 forward", "layer 2 back", "layer 1 back", "update"),
+        *("slowest ranks", "mean rank", "share"),
+    ]
+    found = json.loads(ok(*words, "--per-rank", "--json"))
+    assert rows["share"][-1] == "100.0%"
+    assert "machine ours: 4 nodes of 2 ranks" in text
+    assert "an epoch is the sum of every step's slowest rank" in text
+    assert f"words sent {found['words']:,}" in text
+    assert "fits into the machine's 976.6 KiB" in text
+    assert len(table(text, "ranks")) == 7
+    ranks = found["ranks"]
+    assert sum(ranks["words_sent"]) == found["words"]
+    assert max(ranks["memory"]) == found["max_memory"]["total"]
+    of_rank = [sum(times) for times in zip(*ranks["seconds"].values(), strict=True)]
+    assert max(of_rank) == pytest.approx(found["max_rank_seconds"])
+    assert sum(of_rank) / 7 == pytest.approx(found["mean_seconds"])
+
+
+def test_nodes_ranks_and_types(plan: Path, machine: Path) -> None:
+    apart = simulated(plan, machine, "--ranks-per-node", 1)
+    assert apart["machine"]["node"]["ranks"] == 1
+    assert apart["words"] == simulated(plan, machine)["words"]
+    double = simulated(plan, machine, "--dtype", "float64")
+    assert double["word_bytes"] == 8
+    assert double["seconds"] > simulated(plan, machine)["seconds"]
+    merged = simulated(plan, machine, "-p", 3)
+    expected = json.loads(ok("inspect", plan, "--dims", "5,8,3", "--ranks", 3, "--json"))
+    assert merged["num_ranks"] == 3
+    assert merged["words"] == expected["training"]["passes"][2]["words"]
+
+
+@pytest.mark.parametrize("model", ["cagnet-2d", "mop"])
+def test_other_layouts(model: str, graph: Path, machine: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.h5"
+    ok("compile", graph, "--model", model, "-p", 4, "-o", plan)
+    text = ok("simulate", plan, "--dims", "8,4,8", "--machine", machine)
+    assert "collectives" in text
+    found = json.loads(
+        ok("simulate", plan, "--dims", "8,4,8", "--machine", machine, "--passes", "none", "--json")
+    )
+    if model == "mop":  # three quarters of every product's columns go away and come back
+        assert found["words"] == 2 * 90 * sum((8, 4, 4, 8)) * 3 // 4
+    error = fails(tmp_path, "simulate", plan, "-p", 2, "--dims", "8,4", "--machine", machine)
+    assert "exactly 4" in error
+    error = fails(tmp_path, "simulate", plan, "--dims", "8,1", "--machine", machine)
+    assert "1 wide" in error
+
+
+def test_dims_of_the_plan(plan: Path, machine: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "noted.h5"
+    shutil.copy(plan, copy)
+    with h5py.File(copy, "r+") as file:
+        file["provenance"].attrs["dims"] = "5,8,3"
+    found = json.loads(ok("simulate", copy, "--machine", machine, "--json"))
+    assert found["seconds"] == simulated(plan, machine)["seconds"]
+    with h5py.File(copy, "r+") as file:
+        file["provenance"].attrs["dims"] = "wide"
+    assert "give --dims" in fails(tmp_path, "simulate", copy, "--machine", machine)
+
+
+def test_wrong_words(plan: Path, machine: Path, tmp_path: Path) -> None:
+    words = ["simulate", plan, "--dims", "5,8,3", "--machine", machine]
+    assert "give a plan" in fails(tmp_path, "simulate", "--machine", machine)
+    assert "no such file" in fails(tmp_path, "simulate", tmp_path / "x.h5", *words[2:])
+    assert "not a plan" in fails(tmp_path, "simulate", machine, *words[2:], code=1)
+    error = fails(tmp_path, "simulate", plan, "--dims", "5,3", "--machine", "nowhere")
+    assert error.startswith("machine 'nowhere': no such file")
+    assert "order, constant" in fails(tmp_path, *words, "--passes", "dead-rows")
+    assert "runs on 1 to 7" in fails(tmp_path, *words, "-p", 8)
+    for option in ("--per-rank", "--dtype=float64", "--ranks=3"):
+        error = fails(tmp_path, *words, "--sweep", "p=2", option)
+        assert "is for one plan" in error
+
+
+def test_damaged_plans(plan: Path, machine: Path, tmp_path: Path) -> None:
+    for name in ("expand/send_peer", "matrix/row_ptr", "expand/send_row_ptr"):
+        copy = tmp_path / "damaged.h5"
+        shutil.copy(plan, copy)
+        with h5py.File(copy, "r+") as file:
+            array = file[name][...]
+            array[len(array) // 2] = -7
+            file[name][...] = array
+        error = fails(tmp_path, "simulate", copy, "--dims", "5,3", "--machine", machine, code=1)
+        assert f"/{name} is damaged" in error

@@ -1,0 +1,169 @@
+"""Small graphs, plans of process grids on them, and ranks that run them; for the tests of grids."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import reference
+import scipy.sparse as sp
+import torch
+
+from plancc.graph.graph import Graph
+from plancc.graph.vertexdata import VertexData
+from plancc.plan.grid import Grid
+from plancc.plan.grid_slices import with_grid
+from plancc.plan.lowering import lower
+from plancc.plan.plan import Header, Part, Plan
+from plancc.plan.slices import read_rank_slice
+from plancc_runtime.options import TrainOptions
+from plancc_runtime.transport.local import run_ranks
+
+N = 41
+WIDTH, CLASSES = 7, 5
+KINDS = ("undirected", "directed")
+GRIDS = [
+    *(Grid("1d", p) for p in range(1, 10)),
+    *(Grid("1.5d", *shape) for shape in ((2, 1), (2, 2), (4, 2), (3, 3))),
+    *(Grid("2d", *shape) for shape in ((2, 2), (3, 3), (2, 3), (3, 2), (1, 4), (4, 1), (2, 4))),
+    *(Grid("3d", *shape) for shape in ((2, 2, 2), (1, 2, 2), (2, 1, 2), (2, 2, 1), (1, 3, 3))),
+    *(Grid("1.5d", *shape, sparse=True) for shape in ((2, 2), (4, 2), (3, 3))),
+]
+
+
+@cache
+def matrix(kind: str, n: int = N) -> np.ndarray:
+    """Dense; "undirected" normalised with an added diagonal, "directed" with some loops of its own
+    and rows and columns without nonzeros."""
+    random = np.random.default_rng(3)
+    a = np.where(random.random((n, n)) < 0.12, random.uniform(0.2, 1, (n, n)), 0)
+    if kind == "undirected":
+        return reference.normalised(a + a.T)
+    np.fill_diagonal(a, 0)
+    a[range(2, n, 4), range(2, n, 4)] = 0.5
+    a[[0, 13, 20]] = a[:, [0, 13, 29]] = 0
+    return a
+
+
+@cache
+def data(n: int = N) -> VertexData:
+    random = np.random.default_rng(99)
+    masks = {name: random.random(n) < 0.6 for name in ("train_mask", "val_mask", "test_mask")}
+    return VertexData(
+        features=random.standard_normal((n, WIDTH)).astype(np.float32),
+        labels=random.integers(-1, CLASSES, n).astype(np.int32),
+        **masks,
+    )
+
+
+def owners(num_parts: int) -> np.ndarray:
+    """At random; part 2 without rows."""
+    owner = np.random.default_rng(num_parts).integers(0, num_parts, N)
+    owner[owner == 2] = 0
+    return owner.astype(np.int32)
+
+
+def row_plan(kind: str, owner: np.ndarray, num_parts: int) -> Plan:
+    a = sp.csr_matrix(matrix(kind, len(owner)))
+    graph = Graph(a.indptr.astype(np.int64), a.indices, a.data, directed=kind == "directed")
+    loops = kind == "undirected"
+    plan = lower(
+        *(graph, owner, num_parts), normalization="sym" if loops else "none", self_loops=loops
+    )
+    return replace(plan, vertex_data=data(len(owner)).take(plan.global_id))
+
+
+def save(
+    path: Path,
+    grid: Grid,
+    kind: str,
+    owner: np.ndarray | None = None,
+    without_data: bool = False,
+) -> Path:
+    """A plan file of a grid."""
+    owner = owners(grid.num_parts) if owner is None else owner
+    plan = with_grid(row_plan(kind, owner, grid.num_parts), grid)
+    (replace(plan, vertex_data=VertexData()) if without_data else plan).save(path)
+    return path
+
+
+@cache
+def slices(grid: Grid, kind: str) -> list[tuple[Header, Part]]:
+    """What the ranks read of a plan file."""
+    with TemporaryDirectory() as folder:
+        file = save(Path(folder) / "plan.h5", grid, kind)
+        return [read_rank_slice(file, rank, grid.num_ranks) for rank in range(grid.num_ranks)]
+
+
+def on_ranks(num_ranks: int, work):
+    def quietly(transport):
+        torch.set_num_threads(1)  # of this rank's thread
+        return work(transport)
+
+    return run_ranks(num_ranks, quietly, 60)
+
+
+def close(got, expected, tolerance):
+    scale = np.abs(expected).max(initial=0) or 1
+    np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance * scale)
+
+
+@cache
+def dense_coefficients(kind: str) -> dict[str, np.ndarray]:
+    a = matrix(kind)
+    edge = (a != 0).astype(float)
+    if kind == "undirected":
+        np.fill_diagonal(edge, 0)
+    closed = np.maximum(edge, np.eye(N))
+    return {
+        "plan": a,
+        "mean": edge / np.maximum(edge.sum(axis=1, keepdims=True), 1),
+        "sum": edge,
+        "closed-mean": closed / closed.sum(axis=1, keepdims=True),
+    }
+
+
+def dense_training(
+    kind: str, options: TrainOptions, weights: dict[str, np.ndarray]
+) -> tuple[list[float], dict[str, np.ndarray]]:
+    """Losses of all epochs and the final weights, by gradient descent with torch's autograd."""
+    a = {name: torch.tensor(each) for name, each in dense_coefficients(kind).items()}
+    w = {name: torch.tensor(each, requires_grad=True) for name, each in weights.items()}
+    of_sage = {"gcn": "closed-mean"}.get(options.aggregator, options.aggregator)
+    known = data()
+    features = torch.tensor(known.features, dtype=torch.float64)
+    chosen = np.flatnonzero(known.train_mask & (known.labels >= 0))
+    target = torch.tensor(known.labels[chosen], dtype=torch.int64)
+
+    def convolution(k: int, x: torch.Tensor) -> torch.Tensor:
+        own = {n.removeprefix(f"convs.{k}."): v for n, v in w.items() if n[:7] == f"convs.{k}"}
+        bias = own.get("bias", 0)
+        if options.model == "gcn":
+            return a["plan"] @ x @ own["weight"] + bias
+        if options.model == "sage":
+            y = a[of_sage] @ x @ own["weight"] + bias
+            return y + x @ own["weight_self"] if "weight_self" in own else y
+        z = ((1 + own["eps"]) * x + a["sum"] @ x) @ own["weight"] + bias
+        return torch.relu(z) @ own["weight_out"] + own["bias_out"]
+
+    losses = []
+    for _ in range(options.epochs):
+        h = features
+        for k in range(options.layers):
+            z = convolution(k, h)
+            if k < options.layers - 1:
+                z = torch.relu(z)
+                if options.residual:
+                    skip = w.get(f"skips.{k}.weight")
+                    z = z + (h if skip is None else h @ skip.T)
+            h = z
+        loss = torch.nn.functional.cross_entropy(h[chosen], target)
+        gradients = torch.autograd.grad(loss, list(w.values()))
+        with torch.no_grad():
+            for each, gradient in zip(w.values(), gradients, strict=True):
+                each -= options.lr * gradient
+        losses.append(loss.item())
+    return losses, {name: each.detach().numpy() for name, each in w.items()}

@@ -1,0 +1,447 @@
+"""Feature-parallel plans against dense float64 matrices: products, gradients, words, pipelines.
+
+What is expected comes from dense matrices alone; the paper's formula for the words is written down
+again here.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from launcher import plancc_run
+from reference import make_parts, normalised, train_model
+from scipy.sparse import csr_matrix
+
+import plancc
+from plancc.errors import InputError
+from plancc.graph.vertexdata import VertexData
+from plancc.plan.grid import Grid
+from plancc.plan.grid_slices import with_grid
+from plancc.plan.plan import GridShare, Header, Part
+from plancc_runtime.layouts.feature import FeatureGraph, check_feature
+from plancc_runtime.layouts.order import in_order
+from plancc_runtime.layouts.pipeline import Batches, bandwidth, wanted_stages
+from plancc_runtime.options import TrainOptions
+from plancc_runtime.train import train
+from plancc_runtime.transport.group import Pending
+from plancc_runtime.transport.local import run_ranks
+
+GRIDS = [(1, 1), (1, 2), (1, 3), (1, 6), (2, 1), (2, 3), (3, 2), (3, 3), (1, 9)]
+
+
+def matrix(n: int, directed: bool, seed: int = 0, reach: int | None = None) -> np.ndarray:
+    """Normalised; with `reach` only nonzeros at most that far from the diagonal."""
+    random = np.random.default_rng(seed)
+    pattern = random.random((n, n)) < 0.15
+    pattern[n // 2] = False  # a vertex that needs none
+    if reach is not None:
+        pattern &= np.abs(np.subtract.outer(np.arange(n), np.arange(n))) <= reach
+    return normalised(pattern if directed else pattern | pattern.T)
+
+
+def feature_part(header: Header, parts: list[Part], grid: Grid, rank: int) -> Part:
+    """What a rank of the grid has of a row plan."""
+    block = parts[grid.part(rank)]
+    place, size = rank % grid.columns, block.num_rows
+    rows = np.arange(size * place // grid.columns, size * (place + 1) // grid.columns)
+    nothing = np.zeros(0, np.int32)
+    part_ptr = np.cumsum([0] + [part.num_rows for part in parts]).astype(np.int64)
+    share = GridShare(
+        grid=grid,
+        rank=rank,
+        part_ptr=part_ptr,
+        row_ptr=np.zeros(1, np.int64),
+        place=nothing,
+        value=block.value[:0],
+        block=replace(block, vertex_data=VertexData()),
+    )
+    return replace(
+        block,
+        index=rank,
+        num_parts=grid.num_ranks,
+        first_row=int(part_ptr[grid.part(rank)] + rows[0]) if len(rows) else 0,
+        global_id=block.global_id[rows],
+        num_interior=len(rows),
+        row_ptr=np.zeros(len(rows) + 1, np.int64),
+        column=nothing,
+        value=block.value[:0],
+        **dict.fromkeys(("send_peer", "send_row", "recv_peer"), nothing),
+        **{name: np.zeros(1, np.int64) for name in ("send_ptr", "recv_ptr")},
+        vertex_data=block.vertex_data.take(rows),
+        grid=share,
+    )
+
+
+def on_grid(a, grid, work, options=None, data=None, seed=1):
+    """``work(graph, part)`` on every rank of a feature plan of the dense matrix."""
+    owner = np.random.default_rng(seed).integers(grid.num_parts, size=len(a))
+    header, parts = make_parts(a, owner, grid.num_parts, data)
+    header = replace(header, layout="feature", grid=grid)
+    options = options or TrainOptions()
+
+    def rank(transport):
+        torch.set_num_threads(1)
+        part = in_order(feature_part(header, parts, grid, transport.rank), options, transport)
+        before = transport.traffic.as_array()
+        dtype = getattr(torch, options.dtype)
+        graph = FeatureGraph(part, header, transport, dtype, options=options)
+        return work(graph, part), transport.traffic.as_array() - before
+
+    return run_ranks(grid.num_ranks, rank, timeout=30)
+
+
+def close(found: np.ndarray, expected: np.ndarray, dtype: str) -> bool:
+    error = np.abs(found - expected).max() / max(np.abs(expected).max(), 1e-30)
+    return error <= {"float32": 1e-5, "float64": 1e-10}[dtype]
+
+
+def check_products(a, grid, options, width, narrow):
+    """All three products and their gradients, and the words of each."""
+    random = np.random.default_rng(3)
+    x, w = random.normal(size=(len(a), width)), random.normal(size=(width, narrow))
+    g, wide = random.normal(size=(len(a), narrow)), random.normal(size=(len(a), width))
+    expected = {
+        "product": (a @ x, a.T @ wide, None),
+        "product_linear": (a @ x @ w, a.T @ (g @ w.T), (a @ x).T @ g),
+        "linear_product": (a @ (x @ w), (a.T @ g) @ w.T, x.T @ (a.T @ g)),
+    }
+    dtype = options.dtype
+
+    def work(graph, part):
+        def own(rows):
+            return torch.from_numpy(rows[part.global_id]).to(getattr(torch, dtype))
+
+        found, planned = {}, 0
+        for name in expected:
+            mine = own(x).requires_grad_()
+            weight = torch.from_numpy(w).to(mine.dtype).requires_grad_()
+            with torch.autograd.set_multithreading_enabled(False):
+                if name == "product":
+                    out = graph.product(mine)
+                    out.backward(own(wide))
+                else:
+                    out = getattr(graph, name)(mine, weight)
+                    out.backward(own(g))
+            found[name] = out.detach(), mine.grad, weight.grad
+            moved = narrow if name == "linear_product" else width
+            planned += graph.planned_words(moved) + graph.planned_words(moved, adjoint=True)
+        return part.global_id, found, planned
+
+    results = on_grid(a, grid, work, options)
+    for name, (out, back, of_weight) in expected.items():
+        for which, wanted in enumerate((out, back)):
+            whole = np.full(wanted.shape, np.nan)
+            for (vertices, found, _), _ in results:
+                whole[vertices] = found[name][which]
+            assert close(whole, wanted, dtype), name
+        if of_weight is not None:
+            total = sum(found[name][2].numpy() for (_, found, _), _ in results)
+            assert close(total, of_weight, dtype), name
+    for (_, _, planned), traffic in results:
+        assert traffic[1] == planned
+    return sum(planned for (_, _, planned), _ in results)
+
+
+@pytest.mark.parametrize("directed", [True, False], ids=["directed", "undirected"])
+@pytest.mark.parametrize(("groups", "ranks"), GRIDS)
+def test_products_and_gradients(groups, ranks, directed):
+    a = matrix(31, directed)
+    for dtype in ("float64", "float32"):
+        check_products(a, Grid("feature", groups, ranks), TrainOptions(dtype=dtype), 13, 9)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "stages"),
+    [*((ranks, stages) for ranks in (1, 2, 3) for stages in ("auto", "2", "3", "7")), (2, "50")],
+)
+def test_a_pipeline_changes_nothing(ranks, stages):
+    grid = Grid("feature", 1, ranks)
+    for reach, order in ((None, "auto"), (4, "none")):
+        options = TrainOptions(pipeline=stages, row_order=order, dtype="float64")
+        check_products(matrix(41, directed=ranks % 2 == 0, reach=reach), grid, options, 11, 6)
+
+
+def test_products_on_the_cpu_and_of_rows_in_another_order():
+    options = TrainOptions(aggregate_on="cpu", pipeline="3", dtype="float64")
+    for grid in (Grid("feature", 1, 3), Grid("feature", 1, 1)):
+        check_products(matrix(23, True), grid, options, 8, 5)
+    for chosen in ({"pipeline": "off"}, {"pipeline": "off", "row_order": "rcm"}):
+        check_products(matrix(23, True), Grid("feature", 2, 2), replace(options, **chosen), 8, 5)
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+def test_messages_travel_while_batches_are_multiplied(overlap):
+    """With a narrow band: the input of the next batch, and the output of the last one."""
+    stages, n = 5, 50
+    a = matrix(n, False, reach=3)
+    log: list[tuple[str, int]] = []
+
+    class Watched:
+        """All-to-alls are numbered as they begin."""
+
+        def __init__(self, members):
+            self.members, self.rank, self.begun = members, members.rank, 0
+
+        def start_alltoall(self, sends, receives):
+            number, self.begun = self.begun, self.begun + 1
+            log.append(("begin", number))
+            pending = self.members.start_alltoall(sends, receives)
+
+            def finish():
+                pending.wait()
+                log.append(("end", number))
+
+            return Pending(finish)
+
+    def work(graph, part):
+        if graph._slicing.members.rank == 0:
+            graph._slicing = replace(
+                graph._slicing, members=Watched(graph._slicing.members), overlap=overlap
+            )
+            multiply = graph.multiply
+
+            def logged(stage, *rest):
+                log.append(("multiply", stage))
+                return multiply(stage, *rest)
+
+            graph.multiply = logged
+        graph.product(torch.ones(part.num_rows, 4))
+
+    options = TrainOptions(pipeline=str(stages), row_order="none")
+    on_grid(a, Grid("feature", 1, 2), work, options)
+    at = {event: place for place, event in enumerate(log)}
+    ended = [number for kind, number in log if kind == "end"]
+    assert ended == sorted(ended) == list(range(2 * stages))
+    if not overlap:
+        assert all(at["end", k] == at["begin", k] + 1 for k in ended)
+        return
+    # a batch needs the next one at most: begun are 0 1 2, out 0, 3, out 1, 4, out 2, out 3, out 4
+    inputs, outputs = [0, 1, 2, 4, 6], [3, 5, 7, 8, 9]
+    for stage in range(stages - 1):
+        begin, following = at["multiply", stage], at["multiply", stage + 1]
+        assert at["begin", outputs[stage]] < following < at["end", outputs[stage]]
+        if stage + 2 < stages:
+            assert at["begin", inputs[stage + 2]] < begin < at["end", inputs[stage + 2]]
+        assert at["end", inputs[stage + 1]] < begin
+
+
+def test_the_volume_is_the_papers_and_the_same_for_any_number_of_ranks():
+    """2 n d (c - 1) / c words there and back, and as much in the adjoint (Proposition 3.4)."""
+    n, wide, narrow = 60, 12, 24
+    for ranks in (1, 2, 3, 4, 6):
+        words = check_products(
+            matrix(n, True), Grid("feature", 1, ranks), TrainOptions(), wide, narrow
+        )
+        assert words == 2 * (2 * wide + narrow) * 2 * n * (ranks - 1) / ranks
+
+
+def test_what_a_batch_needs():
+    a = matrix(30, True, reach=3)
+    rows, columns = np.nonzero(a)
+    row_ptr = np.concatenate([[0], np.cumsum(np.count_nonzero(a, axis=1))])
+    assert bandwidth(row_ptr, columns) == np.abs(rows - columns).max() == 3
+    for stages in (1, 2, 4, 7, 30):
+        batches = Batches(30, 2, stages)
+        of_row = np.empty(30, int)
+        for stage in range(stages):
+            of_row[slice(*batches.bounds(stage))] = stage
+        expected = np.maximum.accumulate(
+            [of_row[columns[of_row[rows] == stage]].max(initial=0) for stage in range(stages)]
+        )
+        expected[-1] = stages - 1
+        assert batches.needs(row_ptr, columns) == expected.tolist()
+        assert sorted(np.concatenate([batches.rows_of(k) for k in range(2)])) == list(range(30))
+
+
+def test_stages_follow_the_bandwidth():
+    """Proposition 3.5: (n - b) / 2n is at least 1 / s, for the smallest such s."""
+    for n, b in ((100, 0), (100, 10), (100, 50), (1000, 899)):
+        stages = wanted_stages(n, b)
+        assert (n - b) / (2 * n) >= 1 / stages
+        assert stages == 2 or (n - b) / (2 * n) < 1 / (stages - 1)
+    assert wanted_stages(100, 99) == 2  # 200 would only cost
+
+
+def test_rcm_order_narrows_the_band_and_vertex_data_follow_their_rows():
+    n = 40
+    shuffled = np.random.default_rng(2).permutation(n)
+    a = matrix(n, False, reach=2)[shuffled][:, shuffled]
+    features = np.arange(3 * n, dtype=np.float32).reshape(n, 3)
+    data = VertexData(
+        features=features,
+        labels=np.arange(n, dtype=np.int32),
+        train_mask=np.arange(n) % 3 == 0,
+    )
+
+    def work(graph, part):
+        found = part.vertex_data
+        np.testing.assert_array_equal(found.features, features[part.global_id])
+        np.testing.assert_array_equal(found.labels, part.global_id)
+        np.testing.assert_array_equal(found.train_mask, part.global_id % 3 == 0)
+        np.testing.assert_array_equal(graph.vertices.numpy(), part.global_id)
+        edges = (a != 0).sum(1) - 1  # the diagonal was added
+        np.testing.assert_array_equal(graph.degree("edges").numpy(), edges[part.global_id])
+        return part.global_id.tolist(), graph.pipelining
+
+    for options in (TrainOptions(row_order="rcm"), TrainOptions(pipeline="auto")):
+        results = on_grid(a, Grid("feature", 1, 3), work, options, data)
+        assert sorted(v for (rows, _), _ in results for v in rows) == list(range(n))
+    assert {cut.stages for (_, cut), _ in results} == {results[0][0][1].stages}
+    options = TrainOptions(pipeline="5", row_order="none")
+    plain = on_grid(a, Grid("feature", 1, 3), work, options, data)
+    assert results[0][0][1].bandwidth < plain[0][0][1].bandwidth
+
+
+MODELS = [
+    ({"model": "gcn"}, "off"),
+    ({"model": "gcn"}, "auto"),
+    ({"model": "sage", "aggregator": "mean"}, "off"),
+    ({"model": "sage", "aggregator": "sum"}, "3"),
+    ({"model": "sage", "aggregator": "gcn"}, "2"),
+    ({"model": "gin"}, "3"),
+]
+
+
+COMMON = {"layers": 3, "hidden": 6, "epochs": 3, "lr": 0.1, "dtype": "float64", "threads": 1}
+
+
+def problem(n: int) -> tuple[np.ndarray, VertexData]:
+    random = np.random.default_rng(6)
+    data = VertexData(
+        features=random.normal(size=(n, 7)).astype(np.float32),
+        labels=random.integers(-1, 4, n).astype(np.int32),
+        train_mask=random.random(n) < 0.7,
+    )
+    return matrix(n, True, seed=5), data
+
+
+def trained(a, data, grid, options):
+    """What `train` returns on every rank of a feature plan of the dense matrix."""
+    owner = np.random.default_rng(1).integers(grid.num_parts, size=len(a))
+    header, parts = make_parts(a, owner, grid.num_parts, data)
+    header = replace(header, layout="feature", grid=grid)
+
+    def rank(transport):
+        return train(
+            (header, feature_part(header, parts, grid, transport.rank)), options, transport
+        )
+
+    return run_ranks(grid.num_ranks, rank, timeout=60)
+
+
+@pytest.mark.parametrize(("model", "pipeline"), MODELS, ids=str)
+def test_training(model, pipeline):
+    """Losses and weights of gradient descent on dense matrices; words as `Figures` plans them."""
+    a, data = problem(37)
+    options = TrainOptions(
+        **{**COMMON, **model},
+        pipeline=pipeline,
+        aggregate_on="cpu" if pipeline == "2" else "device",
+    )
+    start = trained(a, data, Grid("feature", 1, 1), replace(options, epochs=0))[0].weights
+    losses, weights = train_model(
+        *(options.model, options.aggregator, a, data.features, data.labels, data.train_mask),
+        *(start, 3, 0.1),
+    )
+    for groups, ranks in ((1, 3), (2, 2)) if pipeline == "off" else ((1, 1), (1, 4)):
+        results = trained(a, data, Grid("feature", groups, ranks), options)
+        for result in results:
+            assert [epoch.loss for epoch in result.epochs] == pytest.approx(losses, rel=1e-10)
+            for name, weight in weights.items():
+                assert close(result.weights[name], weight, "float64"), name
+        assert {epoch.words_sent for epoch in results[0].epochs} == {results[0].figures.planned}
+        assert (results[0].pipelining is None) == (pipeline == "off")
+
+
+def test_dropout_and_residuals_are_as_on_one_rank():
+    a, data = problem(37)
+    options = TrainOptions(
+        **{**COMMON, "optimizer": "adam"}, model="sage", pipeline="3", dropout=0.3, residual=True
+    )
+    header, parts = make_parts(a, np.zeros(len(a), int), 1, data)
+    plain = replace(options, pipeline="off")
+    [alone] = run_ranks(1, lambda t: train((header, parts[0]), plain, t))
+    for result in trained(a, data, Grid("feature", 1, 3), options):
+        for found, expected in zip(result.epochs, alone.epochs, strict=True):
+            assert found.loss == pytest.approx(expected.loss, rel=1e-9)
+        for name, weight in alone.weights.items():
+            np.testing.assert_allclose(result.weights[name], weight, rtol=0, atol=1e-9)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("aggregate_on", ["device", "cpu"])
+@pytest.mark.parametrize("pipeline", ["off", "3"])
+def test_training_on_a_device_is_that_on_the_cpu(aggregate_on, pipeline):
+    a, data = problem(37)
+    options = TrainOptions(**COMMON, model="sage", pipeline=pipeline, aggregate_on=aggregate_on)
+    for grid in (Grid("feature", 1, 1), Grid("feature", 1, 3)):
+        expected = trained(a, data, grid, replace(options, aggregate_on="device"))[0]
+        found = trained(a, data, grid, replace(options, device="cuda"))[0]
+        assert found.weights.keys() == expected.weights.keys()
+        for name, weight in expected.weights.items():
+            assert close(found.weights[name], weight, "float64"), name
+        assert found.epochs[-1].words_sent == expected.epochs[-1].words_sent
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("launcher", ["mpirun", "torchrun"])
+def test_processes_train_as_threads_do(tmp_path, launcher):
+    a, data = problem(60)
+    plan = plancc.compile(csr_matrix(a != 0), model="block", num_parts=1, data=data)
+    path = tmp_path / "plan.h5"
+    with_grid(plan, Grid("feature", 1, 2)).save(path)
+    arguments = ["--pipeline", 3, "--epochs", 2, "--dtype", "float64", "--threads", 1]
+    result = tmp_path / "found.json"
+    done = plancc_run(2, path, *arguments, "--json", result, launcher=launcher)
+    assert done.returncode == 0, done.stderr
+    assert "pipeline: 3 stages; bandwidth" in done.stdout
+    found = json.loads(result.read_text())
+    options = TrainOptions(pipeline="3", epochs=2, dtype="float64", threads=1)
+    expected = run_ranks(2, lambda t: train(path, options, t))[0]
+    for mine, epoch in zip(found["epochs"], expected.epochs, strict=True):
+        assert mine["loss"] == pytest.approx(epoch.loss, rel=1e-12)
+        assert mine["words_sent"] == epoch.words_sent
+
+
+@pytest.mark.parametrize(
+    ("grid", "options", "words"),
+    [
+        (Grid("feature", 1, 2), {"model": "gat"}, "model gat: .* element by element"),
+        (Grid("feature", 1, 2), {"model": "sage", "aggregator": "max"}, "aggregator max"),
+        (Grid("feature", 1, 2), {"wire": "int8"}, "wire int8: .* one group"),
+        (Grid("feature", 2, 2), {"pipeline": "auto"}, "pipeline auto: needs one group"),
+        (Grid("2d", 2, 2), {"pipeline": "3"}, "pipeline 3: needs a plan of layout feature"),
+        (None, {"aggregate_on": "cpu"}, "aggregate-on cpu: needs a plan of layout feature"),
+    ],
+    ids=str,
+)
+def test_what_does_not_go_together_is_one_sentence(grid, options, words):
+    layout = "row" if grid is None else grid.layout
+    header = Header(layout, 8, 8, 1, True, "sym", True, grid=grid)
+    with pytest.raises(InputError, match=words):
+        check_feature(header, TrainOptions(**options))
+
+
+@pytest.mark.parametrize("value", ["1", "-3", "many", "2.5"])
+def test_an_unknown_pipeline_is_one_sentence(value):
+    with pytest.raises(InputError, match="give off, auto, or at least 2 stages"):
+        TrainOptions(pipeline=value)
+
+
+def test_a_row_order_of_another_grid_and_a_narrow_layer_are_refused():
+    header, parts = make_parts(matrix(12, True), np.zeros(12, int), 1)
+    part = feature_part(header, parts, Grid("feature", 1, 1), 0)
+    other = replace(part, grid=replace(part.grid, grid=Grid("1d", 1)))
+    with pytest.raises(InputError, match="row-order rcm: rows of a plan of grid '1d 1'"):
+        run_ranks(1, lambda t: in_order(other, TrainOptions(row_order="rcm"), t))
+    with pytest.raises(InputError, match="a layer is 2 wide"):
+        on_grid(
+            matrix(12, True),
+            Grid("feature", 1, 3),
+            lambda graph, part: graph.product(torch.zeros(part.num_rows, 2)),
+        )

@@ -1,0 +1,80 @@
+"""What an epoch on a process grid sends is what the closed forms of paper 001's layouts say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from grid_graphs import on_ranks
+
+from plancc.cost.cagnet import executed, sum_of
+from plancc.graph.graph import Graph
+from plancc.graph.vertexdata import VertexData
+from plancc.plan.grid import Grid
+from plancc.plan.grid_slices import with_grid
+from plancc.plan.lowering import lower
+from plancc_runtime.options import TrainOptions
+from plancc_runtime.train import train
+
+N = 36
+GRIDS = [
+    *(Grid("1d", 1), Grid("1d", 4), Grid("1.5d", 4, 1), Grid("1.5d", 4, 2), Grid("1.5d", 3, 3)),
+    Grid("2d", 2, 2),
+    *(Grid("2d", 3, 3), Grid("2d", 2, 3), Grid("2d", 3, 2), Grid("2d", 1, 3), Grid("2d", 3, 1)),
+    *(Grid("3d", 2, 2, 2), Grid("3d", 1, 2, 2), Grid("3d", 2, 1, 2)),
+]
+PASSES = [("order",), ("order", "constant", "overlap")]
+"""Process grids always have the first."""
+WIDTHS = [(12, 6, 12), (6, 12, 6)]
+"""Of features, hidden layer, classes: narrower and wider ones on the way."""
+
+
+def a_plan(grid: Grid, features: int, classes: int):
+    """A directed matrix, every block of it with nonzeros, in even blocks of rows."""
+    rng = np.random.default_rng(2)
+    full = rng.random((N, N)) < 0.7
+    np.fill_diagonal(full, True)
+    columns = [np.flatnonzero(row).astype(np.int32) for row in full]
+    indptr = np.concatenate([[0], np.cumsum([len(row) for row in columns])])
+    values = rng.random(int(indptr[-1])).astype(np.float32) / N
+    graph = Graph(indptr, np.concatenate(columns), values, directed=True)
+    owner = rng.permutation(np.arange(N) % grid.num_parts).astype(np.int32)
+    plan = lower(graph, owner, grid.num_parts, normalization="none", self_loops=False)
+    data = VertexData(
+        features=rng.standard_normal((N, features)).astype(np.float32),
+        labels=rng.integers(0, classes, N).astype(np.int32),
+    )
+    return with_grid(replace(plan, vertex_data=data.take(plan.global_id)), grid), len(values)
+
+
+@pytest.mark.parametrize("grid", GRIDS, ids=str)
+def test_counted_words_are_the_formulas(grid, tmp_path):
+    for widths in WIDTHS:
+        features, hidden, classes = widths
+        plan, nonzeros = a_plan(grid, features, classes)
+        path = tmp_path / f"{features}.h5"
+        plan.save(path)
+        for passes in PASSES:
+            options = TrainOptions(
+                epochs=2,
+                layers=2,
+                hidden=hidden,
+                classes=classes,
+                eval_every=0,
+                threads=1,
+                passes=passes,
+            )
+
+            def work(transport, path=path, options=options):
+                found = []
+                train(path, options, transport, lambda measure: found.append(measure.spent.traffic))
+                return found
+
+            whole = sum_of(executed(grid, N, nonzeros, widths, passes))
+            per_epoch = np.array(on_ranks(grid.num_ranks, work))  # [ranks, epochs, counters]
+            for counted in per_epoch.sum(axis=0):
+                messages_sent, words_sent, _, messages, words, _, reductions, reduced = counted
+                assert (words_sent, words) == (whole.words, whole.words), (widths, passes)
+                assert (messages_sent, messages) == (whole.messages, whole.messages)
+                assert (reductions, reduced) == (whole.reductions, whole.words_reduced)

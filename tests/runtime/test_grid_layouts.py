@@ -1,0 +1,376 @@
+"""Process grids against dense float64 matrices: products, layers, training, and what they send."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from functools import cache
+
+import launcher
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from grid_graphs import (
+    GRIDS,
+    KINDS,
+    N,
+    close,
+    data,
+    dense_coefficients,
+    dense_training,
+    matrix,
+    on_ranks,
+    owners,
+    row_plan,
+    save,
+    slices,
+)
+
+import plancc_runtime
+from plancc.errors import InputError, PlanError
+from plancc.plan.grid import Grid
+from plancc.plan.slices import read_rank_slice
+from plancc_runtime.grid_execution import grid_graph
+from plancc_runtime.kernels.torch_spmm import TorchMatrix
+from plancc_runtime.layouts.rehearsal import Operation
+from plancc_runtime.options import TrainOptions
+from plancc_runtime.slices import check_slices, open_slice
+from plancc_runtime.train import train
+from plancc_runtime.transport.single import SingleTransport
+
+SOME = [
+    Grid("1d", 3),
+    Grid("1d", 3, sparse=True),
+    Grid("1.5d", 4, 2),
+    Grid("1.5d", 4, 2, sparse=True),
+    Grid("2d", 2, 3),
+    Grid("3d", 2, 2, 2),
+]
+CASES = [(grid, KINDS[k % 2]) for k, grid in enumerate(GRIDS)]
+CASES += [(grid, KINDS[1 - k % 2]) for k, grid in enumerate(GRIDS) if grid in SOME]
+
+
+@pytest.fixture
+def plan_file(tmp_path):
+    return lambda grid, kind="directed", **kw: save(tmp_path / f"{grid}.h5", grid, kind, **kw)
+
+
+# ---- products ----
+
+
+@pytest.mark.parametrize(("grid", "kind"), CASES, ids=str)
+def test_products_and_gradients_are_those_of_the_dense_matrix(grid, kind):
+    """Of every rank's rows and columns; overlap changes no bit."""
+    h, g = np.random.default_rng(1).standard_normal((2, N, 10))
+    runs = (
+        (torch.float64, True, ("plan", "mean", "closed-mean", "plan")),
+        (torch.float64, False, ("plan",)),
+    )
+    copies = grid.columns if grid.scheme == "1.5d" else 1
+
+    def work(transport):
+        header, part = slices(grid, kind)[transport.rank]
+        found = {}
+        for dtype, overlap, names in runs:
+            graph = grid_graph(part, header, transport, dtype, overlap=overlap)
+            rows, columns = part.global_id, graph.slice_of(10)
+            for name in names:
+                x = torch.tensor(h[rows][:, columns], dtype=dtype, requires_grad=True)
+                out = graph.product(x, name)
+                out.backward(torch.tensor(g[rows][:, columns] / copies, dtype=dtype))
+                found[dtype, overlap, name] = out.detach().numpy(), x.grad.numpy() * copies
+                graph.release_buffers()
+        degrees = [graph.degree(nonzeros).numpy() for nonzeros in ("edges", "closed")]
+        return rows, columns, found, degrees
+
+    dense = dense_coefficients(kind)
+    edges = (dense["sum"] > 0).sum(axis=1), (dense["closed-mean"] > 0).sum(axis=1)
+    for rows, columns, found, degrees in on_ranks(grid.num_ranks, work):
+        for (dtype, overlap, name), (out, back) in found.items():
+            close(out, (dense[name] @ h)[rows][:, columns], 1e-12)
+            close(back, (dense[name].T @ g)[rows][:, columns], 1e-12)
+            if not overlap:
+                for here, there in zip(found[dtype, True, name], (out, back), strict=True):
+                    np.testing.assert_array_equal(here, there)
+        for got, expected in zip(degrees, edges, strict=True):
+            np.testing.assert_array_equal(got, expected[rows])
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_matrix_of_tensors_is_the_csr_matrix_or_its_transpose(transposed):
+    """As pieces arrive on a device."""
+    a = sp.random_array((9, 5), density=0.3, format="csr", rng=np.random.default_rng(1))
+    arrays = (torch.from_numpy(np.asarray(each)) for each in (a.indptr, a.indices, a.data))
+    found = TorchMatrix.of_tensors(*arrays, a.shape, transposed)
+    expected = a.T.toarray() if transposed else a.toarray()
+    out = torch.empty(len(expected), 9 if not transposed else 5, dtype=torch.float64)
+    x = torch.eye(expected.shape[1], out.shape[1], dtype=torch.float64)
+    found.multiply(x, out)
+    assert (found.nnz, found.shape) == (a.nnz, expected.shape)
+    close(out.numpy(), expected @ x.numpy(), 1e-15)
+
+
+# ---- words ----
+
+
+@pytest.mark.parametrize("grid", [Grid("1d", 4), Grid("2d", 3, 3), *SOME[2:]], ids=str)
+def test_words_and_messages_are_those_of_the_formulas(grid, plan_file):
+    """Where every size can be divided; of one operation at a time, over all ranks."""
+    n, width, d_out = 72, 12, 24
+    owner = np.random.default_rng(1).permutation(np.arange(n) % grid.num_parts).astype(np.int32)
+    file = plan_file(grid, owner=owner)
+    nnz = np.count_nonzero(matrix("directed", n))
+    plan = row_plan("directed", owner, grid.num_parts)
+
+    def work(transport):
+        header, part = read_rank_slice(file, transport.rank, transport.size)
+        graph = grid_graph(part, header, transport, torch.float64)
+        own = graph.slice_of(width)
+        x = torch.ones(part.num_rows, own.stop - own.start, dtype=torch.float64)
+        x.requires_grad_()
+        weight = torch.ones(width, d_out, dtype=torch.float64, requires_grad=True)
+        graph.product(x.detach())
+        moved = []
+        for operation in (
+            lambda: graph.product(x),
+            lambda: graph.linear(x, weight),
+            lambda: graph.whole_rows(x, width),
+        ):
+            counted = [transport.traffic.as_array()]
+            out = operation()
+            counted.append(transport.traffic.as_array())
+            out.sum().backward()
+            counted.append(transport.traffic.as_array())
+            moved += list(np.diff(counted, axis=0))
+        planned = [
+            graph.words_sent(Operation(kind, columns, back, "plan"))
+            for kind, back, columns in (
+                ("product", False, width),
+                ("product", True, width),
+                ("linear", False, width),
+                ("linear", True, d_out),
+                ("whole rows", False, width),
+                ("whole rows", True, width),
+            )
+        ]
+        return np.array(moved), np.array(planned)
+
+    answers = on_ranks(grid.num_ranks, work)
+    moved, planned = (sum(answer[k] for answer in answers) for k in (0, 1))
+    messages, words, reduced = moved[:, 0], moved[:, 1], moved[:, 7]
+    np.testing.assert_array_equal(words, planned)
+    rows, columns, layers = grid.rows, grid.columns, grid.layers
+    if grid.scheme == "1.5d":
+        volume, count = (rows - 1) * n, rows * (rows - 1)
+        if grid.sparse:
+            volume, count = plan.send.volume, plan.send.num_messages
+        expected = [volume * width, (volume + (columns - 1) * n) * width, 0, 0, 0, 0]
+        expected_messages = [count, count + rows * (columns - 1), 0, 0, 0, 0]
+        assert reduced.tolist() == [columns * n * width, 0, 0, 0, 0, 0]
+    else:
+        pieces, others = math.lcm(rows, columns), columns - 1
+        of_a = others * (2 * nnz + layers * pieces * (n + rows))
+        product = (rows - 1 + layers - 1) * n * width + of_a
+        expected = [product, product, others * n * width, others * n * d_out, others * n * width, 0]
+        in_row = rows * layers * columns * others
+        of_product = layers * pieces * (columns * (rows - 1) + 3 * rows * others)
+        of_product += rows * columns * layers * (layers - 1)
+        expected_messages = [of_product, of_product, in_row, in_row, in_row, 0]
+        assert not reduced.any()
+    assert words.tolist() == expected
+    assert messages.tolist() == expected_messages
+
+
+# ---- training ----
+
+MODELS = [
+    {"model": "gcn", "bias": True, "residual": True},
+    {"model": "sage", "aggregator": "mean"},
+    {"model": "gin", "layers": 3},
+    {"model": "sage", "aggregator": "gcn", "residual": True},
+    {"model": "sage", "aggregator": "sum", "bias": True},
+    {"model": "gcn", "passes": ("order",), "hidden": 5},
+]
+TRAINED = [(grid, KINDS[k % 2], MODELS[k % 6]) for k, grid in enumerate([*GRIDS[8:], *SOME[:2]])]
+
+
+def options_of(**given) -> TrainOptions:
+    common = {"epochs": 2, "hidden": 9, "lr": 0.05, "dtype": "float64", "threads": 1}
+    return TrainOptions(**{**common, **given})
+
+
+def trained(plan, grid: Grid, options: TrainOptions):
+    def work(transport):
+        of_rank = plan[transport.rank] if isinstance(plan, list) else plan
+        return train(of_rank, options, transport)
+
+    return on_ranks(grid.num_ranks, work)
+
+
+@cache
+def initial_weights(**model) -> dict[str, np.ndarray]:
+    """The same for every grid."""
+    plan = row_plan("directed", np.zeros(N, np.int32), 1)
+    options = options_of(epochs=0, **model)
+    return train((plan.header, plan.part(0)), options, SingleTransport()).weights
+
+
+@pytest.mark.parametrize(("grid", "kind", "model"), TRAINED, ids=str)
+def test_training_is_that_of_the_dense_matrix(grid, kind, model):
+    """Losses, and weights after some steps; widths are not multiples of the columns."""
+    options = options_of(**model)
+    losses, final = dense_training(kind, options, initial_weights(**model))
+    sizes = {
+        split: np.sum(getattr(data(), f"{split}_mask") & (data().labels >= 0))
+        for split in ("train", "val", "test")
+    }
+    for dtype, tolerance in (("float64", 1e-10), ("float32", 1e-5))[: 1 + (grid in SOME)]:
+        results = trained(slices(grid, kind), grid, replace(options, dtype=dtype))
+        for result in results:
+            close([epoch.loss for epoch in result.epochs], losses, tolerance)
+            for name, weight in final.items():
+                close(result.weights[name], weight, tolerance)
+        result = results[0]
+        assert [e.words_sent for e in result.epochs] == [result.figures.planned] * options.epochs
+        assert result.figures.planned <= result.figures.plain
+        assert result.split_sizes == sizes
+
+
+@pytest.mark.parametrize("grid", SOME, ids=str)
+def test_random_data_and_dropout_are_those_of_a_row_plan(grid, plan_file, tmp_path):
+    """Scores too; without vertex data in the file, and with features normalised by whole rows."""
+    one = Grid("1d", 1)
+    for given in ({"input_dropout": 0.0}, {"normalize_features": True, "eval_every": 2}):
+        options = options_of(dropout=0.4, split=(0.5, 0.3, 0.2), features=7, classes=5, **given)
+        results = []
+        for shape in (one, grid):
+            file = tmp_path / "plan.h5"
+            owner = np.zeros(N, np.int32) if shape is one else owners(grid.num_parts)
+            save(file, shape, "undirected", owner, without_data=True)
+            results.append(trained(file, shape, options)[0])
+        alone, shared = results
+        for here, there in zip(
+            [*shared.epochs, shared.final], [*alone.epochs, alone.final], strict=True
+        ):
+            assert here.loss == pytest.approx(there.loss, rel=1e-10)
+            assert here.accuracy == there.accuracy
+            assert here.f1_macro == pytest.approx(there.f1_macro)
+        assert shared.split_sizes == alone.split_sizes
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("grid", SOME, ids=str)
+def test_training_on_a_device_is_that_on_the_cpu(grid):
+    options = options_of(model="gin", dropout=0.3)
+    here = trained(slices(grid, "directed"), grid, options)[0]
+    there = trained(slices(grid, "directed"), grid, replace(options, device="cuda"))[0]
+    assert there.figures == here.figures
+    for name, weight in here.weights.items():
+        close(there.weights[name], weight, 1e-10)
+
+
+@pytest.mark.parametrize("grid", [SOME[3], SOME[5]], ids=str)
+def test_resumed_training_gives_the_same_bits(grid, plan_file, tmp_path):
+    file = plan_file(grid)
+    options = options_of(
+        epochs=4, optimizer="adam", dropout=0.2, log=tmp_path / "log", trace=tmp_path / "trace"
+    )
+    straight = trained(file, grid, options)[0]
+    kept = replace(options, checkpoint=tmp_path / "kept", log=None, trace=None)
+    trained(file, grid, replace(kept, epochs=2))
+    resumed = trained(file, grid, replace(kept, resume=True))[0]
+    assert [epoch.epoch for epoch in resumed.epochs] == [2, 3]
+    for name, weight in straight.weights.items():
+        np.testing.assert_array_equal(resumed.weights[name], weight)
+    assert len((tmp_path / "log").read_text().splitlines()) == 4
+    assert json.loads((tmp_path / "trace").read_text())
+
+
+# ---- refusals ----
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"model": "gat"}, "model gat: attention needs whole rows of scores"),
+        ({"model": "sage", "aggregator": "max"}, "aggregator max: needs a plan of layout row"),
+        ({"norm": "layer"}, "norm layer: needs a plan of layout row"),
+        ({"passes": ("overlap",)}, "passes overlap, without order: needs a plan of layout row"),
+        ({"wire": "bf16"}, "wire bf16: needs a plan of layout row"),
+        ({"row_order": "rcm"}, "row-order rcm: needs a plan of layout row"),
+        ({"boundary_sampling": 0.5}, "boundary-sampling 0.5: needs a plan of layout row"),
+        ({"batch_size": 8}, "batch-size 8: needs a plan of layout row"),
+        ({"fold": "none"}, "fold none: needs an edge plan"),
+        ({"hidden": 2}, "splits columns over 3 ranks, and a layer is 2 wide"),
+    ],
+    ids=str,
+)
+def test_what_a_grid_does_not_offer_is_refused_at_once(given, sentence, plan_file):
+    grid = Grid("2d", 1, 3)
+    file = plan_file(grid)
+    with pytest.raises(InputError, match=sentence) as raised:
+        trained(file, grid, options_of(**given))
+    assert "\n" not in str(raised.value)
+    assert "rank 0" not in str(raised.value)
+
+
+def test_needed_rows_on_one_process_column_are_a_row_plan(plan_file):
+    """Attention, mini-batches and the library too."""
+    grid = Grid("1d", 3, sparse=True)
+    file = plan_file(grid)
+    for given in ({"model": "gat"}, {"batch_size": 8}, {"row_order": "rcm"}):
+        result = trained(file, grid, options_of(**given))[0]
+        assert result.header.layout == "row"
+        assert result.header.grid == grid
+    opened = on_ranks(3, lambda transport: plancc_runtime.open(file, transport).num_rows)
+    assert sum(opened) == N
+
+
+def test_the_library_refuses_other_grids(plan_file):
+    file = plan_file(Grid("2d", 1, 1))
+    with pytest.raises(InputError, match=r"2d 1x1.h5: the library works on plans of layout row"):
+        plancc_runtime.open(file, SingleTransport())
+
+
+def test_a_damaged_message_is_found_before_anyone_waits_for_it(plan_file):
+    grid = Grid("1.5d", 2, 2, sparse=True)
+    file = plan_file(grid)
+
+    def work(transport):
+        _, part, content = open_slice(file, transport)
+        if transport.rank == 1:
+            block = part.grid.block
+            block = replace(block, send_ptr=block.send_ptr + np.array([0, 1]))
+            part = replace(part, grid=replace(part.grid, block=block))
+        with pytest.raises(PlanError, match="rank 1 sends"):
+            check_slices(part, content, transport)
+
+    on_ranks(4, work)
+
+
+# ---- launchers ----
+
+
+@pytest.mark.parametrize("how", ["mpirun", "torchrun"])
+def test_launched_ranks_compute_the_same(how, plan_file, tmp_path):
+    grid = Grid("2d", 2, 2)
+    file = plan_file(grid)
+    arguments = ["--epochs", 2, "--hidden", 9, "--lr", 0.05, "--dtype", "float64"]
+    answer = launcher.plancc_run(
+        *(4, file, *arguments, "--threads", 1, "--json", tmp_path / "result"), launcher=how
+    )
+    assert answer.returncode == 0, answer.stderr
+    expected = trained(file, grid, options_of())[0]
+    got = json.loads((tmp_path / "result").read_text())
+    assert [epoch["words_sent"] for epoch in got["epochs"]] == [expected.figures.planned] * 2
+    close([epoch["loss"] for epoch in got["epochs"]], [e.loss for e in expected.epochs], 1e-12)
+
+
+def test_another_number_of_ranks_is_one_sentence(plan_file):
+    answer = launcher.plancc_run(None, plan_file(Grid("2d", 2, 2)), "--ranks", 3)
+    assert answer.returncode == 2
+    (sentence,) = launcher.sentences(answer)
+    assert "grid '2d 2x2', which runs on exactly 4 ranks" in sentence
