@@ -192,8 +192,11 @@ class Grid:
         return width * column // self.columns, width * (column + 1) // self.columns
 
     def check_width(self, width: int) -> None:
-        """InputError if a matrix of this width has too few columns for the grid."""
-        if (self.splits_columns or self.scheme == "feature") and width < self.columns:
+        """InputError if a matrix of this width has too few columns for the grid.
+
+        Of "feature" none has: ranks without a column only wait for the others.
+        """
+        if self.splits_columns and width < self.columns:
             raise InputError(
                 f"grid '{self}' splits columns over {self.columns} ranks, and a layer is "
                 f"{width} wide: take at most {width} process columns, or wider layers"

@@ -14,7 +14,7 @@ def test_replication_helps_where_ranks_do_not_share_a_link(name, num_ranks):
         one, two = (summit_parts(name, machine, num_ranks, c) for c in (1, 2))
         return two["dbcast"] / one["dbcast"]
 
-    assert 0.9 < ratio("summit") < 1  # half the words at half the speed
+    assert 0.9 < ratio("summit") <= 1  # half the words at half the speed
     assert 0.45 < ratio("summit-1gpu") < 0.55
 
 
