@@ -149,7 +149,7 @@ def _kind(operation: Operation, inside: Inside) -> str:
     """The name of an operation in the figures."""
     if isinstance(operation, AllReduce):
         return "reduce" if operation.place.layer else "weights"
-    if isinstance(operation, Broadcast) and not isinstance(operation.buffers, int):
+    if isinstance(operation, Broadcast) and operation.of_matrix:
         return "sbcast"
     assert inside.grid is not None
     if isinstance(operation, Broadcast) and inside.grid.scheme == "1.5d":

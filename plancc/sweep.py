@@ -422,7 +422,7 @@ def sweep(
     Raises
     ------
     InputError
-        An option that makes no sense for any cell.
+        An option that makes no sense for any cell, or no cell has a plan.
     """
     check_choice("effort", effort, EFFORTS)
     check_options(epsilon, seed, threads, None)
@@ -456,6 +456,8 @@ def sweep(
                 except (InputError, BackendError, BackendUnavailable) as error:
                     cell = replace(cell, why=str(error))
             cells.append(cell)
+    if all(cell.seconds is None for cell in cells):
+        raise InputError(f"no model of the sweep has a plan: {cells[0].label}: {cells[0].why}")
     return Sweep(
         name=name,
         vertices=vertices,

@@ -37,8 +37,12 @@ def command(
 
     drawn = options.of_batches(batches, given)
     reports = [report(plan, dims=dims, machine=machine) for plan in plans]
-    if len({each.machine for each in reports}) > 1:  # times compare on one machine only
-        reports = [report(plan, dims=dims, machine=Machine()) for plan in plans]
+    timed = {each.machine for each in reports if each.header.grid is None}
+    if len(timed) > 1:  # times compare on one machine only
+        reports = [
+            report(each.path, dims=dims, machine=None if each.header.grid else Machine())
+            for each in reports
+        ]
     on_batches = []
     if batches is not None:
         with progress() as shown, shown.stage("batches"):

@@ -117,10 +117,11 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
     )
     product = product_of(plan)
     if product is not None:
-        moved = [f"{number(getattr(product, name))} {words}" for name, words in PRODUCT]
+        counts = [(getattr(product, name), words) for name, words in PRODUCT]
+        moved = ", ".join(f"{number(count)} {words}" for count, words in counts if count)
         out.print(
             f"runs on exactly {_on_ranks(header)}; one product of {product.width} columns, in "
-            "words: " + ", ".join(words for words in moved if not words.startswith("0 ")),
+            f"words: {moved or 'nothing sent'}",
             soft_wrap=True,
         )
     inside = "" if product is None else "row plan inside: "
@@ -171,8 +172,11 @@ def _parts(header: Header) -> str:
     """What the rows are divided into, with the grid that shares it."""
     if header.grid is None:
         return f"{header.num_parts} parts"
-    parts = f"{header.num_parts} block{'s' * (header.num_parts != 1)} of rows"
-    return f"{parts} on grid {header.grid}"
+    return f"{_blocks_of_rows(header)} on grid {header.grid}"
+
+
+def _blocks_of_rows(header: Header) -> str:
+    return f"{header.num_parts} block{'s' * (header.num_parts != 1)} of rows"
 
 
 def _on_ranks(header: Header) -> str:
@@ -251,8 +255,8 @@ def print_report(report: Report, per_part: bool) -> None:
     if header.grid is None:
         table.add_row("layout", f"{header.layout}, {header.num_parts} parts{merged}")
     else:
-        blocks = f"{header.num_parts} block{'s' * (header.num_parts != 1)} of rows"
-        table.add_row("layout", f"{header.layout} ({header.grid}), {_on_ranks(header)}, {blocks}")
+        shared = f"{header.layout} ({header.grid}), {_on_ranks(header)}, {_blocks_of_rows(header)}"
+        table.add_row("layout", shared)
     table.add_row("vertex data", ", ".join(report.vertex_data) or "none")
     table.add_row("content", report.content_sha256)
     for name, value in report.provenance.items():
@@ -289,7 +293,7 @@ def print_comparison(reports: Sequence[Report]) -> None:
     beside = max(1, (out.width - LABEL_WIDTH) // PLAN_WIDTH)
     for first in range(0, len(reports), beside):
         out.print(_comparison(reports[first : first + beside]))
-    if reports[0].machine is not None:
+    if all(report.training is not None for report in reports):
         out.print(_machine(reports[0]))
 
 
@@ -381,7 +385,17 @@ def _comparison(reports: Sequence[Report]) -> Table:
                 value, base = get(report.training), get(report.random_training)
                 cells.append(f"{show(value)} ({ratio(value, base)})")
             add(words, cells)
+    elif all(map(_passes_of, reports)):
+        epochs = [_passes_of(report) for report in reports]
+        table.add_section()
+        add("words of an epoch, all passes", (number(costs[-1].words) for costs in epochs))
+        add("messages of an epoch", (number(costs[-1].messages) for costs in epochs))
     return table
+
+
+def _passes_of(report: Report) -> list[PassCost]:
+    """What an epoch moves with more and more passes; empty without dims."""
+    return report.on_grid if report.training is None else report.training.passes
 
 
 def _provenance(name: str, value: Any) -> str:

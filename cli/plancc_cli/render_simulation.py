@@ -37,7 +37,8 @@ def print_prediction(prediction: Prediction, per_rank: bool = False) -> None:
     )
     out.print(
         f"words sent {number(prediction.words)}, most by one rank {number(prediction.max_words)}; "
-        f"messages {number(prediction.messages)}, most by one {number(prediction.max_messages)}",
+        f"messages {number(prediction.messages)}, most by one {number(prediction.max_messages)}; "
+        f"words reduced {number(prediction.words_reduced)}",
         soft_wrap=True,
     )
     out.print(_memory(prediction), soft_wrap=True)

@@ -72,7 +72,18 @@ def command(
         run_sweep(plan, dims, chosen, passes, as_json, given)
         return
     refuse(given)
+    if plan is not None and _is_graph(plan):
+        raise InputError(f"{plan}: a graph, not a plan: compile it first, or give --sweep p=4..64")
     _simulate(plan, dims, chosen, passes, as_json, *(given[name] for name in OF_ONE_PLAN))
+
+
+def _is_graph(path: str) -> bool:
+    from plancc.graph.formats import find_format
+
+    try:
+        return bool(find_format(path))
+    except InputError:
+        return False
 
 
 def _simulate(

@@ -1,18 +1,15 @@
-"""What one product A H moves on a process grid, in all: exact, from offsets alone.
+"""What one product A H moves on a process grid, in all: the words of a schedule, by what they are.
 
-Knows grids and their blocks of rows; no file, no machine, no training. Counted is what has to
-arrive (a broadcast of m words among g ranks is g - 1 times m words), as the runtime counts it.
+Knows schedules; no file, no machine, no training. A broadcast of m words among g ranks is g - 1
+times m words, as the runtime counts it.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-import numpy as np
-
-from plancc.plan.grid import Grid
-from plancc.plan.plan import Int64Array
+from plancc.cost.schedule import AllGather, AllReduce, AllToAll, Broadcast, Operation
+from plancc.cost.schedules import Tables, layout_of
 
 
 @dataclass(frozen=True)
@@ -37,53 +34,37 @@ class ProductTraffic:
     """
 
     width: int
-    rows: int
+    rows: int = 0
     sums: int = 0
     swapped: int = 0
     reduced: int = 0
     matrix: int = 0
 
 
-def product_traffic(
-    grid: Grid, part_ptr: Int64Array, num_nonzeros: int, volume: int, width: int
-) -> ProductTraffic:
+def product_traffic(tables: Tables, width: int) -> ProductTraffic:
     """What one product moves (paper 001, Algorithms 1 to 3; paper 002, Algorithm 2).
 
     Parameters
     ----------
-    grid : Grid
-    part_ptr : int64[num_parts + 1]
-        First row of every block of rows, none of which is empty.
-    num_nonzeros : int
-    volume : int
-        Rows that blocks need of each other: those that the row plan inside moves.
+    tables : Tables
+        Of a grid plan; its `blocks` make no difference to sums over ranks.
     width : int
         Columns of H.
     """
-    n, scheme = int(part_ptr[-1]), grid.scheme
-    # a row that a part needs goes to one of its ranks, or a slice of it to each
-    needed_only = grid.sparse or scheme == "feature"
-    rows = (volume if needed_only else n * (grid.rows - 1)) * width
-    if scheme == "feature":
-        return ProductTraffic(width, rows, swapped=2 * _swapped(grid, part_ptr, width))
-    if scheme == "1.5d" and grid.columns > 1:
-        return ProductTraffic(width, rows, reduced=n * grid.columns * width)
-    if scheme not in ("2d", "3d"):
-        return ProductTraffic(width, rows)
-    pieces = math.lcm(grid.rows, grid.columns) * grid.layers
-    return ProductTraffic(
-        width,
-        rows,
-        sums=n * (grid.layers - 1) * width,
-        matrix=(grid.columns - 1) * (2 * num_nonzeros + pieces * (n + grid.rows)),
+    words: dict[str, int] = {}
+    for each in layout_of(tables).product(1, "forward", width):
+        counts, kind = each.counts(tables.num_ranks), _kind(each)
+        moved = int(counts.words_sent.sum())
+        if isinstance(each, AllReduce):  # with oneself nothing is
+            moved = int(counts.words_reduced.sum()) * (each.members > 1)
+        words[kind] = words.get(kind, 0) + moved
+    return ProductTraffic(width, **words)
+
+
+def _kind(operation: Operation) -> str:
+    """The attribute of `ProductTraffic` that has its words; local work has none."""
+    if isinstance(operation, Broadcast) and operation.of_matrix:
+        return "matrix"
+    return {AllGather: "sums", AllToAll: "swapped", AllReduce: "reduced"}.get(
+        type(operation), "rows"
     )
-
-
-def _swapped(grid: Grid, part_ptr: Int64Array, width: int) -> int:
-    """Words of whole rows that are not where the slices of columns are."""
-    cuts = np.arange(grid.columns + 1)
-    slices = np.diff(width * cuts // grid.columns)
-    stays = 0
-    for size, parts in zip(*np.unique(np.diff(part_ptr), return_counts=True), strict=True):
-        stays += int(parts) * int(np.diff(size * cuts // grid.columns) @ slices)
-    return int(part_ptr[-1]) * width - stays

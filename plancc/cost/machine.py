@@ -32,6 +32,8 @@ Float64Array = npt.NDArray[np.float64]
 
 POSITIVE = "a positive finite number"
 COLLECTIVES = ("ring", "tree")
+MOST = 2**31 - 1
+"""Ranks, or cores, of a node."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,9 @@ class Node:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if name in ("ranks", "cores"):
-                whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-                _check(f"node.{name}", value, value is None or whole, "a whole number from 1")
+                whole = isinstance(value, int) and not isinstance(value, bool)
+                good = (value is None and name == "cores") or (whole and 1 <= value <= MOST)
+                _check(f"node.{name}", value, good, f"a whole number from 1 to {MOST}")
             else:
                 _check(f"node.{name}", value, value is None or _is_positive(value), POSITIVE)
 
@@ -133,7 +136,8 @@ class SparseRates:
         wanted = f"a table of {shape[0]} rows of {shape[1]} positive numbers"
         if self.rows:
             wanted += f" for each of {len(self.rows)} numbers of rows"
-        _check("spmm.multiply_adds", rates, good, wanted)
+        if not good:
+            raise InputError(f"machine: 'spmm.multiply_adds' is not {wanted}")
         plain = tuple(tuple(tuple(row) for row in t) for t in tables)
         object.__setattr__(self, "multiply_adds", plain if self.rows else plain[0])
 

@@ -22,7 +22,8 @@ from plancc.cost.memory import memory
 from plancc.cost.metrics import Metrics, Traffic, summarize, traffic
 from plancc.cost.owners import BASELINE_SEED, traffic_of_owners
 from plancc.cost.pairs import pair_volumes, read_pair_volumes
-from plancc.cost.schedules import read_tables, schedule_of
+from plancc.cost.schedules import read_tables, schedule_of, tables_of
+from plancc.cost.schedules.epoch import PASSES as GRID_PASSES
 from plancc.cost.topology import ByNode, Topology, messages_by_node, volumes_by_node
 from plancc.cost.training import (
     PASSES,
@@ -37,7 +38,6 @@ from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models.random import random_owner
 from plancc.plan.format import header_attributes
-from plancc.plan.grid import Grid
 from plancc.plan.grid_slices import check_ranks
 from plancc.plan.matrix import graph_of, nonzero_owner_of
 from plancc.plan.plan import Header, Int32Array, Plan
@@ -57,8 +57,6 @@ PART_FIGURES = ("rows", "nonzeros", "sent", "received", "messages_sent", "messag
 
 WIDTH = 128
 """Of the product that is counted on a process grid, where a plan carries no features."""
-GRID_PASSES = ("order", "constant")
-"""Those that a process grid has."""
 
 EDGE_PASSES = tuple(name for name in PASSES if name != "dead-rows")
 """The passes of an edge plan, which has no view of live rows only."""
@@ -277,7 +275,8 @@ def report(
     ----------
     path : path of the plan
     dims : list of int, optional
-        Widths d_0..d_L, for words, memory and seconds of training.
+        Widths d_0..d_L, for words, memory and seconds of training; of a grid plan for words and
+        messages only.
     num_ranks : int, optional
         Figures after merging the parts onto that many ranks; those of a grid cannot be merged.
     machine : Machine, optional
@@ -294,8 +293,9 @@ def report(
     InputError
         If the file is missing, `num_ranks` is not in 1..num_parts, the topology has another number
         of ranks, there are a machine or rates and no `dims`, or it is an edge plan and there are
-        rates or a topology, or a grid plan and there is a machine, or a topology although ranks do
-        not exchange what the parts of the row plan inside do.
+        rates or a topology, or a grid plan and there are rates, a machine, widths below its process
+        columns, or a topology although ranks do not exchange what the parts of the row plan inside
+        do.
     PlanError
         If the file is damaged.
     """
@@ -314,7 +314,8 @@ def report(
             file.check_row_plan("a topology")
         if machine is not None and grid is not None:
             raise InputError(
-                f"{file.path}: a plan of grid '{grid}'; plancc simulate predicts its time"
+                f"{file.path}: a plan of grid '{grid}' takes no machine here: plancc simulate "
+                "predicts its time"
             )
         if boundary_sampling:
             file.check_row_plan("boundary sampling")
@@ -324,10 +325,10 @@ def report(
             topology = recorded_topology(provenance, ranks)
         merged = ranks < file.header.num_parts
         random = file.metrics("random_")
-        training_of = dims if grid is None else None
-        if edges or merged or random is None or training_of is not None:
+        training_dims = dims if grid is None else None
+        if edges or merged or random is None or training_dims is not None:
             plan = file.read_plan()
-        if merged or random is None or training_of is not None:
+        if merged or random is None or training_dims is not None:
             matrix = graph_of(plan)
             random_owners = random_owner(matrix.num_vertices, ranks, BASELINE_SEED)
             random_parts = traffic_of_owners(matrix, random_owners, ranks)
@@ -350,19 +351,19 @@ def report(
         training = random_training = None
         sampled: list[SampledCost] = []
         machine_from = "" if machine is None else "given"
-        if training_of is not None:
+        if training_dims is not None:
             if machine is None:
                 machine = recorded_machine(provenance)
                 machine_from = "plan" if machine else "default"
             machine = machine or Machine()
             training = TrainingCost.of(
-                *(plan, matrix, owner, parts, training_of, machine, nonzero_owner)
+                *(plan, matrix, owner, parts, training_dims, machine, nonzero_owner)
             )
             random_training = TrainingCost.of(
-                plan, matrix, random_owners, random_parts, training_of, machine
+                plan, matrix, random_owners, random_parts, training_dims, machine
             )
             if pairs is not None:
-                sampled = sampled_costs(parts, pairs, training_of, boundary_sampling)
+                sampled = sampled_costs(parts, pairs, training_dims, boundary_sampling)
         return Report(
             path=file.path,
             header=file.header,
@@ -381,7 +382,7 @@ def report(
             topology=(
                 None if topology is None or pairs is None else TopologyCost.of(pairs, topology)
             ),
-            product=None if grid is None else _read_product(file, grid),
+            product=None if grid is None else _read_product(file),
             on_grid=[] if grid is None or dims is None else grid_pass_costs(file.path, dims),
         )
 
@@ -392,28 +393,34 @@ def product_of(plan: Plan) -> ProductTraffic | None:
     if header.grid is None:
         return None
     width = WIDTH if features is None else features.shape[1]
-    volume = plan.send.volume
-    return product_traffic(header.grid, plan.part_ptr, header.num_nonzeros, volume, width)
+    return product_traffic(tables_of(plan, blocks=False), width)
 
 
-def _read_product(file: PlanFile, grid: Grid) -> ProductTraffic:
+def _read_product(file: PlanFile) -> ProductTraffic:
     """The same, of an open plan file."""
-    header, width = file.header, WIDTH
+    width = WIDTH
     if file.has("vertex_data/features"):
         width = file.node("vertex_data/features").shape[1]
-    part_ptr = read_offsets(file, "rows/part_ptr", header.num_vertices)
-    return product_traffic(grid, part_ptr, header.num_nonzeros, file.volume, width)
+    return product_traffic(read_tables(file.path, blocks=False), width)
 
 
 def grid_pass_costs(path: str, dims: Sequence[int]) -> list[PassCost]:
     """One epoch on the grid of a plan: plainly, and then one pass more each time.
 
     The sums over the copies of "1.5d", and that of the weights' gradients, are no messages.
+
+    Raises
+    ------
+    InputError
+        If a layer is narrower than the grid has process columns.
     """
     tables, costs = read_tables(path), list[PassCost]()
     for number in range(len(GRID_PASSES) + 1):
         done = list(GRID_PASSES[:number])
-        sent = schedule_of(tables, dims, done).counts()
+        try:
+            sent = schedule_of(tables, dims, done).counts()
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
         words = int(sent.words_sent.sum())
         costs.append(
             PassCost(

@@ -135,10 +135,16 @@ class Messages(Operation):
     width: int | Int64Array
     reverse: bool = False
 
+    @property
+    def full(self) -> npt.NDArray[np.bool_]:
+        """Whether rows have a column; messages without one do not travel."""
+        return np.asarray(self.width) > 0
+
     def counts(self, num_ranks: int) -> Counts:
         split, found = self.pairs.by_node(1), Counts.zero(num_ranks)
         sent, received = split.sent * self.width, split.received * self.width
-        out, arriving = split.messages_sent, split.messages_received
+        full = self.full
+        out, arriving = split.messages_sent * full, split.messages_received * full
         if self.reverse:
             sent, received, out, arriving = received, sent, arriving, out
         found.words_sent += sent
@@ -179,12 +185,15 @@ class Broadcast(Collective):
     buffers : int64[rounds, groups] or int
         What travels apart, each in a message.
     reduce : bool
+    of_matrix : bool
+        Whether pieces of A travel, not rows.
     """
 
     words: Int64Array
     root: Int64Array
     buffers: int | Int64Array = 1
     reduce: bool = False
+    of_matrix: bool = False
 
     def counts(self, num_ranks: int) -> Counts:
         others = self.members - 1

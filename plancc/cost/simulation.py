@@ -20,7 +20,7 @@ Rates are of float32; numbers of 8 bytes take twice as long.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -211,17 +211,7 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
         if isinstance(operation, SparseProduct):
             own = operation.nonzeros if operation.own is None else operation.own
             own_products[place] = spent * own / np.maximum(operation.nonzeros, 1)
-    hidden = machine.overlap.communication
-    for (layer, direction, _), product in own_products.items() if hidden else ():
-        exchanges = [
-            place
-            for step in ("expand", "fold")
-            if (place := Place(layer, direction, step)) in times
-        ]
-        total = sum((times[place] for place in exchanges), np.zeros(schedule.num_ranks))
-        left = 1 - hidden * np.minimum(total, product) / np.where(total > 0, total, 1)
-        for place in exchanges:
-            times[place] = times[place] * left
+    _hide(times, own_products, machine.overlap.communication)
     of_rank = {step: np.zeros(schedule.num_ranks) for step in STEPS}
     for (_, _, step), spent in times.items():
         of_rank[step] += spent
@@ -250,6 +240,19 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
         mean_memory=int(memory.mean()),
         memory_of_rank=memory,
     )
+
+
+def _hide(
+    times: dict[Place, Float64Array], products: Mapping[Place, Float64Array], share: float
+) -> None:
+    """Take from the times of messages what is hidden behind the products of own rows."""
+    for (layer, direction, _), product in products.items():
+        places = [Place(layer, direction, step) for step in ("expand", "fold")]
+        exchanges = [place for place in places if place in times]
+        total = sum((times[place] for place in exchanges), np.zeros(len(product)))
+        left = 1 - share * np.minimum(total, product) / np.where(total > 0, total, 1)
+        for place in exchanges:
+            times[place] = times[place] * left
 
 
 def _order(place: Place) -> tuple[int, int, int]:
@@ -321,14 +324,14 @@ class _Clock:
         between = (
             split.sent_between * of.width,
             split.received_between * of.width,
-            split.messages_sent_between,
-            split.messages_received_between,
+            split.messages_sent_between * of.full,
+            split.messages_received_between * of.full,
         )
         everywhere = (
             split.sent * of.width,
             split.received * of.width,
-            split.messages_sent,
-            split.messages_received,
+            split.messages_sent * of.full,
+            split.messages_received * of.full,
         )
         inside = tuple(total - out for total, out in zip(everywhere, between, strict=True))
         return self._exchange(_Moved(inside, between))  # type: ignore[arg-type]
@@ -424,8 +427,8 @@ class _Clock:
         nodes = first.sum(axis=1)
         place = np.cumsum(first, axis=1) - 1 + np.arange(len(node))[:, None] * of.members
         most = np.bincount(place.ravel(), minlength=node.size).reshape(node.shape).max(axis=1)
-        groups_on = np.bincount(node[first])
-        share = np.minimum(machine.bandwidth, machine.injection / np.maximum(groups_on, 1))
+        leaving = np.bincount(node[first & (nodes > 1)[:, None]], minlength=int(self._node[-1]) + 1)
+        share = np.minimum(machine.bandwidth, machine.injection / np.maximum(leaving, 1))
         between = share[node].min(axis=1)
         return np.ceil(np.log2(nodes)) * (rounds * machine.latency + once / between) + np.ceil(
             np.log2(most)

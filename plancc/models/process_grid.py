@@ -83,6 +83,15 @@ class ProcessGridModel(ABC):
                 f"a part vector is for blocks 'file', not for '{self.blocks}': give --blocks file, "
                 "or drop --part"
             )
+        for name in ("replication", "groups"):
+            value = getattr(self, name, 1)
+            if not _is_count(value):
+                raise InputError(f"{name} {value!r}: a whole number of at least 1 is needed")
+        if not isinstance(self.sends_needed_rows, bool):
+            raise InputError(f"sparse '{self.sends_needed_rows}': it is on or off, without a value")
+        grid = getattr(self, "grid", None)
+        if grid is not None:
+            _sizes(grid, 3 if self.scheme == "3d" else 2)
 
     @abstractmethod
     def shape(self, num_ranks: int) -> Shape:
@@ -159,8 +168,6 @@ class Cagnet15DModel(ProcessGridModel):
     def shape(self, num_ranks: int) -> Shape:
         _check_ranks(num_ranks)
         c = self.replication
-        if not _is_count(c):
-            raise InputError(f"replication {c!r}: a whole number of at least 1 is needed")
         if num_ranks % (c * c):
             fitting = [k for k in range(1, math.isqrt(num_ranks) + 1) if num_ranks % (k * k) == 0]
             below = num_ranks // (c * c) * c * c
@@ -249,8 +256,6 @@ class MopModel(ProcessGridModel):
 
     def shape(self, num_ranks: int) -> Shape:
         _check_ranks(num_ranks)
-        if not _is_count(self.groups):
-            raise InputError(f"groups {self.groups!r}: a whole number of at least 1 is needed")
         if num_ranks % self.groups:
             raise InputError(
                 f"{self.groups} groups of {num_ranks} ranks: take {_or(_divisors(num_ranks))} "
@@ -272,14 +277,23 @@ def _is_count(value: Any) -> bool:
 
 def _given(grid: str | tuple[int, ...], dimensions: int, num_ranks: int) -> tuple[int, ...]:
     """The sizes of a grid that the user names, which must have so many ranks."""
-    text = "x".join(map(str, grid)) if isinstance(grid, tuple | list) else str(grid)
-    found = re.fullmatch("x".join([r"([1-9]\d{0,9})"] * dimensions), text, re.ASCII)
-    sizes = tuple(map(int, found.groups())) if found else ()
-    if not sizes or math.prod(sizes) != num_ranks:
+    sizes = _sizes(grid, dimensions)
+    if math.prod(sizes) != num_ranks:
         raise InputError(
-            f"grid '{text}': grids of {num_ranks} ranks are {_or(_shapes(num_ranks, dimensions))}"
+            f"grid '{'x'.join(map(str, sizes))}': grids of {num_ranks} ranks are "
+            f"{_or(_shapes(num_ranks, dimensions))}"
         )
     return sizes
+
+
+def _sizes(grid: str | tuple[int, ...], dimensions: int) -> tuple[int, ...]:
+    """The sizes of a grid that the user names."""
+    text = "x".join(map(str, grid)) if isinstance(grid, tuple | list) else str(grid)
+    found = re.fullmatch("x".join([r"([1-9]\d{0,9})"] * dimensions), text, re.ASCII)
+    if not found:
+        example = "x".join(["4", "4", "2"][:dimensions])
+        raise InputError(f"grid '{text}': {dimensions} sizes are needed, such as {example}")
+    return tuple(map(int, found.groups()))
 
 
 def _shapes(num_ranks: int, dimensions: int) -> list[str]:

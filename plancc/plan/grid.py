@@ -199,7 +199,8 @@ class Grid:
         if self.splits_columns and width < self.columns:
             raise InputError(
                 f"grid '{self}' splits columns over {self.columns} ranks, and a layer is "
-                f"{width} wide: take at most {width} process columns, or wider layers"
+                f"{width} wide: take at most {width} process column{'s' * (width != 1)}, or wider "
+                "layers"
             )
 
     def share_of_rows(self, first: int, last: int, column: int) -> tuple[int, int]:

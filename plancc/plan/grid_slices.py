@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.graph.vertexdata import VertexData
@@ -151,13 +152,12 @@ def places_of_columns(block: Block) -> Int64Array:
 
 def _in_process_column(
     place: Int64Array, grid: Grid, rank: int, part_ptr: Int64Array
-) -> np.ndarray:
+) -> npt.NDArray[np.bool_]:
     """Which places are columns that the rank's process column, in its layer, has of A."""
     if grid.columns == grid.layers == 1:
         return np.ones(len(place), np.bool_)
     _, column, layer = grid.position(rank)
     pieces = [p for p in grid.pieces(part_ptr, layer) if p.column == column]
-    inside = np.zeros(int(part_ptr[-1]) + 1, np.int32)
-    np.add.at(inside, [p.first for p in pieces], 1)
-    np.add.at(inside, [p.last for p in pieces], -1)
-    return np.cumsum(inside)[place] > 0
+    first, last = np.array([(p.first, p.last) for p in pieces]).T
+    piece = np.searchsorted(first, place, side="right") - 1  # the last that begins there or before
+    return (piece >= 0) & (place < last[piece])

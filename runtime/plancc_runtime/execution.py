@@ -309,19 +309,17 @@ def _check_grid(grid: Grid, options: TrainOptions, wanted: list[str]) -> None:
     """InputError for what a process grid does not offer; `wanted`: options for row plans only."""
     if MODELS[options.model].whole_rows:
         raise InputError(
-            f"model {options.model}: attention needs whole rows of scores, and grid '{grid}' "
-            "divides the nonzeros of a row among ranks; take a plan of layout row"
+            f"model {options.model}: attention needs all neighbours of a row at once, and grid "
+            f"'{grid}' brings them piece by piece; take a plan of layout row"
         )
     if options.aggregator == "max":
         wanted.append("aggregator max")
-    if options.norm != "none":
+    if options.norm != "none" and grid.splits_columns:
         wanted.append(f"norm {options.norm}")
     if "order" not in options.passes:
         wanted.append(f"passes {','.join(options.passes) or 'none'}, without order")
     if grid.layout == "grid" and options.wire != "fp32":
         wanted.append(f"wire {options.wire}")
-    if grid.layout == "grid" and options.row_order not in ("auto", "none"):
-        wanted.append(f"row-order {options.row_order}")
     if wanted:
         raise InputError(
             f"{wanted[0]}: needs a plan of layout row, and this is one of grid '{grid}'"

@@ -70,6 +70,11 @@ class GridExecution:
         self.part, self.header = replace(part, vertex_data=nothing, grid=None), header
         self._data, self._options, self._transport = data, options, transport
         device = data.labels.device
+        grid = header.grid
+        assert grid is not None
+        width = options.hidden  # of what a rank multiplies with
+        if grid.splits_columns or grid.scheme == "feature":
+            width = max(1, width // grid.columns)
         execution: dict[str, Any] = {
             "clock": clock,
             "overlap": "overlap" in options.passes,
@@ -83,7 +88,7 @@ class GridExecution:
             place = torch.device("cpu") if options.aggregate_on == "cpu" else device
             if options.kernel == "auto":
                 block = Block.of_part(part.grid.block, header.self_loops)
-                execution["kernel"] = quickest_kernel(block, dtype, options.hidden, place)
+                execution["kernel"] = quickest_kernel(block, dtype, width, place)
             self.graph = FeatureGraph(
                 part, header, transport, dtype, wire=options.wire, options=options, **execution
             )
@@ -92,12 +97,14 @@ class GridExecution:
             self.graph = grid_graph(part, header, transport, dtype, **execution)
             if options.kernel == "auto":
                 block = self.graph.block()
-                self.graph.kernel = quickest_kernel(block, dtype, options.hidden, device)
+                self.graph.kernel = quickest_kernel(block, dtype, width, device)
             self.kernel = self.graph.kernel
         self.off = {name: why for name, why in _misfits(options).items() if name in options.passes}
         self._passes = [name for name in options.passes if name not in self.off]
         self._whole = View([self.graph] * options.layers)
-        self.evaluates = options.dropout == 0 and options.first_dropout == 0
+        self.evaluates = (
+            options.norm != "batch" and options.dropout == 0 and options.first_dropout == 0
+        )
 
     def prepare(self, network: Network) -> LocalData:
         """What is done once, before the first epoch. Collective.
@@ -179,7 +186,7 @@ class GridExecution:
 
 def _misfits(options: TrainOptions) -> dict[str, str]:
     """The passes that do not fit these options, or any grid, and why."""
-    off = {"dead-rows": "the ranks of a process grid exchange whole blocks of rows"}
+    off = {"dead-rows": "it is for row plans that are executed by messages"}
     if options.first_dropout > 0:
         off["constant"] = "dropout changes the features in every epoch"
     return off

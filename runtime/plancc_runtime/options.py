@@ -45,6 +45,9 @@ DELAY = 5
 """Epochs, of the delayed fold where none are given; paper 004 has cd-5."""
 BATCH_OPTIONS = ("batch_size", "fanouts", "walk_length", "keep")
 
+MOST_STAGES = 1000
+"""Of a pipeline; its batches are a message each."""
+
 
 @dataclass(frozen=True)
 class TrainOptions:
@@ -250,9 +253,11 @@ class TrainOptions:
                 )
         self._check_fold()
         if self.pipeline not in ("off", "auto") and not (
-            self.pipeline.isdecimal() and int(self.pipeline) >= 2
+            self.pipeline.isdecimal() and 2 <= int(self.pipeline) <= MOST_STAGES
         ):
-            raise InputError(f"pipeline {self.pipeline}: give off, auto, or at least 2 stages")
+            raise InputError(
+                f"pipeline {self.pipeline}: give off, auto, or 2 to {MOST_STAGES} stages"
+            )
         if self.steps is not None and not self.mini_batches:
             raise InputError(
                 f"steps {self.steps}: only mini-batches have steps; give --sampler or --batch-size"

@@ -156,7 +156,7 @@ OPTIONS = {
     "-p 2 --part x": ["'hp'", "part"],
     "-p 12 --model cagnet-2d": ["12 ranks make no square grid", "9 or 16", "4x3, 3x4, 6x2"],
     "-p 12 --model cagnet-2d --grid 4x4": ["'4x4'", "grids of 12 ranks are 4x3, 3x4, 6x2"],
-    "-p 8 --model cagnet-3d --grid 2x4": ["'2x4'", "grids of 8 ranks are 2x2x2, 4x2x1"],
+    "-p 8 --model cagnet-3d --grid 2x4": ["'2x4'", "3 sizes are needed, such as 4x4x2"],
     "-p 9 --model cagnet-3d": ["no cube: take 8 or 27 ranks", "--grid 3x3x1, 3x1x3, 1x3x3"],
     "-p 12 --model cagnet-1.5d --replication 3": ["replication 1 or 2", "9 or 18 ranks"],
     "-p 8 --model cagnet-1.5d --replication 0": ["replication 0", "at least 1"],

@@ -135,5 +135,7 @@ def test_what_is_for_row_plans_is_refused(folder: Path, tmp_path: Path) -> None:
         assert error == (
             f"{path}: {ranks} ranks for a plan of grid '2d 2x3', which runs on exactly 6 ranks"
         )
+    error = fails(tmp_path, "inspect", path, "--dims", "4,2")
+    assert error.startswith(f"{path}: grid '2d 2x3' splits columns over 3 ranks")
     error = fails(tmp_path, "export", path, "-o", tmp_path / "x.part.6")
     assert "has 2 parts, not 6" in error

@@ -258,6 +258,10 @@ TOML = (ROOT / "plancc/cost/accelerators/machines/mixgcn-spu.toml").read_text()
         ("[tiles]", "[cache]\ncache = 3\n[tiles]", "2 tables of [tiles] and [cache]: give one"),
         ("[tiles]", "tiles = 3\n[x]", "'tiles' is 3, not a table [tiles]"),
         ("adders = 16384", "adders = = 2", "not TOML: "),
+        pytest.param(
+            *("adders = 16384", f"adders = 0x1{'0' * 4000}", "not TOML: Exceeds the limit"),
+            id="more digits than Python prints",
+        ),
     ],
 )
 def test_bad_files(old: str, new: str, said: str, tmp_path: Path) -> None:

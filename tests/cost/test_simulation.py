@@ -210,6 +210,27 @@ def test_replication_gains_nothing_where_ranks_share_the_injection():
     assert shared[0] == pytest.approx(alone[0], rel=1e-3)
 
 
+def test_only_groups_that_leave_a_node_share_its_injection():
+    """Of three pairs of ranks, three of which are on a node, the second alone crosses."""
+    pair = np.arange(6).reshape(3, 2)
+    words = np.full((1, 3), 10)
+    sent = Broadcast(HERE, ranks=pair, words=words, root=0 * words)
+    node = Node(ranks=3, injection=4.0, bandwidth=8.0, latency=0.25)
+    for shape in ("ring", "tree"):
+        machine = Machine(0.5, 4.0, node=node, collective=CollectiveShapes(shape, shape))
+        inside, between = 0.25 + 40 / 8, 0.5 + 40 / 4
+        found = seconds_of(sent, 6, machine)
+        assert found == pytest.approx([inside, inside, between, between, inside, inside])
+
+
+def test_a_grid_without_copies_takes_no_longer_than_1d():
+    one, alone = (
+        simulate(schedule_of(even(grid, 4), DIMS, ()), Machine())
+        for grid in (Grid("1d", 4), Grid("1.5d", 4, 1))
+    )
+    assert alone.seconds == pytest.approx(one.seconds)
+
+
 def test_messages_fall_and_broadcasts_grow():
     """Paper 000, Figure 4a: its latency makes a broadcast to all the slower, the more there are."""
     machine = Machine(collective=CollectiveShapes("tree", "tree"))
@@ -414,6 +435,7 @@ def test_machines_that_come_with_plancc(name):
         ("node = 3", "'node' is 3, not a table"),
         ("[node]\nranks = 0", "'node.ranks' is 0, not a whole number from 1"),
         ("[node]\nranks = 1.5", r"'node.ranks' is 1.5"),
+        ("[node]\nranks = 9999999999", "not a whole number from 1 to 2147483647"),
         ("[node]\ncores = true", "'node.cores' is True"),
         ("[node]\ninjection = -1", "'node.injection' is -1"),
         ("[node]\nspeed = 2", "unknown key 'node.speed' = 2: choose from ranks, cores"),

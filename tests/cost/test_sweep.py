@@ -168,7 +168,7 @@ def test_a_sweep(matrix):
         assert found.cell(label, 4).computation < one.computation
         assert "512" in found.cell(label, 512).why
     assert "no square grid" in found.cell("cagnet-2d", 8).why
-    assert "4 process columns" in found.cell("mop", 8).why
+    assert found.cell("mop", 8).seconds  # though the last layer has 4 columns
     assert found.cell("rp", 4).communication < found.cell("cagnet-1d", 4).communication
     best = found.best(4)
     assert best.seconds == min(found.cell(label, 4).seconds for label in found.labels)
@@ -206,7 +206,7 @@ def test_numbers_in_place_of_a_graph():
     assert found.cell("hp", 16).steps["expand"] == pytest.approx(expected)
     assert found.cell("cagnet-1d:sparse", 16).seconds == found.cell("hp", 16).seconds
     assert found.cell("rp", 64).communication > found.cell("hp", 64).communication
-    assert found.cell("mop", 64).seconds is None
+    assert found.cell("mop", 64).seconds > found.cell("hp", 64).seconds  # ranks without a column
     with pytest.raises(InputError, match="'hp' without a graph: give --boundary"):
         sweep(Sizes(n, nnz), [16], models, DIMS, MACHINE)
     with pytest.raises(InputError, match="'libra'"):

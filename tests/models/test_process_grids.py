@@ -87,7 +87,7 @@ def test_refusals_name_what_fits(num_ranks):
         ("cagnet-2d", 12, {"grid": "3x4x1"}, "grid '3x4x1': grids of 12"),
         ("cagnet-2d", 12, {"grid": "3x04"}, "grid '3x04'"),
         ("cagnet-2d", 12, {"grid": 12}, "grid '12'"),
-        ("cagnet-3d", 12, {"grid": "3x4"}, "grid '3x4': grids of 12 ranks are 3x2x2"),
+        ("cagnet-3d", 12, {"grid": "3x4"}, "grid '3x4': 3 sizes are needed, such as 4x4x2"),
         ("cagnet-1.5d", 4, {"replication": 0}, "replication 0: a whole number"),
         ("cagnet-1.5d", 4, {"replication": "2"}, "replication '2': a whole number"),
         ("mop", 4, {"groups": -1}, "groups -1: a whole number"),
@@ -113,7 +113,6 @@ def test_what_the_graph_makes_wrong():
         (49, {"model": "cagnet-2d"}, f"49 ranks for {N} vertices"),  # in 7 blocks of rows
         (16, {"data": features}, "a layer is 3 wide: take at most 3 process columns"),
         (16, {"dims": [8, 2, 4]}, "a layer is 2 wide: take at most 2 process columns"),
-        (4, {"model": "mop", "data": features}, "a layer is 3 wide"),
         (4, {"topology": "2x2"}, "ranks of grid '2d 2x2' cannot be mapped to nodes"),
         (4, {"objective": "volume"}, "'rp' assigns the blocks of rows of 'cagnet-2d'"),
         (4, {"budget": 1.0}, "'rp' assigns the blocks of rows of 'cagnet-2d'"),
@@ -121,6 +120,8 @@ def test_what_the_graph_makes_wrong():
     ):
         with pytest.raises(InputError, match=words):
             plancc.compile(matrix(), **{"model": "cagnet-2d", "num_parts": num_ranks, **options})
+    # ranks of a group without a column of their own wait for the others
+    assert plancc.compile(matrix(), "mop", 4, data=features).header.num_ranks == 4
 
 
 INSIDE = [

@@ -17,6 +17,7 @@ import test_file
 
 from plancc.cost.grid_traffic import product_traffic
 from plancc.cost.report import product_of, report
+from plancc.cost.schedules import tables_of
 from plancc.errors import InputError, PlanError
 from plancc.plan.grid import Grid
 from plancc.plan.grid_slices import with_grid
@@ -202,7 +203,7 @@ def test_what_a_product_moves(grid):
                     count["matrix"] += (2 * inside + of_row + 1) * (grid.columns - 1)
         if grid.scheme == "1.5d" and grid.columns > 1:
             count["reduced"] += own * width
-    found = product_traffic(grid, part_ptr, graph.num_nonzeros, plan.send.volume, width)
+    found = product_traffic(tables_of(plan), width)
     assert vars(found) == {"width": width} | {name: int(value) for name, value in count.items()}
 
 

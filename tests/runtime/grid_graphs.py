@@ -26,10 +26,10 @@ N = 41
 WIDTH, CLASSES = 7, 5
 KINDS = ("undirected", "directed")
 GRIDS = [
-    *(Grid("1d", p) for p in range(1, 10)),
-    *(Grid("1.5d", *shape) for shape in ((2, 1), (2, 2), (4, 2), (3, 3))),
+    *(Grid("1d", p) for p in (1, 2, 3, 4, 9)),
+    *(Grid("1.5d", *shape) for shape in ((2, 1), (2, 2), (4, 2))),
     *(Grid("2d", *shape) for shape in ((2, 2), (3, 3), (2, 3), (3, 2), (1, 4), (4, 1), (2, 4))),
-    *(Grid("3d", *shape) for shape in ((2, 2, 2), (1, 2, 2), (2, 1, 2), (2, 2, 1), (1, 3, 3))),
+    *(Grid("3d", *shape) for shape in ((2, 2, 2), (1, 2, 2), (2, 1, 2), (2, 2, 1))),
     *(Grid("1.5d", *shape, sparse=True) for shape in ((2, 2), (4, 2), (3, 3))),
 ]
 

@@ -195,6 +195,7 @@ def read_accelerator(path: str | os.PathLike[str]) -> Accelerator:
 def _parse(text: bytes, name: str) -> Accelerator:
     try:
         values = tomllib.loads(text.decode())
+        repr(values)  # integers in hexadecimal may have more digits than Python prints
     except (ValueError, RecursionError) as error:
         raise InputError(f"{name}: not TOML: {error}") from error
     tables: dict[str, type[OutputTiles | Cache]] = {"tiles": OutputTiles, "cache": Cache}

@@ -30,6 +30,7 @@ from plancc.cost.schedules.tables import (
 __all__ = [
     "Schedule",
     "Tables",
+    "layout_of",
     "pairs_of",
     "read_tables",
     "recorded_dims",
@@ -66,7 +67,7 @@ def schedule_of(
         If the file is damaged.
     """
     tables = plan if isinstance(plan, Tables) else read_tables(plan)
-    layout = _layout_of(tables)
+    layout = layout_of(tables)
     operations = epoch(layout, dims, passes)
     held = layout.memory(dims)
     notes = tables.notes
@@ -84,7 +85,8 @@ def schedule_of(
     )
 
 
-def _layout_of(tables: Tables) -> Layout:
+def layout_of(tables: Tables) -> Layout:
+    """How the ranks of these tables multiply; InputError if they do not fit their grid."""
     if tables.grid is None:
         return RowLayout(tables)
     if tables.grid.scheme == "feature":

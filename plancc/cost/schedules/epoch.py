@@ -110,9 +110,8 @@ class Layout(ABC):
         """What makes whole rows of the outputs."""
         yield from ()
 
-    @abstractmethod
-    def check_width(self, width: int) -> None:
-        """InputError if a matrix of this width has too few columns."""
+    def check_width(self, width: int) -> None:  # noqa: B027
+        """InputError if a matrix of this width has too few columns; by default none has."""
 
     @abstractmethod
     def memory(self, dims: Sequence[int]) -> Memory:

@@ -45,9 +45,6 @@ class FeatureSlices(Layout):
         self.rows = self._share.ravel()
         self._pairs = _of_columns(tables.expand, grid.columns)
 
-    def check_width(self, width: int) -> None:
-        self._grid.check_width(width)
-
     def product(self, layer: int, direction: str, width: int) -> Iterator[Operation]:
         grid, tables, back = self._grid, self._tables, direction == "back"
         share = slices(grid, width)
@@ -82,7 +79,7 @@ class FeatureSlices(Layout):
         """Rows into slices of columns, or slices into rows: packed slice by slice."""
         if self._grid.columns > 1:
             place = Place(layer, direction, COLLECTIVES)
-            words = 2 * self.rows * int(np.maximum(share, LINE).sum())
+            words = 2 * self.rows * int(np.maximum(share[share > 0], LINE).sum())
             yield Elementwise(place, words=words, calls=self._grid.columns)
             yield AllToAll(
                 place,

@@ -69,7 +69,7 @@ class BlockRows(Layout):
         else:
             yield from moved
             yield multiply
-        if grid.scheme == "1d":
+        if grid.scheme == "1d" or (back and grid.columns == 1):
             return
         copies, words = row_groups(grid), self._tables.rows * width
         place = Place(layer, direction, COLLECTIVES)
@@ -77,9 +77,6 @@ class BlockRows(Layout):
             yield Broadcast(place, ranks=copies, words=words[None], root=self._chunk[None])
         else:
             yield AllReduce(place, ranks=copies, words=words)
-
-    def check_width(self, width: int) -> None:
-        """Any width will do."""
 
     def memory(self, dims: Sequence[int]) -> Memory:
         if self._pairs is not None:
@@ -217,6 +214,7 @@ class Blocks(Layout):
             words=(2 * of_rows + pointers).T,
             root=np.repeat(self._of_column[:, None], grid.num_parts, axis=1),
             buffers=1 + 2 * (of_rows.T > 0),
+            of_matrix=True,
         )
 
     def linear(self, layer: Layer) -> Iterator[Operation]:

@@ -44,9 +44,6 @@ class RowLayout(Layout):
         )
         yield from ([*fold, multiply, *expand] if back else [*expand, multiply, *fold])
 
-    def check_width(self, width: int) -> None:
-        """Any width will do."""
-
     def memory(self, dims: Sequence[int]) -> Memory:
         tables = self._tables
         traffic = traffic_of(tables)

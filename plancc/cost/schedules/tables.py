@@ -95,7 +95,9 @@ class Tables:
         return np.concatenate([[0], np.cumsum(self.rows)])
 
 
-def read_tables(path: str | PathLike[str], num_ranks: int | None = None) -> Tables:
+def read_tables(
+    path: str | PathLike[str], num_ranks: int | None = None, blocks: bool = True
+) -> Tables:
     """The tables of a plan file; values and features are never read.
 
     Parameters
@@ -103,6 +105,8 @@ def read_tables(path: str | PathLike[str], num_ranks: int | None = None) -> Tabl
     path : path of the plan
     num_ranks : int, optional
         As after merging the parts of a row plan onto so many ranks, which reads the whole plan.
+    blocks : bool
+        Whether `Tables.blocks` are counted where a grid has them, which reads all columns.
 
     Raises
     ------
@@ -135,7 +139,7 @@ def read_tables(path: str | PathLike[str], num_ranks: int | None = None) -> Tabl
             row_ptr=read_offsets(file, "matrix/row_ptr", file.header.num_nonzeros),
             num_interior=file.read("rows/num_interior"),
             pairs=pairs,
-            read=file.read,
+            read=file.read if blocks else None,
         )
 
 
@@ -169,8 +173,8 @@ def _merged(file: PlanFile, num_ranks: int) -> Tables:
     )
 
 
-def tables_of(plan: Plan, name: str = "plan") -> Tables:
-    """The tables of a plan in memory."""
+def tables_of(plan: Plan, name: str = "plan", blocks: bool = True) -> Tables:
+    """The tables of a plan in memory; `blocks` as of `read_tables`."""
     arrays = arrays_of(plan)
 
     def pairs(table: str) -> tuple[Pairs, Int64Array, Int64Array]:
@@ -184,7 +188,7 @@ def tables_of(plan: Plan, name: str = "plan") -> Tables:
         row_ptr=plan.row_ptr,
         num_interior=plan.num_interior,
         pairs=pairs,
-        read=lambda node, start, stop: arrays[node][start:stop],
+        read=(lambda node, start, stop: arrays[node][start:stop]) if blocks else None,
     )
 
 
@@ -238,7 +242,7 @@ def _tables(
     row_ptr: Int64Array,
     num_interior: Int64Array,
     pairs: Callable[[str], tuple[Pairs, Int64Array, Int64Array]],
-    read: Read,
+    read: Read | None,
 ) -> Tables:
     expand, _, _ = pairs("expand/send")
     rows, local_ptr, fold = np.diff(part_ptr), part_ptr, None
@@ -260,7 +264,7 @@ def _tables(
         boundary_nonzeros=last - interior,
         undirected=_undirected(header) and fold is None,
     )
-    if header.grid is None or header.grid.scheme in ("1d", "feature"):
+    if read is None or header.grid is None or header.grid.scheme in ("1d", "feature"):
         return found
     _, ptr, halo_ptr = pairs("expand/recv")
     peer = read("expand/recv_peer", 0, None)

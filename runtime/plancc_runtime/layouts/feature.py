@@ -197,26 +197,20 @@ class FeatureGraph(LayerGraph):
     def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
         """A x, held as x is; its gradient is A^T g. Collective.
 
-        Raises
-        ------
-        InputError
-            If x has fewer columns than a group has ranks.
+        Of an x with fewer columns than a group has ranks, some of these have none.
         """
-        self._grid.check_width(x.shape[1])
         return _Product.apply(x, self, coefficients)
 
     def product_linear(self, x: Tensor, weight: Tensor, coefficients: str = "plan") -> Tensor:
         """(A x) weight; with a pipeline batches are updated as they arrive. Collective."""
         if self._batches.stages == 1:
             return super().product_linear(x, weight, coefficients)
-        self._grid.check_width(x.shape[1])
         return _ProductLinear.apply(x, weight, self, coefficients)
 
     def linear_product(self, x: Tensor, weight: Tensor, coefficients: str = "plan") -> Tensor:
         """A (x weight); with a pipeline batches leave as they are updated. Collective."""
         if self._batches.stages == 1:
             return super().linear_product(x, weight, coefficients)
-        self._grid.check_width(weight.shape[1])
         return _LinearProduct.apply(x, weight, self, coefficients)
 
     def planned_words(self, width: int, adjoint: bool = False) -> int:

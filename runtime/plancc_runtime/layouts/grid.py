@@ -326,7 +326,7 @@ class Summa:
             Contiguous.
         """
         graph, width = self._graph, h.shape[1]
-        out = empty(graph.num_row_rows, width, h).zero_()
+        out = empty(graph.num_row_rows, width, h)
         buffers = [empty(self._largest, width, h) for _ in range(2)]
 
         def start(k: int) -> Callable[[], tuple[Multiplier, Tensor]]:
@@ -346,9 +346,10 @@ class Summa:
 
             return finish
 
-        for matrix, rows in in_turn(len(self.pieces), start, graph.overlap):
+        arriving = in_turn(len(self.pieces), start, graph.overlap)
+        for k, (matrix, rows) in enumerate(arriving):
             with graph.clock("spmm"):
-                matrix.add_product(rows, out)
+                (matrix.add_product if k else matrix.put_product)(rows, out)
         return out
 
     def adjoint(self, g: Tensor) -> Tensor:

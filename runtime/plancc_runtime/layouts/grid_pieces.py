@@ -58,6 +58,14 @@ class Multiplier:
     matrix: SparseMatrix
     rows: Tensor | None = None
 
+    def put_product(self, x: Tensor, out: Tensor) -> None:
+        """out = A x."""
+        if self.rows is None and self.matrix.nnz:
+            self.matrix.multiply(x, out)
+            return
+        out.zero_()
+        self.add_product(x, out)
+
     def add_product(self, x: Tensor, out: Tensor) -> None:
         """out += A x."""
         if self.matrix.nnz:
@@ -119,7 +127,7 @@ class OwnPieces:
         for k in range(len(ptr) - 1):
             at = slice(int(ptr[k]), int(ptr[k + 1]))
             part = transposed[at]
-            if not travel:
+            if not travel and _has_empty_rows(part):
                 block = halo_block(range(k, k + 1), at, part, laid_out, device)
                 self._forward.append(Multiplier(block.matrix, block.rows))
                 self._adjoint.append(Multiplier(block.transposed))
@@ -129,6 +137,8 @@ class OwnPieces:
             same = is_symmetric(matrix)
             self._forward.append(Multiplier(forward))
             self._adjoint.append(Multiplier(forward if same else laid_out(part)))
+            if not travel:
+                continue
             dtype = forward.dtype
             self._csr.append(
                 Csr(
@@ -145,6 +155,12 @@ class OwnPieces:
     def csr(self, k: int) -> Csr:
         """Piece k as it travels."""
         return self._csr[k]
+
+
+def _has_empty_rows(transposed: csr_matrix) -> bool:
+    """Whether so many rows have no nonzero that it pays to keep the others alone."""
+    used = np.count_nonzero(np.bincount(transposed.indices, minlength=transposed.shape[1]))
+    return bool(2 * used < transposed.shape[1])
 
 
 class RowPieces:

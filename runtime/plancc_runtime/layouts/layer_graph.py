@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from torch import Tensor
 
 from plancc_runtime.nn.dense import linear
+from plancc_runtime.transport.base import Transport
 
 
 class LayerGraph(ABC):
@@ -21,9 +22,12 @@ class LayerGraph(ABC):
     ----------
     copies : int
         Ranks that compute the loss of every row: all sums over ranks are divided by it.
+    transport : Transport
+        Of all ranks, for sums over rows.
     """
 
     copies: int = 1
+    transport: Transport
 
     @property
     @abstractmethod

@@ -45,7 +45,8 @@ def rehearse(
     Parameters
     ----------
     forward : callable
-        From graphs of no rows, one per layer, to outputs.
+        From graphs of no rows, one per layer, to outputs; that of an evaluation, which sums nothing
+        over ranks.
     parameters : sequence of Tensor
         That need gradients; none is changed.
     layers : int
@@ -58,7 +59,7 @@ def rehearse(
 
 
 class _Recorder(LayerGraph):
-    """A graph without vertices that notes what it is asked for."""
+    """A graph without vertices that notes what it is asked for; it has no ranks to sum over."""
 
     num_inputs = num_outputs = 0
 

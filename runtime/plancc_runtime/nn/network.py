@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from plancc.sampling.counter import key_of
 from plancc_runtime.layouts.layer_graph import LayerGraph
-from plancc_runtime.layouts.local import local_graph
 from plancc_runtime.nn import MODELS
 from plancc_runtime.nn.conv import Conv, ConvOptions, glorot
 from plancc_runtime.nn.dense import relu
@@ -127,16 +126,11 @@ class Network(nn.Module):
                 x = dropout(x, rate, key_of(self._seed, step, k), graph.vertices, first)
             z = conv(graph, x, fixed if k == 0 else None)
             if k < last:
-                z = self._activate(self._normed(z, k, graph))
+                z = self._activate(self.norms[k](z, graph) if self.options.norm != "none" else z)
                 if self.options.residual:
                     z = z + self._skipped(graph.targets(x), k, graph)
             x = z
         return graphs[-1].whole_rows(x, self.dims[-1])
-
-    def _normed(self, z: Tensor, k: int, graph: LayerGraph) -> Tensor:
-        if self.options.norm == "none":
-            return z
-        return self.norms[k](z, local_graph(graph, f"norm {self.options.norm}"))
 
     def _skipped(self, x: Tensor, k: int, graph: LayerGraph) -> Tensor:
         skip = self.skips[k]

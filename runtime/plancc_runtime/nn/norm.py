@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.transport.base import Transport
 
 BLOCK = 1 << 17  # numbers of a temporary that stays in the cache
@@ -17,7 +17,8 @@ BLOCK = 1 << 17  # numbers of a temporary that stays in the cache
 class BatchNorm(nn.Module):
     """Batch normalisation (Ioffe and Szegedy 2015) over the rows of all ranks.
 
-    As `torch.nn.BatchNorm1d` on one process with all rows. A rank may have none.
+    As `torch.nn.BatchNorm1d` on one process with all rows. A rank may have none, and several ranks
+    may have the same ones, as long as all rows are on as many.
 
     Parameters
     ----------
@@ -39,7 +40,7 @@ class BatchNorm(nn.Module):
         self.register_buffer("running_mean", torch.zeros(width))
         self.register_buffer("running_var", torch.ones(width))
 
-    def forward(self, z: Tensor, graph: LocalGraph) -> Tensor:
+    def forward(self, z: Tensor, graph: LayerGraph) -> Tensor:
         """Normalised rows, Tensor[m, width]; collective in training, not in evaluation."""
         if not self.training:
             scale = self.weight * torch.rsqrt(self.running_var + self.eps)
@@ -48,6 +49,7 @@ class BatchNorm(nn.Module):
             z, self.weight, self.bias, self.eps, graph.transport
         )
         with torch.no_grad():
+            count = count / graph.copies  # of rows
             unbiased = variance * (count / (count - 1).clamp(min=1))
             self.running_mean.lerp_(mean.to(z.dtype), self.momentum)
             self.running_var.lerp_(unbiased.to(z.dtype), self.momentum)
@@ -114,6 +116,6 @@ def _blocks(z: Tensor) -> tuple[Tensor, ...]:
 class LayerNorm(nn.LayerNorm):
     """Layer normalisation (Ba, Kiros and Hinton 2016): of every row by itself."""
 
-    def forward(self, input: Tensor, graph: LocalGraph | None = None) -> Tensor:
+    def forward(self, input: Tensor, graph: LayerGraph | None = None) -> Tensor:
         """Normalised rows, Tensor[m, width]; not collective."""
         return super().forward(input)

@@ -56,7 +56,7 @@ class SAGEConv(Conv):
         else:
             out = (_maximum(graph, x) if fixed is None else fixed) @ self.weight
         if self.weight_self is not None:
-            out = out + graph.linear(graph.targets(x), self.weight_self)
+            out = graph.linear(graph.targets(x), self.weight_self).add_(out)
         return plus(graph, out, self.bias)
 
     def widths(self) -> tuple[int, int]:

@@ -226,6 +226,15 @@ class Transport(ABC):
         ----------
         ranks : sequence of int
             Ascending, this rank among them.
+
+        Returns
+        -------
+        Group
+
+        Raises
+        ------
+        ValueError
+            If the ranks are not ascending, or this one is not among them.
         """
         from plancc_runtime.transport.group import MessageGroup
 

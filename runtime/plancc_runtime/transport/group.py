@@ -49,7 +49,10 @@ class Pending:
 
 
 class Group(ABC):
-    """Some ranks of a transport, in an order of their own.
+    """Some ranks of a transport.
+
+    Buffers that are not contiguous or not as many as members, and a root that is no member's place,
+    are a ValueError, of this member alone.
 
     What the methods with an underscore get is flat; they are called by groups of several members
     only, with buffers that are not empty (those of `_alltoall` and some of `_allgather` and

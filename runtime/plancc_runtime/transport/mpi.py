@@ -149,7 +149,10 @@ def _wait(request: Any, requests: list[Any], late: set[int]) -> None:
 
 
 class _MpiGroup(MessageGroup):
-    """Collectives and messages over a communicator of the members."""
+    """Collectives and messages over a communicator of the members.
+
+    The library's sums are made in its own order.
+    """
 
     def __init__(self, transport: MpiTransport, ranks: Sequence[int]) -> None:
         super().__init__(transport, ranks)

@@ -375,7 +375,10 @@ class _DeviceExchange(Exchange):
 
 
 class _TorchGroup(MessageGroup):
-    """By a process group of the members, and by messages."""
+    """By a process group of the members, and by messages.
+
+    The library's sums are made in its own order.
+    """
 
     transport: TorchTransport
 
