@@ -301,7 +301,7 @@ def _shapes(num_ranks: int, dimensions: int) -> list[str]:
     divisors = _divisors(num_ranks)
     sizes = [(a, num_ranks // a) for a in divisors]
     if dimensions == 3:
-        sizes = [(a, b, c // b) for a, c in sizes for b in divisors if c % b == 0]  # type: ignore
+        sizes = [(a, b, c // b) for a, c in sizes for b in divisors if c % b == 0]  # type: ignore[misc]
     sizes.sort(key=lambda shape: (sum(shape), [-size for size in shape]))
     more = ["..."] if len(sizes) > MOST_SHAPES else []
     return ["x".join(map(str, shape)) for shape in sizes[:MOST_SHAPES]] + more

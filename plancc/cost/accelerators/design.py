@@ -212,7 +212,7 @@ def _parse(text: bytes, name: str) -> Accelerator:
 
 def _make(kind: type[Made], values: dict[str, Any], where: str, **others: Any) -> Made:
     """``kind(**values, **others)``, with errors that say where the values stand."""
-    known = [field.name for field in fields(kind) if field.name not in others]  # type: ignore
+    known = [field.name for field in fields(kind) if field.name not in others]  # type: ignore[arg-type]
     for key, value in values.items():
         if key not in known:
             raise InputError(f"{where}: unknown key {key!r} = {value!r}: give {', '.join(known)}")

@@ -60,6 +60,7 @@ from plancc_runtime.layouts.grid_block import (
 )
 from plancc_runtime.layouts.grid_pieces import Multiplier, OwnPieces, RowPieces, in_turn
 from plancc_runtime.layouts.layer_graph import LayerGraph
+from plancc_runtime.layouts.local import ProductFunction
 from plancc_runtime.layouts.rehearsal import Operation
 from plancc_runtime.layouts.row import halo_part
 from plancc_runtime.nn.dense import laid_out_for, weight_gradient
@@ -180,7 +181,7 @@ class GridGraph(LayerGraph):
 
     def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
         """A x, held as x is; its gradient is A^T g. Collective."""
-        return _Product.apply(x, self, coefficients)
+        return ProductFunction.apply(x, self, coefficients)
 
     def forward_product(self, x: Tensor, coefficients: str) -> Tensor:
         """A x, outside of autograd. Collective."""
@@ -437,18 +438,6 @@ def kernel_of(graph: GridGraph) -> str:
     if graph.kernel != "auto":
         return graph.kernel
     return "numba" if graph.device.type == "cpu" else "torch"
-
-
-class _Product(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, graph: GridGraph, coefficients: str) -> Tensor:
-        ctx.graph, ctx.coefficients = graph, coefficients
-        return graph.forward_product(x, coefficients)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> Any:
-        return ctx.graph.adjoint_product(g, ctx.coefficients), None, None
 
 
 class _Linear(torch.autograd.Function):

@@ -137,7 +137,7 @@ class LocalGraph(LayerGraph):
         -------
         Tensor[num_outputs, width]
         """
-        return _Product.apply(x, self, coefficients)
+        return ProductFunction.apply(x, self, coefficients)
 
     def halo(self, x: Tensor) -> Tensor:
         """The halo rows of x; gradients go back to the owners, who add them. Collective.
@@ -319,9 +319,11 @@ def local_graph(graph: LayerGraph, what: str) -> LocalGraph:
     raise InputError(f"{what}: needs a plan of layout row or edge, not of a process grid")
 
 
-class _Product(torch.autograd.Function):
+class ProductFunction(torch.autograd.Function):
+    """A x of a graph that has `forward_product` and `adjoint_product`."""
+
     @staticmethod
-    def forward(ctx: Any, x: Tensor, graph: LocalGraph, coefficients: str) -> Tensor:
+    def forward(ctx: Any, x: Tensor, graph: Any, coefficients: str) -> Tensor:
         ctx.graph, ctx.coefficients = graph, coefficients
         return graph.forward_product(x, coefficients)
 
