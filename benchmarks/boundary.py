@@ -18,8 +18,8 @@ import numpy as np
 import plancc
 from benchmarks.inputs import SHARED, Inputs
 from benchmarks.report import Report
-from plancc.cost.report import report as inspected
 from plancc.plan.plan import Plan
+from plancc.report.plans import report as inspected
 
 PARTS = 8
 GRAPHS: dict[str, dict[str, Any]] = {  # and how their runs differ from `KIPF`

@@ -22,7 +22,6 @@ import numpy.typing as npt
 
 import plancc
 from benchmarks.methods import BUDGET_FACTOR, METHODS, REFERENCE, Case, Method, Options
-from plancc.cost.metrics import Traffic, imbalance, summarize
 from plancc.cost.owners import random_traffic, traffic_of_owners
 from plancc.errors import PlanccError
 from plancc.files import atomic_write
@@ -33,6 +32,7 @@ from plancc.graph.partvector import write_part_vector
 from plancc.models.weights import part_weights
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.run import checked_owner
+from plancc.plan.metrics import Traffic, imbalance, summarize
 
 COUNTS = {
     "volume": "volume",

@@ -29,9 +29,9 @@ from benchmarks.rivals import Rival, rivals
 from benchmarks.rivals import run as run_rival
 from benchmarks.rivals.harness import LAYERS, WARM_UP
 from benchmarks.rivals.problem import write_problem
-from plancc.cost.report import report as inspected
 from plancc.graph.formats import write_graph
 from plancc.graph.graph import Graph
+from plancc.report.plans import report as inspected
 from plancc_datasets import load_dataset
 
 FILES = ("soc-Slashdot0902", "dblp-2010")

@@ -19,7 +19,6 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from plancc.cost.machine import Machine, epoch_rates
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.graph.partvector import read_part_vector
@@ -28,6 +27,7 @@ from plancc.models.hypergraph import HypergraphModel
 from plancc.models.problem import Assignment, Hypergraph
 from plancc.models.weights import Balance, check_num_parts, constraints, vertex_weights
 from plancc.partitioners.run import partition
+from plancc.predict.machine import Machine, epoch_rates
 
 KAHYPAR_MAX_PARTS = 16
 """KaHyPar's time grows with the number of parts: beyond this it is left out."""

@@ -26,7 +26,7 @@ from plancc.graph.vertexdata import VertexData
 from plancc.models import MODELS
 from plancc.models.stochastic import StochasticModel
 from plancc.models.weights import Balance
-from plancc.ownership import Method, find_owners, with_clusters
+from plancc.owners.rows import Method, find_owners, with_clusters
 from plancc.partitioners.run import AUTO
 from plancc.sampling import Population, Sampler, make_sampler
 from plancc_datasets import load_dataset

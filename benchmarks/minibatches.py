@@ -65,7 +65,6 @@ from benchmarks.minibatch_results import (
 from benchmarks.refinement import ENVIRONMENT, status_bytes
 from benchmarks.report import Report
 from plancc.cost.batches import batch_figures, estimate, expected_volume, ratio
-from plancc.cost.metrics import imbalance
 from plancc.errors import PlanccError
 from plancc.files import atomic_write, check_target
 from plancc.graph.formats import write_graph
@@ -73,6 +72,7 @@ from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
 from plancc.models.problem import Hypergraph
 from plancc.models.weights import part_weights
+from plancc.plan.metrics import imbalance
 from plancc.search.expectation import expectation_of
 from plancc_datasets import load_dataset
 

@@ -22,12 +22,12 @@ from typing import Any
 import plancc
 from benchmarks.inputs import ROOT, SHARED, Inputs, on_ranks
 from benchmarks.report import Report
-from plancc.cost.machine import read_machine
-from plancc.cost.schedules import schedule_of
-from plancc.cost.simulation import Prediction, simulate
 from plancc.errors import PlanccError
 from plancc.graph.formats import write_graph
 from plancc.graph.graph import Graph
+from plancc.predict.machine import read_machine
+from plancc.predict.schedules import schedule_of
+from plancc.predict.simulation import Prediction, simulate
 from plancc_datasets import load_dataset
 
 RANKS = (1, 2, 4)

@@ -19,13 +19,13 @@ import plancc
 from benchmarks.inputs import SHARED, Inputs
 from benchmarks.report import Report
 from benchmarks.tables import Table
-from plancc.cost.machine import find_machine
-from plancc.cost.schedule import AllReduce, Broadcast, Collective, Operation
-from plancc.cost.schedules import schedule_of
-from plancc.cost.simulation import simulate
 from plancc.errors import InputError
 from plancc.graph.normalize import normalize
-from plancc.grid_ownership import Inside
+from plancc.owners.grids import Inside
+from plancc.predict.machine import find_machine
+from plancc.predict.schedule import AllReduce, Broadcast, Collective, Operation
+from plancc.predict.schedules import schedule_of
+from plancc.predict.simulation import simulate
 from plancc.sweep import Request, Sizes, Sweep, parse_models, sweep, tables_of_sizes
 
 GRAPHS = ("soc-Slashdot0902", "dblp-2010", "USA-road.NY")

@@ -14,21 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from plancc.choice import choose
-from plancc.cost.machine import Machine
-from plancc.cost.metrics import imbalance, summarize
 from plancc.cost.owners import random_traffic
 from plancc.cost.topology import Topology
-from plancc.edge_ownership import find_edge_owners
 from plancc.graph.convert import as_graph
 from plancc.graph.graph import NORMALIZATIONS, Graph
 from plancc.graph.normalize import normalize as normalized
 from plancc.graph.vertexdata import VertexData, check_vertex_data, read_vertex_data
-from plancc.grid_ownership import Inside
 from plancc.models import MODELS
 from plancc.models.stochastic import StochasticModel
 from plancc.models.weights import BATCH, Balance, constraints, part_weights
-from plancc.ownership import (
+from plancc.owners.choice import choose
+from plancc.owners.edges import find_edge_owners
+from plancc.owners.grids import Inside
+from plancc.owners.provenance import now
+from plancc.owners.rows import (
     Method,
     Observer,
     Report,
@@ -42,8 +41,9 @@ from plancc.partitioners.run import AUTO
 from plancc.plan.edge_lowering import lower_edges
 from plancc.plan.grid_slices import with_grid
 from plancc.plan.lowering import lower
+from plancc.plan.metrics import imbalance, summarize
 from plancc.plan.plan import Plan
-from plancc.provenance import now
+from plancc.predict.machine import Machine
 from plancc.registry import check_choice
 from plancc.version import __version__
 
@@ -94,7 +94,7 @@ def compile(
         Row plans: "hp", "stochastic-hp", "gp", "rcm", "block", "rp" or "file". Edge plans:
         "medium-grain", "fine-grain", "checkerboard", "hub-split" or "libra" (`plancc.models`).
         Process grids: "cagnet-1d", "cagnet-1.5d", "cagnet-2d", "cagnet-3d"; feature parallelism:
-        "mop". "auto": the best of several (`plancc.choice`).
+        "mop". "auto": the best of several (`plancc.owners.choice`).
     num_parts : int
         1..n. Of process grids and "mop" ranks; they have a block of rows for every process row, in
         every layer, or for every group. Options of the search are for the model of these blocks.

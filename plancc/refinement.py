@@ -17,24 +17,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.cost.machine import Machine
-from plancc.cost.metrics import imbalance
 from plancc.cost.objectives import OBJECTIVES
-from plancc.cost.report import recorded_machine, recorded_topology
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models import MODELS
 from plancc.models.weights import BATCH, Balance, as_columns, constraints, part_weights
-from plancc.ownership import REFINED, Observer, Report, check_budget, check_rates, mapped
+from plancc.owners.provenance import Steps, empty_parts, now
+from plancc.owners.rows import REFINED, Observer, Report, check_budget, check_rates, mapped
 from plancc.partitioners.run import balance_notes, check_options
 from plancc.pipeline import PlanccWarning
 from plancc.plan.grid_slices import with_grid
 from plancc.plan.lowering import lower
 from plancc.plan.matrix import graph_of
+from plancc.plan.metrics import imbalance
 from plancc.plan.plan import Plan
 from plancc.plan.reader import load
-from plancc.provenance import Steps, empty_parts, now
+from plancc.predict.machine import Machine
 from plancc.registry import check_choice
+from plancc.report.plans import recorded_machine, recorded_topology
 from plancc.search.record import Record
 from plancc.version import __version__
 

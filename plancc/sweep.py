@@ -18,24 +18,24 @@ from typing import Any
 
 import numpy as np
 
-from plancc.cost.machine import Machine
-from plancc.cost.schedule import STEPS, Pairs
-from plancc.cost.schedules import Tables, schedule_of
-from plancc.cost.schedules.tables import piece_of_rows, pieces_of_grid, tables_of_owners
-from plancc.cost.simulation import simulate
-from plancc.edge_ownership import find_edge_owners
 from plancc.errors import BackendError, BackendUnavailable, InputError
 from plancc.graph.graph import Graph
 from plancc.graph.vertexdata import VertexData
-from plancc.grid_ownership import Inside
 from plancc.models import MODELS
 from plancc.models.weights import Balance
-from plancc.ownership import SEARCHED, Found, Method, Observer, find_owners, layout_of, make_model
+from plancc.owners.edges import find_edge_owners
+from plancc.owners.grids import Inside
+from plancc.owners.rows import SEARCHED, Found, Method, Observer, find_owners, layout_of, make_model
 from plancc.partitioners.run import check_options
 from plancc.plan.grid import Grid
 from plancc.plan.plan import Int32Array, Int64Array
 from plancc.plan.reader import PlanFile
 from plancc.plan.receive_sets import grouped
+from plancc.predict.machine import Machine
+from plancc.predict.schedule import STEPS, Pairs
+from plancc.predict.schedules import Tables, schedule_of
+from plancc.predict.schedules.tables import piece_of_rows, pieces_of_grid, tables_of_owners
+from plancc.predict.simulation import simulate
 from plancc.registry import check_choice
 from plancc.search import EFFORTS
 
@@ -269,7 +269,7 @@ class Cell:
     seconds : float or None
         Of an epoch; None: see `why`.
     steps : dict of str to float
-        Seconds of the steps of `plancc.cost.schedule.STEPS`; they add up to `seconds`.
+        Seconds of the steps of `plancc.predict.schedule.STEPS`; they add up to `seconds`.
     memory : int
         Bytes that the fullest rank holds.
     fits : bool
@@ -540,7 +540,7 @@ def column_blocks(matrix: Graph, owner: Int32Array, grid: Grid) -> Int64Array:
     Returns
     -------
     int64[num_parts, pieces]
-        See `plancc.cost.schedules.tables.piece_of_rows`.
+        See `plancc.predict.schedules.tables.piece_of_rows`.
     """
     _, position, part_ptr = grouped(owner, grid.num_parts)
     piece = piece_of_rows(grid, part_ptr)[position]

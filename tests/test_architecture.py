@@ -34,25 +34,23 @@ RUNTIME_MAY = (
     "plancc.version",
 )
 # Modules that put the layers together.
-WHOLE = (
-    "choice",
-    "edge_ownership",
-    "grid_ownership",
-    "ownership",
-    "pipeline",
-    "provenance",
-    "refinement",
-)
+WHOLE = ("owners", "pipeline", "refinement", "sweep", "report")
 # Inside the compiler: what each layer must not know.
 LAYERS = {
-    "graph": {"models", "partitioners", "passes", "search", "plan", "cost", *WHOLE},
-    "sampling": {"graph", "models", "partitioners", "passes", "search", "plan", "cost", *WHOLE},
-    "models": {"partitioners", "passes", "search", "plan", "cost", *WHOLE},
-    "passes": {"partitioners", "search", *WHOLE},
-    "partitioners": {"search", "plan", "cost", *WHOLE},
-    "search": {"plan", *WHOLE},
-    "plan": {"partitioners", "passes", "search", *WHOLE},
-    "cost": {"partitioners", "passes", "search", *WHOLE},
+    "graph": {"models", "partitioners", "passes", "search", "plan", "cost", "predict", *WHOLE},
+    "sampling": {
+        *("graph", "models", "partitioners", "passes", "search", "plan", "cost", "predict"),
+        *WHOLE,
+    },
+    "models": {"partitioners", "passes", "search", "plan", "cost", "predict", *WHOLE},
+    "passes": {"partitioners", "search", "predict", *WHOLE},
+    "partitioners": {"search", "plan", "cost", "predict", *WHOLE},
+    "search": {"plan", "predict", *WHOLE},
+    "plan": {"partitioners", "passes", "search", "cost", "predict", *WHOLE},
+    "cost": {"partitioners", "passes", "search", "predict", *WHOLE},
+    "predict": {"partitioners", "passes", "search", *WHOLE},
+    "report": {"partitioners", "passes", "search", "owners", "pipeline", "refinement", "sweep"},
+    "owners": {"pipeline", "refinement", "sweep", "report"},
 }
 
 

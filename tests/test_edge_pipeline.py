@@ -10,11 +10,11 @@ import pytest
 import scipy.sparse as sp
 
 import plancc
-from plancc import choice
-from plancc.cost.machine import Machine
 from plancc.errors import InputError
-from plancc.ownership import EDGE_SEARCHED, Method
+from plancc.owners import choice
+from plancc.owners.rows import EDGE_SEARCHED, Method
 from plancc.plan.matrix import matrix_of
+from plancc.predict.machine import Machine
 
 N, PARTS = 60, 4
 EDGE_MODELS = [*EDGE_SEARCHED, "libra"]

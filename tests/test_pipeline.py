@@ -16,13 +16,13 @@ import scipy.io
 import scipy.sparse as sp
 
 import plancc
-from plancc.cost.metrics import summarize
 from plancc.cost.owners import random_traffic
-from plancc.cost.report import reached, read_tried
 from plancc.graph.normalize import normalize
 from plancc.models import MODELS as REGISTRY
 from plancc.models.problem import Assignment
 from plancc.plan.matrix import matrix_of
+from plancc.plan.metrics import summarize
+from plancc.report.plans import reached, read_tried
 
 N = 48
 MODELS = ["rp", "block", "gp", "hp", "stochastic-hp", "rcm", "file"]

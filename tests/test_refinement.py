@@ -10,13 +10,13 @@ import scipy.sparse as sp
 from test_ownership import DIMS, clustered, compiled, value_of
 
 import plancc
-from plancc.cost.machine import Machine
 from plancc.cost.objectives import OBJECTIVES
-from plancc.cost.report import read_tried, report
 from plancc.cost.topology import Topology
-from plancc.ownership import mapped
+from plancc.owners.rows import mapped
 from plancc.plan.matrix import graph_of, matrix_of
+from plancc.predict.machine import Machine
 from plancc.refinement import with_part
+from plancc.report.plans import read_tried, report
 
 N = 240
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from plancc.cost.accelerators.design import SHIPPED
+from plancc.accelerators.design import SHIPPED
 from plancc.errors import InputError
 from plancc.registry import check_choice
 from plancc_cli import options
 
 if TYPE_CHECKING:
-    from plancc.cost.accelerators import Accelerator, Aggregations, Estimate
-    from plancc.cost.accelerators.published import Comparison
+    from plancc.accelerators import Accelerator, Aggregations, Estimate
+    from plancc.accelerators.published import Comparison
 
 KEEP = 0.5
 GRAPH_DIMS = (128, 128, 128, 128)
@@ -91,10 +91,10 @@ def command(
         plancc accelerators --dataset reddit --machine mixgcn-spu --machine own.toml
         plancc accelerators graph.mtx --dims 602,128,41 --keep 1
     """
-    from plancc.cost.accelerators import accelerator
-    from plancc.cost.accelerators.design import CPU
-    from plancc.cost.accelerators.model import estimate
-    from plancc.cost.accelerators.published import DATASETS, comparisons
+    from plancc.accelerators import accelerator
+    from plancc.accelerators.design import CPU
+    from plancc.accelerators.model import estimate
+    from plancc.accelerators.published import DATASETS, comparisons
 
     if not (math.isfinite(keep) and 0 <= keep <= 1):
         raise InputError(f"--keep {keep:g}: give a share between 0 and 1")
@@ -132,8 +132,8 @@ def command(
 
 
 def _of_dataset(name: str, dims: list[int] | None, keep: float) -> Subject:
-    from plancc.cost.accelerators import gcn_aggregations
-    from plancc.cost.accelerators.published import DATASETS
+    from plancc.accelerators import gcn_aggregations
+    from plancc.accelerators.published import DATASETS
 
     check_choice("data set", name, DATASETS)
     dataset = DATASETS[name]
@@ -145,7 +145,7 @@ def _of_dataset(name: str, dims: list[int] | None, keep: float) -> Subject:
 def _of_file(
     path: str, dims: list[int] | tuple[int, ...], keep: float, reading: dict[str, Any]
 ) -> Subject:
-    from plancc.cost.accelerators import gcn_aggregations
+    from plancc.accelerators import gcn_aggregations
     from plancc.graph.formats import read_graph
     from plancc.plan.reader import PlanFile
 
@@ -240,8 +240,8 @@ def _print_comparison(beside: list[Comparison], machines: dict[str, Accelerator]
     """Speed-ups of Figure 12 by data set, and how far every figure is from the published one."""
     from rich.table import Table
 
-    from plancc.cost.accelerators.design import CPU
-    from plancc.cost.accelerators.published import SPEEDUPS
+    from plancc.accelerators.design import CPU
+    from plancc.accelerators.published import SPEEDUPS
     from plancc_cli.render import console
 
     out = console()

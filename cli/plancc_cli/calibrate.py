@@ -13,7 +13,7 @@ import click
 from plancc.errors import InputError, PlanccError
 
 if TYPE_CHECKING:
-    from plancc.cost.machine import Compute
+    from plancc.predict.machine import Compute
     from plancc_runtime.calibration import Calibration
     from plancc_runtime.transport.base import Transport
 
@@ -103,7 +103,7 @@ def _measure(transport: Transport, output: str, threads: int | None, quick: bool
 
 def machine_file(found: Calibration, quick: bool = False) -> str:
     """The text of the machine file of a calibration."""
-    from plancc.cost.fitting import EpochSeconds, fitted
+    from plancc.predict.fitting import EpochSeconds, fitted
 
     epochs = [EpochSeconds(e.rows, e.nonzeros, tuple(e.dims), e.rest) for e in found.epochs]
     return "\n".join(_lines(found, fitted(epochs), quick)) + "\n"

@@ -10,7 +10,7 @@ from plancc_cli import options
 from plancc_cli.progress import progress
 
 if TYPE_CHECKING:
-    from plancc.cost.machine import Machine
+    from plancc.predict.machine import Machine
 
 
 @click.command()
@@ -30,9 +30,9 @@ def command(
     **given: Any,
 ) -> None:
     """Show several PLANS side by side, with ratios to a random partition."""
-    from plancc.cost.batch_report import batch_reports
-    from plancc.cost.machine import Machine
-    from plancc.cost.report import report
+    from plancc.predict.machine import Machine
+    from plancc.report.batches import batch_reports
+    from plancc.report.plans import report
     from plancc_cli.render import print_batch_comparison, print_comparison, print_json
 
     drawn = options.of_batches(batches, given)

@@ -10,11 +10,11 @@ from typing import Any
 import click
 
 from plancc.cost.objectives import OBJECTIVES
-from plancc.grid_ownership import Inside
 from plancc.models import MODELS
 from plancc.models.auto import CANDIDATES
 from plancc.models.weights import Balance
-from plancc.ownership import EFFORT, Method, default_balance
+from plancc.owners.grids import Inside
+from plancc.owners.rows import EFFORT, Method, default_balance
 from plancc.partitioners import PARTITIONERS
 from plancc.search import EFFORTS
 from plancc_cli import options
@@ -187,7 +187,7 @@ def command(
 ) -> None:
     """Compile GRAPH into a communication plan."""
     import plancc
-    from plancc.cost.report import decoded, product_of, reached, read_tried
+    from plancc.report.plans import decoded, product_of, reached, read_tried
     from plancc_cli.render import print_json, print_summary
 
     options.check_output(output, graph, settings["part"], settings["data"])

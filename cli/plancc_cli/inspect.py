@@ -10,7 +10,7 @@ from plancc_cli import options
 from plancc_cli.progress import progress
 
 if TYPE_CHECKING:
-    from plancc.cost.machine import Machine
+    from plancc.predict.machine import Machine
 
 
 @click.command()
@@ -45,9 +45,9 @@ def command(
     **given: Any,
 ) -> None:
     """Show what PLAN is, and what it costs beside an even random partition of the same matrix."""
-    from plancc.cost.batch_report import batch_reports
-    from plancc.cost.report import report
     from plancc.cost.topology import Topology
+    from plancc.report.batches import batch_reports
+    from plancc.report.plans import report
     from plancc_cli.render import print_json, print_on_batches, print_report
 
     drawn = options.of_batches(batches, given)

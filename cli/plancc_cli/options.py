@@ -16,7 +16,7 @@ from plancc.models.weights import BALANCES
 from plancc.registry import check_choice
 
 if TYPE_CHECKING:
-    from plancc.cost.machine import Machine
+    from plancc.predict.machine import Machine
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -309,7 +309,7 @@ def _parse_rates(name: str, text: str | None) -> tuple[float, ...]:
 
 
 def machine_option(help_text: str) -> Decorator:
-    """``--machine NAME|FILE.toml``: a `plancc.cost.machine.Machine`, or None."""
+    """``--machine NAME|FILE.toml``: a `plancc.predict.machine.Machine`, or None."""
     return click.option(
         "--machine",
         metavar="NAME|FILE.toml",
@@ -320,7 +320,7 @@ def machine_option(help_text: str) -> Decorator:
 
 
 def _read_machine(path: str) -> Machine:
-    from plancc.cost.machine import find_machine
+    from plancc.predict.machine import find_machine
 
     return find_machine(path)
 

@@ -107,8 +107,8 @@ def command(
     compiled first. The result is never worse than what was given.
     """
     import plancc
-    from plancc.cost.report import decoded, read_tried
     from plancc.refinement import with_part
+    from plancc.report.plans import decoded, read_tried
     from plancc_cli.render import print_json, print_refinement
 
     options.check_output(output, source, part, data)

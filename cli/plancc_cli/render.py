@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from plancc.cost.batch_report import BatchReport
     from plancc.cost.batches import Estimate
-    from plancc.cost.grid_traffic import ProductTraffic
-    from plancc.cost.metrics import Metrics
-    from plancc.cost.report import Report, TopologyCost, TrainingCost
-    from plancc.cost.training import PassCost, SampledCost
+    from plancc.plan.metrics import Metrics
     from plancc.plan.plan import Header, Plan
+    from plancc.predict.grid_traffic import ProductTraffic
+    from plancc.predict.training import PassCost, SampledCost
+    from plancc.report.batches import BatchReport
+    from plancc.report.plans import Report, TopologyCost, TrainingCost
 
 MOST_TRIED = 20  # steps that are shown one and all
 WIDTH = 110  # of tables that do not go to a terminal
@@ -103,7 +103,7 @@ def ratio(value: float, base: float) -> str:
 
 def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
     """A few lines after `compile`, and what it tried."""
-    from plancc.cost.report import product_of, reached, read_candidates, read_tried
+    from plancc.report.plans import product_of, reached, read_candidates, read_tried
 
     metrics, random = plan.metrics(), plan.baseline
     assert random is not None
@@ -198,7 +198,7 @@ def _by(provenance: dict[str, Any]) -> str:
 
 def print_refinement(given: Plan, better: Plan, output: str, digest: str, seconds: float) -> None:
     """What `refine` did: figures before and after."""
-    from plancc.cost.report import read_tried
+    from plancc.report.plans import read_tried
 
     provenance, (before, after) = better.provenance, read_tried(better.provenance)
     out, header = console(), better.header
@@ -511,7 +511,7 @@ def _sampled(costs: Sequence[SampledCost]) -> Table:
 
 def _machine(report: Report) -> str:
     """The line below predicted times."""
-    from plancc.cost.machine import Machine
+    from plancc.predict.machine import Machine
 
     machine = report.machine
     assert machine is not None
@@ -607,7 +607,7 @@ def amount(value: float | None) -> str:
 
 
 def _per_part(report: Report) -> Table:
-    from plancc.cost.report import PART_FIGURES
+    from plancc.report.plans import PART_FIGURES
 
     table = Table(title="per part", title_justify="left")
     columns = {name: getattr(report.parts, name) for name in PART_FIGURES}

@@ -10,8 +10,8 @@ from rich.table import Table
 from plancc_cli.render import console, duration, number, size
 
 if TYPE_CHECKING:
-    from plancc.cost.machine import Machine
-    from plancc.cost.simulation import Prediction
+    from plancc.predict.machine import Machine
+    from plancc.predict.simulation import Prediction
 
 MEMORY = {"halo": "buffers"}
 """Terms of memory that are called something else where layouts differ."""

@@ -12,7 +12,7 @@ from plancc_cli import options
 from plancc_cli.sweep import refuse, run_sweep, sweep_options
 
 if TYPE_CHECKING:
-    from plancc.cost.machine import Machine
+    from plancc.predict.machine import Machine
 
 DEFAULT_MACHINE = "cpu-cluster"
 PASSES = ("order", "constant")
@@ -59,7 +59,7 @@ def command(
 
     With --sweep: of GRAPH, compiled with several models for several numbers of ranks.
     """
-    from plancc.cost.machine import find_machine
+    from plancc.predict.machine import find_machine
 
     chosen = machine or find_machine(DEFAULT_MACHINE)
     if ranks_per_node is not None:
@@ -96,8 +96,8 @@ def _simulate(
     dtype: str | None,
     per_rank: bool,
 ) -> None:
-    from plancc.cost.schedules import read_tables, recorded_dims, schedule_of
-    from plancc.cost.simulation import simulate
+    from plancc.predict.schedules import read_tables, recorded_dims, schedule_of
+    from plancc.predict.simulation import simulate
     from plancc_cli.render import print_json
     from plancc_cli.render_simulation import print_prediction
 

@@ -22,7 +22,7 @@ from plancc_cli.progress import progress
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
-    from plancc.cost.machine import Machine
+    from plancc.predict.machine import Machine
     from plancc.sweep import Boundary, Cell, Sweep
 
 CELL_WIDTH = 10

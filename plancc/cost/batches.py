@@ -16,7 +16,7 @@ import numpy.typing as npt
 from numba import njit
 from scipy.stats import t as student_t
 
-from plancc.cost.metrics import imbalance
+from plancc.plan.metrics import imbalance
 from plancc.plan.plan import Int32Array, Int64Array
 from plancc.plan.receive_sets import grouped
 from plancc.sampling import SHOWN, Inclusion, Population, Sampler

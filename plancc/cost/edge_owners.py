@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from plancc.cost.metrics import Step, Traffic
 from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import Graph
+from plancc.plan.metrics import Step, Traffic
 from plancc.plan.nonzeros import by_part
 from plancc.plan.plan import Int32Array, Int64Array
 from plancc.plan.receive_sets import count_marked, grouped, mark

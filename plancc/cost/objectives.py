@@ -5,9 +5,9 @@ Knows figures of parts; no owners, no search.
 
 from __future__ import annotations
 
-from plancc.cost.machine import EpochRates
-from plancc.cost.metrics import Traffic, summarize
+from plancc.cost.rates import EpochRates
 from plancc.errors import InputError
+from plancc.plan.metrics import Traffic, summarize
 from plancc.registry import check_choice
 
 OBJECTIVES = ("volume", "max-volume", "messages", "time")
@@ -29,7 +29,7 @@ def objective_value(name: str, parts: Traffic, rates: EpochRates | None = None) 
         ==============  ==================================================================
     parts : Traffic
     rates : EpochRates, for ``time`` only
-        Of the widths and the machine (`plancc.cost.machine.epoch_rates`).
+        Of the widths and the machine (`plancc.predict.machine.epoch_rates`).
 
     Raises
     ------

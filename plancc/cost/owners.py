@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from plancc.cost.metrics import Traffic
 from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import Graph
 from plancc.models.random import random_owner
+from plancc.plan.metrics import Traffic
 from plancc.plan.plan import Int32Array, Int64Array
 from plancc.plan.receive_sets import count_marked, grouped, mark
 

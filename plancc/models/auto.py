@@ -10,7 +10,7 @@ CANDIDATES = ("hp", "medium-grain", "hub-split", "checkerboard", "libra")
 
 @dataclass(frozen=True)
 class AutoModel:
-    """The best of several models; `plancc.choice` compiles and compares them.
+    """The best of several models; `plancc.owners.choice` compiles and compares them.
 
     Attributes
     ----------

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.cost.machine import EpochRates
-from plancc.cost.metrics import Traffic
 from plancc.cost.objectives import NEEDS_DIMS, OBJECTIVES, objective_value
+from plancc.cost.rates import EpochRates
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.passes.deadline import Deadline
 from plancc.passes.multilevel import PRICED_OVERWEIGHT, PRICES, SLACK
 from plancc.passes.refine import CEILING, MAX_FEE_SIZE, SMALL
+from plancc.plan.metrics import Traffic
 from plancc.registry import check_choice
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class RefineEdges:
     budget : float, optional
         Seconds after which no further sweep starts, but for those that restore the balance.
     rates : EpochRates, for objective "time" only
-        Of the widths and the machine (`plancc.cost.machine.epoch_rates`).
+        Of the widths and the machine (`plancc.predict.machine.epoch_rates`).
     """
 
     objective: str = "volume"

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from plancc.cost.machine import EpochRates
 from plancc.cost.objectives import NEEDS_DIMS
+from plancc.cost.rates import EpochRates
 from plancc.errors import InputError
 from plancc.models.problem import Hypergraph
 from plancc.passes.deadline import Deadline
@@ -417,7 +417,7 @@ class RefineMessages(_RefineTraffic):
 
 @dataclass(frozen=True)
 class RefineTime(_RefineTraffic):
-    """Less predicted time of an epoch at the slowest part (`plancc.cost.machine`).
+    """Less predicted time of an epoch at the slowest part (`plancc.predict.machine`).
 
     Attributes
     ----------

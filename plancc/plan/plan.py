@@ -29,7 +29,7 @@ from plancc.graph.vertexdata import VertexData
 from plancc.plan.grid import Grid
 
 if TYPE_CHECKING:
-    from plancc.cost.metrics import Metrics
+    from plancc.plan.metrics import Metrics
 
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
@@ -373,8 +373,8 @@ class Plan:
         return owner
 
     def metrics(self) -> Metrics:
-        """What the plan costs (`plancc.cost.metrics`), computed from its tables."""
-        from plancc.cost.metrics import summarize, traffic
+        """What the plan costs (`plancc.plan.metrics`), computed from its tables."""
+        from plancc.plan.metrics import summarize, traffic
 
         return summarize(traffic(self))
 

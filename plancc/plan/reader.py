@@ -19,7 +19,6 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from plancc.cost.metrics import Metrics
 from plancc.errors import InputError, PlanccError, PlanError
 from plancc.graph.graph import MAX_VERTICES, NORMALIZATIONS
 from plancc.plan.format import (
@@ -37,6 +36,7 @@ from plancc.plan.format import (
 )
 from plancc.plan.grid import Grid
 from plancc.plan.indices import index_invariants
+from plancc.plan.metrics import Metrics
 from plancc.plan.plan import Header, Plan
 
 FILTERS = {

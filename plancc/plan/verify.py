@@ -13,7 +13,6 @@ from os import PathLike, fspath
 import numpy as np
 import scipy.sparse as sp
 
-from plancc.cost.metrics import Metrics, summarize, traffic
 from plancc.errors import PlanError
 from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
@@ -27,6 +26,7 @@ from plancc.plan.matrix import (
     place_of_columns,
     place_of_rows,
 )
+from plancc.plan.metrics import Metrics, summarize, traffic
 from plancc.plan.plan import Exchange, Plan
 from plancc.plan.reader import PlanFile
 

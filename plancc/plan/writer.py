@@ -12,7 +12,6 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from plancc.cost.metrics import summarize, traffic
 from plancc.files import atomic_write
 from plancc.plan.format import (
     FORMAT,
@@ -22,6 +21,7 @@ from plancc.plan.format import (
     content_sha256,
     header_attributes,
 )
+from plancc.plan.metrics import summarize, traffic
 from plancc.plan.plan import Plan
 
 CHUNK_BYTES = 1 << 19

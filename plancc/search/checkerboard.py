@@ -22,8 +22,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from plancc.cost.edge_owners import traffic_of_edge_owners
-from plancc.cost.machine import EpochRates
 from plancc.cost.objectives import objective_value
+from plancc.cost.rates import EpochRates
 from plancc.graph.graph import Graph
 from plancc.models.checkerboard import CheckerboardModel, Groups, assemble
 from plancc.partitioners.run import balance_notes

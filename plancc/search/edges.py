@@ -29,8 +29,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.cost.edge_owners import traffic_of_edge_owners
-from plancc.cost.machine import EpochRates
 from plancc.cost.objectives import objective_value
+from plancc.cost.rates import EpochRates
 from plancc.errors import BackendError, BackendUnavailable
 from plancc.graph.graph import Graph
 from plancc.models.fine_grain import FineGrainModel

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.cost.machine import EpochRates
 from plancc.cost.objectives import NEEDS_DIMS, OBJECTIVES, objective_value
 from plancc.cost.owners import traffic_of_owners
+from plancc.cost.rates import EpochRates
 from plancc.errors import BackendError, BackendUnavailable, InputError
 from plancc.graph.graph import Graph
 from plancc.models.graph import GraphModel

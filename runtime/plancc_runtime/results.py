@@ -13,7 +13,7 @@ from plancc_runtime.options import TrainOptions
 from plancc_runtime.transport.base import Transport
 
 if TYPE_CHECKING:
-    from plancc_runtime.execution import Figures
+    from plancc_runtime.execution.full_batch import Figures
     from plancc_runtime.layouts.pipeline import Pipelining
 
 TIMES = (*PHASES, "communication", "other", "total")

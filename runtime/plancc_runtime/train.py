@@ -38,8 +38,8 @@ from plancc_runtime.transport.base import Transport
 if TYPE_CHECKING:
     from plancc.plan.plan import Header
     from plancc_runtime.data import LocalData
-    from plancc_runtime.execution import Execution
-    from plancc_runtime.grid_execution import GridExecution
+    from plancc_runtime.execution.full_batch import Execution
+    from plancc_runtime.execution.grids import GridExecution
     from plancc_runtime.learner import Learner
     from plancc_runtime.nn.network import Network
 
@@ -76,14 +76,14 @@ def train(
 
         if options.kernel != "auto":
             check_choice("kernel", options.kernel, KERNELS)
-        from plancc_runtime.execution import Execution, check_layout
-        from plancc_runtime.grid_execution import GridExecution
+        from plancc_runtime.execution.full_batch import Execution, check_layout
+        from plancc_runtime.execution.grids import GridExecution
 
         check_layout(header, options)
     with transport.agreement():
         drawn = None
         if options.mini_batches:
-            from plancc_runtime.steps import MiniBatches, open_sampler
+            from plancc_runtime.execution.mini_batches import MiniBatches, open_sampler
 
             drawn = open_sampler(plan, options, header)
     from plancc_runtime.data import load_data

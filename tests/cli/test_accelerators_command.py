@@ -9,7 +9,7 @@ import h5py
 import pytest
 from cli_helpers import fails, ok
 
-from plancc.cost.accelerators import SHIPPED, accelerator, estimate, gcn_aggregations
+from plancc.accelerators import SHIPPED, accelerator, estimate, gcn_aggregations
 
 OWN = """name = "own"
 adders = 2

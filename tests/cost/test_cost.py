@@ -10,10 +10,10 @@ import plan_helpers
 import pytest
 from hypothesis import given, settings
 
-from plancc.cost.metrics import Metrics, Traffic, imbalance, summarize, traffic
 from plancc.cost.owners import random_traffic, traffic_of_owners
-from plancc.cost.report import PART_FIGURES, report
+from plancc.plan.metrics import Metrics, Traffic, imbalance, summarize, traffic
 from plancc.plan.slices import read_rank_slice
+from plancc.report.plans import PART_FIGURES, report
 
 
 def same(found: Traffic, expected: Traffic):

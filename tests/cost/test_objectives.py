@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plancc.cost.machine import EpochRates, Machine, epoch_rates, epoch_seconds, read_machine
-from plancc.cost.metrics import Traffic, summarize
 from plancc.cost.objectives import OBJECTIVES, objective_value
 from plancc.cost.owners import traffic_of_owners
+from plancc.cost.rates import EpochRates
 from plancc.errors import InputError
+from plancc.plan.metrics import Traffic, summarize
+from plancc.predict.machine import Machine, epoch_rates, epoch_seconds, read_machine
 
 MACHINE = Machine(latency=3e-6, bandwidth=2e9, multiply_adds=7e8)
 

@@ -20,13 +20,13 @@ from pathlib import Path
 import numpy as np
 
 import plancc
-from plancc.cost.metrics import summarize
 from plancc.cost.owners import random_traffic
 from plancc.graph.graph import Source
 from plancc.graph.normalize import normalize
 from plancc.plan.grid import Grid
 from plancc.plan.grid_slices import with_grid
 from plancc.plan.lowering import lower
+from plancc.plan.metrics import summarize
 
 HERE = Path(__file__).resolve().parent
 OWNER = [0, 0, 1, 1, 2, 2, 0]

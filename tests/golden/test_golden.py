@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import plancc
-from plancc.cost.report import report
 from plancc.plan.format import arrays_of
 from plancc.plan.grid import Grid
 from plancc.plan.matrix import matrix_of
 from plancc.plan.slices import read_rank_slice
+from plancc.report.plans import report
 
 PLAN_1_0 = Path(__file__).with_name("plan-1.0.h5")
 HASH_1_0 = "95e3464f5a91ac68e6e28c972499ada74119384b8dba4ff0b4dad695766c0d6e"

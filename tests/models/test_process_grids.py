@@ -11,9 +11,9 @@ import scipy.sparse as sp
 
 import plancc
 from plancc.errors import InputError
-from plancc.grid_ownership import grid_of
 from plancc.models import MODELS
 from plancc.models.process_grid import row_models
+from plancc.owners.grids import grid_of
 from plancc.plan.format import arrays_of
 from plancc.plan.grid import Grid
 

@@ -10,7 +10,6 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plancc.cost.metrics import imbalance
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models import MODELS
@@ -24,7 +23,8 @@ from plancc.models.weights import (
     part_weights,
     vertex_weights,
 )
-from plancc.ownership import layout_of
+from plancc.owners.rows import layout_of
+from plancc.plan.metrics import imbalance
 
 ARRAY = np.array([[1, 1, 1], [0, 0, 0], [0, 0, 1]])
 MASK = np.array([True, False, True])

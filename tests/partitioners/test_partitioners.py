@@ -10,7 +10,6 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 
-from plancc.cost.metrics import imbalance
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models import MODELS
@@ -23,6 +22,7 @@ from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.adapter import scaled
 from plancc.partitioners.builtin import as_hypergraph
 from plancc.partitioners.run import DEFAULT_ORDER, TRIVIAL, partition
+from plancc.plan.metrics import imbalance
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 NAMES = ("mtkahypar", "kahypar", "metis", "kaminpar", "builtin")

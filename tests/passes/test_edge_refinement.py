@@ -9,8 +9,8 @@ import pytest
 import scipy.sparse as sp
 
 from plancc.cost.edge_owners import traffic_of_edge_owners
-from plancc.cost.machine import EpochRates
 from plancc.cost.objectives import OBJECTIVES, objective_value
+from plancc.cost.rates import EpochRates
 from plancc.errors import InputError
 from plancc.graph.convert import as_graph
 from plancc.passes.edges import RefineEdges

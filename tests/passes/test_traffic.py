@@ -6,8 +6,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from plancc.cost.machine import Machine, epoch_rates
-from plancc.cost.metrics import Traffic
 from plancc.cost.objectives import objective_value
 from plancc.cost.owners import traffic_of_owners
 from plancc.errors import InputError
@@ -21,6 +19,8 @@ from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of, volume
 from plancc.passes.kernels.traffic import Tariff, flow_of, shift, sweep_traffic
 from plancc.passes.refine import RefineMaxVolume, RefineMessages, RefineTime, refiner
+from plancc.plan.metrics import Traffic
+from plancc.predict.machine import Machine, epoch_rates
 from plancc_datasets import load_dataset
 
 

@@ -18,11 +18,11 @@ import traceback
 
 import numpy as np
 
-from plancc.cost.report import report
 from plancc.errors import InputError, PlanError
 from plancc.plan.reader import PlanFile, load
 from plancc.plan.slices import read_rank_slice
 from plancc.plan.verify import verify_file
+from plancc.report.plans import report
 
 
 def damaged(content: bytes, rng: np.random.Generator) -> bytes:

@@ -15,12 +15,12 @@ import pytest
 import test_verify
 from test_edge_plans import rich_edge_plan
 
-from plancc.cost.report import report
 from plancc.errors import PlanError
 from plancc.plan.format import NODES, arrays_of, plan_from_arrays
 from plancc.plan.reader import load
 from plancc.plan.slices import read_rank_slice
 from plancc.plan.verify import verify, verify_file
+from plancc.report.plans import report
 
 # Rows 0, 1, 6 belong to part 0, rows 2, 3 to part 1, rows 4, 5 to part 2. Row i uses itself, and
 #   0: 6    1: 2, 3    2: 4    3: 0, 1    4: -    5: 0    6: -

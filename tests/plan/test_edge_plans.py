@@ -14,12 +14,12 @@ import test_file
 from hypothesis import HealthCheck, given, settings
 
 from plancc.cost.edge_owners import traffic_of_edge_owners
-from plancc.cost.metrics import summarize, traffic
-from plancc.cost.report import report
 from plancc.plan.matrix import graph_of, matrix_of, nonzero_owner_of
+from plancc.plan.metrics import summarize, traffic
 from plancc.plan.reader import load
 from plancc.plan.slices import read_rank_slice
 from plancc.plan.verify import verify, verify_file
+from plancc.report.plans import report
 
 QUICK = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
 

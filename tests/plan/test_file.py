@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 
 import plancc
-from plancc.cost.metrics import Metrics
+from plancc.plan.metrics import Metrics
 from plancc.plan.plan import Exchange, Fold, PartFold
 from plancc.plan.reader import load
 from plancc.plan.verify import verify_file

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 import test_file
 
-from plancc.cost.report import report
 from plancc.errors import InputError, PlanError
 from plancc.plan.format import MAJOR, MINOR
 from plancc.plan.reader import PlanFile, load
 from plancc.plan.slices import read_rank_slice
 from plancc.plan.verify import verify_file
+from plancc.report.plans import report
 from plancc_cli.render import print_report
 
 HIGHER = f"{MAJOR}.{MINOR + 1}"

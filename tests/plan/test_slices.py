@@ -9,9 +9,9 @@ import pytest
 import test_file
 from hypothesis import HealthCheck, given, settings
 
-from plancc.cost.report import report
 from plancc.errors import InputError
 from plancc.plan.slices import block_of_parts, read_rank_slice
+from plancc.report.plans import report
 
 QUICK = {
     "deadline": None,

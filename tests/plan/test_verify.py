@@ -11,12 +11,12 @@ import plan_helpers
 import pytest
 import test_file
 
-from plancc.cost.report import report
 from plancc.errors import PlanError
 from plancc.plan.format import arrays_of, plan_from_arrays
 from plancc.plan.reader import load
 from plancc.plan.slices import read_rank_slice
 from plancc.plan.verify import verify, verify_file
+from plancc.report.plans import report
 
 # A small plan whose tables can be written out. Rows 0, 1 belong to part 0, rows 2, 3 to part 1,
 # rows 4, 5 to part 2; row i uses itself, and

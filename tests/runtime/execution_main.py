@@ -16,7 +16,7 @@ import torch
 
 from plancc_runtime.clock import Clock
 from plancc_runtime.data import load_data
-from plancc_runtime.execution import Execution
+from plancc_runtime.execution.full_batch import Execution
 from plancc_runtime.layouts import halo, row
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.live import live_blocks

@@ -9,13 +9,13 @@ import pytest
 from click.testing import CliRunner
 from launcher import run
 
-from plancc.cost.fitting import EpochSeconds, fitted, work
-from plancc.cost.machine import find_machine, read_machine, shipped_machines
-from plancc.cost.schedule import Broadcast, Pairs
-from plancc.cost.schedules import Tables, schedule_of
-from plancc.cost.simulation import simulate
 from plancc.errors import InputError
 from plancc.plan.grid import Grid
+from plancc.predict.fitting import EpochSeconds, fitted, work
+from plancc.predict.machine import find_machine, read_machine, shipped_machines
+from plancc.predict.schedule import Broadcast, Pairs
+from plancc.predict.schedules import Tables, schedule_of
+from plancc.predict.simulation import simulate
 from plancc_cli.calibrate import machine_file
 from plancc_cli.main import command
 from plancc_runtime import calibration

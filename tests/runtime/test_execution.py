@@ -17,7 +17,7 @@ from scipy.sparse import csr_matrix
 from plancc.graph.vertexdata import VertexData
 from plancc_runtime.clock import Clock
 from plancc_runtime.data import load_data
-from plancc_runtime.execution import Execution
+from plancc_runtime.execution.full_batch import Execution
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.order import in_cache_order, reordered

@@ -32,7 +32,7 @@ import plancc_runtime
 from plancc.errors import InputError, PlanError
 from plancc.plan.grid import Grid
 from plancc.plan.slices import read_rank_slice
-from plancc_runtime.grid_execution import grid_graph
+from plancc_runtime.execution.grids import grid_graph
 from plancc_runtime.kernels.torch_spmm import TorchMatrix
 from plancc_runtime.layouts.rehearsal import Operation
 from plancc_runtime.options import TrainOptions

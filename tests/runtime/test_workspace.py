@@ -8,9 +8,9 @@ import reference
 import torch
 
 from plancc_runtime import workspace
+from plancc_runtime.kernels.dense import linear, relu
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.local import LocalGraph
-from plancc_runtime.nn.dense import linear, relu
 from plancc_runtime.nn.dropout import dropout
 from plancc_runtime.transport.single import SingleTransport
 from plancc_runtime.workspace import Workspace

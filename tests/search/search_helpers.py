@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from plancc.cost.machine import Machine, epoch_rates
 from plancc.cost.objectives import objective_value
 from plancc.cost.owners import traffic_of_owners
 from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
 from plancc.models.weights import part_weights
+from plancc.predict.machine import Machine, epoch_rates
 from plancc_datasets import load_dataset
 
 RATES = epoch_rates((16, 8, 4), Machine())

@@ -47,6 +47,7 @@ from plancc.errors import InputError
 from plancc.plan.plan import Header, Part
 from plancc_runtime.clock import Clock
 from plancc_runtime.kernels.base import SparseMatrix
+from plancc_runtime.kernels.dense import laid_out_for, weight_gradient
 from plancc_runtime.kernels.spmm import prepare
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.feature_flow import CPU, Flow, Slicing, Step
@@ -54,7 +55,6 @@ from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.pipeline import Batches, pipelining
 from plancc_runtime.layouts.row import is_symmetric, matrix_of
-from plancc_runtime.nn.dense import laid_out_for, weight_gradient
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.group import as_transport

@@ -51,6 +51,7 @@ from torch.autograd.function import once_differentiable
 from plancc.plan.grid import Piece
 from plancc.plan.plan import Header, Part
 from plancc_runtime.clock import Clock
+from plancc_runtime.kernels.dense import laid_out_for, weight_gradient
 from plancc_runtime.kernels.spmm import prepare
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.grid_block import (
@@ -63,7 +64,6 @@ from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import ProductFunction
 from plancc_runtime.layouts.rehearsal import Operation
 from plancc_runtime.layouts.row import halo_part
-from plancc_runtime.nn.dense import laid_out_for, weight_gradient
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.group import Pending
 from plancc_runtime.workspace import empty

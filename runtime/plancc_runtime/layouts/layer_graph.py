@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor
 
-from plancc_runtime.nn.dense import linear
+from plancc_runtime.kernels.dense import linear
 from plancc_runtime.transport.base import Transport
 
 

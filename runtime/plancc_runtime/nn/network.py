@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from plancc.sampling.counter import key_of
+from plancc_runtime.kernels.dense import relu
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.nn import MODELS
 from plancc_runtime.nn.conv import Conv, ConvOptions, glorot
-from plancc_runtime.nn.dense import relu
 from plancc_runtime.nn.dropout import dropout
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

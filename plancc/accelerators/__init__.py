@@ -1,0 +1,32 @@
+"""Sparse accelerators on paper: how long neighbour aggregation takes on them, and how much energy.
+
+Knows designs (adders, buffers, memory) and the sizes of a graph, no matrix and no plan: every
+figure follows from the number of vertices, of nonzeros, and the widths of the layers. The study is
+that of Wan et al., *MixGCN* ("paper 002"), sections 3.2 and 4.4.
+
+`design` is an accelerator as a value and its file; `model` its time and energy; `published` what
+the paper says of both, and how far the model is from it.
+"""
+
+from plancc.accelerators.design import (
+    SHIPPED,
+    Accelerator,
+    Cache,
+    OutputTiles,
+    accelerator,
+    read_accelerator,
+)
+from plancc.accelerators.model import Aggregations, Estimate, estimate, gcn_aggregations
+
+__all__ = [
+    "SHIPPED",
+    "Accelerator",
+    "Aggregations",
+    "Cache",
+    "Estimate",
+    "OutputTiles",
+    "accelerator",
+    "estimate",
+    "gcn_aggregations",
+    "read_accelerator",
+]

@@ -1,0 +1,219 @@
+"""Model ``auto``: compile the candidates, predict an epoch of each, keep the best.
+
+Knows how owners are found and what they cost; no plan, no file, no terminal. Candidates are judged
+by the machine model (`plancc.predict.machine`) unless an objective is named; the table of all of
+them goes into the provenance.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from plancc.cost.edge_owners import traffic_of_edge_owners
+from plancc.cost.objectives import OBJECTIVES, objective_value
+from plancc.cost.owners import random_traffic, traffic_of_owners
+from plancc.errors import BackendError, BackendUnavailable, InputError
+from plancc.graph.graph import Graph
+from plancc.models import MODELS
+from plancc.models.auto import AutoModel
+from plancc.models.weights import Balance
+from plancc.owners.edges import find_edge_owners
+from plancc.owners.rows import (
+    EFFORT,
+    SEARCHED,
+    STOCHASTIC,
+    Found,
+    Method,
+    Observer,
+    Report,
+    find_owners,
+    layout_of,
+)
+from plancc.plan.metrics import Traffic, summarize
+from plancc.predict.machine import Machine, epoch_rates
+from plancc.registry import check_choice
+
+WIDTHS = (128, 128, 128)
+"""Of the layers, where the user names none: two layers, 128 wide."""
+COMPETING = ("row", "edge")
+"""Layouts that the machine model compares; process grids move other things than owners tell."""
+LEFT_OUT = (STOCHASTIC, "file")
+"""Models that cannot compete: one is for mini-batches, one has no owners of its own."""
+BESIDE_EPSILON = 0.01
+"""A candidate may miss the balance by this much more than the best balanced one."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One model's answer, as the provenance keeps it.
+
+    Attributes
+    ----------
+    model : str
+    objective : str
+        What it was searched for; "" for a model that searches for nothing.
+    volume, messages, max_volume, nonzero_imbalance, row_imbalance
+        See `plancc.plan.metrics.Metrics`.
+    epoch_seconds : float
+        Predicted for the slowest part.
+    value : float
+        Of the objective that decides.
+    seconds : float
+        That it took to find.
+    failed : str
+        Why there is no answer; then the figures are 0.
+    chosen : bool
+    """
+
+    model: str
+    objective: str
+    volume: int = 0
+    messages: int = 0
+    max_volume: int = 0
+    nonzero_imbalance: float = 0.0
+    row_imbalance: float = 0.0
+    epoch_seconds: float = 0.0
+    value: float = 0.0
+    seconds: float = 0.0
+    failed: str = ""
+    chosen: bool = False
+
+
+def choose(
+    matrix: Graph,
+    method: Method,
+    model: AutoModel,
+    balance: Balance,
+    observer: Observer,
+    report: Report | None = None,
+) -> Found:
+    """The owners of the candidate that is best by the objective.
+
+    Parameters
+    ----------
+    matrix : Graph
+        The normalised matrix.
+    method : Method
+        Its objective decides, "time" if there is none; those that are searched for share a budget.
+        For the time row plans share the work of an epoch evenly, edge plans nonzeros.
+    model : AutoModel
+    balance, observer, report
+        See `plancc.owners.rows.find_owners`.
+
+    Raises
+    ------
+    InputError
+        No or unknown candidates; a topology, if an edge model is one of them.
+    BackendError
+        Every candidate failed.
+    """
+    names = model.names()
+    known = [name for name in MODELS if layout_of(name) in COMPETING and name not in LEFT_OUT]
+    if not names:
+        raise InputError(f"model 'auto' without candidates: choose from {', '.join(known)}")
+    for name in names:
+        check_choice("candidate", name, known)
+        if method.topology is not None and layout_of(name) == "edge":
+            raise InputError(
+                f"topology {method.nodes}: parts of candidate '{name}' cannot be mapped to nodes"
+            )
+    if balance.names != ("nnz",):
+        raise InputError(f"balance {balance}: model 'auto' shares nonzeros evenly (nnz)")
+    goal = method.objective or "time"
+    check_choice("objective", goal, OBJECTIVES)
+    dims = method.dims or WIDTHS
+    rates = epoch_rates(dims, method.machine or Machine())
+    of_rows = replace(balance, names=("work",), dims=dims) if goal == "time" else balance
+    table: list[Candidate] = []
+    answers: list[Found | None] = []
+    for name in names:
+        task = _task(method, name, goal, sum(name in SEARCHED for name in names))
+        start = time.perf_counter()
+        by_rows = layout_of(name) == "row"
+        find = find_owners if by_rows else find_edge_owners
+        entry = Candidate(name, task.goal or "")
+        found = None
+        try:
+            shared = of_rows if by_rows else balance
+            found = find(matrix, task, MODELS[name](), shared, observer, report)
+        except (BackendError, BackendUnavailable) as error:
+            entry = replace(entry, failed=str(error))
+        if found is not None:
+            parts = _traffic(matrix, found, method.num_parts)
+            metrics = summarize(parts)
+            entry = replace(
+                entry,
+                volume=metrics.volume,
+                messages=metrics.messages,
+                max_volume=metrics.max_volume,
+                nonzero_imbalance=metrics.nonzero_imbalance,
+                row_imbalance=metrics.row_imbalance,
+                epoch_seconds=float(rates.seconds(parts).max()),
+                value=float(objective_value(goal, parts, rates)),
+            )
+        table.append(replace(entry, seconds=time.perf_counter() - start))
+        answers.append(found)
+    best = _best(table, method.epsilon if goal != "time" else math.inf)
+    table[best] = replace(table[best], chosen=True)
+    found = answers[best]
+    assert found is not None
+    how: dict[str, Any] = {
+        "chosen_model": names[best],
+        "chosen_by": goal,
+        "chosen_machine": str(method.machine or Machine()),
+        "chosen_dims": ",".join(map(str, dims)),
+        "candidates": json.dumps([asdict(entry) for entry in table]),
+        "effort": method.effort or EFFORT,
+        "threads": method.threads,
+        **({} if method.budget is None else {"budget": float(method.budget)}),
+    }
+    notes = found.about_owners
+    random = objective_value(goal, random_traffic(matrix, method.num_parts), rates)
+    if method.num_parts > 1 and table[best].value > random:
+        notes = [
+            *notes,
+            f"an even random partition is better than every candidate: its {goal} is {random:.4g}, "
+            f"that of '{names[best]}' {table[best].value:.4g}",
+        ]
+    return replace(found, how=found.how | how, about_owners=notes)
+
+
+def _task(method: Method, name: str, goal: str, num_searched: int) -> Method:
+    """How a candidate's owners are found: searched for by the objective that decides.
+
+    Those that are searched for, `num_searched`, share the budget.
+    """
+    if name not in SEARCHED:
+        return replace(method, model=name, objective=None, effort=None, budget=None, machine=None)
+    return replace(
+        method,
+        model=name,
+        objective=goal,
+        budget=None if method.budget is None else method.budget / num_searched,
+        dims=method.dims or WIDTHS,
+        machine=method.machine if goal == "time" else None,
+    )
+
+
+def _traffic(matrix: Graph, found: Found, num_parts: int) -> Traffic:
+    if found.nonzero_owner is None:
+        return traffic_of_owners(matrix, found.owner, num_parts)
+    return traffic_of_edge_owners(matrix, found.owner, found.nonzero_owner, num_parts)
+
+
+def _best(table: list[Candidate], epsilon: float) -> int:
+    """The candidate of least value among those that are balanced, or nearest to it.
+
+    The slowest part's time knows of imbalance by itself: then `epsilon` is infinite.
+    """
+    there = [k for k, entry in enumerate(table) if not entry.failed]
+    if not there:
+        raise BackendError(f"model 'auto': {table[0].model}: {table[0].failed}")
+    least = min(table[k].nonzero_imbalance for k in there)
+    limit = max(epsilon, least) + BESIDE_EPSILON
+    balanced = [k for k in there if table[k].nonzero_imbalance <= limit]
+    return min(balanced, key=lambda k: (table[k].value, k))

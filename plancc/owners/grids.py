@@ -1,0 +1,105 @@
+"""From a model of process grids to the row plan inside it: which model assigns how many blocks.
+
+The counterpart of `plancc.owners.rows` for layouts "grid" and "feature", whose owners of rows are
+found as those of any row plan. Knows models and grids; no file, no terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from plancc.errors import InputError
+from plancc.graph.vertexdata import VertexData
+from plancc.models.process_grid import ProcessGridModel
+from plancc.models.weights import check_num_parts
+from plancc.owners.rows import layout_of, make_model
+from plancc.plan.grid import Grid
+
+GRID_LAYOUTS = ("grid", "feature")
+
+
+@dataclass(frozen=True)
+class Inside:
+    """The row plan inside a plan, or the plan itself where there is no grid.
+
+    Attributes
+    ----------
+    named : str
+        The model that the user names.
+    grid : Grid or None
+    model : str
+        The one that assigns rows to parts.
+    num_parts : int
+        Parts of the row plan: blocks of rows.
+    options : dict
+        Of `model`.
+    """
+
+    named: str
+    grid: Grid | None
+    model: str
+    num_parts: int
+    options: dict[str, Any]
+
+    @classmethod
+    def of(cls, model: str, num_ranks: int, options: Mapping[str, Any]) -> Inside:
+        """What a model with these options needs for so many ranks.
+
+        Raises
+        ------
+        InputError
+            An option that the model does not have, or a grid that these ranks do not make.
+        """
+        if layout_of(model) not in GRID_LAYOUTS:
+            return cls(model, None, model, num_ranks, dict(options))
+        chosen = make_model(model, options)
+        grid = grid_of(chosen, num_ranks)
+        return cls(model, grid, chosen.blocks, grid.num_parts, chosen.block_options)
+
+    def check_options(self, dims: Sequence[int] | None, topology: object | None) -> None:
+        """InputError unless the grid suits the widths of the layers and the topology."""
+        if self.grid is None:
+            return
+        for width in dims or ():
+            self.grid.check_width(width)
+        if topology is not None and not self.grid.exchanges_rows:
+            raise InputError(
+                f"topology {topology}: ranks of grid '{self.grid}' cannot be mapped to nodes; "
+                "those of row plans and of cagnet-1d with --sparse can"
+            )
+
+    def check_graph(self, num_vertices: int, vertex_data: VertexData) -> None:
+        """InputError unless the graph has enough vertices, and its features enough columns."""
+        if self.grid is None:
+            check_num_parts(num_vertices, self.num_parts)
+            return
+        check_num_parts(num_vertices, self.grid.num_ranks, "rank")
+        if vertex_data.features is not None:
+            self.grid.check_width(vertex_data.features.shape[1])
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Errors that name the model of the blocks say why it is there."""
+        try:
+            yield
+        except InputError as error:
+            if self.grid is None or f"'{self.model}'" not in str(error):
+                raise
+            raise InputError(
+                f"{error} ('{self.model}' assigns the blocks of rows of '{self.named}': see "
+                "--blocks)"
+            ) from None
+
+
+def grid_of(model: ProcessGridModel, num_ranks: int) -> Grid:
+    """The grid that a model makes of so many ranks.
+
+    Raises
+    ------
+    InputError
+        There is none; the message names shapes that would do.
+    """
+    return Grid(model.scheme, *model.shape(num_ranks), sparse=model.sends_needed_rows)

@@ -1,0 +1,90 @@
+"""What `compile` and `refine` write into a provenance, and how they measure owners for it."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.cost.objectives import objective_value
+from plancc.cost.owners import traffic_of_owners
+from plancc.cost.rates import EpochRates
+from plancc.graph.graph import Graph
+from plancc.models.weights import part_weights
+from plancc.passes.multilevel import Limits
+from plancc.search.record import Record
+
+if TYPE_CHECKING:
+    from plancc.search.expectation import Expectation
+
+
+def now() -> str:
+    """UTC, from SOURCE_DATE_EPOCH where it is set, so that builds can be repeated to the byte."""
+    seconds = float(os.environ.get("SOURCE_DATE_EPOCH") or time.time())
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def empty_parts(owner: npt.NDArray[np.int32], num_parts: int) -> list[str]:
+    """A warning if parts have no rows."""
+    empty = num_parts - np.count_nonzero(np.bincount(owner, minlength=num_parts))
+    return [f"{empty} of {num_parts} parts have no rows"] if empty else []
+
+
+def overload(
+    owner: npt.NDArray[np.int32],
+    weights: npt.NDArray[np.int64],
+    num_parts: int,
+    epsilon: float,
+) -> float:
+    """Weight of all parts above the limit over that of an average part, as in a `Trial`."""
+    columns = weights.reshape(len(weights), -1)
+    limits = Limits.of(columns, num_parts, epsilon)
+    over = np.maximum(part_weights(owner, columns, num_parts) - limits.limit, 0).sum(axis=0)
+    return float((over / np.maximum(limits.even, 1)).sum())
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Owners of the rows of `matrix`, measured exactly and noted step by step.
+
+    Attributes
+    ----------
+    matrix : Graph
+    weights : int64[n] or int64[n, c]
+    num_parts : int
+    epsilon : float
+    objective : str
+        In `plancc.cost.objectives.OBJECTIVES`.
+    rates : EpochRates, for objective "time" only
+    expectation : Expectation, in place of the objective
+    record : Record
+        What was noted; it keeps the best owners.
+    """
+
+    matrix: Graph
+    weights: npt.NDArray[np.int64]
+    num_parts: int
+    epsilon: float
+    objective: str
+    rates: EpochRates | None = None
+    expectation: Expectation | None = None
+    record: Record = field(default_factory=Record)
+
+    def note(self, step: str, seconds: float, owner: npt.NDArray[np.int32]) -> None:
+        parts = traffic_of_owners(self.matrix, owner, self.num_parts)
+        if self.expectation is None:
+            value = objective_value(self.objective, parts, self.rates)
+        else:
+            value = self.expectation.value(owner, self.num_parts)
+        self.record.add(
+            step,
+            seconds,
+            owner,
+            overload(owner, self.weights, self.num_parts, self.epsilon),
+            value,
+            int(parts.sent.sum()),
+        )

@@ -1,0 +1,94 @@
+"""Rates of what an epoch computes beside sparse products, from the times of whole epochs.
+
+Knows schedules; measures nothing. What of an epoch is no sparse product is, as
+`plancc.predict.simulation` has it, linear in three unknowns:
+
+    seconds = multiply-adds / dense + bytes / stream + operations x overhead
+
+so a few epochs of different sizes give all three, and with them whatever the runtime spends on
+allocations, on cold caches and on Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from plancc.errors import InputError
+from plancc.predict.machine import Compute
+from plancc.predict.schedule import DenseProduct, Elementwise, SparseProduct
+from plancc.predict.schedules import Tables, pairs_of, schedule_of
+from plancc.predict.training import WORD_BYTES
+
+FASTEST = np.array([1e-15, 1e-15, 0.0])
+"""Seconds per multiply-add, byte and operation below which nothing is believed."""
+
+
+@dataclass(frozen=True)
+class EpochSeconds:
+    """One measured epoch of a GCN on one rank, with the passes "order" and "constant".
+
+    Attributes
+    ----------
+    rows, nonzeros : int
+    dims : tuple of int
+        Widths d_0..d_L.
+    rest : float
+        Seconds of all but sparse products.
+    """
+
+    rows: int
+    nonzeros: int
+    dims: tuple[int, ...]
+    rest: float
+
+
+def work(epoch: EpochSeconds) -> npt.NDArray[np.float64]:
+    """Multiply-adds of dense products, bytes, and operations: float64[3]."""
+    one = np.ones(1, np.int64)
+    tables = Tables(
+        name="epoch",
+        layout="row",
+        rows=epoch.rows * one,
+        nonzeros=epoch.nonzeros * one,
+        expand=pairs_of(sp.csr_array((1, 1), dtype=np.int64)),
+    )
+    multiply_adds = words = operations = 0
+    for each in schedule_of(tables, list(epoch.dims)).operations:
+        if isinstance(each, DenseProduct):
+            multiply_adds += epoch.rows * int(each.inner) * int(each.columns)
+            words += epoch.rows * (int(each.inner) + int(each.columns))
+            operations += 1
+        elif isinstance(each, Elementwise):
+            words += int(each.words.sum())
+            operations += each.calls
+        elif isinstance(each, SparseProduct):
+            operations += each.calls
+    return np.array([multiply_adds, WORD_BYTES * words, operations], np.float64)
+
+
+def fitted(epochs: Sequence[EpochSeconds]) -> Compute:
+    """The rates under which the epochs' relative errors are least, in the sum of their squares.
+
+    Parameters
+    ----------
+    epochs : sequence of EpochSeconds
+        At least three, of different widths and numbers of rows.
+
+    Raises
+    ------
+    InputError
+        If there are fewer.
+    """
+    if len(epochs) < 3:
+        raise InputError(f"{len(epochs)} epochs: three rates need the times of at least three")
+    from scipy.optimize import nnls
+
+    seconds = np.array([each.rest for each in epochs])
+    unknown, _ = nnls(np.array([work(each) for each in epochs]) / seconds[:, None], 1 + 0 * seconds)
+    per_add, per_byte, overhead = np.maximum(unknown, FASTEST)
+    return Compute(dense=1 / per_add, stream=1 / per_byte, overhead=overhead)

@@ -1,0 +1,70 @@
+"""What one product A H moves on a process grid, in all: the words of a schedule, by what they are.
+
+Knows schedules; no file, no machine, no training. A broadcast of m words among g ranks is g - 1
+times m words, as the runtime counts it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from plancc.predict.schedule import AllGather, AllReduce, AllToAll, Broadcast, Operation
+from plancc.predict.schedules import Tables, layout_of
+
+
+@dataclass(frozen=True)
+class ProductTraffic:
+    """Words of one product, forward, sent by all ranks.
+
+    Attributes
+    ----------
+    width : int
+        Columns of H.
+    rows : int
+        Of H: broadcasts within process columns; messages where needed rows travel.
+    sums : int
+        Of the product: 3d, scattered over the layers.
+    swapped : int
+        Feature: rows made into slices of columns before the product, and back after it.
+    reduced : int
+        1.5d: that ranks put into all-reductions over the copies.
+    matrix : int
+        2d, 3d: blocks of A, broadcast within process rows; a word for a value, one for its column,
+        and one for every row of a piece and its end.
+    """
+
+    width: int
+    rows: int = 0
+    sums: int = 0
+    swapped: int = 0
+    reduced: int = 0
+    matrix: int = 0
+
+
+def product_traffic(tables: Tables, width: int) -> ProductTraffic:
+    """What one product moves (paper 001, Algorithms 1 to 3; paper 002, Algorithm 2).
+
+    Parameters
+    ----------
+    tables : Tables
+        Of a grid plan; its `blocks` make no difference to sums over ranks.
+    width : int
+        Columns of H.
+    """
+    words: dict[str, int] = {}
+    for each in layout_of(tables).product(1, "forward", width):
+        counts, kind = each.counts(tables.num_ranks), _kind(each)
+        moved = int(counts.words_sent.sum())
+        if isinstance(each, AllReduce):  # with oneself nothing is
+            moved = int(counts.words_reduced.sum()) * (each.members > 1)
+        words[kind] = words.get(kind, 0) + moved
+    return ProductTraffic(width, **words)
+
+
+def _kind(operation: Operation) -> str:
+    """The attribute of `ProductTraffic` that has its words; local work has none."""
+    if isinstance(operation, Broadcast) and operation.of_matrix:
+        return "matrix"
+    return {AllGather: "sums", AllToAll: "swapped", AllReduce: "reduced"}.get(
+        type(operation), "rows"
+    )

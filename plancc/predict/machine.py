@@ -1,0 +1,467 @@
+"""Machines, and how long an epoch takes on one of three numbers. Knows no device, measures nothing.
+
+The three numbers are the postal model (a message of b bytes takes ``latency + b / bandwidth``
+seconds) beside a rate of multiply-adds. In `epoch_rates`, by which plans are compared and made, a
+part's epoch is the sum of its messages and its products: nothing overlaps, so the figure compares
+plans and is no promise. A machine may say more, which `plancc.predict.simulation` uses: nodes of
+several ranks that share their way into the network, rates of products by their shape, how
+collectives are made.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from importlib.resources import files
+from itertools import pairwise
+from os import PathLike, fspath
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.cost.rates import EpochRates
+from plancc.errors import InputError
+from plancc.plan.metrics import Traffic
+from plancc.predict.training import WORD_BYTES
+from plancc.registry import check_choice
+
+Float64Array = npt.NDArray[np.float64]
+
+POSITIVE = "a positive finite number"
+COLLECTIVES = ("ring", "tree")
+MOST = 2**31 - 1
+"""Ranks, or cores, of a node."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """What the ranks of a node share; None: it follows from the machine's own numbers.
+
+    Attributes
+    ----------
+    ranks : int
+        Per node: rank r is on node ``r // ranks``.
+    cores : int or None
+        That these ranks share; where there are fewer, all compute is slower by ranks / cores.
+        None: as many as ranks.
+    injection : float or None
+        Bytes per second that the whole node sends into the network while it receives as many.
+        None: ranks x bandwidth.
+    latency, bandwidth : float or None
+        Of a rank, inside the node; None: as between nodes.
+    memory : float or None
+        Bytes per rank.
+    """
+
+    ranks: int = 1
+    cores: int | None = None
+    injection: float | None = None
+    latency: float | None = None
+    bandwidth: float | None = None
+    memory: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if name in ("ranks", "cores"):
+                whole = isinstance(value, int) and not isinstance(value, bool)
+                good = (value is None and name == "cores") or (whole and 1 <= value <= MOST)
+                _check(f"node.{name}", value, good, f"a whole number from 1 to {MOST}")
+            else:
+                _check(f"node.{name}", value, value is None or _is_positive(value), POSITIVE)
+
+
+@dataclass(frozen=True)
+class Compute:
+    """What a rank computes beside sparse products.
+
+    Attributes
+    ----------
+    dense : float or None
+        Multiply-adds per second of dense products; None: as of sparse ones.
+    stream : float or None
+        Bytes per second read and written by elementwise work, and of the operands of dense
+        products; both take no time if it is None.
+    overhead : float
+        Seconds per operation, whatever its size.
+    """
+
+    dense: float | None = None
+    stream: float | None = None
+    overhead: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("dense", "stream"):
+            value = getattr(self, name)
+            _check(f"compute.{name}", value, value is None or _is_positive(value), POSITIVE)
+        free = _is_positive(self.overhead) or self.overhead == 0
+        _check("compute.overhead", self.overhead, free, "a finite number from 0")
+
+
+@dataclass(frozen=True)
+class SparseRates:
+    """Multiply-adds per second of sparse products, by their shape.
+
+    Attributes
+    ----------
+    nonzeros_per_row, width : tuple of float
+        Where it was measured; ascending.
+    multiply_adds : tuple of tuple of float
+        For every number of nonzeros per row, one rate for every width; with `rows`, such a table
+        for every number of rows.
+    rows : tuple of float
+        Of a square matrix: whether its dense operand fits into a cache. Ascending; empty: the rates
+        are those of all sizes.
+    """
+
+    nonzeros_per_row: tuple[float, ...]
+    width: tuple[float, ...]
+    multiply_adds: tuple[Any, ...]
+    rows: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("nonzeros_per_row", "width", "rows"):
+            value = getattr(self, name)
+            good = _is_row(value) and all(a < b for a, b in pairwise(value))
+            good = good or (name == "rows" and value == ())
+            _check(f"spmm.{name}", value, good, "a list of ascending positive numbers")
+            object.__setattr__(self, name, tuple(value))
+        rates, shape = self.multiply_adds, (len(self.nonzeros_per_row), len(self.width))
+        tables = rates if self.rows else (rates,)
+        good = isinstance(tables, list | tuple) and len(tables) == max(1, len(self.rows))
+        good = good and all(isinstance(t, list | tuple) and len(t) == shape[0] for t in tables)
+        good = good and all(_is_row(row) and len(row) == shape[1] for t in tables for row in t)
+        wanted = f"a table of {shape[0]} rows of {shape[1]} positive numbers"
+        if self.rows:
+            wanted += f" for each of {len(self.rows)} numbers of rows"
+        if not good:
+            raise InputError(f"machine: 'spmm.multiply_adds' is not {wanted}")
+        plain = tuple(tuple(tuple(row) for row in t) for t in tables)
+        object.__setattr__(self, "multiply_adds", plain if self.rows else plain[0])
+
+    def rate(
+        self, nonzeros_per_row: npt.ArrayLike, width: npt.ArrayLike, rows: npt.ArrayLike = 1
+    ) -> Float64Array:
+        """Interpolated in all logarithms; outside of the table as at its edge."""
+        axes = (self.rows or (1.0,), self.nonzeros_per_row, self.width)
+        table = np.log(np.array(self.multiply_adds, np.float64).reshape([*map(len, axes)]))
+        places = [
+            _place(axis, at) for axis, at in zip(axes, (rows, nonzeros_per_row, width), strict=True)
+        ]
+        found: Float64Array | float = 0.0
+        for corner in np.ndindex(2, 2, 2):
+            at, share = [], 1.0
+            for step, (place, way), size in zip(corner, places, table.shape, strict=True):
+                at.append(np.minimum(place + step, size - 1))
+                share = share * (way if step else 1 - way)
+            found = found + share * table[tuple(at)]
+        return np.exp(found)
+
+
+def _place(points: Sequence[float], values: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], Any]:
+    """The last point not after every value, and the way to the next one in logarithms, 0..1."""
+    axis = np.log(np.array(points, np.float64))
+    at = np.clip(np.log(np.maximum(np.asarray(values, np.float64), 1e-300)), axis[0], axis[-1])
+    place = np.clip(np.searchsorted(axis, at, side="right") - 1, 0, max(len(axis) - 2, 0))
+    length = axis[np.minimum(place + 1, len(axis) - 1)] - axis[place]
+    return place, (at - axis[place]) / np.where(length > 0, length, 1)
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """What happens at once.
+
+    Attributes
+    ----------
+    communication : float
+        Share, 0..1, that is hidden of the time of messages or of that of own rows' product,
+        whichever is less.
+    """
+
+    communication: float = 0.0
+
+    def __post_init__(self) -> None:
+        value = self.communication
+        good = value == 0 or (_is_positive(value) and value <= 1)
+        _check("overlap.communication", value, good, "a number between 0 and 1")
+
+
+@dataclass(frozen=True)
+class CollectiveShapes:
+    """How collectives are made.
+
+    Attributes
+    ----------
+    broadcast : str
+        "ring": pipelined, g - 1 latencies and the words once. "tree": ceil(log2 g) times both.
+    allreduce : str
+        "ring": 2 (g - 1) latencies and 2 (g - 1) / g times the words. "tree": two trees.
+    """
+
+    broadcast: str = "ring"
+    allreduce: str = "ring"
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            check_choice(f"collective.{name}", value, COLLECTIVES)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What one rank and its link can do. The defaults are a CPU cluster.
+
+    Attributes
+    ----------
+    latency : float
+        Seconds per message: 2e-6, a small MPI message through a current InfiniBand switch.
+    bandwidth : float
+        Bytes per second that a rank sends while it receives as many: 1e10, a link of 100 Gb/s per
+        rank (12.5e9) that loses a fifth to packets and to packing.
+    multiply_adds : float
+        Multiply-adds per second: 5e9, a sparse product on one CPU rank, which waits for memory:
+        20 GB/s of it, and one float32 of H, 4 bytes, for every multiply-add.
+    name, source : str
+        What it is called, and where its numbers are from.
+    node : Node
+    compute : Compute
+    spmm : SparseRates or None
+        None: `multiply_adds`, whatever the shape.
+    overlap : Overlap
+    collective : CollectiveShapes
+
+    Raises
+    ------
+    InputError
+        If a value is none of what is allowed, such as a positive finite number.
+    """
+
+    latency: float = 2e-6
+    bandwidth: float = 1e10
+    multiply_adds: float = 5e9
+    name: str = ""
+    source: str = ""
+    node: Node = field(default_factory=Node)
+    compute: Compute = field(default_factory=Compute)
+    spmm: SparseRates | None = None
+    overlap: Overlap = field(default_factory=Overlap)
+    collective: CollectiveShapes = field(default_factory=CollectiveShapes)
+
+    def __post_init__(self) -> None:
+        for name in FLAT:
+            value = getattr(self, name)
+            _check(name, value, _is_positive(value), POSITIVE)
+        for name in ("name", "source"):
+            value = getattr(self, name)
+            _check(name, value, isinstance(value, str), "text")
+
+    def __str__(self) -> str:
+        return ",".join(f"{name}={float(getattr(self, name))!r}" for name in FLAT)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The three numbers that `str` wrote; InputError for anything else."""
+        try:
+            values = {name: float(value) for name, value in (w.split("=") for w in text.split(","))}
+            return cls(**values)  # type: ignore[arg-type]  # no other name takes a number
+        except (TypeError, ValueError):
+            raise InputError(f"machine '{text}': name=value with commas is needed") from None
+
+    @property
+    def injection(self) -> float:
+        """Bytes per second between a node and the network."""
+        if self.node.injection is None:
+            return self.node.ranks * self.bandwidth
+        return self.node.injection
+
+    @property
+    def inside_latency(self) -> float:
+        """Seconds per message inside a node."""
+        return self.latency if self.node.latency is None else self.node.latency
+
+    @property
+    def inside_bandwidth(self) -> float:
+        """Bytes per second of a rank inside its node."""
+        return self.bandwidth if self.node.bandwidth is None else self.node.bandwidth
+
+    @property
+    def dense_multiply_adds(self) -> float:
+        """Per second, of dense products."""
+        return self.multiply_adds if self.compute.dense is None else self.compute.dense
+
+    def sparse_multiply_adds(
+        self, nonzeros_per_row: npt.ArrayLike, width: npt.ArrayLike, rows: npt.ArrayLike = 1
+    ) -> Float64Array:
+        """Per second, of sparse products of these shapes."""
+        if self.spmm is None:
+            shape = np.broadcast(nonzeros_per_row, width, rows).shape
+            return np.full(shape, float(self.multiply_adds))
+        return self.spmm.rate(nonzeros_per_row, width, rows)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The three numbers, and whatever else is not as by default; ready for JSON."""
+        usual, mine = asdict(Machine()), asdict(self)
+        return {name: v for name, v in mine.items() if name in FLAT or v != usual[name]}
+
+
+FLAT = ("latency", "bandwidth", "multiply_adds")
+"""The numbers that every machine has; the only ones in a provenance, and in `epoch_rates`."""
+TABLES: dict[str, type] = {
+    "node": Node,
+    "compute": Compute,
+    "spmm": SparseRates,
+    "overlap": Overlap,
+    "collective": CollectiveShapes,
+}
+
+
+def _is_positive(value: Any) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and 0 < value <= sys.float_info.max
+
+
+def _is_row(value: Any) -> bool:
+    return isinstance(value, list | tuple) and len(value) > 0 and all(map(_is_positive, value))
+
+
+def _check(name: str, value: Any, holds: bool, wanted: str) -> None:
+    if not holds:
+        raise InputError(f"machine: '{name}' is {value!r}, not {wanted}")
+
+
+def find_machine(name: str | PathLike[str]) -> Machine:
+    """A machine by its name, of those that come with plancc, or from a file of one's own.
+
+    Parameters
+    ----------
+    name : str or path
+        In `shipped_machines`, or the path of a file, as of `read_machine`.
+
+    Raises
+    ------
+    InputError
+        If there is no such machine, or as `read_machine`.
+    """
+    text, shipped = fspath(name), shipped_machines()
+    if text in shipped:
+        return _parsed(f"{text}.toml", _folder().joinpath(f"{text}.toml").read_bytes())
+    if not os.path.exists(text) and not {os.sep, "."} & set(text):
+        raise InputError(
+            f"machine '{text}': no such file, and none of the machines that come with plancc: "
+            f"{', '.join(shipped)}"
+        )
+    return read_machine(text)
+
+
+def shipped_machines() -> list[str]:
+    """Names of the machines that come with plancc."""
+    found = _folder()
+    if not found.is_dir():
+        return []
+    names = (each.name for each in found.iterdir())
+    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
+
+
+def _folder() -> Any:
+    return files("plancc.predict").joinpath("machines")
+
+
+def read_machine(path: str | PathLike[str]) -> Machine:
+    """A machine from a TOML file.
+
+    Parameters
+    ----------
+    path : path of the file
+        Keys at top level: ``latency`` (seconds), ``bandwidth`` (bytes per second) and
+        ``multiply_adds`` (per second), ``name`` and ``source``; tables ``node``, ``compute``,
+        ``spmm``, ``overlap`` and ``collective`` with the attributes of `Node`, `Compute`,
+        `SparseRates`, `Overlap` and `CollectiveShapes`. What is missing keeps its default.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or is no TOML, has another key, or a value that is not allowed.
+    """
+    name = fspath(path)
+    try:
+        with open(name, "rb") as file:
+            content = file.read()
+    except FileNotFoundError:
+        raise InputError(f"{name}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{name}: not readable ({error.strerror})") from error
+    return _parsed(name, content)
+
+
+def _parsed(name: str, content: bytes) -> Machine:
+    try:
+        values = tomllib.loads(content.decode())
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{name}: not TOML: {error}") from error
+    _check_keys(name, "", values, Machine)
+    for key, kind in TABLES.items():
+        if key in values:
+            if not isinstance(values[key], dict):
+                raise InputError(f"{name}: machine: '{key}' is {values[key]!r}, not a table")
+            _check_keys(name, f"{key}.", values[key], kind)
+    try:
+        tables = {key: kind(**values[key]) for key, kind in TABLES.items() if key in values}
+        return Machine(**(values | tables))
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+
+
+def _check_keys(name: str, prefix: str, values: Mapping[str, Any], kind: type) -> None:
+    known = [each.name for each in fields(kind)]
+    for key in values:
+        if key not in known:
+            raise InputError(
+                f"{name}: unknown key {prefix + key!r} = {values[key]!r}: choose from "
+                f"{', '.join(known)}"
+            )
+    if kind is SparseRates:
+        for key in known:
+            if key not in values and key != "rows":
+                raise InputError(f"{name}: {prefix}{key} is missing")
+
+
+def epoch_rates(dims: Sequence[int], machine: Machine) -> EpochRates:
+    """What one epoch of a GCN costs per message, row moved, nonzero and own row.
+
+    Layer k of widths d_{k-1}, d_k runs as `plancc.predict.training` says:
+
+    =========  =====================================  =================================
+    direction  exchange and sparse product            dense products, multiply-adds
+    =========  =====================================  =================================
+    forward    rows of H^{k-1}, d_{k-1} wide          rows x d_{k-1} x d_k
+    backward   rows of the gradient, d_k wide         2 x rows x d_{k-1} x d_k
+    =========  =====================================  =================================
+
+    The backward exchange sends what the forward one received, so the busier end is the same.
+
+    Of the machine, the three numbers of `FLAT` count alone.
+
+    Parameters
+    ----------
+    dims : list of int
+        Widths d_0..d_L of H^0..H^L, at least two.
+    machine : Machine
+    """
+    widths = sum(dims[:-1]) + sum(dims[1:])
+    weights = sum(before * after for before, after in pairwise(dims))
+    return EpochRates(
+        message=2 * (len(dims) - 1) * machine.latency,
+        row=WORD_BYTES * widths / machine.bandwidth,
+        nonzero=widths / machine.multiply_adds,
+        own_row=3 * weights / machine.multiply_adds,
+    )
+
+
+def epoch_seconds(parts: Traffic, dims: Sequence[int], machine: Machine) -> npt.NDArray[np.float64]:
+    """Predicted seconds of one training epoch of every part, float64[num_parts].
+
+    Ranks wait for each other: the epoch takes as long as its slowest part.
+    """
+    return epoch_rates(dims, machine).seconds(parts)

@@ -1,0 +1,236 @@
+"""What a rank holds while it trains a GCN: an estimate, term by term.
+
+Knows matrices, owners and widths, and how `plancc_runtime` executes an epoch with all its passes in
+float32, on a CPU, without dropout or norms; no machine. Weights and their gradients, libraries, and
+what the system's allocator keeps for itself come on top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from itertools import pairwise
+
+import numpy as np
+
+from plancc.plan.metrics import Traffic
+from plancc.plan.plan import Int64Array
+from plancc.predict.training import WORD_BYTES
+
+NONZERO_BYTES = 4 + WORD_BYTES  # a column number and a value
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of every part, int64[num_parts] each.
+
+    Attributes
+    ----------
+    plan
+        The part as it is read: columns, values, row pointers and vertices, send masks, labels and
+        the places of labelled rows.
+    matrix
+        As laid out for products: the own nonzeros (and their transpose, unless they are
+        symmetric), those of halo columns or folded rows and their transpose; all that once more,
+        the block included, for every layer from the second on of which dead rows are left out.
+    halo
+        Buffers of the rows sent and received, one for every graph and width. Folded rows of a
+        product are nowhere else. Of process grids and feature slices: of the pieces received, and
+        of products before they are reduced or reordered.
+    features
+        A H^0, which the features make room for, and its live rows. While it is made, both.
+    activations
+        The most that a training pass or an evaluation holds of products, activations and
+        gradients, all at once.
+    """
+
+    plan: Int64Array
+    matrix: Int64Array
+    halo: Int64Array
+    features: Int64Array
+    activations: Int64Array
+
+    @property
+    def total(self) -> Int64Array:
+        return np.sum([getattr(self, field.name) for field in fields(self)], axis=0)
+
+    def of_part(self, index: int) -> dict[str, int]:
+        """Every term and the total of one part."""
+        names = [field.name for field in fields(self)]
+        return {name: int(getattr(self, name)[index]) for name in (*names, "total")}
+
+
+def memory(
+    parts: Traffic,
+    live: Sequence[Traffic],
+    dims: Sequence[int],
+    halo_nonzeros: Int64Array,
+    symmetric: bool,
+    value_bytes: int = WORD_BYTES,
+) -> Memory:
+    """Bytes that every part needs at its worst moment.
+
+    Parameters
+    ----------
+    parts : Traffic
+        Of all rows.
+    live : list of Traffic
+        Of every layer without dead rows (`plancc.predict.training.live_traffic`).
+    dims : list of int
+        Widths d_0..d_L.
+    halo_nonzeros : int64[num_parts]
+        Nonzeros in halo columns or folded rows.
+    symmetric : bool
+        Whether the own nonzeros of every part equal their transpose.
+    value_bytes : int
+        Of a value in the plan file.
+    """
+    dead = any((each.rows < parts.rows).any() for each in live)
+    layers = list(live) if dead else [parts] * len(live)
+    rows = [each.rows for each in layers]
+    folded = 0 if parts.fold is None else parts.fold.sent
+    return Memory(
+        plan=(
+            parts.nonzeros * (4 + value_bytes)
+            + (parts.rows + folded) * 8
+            + parts.rows * (4 + 8)
+            + rows[-1] * 8
+            + _masks(parts) * 4
+        ),
+        matrix=_matrix(parts, layers if dead else [], halo_nonzeros, symmetric),
+        halo=_buffers(parts, layers if dead else [], dims),
+        features=WORD_BYTES * dims[0] * (parts.rows + (rows[0] if dead else 0)),
+        activations=np.maximum.reduce(
+            [
+                WORD_BYTES * _training(rows, dims, dims),
+                WORD_BYTES * _evaluation(parts.rows, dims, dims),
+                WORD_BYTES * dims[0] * (parts.rows - (rows[0] if dead else 0)),  # H^0 beside A H^0
+            ]
+        ),
+    )
+
+
+def _matrix(
+    parts: Traffic, layers: Sequence[Traffic], halo_nonzeros: Int64Array, symmetric: bool
+) -> Int64Array:
+    own = parts.nonzeros - halo_nonzeros
+    # without a halo the own nonzeros are the plan's, if they need no transpose
+    copies = np.where(halo_nonzeros > 0, 1, 0) if symmetric else 2 - (halo_nonzeros == 0)
+    foreign = parts.received if parts.fold is None else parts.halo + parts.fold.sent
+    pointers = 8 * parts.rows * (1 if symmetric else 2) + 16 * foreign
+    total: Int64Array = (
+        NONZERO_BYTES * (copies * own + 2 * halo_nonzeros) + pointers + 8 * _masks(parts)
+    )
+    for each in layers[1:]:
+        part_of = each.rows < parts.rows
+        total = total + part_of * (
+            3 * NONZERO_BYTES * each.nonzeros + 8 * (3 * each.rows + each.sent + 2 * each.received)
+        )
+    return total
+
+
+def _masks(parts: Traffic) -> Int64Array:
+    """Numbers of own rows that a part keeps: of those it sends, of those it adds folded ones to."""
+    fold = parts.fold
+    return parts.sent if fold is None else parts.sent - fold.sent + fold.received
+
+
+def _buffers(parts: Traffic, layers: Sequence[Traffic], dims: Sequence[int]) -> Int64Array:
+    widths = [min(d_in, d_out) for d_in, d_out in pairwise(dims)]
+    whole = sum({dims[0], *widths[1:]})
+    total: Int64Array = WORD_BYTES * whole * (parts.sent + parts.received)
+    for each, width in zip(layers[1:], widths[1:], strict=False):
+        part_of = each.rows < parts.rows
+        total = total + part_of * (WORD_BYTES * width * (each.sent + each.received))
+    return total
+
+
+def _training(
+    rows: Sequence[Int64Array], dims: Sequence[int], held: Sequence[int | Int64Array]
+) -> Int64Array:
+    """Words that autograd holds at its worst moment.
+
+    Kept for the backward pass: every hidden layer's output H (the mask of its activation), and
+    A H of layers that aggregate first. Then come, from the last layer to the first, the gradients
+    of H and Z at the activation, those of Z and of the product at W, those of both ends of A. The
+    loss keeps the network's outputs, the product before them, their softmax, and the gradients of
+    these. Of the columns `dims` a part holds `held`, but of the outputs all.
+    """
+    zero = np.zeros_like(rows[0])
+    last = len(dims) - 2
+    kept, worst = [zero], zero
+    for layer, (d_in, d_out) in enumerate(pairwise(dims)):
+        projects = d_out < d_in
+        wide_in, wide_out = held[layer], held[layer + 1]
+        product = zero if layer == 0 or projects else rows[layer] * wide_in
+        output = rows[layer] * wide_out
+        kept.append(kept[-1] + product + output)
+        before = rows[layer - 1] if layer else rows[0]
+        projected = before * wide_out if layer and projects else zero
+        given = before * wide_in if layer else zero  # the gradient of the layer's input
+        back = [
+            product + output * (3 if layer < last else 2),
+            product + 2 * output + product,
+            output + projected + output,
+            product + given,
+            projected + given,
+        ]
+        outputs = 6 * rows[last] * dims[-1] if layer < last else zero
+        worst = np.maximum(worst, kept[layer] + outputs + np.maximum.reduce(back))
+    return worst
+
+
+def _evaluation(
+    rows: Int64Array, dims: Sequence[int], held: Sequence[int | Int64Array]
+) -> Int64Array:
+    """Words that a pass without gradients holds at its worst moment: three neighbours."""
+    most = 2 * rows * held[1]
+    for k in range(1, len(dims) - 1):
+        wide_in, wide_out = rows * held[k], rows * held[k + 1]
+        moved = wide_out if dims[k + 1] < dims[k] else wide_in
+        most = np.maximum(most, np.maximum(wide_in + moved + wide_out, wide_in + 2 * wide_out))
+    return most
+
+
+def shared_memory(
+    rows: Int64Array,
+    block_rows: Int64Array,
+    nonzeros: Int64Array,
+    dims: Sequence[int],
+    held: Sequence[int | Int64Array],
+    buffers: Int64Array,
+    laid_out: int,
+) -> Memory:
+    """Bytes of every rank of a process grid, or of feature slices.
+
+    Parameters
+    ----------
+    rows : int64[num_ranks]
+        Of H, between products.
+    block_rows, nonzeros : int64[num_ranks]
+        Of the block of A that the rank has.
+    dims : list of int
+        Widths d_0..d_L.
+    held : list of int or int64[num_ranks]
+        Of these columns, those that the rank holds between products.
+    buffers : int64[num_ranks]
+        Words of what a product receives, and of its results before they are reduced or reordered.
+    laid_out : int
+        How often the block is held for products: with its transpose, and as it travels.
+
+    Returns
+    -------
+    Memory
+        Its arrays are int64[num_ranks].
+    """
+    features = rows * held[0]
+    most = np.maximum(
+        _training([rows] * (len(dims) - 1), dims, held), _evaluation(rows, dims, held)
+    )
+    return Memory(
+        plan=nonzeros * NONZERO_BYTES + 8 * block_rows + 12 * rows,
+        matrix=laid_out * (nonzeros * NONZERO_BYTES + 8 * block_rows),
+        halo=WORD_BYTES * buffers,
+        features=WORD_BYTES * features,
+        activations=WORD_BYTES * np.maximum(most, features),  # H^0 beside A H^0
+    )

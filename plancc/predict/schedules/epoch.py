@@ -1,0 +1,175 @@
+"""An epoch of a GCN layer by layer, whatever the layout. Knows widths and passes; no plan.
+
+A layout says how it multiplies by A and by W; the order of these, and what the passes leave out,
+stands here, once (`plancc.predict.training` has the widths):
+
+    forward    aggregate first: A, W       project first: W, A       constant first layer: W
+    back       W, A                        A, W                      W
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from plancc.errors import InputError
+from plancc.plan.plan import Int64Array
+from plancc.predict.memory import Memory
+from plancc.predict.schedule import AllReduce, DenseProduct, Elementwise, Operation, Place
+from plancc.predict.training import moved_widths
+from plancc.registry import check_choice
+
+PASSES = ("order", "constant")
+ACTIVATION, ITS_GRADIENT = 2, 3
+"""Words read and written of every element: in place forward, and a product back."""
+LOSS, ITS_STEPS = 10, 8
+"""Of every output: the softmax, its logarithm, both ways; in so many operations."""
+STEP = 3
+"""Of every weight, by gradient descent."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer of an epoch.
+
+    Attributes
+    ----------
+    number : int
+        From 1.
+    d_in, d_out : int
+    forward, back : int
+        Columns of the product with A in both directions; 0: there is none.
+    project_first : bool
+    """
+
+    number: int
+    d_in: int
+    d_out: int
+    forward: int
+    back: int
+    project_first: bool
+
+    def dense(self, direction: str) -> Place:
+        """The place of its dense products."""
+        return Place(self.number, direction, "dense")
+
+
+def layers_of(dims: Sequence[int], passes: Sequence[str]) -> list[Layer]:
+    """The layers of these widths d_0..d_L; InputError if there is no such pass."""
+    for name in passes:
+        check_choice("pass", name, PASSES)
+    if len(dims) < 2 or min(dims) < 1:
+        raise InputError(f"dims {list(dims)}: give at least two widths from 1")
+    return [
+        Layer(number, d_in, d_out, forward, back, "order" in passes and d_out < d_in)
+        for number, ((d_in, d_out), (forward, back)) in enumerate(
+            zip(pairwise(dims), moved_widths(dims, passes), strict=True), 1
+        )
+    ]
+
+
+class Layout(ABC):
+    """How a layout multiplies.
+
+    Attributes
+    ----------
+    num_ranks : int
+    rows : int64[num_ranks]
+        Of H, at every rank between products.
+    """
+
+    num_ranks: int
+    rows: Int64Array
+
+    @abstractmethod
+    def product(self, layer: int, direction: str, width: int) -> Iterator[Operation]:
+        """A x, or back A^T g, of so many columns."""
+
+    def columns(self, width: int) -> int | Int64Array:
+        """Of a matrix of this width, those that every rank holds between products."""
+        return width
+
+    def linear(self, layer: Layer) -> Iterator[Operation]:
+        """x W."""
+        yield DenseProduct(
+            layer.dense("forward"), rows=self.rows, inner=layer.d_in, columns=layer.d_out
+        )
+
+    def linear_back(self, layer: Layer) -> Iterator[Operation]:
+        """The gradients of W, and of x but in the first layer."""
+        for _ in range(1 if layer.number == 1 else 2):
+            yield DenseProduct(
+                layer.dense("back"), rows=self.rows, inner=layer.d_in, columns=layer.d_out
+            )
+
+    def whole_rows(self, layer: int, width: int) -> Iterator[Operation]:
+        """What makes whole rows of the outputs."""
+        yield from ()
+
+    def check_width(self, width: int) -> None:  # noqa: B027
+        """InputError if a matrix of this width has too few columns; by default none has."""
+
+    @abstractmethod
+    def memory(self, dims: Sequence[int]) -> Memory:
+        """Bytes of every rank at its worst moment, of float32."""
+
+
+def epoch(layout: Layout, dims: Sequence[int], passes: Sequence[str]) -> list[Operation]:
+    """All operations of an epoch: forward, back, update."""
+    layers = layers_of(dims, passes)
+    for width in dims:
+        layout.check_width(width)
+    return [
+        *_forward(layout, layers),
+        *_back(layout, layers),
+        *_update(layout, layers),
+    ]
+
+
+def _forward(layout: Layout, layers: Sequence[Layer]) -> Iterator[Operation]:
+    for layer in layers:
+        projects = layer.project_first and layer.forward > 0
+        if projects:
+            yield from layout.linear(layer)
+        if layer.forward:
+            yield from layout.product(layer.number, "forward", layer.forward)
+        if not projects:
+            yield from layout.linear(layer)
+        if layer is not layers[-1]:
+            words = layout.rows * layout.columns(layer.d_out)
+            yield Elementwise(layer.dense("forward"), words=ACTIVATION * words)
+    last = layers[-1]
+    yield from layout.whole_rows(last.number, last.d_out)
+    yield Elementwise(last.dense("forward"), words=LOSS * layout.rows * last.d_out, calls=ITS_STEPS)
+
+
+def _back(layout: Layout, layers: Sequence[Layer]) -> Iterator[Operation]:
+    for layer in reversed(layers):
+        if layer is not layers[-1]:
+            words = layout.rows * layout.columns(layer.d_out)
+            yield Elementwise(layer.dense("back"), words=ITS_GRADIENT * words)
+        # as paper 000 has it, S = A^T G comes first: d_out columns
+        product_first = layer.back == layer.d_out
+        if layer.back and product_first:
+            yield from layout.product(layer.number, "back", layer.back)
+        yield from layout.linear_back(layer)
+        if layer.back and not product_first:
+            yield from layout.product(layer.number, "back", layer.back)
+
+
+def _update(layout: Layout, layers: Sequence[Layer]) -> Iterator[Operation]:
+    weights = sum(layer.d_in * layer.d_out for layer in layers)
+    if layout.num_ranks > 1:
+        yield AllReduce(
+            Place(0, "update", "all-reduce"),
+            ranks=np.arange(layout.num_ranks)[None],
+            words=np.array([weights + 1]),  # the loss travels with them
+        )
+    yield Elementwise(
+        Place(0, "update", "dense"),
+        words=np.full(layout.num_ranks, STEP * weights),
+    )

@@ -1,0 +1,100 @@
+"""Feature slices (paper 002, Algorithm 2), alone or between groups (its Section 5.2).
+
+Between products a rank has a share of its part's rows. Two all-to-alls within the group make of it
+a slice of the columns of all rows, and back; groups exchange the rows that they need, slice by
+slice. Back, the same in the other order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from plancc.predict.memory import Memory, shared_memory
+from plancc.predict.schedule import (
+    AllToAll,
+    Elementwise,
+    Operation,
+    Pairs,
+    Place,
+    SparseProduct,
+)
+from plancc.predict.schedules.epoch import Layout
+from plancc.predict.schedules.grid import COLLECTIVES, grid_of, row_groups, slices
+from plancc.predict.schedules.row import exchange
+from plancc.predict.schedules.tables import Tables
+
+LINE = 16
+"""Words of a cache line: what a copy of fewer columns of a row moves all the same."""
+
+
+class FeatureSlices(Layout):
+    """Of feature plans.
+
+    Parameters
+    ----------
+    tables : Tables
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        grid = grid_of(tables)
+        self._grid, self._tables, self.num_ranks = grid, tables, grid.num_ranks
+        ends = np.arange(grid.columns + 1) * tables.rows[:, None] // grid.columns
+        self._share = np.diff(ends, axis=1)
+        self.rows = self._share.ravel()
+        self._pairs = _of_columns(tables.expand, grid.columns)
+
+    def product(self, layer: int, direction: str, width: int) -> Iterator[Operation]:
+        grid, tables, back = self._grid, self._tables, direction == "back"
+        share = slices(grid, width)
+        held = np.tile(share, grid.num_parts)
+        multiply = SparseProduct(
+            Place(layer, direction, "multiply"),
+            rows=np.repeat(tables.rows, grid.columns),
+            nonzeros=np.repeat(tables.nonzeros, grid.columns),
+            width=held,
+        )
+        expand = list(exchange(self._pairs, Place(layer, direction, "expand"), held, back))
+        yield from self._swapped(layer, direction, share, to_rows=False)
+        yield from ([multiply, *expand] if back else [*expand, multiply])
+        yield from self._swapped(layer, direction, share, to_rows=True)
+
+    def memory(self, dims: Sequence[int]) -> Memory:
+        grid, tables = self._grid, self._tables
+        block_rows = np.repeat(tables.rows, grid.columns)
+        split = self._pairs.by_node(1)
+        widest = int(slices(grid, max(dims)).max())
+        # two slices of columns, what groups exchange, and the rows before they are reordered
+        buffers = (2 * block_rows + split.sent + split.received) * widest + self.rows * max(dims)
+        nonzeros = np.repeat(tables.nonzeros, grid.columns)
+        alone = tables.undirected and grid.rows == 1
+        return shared_memory(
+            *(self.rows, block_rows, nonzeros, dims, dims, buffers), laid_out=1 if alone else 2
+        )
+
+    def _swapped(
+        self, layer: int, direction: str, share: np.ndarray, to_rows: bool
+    ) -> Iterator[Operation]:
+        """Rows into slices of columns, or slices into rows: packed slice by slice."""
+        if self._grid.columns > 1:
+            place = Place(layer, direction, COLLECTIVES)
+            words = 2 * self.rows * int(np.maximum(share[share > 0], LINE).sum())
+            yield Elementwise(place, words=words, calls=self._grid.columns)
+            yield AllToAll(
+                place,
+                ranks=row_groups(self._grid),
+                rows=self._share,
+                columns=np.broadcast_to(share, self._share.shape),
+                reverse=to_rows,
+            )
+
+
+def _of_columns(expand: Pairs, columns: int) -> Pairs:
+    """The same messages in every process column."""
+    column = np.tile(np.arange(columns, dtype=np.int32), len(expand.rows))
+    source, target = (
+        np.repeat(end, columns) * np.int32(columns) + column
+        for end in (expand.source, expand.target)
+    )
+    return Pairs(expand.num_ranks * columns, source, target, np.repeat(expand.rows, columns))

@@ -1,0 +1,324 @@
+"""Process grids: the broadcasts and reductions of paper 001, and the messages of needed rows only.
+
+Every rank holds what `plancc.plan.grid` says. Back, a broadcast is a reduction to its root and an
+all-gather a reduce-scatter; pieces of A are broadcast in both directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from plancc.errors import InputError
+from plancc.plan.grid import Grid
+from plancc.plan.plan import Int64Array
+from plancc.predict.memory import Memory, shared_memory
+from plancc.predict.schedule import (
+    AllGather,
+    AllReduce,
+    Broadcast,
+    DenseProduct,
+    Elementwise,
+    Operation,
+    Pairs,
+    Place,
+    SparseProduct,
+)
+from plancc.predict.schedules.epoch import Layer, Layout
+from plancc.predict.schedules.row import exchange
+from plancc.predict.schedules.tables import Tables, pieces_of_grid
+
+COLLECTIVES = "collectives"
+
+LAYING_OUT, TRANSPOSING = 4, 18
+"""Words read and written of every nonzero of A that arrives: to make a matrix of it, and to
+transpose it, which jumps from row to row."""
+
+
+class BlockRows(Layout):
+    """1D and 1.5D: blocks of rows, on c ranks each (Algorithms 1 and 2).
+
+    Parameters
+    ----------
+    tables : Tables
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        grid = grid_of(tables)
+        self._grid, self._tables, self.num_ranks = grid, tables, grid.num_ranks
+        self.rows = np.repeat(tables.rows, grid.columns)
+        self._nonzeros = tables.nonzeros if grid.columns == 1 else blocks_of(tables).ravel()
+        self._chunk = np.array([grid.chunk(part) for part in range(grid.num_parts)])
+        self._pairs = _of_ranks(tables.expand, self._chunk, grid.columns) if grid.sparse else None
+        self._rounds = _by_column(tables.rows, self._chunk, grid.columns)
+
+    def product(self, layer: int, direction: str, width: int) -> Iterator[Operation]:
+        grid, back = self._grid, direction == "back"
+        moved = list(self._moved(layer, direction, width))
+        multiply = SparseProduct(
+            Place(layer, direction, "multiply"),
+            rows=self.rows,
+            nonzeros=self._nonzeros,
+            width=width,
+            calls=1 if grid.sparse else len(self._rounds[0]),
+        )
+        if back:
+            yield multiply
+            yield from moved
+        else:
+            yield from moved
+            yield multiply
+        if grid.scheme == "1d" or (back and grid.columns == 1):
+            return
+        copies, words = row_groups(grid), self._tables.rows * width
+        place = Place(layer, direction, COLLECTIVES)
+        if back:  # from where the sum is to the other ranks of the part
+            yield Broadcast(place, ranks=copies, words=words[None], root=self._chunk[None])
+        else:
+            yield AllReduce(place, ranks=copies, words=words)
+
+    def memory(self, dims: Sequence[int]) -> Memory:
+        if self._pairs is not None:
+            split = self._pairs.by_node(1)
+            moved = split.sent + split.received
+        else:  # one piece is multiplied while the next one arrives
+            moved = np.full(self.num_ranks, 2 * int(self._tables.rows.max()))
+        partial = self.rows if self._grid.columns > 1 else 0 * self.rows
+        return shared_memory(
+            *(self.rows, self.rows, self._nonzeros, dims, dims),
+            buffers=(moved + partial) * max(dims),
+            laid_out=2,
+        )
+
+    def _moved(self, layer: int, direction: str, width: int) -> Iterator[Operation]:
+        back = direction == "back"
+        if self._pairs is not None:
+            yield from exchange(self._pairs, Place(layer, direction, "expand"), width, back)
+        elif self._grid.rows > 1:
+            rows, root = self._rounds
+            yield Broadcast(
+                Place(layer, direction, COLLECTIVES),
+                ranks=column_groups(self._grid),
+                words=rows * width,
+                root=root,
+                reduce=back,
+            )
+
+
+class Blocks(Layout):
+    """2D and 3D: blocks of A, slices of the columns of H (Algorithm 3 and Section IV-D).
+
+    Parameters
+    ----------
+    tables : Tables
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        grid = grid_of(tables)
+        self._grid, self.num_ranks = grid, grid.num_ranks
+        self.rows = np.repeat(tables.rows, grid.columns)
+        self._part_rows = tables.rows
+        # of process rows, whose blocks of A have the rows of all layers
+        self._row_rows = tables.rows.reshape(grid.rows, grid.layers).sum(axis=1)
+        pieces = [grid.pieces(tables.part_ptr, layer) for layer in range(grid.layers)]
+        count = len(pieces[0])
+        self._size = np.array([[each.last - each.first for each in of] for of in pieces])
+        self._of_row = np.array([each.row for each in pieces[0]])
+        self._of_column = np.array([each.column for each in pieces[0]])
+        # int64[process rows, layers, pieces]
+        self._nonzeros = (
+            blocks_of(tables).reshape(grid.rows, grid.layers, grid.layers, count).sum(axis=1)
+        )
+
+    def check_width(self, width: int) -> None:
+        self._grid.check_width(width)
+
+    def columns(self, width: int) -> int | Int64Array:
+        return np.tile(slices(self._grid, width), self._grid.num_parts)
+
+    def product(self, layer: int, direction: str, width: int) -> Iterator[Operation]:
+        grid, back = self._grid, direction == "back"
+        place = Place(layer, direction, COLLECTIVES)
+        share = slices(grid, width)
+        fiber = AllGather(
+            place,
+            ranks=fiber_groups(grid),
+            words=_of_fibers(self._part_rows, grid) * np.tile(share, grid.rows)[:, None],
+            reduce=not back,
+        )
+        if back and grid.layers > 1:
+            yield fiber
+        if grid.columns > 1:
+            yield self._matrix(place)
+            yield Elementwise(
+                Place(layer, direction, "multiply"),
+                words=(TRANSPOSING if back else LAYING_OUT) * self._received(),
+                calls=len(self._of_row),
+            )
+        rows = Broadcast(
+            place,
+            ranks=column_groups(grid),
+            words=np.concatenate([size[:, None] * share for size in self._size], axis=1),
+            root=np.repeat(self._of_row[:, None], grid.layers * grid.columns, axis=1),
+            reduce=back,
+        )
+        if not back and grid.rows > 1:
+            yield rows
+        held = self._nonzeros.sum(axis=2)  # of every layer of a process row
+        yield SparseProduct(
+            Place(layer, direction, "multiply"),
+            rows=np.repeat(self._row_rows, grid.layers * grid.columns),
+            nonzeros=np.repeat(held.ravel(), grid.columns),
+            width=np.tile(share, grid.num_parts),
+            calls=len(self._of_row),
+        )
+        if back and grid.rows > 1:
+            yield rows
+        if not back and grid.layers > 1:
+            yield fiber
+
+    def memory(self, dims: Sequence[int]) -> Memory:
+        grid = self._grid
+        block_rows = np.repeat(self._row_rows, grid.layers * grid.columns)
+        nonzeros = np.zeros((grid.rows, grid.layers, grid.columns), np.int64)
+        for number, column in enumerate(self._of_column):
+            nonzeros[:, :, column] += self._nonzeros[:, :, number]
+        widest = slices(grid, max(dims)).max()
+        # one piece is used while the next one arrives; so it is with slices of rows
+        buffers = 2 * (int(self._size.max()) + self.rows) * widest
+        if grid.columns > 1:  # of A too, which is then laid out
+            buffers = buffers + 3 * (2 * int(self._nonzeros.max()) + block_rows)
+        if grid.layers > 1:  # the product of a layer, before the reduction over the fiber
+            buffers = buffers + block_rows * widest
+        held = [self.columns(width) for width in dims]
+        return shared_memory(
+            *(self.rows, block_rows, nonzeros.ravel(), dims, held, buffers),
+            laid_out=3 if grid.columns > 1 else 2,
+        )
+
+    def _received(self) -> Int64Array:
+        """Nonzeros of A that every rank gets from others: int64[num_ranks]."""
+        nonzeros, columns = self._nonzeros, range(self._grid.columns)
+        own = [nonzeros[:, :, self._of_column == column].sum(axis=2) for column in columns]
+        return (nonzeros.sum(axis=2)[:, :, None] - np.stack(own, axis=2)).ravel()
+
+    def _matrix(self, place: Place) -> Operation:
+        """Broadcasts of the pieces of A within the process rows: their CSR."""
+        grid = self._grid
+        pointers = np.repeat(self._row_rows + 1, grid.layers)[:, None]
+        of_rows = self._nonzeros.reshape(grid.num_parts, -1)
+        return Broadcast(
+            place,
+            ranks=row_groups(grid),
+            words=(2 * of_rows + pointers).T,
+            root=np.repeat(self._of_column[:, None], grid.num_parts, axis=1),
+            buffers=1 + 2 * (of_rows.T > 0),
+            of_matrix=True,
+        )
+
+    def linear(self, layer: Layer) -> Iterator[Operation]:
+        yield from self._gathered(layer, "forward", layer.d_in)
+        yield DenseProduct(
+            Place(layer.number, "forward", "dense"),
+            rows=self.rows,
+            inner=layer.d_in,
+            columns=self.columns(layer.d_out),
+        )
+
+    def linear_back(self, layer: Layer) -> Iterator[Operation]:
+        yield from self._gathered(layer, "back", layer.d_out)
+        for _ in range(1 if layer.number == 1 else 2):
+            yield DenseProduct(
+                Place(layer.number, "back", "dense"),
+                rows=self.rows,
+                inner=self.columns(layer.d_in),
+                columns=layer.d_out,
+            )
+
+    def _gathered(self, layer: Layer, direction: str, width: int) -> Iterator[Operation]:
+        """Every rank's slice of the columns, one after the other, to all ranks of its part."""
+        grid = self._grid
+        if grid.columns == 1:
+            return
+        yield Broadcast(
+            Place(layer.number, direction, COLLECTIVES),
+            ranks=row_groups(grid),
+            words=slices(grid, width)[:, None] * self._part_rows,
+            root=np.repeat(np.arange(grid.columns)[:, None], grid.num_parts, axis=1),
+        )
+
+    def whole_rows(self, layer: int, width: int) -> Iterator[Operation]:
+        if self._grid.columns > 1:
+            yield AllGather(
+                Place(layer, "forward", COLLECTIVES),
+                ranks=row_groups(self._grid),
+                words=self._part_rows[:, None] * slices(self._grid, width),
+            )
+
+
+def grid_of(tables: Tables) -> Grid:
+    """The grid of grid tables; InputError if they do not fit it."""
+    grid = tables.grid
+    assert grid is not None
+    if tables.num_parts != grid.num_parts:
+        raise InputError(
+            f"{tables.name}: {tables.num_parts} parts for grid '{grid}', which has {grid.num_parts}"
+        )
+    return grid
+
+
+def row_groups(grid: Grid) -> Int64Array:
+    """Ranks of every part: int64[num_parts, columns]."""
+    return np.arange(grid.num_ranks).reshape(-1, grid.columns)
+
+
+def column_groups(grid: Grid) -> Int64Array:
+    """Ranks of every process column of every layer: int64[layers * columns, rows]."""
+    ranks = np.arange(grid.num_ranks).reshape(grid.rows, -1)
+    return np.ascontiguousarray(ranks.T)
+
+
+def fiber_groups(grid: Grid) -> Int64Array:
+    """Ranks of every process row and column: int64[rows * columns, layers]."""
+    ranks = np.arange(grid.num_ranks).reshape(grid.rows, grid.layers, grid.columns)
+    return np.ascontiguousarray(ranks.transpose(0, 2, 1).reshape(-1, grid.layers))
+
+
+def slices(grid: Grid, width: int) -> Int64Array:
+    """Columns of every process column, of a matrix of this width: int64[columns]."""
+    ends = [grid.slice_of_columns(width, column) for column in range(grid.columns)]
+    return np.array([last - first for first, last in ends], np.int64)
+
+
+def blocks_of(tables: Tables) -> Int64Array:
+    """Nonzeros of every part by pieces: int64[num_parts, pieces]; spread evenly if not known."""
+    if tables.blocks is not None:
+        return tables.blocks
+    count = pieces_of_grid(grid_of(tables))
+    ends = np.arange(count + 1) * tables.nonzeros[:, None] // count
+    return np.diff(ends, axis=1)
+
+
+def _of_fibers(rows: Int64Array, grid: Grid) -> Int64Array:
+    """Rows of the members of every fiber: int64[rows * columns, layers]."""
+    return np.repeat(rows.reshape(grid.rows, grid.layers), grid.columns, axis=0)
+
+
+def _by_column(rows: Int64Array, chunk: Int64Array, columns: int) -> tuple[Int64Array, Int64Array]:
+    """What every process column broadcasts: rows, roots: int64[rounds, columns], 0 at the end."""
+    parts = np.bincount(chunk, minlength=columns)
+    place = np.arange(len(chunk)) - np.repeat(np.cumsum(parts) - parts, parts)
+    found = np.zeros((2, int(parts.max()), columns), np.int64)
+    found[0, place, chunk] = rows
+    found[1, place, chunk] = np.arange(len(chunk))
+    return found[0], found[1]
+
+
+def _of_ranks(expand: Pairs, chunk: Int64Array, columns: int) -> Pairs:
+    """Messages between the ranks of a process column: those that hold the sender's chunk."""
+    column = chunk[expand.source]
+    source, target = (
+        (end * columns + column).astype(np.int32) for end in (expand.source, expand.target)
+    )
+    return Pairs(expand.num_ranks * columns, source, target, expand.rows)

@@ -1,0 +1,314 @@
+"""What of a plan a schedule depends on: sizes of parts, and messages between them.
+
+From a plan file only offsets and peers are read; the columns too, part by part, where a process
+grid divides a part's nonzeros by them. Knows no widths and no machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from plancc.cost.pairs import pair_volumes
+from plancc.errors import InputError, PlanError
+from plancc.graph.graph import Graph
+from plancc.plan.format import arrays_of
+from plancc.plan.grid import Grid
+from plancc.plan.matrix import graph_of
+from plancc.plan.plan import Header, Int32Array, Int64Array, Plan
+from plancc.plan.reader import PlanFile
+from plancc.plan.receive_sets import grouped
+from plancc.plan.slices import block_of_parts, read_offsets
+from plancc.predict.schedule import Pairs
+
+CHUNK = 1 << 24
+"""Nonzeros whose columns are held at a time."""
+
+Read = Callable[[str, int, int | None], npt.NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """Sizes of the parts of a plan, and who sends how many rows to whom.
+
+    Made of a plan by `read_tables` or `tables_of`, of owners by `tables_of_owners`, or by hand
+    where sizes and messages are measured or assumed.
+
+    Attributes
+    ----------
+    name : str
+        Of the plan, for tables.
+    layout : str
+        "row", "edge", "grid" or "feature".
+    rows, nonzeros : int64[num_parts]
+        Rows that a part owns, and nonzeros that it holds.
+    expand : Pairs
+        Between parts. Of layouts that only broadcast, it may be empty.
+    fold : Pairs or None
+        Of layout "edge": from the parts to the owners.
+    grid : Grid or None
+        Of layouts "grid" and "feature".
+    own_nonzeros : int64[num_parts] or None
+        Of layout "edge": nonzeros in own rows.
+    boundary_nonzeros : int64[num_parts] or None
+        Nonzeros of the rows that have a received column; None: not known.
+    blocks : int64[num_parts, k] or None
+        Nonzeros of every part, by the piece that their columns are in (`piece_of_rows`); None:
+        taken to be spread as evenly as the pieces' rows.
+    undirected : bool
+        Whether the matrix equals its transpose.
+    notes : tuple of str
+        What was assumed.
+    """
+
+    name: str
+    layout: str
+    rows: Int64Array
+    nonzeros: Int64Array
+    expand: Pairs
+    fold: Pairs | None = None
+    grid: Grid | None = None
+    own_nonzeros: Int64Array | None = None
+    boundary_nonzeros: Int64Array | None = None
+    blocks: Int64Array | None = None
+    undirected: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def num_parts(self) -> int:
+        return len(self.rows)
+
+    @property
+    def num_ranks(self) -> int:
+        return self.num_parts if self.grid is None else self.grid.num_ranks
+
+    @property
+    def part_ptr(self) -> Int64Array:
+        """First row of every part in plan order, int64[num_parts + 1]."""
+        return np.concatenate([[0], np.cumsum(self.rows)])
+
+
+def read_tables(
+    path: str | PathLike[str], num_ranks: int | None = None, blocks: bool = True
+) -> Tables:
+    """The tables of a plan file; values and features are never read.
+
+    Parameters
+    ----------
+    path : path of the plan
+    num_ranks : int, optional
+        As after merging the parts of a row plan onto so many ranks, which reads the whole plan.
+    blocks : bool
+        Whether `Tables.blocks` are counted where a grid has them, which reads all columns.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, or the plan does not run on `num_ranks`.
+    PlanError
+        If it is damaged.
+    """
+    with PlanFile(path) as file:
+        if num_ranks is not None and num_ranks != file.header.num_ranks:
+            return _merged(file, num_ranks)
+        totals = {
+            "expand": (file.messages, file.volume),
+            "fold": (file.fold_messages, file.fold_volume),
+        }
+
+        def pairs(table: str) -> tuple[Pairs, Int64Array, Int64Array]:
+            messages, volume = totals[table.partition("/")[0]]
+            ptr = read_offsets(file, f"{table}_ptr", messages)
+            row_ptr = read_offsets(file, f"{table}_row_ptr", volume)
+            peer = file.read(f"{table}_peer")
+            if len(peer) and not 0 <= peer.min() <= peer.max() < file.header.num_parts:
+                raise PlanError(f"{file.path}: /{table}_peer is damaged: a number is out of range")
+            return _pairs(ptr, peer, row_ptr), ptr, row_ptr
+
+        return _tables(
+            file.path,
+            file.header,
+            part_ptr=read_offsets(file, "rows/part_ptr", file.header.num_vertices),
+            row_ptr=read_offsets(file, "matrix/row_ptr", file.header.num_nonzeros),
+            num_interior=file.read("rows/num_interior"),
+            pairs=pairs,
+            read=file.read if blocks else None,
+        )
+
+
+def recorded_dims(path: str | PathLike[str]) -> list[int] | None:
+    """The widths d_0..d_L that a plan was compiled for, if it says so; raises as `read_tables`."""
+    with PlanFile(path) as file:
+        text = str(file.attributes("provenance").get("dims", ""))
+    try:
+        dims = [int(word) for word in text.split(",")]
+    except ValueError:
+        return None
+    return dims if len(dims) > 1 and min(dims) > 0 else None
+
+
+def _merged(file: PlanFile, num_ranks: int) -> Tables:
+    header = file.header
+    if header.grid is not None:
+        raise InputError(
+            f"{file.path}: {num_ranks} ranks for a plan of grid '{header.grid}', which runs on "
+            f"exactly {header.num_ranks}"
+        )
+    if not 1 <= num_ranks <= header.num_parts:
+        raise InputError(f"{num_ranks} ranks: {file.path} runs on 1 to {header.num_parts}")
+    file.check_row_plan("a prediction for fewer ranks than parts")
+    plan = file.read_plan()
+    blocks = block_of_parts(header.num_parts, num_ranks)
+    rank = np.searchsorted(blocks, np.arange(header.num_parts), side="right").astype(np.int32) - 1
+    return replace(
+        tables_of_owners(graph_of(plan), rank[plan.owner()], num_ranks, name=file.path),
+        undirected=_undirected(header),
+    )
+
+
+def tables_of(plan: Plan, name: str = "plan", blocks: bool = True) -> Tables:
+    """The tables of a plan in memory; `blocks` as of `read_tables`."""
+    arrays = arrays_of(plan)
+
+    def pairs(table: str) -> tuple[Pairs, Int64Array, Int64Array]:
+        ptr, peer, row_ptr = (arrays[f"{table}_{end}"] for end in ("ptr", "peer", "row_ptr"))
+        return _pairs(ptr, peer, row_ptr), ptr, row_ptr  # type: ignore[arg-type, return-value]
+
+    return _tables(
+        name,
+        plan.header,
+        part_ptr=plan.part_ptr,
+        row_ptr=plan.row_ptr,
+        num_interior=plan.num_interior,
+        pairs=pairs,
+        read=(lambda node, start, stop: arrays[node][start:stop]) if blocks else None,
+    )
+
+
+def tables_of_owners(
+    matrix: Graph, owner: Int32Array, num_parts: int, grid: Grid | None = None, name: str = "owners"
+) -> Tables:
+    """The tables of a row plan, or of a grid plan, that these owners would make; nothing is built.
+
+    Parameters
+    ----------
+    matrix : Graph
+    owner : int32[n]
+    num_parts : int
+        Of the grid, where there is one.
+    grid : Grid, optional
+        The columns of its pieces are not counted: nonzeros are taken to be spread evenly.
+    name : str
+    """
+    _, _, part_ptr = grouped(owner, num_parts)
+    row_nonzeros = matrix.row_nonzeros()
+    nonzeros = np.bincount(owner, weights=row_nonzeros, minlength=num_parts).astype(np.int64)
+    sends = grid is None or grid.sparse or grid.scheme == "feature"
+    volumes = pair_volumes(matrix, owner, num_parts) if sends else sp.csr_array((num_parts,) * 2)
+    return Tables(
+        name=name,
+        layout="row" if grid is None else grid.layout,
+        rows=np.diff(part_ptr),
+        nonzeros=nonzeros,
+        expand=pairs_of(volumes),
+        grid=grid,
+    )
+
+
+def pairs_of(volumes: sp.csr_array) -> Pairs:
+    """From the rows that every part sends to every other: csr_array int64[p, p]."""
+    entries = volumes.tocoo()
+    source, target = (each.astype(np.int32) for each in entries.coords)
+    return Pairs(volumes.shape[0], source, target, entries.data.astype(np.int64))
+
+
+def _pairs(ptr: Int64Array, peer: Int32Array, row_ptr: Int64Array) -> Pairs:
+    num_parts = len(ptr) - 1
+    source = np.repeat(np.arange(num_parts, dtype=np.int32), np.diff(ptr))
+    return Pairs(num_parts, source, peer, np.diff(row_ptr))
+
+
+def _tables(
+    name: str,
+    header: Header,
+    part_ptr: Int64Array,
+    row_ptr: Int64Array,
+    num_interior: Int64Array,
+    pairs: Callable[[str], tuple[Pairs, Int64Array, Int64Array]],
+    read: Read | None,
+) -> Tables:
+    expand, _, _ = pairs("expand/send")
+    rows, local_ptr, fold = np.diff(part_ptr), part_ptr, None
+    if header.layout == "edge":
+        fold, ptr, fold_ptr = pairs("fold/send")
+        local_ptr = part_ptr + fold_ptr[ptr]
+    first, last = row_ptr[local_ptr[:-1]], row_ptr[local_ptr[1:]]
+    own_end = row_ptr[local_ptr[:-1] + rows]
+    interior = row_ptr[local_ptr[:-1] + np.clip(num_interior, 0, rows)]
+    found = Tables(
+        name=name,
+        layout=header.layout,
+        rows=rows,
+        nonzeros=last - first,
+        expand=expand,
+        fold=fold,
+        grid=header.grid,
+        own_nonzeros=None if fold is None else own_end - first,
+        boundary_nonzeros=last - interior,
+        undirected=_undirected(header) and fold is None,
+    )
+    if read is None or header.grid is None or header.grid.scheme in ("1d", "feature"):
+        return found
+    _, ptr, halo_ptr = pairs("expand/recv")
+    peer = read("expand/recv_peer", 0, None)
+    piece = piece_of_rows(header.grid, part_ptr)
+    blocks = np.zeros((len(rows), pieces_of_grid(header.grid)), np.int64)
+    for part in range(len(rows)):
+        messages = slice(int(ptr[part]), int(ptr[part + 1]))
+        halo = halo_ptr[messages.start : messages.stop + 1]
+        row = read("expand/recv_row", int(halo[0]), int(halo[-1]))
+        place = np.repeat(part_ptr[peer[messages]], np.diff(halo)) + row
+        if len(place) and not 0 <= place.min() <= place.max() < part_ptr[-1]:
+            raise PlanError(f"{name}: /expand/recv_row is damaged: a number is out of range")
+        held = np.concatenate([piece[part_ptr[part] : part_ptr[part + 1]], piece[place]])
+        for start in range(int(first[part]), int(last[part]), CHUNK):
+            column = read("matrix/column", start, min(start + CHUNK, int(last[part])))
+            if not 0 <= column.min() <= column.max() < len(held):
+                raise PlanError(f"{name}: /matrix/column is damaged: a number is out of range")
+            blocks[part] += np.bincount(held[column], minlength=blocks.shape[1])
+    return replace(found, blocks=blocks)
+
+
+def _undirected(header: Header) -> bool:
+    return not header.directed and header.normalization != "row"
+
+
+def pieces_of_grid(grid: Grid) -> int:
+    """Pieces of columns that the nonzeros of a part are counted by; see `piece_of_rows`."""
+    if grid.scheme == "1.5d":
+        return grid.columns
+    return grid.layers * math.lcm(grid.rows, grid.columns)
+
+
+def piece_of_rows(grid: Grid, part_ptr: Int64Array) -> Int32Array:
+    """The piece that every row in plan order, as a column of A, is in: int32[n].
+
+    Of "1.5d" the chunk; of the others ``layer * pieces + number``, numbers as `Grid.pieces` has
+    them.
+    """
+    found = np.zeros(int(part_ptr[-1]), np.int32)
+    if grid.scheme == "1.5d":
+        chunk = np.array([grid.chunk(part) for part in range(grid.num_parts)], np.int32)
+        return np.repeat(chunk, np.diff(part_ptr))
+    for layer in range(grid.layers):
+        pieces = grid.pieces(part_ptr, layer)
+        for number, piece in enumerate(pieces):
+            found[piece.first : piece.last] = layer * len(pieces) + number
+    return found

@@ -1,0 +1,435 @@
+"""How long a schedule takes on a machine. Knows both as values; measures nothing, runs nothing.
+
+Ranks wait for each other after every step of a layer and direction: an epoch takes the sum, over
+the steps, of the slowest rank's time. Times of one operation:
+
+    message       latency + bytes / bandwidth, inside a node or between nodes; a rank's messages
+                  one after the other, its sends beside its receives; between nodes no less than
+                  all bytes of its node / injection
+    ring          of a group of g ranks in their order: (g - 1) latencies, and the bytes at the
+                  bandwidth of the slowest link; rings through one node share its injection
+                  (paper 001, Section VI-A)
+    tree          ceil(log2) of the nodes between nodes, then of a node's ranks inside, times
+                  latency + bytes / bandwidth
+    product       multiply-adds / rate, slower where a node has more ranks than cores; a dense one
+                  reads and writes its rows too: bytes / stream
+    elementwise   bytes / stream
+
+Rates are of float32; numbers of 8 bytes take twice as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+from plancc.plan.plan import Int64Array
+from plancc.predict.machine import Machine
+from plancc.predict.schedule import (
+    DIRECTIONS,
+    STEPS,
+    AllGather,
+    AllReduce,
+    AllToAll,
+    Broadcast,
+    Collective,
+    DenseProduct,
+    Elementwise,
+    Messages,
+    Operation,
+    Place,
+    Schedule,
+    SparseProduct,
+)
+from plancc.predict.training import WORD_BYTES
+
+Float64Array = npt.NDArray[np.float64]
+
+WORDS = (4, 8)
+"""Bytes of a number."""
+
+
+class StepTime(NamedTuple):
+    """Seconds of one step of a layer in one direction; layer 0 is all of them.
+
+    Attributes
+    ----------
+    slowest, mean : float
+        Of the slowest rank, and the mean over the ranks.
+    rank : int
+        The slowest one.
+    """
+
+    layer: int
+    direction: str
+    step: str
+    slowest: float
+    mean: float
+    rank: int
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """What an epoch of a schedule takes on a machine.
+
+    Attributes
+    ----------
+    schedule : Schedule
+    machine : Machine
+    word_bytes : int
+    steps : list of StepTime
+        By layer within forward, back and update; those that take any time.
+    of_rank : dict of str to float64[num_ranks]
+        Seconds of every rank in every of `STEPS`, without waiting for others.
+    words, messages : int
+        Sent by all ranks, exactly.
+    max_words, max_messages : int
+        Sent by the rank that sends most.
+    words_reduced : int
+        Of all-reduces, by all ranks.
+    memory : dict of str to int
+        Bytes of the fullest rank, by term and in "total".
+    mean_memory : int
+        Of all ranks.
+    memory_of_rank : int64[num_ranks]
+        In total. Column numbers are taken to be as wide as the numbers.
+    """
+
+    schedule: Schedule
+    machine: Machine
+    word_bytes: int
+    steps: list[StepTime]
+    of_rank: dict[str, Float64Array]
+    words: int
+    messages: int
+    max_words: int
+    max_messages: int
+    words_reduced: int
+    memory: dict[str, int]
+    mean_memory: int
+    memory_of_rank: Int64Array
+
+    @property
+    def seconds(self) -> float:
+        """Of an epoch: of the slowest rank in every step."""
+        return sum(each.slowest for each in self.steps)
+
+    @property
+    def mean_seconds(self) -> float:
+        """Of the mean rank, which waits for nobody."""
+        return sum(each.mean for each in self.steps)
+
+    @property
+    def rank_seconds(self) -> Float64Array:
+        """Of every rank, without waiting for others: float64[num_ranks]."""
+        return np.sum(list(self.of_rank.values()), axis=0)
+
+    @property
+    def communication(self) -> float:
+        """Seconds of the slowest rank in all steps that move words."""
+        return sum(each.slowest for each in self.steps if each.step not in ("multiply", "dense"))
+
+    def of_step(self, step: str) -> tuple[float, float]:
+        """Seconds of one of `STEPS` in all layers: slowest ranks' and mean."""
+        chosen = [each for each in self.steps if each.step == step]
+        return sum(each.slowest for each in chosen), sum(each.mean for each in chosen)
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether the fullest rank has the memory that it needs; None: that is not known."""
+        memory = self.machine.node.memory
+        return None if memory is None else self.memory["total"] <= memory
+
+    def as_dict(self, per_rank: bool = False) -> dict[str, Any]:
+        """Ready for JSON."""
+        schedule = self.schedule
+        result: dict[str, Any] = {
+            "name": schedule.name,
+            "layout": schedule.layout,
+            "num_ranks": schedule.num_ranks,
+            "dims": schedule.dims,
+            "passes": list(schedule.passes),
+            "word_bytes": self.word_bytes,
+            "machine": self.machine.as_dict(),
+            "seconds": self.seconds,
+            "mean_seconds": self.mean_seconds,
+            "max_rank_seconds": float(self.rank_seconds.max()),
+            "of_step": {
+                step: dict(zip(("slowest", "mean"), self.of_step(step), strict=True))
+                for step in STEPS
+            },
+            "steps": [each._asdict() for each in self.steps],
+            "words": self.words,
+            "max_words_sent": self.max_words,
+            "messages": self.messages,
+            "max_messages_sent": self.max_messages,
+            "words_reduced": self.words_reduced,
+            "max_memory": self.memory,
+            "mean_memory": self.mean_memory,
+            "fits": self.fits,
+            "notes": list(schedule.notes),
+        }
+        if per_rank:
+            counts = schedule.counts()
+            result["ranks"] = {
+                "seconds": {step: times.tolist() for step, times in self.of_rank.items()},
+                "words_sent": counts.words_sent.tolist(),
+                "messages_sent": counts.messages_sent.tolist(),
+                "memory": self.memory_of_rank.tolist(),
+            }
+        return result
+
+
+def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES) -> Prediction:
+    """Predicted time of an epoch.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    machine : Machine
+    word_bytes : int
+        Of a number: 4 or 8.
+
+    Raises
+    ------
+    InputError
+        If it is another number.
+    """
+    if word_bytes not in WORDS:
+        raise InputError(f"{word_bytes} bytes per number: choose 4 or 8")
+    times: dict[Place, Float64Array] = {}
+    own_products: dict[Place, Float64Array] = {}
+    clock = _Clock(machine, schedule.num_ranks, word_bytes)
+    for operation in schedule.operations:
+        place, spent = operation.place, clock.seconds(operation)
+        times[place] = times[place] + spent if place in times else spent
+        if isinstance(operation, SparseProduct):
+            own = operation.nonzeros if operation.own is None else operation.own
+            own_products[place] = spent * own / np.maximum(operation.nonzeros, 1)
+    _hide(times, own_products, machine.overlap.communication)
+    of_rank = {step: np.zeros(schedule.num_ranks) for step in STEPS}
+    for (_, _, step), spent in times.items():
+        of_rank[step] += spent
+    counts, memory = schedule.counts(), schedule.total_memory * (word_bytes // WORD_BYTES)
+    fullest = int(memory.argmax())
+    terms = {
+        name: int(each[fullest]) * (word_bytes // WORD_BYTES)
+        for name, each in schedule.memory.items()
+    }
+    return Prediction(
+        schedule=schedule,
+        machine=machine,
+        word_bytes=word_bytes,
+        steps=[
+            StepTime(*place, float(t.max()), float(t.mean()), int(t.argmax()))
+            for place, t in sorted(times.items(), key=lambda entry: _order(entry[0]))
+            if t.any()
+        ],
+        of_rank=of_rank,
+        words=int(counts.words_sent.sum()),
+        messages=int(counts.messages_sent.sum()),
+        max_words=int(counts.words_sent.max()),
+        max_messages=int(counts.messages_sent.max()),
+        words_reduced=int(counts.words_reduced.sum()),
+        memory=terms | {"total": sum(terms.values())},
+        mean_memory=int(memory.mean()),
+        memory_of_rank=memory,
+    )
+
+
+def _hide(
+    times: dict[Place, Float64Array], products: Mapping[Place, Float64Array], share: float
+) -> None:
+    """Take from the times of messages what is hidden behind the products of own rows."""
+    for (layer, direction, _), product in products.items():
+        places = [Place(layer, direction, step) for step in ("expand", "fold")]
+        exchanges = [place for place in places if place in times]
+        total = sum((times[place] for place in exchanges), np.zeros(len(product)))
+        left = 1 - share * np.minimum(total, product) / np.where(total > 0, total, 1)
+        for place in exchanges:
+            times[place] = times[place] * left
+
+
+def _order(place: Place) -> tuple[int, int, int]:
+    layer, direction, step = place
+    sign = -1 if direction == "back" else 1
+    return DIRECTIONS.index(direction), sign * layer, STEPS.index(step)
+
+
+class _Moved(NamedTuple):
+    """Words and messages of every rank in one exchange: inside nodes, and between them."""
+
+    inside: tuple[Int64Array, Int64Array, Int64Array, Int64Array]
+    between: tuple[Int64Array, Int64Array, Int64Array, Int64Array]
+
+
+class _Rings(NamedTuple):
+    """Of every group: seconds of all its links but one, and bytes per second of the slowest."""
+
+    latency: Float64Array
+    bandwidth: Float64Array
+
+
+class _Clock:
+    """Times operations on a machine: float64[num_ranks] each."""
+
+    def __init__(self, machine: Machine, num_ranks: int, word_bytes: int) -> None:
+        self._machine, self._num_ranks, self._bytes = machine, num_ranks, word_bytes
+        self._node = np.arange(num_ranks) // machine.node.ranks
+        on_node = np.bincount(self._node)
+        cores = machine.node.cores or machine.node.ranks
+        # of all that is computed
+        self._slow = np.maximum(on_node / cores, 1.0)[self._node] * (word_bytes / WORD_BYTES)
+        self._call = machine.compute.overhead * np.maximum(on_node / cores, 1.0)[self._node]
+        self._of: dict[type, Callable[[Any], Float64Array]] = {
+            Messages: self._messages,
+            Broadcast: self._broadcast,
+            AllReduce: self._allreduce,
+            AllGather: self._allgather,
+            AllToAll: self._alltoall,
+            SparseProduct: self._sparse,
+            DenseProduct: self._dense,
+            Elementwise: self._elementwise,
+        }
+
+    def seconds(self, operation: Operation) -> Float64Array:
+        return self._of[type(operation)](operation)
+
+    def _sparse(self, of: SparseProduct) -> Float64Array:
+        per_row = of.nonzeros / np.maximum(of.rows, 1) / of.calls
+        rate = self._machine.sparse_multiply_adds(per_row, of.width, of.rows)
+        return self._slow * of.nonzeros * of.width / rate + self._call * of.calls
+
+    def _dense(self, of: DenseProduct) -> Float64Array:
+        work = of.rows.astype(np.float64) * of.inner * of.columns
+        spent = work / self._machine.dense_multiply_adds
+        if self._machine.compute.stream is not None:
+            words = of.rows * (of.inner + of.columns)
+            spent = spent + words * WORD_BYTES / self._machine.compute.stream
+        return self._slow * spent + self._call
+
+    def _elementwise(self, of: Elementwise) -> Float64Array:
+        stream = self._machine.compute.stream
+        if stream is None:
+            return self._call * of.calls
+        return self._slow * of.words * WORD_BYTES / stream + self._call * of.calls
+
+    def _messages(self, of: Messages) -> Float64Array:
+        split = of.pairs.by_node(self._machine.node.ranks)
+        between = (
+            split.sent_between * of.width,
+            split.received_between * of.width,
+            split.messages_sent_between * of.full,
+            split.messages_received_between * of.full,
+        )
+        everywhere = (
+            split.sent * of.width,
+            split.received * of.width,
+            split.messages_sent * of.full,
+            split.messages_received * of.full,
+        )
+        inside = tuple(total - out for total, out in zip(everywhere, between, strict=True))
+        return self._exchange(_Moved(inside, between))  # type: ignore[arg-type]
+
+    def _exchange(self, moved: _Moved) -> Float64Array:
+        """Seconds of an exchange of messages. Which way they travel makes no difference."""
+        machine = self._machine
+        sent, received, messages_sent, messages_received = moved.inside
+        inside = np.maximum(messages_sent, messages_received) * machine.inside_latency + np.maximum(
+            sent, received
+        ) * (self._bytes / machine.inside_bandwidth)
+        sent, received, messages_sent, messages_received = moved.between
+        of_node = np.maximum(*(np.bincount(self._node, weights=each) for each in (sent, received)))
+        at_rank = np.maximum(sent, received) * (self._bytes / machine.bandwidth)
+        busy = (sent > 0) | (received > 0)
+        at_node = of_node[self._node] * (self._bytes / machine.injection) * busy
+        between = np.maximum(messages_sent, messages_received) * machine.latency + np.maximum(
+            at_rank, at_node
+        )
+        idle = (moved.inside[2] + moved.inside[3] + messages_sent + messages_received) == 0
+        return inside + between + self._call * ~idle
+
+    def _alltoall(self, of: AllToAll) -> Float64Array:
+        node = self._node[of.ranks]
+        group = np.arange(len(of.ranks))[:, None] * (int(self._node[-1]) + 1) + node
+        found = []
+        for same_node in (True, False):
+            moved = []
+            for left, right in (
+                (of.rows, of.columns),
+                ((of.rows > 0).astype(np.int64), (of.columns > 0).astype(np.int64)),
+            ):
+                for mine, theirs in ((left, right), (right, left)):
+                    near = np.bincount(group.ravel(), weights=theirs.ravel())[group] - theirs
+                    others = theirs.sum(axis=1, keepdims=True) - theirs
+                    amount = np.zeros(self._num_ranks, np.int64)
+                    amount[of.ranks] = mine * (near if same_node else others - near)
+                    moved.append(amount)
+            found.append(tuple(moved))
+        return self._exchange(_Moved(*found))  # type: ignore[arg-type]
+
+    def _broadcast(self, of: Broadcast) -> Float64Array:
+        buffers = np.broadcast_to(of.buffers, of.words.shape) * (of.words > 0)
+        rounds = buffers.sum(axis=0)
+        once = self._bytes * of.words.sum(axis=0)
+        if self._machine.collective.broadcast == "ring":
+            ring = self._rings(of)
+            spent = rounds * ring.latency + once / ring.bandwidth
+        else:
+            spent = self._tree(of, rounds, once)
+        return self._of_groups(of, spent) + self._call * self._of_groups(of, rounds)
+
+    def _allreduce(self, of: AllReduce) -> Float64Array:
+        once, members = self._bytes * of.words, of.members
+        if self._machine.collective.allreduce == "ring":
+            ring = self._rings(of)
+            spent = 2 * ring.latency + 2 * (members - 1) / members * once / ring.bandwidth
+        else:
+            spent = 2 * self._tree(of, np.ones(len(once)), once)
+        return self._of_groups(of, spent) + self._call
+
+    def _allgather(self, of: AllGather) -> Float64Array:
+        ring = self._rings(of)
+        arriving = of.words.sum(axis=1) - of.words.min(axis=1)
+        return (
+            self._of_groups(of, ring.latency + self._bytes * arriving / ring.bandwidth) + self._call
+        )
+
+    def _of_groups(self, of: Collective, spent: Float64Array) -> Float64Array:
+        found = np.zeros(self._num_ranks)
+        found[of.ranks] = spent[:, None]
+        return found
+
+    def _rings(self, of: Collective) -> _Rings:
+        """Rings through all members in their order, of all groups at once."""
+        machine, members = self._machine, of.members
+        node = self._node[of.ranks]
+        leaves = node != np.roll(node, -1, axis=1)
+        through = np.bincount(node[leaves], minlength=1)
+        shared = np.full(node.shape, float(machine.inside_bandwidth))
+        shared[leaves] = np.minimum(machine.bandwidth, machine.injection / through[node[leaves]])
+        links = np.where(leaves, machine.latency, machine.inside_latency).sum(axis=1)
+        return _Rings(links * (members - 1) / members, shared.min(axis=1))
+
+    def _tree(
+        self, of: Collective, rounds: npt.NDArray[Any], once: npt.NDArray[Any]
+    ) -> Float64Array:
+        """Trees between the nodes of every group, then inside each of them."""
+        machine = self._machine
+        node = self._node[of.ranks]
+        first = np.ones(node.shape, np.bool_)  # of its group on the node; ranks ascend
+        first[:, 1:] = node[:, 1:] != node[:, :-1]
+        nodes = first.sum(axis=1)
+        place = np.cumsum(first, axis=1) - 1 + np.arange(len(node))[:, None] * of.members
+        most = np.bincount(place.ravel(), minlength=node.size).reshape(node.shape).max(axis=1)
+        leaving = np.bincount(node[first & (nodes > 1)[:, None]], minlength=int(self._node[-1]) + 1)
+        share = np.minimum(machine.bandwidth, machine.injection / np.maximum(leaving, 1))
+        between = share[node].min(axis=1)
+        return np.ceil(np.log2(nodes)) * (rounds * machine.latency + once / between) + np.ceil(
+            np.log2(most)
+        ) * (rounds * machine.inside_latency + once / machine.inside_bandwidth)

@@ -1,0 +1,261 @@
+"""What an epoch of a GCN moves: plainly, with the passes that avoid it, with boundary sampling.
+
+Knows matrices, owners and the widths d_0..d_L of layers, no runtime and no machine. The names of
+the passes are those of `plancc_runtime.options.PASSES`; "overlap" moves as much as without it.
+
+Rows that a layer moves, in columns, per epoch (d_in and d_out are the layer's widths):
+
+==============  ==========================  ==========  ====================================
+execution       if                          forward     back
+==============  ==========================  ==========  ====================================
+plain                                       d_in        d_out (paper 000, Algorithms 1 and 2)
+order           d_out < d_in: A (H W)       d_out       d_out
+order           otherwise: (A H) W          d_in        d_in; nothing in the first layer
+constant        in the first layer          nothing     nothing: A H^0 is exchanged once
+==============  ==========================  ==========  ====================================
+
+Set-up, evaluations and all-reduces are not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from plancc.cost.owners import traffic_of_owners
+from plancc.graph.graph import Graph
+from plancc.plan.metrics import Traffic
+from plancc.plan.plan import Int32Array, Int64Array, Plan
+
+WORD_BYTES = 4  # float32
+PASSES = ("order", "constant", "dead-rows")
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+def moved_widths(dims: Sequence[int], passes: Sequence[str]) -> list[tuple[int, int]]:
+    """Columns of the rows that every layer moves forward and back, with these passes."""
+    widths = []
+    for layer, (d_in, d_out) in enumerate(pairwise(dims)):
+        forward, back = d_in, d_out
+        if "order" in passes:
+            forward = min(d_in, d_out)
+            back = 0 if layer == 0 and d_in <= d_out else forward
+        if "constant" in passes and layer == 0:
+            forward = back = 0
+        widths.append((forward, back))
+    return widths
+
+
+def training_vertices(plan: Plan) -> BoolArray | None:
+    """The labelled training vertices of a plan, bool[num_vertices]; None: all vertices.
+
+    All are, where the plan has no labels (they are drawn then) or targets of several classes and
+    no train mask.
+    """
+    data = plan.vertex_data
+    wanted = np.ones(plan.num_vertices, dtype=np.bool_)
+    if data.labels is not None:
+        wanted[plan.global_id] = data.labels >= 0
+    if data.train_mask is not None:
+        wanted[plan.global_id] &= data.train_mask
+    return None if wanted.all() else wanted
+
+
+def live_traffic(
+    matrix: Graph,
+    owner: Int32Array,
+    num_parts: int,
+    num_layers: int,
+    wanted: BoolArray | None,
+) -> list[Traffic]:
+    """What every layer's exchange moves if dead rows are left out.
+
+    The rows of the last layer are the wanted ones; those of the layer before are the same and the
+    columns of their nonzeros. A row travels to the parts that own a live row which uses it.
+
+    Parameters
+    ----------
+    matrix : Graph
+    owner : int32[n]
+    num_parts, num_layers : int
+    wanted : bool[n], or None
+        Vertices whose output counts for the loss; None: all.
+
+    Returns
+    -------
+    list of Traffic
+        One per layer, the first layer's first; `rows` and `nonzeros` are those of the output rows
+        that live.
+    """
+    layers: list[Traffic] = []
+    live = np.ones(len(owner), dtype=np.bool_) if wanted is None else wanted
+    for _ in range(num_layers):
+        if layers and layers[0].rows.sum() == live.sum():
+            layers.insert(0, layers[0])  # what is live has its neighbours live: nothing changes
+            continue
+        used = matrix
+        if not live.all():
+            nonzeros = matrix.row_nonzeros() * live
+            indptr = np.concatenate([[0], np.cumsum(nonzeros)])
+            used = Graph(indptr, matrix.indices[np.repeat(live, matrix.row_nonzeros())])
+        rows = np.bincount(owner[live], minlength=num_parts)
+        layers.insert(0, replace(traffic_of_owners(used, owner, num_parts), rows=rows))
+        live = live.copy()
+        live[used.indices] = True
+    return layers
+
+
+@dataclass(frozen=True)
+class EpochTraffic:
+    """What every part sends in one epoch, int64[num_parts] each: forward and back, all layers."""
+
+    words: Int64Array
+    messages: Int64Array
+
+
+def epoch_traffic(layers: Sequence[Traffic], widths: Sequence[tuple[int, int]]) -> EpochTraffic:
+    """Words and messages of an epoch; exact.
+
+    Parameters
+    ----------
+    layers : list of Traffic
+        What the exchange of every layer moves.
+    widths : list of (int, int)
+        `moved_widths`.
+    """
+    words = np.zeros_like(layers[0].sent)
+    messages = np.zeros_like(words)
+    for parts, (forward, back) in zip(layers, widths, strict=True):
+        words += forward * parts.sent + back * parts.received
+        messages += (forward > 0) * parts.messages_sent + (back > 0) * parts.messages_received
+    return EpochTraffic(words, messages)
+
+
+@dataclass(frozen=True)
+class PassCost:
+    """One epoch with some passes.
+
+    Attributes
+    ----------
+    passes : list of str
+    words, messages : int
+        Sent by all parts.
+    max_words_sent, max_messages_sent : int
+        By the part that sends most.
+    saved : float
+        Share of the plain execution's words that is not sent.
+    """
+
+    passes: list[str]
+    words: int
+    max_words_sent: int
+    messages: int
+    max_messages_sent: int
+    saved: float
+
+
+def pass_costs(
+    parts: Traffic, live: Sequence[Traffic], dims: Sequence[int], passes: Sequence[str] = PASSES
+) -> list[PassCost]:
+    """The plain execution, and then one pass more each time, in the order of `passes`.
+
+    Parameters
+    ----------
+    parts : Traffic
+        Of the exchange of all rows.
+    live : list of Traffic
+        Of every layer without dead rows: `live_traffic`.
+    dims : list of int
+        Widths d_0..d_L.
+    """
+    costs: list[PassCost] = []
+    whole = [parts] * (len(dims) - 1)
+    for number in range(len(passes) + 1):
+        done = list(passes[:number])
+        layers = live if "dead-rows" in done else whole
+        sent = epoch_traffic(layers, moved_widths(dims, done))
+        words = int(sent.words.sum())
+        costs.append(
+            PassCost(
+                passes=done,
+                words=words,
+                max_words_sent=int(sent.words.max()),
+                messages=int(sent.messages.sum()),
+                max_messages_sent=int(sent.messages.max()),
+                saved=1 - words / costs[0].words if costs and costs[0].words else 0.0,
+            )
+        )
+    return costs
+
+
+@dataclass(frozen=True)
+class SampledCost:
+    """One epoch with boundary sampling (BNS-GCN, paper 003), as expected.
+
+    Attributes
+    ----------
+    rate : float
+        Probability p with which a halo row is kept.
+    words, messages : float
+        Sent by all parts, with the pass "order"; the other passes need every epoch alike.
+    saved : float
+        Share of the words of rate 1 that is not sent.
+    max_memory, mean_memory : int
+        Bytes by Equation 4 of paper 003, of the fullest part and of the parts' mean: the sum over
+        the layers of (3 x own rows + p x halo rows) x input width, in float32.
+    """
+
+    rate: float
+    words: float
+    messages: float
+    saved: float
+    max_memory: int
+    mean_memory: int
+
+
+def sampled_costs(
+    parts: Traffic, pairs: sp.csr_array, dims: Sequence[int], rates: Sequence[float]
+) -> list[SampledCost]:
+    """Boundary sampling at these rates.
+
+    A message of s rows travels unless none of them is kept: with probability 1 - (1 - p)^s.
+
+    Parameters
+    ----------
+    parts : Traffic
+    pairs : csr_array int64[p, p]
+        Rows that every part sends to every other (`plancc.cost.pairs`).
+    dims : list of int
+        Widths d_0..d_L.
+    rates : list of float
+        In [0, 1].
+    """
+    widths = moved_widths(dims, ["order"])
+    full = float(epoch_traffic([parts] * len(widths), widths).words.sum())
+    exchanges = sum((forward > 0) + (back > 0) for forward, back in widths)
+    costs = []
+    for rate in rates:
+        travel = 1 - (1 - rate) ** pairs.data.astype(np.float64)
+        held = equation_4(parts, dims, rate)
+        costs.append(
+            SampledCost(
+                rate=float(rate),
+                words=rate * full,
+                messages=exchanges * float(travel.sum()),
+                saved=1.0 - rate,
+                max_memory=round(held.max()),
+                mean_memory=round(held.mean()),
+            )
+        )
+    return costs
+
+
+def equation_4(parts: Traffic, dims: Sequence[int], rate: float = 1.0) -> npt.NDArray[np.float64]:
+    """Bytes of every part by Equation 4 of paper 003, float64[num_parts]; see `SampledCost`."""
+    return WORD_BYTES * sum(dims[:-1]) * (3 * parts.rows + rate * parts.received)

@@ -1,0 +1,179 @@
+"""What plans cost on fresh mini-batches, as plain values: ``--batches`` of inspect and compare.
+
+Reads whole plans, and draws every batch once for all of them. Knows no terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from plancc.cost.batches import (
+    BatchFigures,
+    Estimate,
+    batch_figures,
+    difference,
+    estimate,
+    expected_volume,
+    ratio,
+)
+from plancc.errors import InputError
+from plancc.plan.population import population_of
+from plancc.plan.reader import PlanFile
+from plancc.report.plans import checked_ranks, rank_of_parts
+from plancc.sampling import Population, chosen_sampler
+
+
+@dataclass(frozen=True, eq=False)
+class BatchReport:
+    """Figures of a plan on batches that no compiler has seen.
+
+    Attributes
+    ----------
+    path : str
+    sampler : str
+        With its options, as in a provenance.
+    seed : int
+    num_blocks : int
+        Of a batch; volume and messages are of one exchange of each.
+    figures : BatchFigures
+        Of every batch.
+    expected_volume : float or None
+        Exactly, where the sampler's probabilities are known.
+    difference, ratio : Estimate or None
+        Of the volume, to that of the first plan on the same batches; None where there is but one
+        plan, and no ratio where the first moves nothing.
+    """
+
+    path: str
+    sampler: str
+    seed: int
+    num_blocks: int
+    figures: BatchFigures
+    expected_volume: float | None
+    difference: Estimate | None
+    ratio: Estimate | None
+
+    @property
+    def number(self) -> int:
+        """Of batches."""
+        return len(self.figures.volume)
+
+    @property
+    def estimates(self) -> dict[str, Estimate]:
+        """Mean over the batches and interval of every figure, by its name in `BatchFigures`."""
+        names = [field.name for field in fields(self.figures)]
+        return {name: estimate(getattr(self.figures, name)) for name in names}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        result: dict[str, Any] = {
+            "sampler": self.sampler,
+            "seed": self.seed,
+            "number": self.number,
+            "num_blocks": self.num_blocks,
+            **{name: asdict(figure) for name, figure in self.estimates.items()},
+            "expected_volume": self.expected_volume,
+            "per_batch": {
+                "volume": self.figures.volume.tolist(),
+                "messages": self.figures.messages.tolist(),
+            },
+        }
+        if self.difference is not None:
+            result["difference"] = asdict(self.difference)
+            result["ratio"] = None if self.ratio is None else asdict(self.ratio)
+        return result
+
+
+def batch_reports(
+    paths: Sequence[str | PathLike[str]],
+    number: int,
+    *,
+    num_ranks: int | None = None,
+    sampler: str | None = None,
+    seed: int = 0,
+    threads: int = 1,
+    **options: Any,
+) -> list[BatchReport]:
+    """Figures of plans of one matrix on the same fresh batches, numbers 0..number - 1.
+
+    Parameters
+    ----------
+    paths : paths of plans
+        What batches are drawn from, training mask and clusters too, is the first plan's.
+    number : int
+        Of batches, at least 1.
+    num_ranks : int, optional
+        Figures after merging the parts onto that many ranks.
+    sampler : str, optional
+        Without it the first one that a plan was compiled for, or "uniform".
+    seed, threads : int
+        See `plancc.cost.batches.batch_figures`.
+    **options
+        Those of `plancc.sampling.make_sampler`.
+
+    Raises
+    ------
+    InputError
+        If a file is missing or an edge plan, plans are of different patterns, `num_ranks` is not in
+        1..num_parts, or no batch can be drawn with these options from what the first plan carries.
+    PlanError
+        If a file is damaged.
+    """
+    if number < 1:
+        raise InputError(f"--batches {number}: at least 1 is needed")
+    first: tuple[str, Population] | None = None
+    owners, names, recorded = [], [], []
+    for path in paths:
+        with PlanFile(path) as file:
+            file.check_row_plan("what mini-batches move")
+            ranks = checked_ranks(file, num_ranks)
+            plan = file.read_plan()
+        population = population_of(plan)
+        if first is None:
+            first = file.path, population
+        elif not _same_pattern(population, first[1]):
+            raise InputError(f"{file.path}: not of the same matrix pattern as {first[0]}")
+        owners.append((rank_of_parts(plan.num_parts, ranks)[plan.owner()], ranks))
+        names.append(file.path)
+        recorded.append(str(plan.provenance.get("sampler", "")))
+    if first is None:
+        return []
+    population = first[1]
+    mask = population.train_mask
+    chosen = chosen_sampler(
+        next(filter(None, recorded), ""),
+        population.num_vertices,
+        None if mask is None else int(mask.sum()),
+        sampler,
+        **options,
+    )
+    found = batch_figures(chosen, population, owners, range(number), seed=seed, threads=threads)
+    indptr, indices = population.pattern
+    most_pins = int(np.bincount(indices, minlength=1).max()) + 1  # each with its own row
+    inclusion = chosen.inclusion(population, most_pins)
+    base = found[0].volume
+    return [
+        BatchReport(
+            path=name,
+            sampler=str(chosen),
+            seed=seed,
+            num_blocks=chosen.num_blocks,
+            figures=figures,
+            expected_volume=(
+                None if inclusion is None else expected_volume(inclusion, indptr, indices, *owner)
+            ),
+            difference=difference(figures.volume, base) if len(names) > 1 else None,
+            ratio=ratio(figures.volume, base) if len(names) > 1 else None,
+        )
+        for name, owner, figures in zip(names, owners, found, strict=True)
+    ]
+
+
+def _same_pattern(a: Population, b: Population) -> bool:
+    (a_ptr, a_columns), (b_ptr, b_columns) = a.pattern, b.pattern
+    return np.array_equal(a_ptr, b_ptr) and np.array_equal(a_columns, b_columns)

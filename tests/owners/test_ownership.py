@@ -1,0 +1,249 @@
+"""How owners are found: every combination of model, partitioner, objective and effort."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import plancc
+from plancc.cost.objectives import OBJECTIVES, objective_value
+from plancc.cost.pairs import pair_volumes_of
+from plancc.cost.topology import Topology, volumes_by_node
+from plancc.models.hypergraph import HypergraphModel
+from plancc.owners.rows import SEARCHED, Method
+from plancc.partitioners.run import partition
+from plancc.plan.matrix import graph_of
+from plancc.plan.metrics import traffic
+from plancc.predict.machine import Machine, epoch_rates
+from plancc.report.plans import reached, read_tried
+
+DIMS = (16, 4)
+
+
+def clustered(n=240, seed=2):
+    """A symmetric graph with some structure, its vertices shuffled."""
+    rng = np.random.default_rng(seed)
+    place = rng.random((n, 2))
+    distance = np.linalg.norm(place[:, None] - place[None], axis=2)
+    array = (distance < 0.11) | (rng.random((n, n)) < 0.004)
+    return sp.csr_array((array | array.T).astype(float) - np.diag(np.diag(array)))
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return plancc.as_graph(clustered())
+
+
+def compiled(graph, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", plancc.PlanccWarning)
+        return plancc.compile(graph, **{"num_parts": 6, "epsilon": 0.05, **options})
+
+
+def value_of(plan, objective):
+    rates = epoch_rates(DIMS, Machine()) if objective == "time" else None
+    return objective_value(objective, traffic(plan), rates)
+
+
+@pytest.mark.parametrize(
+    ("options", "searches", "goal", "of_model"),
+    [
+        ({"model": "hp"}, True, "volume", {}),
+        ({"model": "hp", "objective": "messages"}, True, "messages", {}),
+        ({"model": "hp", "budget": 3.0}, True, "volume", {}),
+        ({"model": "hp", "partitioner": "mtkahypar"}, False, None, {}),
+        ({"model": "hp", "partitioner": "mtkahypar", "objective": "volume"}, False, None, {}),
+        ({"model": "hp", "preset": "quality"}, False, None, {}),
+        ({"model": "hp", "preset": "quality", "objective": "messages"}, False, "messages", {}),
+        ({"model": "gp"}, False, None, {}),
+        ({"model": "gp", "objective": "cut"}, False, None, {"objective": "cut"}),
+        ({"model": "gp", "objective": "volume"}, True, "volume", {}),
+        ({"model": "gp", "effort": "best"}, True, "volume", {}),
+        ({"model": "gp", "objective": "max-volume"}, True, "max-volume", {}),
+        (
+            {"model": "gp", "objective": "volume", "partitioner": "metis"},
+            False,
+            None,
+            {"objective": "volume"},
+        ),
+        ({"model": "gp", "objective": "messages", "partitioner": "metis"}, False, "messages", {}),
+        ({"model": "gp", "objective": "volume", "partitioner": "kaminpar"}, False, "volume", {}),
+        ({"model": "rcm"}, False, None, {}),
+        ({"model": "rp", "objective": "its own"}, False, None, {"objective": "its own"}),
+    ],
+)
+def test_what_is_done(options, searches, goal, of_model):
+    method = Method(num_parts=6, **options)
+    assert (method.searches, method.goal, method.model_options) == (searches, goal, of_model)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"objective": "cut"}, "objective 'cut' is model gp's"),
+        ({"objective": "beauty"}, "'beauty': choose from volume, max-volume, messages, time"),
+        ({"model": "gp", "objective": "beauty"}, "choose from cut, volume, max-volume"),
+        ({"objective": "time"}, r"'time' needs the widths of the layers \(--dims\)"),
+        ({"machine": Machine()}, "a machine is for objective 'time', not for 'volume'"),
+        ({"model": "rp", "machine": Machine()}, "a machine is for objective 'time'"),
+        ({"effort": "enormous"}, "'enormous': choose from fast, balanced, best"),
+        (
+            {"effort": "fast", "partitioner": "metis"},
+            "^--effort chooses partitioners itself: drop --partitioner metis$",
+        ),
+        ({"effort": "fast", "preset": "quality"}, "drop --preset quality"),
+        ({"budget": 3, "partitioner": "metis"}, "^--budget is for --effort, .* metis$"),
+        ({"model": "rp", "partitioner": "metis"}, "^--partitioner metis: model 'rp' needs no part"),
+        ({"model": "rcm", "preset": "kway"}, "^--preset kway: model 'rcm' needs no partitioner$"),
+        ({"topology": (2, 3)}, r"topology '\(2, 3\)'"),
+        ({"model": "gp", "effort": "fast", "objective": "cut"}, "drop --objective cut"),
+        (
+            {"model": "rcm", "effort": "fast"},
+            f"--effort is for the models {', '.join(SEARCHED)}, not for 'rcm'",
+        ),
+        ({"model": "file", "budget": 3}, f"--budget is for the models {', '.join(SEARCHED)}"),
+        ({"budget": 0}, "budget 0 s"),
+        ({"budget": float("nan")}, "budget nan s"),
+        ({"budget": float("inf")}, "budget inf s"),
+        ({"topology": "2x2"}, "topology 2x2 has 4 ranks"),
+        ({"topology": Topology(3, 1)}, "topology 3x1 has 3 ranks"),
+        ({"topology": "6"}, "topology '6'"),
+    ],
+)
+def test_what_makes_no_sense(options, words):
+    with pytest.raises(plancc.InputError, match=words) as caught:
+        Method(**{"model": "hp", "num_parts": 6, **options})
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("model", ["hp", "gp"])
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_a_search_minimises_its_objective(model, objective, graph):
+    plan = compiled(graph, model=model, objective=objective, dims=DIMS)
+    found = plan.provenance
+    assert (found["partitioner"], found["effort"]) == ("plancc", "balanced")
+    assert found["objective"] == objective
+    assert ("machine" in found) == (objective == "time")
+    assert found["partitioner_versions"].split()[0] == "metis"
+    assert reached(read_tried(found)) == pytest.approx(value_of(plan, objective))
+    alone = compiled(graph, model="gp")
+    assert value_of(plan, objective) <= value_of(alone, objective)
+
+
+def test_a_named_partitioner_answers_alone(graph):
+    plan = compiled(graph, partitioner="mtkahypar")
+    problem = HypergraphModel().build(graph_of(plan), 6, balance="nnz", seed=1)
+    expected = partition(problem, 6, "mtkahypar", epsilon=0.05, seed=1)
+    assert plan.owner().tolist() == expected.owner.tolist()
+    assert not {"tried", "objective", "effort"} & plan.provenance.keys()
+
+
+@pytest.mark.parametrize("model", ["hp", "gp"])
+@pytest.mark.parametrize("objective", ["max-volume", "messages", "time"])
+def test_a_named_partitioner_is_refined_for_what_it_cannot_do(model, objective, graph):
+    seen = []
+    options = {"model": model, "partitioner": "builtin"}
+    plan = compiled(graph, objective=objective, dims=DIMS, report=seen.append, **options)
+    balance = "work" if objective == "time" else "nnz"  # the defaults
+    assert plan.provenance["balance"] == balance
+    first = compiled(graph, balance=balance, dims=DIMS, **options)
+    assert value_of(plan, objective) <= value_of(first, objective)
+    assert plan.provenance["partitioner"] == "builtin"
+    assert plan.provenance["objective"] == objective
+    before, after = read_tried(plan.provenance)
+    assert before["value"] == pytest.approx(value_of(first, objective))
+    assert after["value"] == pytest.approx(value_of(plan, objective))
+    assert [trial.step for trial in seen] == [before["step"], after["step"]]
+
+
+def test_warnings_are_those_of_the_final_owners(graph):
+    """METIS misses an epsilon of 0, which refinement may reach."""
+    options = {"model": "gp", "num_parts": 6, "partitioner": "metis", "epsilon": 0.0}
+    notes = {}
+    for objective in (None, "messages"):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", plancc.PlanccWarning)
+            plan = plancc.compile(graph, objective=objective, **options)
+        notes[objective] = [str(note.message) for note in caught]
+        assert plan.provenance["warnings"] == "\n".join(notes[objective])
+    assert any("of metis is above" in note for note in notes[None])
+    assert not any("of metis is above" in note for note in notes["messages"])
+    balanced = plan.metrics().nonzero_imbalance * plan.header.num_nonzeros / 6 < 1
+    assert balanced == (not notes["messages"])
+
+
+def test_trivial_graphs_with_an_objective():
+    for objective in OBJECTIVES:
+        for options in ({}, {"partitioner": "builtin"}):
+            for n, num_parts in ((1, 1), (3, 1), (3, 3), (5, 2)):
+                plan = compiled(
+                    sp.csr_array((n, n)),
+                    num_parts=num_parts,
+                    objective=objective,
+                    dims=DIMS,
+                    **options,
+                )
+                assert plan.metrics().volume == 0
+                assert len(np.unique(plan.owner())) == num_parts
+
+
+@pytest.mark.parametrize("model", ["hp", "rp", "block"])
+def test_topology_renumbers_parts(model, graph):
+    options = {"model": model} | ({"effort": "fast"} if model == "hp" else {})
+    plain = compiled(graph, **options)
+    plan = compiled(graph, topology="3x2", **options)
+    assert plan.provenance["topology"] == "3x2"
+    pairs = set(zip(plain.owner().tolist(), plan.owner().tolist(), strict=True))
+    assert len(pairs) == 6  # the same parts
+    between = [
+        volumes_by_node(pair_volumes_of(each), Topology(3, 2)).between for each in (plan, plain)
+    ]
+    assert between[0] <= between[1]
+    assert plan.metrics().volume == plain.metrics().volume
+
+
+def weighted(graph):
+    """The graph with two weights per vertex that pull apart."""
+    rng = np.random.default_rng(3)
+    return replace(graph, vertex_weights=rng.integers(1, 20, (240, 2)) ** 2)
+
+
+@pytest.mark.parametrize(("model", "partitioner"), [("hp", "mtkahypar"), ("gp", "kaminpar")])
+def test_one_weight_partitioners_are_brought_to_balance(model, partitioner, graph):
+    seen = []
+    options = {"model": model, "partitioner": partitioner, "num_parts": 6, "epsilon": 0.05}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", plancc.PlanccWarning)
+        plan = plancc.compile(weighted(graph), balance="weights", report=seen.append, **options)
+    assert "objective" not in plan.provenance
+    assert max(map(float, plan.provenance["balance_imbalance"].split(","))) < 0.06
+    before, after = read_tried(plan.provenance)
+    assert before["overload"] > after["overload"] == 0
+    assert after["best"]
+    assert after["volume"] == plan.metrics().volume
+    assert (before["step"].split()[0], after["step"]) == (partitioner, "rebalanced, seed 1")
+    assert [trial.step for trial in seen] == [before["step"], after["step"]]
+    notes = [str(note.message) for note in caught]
+    assert [note for note in notes if "plancc moved rows" in note]
+    assert not [note for note in notes if "is above epsilon 0.05\n" in note + "\n"]
+    assert plan.provenance["warnings"] == "\n".join(notes)
+
+
+def test_an_objective_that_the_partitioner_lacks_is_refined_from_the_cut(graph):
+    options = {"model": "gp", "partitioner": "kaminpar"}
+    cut = compiled(graph, objective="cut", **options)
+    plan = compiled(graph, objective="volume", budget=60, **options)
+    assert (cut.provenance["objective"], plan.provenance["objective"]) == ("cut", "volume")
+    assert plan.provenance["budget"] == 60
+    before, after = read_tried(plan.provenance)
+    assert before["step"] == "kaminpar cut seed 1"
+    assert before["volume"] == cut.metrics().volume >= after["volume"] == plan.metrics().volume
+
+
+def test_epsilon_is_recorded_for_every_model(graph):
+    for model in ("rp", "block", "rcm", "gp"):
+        assert compiled(graph, model=model).provenance["epsilon"] == 0.05

@@ -1,0 +1,280 @@
+"""Schedules: their words and messages against inspect's, and against what the runtime counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import plan_helpers
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plancc.cost.pairs import pair_volumes
+from plancc.errors import InputError
+from plancc.graph.vertexdata import VertexData
+from plancc.plan.edge_lowering import lower_edges
+from plancc.plan.grid import Grid
+from plancc.plan.grid_slices import with_grid
+from plancc.plan.metrics import traffic
+from plancc.plan.plan import Plan
+from plancc.plan.reader import PlanFile
+from plancc.plan.slices import read_part
+from plancc.predict.schedule import DenseProduct, Pairs, SparseProduct
+from plancc.predict.schedules import (
+    Tables,
+    pairs_of,
+    read_tables,
+    schedule_of,
+    tables_of,
+    tables_of_owners,
+)
+from plancc.predict.training import epoch_traffic, moved_widths
+from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.feature import FeatureGraph
+from plancc_runtime.layouts.grid import GridGraph
+from plancc_runtime.layouts.layer_graph import LayerGraph
+from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.replicated import ReplicatedGraph
+from plancc_runtime.nn.conv import ConvOptions
+from plancc_runtime.nn.gradients import sum_gradients
+from plancc_runtime.nn.network import Network, NetworkOptions
+from plancc_runtime.transport.local import LocalTransport, run_ranks
+
+DIMS = [7, 6, 9, 5]  # wider, narrower and odd ones
+GRIDS = (
+    *("1d 3", "1d 4 sparse", "1.5d 4x2", "1.5d 6x2", "1.5d 3x1", "1.5d 4x2 sparse"),
+    *("2d 2x2", "2d 2x3", "2d 3x1", "3d 2x2x2", "3d 1x2x2"),
+    *("feature 1x3", "feature 2x2", "feature 2x6"),  # the last one wider than a layer
+)
+PASSES = ((), ("order",), ("constant",), ("order", "constant"))
+
+
+def grid_of(text: str) -> Grid:
+    # a replication factor that does not divide the blocks is no grid
+    return Grid("1.5d", 6, 2) if text == "1.5d 6x2" else Grid.parse(text)
+
+
+def matrix(n: int = 41, seed: int = 3):
+    array = plan_helpers.random_array(np.random.default_rng(seed), n, 0.12)
+    return plan_helpers.graph_of(array)
+
+
+def grid_plan(grid: Grid, graph=None) -> Plan:
+    """With parts of any size."""
+    graph = graph or matrix()
+    rng = np.random.default_rng(7)
+    owner = rng.integers(0, grid.num_parts, graph.num_vertices).astype(np.int32)
+    return with_grid(plan_helpers.lowered(graph, owner, grid.num_parts), grid)
+
+
+def edge_plan(num_parts: int) -> Plan:
+    graph, rng = matrix(), np.random.default_rng(8)
+    owner, of_nonzero = (
+        rng.integers(0, num_parts, size).astype(np.int32)
+        for size in (graph.num_vertices, graph.num_nonzeros)
+    )
+    return lower_edges(graph, owner, of_nonzero, num_parts, normalization="none", self_loops=False)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    case=plan_helpers.cases(),
+    dims=st.lists(st.integers(1, 40), min_size=2, max_size=5),
+    passes=st.sampled_from(PASSES),
+)
+def test_row_plans_move_what_inspect_says(case, dims, passes):
+    plan = plan_helpers.lowered(*case)
+    counts = schedule_of(tables_of(plan), dims, passes).counts()
+    expected = epoch_traffic([traffic(plan)] * (len(dims) - 1), moved_widths(dims, passes))
+    assert counts.words_sent.tolist() == expected.words.tolist()
+    assert counts.messages_sent.tolist() == expected.messages.tolist()
+    assert counts.words_received.sum() == counts.words_sent.sum()
+    weights = sum(a * b for a, b in pairwise(dims)) + 1
+    assert counts.words_reduced.tolist() == [weights * (case[2] > 1)] * case[2]
+    of_owners = schedule_of(tables_of_owners(*case), dims, passes).counts()
+    assert of_owners.words_sent.tolist() == expected.words.tolist()
+
+
+@pytest.mark.parametrize("passes", PASSES)
+def test_edge_plans_move_what_inspect_says(passes):
+    plan = edge_plan(4)
+    tables = tables_of(plan)
+    counts = schedule_of(tables, DIMS, passes).counts()
+    expected = epoch_traffic([traffic(plan)] * 3, moved_widths(DIMS, passes))
+    assert counts.words_sent.tolist() == expected.words.tolist()
+    assert counts.messages_sent.tolist() == expected.messages.tolist()
+    assert tables.nonzeros.tolist() == traffic(plan).nonzeros.tolist()
+    own = [int(p.row_ptr[p.num_rows]) for p in map(plan.part, range(4))]
+    assert tables.own_nonzeros.tolist() == own
+
+
+def graph_of_part(part, header, transport: LocalTransport) -> LayerGraph:
+    """The layer graph of a rank, whatever the layout."""
+    grid, dtype = header.grid, torch.float64
+    if grid is None or (grid.scheme == "1d" and grid.sparse):
+        rows = part if grid is None else part.grid.block
+        return LocalGraph(Block.of_part(rows, False), transport, dtype)
+    kinds = {"feature": FeatureGraph, "1.5d": ReplicatedGraph}
+    return kinds.get(grid.scheme, GridGraph)(part, header, transport, dtype)
+
+
+def counted(plan: Plan, folder, passes) -> np.ndarray:
+    """What the ranks count in an epoch of training: int64[num_ranks, 8]."""
+    n = plan.num_vertices
+    features = np.random.default_rng(0).standard_normal((n, DIMS[0])).astype(np.float32)
+    data = VertexData(features=features[plan.global_id])
+    path = folder / "plan.h5"
+    replace(plan, vertex_data=data).save(path)
+    order = "auto" if "order" in passes else "paper"
+
+    def work(transport: LocalTransport) -> np.ndarray:
+        torch.set_num_threads(1)
+        with PlanFile(path) as file:
+            header = file.header
+            part = read_part(file, transport.rank, transport.size)
+        graph = graph_of_part(part, header, transport)
+        options = NetworkOptions(conv=ConvOptions(order=order))
+        network = Network(DIMS, options, seed=0, dtype=torch.float64)
+        x = torch.from_numpy(features[part.global_id]).double()
+        first = graph.first_column(DIMS[0])
+        held = graph.own_columns(torch.arange(DIMS[0]))
+        x = x[:, first : first + len(held)].contiguous()
+        graphs = [graph] * (len(DIMS) - 1)
+        fixed = network.fixed(graph, x)  # what is laid out at first use is so now
+        before = transport.traffic.as_array()
+        outputs = network(graphs, x, fixed if "constant" in passes else None)
+        with torch.autograd.set_multithreading_enabled(False):
+            outputs.square().sum().backward()
+        if transport.size > 1:
+            sum_gradients(network.parameters(), transport)
+        return transport.traffic.as_array() - before
+
+    return np.array(run_ranks(plan.header.num_ranks, work, timeout=60))
+
+
+def check(plan: Plan, folder, passes) -> None:
+    found = counted(plan, folder, passes)
+    schedule = schedule_of(folder / "plan.h5", DIMS, passes)
+    expected = schedule.counts()
+    names = {0: "messages_sent", 1: "words_sent", 3: "messages_received", 4: "words_received"}
+    for column, name in names.items():
+        assert found[:, column].tolist() == getattr(expected, name).tolist(), name
+    assert found[:, 6].tolist() == expected.reductions.tolist()
+    # the loss, which the training loop sums along with the gradients, is not among them here
+    assert (found[:, 7] + 1).tolist() == expected.words_reduced.tolist()
+
+
+@pytest.mark.parametrize("text", GRIDS)
+@pytest.mark.parametrize("passes", [("order",), ("order", "constant")])
+def test_grids_move_what_the_runtime_counts(text, passes, tmp_path):
+    check(grid_plan(Grid.parse(text)), tmp_path, passes)
+
+
+@pytest.mark.parametrize("passes", PASSES[2:])
+def test_edges_move_what_the_runtime_counts(passes, tmp_path):
+    check(edge_plan(3), tmp_path, passes)
+
+
+@pytest.mark.parametrize("text", GRIDS)
+def test_every_nonzero_is_multiplied(text):
+    plan = grid_plan(Grid.parse(text))
+    grid, schedule = plan.header.grid, schedule_of(tables_of(plan), DIMS)
+    multiplied = [each for each in schedule.operations if isinstance(each, SparseProduct)]
+    for each in multiplied:
+        work = int((each.nonzeros * each.width).sum())
+        # every scheme divides this work; in replicated grids no copy does another's
+        widths = [min(pair) for pair in pairwise(DIMS)]
+        assert work == plan.header.num_nonzeros * widths[each.place.layer - 1]
+    dense = [each for each in schedule.operations if isinstance(each, DenseProduct)]
+    assert len(dense) == 3 + 3 + 2
+    copies = grid.columns if grid.scheme == "1.5d" else 1
+    for each in dense:
+        a, b = DIMS[each.place.layer - 1 : each.place.layer + 1]
+        assert int((each.rows * each.inner * each.columns).sum()) == copies * 41 * a * b
+
+
+@pytest.mark.parametrize("text", ["1.5d 4x2", "2d 2x3", "3d 2x2x2"])
+def test_blocks_are_the_matrix_cut_at_the_pieces(text):
+    grid, graph = Grid.parse(text), matrix()
+    plan = grid_plan(grid, graph)
+    blocks = tables_of(plan).blocks
+    place = np.empty(41, np.int64)
+    place[plan.global_id] = np.arange(41)
+    dense = np.zeros((41, 41), np.int64)
+    rows = np.repeat(np.arange(41), graph.row_nonzeros())
+    dense[place[rows], place[graph.indices]] = 1
+    for part, (a, b) in enumerate(pairwise(plan.part_ptr.tolist())):
+        for layer in range(grid.layers):
+            pieces = grid.pieces(plan.part_ptr, layer)
+            counts = [int(dense[a:b, p.first : p.last].sum()) for p in pieces]
+            if grid.scheme == "1.5d":
+                of_chunk = np.bincount([p.column for p in pieces], counts, grid.columns)
+                assert blocks[part].tolist() == of_chunk.tolist()
+            else:
+                count = len(pieces)
+                assert blocks[part, layer * count : (layer + 1) * count].tolist() == counts
+
+
+def test_a_schedule_by_hand():
+    """Two ranks of 3 and 5 rows; rank 0 sends two rows, rank 1 one."""
+    tables = Tables(
+        name="by hand",
+        layout="row",
+        rows=np.array([3, 5]),
+        nonzeros=np.array([7, 20]),
+        expand=Pairs(2, np.array([0, 1], np.int32), np.array([1, 0], np.int32), np.array([2, 1])),
+    )
+    counts = schedule_of(tables, [4, 3], passes=()).counts()
+    assert counts.words_sent.tolist() == [2 * 4 + 1 * 3, 1 * 4 + 2 * 3]
+    assert counts.messages_sent.tolist() == [2, 2]
+    assert counts.words_reduced.tolist() == [13, 13]
+    constant = schedule_of(tables, [4, 3], passes=["constant"]).counts()
+    assert not constant.words_sent.any()
+    assert not constant.messages_sent.any()
+
+
+def test_owners_of_grids():
+    """What is not counted is spread evenly, and said."""
+    graph = matrix()
+    owner = (np.arange(41) % 4).astype(np.int32)
+    exact = schedule_of(
+        tables_of(with_grid(plan_helpers.lowered(graph, owner, 4), Grid("2d", 4, 2))), DIMS
+    )
+    found = schedule_of(tables_of_owners(graph, owner, 4, Grid("2d", 4, 2)), DIMS)
+    assert "evenly" in found.notes[0]
+    assert exact.notes == ()
+    assert found.counts().words_sent.sum() == exact.counts().words_sent.sum()
+    sparse = Grid("1d", 4, sparse=True)
+    pairs = pairs_of(pair_volumes(graph, owner, 4))
+    assert tables_of_owners(graph, owner, 4, sparse).expand.rows.sum() == pairs.rows.sum()
+
+
+def test_files_are_read_without_values(tmp_path):
+    """A plan whose values and columns are cut out has the same schedule."""
+    import h5py
+
+    plan = edge_plan(3)
+    plan.save(tmp_path / "plan.h5")
+    whole = schedule_of(tmp_path / "plan.h5", DIMS).counts()
+    with h5py.File(tmp_path / "plan.h5", "r+") as file:
+        for name in ("matrix/column", "matrix/value", "rows/global_id"):
+            del file[name]
+    assert schedule_of(tmp_path / "plan.h5", DIMS).counts().words_sent.tolist() == (
+        whole.words_sent.tolist()
+    )
+    assert read_tables(tmp_path / "plan.h5").num_ranks == 3
+
+
+def test_wrong_words():
+    tables = tables_of(grid_plan(Grid("2d", 2, 3)))
+    with pytest.raises(InputError, match=r"'overlapped'.*order, constant"):
+        schedule_of(tables, DIMS, ["overlapped"])
+    with pytest.raises(InputError, match="2 wide"):
+        schedule_of(tables, [4, 2])
+    with pytest.raises(InputError, match="at least two widths"):
+        schedule_of(tables, [4])
+    with pytest.raises(InputError, match="has 4"):
+        schedule_of(replace(tables, grid=Grid("2d", 4, 1)), DIMS)

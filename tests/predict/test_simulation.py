@@ -1,0 +1,477 @@
+"""Times of schedules on machines: by hand, for all layouts, and the effects that papers report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import plan_helpers
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plancc.errors import InputError
+from plancc.plan.grid import Grid
+from plancc.plan.metrics import traffic
+from plancc.predict.machine import (
+    CollectiveShapes,
+    Compute,
+    Machine,
+    Node,
+    Overlap,
+    SparseRates,
+    find_machine,
+    read_machine,
+    shipped_machines,
+)
+from plancc.predict.memory import memory
+from plancc.predict.schedule import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    Broadcast,
+    Messages,
+    Operation,
+    Pairs,
+    Place,
+    Schedule,
+    SparseProduct,
+)
+from plancc.predict.schedules import Tables, schedule_of, tables_of
+from plancc.predict.schedules.epoch import ITS_STEPS, LOSS
+from plancc.predict.simulation import simulate
+
+DIMS = [8, 6, 4]
+HERE = Place(1, "forward", "collectives")
+NOBODY = np.zeros(0, np.int32)
+
+
+def pairs(num_ranks: int, *messages: tuple[int, int, int]) -> Pairs:
+    source, target, rows = np.array(messages).T
+    return Pairs(num_ranks, source.astype(np.int32), target.astype(np.int32), rows)
+
+
+def even(grid: Grid | None, num_parts: int, rows: int = 6000, nonzeros: int = 90_000) -> Tables:
+    """Parts of the same size, each of which sends a tenth of its rows to all others."""
+    source, target = np.nonzero(~np.eye(num_parts, dtype=bool))
+    return Tables(
+        name="even",
+        layout="row" if grid is None else grid.layout,
+        rows=np.full(num_parts, rows // num_parts),
+        nonzeros=np.full(num_parts, nonzeros // num_parts),
+        expand=Pairs(
+            num_parts,
+            source.astype(np.int32),
+            target.astype(np.int32),
+            np.full(len(source), rows // num_parts // 10),
+        ),
+        grid=grid,
+    )
+
+
+def seconds_of(operation: Operation, num_ranks: int, machine: Machine, word_bytes: int = 4):
+    """Of every rank in an epoch of this one operation."""
+    memory = {"all": np.zeros(num_ranks, np.int64)}
+    schedule = Schedule("one", "row", num_ranks, DIMS, (), [operation], memory)
+    return simulate(schedule, machine, word_bytes).rank_seconds.tolist()
+
+
+def test_an_epoch_by_hand():
+    """One layer from 4 to 3 columns as paper 000 has it, on a machine of round numbers."""
+    tables = Tables(
+        name="by hand",
+        layout="row",
+        rows=np.array([3, 5]),
+        nonzeros=np.array([7, 20]),
+        expand=pairs(2, (0, 1, 2), (1, 0, 1)),
+    )
+    machine = Machine(
+        latency=0.5,
+        bandwidth=4.0,
+        multiply_adds=2.0,
+        compute=Compute(dense=10.0, stream=8.0, overhead=0.25),
+    )
+    found = simulate(schedule_of(tables, [4, 3], passes=()), machine)
+    steps = {(each.layer, each.direction, each.step): each for each in found.steps}
+    # a message each way, one word in a byte-second of 4 bytes; 2 words touched per word packed,
+    # which two ranks have 8 and 4 of, or 3 per word added; a quarter of a second per operation
+    assert steps[1, "forward", "expand"].slowest == 0.5 + 2 * 4 + 2 * 8 * 4 / 8 + 2 * 0.25
+    assert steps[1, "forward", "expand"].mean == 0.5 + 8 + 1.5 * 4 * 4 / 8 * 2 + 0.5
+    assert steps[1, "forward", "multiply"][3:] == (20 * 4 / 2 + 0.25, 13.5 * 4 / 2 + 0.25, 1)
+    assert steps[1, "back", "expand"].slowest == 0.5 + 2 * 3 + 3 * 6 * 4 / 8 + 2 * 0.25
+    assert steps[1, "back", "multiply"].slowest == 20 * 3 / 2 + 0.25
+    # W, whose operands are read and written too, and the loss: several operations on each output
+    weighted = 5 * 12 / 10 + 5 * (4 + 3) * 4 / 8 + 0.25
+    loss = LOSS * 15 * 4 / 8 + ITS_STEPS * 0.25
+    assert steps[1, "forward", "dense"].slowest == weighted + loss
+    assert steps[1, "back", "dense"].slowest == weighted  # the gradient of W alone
+    assert steps[0, "update", "all-reduce"].slowest == 2 * 0.5 + 13 + 0.25
+    assert steps[0, "update", "dense"].slowest == 3 * 12 * 4 / 8 + 0.25
+    assert found.seconds == sum(each.slowest for each in found.steps)
+    assert found.mean_seconds < found.rank_seconds.max() <= found.seconds
+    assert (found.words, found.max_words, found.messages) == (21, 11, 4)
+
+
+def test_a_flat_machine_agrees_with_inspect():
+    """Messages and sparse products take what `plancc.predict.machine` says."""
+    graph, owner, parts = plan_helpers.graph_of(np.ones((12, 12))), np.arange(12) % 4, 4
+    plan = plan_helpers.lowered(graph, owner.astype(np.int32), parts)
+    machine = Machine(latency=3e-6, bandwidth=2e9, multiply_adds=7e8)
+    found = simulate(schedule_of(tables_of(plan), DIMS, passes=()), machine)
+    widths = sum(DIMS[:-1]) + sum(DIMS[1:])
+    talk = 3 * 2 * 2 * 3e-6 + 9 * widths * 4 / 2e9
+    assert found.of_rank["expand"] == pytest.approx([talk] * 4)
+    assert found.of_rank["multiply"] == pytest.approx([36 * widths / 7e8] * 4)
+
+
+def test_messages_inside_and_between_nodes():
+    """Four ranks on two nodes; ranks 0 and 1 send to 2, and 0 to 1."""
+    operation = Messages(
+        Place(1, "forward", "expand"), pairs(4, (0, 1, 3), (0, 2, 10), (1, 2, 6)), width=1
+    )
+    machine = Machine(latency=1.0, bandwidth=4.0, node=Node(ranks=2, latency=0.125, bandwidth=32.0))
+    inside = 0.125 + 3 * 4 / 32
+    assert seconds_of(operation, 4, machine) == [inside + 1 + 10, inside + 1 + 8, 2 + 16, 0]
+    slow = replace(machine, node=replace(machine.node, injection=2.0))
+    # 16 words leave the node, and all its ranks share the way
+    assert seconds_of(operation, 4, slow) == [inside + 1 + 32, inside + 1 + 32, 2 + 32, 0]
+    back = replace(operation, reverse=True)
+    assert seconds_of(back, 4, slow) == seconds_of(operation, 4, slow)
+    assert seconds_of(operation, 4, machine, 8)[3:] == [0]
+    assert seconds_of(operation, 4, machine, 8)[2] == 2 + 32
+
+
+def test_rings_and_trees_by_hand():
+    """Six ranks on three nodes; groups of neighbours and of every second rank."""
+    machine = Machine(
+        latency=1.0, bandwidth=4.0, node=Node(ranks=2, latency=0.5, bandwidth=16.0, injection=4.0)
+    )
+    tree = replace(machine, collective=CollectiveShapes("tree", "tree"))
+    all_of_them = np.arange(6)[None]
+
+    def broadcast(ranks: np.ndarray, *words: int) -> Broadcast:
+        sizes = np.array(words)[:, None] * np.ones((1, len(ranks)), np.int64)
+        return Broadcast(HERE, ranks, words=sizes, root=np.zeros_like(sizes))
+
+    # a ring of six has three links in nodes and three between: five sixths of 3 + 1.5
+    assert seconds_of(broadcast(all_of_them, 8), 6, machine) == [3.75 + 8] * 6
+    assert seconds_of(broadcast(all_of_them, 8, 0, 4), 6, machine) == [2 * 3.75 + 12] * 6
+    # three nodes, then two ranks in each
+    assert seconds_of(broadcast(all_of_them, 8), 6, tree) == [2 * (1 + 8) + 0.5 + 2] * 6
+    # both rings pass all nodes and share the injection; as trees too
+    halves = np.array([[0, 2, 4], [1, 3, 5]])
+    assert seconds_of(broadcast(halves, 8), 6, machine) == [2 + 16] * 6
+    assert seconds_of(broadcast(halves, 8), 6, tree) == [2 * (1 + 16)] * 6
+    # in a node, nothing is shared
+    nodes = np.array([[0, 1], [2, 3], [4, 5]])
+    assert seconds_of(broadcast(nodes, 8), 6, machine) == [0.5 + 2] * 6
+
+    reduced = AllReduce(HERE, all_of_them, words=np.array([12]))
+    assert seconds_of(reduced, 6, machine) == pytest.approx([2 * 3.75 + 2 * 5 / 6 * 12] * 6)
+    assert seconds_of(reduced, 6, tree) == [2 * (2 * (1 + 12) + 0.5 + 3)] * 6
+    gathered = AllGather(HERE, halves, words=np.array([[1, 2, 3], [4, 4, 4]]))
+    assert seconds_of(gathered, 6, machine) == [2 + 10, 2 + 16] * 3
+    # to three others of the group: one on the node, two beyond, as far as rows and columns say
+    swapped = AllToAll(
+        HERE, np.arange(4)[None], rows=np.array([[1, 2, 3, 0]]), columns=np.array([[2, 2, 2, 2]])
+    )
+    found = seconds_of(swapped, 6, replace(machine, node=replace(machine.node, injection=None)))
+    # rank 0 sends 2 words in, 4 out in two messages; it receives 4, and 6 in one
+    assert found[0] == 0.5 + 4 * 4 / 16 + 2 * 1 + 6
+    # rank 3 has no row to send
+    assert found[3] == 0.5 + 6 * 4 / 16 + 2 * 1 + 6
+    assert found[4:] == [0, 0]
+
+
+def broadcast_seconds(copies: int, ranks_per_node: int) -> float:
+    """Of the rows of H in an epoch on 48 ranks of Summit, as its numbers are in paper 001."""
+    grid = Grid("1d", 48) if copies == 1 else Grid("1.5d", 48 // copies, copies)
+    schedule = schedule_of(even(grid, grid.num_parts, 4_800_000, 480_000_000), [128, 128, 128])
+    machine = Machine(
+        latency=1e-9,
+        bandwidth=12.5e9,
+        node=Node(ranks=ranks_per_node, injection=12.5e9, bandwidth=50e9),
+    )
+    rows = [
+        each
+        for each in schedule.operations
+        if isinstance(each, Broadcast) and each.members == grid.rows
+    ]
+    return simulate(replace(schedule, operations=rows), machine).seconds
+
+
+def test_replication_gains_nothing_where_ranks_share_the_injection():
+    """Paper 001, Section VI-A: with 6 GPUs on every node, c rings share it; with 1, none does."""
+    shared = [broadcast_seconds(c, 6) for c in (1, 2, 4)]
+    alone = [broadcast_seconds(c, 1) for c in (1, 2, 4)]
+    assert shared == pytest.approx([shared[0]] * 3, rel=1e-3)
+    assert alone == pytest.approx([alone[0] / c for c in (1, 2, 4)], rel=1e-3)
+    assert shared[0] == pytest.approx(alone[0], rel=1e-3)
+
+
+def test_only_groups_that_leave_a_node_share_its_injection():
+    """Of three pairs of ranks, three of which are on a node, the second alone crosses."""
+    pair = np.arange(6).reshape(3, 2)
+    words = np.full((1, 3), 10)
+    sent = Broadcast(HERE, ranks=pair, words=words, root=0 * words)
+    node = Node(ranks=3, injection=4.0, bandwidth=8.0, latency=0.25)
+    for shape in ("ring", "tree"):
+        machine = Machine(0.5, 4.0, node=node, collective=CollectiveShapes(shape, shape))
+        inside, between = 0.25 + 40 / 8, 0.5 + 40 / 4
+        found = seconds_of(sent, 6, machine)
+        assert found == pytest.approx([inside, inside, between, between, inside, inside])
+
+
+def test_a_grid_without_copies_takes_no_longer_than_1d():
+    one, alone = (
+        simulate(schedule_of(even(grid, 4), DIMS, ()), Machine())
+        for grid in (Grid("1d", 4), Grid("1.5d", 4, 1))
+    )
+    assert alone.seconds == pytest.approx(one.seconds)
+
+
+def test_messages_fall_and_broadcasts_grow():
+    """Paper 000, Figure 4a: its latency makes a broadcast to all the slower, the more there are."""
+    machine = Machine(collective=CollectiveShapes("tree", "tree"))
+    messages, broadcasts = [], []
+    for p in (8, 32, 128):
+        row = even(None, p, 1_000_000, 10_000_000)
+        near = np.array([[m, (m + step) % p] for m in range(p) for step in (1, 2)]).T
+        few = Pairs(p, *near.astype(np.int32), np.full(2 * p, 20_000 // p))
+        row = replace(row, expand=few)
+        messages.append(simulate(schedule_of(row, DIMS), machine).of_step("expand")[0])
+        whole = schedule_of(even(Grid("1d", p), p, 1_000_000), DIMS)
+        broadcasts.append(simulate(whole, machine).of_step("collectives")[0])
+    assert messages == sorted(messages, reverse=True)
+    assert broadcasts == sorted(broadcasts)
+
+
+LAYOUTS = (
+    *(None, Grid("1d", 6), Grid("1d", 6, sparse=True), Grid("1.5d", 4, 2)),
+    *(Grid("1.5d", 4, 2, sparse=True), Grid("2d", 3, 2), Grid("3d", 2, 2, 2)),
+    *(Grid("feature", 1, 4), Grid("feature", 3, 2)),
+)
+SCHEDULES = [schedule_of(even(g, 6 if g is None else g.num_parts), DIMS, ()) for g in LAYOUTS]
+BETTER = {
+    "latency": lambda m: replace(m, latency=m.latency / 2),
+    "bandwidth": lambda m: replace(m, bandwidth=m.bandwidth * 2),
+    "multiply_adds": lambda m: replace(m, multiply_adds=m.multiply_adds * 2),
+    "injection": lambda m: replace(m, node=replace(m.node, injection=m.injection * 2)),
+    "inside": lambda m: replace(m, node=replace(m.node, bandwidth=m.inside_bandwidth * 2)),
+    "cores": lambda m: replace(m, node=replace(m.node, cores=(m.node.cores or m.node.ranks) + 1)),
+    "dense": lambda m: replace(m, compute=replace(m.compute, dense=m.dense_multiply_adds * 2)),
+    "overhead": lambda m: replace(m, compute=replace(m.compute, overhead=m.compute.overhead / 2)),
+    "overlap": lambda m: replace(m, overlap=Overlap((1 + m.overlap.communication) / 2)),
+}
+
+
+@st.composite
+def machines(draw) -> Machine:
+    number = st.floats(0.1, 10)
+    ranks = draw(st.integers(1, 6))
+    return Machine(
+        latency=draw(number) * 1e-6,
+        bandwidth=draw(number) * 1e9,
+        multiply_adds=draw(number) * 1e9,
+        node=Node(
+            ranks,
+            cores=draw(st.none() | st.integers(1, 6)),
+            injection=draw(st.none() | number.map(lambda x: x * 1e9)),
+            latency=draw(st.none() | number.map(lambda x: x * 1e-7)),
+            bandwidth=draw(st.none() | number.map(lambda x: x * 1e10)),
+        ),
+        compute=Compute(
+            draw(st.none() | number.map(lambda x: x * 1e10)),
+            draw(st.none() | number.map(lambda x: x * 1e10)),
+            draw(st.sampled_from([0.0, 1e-6])),
+        ),
+        overlap=Overlap(draw(st.sampled_from([0.0, 0.5, 1.0]))),
+        collective=CollectiveShapes(*(draw(st.sampled_from(["ring", "tree"])) for _ in range(2))),
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(machine=machines(), schedule=st.sampled_from(SCHEDULES), what=st.sampled_from(list(BETTER)))
+def test_no_better_machine_is_slower(machine, schedule, what):
+    found, better = simulate(schedule, machine), simulate(schedule, BETTER[what](machine))
+    assert better.seconds <= found.seconds * (1 + 1e-12)
+    assert found.words == better.words
+    total = sum(slowest for slowest, _ in map(found.of_step, found.of_rank))
+    assert total == pytest.approx(found.seconds)
+    assert found.mean_seconds <= found.rank_seconds.max() * (1 + 1e-12)
+    assert found.rank_seconds.max() <= found.seconds * (1 + 1e-12)
+    assert simulate(schedule, machine, 8).seconds >= found.seconds
+
+
+def test_overlap_hides_the_lesser_of_both():
+    schedule = schedule_of(even(None, 4), DIMS, passes=())
+    apart = simulate(schedule, Machine())
+    half = simulate(schedule, Machine(overlap=Overlap(0.5)))
+    for step in apart.steps:
+        if step.step == "expand":
+            product = next(s for s in apart.steps if s[:2] == step[:2] and s.step == "multiply")
+            left = next(s for s in half.steps if s[:3] == step[:3])
+            assert left.slowest == pytest.approx(
+                step.slowest - min(step.slowest, product.slowest) / 2
+            )
+
+
+def test_ranks_that_share_cores():
+    schedule = schedule_of(even(None, 6), DIMS, passes=())
+    base = Machine(compute=Compute(overhead=1e-6))
+    alone = simulate(schedule, base)
+    shared = simulate(schedule, replace(base, node=Node(ranks=4, cores=2)))
+    # ranks 4 and 5 have the second node, and its two cores, for themselves
+    factor = np.array([2, 2, 2, 2, 1, 1])
+    assert shared.of_rank["dense"] == pytest.approx(factor * alone.of_rank["dense"])
+    assert shared.of_rank["multiply"] == pytest.approx(factor * alone.of_rank["multiply"])
+
+
+def test_rates_by_shape():
+    rates = SparseRates((1, 4, 16), (1, 16), ((1e9, 4e9), (2e9, 8e9), (2e9, 8e9)))
+    found = rates.rate(np.array([1, 4, 2, 0.5, 99, 0]), np.array([1, 16, 4, 1, 99, 1]))
+    # half way in both logarithms: the mean of the logarithms
+    middle = (1e9 * 4e9 * 2e9 * 8e9) ** 0.25
+    assert found == pytest.approx([1e9, 8e9, middle, 1e9, 8e9, 1e9])
+    assert SparseRates((3,), (5,), ((7.0,),)).rate([1, 9], 5) == pytest.approx([7, 7])
+    product = SparseProduct(
+        Place(1, "forward", "multiply"), np.array([10]), np.array([40]), width=16, calls=4
+    )
+    # in each of the four calls a row has one nonzero
+    assert seconds_of(product, 1, Machine(spmm=rates)) == pytest.approx([40 * 16 / 4e9])
+
+
+def test_memory_of_a_row_plan():
+    """As inspect has it, with all nonzeros of boundary rows as if they were in halo columns."""
+    graph = plan_helpers.graph_of(plan_helpers.random_array(np.random.default_rng(1), 30, 0.2))
+    owner = (np.arange(30) % 3).astype(np.int32)
+    plan = plan_helpers.lowered(graph, owner, 3)
+    boundary = []
+    for part in map(plan.part, range(3)):
+        boundary.append(int(part.row_ptr[-1] - part.row_ptr[part.num_interior]))
+    parts = traffic(plan)
+    expected = memory(parts, [parts] * 2, DIMS, np.array(boundary), symmetric=False)
+    schedule = schedule_of(tables_of(plan), DIMS)
+    assert schedule.total_memory.tolist() == expected.total.tolist()
+    found = simulate(schedule, Machine(node=Node(memory=float(expected.total.max()))))
+    assert found.fits
+    assert found.memory["total"] == expected.total.max()
+    assert simulate(schedule, Machine(node=Node(memory=100.0))).fits is False
+    assert simulate(schedule, Machine(), 8).memory["total"] == 2 * found.memory["total"]
+
+
+@pytest.mark.parametrize("scheme", [Grid("1d", 16), Grid("1.5d", 8, 2), Grid("3d", 4, 2, 2)])
+def test_memory_that_grids_replicate(scheme):
+    """c copies of the rows; a layer of 3D has the product of a whole process row beside it."""
+    rows = 16_000
+    one = schedule_of(even(Grid("1d", 16), 16, rows), [16, 16])
+    found = schedule_of(even(scheme, scheme.num_parts, rows), [16, 16])
+    copies = scheme.columns if scheme.scheme == "1.5d" else 1
+    assert found.memory["features"].sum() == copies * one.memory["features"].sum()
+    if scheme.scheme == "3d":
+        assert found.memory["halo"].min() >= 4 * (rows // 4) * 8
+
+
+FULL = """
+name = "ours"
+source = "measured"
+latency = 1e-6
+bandwidth = 2e10
+multiply_adds = 3e9
+[node]
+ranks = 8
+cores = 4
+injection = 5e10
+latency = 2e-7
+bandwidth = 4e10
+memory = 8e9
+[compute]
+dense = 6e10
+stream = 7e9
+overhead = 1e-5
+[spmm]
+nonzeros_per_row = [1, 8]
+width = [4, 64]
+multiply_adds = [[1e9, 2e9], [3e9, 4e9]]
+[overlap]
+communication = 0.25
+[collective]
+broadcast = "tree"
+allreduce = "ring"
+"""
+
+
+def test_a_machine_with_everything(tmp_path):
+    path = tmp_path / "ours.toml"
+    path.write_text(FULL)
+    machine = find_machine(path)
+    assert machine == read_machine(path)
+    assert machine == Machine(
+        *(1e-6, 2e10, 3e9, "ours", "measured"),
+        node=Node(8, 4, 5e10, 2e-7, 4e10, 8e9),
+        compute=Compute(6e10, 7e9, 1e-5),
+        spmm=SparseRates((1, 8), (4, 64), ((1e9, 2e9), (3e9, 4e9))),
+        overlap=Overlap(0.25),
+        collective=CollectiveShapes("tree", "ring"),
+    )
+    # what a provenance keeps of it is what plans are made by
+    assert Machine.parse(str(machine)) == Machine(1e-6, 2e10, 3e9)
+    assert list(Machine().as_dict()) == ["latency", "bandwidth", "multiply_adds"]
+    assert machine.as_dict()["node"]["ranks"] == 8
+
+
+@pytest.mark.parametrize("name", shipped_machines())
+def test_machines_that_come_with_plancc(name):
+    machine = find_machine(name)
+    assert machine.name
+    assert machine.source
+    assert simulate(SCHEDULES[0], machine).seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("node = 3", "'node' is 3, not a table"),
+        ("[node]\nranks = 0", "'node.ranks' is 0, not a whole number from 1"),
+        ("[node]\nranks = 1.5", r"'node.ranks' is 1.5"),
+        ("[node]\nranks = 9999999999", "not a whole number from 1 to 2147483647"),
+        ("[node]\ncores = true", "'node.cores' is True"),
+        ("[node]\ninjection = -1", "'node.injection' is -1"),
+        ("[node]\nspeed = 2", "unknown key 'node.speed' = 2: choose from ranks, cores"),
+        ("[compute]\noverhead = -1", "'compute.overhead' is -1, not a finite number from 0"),
+        ("[compute]\ndense = 'x'", "'compute.dense' is 'x'"),
+        ("[spmm]\nwidth = [1]", "spmm.nonzeros_per_row is missing"),
+        (
+            "[spmm]\nwidth = [2, 1]\nnonzeros_per_row = [1]\nmultiply_adds = [[1, 2]]",
+            r"'spmm.width' is \[2, 1\], not a list of ascending",
+        ),
+        (
+            "[spmm]\nwidth = [1, 2]\nnonzeros_per_row = [1]\nmultiply_adds = [[1]]",
+            "not a table of 1 rows of 2 positive numbers",
+        ),
+        ("[overlap]\ncommunication = 2", "'overlap.communication' is 2, not a number between"),
+        ("[collective]\nbroadcast = 'star'", "'star'.*ring, tree"),
+        ("name = 3", "'name' is 3, not text"),
+    ],
+)
+def test_wrong_tables_of_machines(tmp_path, text, says):
+    path = tmp_path / "machine.toml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=says) as found:
+        read_machine(path)
+    assert str(found.value).startswith(f"{path}: ")
+
+
+def test_wrong_machines_and_words():
+    with pytest.raises(InputError, match="'nowhere': no such file, and none of the machines"):
+        find_machine("nowhere")
+    with pytest.raises(InputError, match="6 bytes per number"):
+        simulate(SCHEDULES[0], Machine(), 6)
+
+
+def test_the_order_of_steps():
+    found = simulate(SCHEDULES[0], Machine())
+    places = [(each.direction, each.layer) for each in found.steps]
+    order = [("forward", 1), ("forward", 2), ("back", 2), ("back", 1), ("update", 0)]
+    assert [here for here, after in pairwise([*places, None]) if here != after] == order

@@ -1,0 +1,147 @@
+"""What is said of edge plans, against loops over messages."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import naive_edge
+import numpy as np
+import plan_helpers
+import pytest
+
+from plancc.cost.owners import random_traffic
+from plancc.cost.topology import Topology
+from plancc.errors import InputError
+from plancc.plan.metrics import summarize
+from plancc.plan.slices import read_rank_slice
+from plancc.predict.memory import memory
+from plancc.report.batches import batch_reports
+from plancc.report.plans import report
+
+N, PARTS = 50, 6
+
+
+@pytest.fixture(scope="module")
+def case():
+    rng = np.random.default_rng(8)
+    array = plan_helpers.random_array(rng, N, 0.08, diagonal="full")
+    graph = plan_helpers.graph_of(array)
+    owner = rng.integers(0, PARTS, N).astype(np.int32)
+    row = np.repeat(np.arange(N), np.diff(graph.indptr))
+    nonzero_owner = rng.integers(0, PARTS, graph.num_nonzeros).astype(np.int32)
+    return graph, owner, np.where(row == graph.indices, owner[row], nonzero_owner), PARTS
+
+
+@pytest.fixture(scope="module")
+def path(case, tmp_path_factory):
+    path = tmp_path_factory.mktemp("edges") / "plan.h5"
+    plan_helpers.edges_lowered(*case).save(path)
+    return path
+
+
+def sizes(ptr):
+    return np.diff(ptr).tolist()
+
+
+def sent_in_an_epoch(parts, widths):
+    """Words and messages that every part sends: both steps forward, both steps back."""
+    words, messages = [0] * len(parts), [0] * len(parts)
+    for forward, back in widths:
+        for m, part in enumerate(parts):
+            for width, of_messages in (
+                (forward, sizes(part.send_ptr) + sizes(part.fold.send_ptr)),
+                (back, sizes(part.recv_ptr) + sizes(part.fold.recv_ptr)),
+            ):
+                words[m] += width * sum(of_messages)
+                messages[m] += len(of_messages) * (width > 0)
+    return words, messages
+
+
+@pytest.mark.parametrize("ranks", [None, 4, 2, 1])
+@pytest.mark.parametrize("dims", [[8, 3], [4, 9, 2]])
+def test_training(case, path, dims, ranks):
+    told = report(path, dims=dims, num_ranks=ranks)
+    r = ranks or PARTS
+    parts = [read_rank_slice(path, rank, r)[1] for rank in range(r)]
+    cost = told.training
+    words, messages = sent_in_an_epoch(parts, list(pairwise(dims)))
+    assert (cost.words, cost.max_words_sent) == (sum(words), max(words))
+    assert (cost.messages, cost.max_messages_sent) == (sum(messages), max(messages))
+    assert cost.words == told.metrics.volume * (sum(dims[:-1]) + sum(dims[1:]))
+    assert [each.passes for each in cost.passes] == [[], ["order"], ["order", "constant"]]
+    with_order = {
+        (8, 3): [(3, 3)],
+        (4, 9, 2): [(4, 0), (2, 2)],  # nothing goes back through A H^0
+    }[tuple(dims)]
+    for each, widths in (
+        (cost.passes[1], with_order),
+        (cost.passes[2], [(0, 0), *with_order[1:]]),  # A H^0 is made once
+    ):
+        words, messages = sent_in_an_epoch(parts, widths)
+        assert (each.words, each.max_words_sent) == (sum(words), max(words))
+        assert (each.messages, each.max_messages_sent) == (sum(messages), max(messages))
+    assert told.random == summarize(random_traffic(case[0], r))
+    assert told.random_training.words == told.random.volume * (sum(dims[:-1]) + sum(dims[1:]))
+
+
+def test_memory(case, path):
+    """Of one layer from 8 to 3 columns, term by term from the tables of every part."""
+    told = report(path, dims=[8, 3])
+    plan_bytes, matrix, buffers = [], [], []
+    for m in range(PARTS):
+        part = read_rank_slice(path, m, PARTS)[1]
+        own, folded, halo = part.num_rows, part.fold.num_folded, part.num_halo
+        masks = len(part.send_row) + len(part.fold.recv_row)
+        nonzeros, local = len(part.column), np.arange(own + folded)
+        row = np.repeat(local, np.diff(part.row_ptr))
+        outside = ((row >= own) | (part.column >= own)).sum()
+        copies_of_own = 2 if outside else 1
+        plan_bytes.append(8 * nonzeros + 8 * (own + folded) + 12 * own + 8 * own + 4 * masks)
+        matrix.append(
+            8 * (copies_of_own * (nonzeros - outside) + 2 * outside)
+            + 16 * own
+            + 16 * (halo + folded)
+            + 8 * masks
+        )
+        moved = len(part.send_row) + halo + folded + len(part.fold.recv_row)
+        buffers.append(4 * 8 * moved)  # of H^0 alone, 8 wide
+    expected = naive_edge.NaiveEdgePlan(
+        plan_helpers.owners_of_pairs(case[0], case[2]), case[1], PARTS
+    )
+    outside_per_part = [
+        sum(case[1][i] != m or case[1][j] != m for i, j in expected.held[m]) for m in range(PARTS)
+    ]
+    held = memory(told.parts, [told.parts], [8, 3], np.array(outside_per_part), symmetric=False)
+    assert held.plan.tolist() == plan_bytes
+    assert held.matrix.tolist() == matrix
+    assert held.halo.tolist() == buffers
+    assert held.features.tolist() == [4 * 8 * len(rows) for rows in expected.rows]
+    fullest = told.training.max_memory
+    assert fullest == held.of_part(int(held.total.argmax()))
+
+
+def test_per_part(case, path):
+    shown = json.loads(json.dumps(report(path).as_dict(per_part=True)))
+    expected = naive_edge.NaiveEdgePlan(
+        plan_helpers.owners_of_pairs(case[0], case[2]), case[1], PARTS
+    )
+    assert shown["parts"] == expected.per_part()
+    figures = expected.figures()
+    assert shown["metrics"] == pytest.approx(
+        figures
+        | {
+            "max_volume": max(figures["max_sent"], figures["max_received"]),
+            "expand_volume": figures["volume"] - figures["fold_volume"],
+            "expand_messages": figures["messages"] - figures["fold_messages"],
+        }
+    )
+
+
+def test_what_is_for_row_plans_is_refused(path):
+    with pytest.raises(InputError, match="an edge plan; a topology is for row plans"):
+        report(path, topology=Topology(2, 3))
+    with pytest.raises(InputError, match="an edge plan; boundary sampling is for row plans"):
+        report(path, dims=[4, 3], boundary_sampling=[0.1])
+    with pytest.raises(InputError, match="an edge plan; what mini-batches move is for row plans"):
+        batch_reports([path], 3)
