@@ -1,4 +1,4 @@
-"""The metrics of an owner vector, without building its plan. Knows matrices and owners only."""
+"""The traffic that owners cause, without building their plan. Knows matrices and owners only."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from numba import njit
 
 from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import Graph
+from plancc.graph.owners import Owners
 from plancc.models.random import random_owner
-from plancc.plan.metrics import Traffic
+from plancc.plan.metrics import Step, Traffic
+from plancc.plan.nonzeros import by_part
 from plancc.plan.plan import Int32Array, Int64Array
 from plancc.plan.receive_sets import count_marked, grouped, mark
 
@@ -21,19 +23,31 @@ def random_traffic(matrix: Graph, num_parts: int) -> Traffic:
     The same as model ``rp`` with seed 1, so that plans of one graph are compared with one baseline
     whatever their own seed.
     """
-    owner = random_owner(matrix.num_vertices, num_parts, BASELINE_SEED)
-    return traffic_of_owners(matrix, owner, num_parts)
+    return traffic(
+        matrix, Owners(random_owner(matrix.num_vertices, num_parts, BASELINE_SEED)), num_parts
+    )
+
+
+def traffic(matrix: Graph, owners: Owners, num_parts: int) -> Traffic:
+    """Load and communication of every part of the plan that `owners` lead to."""
+    if owners.nonzeros is None:
+        return _row_traffic(matrix, owners.rows, num_parts)
+    return _edge_traffic(matrix, owners.rows, owners.nonzeros, num_parts)
 
 
 def traffic_of_owners(matrix: Graph, owner: Int32Array, num_parts: int) -> Traffic:
-    """Load and communication of every part under an owner vector.
+    """`traffic` of a row partition, from its owners, int32[n]."""
+    return traffic(matrix, Owners(owner), num_parts)
 
-    Parameters
-    ----------
-    matrix : Graph
-    owner : int32[n]
-    num_parts : int
-    """
+
+def traffic_of_edge_owners(
+    matrix: Graph, owner: Int32Array, nonzero_owner: Int32Array, num_parts: int
+) -> Traffic:
+    """`traffic` of an edge partition, from its owners of rows and nonzeros."""
+    return traffic(matrix, Owners(owner, nonzero_owner), num_parts)
+
+
+def _row_traffic(matrix: Graph, owner: Int32Array, num_parts: int) -> Traffic:
     rows, position, part_ptr = grouped(owner, num_parts)
     start = matrix.indptr[rows]
     row_ptr = np.concatenate([[0], matrix.row_nonzeros()[rows]]).cumsum()
@@ -51,6 +65,27 @@ def traffic_of_owners(matrix: Graph, owner: Int32Array, num_parts: int) -> Traff
         received=np.concatenate(received),
         messages_sent=np.sum(messages_sent, axis=0),
         messages_received=np.concatenate(messages_received),
+    )
+
+
+def _edge_traffic(
+    matrix: Graph, owner: Int32Array, nonzero_owner: Int32Array, num_parts: int
+) -> Traffic:
+    rows, position, part_ptr = grouped(owner, num_parts)
+    nonzeros = by_part(matrix, nonzero_owner, num_parts, rows, position)
+
+    def count(first: int, last: int) -> tuple[Int64Array, ...]:
+        return _count_both_steps(nonzeros.ptr, nonzeros.row, nonzeros.column, part_ptr, first, last)
+
+    at_owners, at_parts = zip(*in_chunks(count, nonzeros.ptr), strict=True)
+    sent, messages_sent, received, messages_received = np.sum(at_owners, axis=0)
+    halo, halo_messages, folded, folded_messages, foreign = np.concatenate(at_parts, axis=1)
+    return Traffic.of_steps(
+        np.diff(part_ptr),
+        np.diff(nonzeros.ptr),
+        expand=Step(sent, halo, messages_sent, halo_messages),
+        fold=Step(folded, received, folded_messages, messages_received),
+        copies=np.diff(part_ptr) + foreign,
     )
 
 
@@ -85,3 +120,28 @@ def _count_received(  # type: ignore[no-untyped-def]
             bitmap, part_ptr, sent, messages_sent
         )
     return sent, messages_sent, received, messages_received
+
+
+@njit(cache=True, nogil=True)
+def _count_both_steps(ptr, row, column, part_ptr, first, last):  # type: ignore[no-untyped-def]
+    """What parts first..last-1 need of columns and have of rows that other parts own.
+
+    Returns int64[4, num_parts]: rows and messages of the owners in expand and in fold; and
+    int64[5, last - first]: rows and messages of these parts in both, and foreign vertices.
+    """
+    num_parts = len(part_ptr) - 1
+    words = part_ptr[-1] // 64 + 1
+    columns, rows = np.zeros(words, dtype=np.uint64), np.zeros(words, dtype=np.uint64)
+    at_owners = np.zeros((4, num_parts), dtype=np.int64)
+    at_parts = np.zeros((5, last - first), dtype=np.int64)
+    nobody = np.zeros((2, num_parts), dtype=np.int64)
+    for m in range(first, last):
+        row0, row1 = part_ptr[m], part_ptr[m + 1]
+        mark(column[ptr[m] : ptr[m + 1]], row0, row1, columns)
+        mark(row[ptr[m] : ptr[m + 1]], row0, row1, rows)
+        either = columns | rows
+        mine = at_parts[:, m - first]
+        mine[0], mine[1] = count_marked(columns, part_ptr, at_owners[0], at_owners[1])
+        mine[2], mine[3] = count_marked(rows, part_ptr, at_owners[2], at_owners[3])
+        mine[4] = count_marked(either, part_ptr, nobody[0], nobody[1])[0]
+    return at_owners, at_parts

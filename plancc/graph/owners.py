@@ -1,0 +1,73 @@
+"""Owners: which part has every row of a matrix and, in an edge partition, every nonzero.
+
+Knows matrices only: no partitioner, no plan. Models, passes, the search, costs and the lowering
+share this type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.graph.graph import Graph
+
+
+@dataclass(frozen=True, eq=False)
+class Owners:
+    """Parts that own the rows and the nonzeros of a matrix. Parts may be empty.
+
+    Row i of H and row i of the product have one owner. A part that owns nonzero (i, j) needs row j
+    of H and has a partial sum of row i of the product.
+
+    Attributes
+    ----------
+    rows : int32[n]
+        Part of every row.
+    nonzeros : int32[nnz] or None
+        Part of every nonzero, in CSR order; a nonzero of the diagonal belongs to the owner of its
+        row. None: every nonzero does.
+    """
+
+    rows: npt.NDArray[np.int32]
+    nonzeros: npt.NDArray[np.int32] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all owners are equal; an edge partition never equals a row partition."""
+        if not isinstance(other, Owners):
+            return NotImplemented
+        if self.nonzeros is None or other.nonzeros is None:
+            nonzeros_equal = self.nonzeros is other.nonzeros
+        else:
+            nonzeros_equal = np.array_equal(self.nonzeros, other.nonzeros)
+        return nonzeros_equal and np.array_equal(self.rows, other.rows)
+
+    __hash__ = None  # type: ignore[assignment]  # arrays have none
+
+    @property
+    def is_edge_partition(self) -> bool:
+        """Whether nonzeros have owners of their own: the plan then has a fold."""
+        return self.nonzeros is not None
+
+    def of_nonzeros(self, matrix: Graph) -> npt.NDArray[np.int32]:
+        """Part of every nonzero of `matrix` in CSR order, int32[nnz]."""
+        if self.nonzeros is None:
+            return np.repeat(self.rows, matrix.row_nonzeros())
+        return self.nonzeros
+
+    def row_load(self, num_parts: int) -> npt.NDArray[np.int64]:
+        """Rows of every part, int64[num_parts]."""
+        return np.bincount(self.rows, minlength=num_parts)
+
+    def nonzero_load(self, matrix: Graph, num_parts: int) -> npt.NDArray[np.int64]:
+        """Nonzeros of every part, int64[num_parts]."""
+        if self.nonzeros is not None:
+            return np.bincount(self.nonzeros, minlength=num_parts)
+        load = np.bincount(self.rows, weights=matrix.row_nonzeros(), minlength=num_parts)
+        return load.astype(np.int64)
+
+    def renumbered(self, part: npt.NDArray[np.int32]) -> Owners:
+        """The same owners after part m has become ``part[m]``, int32[num_parts]."""
+        nonzeros = None if self.nonzeros is None else part[self.nonzeros]
+        return Owners(part[self.rows], nonzeros)
