@@ -1,25 +1,40 @@
-"""The import rules of docs/architecture.md, read off the sources."""
+"""The rules of docs/architecture.md, read off the sources: folders, layers, imports, habits.
+
+What a module may import stands in docs/architecture.md: its list of layers, highest first. A module
+imports from layers below its own and from its own folder.
+"""
 
 from __future__ import annotations
 
 import ast
+import re
+from functools import cache
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[1]
+PAGE = (ROOT / "docs" / "architecture.md").read_text()
 PACKAGES = {
     "plancc": ROOT / "plancc",
     "plancc_runtime": ROOT / "runtime" / "plancc_runtime",
     "plancc_cli": ROOT / "cli" / "plancc_cli",
     "plancc_datasets": ROOT / "datasets" / "plancc_datasets",
 }
-MODULES = [
-    pytest.param(name, path, id=str(path.relative_to(ROOT)))
-    for name, folder in PACKAGES.items()
+
+
+def name_of(path: Path, package: str) -> str:
+    """Full name under which a source is imported."""
+    words = [package, *path.relative_to(PACKAGES[package]).with_suffix("").parts]
+    return ".".join(words[:-1] if words[-1] == "__init__" else words)
+
+
+MODULES = {
+    name_of(path, package): path
+    for package, folder in PACKAGES.items()
     for path in sorted(folder.rglob("*.py"))
-]
-# What a package must not import, anywhere in its sources.
+}
+FOLDERS = sorted({path.parent for path in MODULES.values()} - set(PACKAGES.values()))
+
+# Other packages that a package must not import, anywhere in its sources.
 FORBIDDEN = {
     "plancc": {
         *("plancc_runtime", "plancc_cli", "plancc_datasets"),
@@ -33,69 +48,134 @@ RUNTIME_MAY = (
     *("plancc.plan", "plancc.sampling", "plancc.errors", "plancc.files", "plancc.registry"),
     "plancc.version",
 )
-# Modules that put the layers together.
-WHOLE = ("owners", "pipeline", "refinement", "sweep", "report")
-# Inside the compiler: what each layer must not know.
-LAYERS = {
-    "graph": {"models", "partitioners", "passes", "search", "plan", "cost", "predict", *WHOLE},
-    "sampling": {
-        *("graph", "models", "partitioners", "passes", "search", "plan", "cost", "predict"),
-        *WHOLE,
-    },
-    "models": {"partitioners", "passes", "search", "plan", "cost", "predict", *WHOLE},
-    "passes": {"partitioners", "search", "predict", *WHOLE},
-    "partitioners": {"search", "plan", "cost", "predict", *WHOLE},
-    "search": {"plan", "predict", *WHOLE},
-    "plan": {"partitioners", "passes", "search", "cost", "predict", *WHOLE},
-    "cost": {"partitioners", "passes", "search", "predict", *WHOLE},
-    "predict": {"partitioners", "passes", "search", *WHOLE},
-    "report": {"partitioners", "passes", "search", "owners", "pipeline", "refinement", "sweep"},
-    "owners": {"pipeline", "refinement", "sweep", "report"},
-}
 
 
-def imports_of(path: Path) -> set[str]:
-    """Full names of all modules imported by a source, also inside functions; not for types only."""
-    tree = ast.parse(path.read_text())
+@cache
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(MODULES[module].read_text())
+
+
+@cache
+def imports_of(module: str) -> frozenset[str]:
+    """Full names of what a module imports, also inside functions; not for types only.
+
+    `from a import b` imports `a.b` where that is a module, else `a`.
+    """
+    tree = ast.parse(MODULES[module].read_text())
     for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
             node.body = []
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
-            found.add(node.module)
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+            assert node.level == 0, f"{module}: relative import"
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in MODULES else str(node.module) for name in names}
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
-            found |= {a.value for a in node.args if isinstance(a, ast.Constant)}
+            found |= {str(a.value) for a in node.args if isinstance(a, ast.Constant)}
+    return frozenset(found)
+
+
+def ours(module: str) -> set[str]:
+    """The modules of these packages that a module imports."""
+    return {name for name in imports_of(module) if name in MODULES and name != module}
+
+
+# -- folders and layers ----------------------------------------------------------------------------
+
+
+def named_in_the_tree() -> tuple[set[Path], set[Path]]:
+    """Files and folders that the tree of docs/architecture.md names."""
+    tree = re.search(r"^## The house\n+```\n(.*?)```", PAGE, re.S | re.M)
+    assert tree, "docs/architecture.md has no tree"
+    files, folders = set(), set()
+    top = here = ROOT
+    for line in tree[1].splitlines():
+        indent = len(line) - len(line.lstrip())
+        if indent == 0:
+            top = here = ROOT / line.split()[0]
+            folders.add(top)
+            continue
+        if indent == 2:  # an entry; deeper lines continue its text
+            here = top / line.split()[0] if line.split()[0].endswith("/") else top
+            folders.add(here)
+            line = line.strip().removeprefix(f"{here.name}/")
+        files |= {here / name for name in re.findall(r"\b\w+\.py\b", line)}
+        folders |= {here / name for name in re.findall(r"\b(\w+)/(?=[\s:;,]|$)", line)}
+    return files, folders
+
+
+def layers() -> list[list[str]]:
+    """The layers of docs/architecture.md, highest first, each a list of folders and modules."""
+    block = re.search(r"^## The layers\n.*?```\n(.*?)```", PAGE, re.S | re.M)
+    assert block, "docs/architecture.md has no list of layers"
+    found = []
+    for line in block[1].splitlines():
+        package, colon, rooms = line.partition(":")
+        found.append(
+            [f"{package}.{room.strip()}" for room in rooms.split(",")] if colon else [line]
+        )
     return found
 
 
-def test_the_sources_are_found():
-    names = {path.relative_to(ROOT).as_posix() for _, path in (m.values for m in MODULES)}
-    assert {"plancc/pipeline.py", "runtime/plancc_runtime/train.py"} < names
-    assert "plancc.registry" in imports_of(ROOT / "plancc" / "pipeline.py")
+HEIGHTS = {room: height for height, rooms in enumerate(reversed(layers())) for room in rooms}
 
 
-@pytest.mark.parametrize(("package", "path"), MODULES)
-def test_imports_point_downward(package, path):
-    found = imports_of(path)
-    wrong = {name for name in found if name.split(".")[0] in FORBIDDEN[package]}
+def room_of(module: str) -> str:
+    """The entry in the list of layers: a folder or file of a package, or a package as a whole."""
+    words = module.split(".")
+    whole = not any(room.startswith(f"{words[0]}.") for room in HEIGHTS)
+    return words[0] if whole else ".".join(words[:2])
+
+
+def test_the_tree_of_the_documentation_is_the_tree():
+    files, folders = named_in_the_tree()
+    assert {ROOT / "plancc" / "pipeline.py", ROOT / "plancc" / "partitioners" / "run.py"} < files
+    assert not sorted(str(path) for path in files if not path.is_file())
+    assert not sorted(str(path) for path in folders if not path.is_dir())
+    assert not sorted(str(path) for path in FOLDERS if path not in folders)
+
+
+def test_files_in_the_text_of_the_documentation_exist():
+    found = set(re.findall(r"`((?:\w+/)+\w+\.py)`", PAGE))
+    places = (ROOT, ROOT / "runtime", *PACKAGES.values())
+    assert "plancc/pipeline.py" in found
+    assert not [name for name in sorted(found) if not any((p / name).is_file() for p in places)]
+
+
+def test_every_layer_exists_once():
+    rooms = [room for layer in layers() for room in layer]
+    assert sorted(rooms) == sorted({room_of(module) for module in MODULES})
+
+
+def test_every_module_imports_from_below():
+    wrong = {}
+    for module in MODULES:
+        room = room_of(module)
+        others = {name for name in ours(module) if room_of(name) != room}
+        if upward := {name for name in others if HEIGHTS[room_of(name)] >= HEIGHTS[room]}:
+            wrong[module] = upward
+    assert not wrong, "see the layers in docs/architecture.md"
+
+
+def test_packages_keep_apart():
+    wrong = {}
+    for module in MODULES:
+        package = module.split(".")[0]
+        found = {name for name in imports_of(module) if name.split(".")[0] in FORBIDDEN[package]}
+        if package == "plancc_runtime":
+            theirs = {name for name in imports_of(module) if name.startswith("plancc.")}
+            found |= {name for name in theirs if not name.startswith(RUNTIME_MAY)}
+        if found:
+            wrong[module] = found
     assert not wrong
-    if package == "plancc_runtime":
-        ours = {name for name in found if name.split(".")[0] == "plancc" and name != "plancc"}
-        assert all(name.startswith(RUNTIME_MAY) for name in ours), ours
-    layer = path.relative_to(PACKAGES[package]).parts[0]
-    if package == "plancc" and layer in LAYERS:
-        ours = {name for name in found if name.startswith("plancc.")}
-        assert not {name.split(".")[1] for name in ours} & LAYERS[layer]
 
 
-@pytest.mark.parametrize(("package", "path"), MODULES)
-def test_every_module_says_what_it_is(package, path):
-    source = path.read_text()
-    if path.name == "__init__.py" and not source.strip():
-        return
-    assert ast.get_docstring(ast.parse(source)), f"{path} has no docstring"
+# -- habits ----------------------------------------------------------------------------------------
+
+
+def test_every_module_says_what_it_is():
+    sources = {m: path.read_text() for m, path in MODULES.items() if path.name != "__init__.py"}
+    assert not [m for m, source in sources.items() if not ast.get_docstring(ast.parse(source))]
