@@ -14,8 +14,8 @@ from plancc.cost.objectives import objective_value
 from plancc.cost.owners import traffic_of_owners
 from plancc.cost.rates import EpochRates
 from plancc.graph.graph import Graph
+from plancc.models.limits import Limits
 from plancc.models.weights import part_weights
-from plancc.passes.multilevel import Limits
 from plancc.search.record import Record
 
 if TYPE_CHECKING:
@@ -41,10 +41,8 @@ def overload(
     epsilon: float,
 ) -> float:
     """Weight of all parts above the limit over that of an average part, as in a `Trial`."""
-    columns = weights.reshape(len(weights), -1)
-    limits = Limits.of(columns, num_parts, epsilon)
-    over = np.maximum(part_weights(owner, columns, num_parts) - limits.limit, 0).sum(axis=0)
-    return float((over / np.maximum(limits.even, 1)).sum())
+    limits = Limits.of(weights, num_parts, epsilon)
+    return limits.overload(part_weights(owner, weights, num_parts))
 
 
 @dataclass(frozen=True)

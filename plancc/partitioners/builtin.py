@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.weights import combined
 from plancc.partitioners.adapter import Adapter
-from plancc.passes.multilevel import Limits, anneal, coarsen, settle
+from plancc.passes.multilevel import anneal, coarsen, settle
 
 if TYPE_CHECKING:
     from plancc.passes.kernels.nets import Nets
@@ -90,7 +91,7 @@ def run(
     for _ in range(min(STARTS, max(1, STARTS_PINS // (len(coarsest.pins) + 1)))):
         order = rng.permutation(len(weight))
         tries.append(annealed(coarsest, bisect(coarsest, weight, num_parts, order)))
-    state = min(tries, key=lambda state: (limits.overload(state), volume(coarsest, state)))
+    state = min(tries, key=lambda state: (limits.overload(state.sums), volume(coarsest, state)))
     while levels:
         state = annealed(levels.pop(), state.owner[labels.pop()])
     settle(nets, state, limits, rng)

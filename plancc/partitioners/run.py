@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import BackendError, BackendUnavailable, InputError
+from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.weights import (
     MAX_TOTAL,
     check_num_parts,
     combined,
     imbalance_bound,
-    least_maximum,
     part_weights,
 )
 from plancc.partitioners import PARTITIONERS
@@ -360,19 +360,17 @@ def balance_notes(
         columns = {f"{name}: ": weights[:, k] for k, name in enumerate(names)}
     notes = []
     for name, column in columns.items():
-        total = int(column.sum())
-        allowed = (1 + epsilon) * -(-total // num_parts)
-        least = least_maximum(column, num_parts)
-        if least > allowed:
+        limits = Limits.of(column, num_parts, epsilon)
+        if limits.least > limits.allowed:
             notes.append(
                 f"{name}the heaviest vertex weighs {column.max()}, the average part "
-                f"{total / num_parts:.1f}: no partition has an imbalance below "
+                f"{limits.total / num_parts:.1f}: no partition has an imbalance below "
                 f"{imbalance_bound(column, num_parts):.3f}"
             )
         reached = int(part_weights(owner, column, num_parts).max())
-        if reached > max(allowed, least):
+        if reached > limits.limit:
             notes.append(
-                f"{name}imbalance {reached * num_parts / total - 1:.4g} of {who} is above "
+                f"{name}imbalance {reached * num_parts / limits.total - 1:.4g} of {who} is above "
                 f"epsilon {epsilon:g}"
             )
     return notes

@@ -17,8 +17,9 @@ from plancc.cost.objectives import NEEDS_DIMS, OBJECTIVES, objective_value
 from plancc.cost.rates import EpochRates
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
+from plancc.models.limits import Limits
 from plancc.passes.deadline import Deadline
-from plancc.passes.multilevel import PRICED_OVERWEIGHT, PRICES, SLACK
+from plancc.passes.multilevel import PRICED_OVERWEIGHT, PRICES
 from plancc.passes.refine import CEILING, MAX_FEE_SIZE, SMALL
 from plancc.plan.metrics import Traffic
 from plancc.registry import check_choice
@@ -204,8 +205,7 @@ class _Search:
         self.deadline = deadline
         self.num_parts = num_parts
         self.pattern: Pattern = pattern_of(matrix.indptr, matrix.indices, movable)
-        self.even = float(-(-matrix.num_nonzeros // num_parts))
-        self.limit = float(np.floor((1 + options.epsilon) * self.even + 1e-9))
+        self.limits = Limits.of_nonzeros(matrix.num_nonzeros, num_parts, options.epsilon)
         self.state: Owners = self._state_of(owner, nonzero_owner)
         self.owner, self.nonzero_owner = owner, nonzero_owner
         self.best = self._measured()
@@ -230,10 +230,7 @@ class _Search:
             messages_received=state.messages_received,
         )
         value = objective_value(self.objective, parts, self.rates)
-        return self._overload(), value, volume(state)
-
-    def _overload(self) -> float:
-        return float(np.maximum(self.state.load - self.limit, 0).sum() / max(self.even, 1.0))
+        return self.limits.overload(state.load), value, volume(state)
 
     def run(self) -> None:
         """Rounds until several in a row found nothing better."""
@@ -271,14 +268,14 @@ class _Search:
 
         for _ in range(MAX_CLIMBS):
             before = volume(self.state)
-            self._sweep(0.0, self.limit, strength)
+            self._sweep(0.0, self.limits.limit, strength)
             if before - volume(self.state) <= LEAST_PROGRESS * before:
                 return
 
     def _restore(self, strength: float) -> None:
         """Bring parts below the limit, also after the deadline."""
         for price in RESTORING_PRICES:
-            if self._overload() == 0:
+            if self.limits.overload(self.state.load) == 0:
                 return
             self._sweep(price, np.inf, strength, restoring=True)
 
@@ -308,7 +305,7 @@ class _Search:
         tariff = self._tariff(strength) if strength > 0 else {}
         none: dict[str, Any] = dict.fromkeys(Prices._fields, 0.0)
         none |= {"row": 1.0, "fees": np.zeros(1)}
-        weight = {"target": self.limit - SLACK * self.even, "weight": price * unit, "cap": cap}
+        weight = {"target": self.limits.target, "weight": price * unit, "cap": cap}
         return Prices(**(none | tariff | weight))
 
     def _tariff(self, strength: float) -> dict[str, Any]:

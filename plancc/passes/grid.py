@@ -20,8 +20,9 @@ import scipy.sparse as sp
 
 from plancc.graph.graph import Graph
 from plancc.models.checkerboard import Groups
+from plancc.models.limits import Limits
 from plancc.passes.deadline import Deadline
-from plancc.passes.multilevel import PRICED_OVERWEIGHT, SLACK
+from plancc.passes.multilevel import PRICED_OVERWEIGHT
 from plancc.passes.multilevel import coarsen as clusters
 from plancc.passes.refine import MAX_FEE_SIZE, SMALL
 
@@ -47,35 +48,6 @@ PART_TEMPERATURE, PART_SWEEPS = 20.0, 100
 """The same where whole parts move."""
 
 NO_FEES = np.empty(0)
-
-
-@dataclass(frozen=True)
-class CellLimits:
-    """How many nonzeros a cell may have.
-
-    Attributes
-    ----------
-    even : int
-        ``ceil(num_nonzeros / num_cells)``.
-    target : float
-        Above it they have a price.
-    limit : float
-        ``(1 + epsilon) * even``, rounded down.
-    """
-
-    even: int
-    target: float
-    limit: float
-
-    @classmethod
-    def of(cls, num_nonzeros: int, num_cells: int, epsilon: float) -> CellLimits:
-        even = -(-num_nonzeros // num_cells)
-        limit = float(np.floor((1 + epsilon) * even + 1e-9))
-        return cls(even, limit - SLACK * even, limit)
-
-    def overload(self, load: npt.NDArray[np.int64]) -> float:
-        """Nonzeros of all cells above the limit, over those of an average cell."""
-        return float(np.maximum(load - self.limit, 0).sum() / max(self.even, 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +136,7 @@ class Board:
         Row groups and column groups; copied.
     shape : (int, int)
         Rows and columns of the grid.
-    limits : CellLimits
+    limits : Limits
     rng : numpy.random.Generator
     least_size : int
         No move leaves a cell fewer vertices.
@@ -179,7 +151,7 @@ class Board:
     level: Level
     groups: tuple[Groups, Groups]
     shape: tuple[int, int]
-    limits: CellLimits
+    limits: Limits
     rng: np.random.Generator
     least_size: int = 1
     fee: npt.NDArray[np.float64] = field(default_factory=lambda: NO_FEES)
@@ -204,7 +176,7 @@ class Board:
 
     @property
     def overload(self) -> float:
-        return self.limits.overload(self.load)
+        return self.limits.overload(self.load.ravel())
 
     @property
     def price_unit(self) -> float:
@@ -301,7 +273,7 @@ def place_parts(
     finest: Level,
     owner: npt.NDArray[np.int32],
     shape: tuple[int, int],
-    limits: CellLimits,
+    limits: Limits,
     rng: np.random.Generator,
     deadline: Deadline,
 ) -> tuple[Groups, Groups]:
@@ -328,7 +300,7 @@ def refine(
     finest: Level,
     groups: tuple[Groups, Groups],
     shape: tuple[int, int],
-    limits: CellLimits,
+    limits: Limits,
     rng: np.random.Generator,
     deadline: Deadline,
     coarsen: bool = False,
@@ -345,7 +317,7 @@ def refine(
         Row groups and column groups, not changed.
     shape : (int, int)
         Rows and columns of the grid.
-    limits : CellLimits
+    limits : Limits
     rng : numpy.random.Generator
     deadline : Deadline
         No sweep starts after it but those that balance.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.models.weights import least_maximum
+from plancc.models.limits import Limits
 from plancc.passes.deadline import Deadline
 
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ SWEPT_BOUNDARY = 0.2
 """With every price as many sweeps are made as visit this share of the weight together ..."""
 MAX_REPEATS = 8
 """... but no more, and at least one."""
-SLACK = 0.01
-"""Parts are priced above this much below their limit, in shares of the average."""
 COARSEST_PER_PART = 10
 """Coarsening ends at about this many vertices per part ..."""
 MIN_SHRINKAGE = 0.95
@@ -51,42 +49,6 @@ MAX_SWAPS_TRIED = 5_000_000
 """Pairs of vertices per round."""
 CLIMBS = 2
 """Sweeps within the limit that end a refinement."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How heavy parts may be, by constraint.
-
-    Attributes
-    ----------
-    total : int64[num_constraints]
-    even : float64[num_constraints]
-        ``ceil(total / num_parts)``.
-    target : float64[num_constraints]
-        Above it a part's weight has a price.
-    limit : float64[num_constraints]
-        ``(1 + epsilon) * ceil(total / num_parts)``, or what the heaviest part of any partition
-        weighs at least (`plancc.models.weights.least_maximum`) if that is more.
-    """
-
-    total: npt.NDArray[np.int64]
-    even: npt.NDArray[np.float64]
-    target: npt.NDArray[np.float64]
-    limit: npt.NDArray[np.float64]
-
-    @classmethod
-    def of(cls, weight: npt.NDArray[np.int64], num_parts: int, epsilon: float) -> Limits:
-        """Limits for the weights int64[n, c] of all vertices."""
-        total = weight.sum(axis=0)
-        even = np.ceil(total / num_parts)
-        allowed = np.floor((1 + epsilon) * even + 1e-9)
-        least = [least_maximum(column, num_parts) for column in weight.T]
-        return cls(total, even, allowed - SLACK * even, np.maximum(allowed, least))
-
-    def overload(self, state: State) -> float:
-        """Weight of all parts above the limit, each constraint over its even share."""
-        over = np.maximum(state.sums - self.limit, 0).sum(axis=0)
-        return float((over / np.maximum(self.even, 1)).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,10 +201,10 @@ def restore_balance(
     from plancc.passes.kernels.volume import exchange, relief_costs, relieve
 
     for price in RESTORING_PRICES:
-        if limits.overload(state) == 0:
+        if limits.overload(state.sums) == 0:
             return
         anneal(nets, state, limits, rng, (price,), deadline, goal)
-    if limits.overload(state) == 0:
+    if limits.overload(state.sums) == 0:
         return
     shares_of_limit = (nets.weight / np.maximum(limits.limit, 1)).sum(axis=1)
     light_first = np.argsort(shares_of_limit, kind="stable")

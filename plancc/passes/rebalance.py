@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph
-from plancc.passes.multilevel import Limits, Owner, anneal, restore_balance
+from plancc.passes.multilevel import Owner, anneal, restore_balance
 
 
 @dataclass(frozen=True)
@@ -50,10 +51,10 @@ class Rebalance:
         nets = nets_of(problem)
         limits = Limits.of(nets.weight, num_parts, self.epsilon)
         state = state_of(nets, owner, num_parts)
-        before = limits.overload(state)
+        before = limits.overload(state.sums)
         if before == 0:
             return owner
         rng = np.random.default_rng(self.seed)
         anneal(nets, state, limits, rng)
         restore_balance(nets, state, limits, rng)
-        return state.owner if limits.overload(state) < before else owner
+        return state.owner if limits.overload(state.sums) < before else owner

@@ -16,12 +16,12 @@ import numpy.typing as npt
 from plancc.cost.objectives import NEEDS_DIMS
 from plancc.cost.rates import EpochRates
 from plancc.errors import InputError
+from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph
 from plancc.passes.deadline import Deadline
 from plancc.passes.multilevel import (
     PRICES,
     Goal,
-    Limits,
     Owner,
     anneal,
     price_unit,
@@ -164,7 +164,7 @@ class RefineVolume:
 
         def measured(state: State) -> tuple[float, float, int]:
             value = goal.value(nets, state)
-            return limits.overload(state), value, int(volume(nets, state))
+            return limits.overload(state.sums), value, int(volume(nets, state))
 
         state = state_of(nets, owner, num_parts)
         before = measured(state)
@@ -324,7 +324,7 @@ class _RefineTraffic:
 
         state = state_of(nets, owner, num_parts)
         flow = flow_of(nets, state, own, self.with_pairs)
-        before = limits.overload(state), self._value(flow), int(volume(nets, state))
+        before = limits.overload(state.sums), self._value(flow), int(volume(nets, state))
         best_owner, best = owner, before
         allowed = int(before[2] * (1 + self.max_extra_volume))
         strength, fruitless = 1.0, 0
@@ -343,7 +343,7 @@ class _RefineTraffic:
             tariff = self._tariff(strength * TRAFFIC_PRICES[-1], best[1], flow, own)
             ladder = [(np.zeros_like(free), tariff)] * CLIMBS
             evaluations += sweeps(nets, state, flow, ladder, limits.limit)
-            reached = limits.overload(state), self._value(flow), int(volume(nets, state))
+            reached = limits.overload(state.sums), self._value(flow), int(volume(nets, state))
             fruitless += 1
             if reached[0] < best[0]:  # balance comes first, whatever it costs
                 best_owner, best, fruitless = state.owner.copy(), reached, 0

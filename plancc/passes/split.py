@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
+from plancc.models.limits import Limits
 from plancc.models.medium_grain import lighter_columns
 
 
@@ -82,7 +83,7 @@ class Resplit:
         kernels.complete(cut, left, right, component, num, mate, load)
         of_cut = kernels.place(cut, left, right, fixed, load)
         if self.epsilon is not None:
-            limit = int((1 + self.epsilon) * -(-matrix.num_nonzeros // num_parts) + 1e-9)
-            kernels.relieve(cut, left, right, fixed, load, limit, of_cut)
+            limits = Limits.of_nonzeros(matrix.num_nonzeros, num_parts, self.epsilon)
+            kernels.relieve(cut, left, right, fixed, load, int(limits.limit), of_cut)
         with_column[cut.at] = of_cut
         return with_column

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from numba import njit
 
 from plancc.graph.graph import Graph
+from plancc.models.limits import Limits
 from plancc.passes.edges import check_owners
 
 Owner = npt.NDArray[np.int32]
@@ -77,8 +78,7 @@ class VectorOwners:
         check_owners(matrix, owner, nonzero_owner, num_parts)
         needs = _needs(matrix.indptr, matrix.indices, nonzero_owner, num_parts)
         rng = np.random.default_rng(self.seed)
-        mean = matrix.num_nonzeros / num_parts
-        limit = np.floor((1 + self.epsilon) * np.ceil(mean) + 1e-9)
+        limit = Limits.of_nonzeros(matrix.num_nonzeros, num_parts, self.epsilon).limit
         tried = []
         for anew in (True, False):
             new, new_nonzero = owner.copy(), nonzero_owner.copy()

@@ -26,10 +26,11 @@ from plancc.cost.objectives import objective_value
 from plancc.cost.rates import EpochRates
 from plancc.graph.graph import Graph
 from plancc.models.checkerboard import CheckerboardModel, Groups, assemble
+from plancc.models.limits import Limits
 from plancc.partitioners.run import balance_notes
 from plancc.passes.deadline import Deadline
 from plancc.passes.fill import FillEmptyParts
-from plancc.passes.grid import CellLimits, Level, fees, place_parts, refine
+from plancc.passes.grid import Level, fees, place_parts, refine
 from plancc.search.effort import check_request, search
 from plancc.search.record import Record, SearchResult, Trial
 
@@ -124,7 +125,7 @@ def search_checkerboard(
     shape = model.shape(num_parts)
     start_effort = "fast" if effort == "fast" else "balanced"
     deadline, record, warnings = Deadline.after(budget), Record(report), list[str]()
-    limits = CellLimits.of(matrix.num_nonzeros, num_parts, epsilon)
+    limits = Limits.of_nonzeros(matrix.num_nonzeros, num_parts, epsilon)
 
     def by_rows(of: Graph, goal: str, seed: int, share: float) -> Groups:
         """Owners of the rows; `share` of the budget is theirs."""

@@ -35,6 +35,7 @@ from plancc.errors import BackendError, BackendUnavailable
 from plancc.graph.graph import Graph
 from plancc.models.fine_grain import FineGrainModel
 from plancc.models.hub_split import HubSplitModel
+from plancc.models.limits import Limits
 from plancc.models.medium_grain import MediumGrainModel, lighter_columns, split_problem
 from plancc.models.problem import EdgeAssignment, EdgeProblem
 from plancc.partitioners.process import OTHERWISE
@@ -42,7 +43,7 @@ from plancc.partitioners.run import AUTO, balance_notes, partition
 from plancc.passes.deadline import Deadline
 from plancc.passes.edges import RefineEdges
 from plancc.passes.fill import FillEmptyParts
-from plancc.passes.multilevel import Limits, Owner, anneal, settle, v_cycle
+from plancc.passes.multilevel import Owner, anneal, settle, v_cycle
 from plancc.passes.refine import RefineVolume
 from plancc.passes.split import Resplit
 from plancc.search.effort import check_request, search
@@ -269,9 +270,8 @@ class _Job:
         parts = traffic_of_edge_owners(self.matrix, owner, nonzero_owner, self.num_parts)
         volume = int(parts.sent.sum())
         value = objective_value(self.objective, parts, self.rates)
-        even = -(-self.matrix.num_nonzeros // self.num_parts)
-        limit = np.floor((1 + self.epsilon) * even + 1e-9)
-        overload = float(np.maximum(parts.nonzeros - limit, 0).sum() / max(even, 1))
+        limits = Limits.of_nonzeros(self.matrix.num_nonzeros, self.num_parts, self.epsilon)
+        overload = limits.overload(parts.nonzeros)
         self.record.add(step, seconds, owner, overload, value, volume, nonzero_owner)
         return _Member(overload, volume, owners)
 

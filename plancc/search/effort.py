@@ -29,13 +29,14 @@ from plancc.errors import BackendError, BackendUnavailable, InputError
 from plancc.graph.graph import Graph
 from plancc.models.graph import GraphModel
 from plancc.models.hypergraph import HypergraphModel
+from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.stochastic import EXPECTED_VOLUME
 from plancc.models.weights import check_num_parts
 from plancc.partitioners.process import OTHERWISE
 from plancc.partitioners.run import AUTO, TRIVIAL, balance_notes, check_options, partition
 from plancc.passes.deadline import Deadline
-from plancc.passes.multilevel import Limits, Owner, anneal, settle, v_cycle
+from plancc.passes.multilevel import Owner, anneal, settle, v_cycle
 from plancc.passes.refine import refiner
 from plancc.registry import check_choice
 from plancc.search.record import Record, SearchResult, Trial
@@ -324,7 +325,7 @@ class _Job:
         elif self.objective != "volume":
             parts = traffic_of_owners(self.matrix, state.owner, self.num_parts)
             value = objective_value(self.objective, parts, self.rates)
-        overload = self.limits.overload(state)
+        overload = self.limits.overload(state.sums)
         self.record.add(step, seconds, state.owner, overload, value, rows)
         return _Member(overload, rows, value, state.owner)
 

@@ -14,6 +14,7 @@ from plancc.cost.objectives import OBJECTIVES, objective_value
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models.checkerboard import CheckerboardModel, assemble
+from plancc.models.limits import Limits
 from plancc.passes.deadline import Deadline
 from plancc.passes.grid import (
     ATTEMPTS,
@@ -21,7 +22,6 @@ from plancc.passes.grid import (
     RESTORING_PRICES,
     STEEP_PRICES,
     Board,
-    CellLimits,
     Level,
     fees,
 )
@@ -73,14 +73,16 @@ def test_owners_volume_and_messages():
     assert parts.messages_sent.max() <= 4 + 3 - 2
     assert parts.messages_received.max() <= 4 + 3 - 2
 
-    board = Board(Level.of(matrix), (g, c), shape, CellLimits.of(1, 12, 0), np.random.default_rng())
+    board = Board(
+        Level.of(matrix), (g, c), shape, Limits.of_nonzeros(1, 12, 0), np.random.default_rng()
+    )
     assert board.volume == len(expand) + len(fold)
 
 
 @pytest.mark.parametrize("strength", [0.0, 2.0])
 def test_sweeps_keep_the_counts(strength):
     matrix, shape = directed(), (4, 3)
-    limits = CellLimits.of(matrix.num_nonzeros, 12, 0.05)
+    limits = Limits.of_nonzeros(matrix.num_nonzeros, 12, 0.05)
     finest, rng = Level.of(matrix), np.random.default_rng(5)
     fee = fees(400, shape, strength) if strength else np.empty(0)
     board = Board(finest, drawn(matrix, shape), shape, limits, rng, fee=fee)
@@ -136,7 +138,7 @@ def test_levels_keep_volume_and_load():
     label = np.random.default_rng(0).permutation(np.arange(60, dtype=np.int32) % 20)
     groups = drawn(matrix, shape)
     coarse = tuple(group[:20] for group in groups)
-    limits, rng = CellLimits.of(1, 12, 0), np.random.default_rng()
+    limits, rng = Limits.of_nonzeros(1, 12, 0), np.random.default_rng()
     one = Board(finest.coarser(label), coarse, shape, limits, rng)
     two = Board(finest, tuple(group[label] for group in coarse), shape, limits, rng)
     assert one.volume == two.volume
@@ -210,7 +212,7 @@ def test_balance_is_not_sought_for_ever(monkeypatch, in_time):
 
     monkeypatch.setattr(Board, "sweep", sweep)
     groups = np.arange(40, dtype=np.int32) % 4, np.arange(40, dtype=np.int32) // 4 % 4
-    limits = CellLimits.of(matrix.num_nonzeros, 16, 0.01)
+    limits = Limits.of_nonzeros(matrix.num_nonzeros, 16, 0.01)
     board = Board(Level.of(matrix), groups, (4, 4), limits, np.random.default_rng(0))
     board.settle(Deadline(np.inf if in_time else 0.0))
     assert board.overload > 0
