@@ -75,6 +75,11 @@ class Traffic:
         return cls(rows, nonzeros, *total, fold=fold, copies=copies)
 
     @property
+    def step(self) -> Step:
+        """What moves in both steps together."""
+        return Step(self.sent, self.received, self.messages_sent, self.messages_received)
+
+    @property
     def halo(self) -> Int64Array:
         """Rows of H that the part receives."""
         return self.received if self.fold is None else self.received - self.fold.received

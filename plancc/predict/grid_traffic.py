@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from plancc.predict.schedule import AllGather, AllReduce, AllToAll, Broadcast, Operation
+from plancc.plan.words import Transfer
+from plancc.predict.schedule import AllGather, AllReduce, AllToAll, Broadcast
 from plancc.predict.schedules import Tables, layout_of
 
 
@@ -53,6 +54,8 @@ def product_traffic(tables: Tables, width: int) -> ProductTraffic:
     """
     words: dict[str, int] = {}
     for each in layout_of(tables).product(1, "forward", width):
+        if not isinstance(each, Transfer):
+            continue
         counts, kind = each.counts(tables.num_ranks), _kind(each)
         moved = int(counts.words_sent.sum())
         if isinstance(each, AllReduce):  # with oneself nothing is
@@ -61,10 +64,10 @@ def product_traffic(tables: Tables, width: int) -> ProductTraffic:
     return ProductTraffic(width, **words)
 
 
-def _kind(operation: Operation) -> str:
-    """The attribute of `ProductTraffic` that has its words; local work has none."""
-    if isinstance(operation, Broadcast) and operation.of_matrix:
+def _kind(transfer: Transfer) -> str:
+    """The attribute of `ProductTraffic` that has its words."""
+    if isinstance(transfer, Broadcast) and transfer.of_matrix:
         return "matrix"
     return {AllGather: "sums", AllToAll: "swapped", AllReduce: "reduced"}.get(
-        type(operation), "rows"
+        type(transfer), "rows"
     )

@@ -9,14 +9,17 @@ is one number, whatever its type.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from plancc.plan import words
+from plancc.plan.metrics import Step
 from plancc.plan.plan import Int32Array, Int64Array
+from plancc.plan.words import Counts
 
 STEPS = ("expand", "multiply", "fold", "collectives", "dense", "all-reduce")
 """What an operation may be part of, in the order of tables."""
@@ -48,6 +51,12 @@ class Pairs:
             self._split[ranks_per_node] = PairSplit(*sums)
         return self._split[ranks_per_node]
 
+    @property
+    def step(self) -> Step:
+        """What every rank moves in the exchange."""
+        split = self.by_node(1)
+        return Step(split.sent, split.received, split.messages_sent, split.messages_received)
+
 
 @dataclass(frozen=True, eq=False)
 class PairSplit:
@@ -61,27 +70,6 @@ class PairSplit:
     messages_sent: Int64Array
     received: Int64Array
     messages_received: Int64Array
-
-
-@dataclass(eq=False)
-class Counts:
-    """What every rank hands to the network, int64[num_ranks] each; names as in the runtime."""
-
-    words_sent: Int64Array
-    words_received: Int64Array
-    messages_sent: Int64Array
-    messages_received: Int64Array
-    reductions: Int64Array
-    words_reduced: Int64Array
-
-    @classmethod
-    def zero(cls, num_ranks: int) -> Counts:
-        return cls(*np.zeros((len(fields(cls)), num_ranks), np.int64))
-
-    def add(self, other: Counts) -> None:
-        for each in fields(self):
-            mine = getattr(self, each.name)
-            mine += getattr(other, each.name)
 
 
 class Place(NamedTuple):
@@ -113,22 +101,16 @@ class Operation:
 
     place: Place
 
-    def counts(self, num_ranks: int) -> Counts:
-        """What it hands to the network."""
-        return Counts.zero(num_ranks)
-
 
 @dataclass(frozen=True, eq=False)
-class Messages(Operation):
+class Messages(Operation, words.Transfer):
     """Point-to-point messages.
 
     Attributes
     ----------
     pairs : Pairs
-    width : int or int64[num_ranks]
-        Columns of a row; one number per rank is the same at both ends of every message.
-    reverse : bool
-        Whether they travel from targets to sources.
+    width, reverse
+        As of `plancc.plan.words.Rows`.
     """
 
     pairs: Pairs
@@ -141,156 +123,35 @@ class Messages(Operation):
         return np.asarray(self.width) > 0
 
     def counts(self, num_ranks: int) -> Counts:
-        split, found = self.pairs.by_node(1), Counts.zero(num_ranks)
-        sent, received = split.sent * self.width, split.received * self.width
-        full = self.full
-        out, arriving = split.messages_sent * full, split.messages_received * full
-        if self.reverse:
-            sent, received, out, arriving = received, sent, arriving, out
-        found.words_sent += sent
-        found.words_received += received
-        found.messages_sent += out
-        found.messages_received += arriving
-        return found
+        return words.Rows(self.pairs.step, self.width, self.reverse).counts(num_ranks)
 
 
 @dataclass(frozen=True, eq=False)
-class Collective(Operation):
-    """Of disjoint groups at once, all of the same size.
+class Broadcast(words.Broadcast, Operation):
+    """`plancc.plan.words.Broadcast`, as an operation.
 
     Attributes
     ----------
-    ranks : int64[groups, members]
-        Of every group, ascending.
-    """
-
-    ranks: Int64Array
-
-    @property
-    def members(self) -> int:
-        """Of a group."""
-        return self.ranks.shape[1]
-
-
-@dataclass(frozen=True, eq=False)
-class Broadcast(Collective):
-    """Rounds of broadcasts, or of reductions to the root: the same backward.
-
-    Attributes
-    ----------
-    words : int64[rounds, groups]
-        Of the root.
-    root : int64[rounds, groups]
-        Its place in the group.
-    buffers : int64[rounds, groups] or int
-        What travels apart, each in a message.
-    reduce : bool
     of_matrix : bool
         Whether pieces of A travel, not rows.
     """
 
-    words: Int64Array
-    root: Int64Array
-    buffers: int | Int64Array = 1
-    reduce: bool = False
     of_matrix: bool = False
 
-    def counts(self, num_ranks: int) -> Counts:
-        others = self.members - 1
-        buffers = np.broadcast_to(self.buffers, self.words.shape) * (self.words > 0)
-        roots = np.take_along_axis(self.ranks.T, self.root, axis=0)
-        found = Counts.zero(num_ranks)
-        for amount, at_root, at_others in (
-            (self.words, found.words_sent, found.words_received),
-            (buffers, found.messages_sent, found.messages_received),
-        ):
-            if self.reduce:
-                at_root, at_others = at_others, at_root
-            of_root = _sums(roots.ravel(), amount.ravel(), num_ranks)
-            at_root += of_root * others
-            at_others[self.ranks.ravel()] += np.repeat(amount.sum(axis=0), self.members)
-            at_others -= of_root
-        return found
+
+@dataclass(frozen=True, eq=False)
+class AllReduce(words.AllReduce, Operation):
+    """`plancc.plan.words.AllReduce`, as an operation."""
 
 
 @dataclass(frozen=True, eq=False)
-class AllReduce(Collective):
-    """Sums at every member.
-
-    Attributes
-    ----------
-    words : int64[groups]
-    """
-
-    words: Int64Array
-
-    def counts(self, num_ranks: int) -> Counts:
-        found = Counts.zero(num_ranks)
-        found.reductions[self.ranks] += 1
-        found.words_reduced[self.ranks] += self.words[:, None]
-        return found
+class AllGather(words.AllGather, Operation):
+    """`plancc.plan.words.AllGather`, as an operation."""
 
 
 @dataclass(frozen=True, eq=False)
-class AllGather(Collective):
-    """Every member's piece to all others, or a reduce-scatter: the same backward.
-
-    Attributes
-    ----------
-    words : int64[groups, members]
-        Of the members' pieces.
-    reduce : bool
-    """
-
-    words: Int64Array
-    reduce: bool = False
-
-    def counts(self, num_ranks: int) -> Counts:
-        found, others = Counts.zero(num_ranks), self.members - 1
-        full = self.words > 0
-        for amount, out, arriving in (
-            (self.words, found.words_sent, found.words_received),
-            (full.astype(np.int64), found.messages_sent, found.messages_received),
-        ):
-            if self.reduce:
-                out, arriving = arriving, out
-            out[self.ranks] += amount * others
-            arriving[self.ranks] += amount.sum(axis=1, keepdims=True) - amount
-        return found
-
-
-@dataclass(frozen=True, eq=False)
-class AllToAll(Collective):
-    """Member j sends ``rows[j] * columns[k]`` words to every other member k.
-
-    Attributes
-    ----------
-    rows, columns : int64[groups, members]
-    reverse : bool
-        Whether member k sends them to j.
-    """
-
-    rows: Int64Array
-    columns: Int64Array
-    reverse: bool = False
-
-    def counts(self, num_ranks: int) -> Counts:
-        found = Counts.zero(num_ranks)
-        left, right = self.rows, self.columns
-        for mine, theirs, out, arriving in (
-            (left, right, found.words_sent, found.words_received),
-            (
-                (left > 0).astype(np.int64),
-                (right > 0).astype(np.int64),
-                found.messages_sent,
-                found.messages_received,
-            ),
-        ):
-            if self.reverse:
-                out, arriving = arriving, out
-            out[self.ranks] += mine * (theirs.sum(axis=1, keepdims=True) - theirs)
-            arriving[self.ranks] += theirs * (mine.sum(axis=1, keepdims=True) - mine)
-        return found
+class AllToAll(words.AllToAll, Operation):
+    """`plancc.plan.words.AllToAll`, as an operation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -383,11 +244,8 @@ class Schedule:
 
     def counts(self, chosen: Callable[[Operation], bool] = lambda operation: True) -> Counts:
         """What every rank hands to the network in an epoch, exactly; of the chosen operations."""
-        total = Counts.zero(self.num_ranks)
-        for operation in self.operations:
-            if chosen(operation):
-                total.add(operation.counts(self.num_ranks))
-        return total
+        transfers = (each for each in self.operations if isinstance(each, words.Transfer))
+        return words.count((each for each in transfers if chosen(each)), self.num_ranks)
 
 
 @njit(cache=True, nogil=True)
@@ -406,8 +264,3 @@ def _split(source, target, rows, num_ranks, ranks_per_node):  # type: ignore[no-
             found[2, j] += size
             found[3, j] += 1
     return found
-
-
-def _sums(place: npt.NDArray[np.integer], amount: Int64Array, size: int) -> Int64Array:
-    """Sum of the amounts of every place, exactly as long as it is below 2^53."""
-    return np.bincount(place, weights=amount, minlength=size).astype(np.int64)

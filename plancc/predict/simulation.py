@@ -29,6 +29,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.plan.plan import Int64Array
+from plancc.plan.words import Collective
 from plancc.predict.machine import Machine
 from plancc.predict.schedule import (
     DIRECTIONS,
@@ -37,7 +38,6 @@ from plancc.predict.schedule import (
     AllReduce,
     AllToAll,
     Broadcast,
-    Collective,
     DenseProduct,
     Elementwise,
     Messages,

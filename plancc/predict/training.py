@@ -30,7 +30,8 @@ import scipy.sparse as sp
 from plancc.cost.owners import traffic_of_owners
 from plancc.graph.graph import Graph
 from plancc.plan.metrics import Traffic
-from plancc.plan.plan import Int32Array, Int64Array, Plan
+from plancc.plan.plan import Int32Array, Plan
+from plancc.plan.words import Counts, Rows, count
 
 WORD_BYTES = 4  # float32
 PASSES = ("order", "constant", "dead-rows")
@@ -111,16 +112,8 @@ def live_traffic(
     return layers
 
 
-@dataclass(frozen=True)
-class EpochTraffic:
-    """What every part sends in one epoch, int64[num_parts] each: forward and back, all layers."""
-
-    words: Int64Array
-    messages: Int64Array
-
-
-def epoch_traffic(layers: Sequence[Traffic], widths: Sequence[tuple[int, int]]) -> EpochTraffic:
-    """Words and messages of an epoch; exact.
+def epoch_traffic(layers: Sequence[Traffic], widths: Sequence[tuple[int, int]]) -> Counts:
+    """What every part sends and receives in an epoch, forward and back; exact.
 
     Parameters
     ----------
@@ -129,12 +122,12 @@ def epoch_traffic(layers: Sequence[Traffic], widths: Sequence[tuple[int, int]]) 
     widths : list of (int, int)
         `moved_widths`.
     """
-    words = np.zeros_like(layers[0].sent)
-    messages = np.zeros_like(words)
-    for parts, (forward, back) in zip(layers, widths, strict=True):
-        words += forward * parts.sent + back * parts.received
-        messages += (forward > 0) * parts.messages_sent + (back > 0) * parts.messages_received
-    return EpochTraffic(words, messages)
+    transfers = [
+        Rows(parts.step, width, reverse=back)
+        for parts, of_layer in zip(layers, widths, strict=True)
+        for width, back in zip(of_layer, (False, True), strict=True)
+    ]
+    return count(transfers, len(layers[0].rows))
 
 
 @dataclass(frozen=True)
@@ -159,6 +152,19 @@ class PassCost:
     max_messages_sent: int
     saved: float
 
+    @classmethod
+    def of(cls, passes: Sequence[str], sent: Counts, plain: PassCost | None) -> PassCost:
+        """The cost of what is sent with these passes; `plain`: without any, None for itself."""
+        words = int(sent.words_sent.sum())
+        return cls(
+            passes=list(passes),
+            words=words,
+            max_words_sent=int(sent.words_sent.max()),
+            messages=int(sent.messages_sent.sum()),
+            max_messages_sent=int(sent.messages_sent.max()),
+            saved=1 - words / plain.words if plain and plain.words else 0.0,
+        )
+
 
 def pass_costs(
     parts: Traffic, live: Sequence[Traffic], dims: Sequence[int], passes: Sequence[str] = PASSES
@@ -177,20 +183,10 @@ def pass_costs(
     costs: list[PassCost] = []
     whole = [parts] * (len(dims) - 1)
     for number in range(len(passes) + 1):
-        done = list(passes[:number])
+        done = passes[:number]
         layers = live if "dead-rows" in done else whole
         sent = epoch_traffic(layers, moved_widths(dims, done))
-        words = int(sent.words.sum())
-        costs.append(
-            PassCost(
-                passes=done,
-                words=words,
-                max_words_sent=int(sent.words.max()),
-                messages=int(sent.messages.sum()),
-                max_messages_sent=int(sent.messages.max()),
-                saved=1 - words / costs[0].words if costs and costs[0].words else 0.0,
-            )
-        )
+        costs.append(PassCost.of(done, sent, costs[0] if costs else None))
     return costs
 
 
@@ -237,7 +233,7 @@ def sampled_costs(
         In [0, 1].
     """
     widths = moved_widths(dims, ["order"])
-    full = float(epoch_traffic([parts] * len(widths), widths).words.sum())
+    full = float(epoch_traffic([parts] * len(widths), widths).words_sent.sum())
     exchanges = sum((forward > 0) + (back > 0) for forward, back in widths)
     costs = []
     for rate in rates:

@@ -421,17 +421,7 @@ def grid_pass_costs(path: str, dims: Sequence[int]) -> list[PassCost]:
             sent = schedule_of(tables, dims, done).counts()
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
-        words = int(sent.words_sent.sum())
-        costs.append(
-            PassCost(
-                passes=done,
-                words=words,
-                max_words_sent=int(sent.words_sent.max()),
-                messages=int(sent.messages_sent.sum()),
-                max_messages_sent=int(sent.messages_sent.max()),
-                saved=1 - words / costs[0].words if costs and costs[0].words else 0.0,
-            )
-        )
+        costs.append(PassCost.of(done, sent, costs[0] if costs else None))
     return costs
 
 

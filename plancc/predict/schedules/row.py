@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from plancc.plan.metrics import Step, Traffic
+from plancc.plan.metrics import Traffic
 from plancc.plan.plan import Int64Array
 from plancc.predict.memory import Memory, memory
 from plancc.predict.schedule import Elementwise, Messages, Operation, Pairs, Place, SparseProduct
@@ -59,19 +59,13 @@ class RowLayout(Layout):
 
 def traffic_of(tables: Tables) -> Traffic:
     """Load and communication of every part of a row or edge plan."""
-    expand = step_of(tables.expand)
+    expand = tables.expand.step
     if tables.fold is None:
         return Traffic(tables.rows, tables.nonzeros, *expand)
     # of the vertices that are both received and folded nothing is known here
     copies = tables.rows + expand.received + tables.fold.by_node(1).sent
-    fold = step_of(tables.fold)
+    fold = tables.fold.step
     return Traffic.of_steps(tables.rows, tables.nonzeros, expand, fold, copies)
-
-
-def step_of(pairs: Pairs) -> Step:
-    """What every part moves in one exchange."""
-    split = pairs.by_node(1)
-    return Step(split.sent, split.received, split.messages_sent, split.messages_received)
 
 
 def exchange(
