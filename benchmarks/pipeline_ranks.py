@@ -18,8 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from plancc_runtime.transport.base import Transport
-from plancc_runtime.transport.group import Group, Pending
+from plancc_runtime.transport.base import Group, Pending, Transport
 
 LAYERS = 3
 WARM_UP = 2

@@ -69,8 +69,9 @@ def command(output: str, ranks: int | None, threads: int | None, quick: bool) ->
             raise
         return
     check_target(output)
+    from plancc_runtime.transport.base import usable_cores
     from plancc_runtime.transport.local import run_ranks
-    from plancc_runtime.transport.single import SingleTransport, usable_cores
+    from plancc_runtime.transport.single import SingleTransport
 
     ranks = ranks or len(usable_cores())
     if ranks == 1:

@@ -34,8 +34,8 @@ from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.kernels.spmm import prepare
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import train
-from plancc_runtime.transport.base import Exchange, Transport
-from plancc_runtime.transport.single import SingleTransport, usable_cores
+from plancc_runtime.transport.base import Exchange, Transport, usable_cores
+from plancc_runtime.transport.single import SingleTransport
 
 SETS = 3
 """Of operands, that take turns."""

@@ -14,7 +14,7 @@ import torch
 from launcher import run
 
 from plancc.graph.vertexdata import VertexData
-from plancc_runtime.transport.single import usable_cores
+from plancc_runtime.transport.base import usable_cores
 
 RANK_MAIN = Path(__file__).with_name("rank_main.py")
 EPOCHS = 5

@@ -12,8 +12,9 @@ import pytest
 from launcher import run
 
 from plancc.errors import InputError, PlanError
-from plancc_runtime.transport.base import TransportError, name, unfinished
+from plancc_runtime.transport.base import TransportError
 from plancc_runtime.transport.local import run_ranks
+from plancc_runtime.transport.messages import name_ranks, unfinished
 
 MAIN = Path(__file__).with_name("failure_main.py")
 SECONDS = 2  # the timeout of the jobs
@@ -177,8 +178,8 @@ def test_threads_are_interrupted():
 
 
 def test_names_of_ranks():
-    assert name([3]) == "rank 3"
-    assert name([2, 1, 2]) == "ranks 1, 2"
-    assert name(range(20)) == "ranks 0, 1, 2, 3, 4, 5, 6, 7, ..."
+    assert name_ranks([3]) == "rank 3"
+    assert name_ranks([2, 1, 2]) == "ranks 1, 2"
+    assert name_ranks(range(20)) == "ranks 0, 1, 2, 3, 4, 5, 6, 7, ..."
     assert unfinished([4, 1], []) == "a message from ranks 1, 4"
     assert unfinished([1], [2, 3]) == "a message from rank 1 and ranks 2, 3 to take one"

@@ -27,7 +27,7 @@ from plancc_runtime.layouts.order import in_order
 from plancc_runtime.layouts.pipeline import Batches, bandwidth, wanted_stages
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import train
-from plancc_runtime.transport.group import Pending
+from plancc_runtime.transport.base import Pending
 from plancc_runtime.transport.local import run_ranks
 
 GRIDS = [(1, 1), (1, 2), (1, 3), (1, 6), (2, 1), (2, 3), (3, 2), (3, 3), (1, 9)]

@@ -13,8 +13,8 @@ from launcher import run
 
 from plancc.errors import BackendUnavailable, InputError, PlanError
 from plancc_runtime import launch
-from plancc_runtime.transport.base import Piece
 from plancc_runtime.transport.local import run_ranks
+from plancc_runtime.transport.messages import Piece
 from plancc_runtime.transport.single import SingleTransport
 from plancc_runtime.transport.torch_dist import DISTANCES, TAGS, in_groups
 

@@ -24,8 +24,8 @@ from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.edge import with_whole_rows
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.nn.aggregation import aggregate
+from plancc_runtime.transport.base import usable_cores
 from plancc_runtime.transport.group import as_transport
-from plancc_runtime.transport.single import usable_cores
 
 ROUNDS = 3
 KINDS = (torch.float32, torch.float64, torch.bfloat16, torch.float16, np.float32, np.int64)

@@ -18,7 +18,7 @@ from torch import Tensor
 from plancc.plan.grid import Grid
 from plancc_runtime.clock import Clock
 from plancc_runtime.layouts.pipeline import Batches
-from plancc_runtime.transport.group import Group, Pending
+from plancc_runtime.transport.base import Group, Pending
 from plancc_runtime.workspace import empty
 
 CPU = torch.device("cpu")

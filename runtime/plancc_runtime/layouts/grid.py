@@ -64,8 +64,7 @@ from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import ProductFunction
 from plancc_runtime.layouts.rehearsal import Operation
 from plancc_runtime.layouts.row import halo_part
-from plancc_runtime.transport.base import Transport
-from plancc_runtime.transport.group import Pending
+from plancc_runtime.transport.base import Pending, Transport
 from plancc_runtime.workspace import empty
 
 

@@ -23,7 +23,7 @@ from plancc.plan.grid import Piece
 from plancc.plan.grid_slices import parts_to_read
 from plancc.plan.plan import GridShare, Int64Array
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.transport.group import Group
+from plancc_runtime.transport.base import Group
 
 NOTHING = np.zeros(0, np.int32)
 

@@ -22,7 +22,7 @@ from plancc.plan.plan import Int64Array
 from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.kernels.torch_spmm import TorchMatrix
 from plancc_runtime.layouts.row import Layer, halo_block, is_symmetric
-from plancc_runtime.transport.group import Group
+from plancc_runtime.transport.base import Group
 
 T = TypeVar("T")
 

@@ -22,7 +22,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from plancc_runtime.transport.base import Exchange, Traffic
+from plancc_runtime.transport.base import Exchange
+from plancc_runtime.transport.messages import Traffic
 
 SCALE_BYTES = 4
 

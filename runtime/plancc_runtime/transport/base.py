@@ -1,4 +1,4 @@
-"""What every transport offers. Knows ranks and buffers; must not know rows, layers or files.
+"""What every transport offers. Knows ranks and buffers; must not know grids, rows, layers or files.
 
 A *buffer* is a C-contiguous numpy array or tensor; it belongs to the caller, who leaves it alone
 while a round is under way. An exchange is made once for its buffers and played any number of times:
@@ -11,8 +11,27 @@ while a round is under way. An exchange is made once for its buffers and played 
     exchange.finish()                                 all is here, the send buffers are free again
 
 Every send of a round is handed over before the first call of `arrivals`: transports that move all
-messages of a round in one group (NCCL) launch it with the last send. Who needs no order of arrival
-calls `finish` alone.
+messages of a round in one group (NCCL) launch it with the last send. If the order of arrival does
+not matter, call `finish` alone.
+
+A *group* is made once by all of its members (`Transport.subgroup`), and used any number of times.
+All its methods are collective among the members, who call the same ones in the same order; buffers
+are contiguous, and of the same size where the operation says so. Operations that `start` begins are
+finished by `wait`; a member may have several under way, and finishes them in the order in which it
+started them. Two ranks with several groups in common, or with messages of an exchange under way,
+begin all that they do together in the same order.
+
+A group counts in `Transport.traffic` what has to arrive, however the library routes it; g members:
+
+    broadcast(m words)        the root sends m words to each of the g - 1 others, who receive them
+    reduce_sum                the same backward: every other member sends m words to the root
+    allgather                 every member sends its own words to each of the others
+    reduce_scatter_sum        the same backward
+    alltoall                  as an exchange of messages
+    allreduce_sum(m words)    one reduction of m words at every member (as `Transport`'s)
+
+A message is one buffer from one rank to another, or as many as it takes when it has more than
+`Transport.max_words`; empty ones do not count, and none travels from a member to itself.
 
 No wait is for ever: after `Transport.timeout` seconds a rank says whom it still waits for, and the
 job ends (see `transport.watchdog`).
@@ -22,102 +41,32 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
+import platform
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from plancc.errors import PlanccError
+from plancc_runtime.transport.messages import (
+    Addressed,
+    Buffer,
+    Traffic,
+    flat,
+    name_ranks,
+    traffic_of,
+)
 
-if TYPE_CHECKING:
-    from plancc_runtime.transport.group import Group
-
-Buffer = Any  # numpy.ndarray | torch.Tensor, without importing torch here
 TIMEOUT = 600.0  # seconds
 MAX_WORDS_PER_MESSAGE = 2**31 - 1  # counts of MPI and NCCL are C ints
 
 
 class TransportError(PlanccError):
     """A rank did not answer in time, or is gone."""
-
-
-@dataclass
-class Traffic:
-    """What one rank has handed to the network so far; a word is one number, whatever its dtype.
-
-    The reductions (`Transport.allreduce_sum`) are counted apart from the messages of exchanges.
-    """
-
-    messages_sent: int = 0
-    words_sent: int = 0
-    bytes_sent: int = 0
-    messages_received: int = 0
-    words_received: int = 0
-    bytes_received: int = 0
-    reductions: int = 0
-    words_reduced: int = 0
-
-    def as_array(self) -> np.ndarray:
-        """The counters as int64[8], in the order of the fields."""
-        return np.array([getattr(self, f.name) for f in fields(self)], np.int64)
-
-
-class Piece(NamedTuple):
-    """What travels at once: a buffer, or a part of one that is too long for a message.
-
-    Attributes
-    ----------
-    number : int
-        Of the send or receive it belongs to.
-    peer : int
-    tag : int
-        Counts the pieces between the same two ranks; the same at both ends.
-    data : Buffer[words]
-    """
-
-    number: int
-    peer: int
-    tag: int
-    data: Buffer
-
-
-def pieces(buffers: Iterable[tuple[int, Buffer]], max_words: int) -> list[Piece]:
-    """The messages for these buffers, flat and of at most `max_words` words; none for no words.
-
-    Raises
-    ------
-    ValueError
-        If a buffer is not contiguous.
-    """
-    tags: dict[int, int] = {}
-    result = []
-    for number, (peer, buffer) in enumerate(buffers):
-        data, tag = flat(buffer), tags.get(peer, 0)
-        whole = len(data) <= max_words
-        for start in range(0, len(data), max_words):
-            part = data if whole else data[start : start + max_words]
-            result.append(Piece(number, peer, tag, part))
-            tag += 1
-        tags[peer] = tag
-    return result
-
-
-def flat(buffer: Buffer) -> Buffer:
-    """One dimension, the same memory.
-
-    Raises
-    ------
-    ValueError
-        If the buffer is not contiguous.
-    """
-    numpy = isinstance(buffer, np.ndarray)
-    if not (buffer.flags.c_contiguous if numpy else buffer.is_contiguous()):
-        raise ValueError("a buffer must be contiguous")
-    return buffer.reshape(-1)
 
 
 class Exchange(ABC):
@@ -140,28 +89,164 @@ class Exchange(ABC):
         """Wait until every message of the round is done, received or sent."""
 
 
-class RoundTraffic:
-    """What one round of an exchange adds to the traffic of its rank."""
+class Pending:
+    """An operation under way; `wait` ends it, and does nothing when called again."""
 
-    def __init__(self, sends: Sequence[Piece], receives: Sequence[Piece]) -> None:
-        self._totals = [
-            total
-            for side in (sends, receives)
-            for total in (
-                len(side),
-                sum(len(piece.data) for piece in side),
-                sum(piece.data.nbytes for piece in side),
+    def __init__(self, finish: Callable[[], None] | None = None) -> None:
+        self._finish = finish
+
+    def wait(self) -> None:
+        """Return when this member's buffers may be used again."""
+        finish, self._finish = self._finish, None
+        if finish is not None:
+            finish()
+
+
+class Group(ABC):
+    """Some ranks of a transport.
+
+    Buffers that are not contiguous or not as many as members, and a root that is no member's place,
+    are a ValueError, of this member alone.
+
+    What the methods with an underscore get is flat; they are called by groups of several members
+    only, with buffers that are not empty (those of `_alltoall` and some of `_allgather` and
+    `_reduce_scatter_sum` may be), and count nothing.
+
+    Attributes
+    ----------
+    transport : Transport
+    ranks : tuple of int
+        Of the members in the transport; ascending and distinct.
+    rank : int
+        This member's place among them.
+    size : int
+        Number of members.
+    """
+
+    def __init__(self, transport: Transport, ranks: Sequence[int]) -> None:
+        self.transport, self.ranks = transport, tuple(ranks)
+        if self.ranks != tuple(sorted(set(ranks))) or transport.rank not in self.ranks:
+            raise ValueError(f"ranks {self.ranks}: not ascending, or without {transport.rank}")
+        self.rank, self.size = self.ranks.index(transport.rank), len(self.ranks)
+
+    def start_broadcast(self, buffer: Buffer, root: int) -> Pending:
+        """Give every member the root's `buffer`. `root` is a place among the members."""
+        data = self._checked([buffer], 1, root)[0]
+        if self.size == 1 or len(data) == 0:
+            return Pending()
+        if self.rank == root:
+            self._count(sends=[(k, data) for k in self._others()])
+        else:
+            self._count(receives=[(root, data)])
+        return self._broadcast(data, root)
+
+    def start_reduce_sum(self, buffer: Buffer, root: int) -> Pending:
+        """Replace the root's `buffer` by the sum over the members; the others' become undefined."""
+        data = self._checked([buffer], 1, root)[0]
+        if self.size == 1 or len(data) == 0:
+            return Pending()
+        if self.rank == root:
+            self._count(receives=[(k, data) for k in self._others()])
+        else:
+            self._count(sends=[(root, data)])
+        return self._reduce_sum(data, root)
+
+    def allreduce_sum(self, buffer: Buffer) -> None:
+        """Replace every member's `buffer` by the sum over the members."""
+        data = flat(buffer)
+        self.transport.traffic.add_reduction(len(data))
+        if self.size > 1 and len(data):
+            self._allreduce_sum(data)
+
+    def start_allgather(self, pieces: Sequence[Buffer]) -> Pending:
+        """``pieces[k]`` of member k goes to all; sizes may differ, and are the same everywhere."""
+        data = self._checked(pieces, self.size)
+        if self.size == 1 or not any(map(len, data)):
+            return Pending()
+        others, own = self._others(), data[self.rank]
+        self._count([(k, own) for k in others], [(k, data[k]) for k in others])
+        return self._allgather(data)
+
+    def reduce_scatter_sum(self, pieces: Sequence[Buffer]) -> None:
+        """Replace ``pieces[k]`` of member k by the sum over all members' ``pieces[k]``.
+
+        The other pieces become undefined.
+        """
+        data = self._checked(pieces, self.size)
+        if self.size == 1 or not any(map(len, data)):
+            return
+        others, own = self._others(), data[self.rank]
+        self._count([(k, data[k]) for k in others], [(k, own) for k in others])
+        self._reduce_scatter_sum(data)
+
+    def start_alltoall(self, sends: Sequence[Buffer], receives: Sequence[Buffer]) -> Pending:
+        """``sends[k]`` of this member becomes ``receives[this member]`` of member k.
+
+        This member's own piece is copied.
+        """
+        out, back = self._checked(sends, self.size), self._checked(receives, self.size)
+        if len(out[self.rank]) != len(back[self.rank]):
+            raise ValueError("a member's piece for itself has two sizes")
+        back[self.rank][...] = out[self.rank]
+        if self.size == 1:
+            return Pending()
+        others = self._others()
+        self._count([(k, out[k]) for k in others], [(k, back[k]) for k in others])
+        return self._alltoall(out, back)
+
+    def broadcast(self, buffer: Buffer, root: int) -> None:
+        self.start_broadcast(buffer, root).wait()
+
+    def reduce_sum(self, buffer: Buffer, root: int) -> None:
+        self.start_reduce_sum(buffer, root).wait()
+
+    def allgather(self, pieces: Sequence[Buffer]) -> None:
+        self.start_allgather(pieces).wait()
+
+    def alltoall(self, sends: Sequence[Buffer], receives: Sequence[Buffer]) -> None:
+        self.start_alltoall(sends, receives).wait()
+
+    @abstractmethod
+    def _broadcast(self, data: Buffer, root: int) -> Pending: ...
+
+    @abstractmethod
+    def _reduce_sum(self, data: Buffer, root: int) -> Pending: ...
+
+    @abstractmethod
+    def _allreduce_sum(self, data: Buffer) -> None: ...
+
+    @abstractmethod
+    def _allgather(self, pieces: Sequence[Buffer]) -> Pending: ...
+
+    @abstractmethod
+    def _reduce_scatter_sum(self, pieces: Sequence[Buffer]) -> None: ...
+
+    @abstractmethod
+    def _alltoall(self, sends: Sequence[Buffer], receives: Sequence[Buffer]) -> Pending: ...
+
+    def _others(self) -> list[int]:
+        return [k for k in range(self.size) if k != self.rank]
+
+    def _others_to_join(self) -> str:
+        """What a member waits for in an operation that needs all."""
+        return f"{name_ranks(self.ranks[k] for k in self._others())} to join a collective call"
+
+    def _checked(self, buffers: Sequence[Buffer], number: int, root: int = 0) -> list[Buffer]:
+        """The buffers, flat.
+
+        Raises
+        ------
+        ValueError
+            If they are not so many or not contiguous, or no member has the number `root`.
+        """
+        if len(buffers) != number or not 0 <= root < self.size:
+            raise ValueError(
+                f"{len(buffers)} buffers and root {root} for a group of {self.size} members"
             )
-        ]
+        return [flat(buffer) for buffer in buffers]
 
-    def add_to(self, traffic: Traffic) -> None:
-        messages_out, words_out, bytes_out, messages_in, words_in, bytes_in = self._totals
-        traffic.messages_sent += messages_out
-        traffic.words_sent += words_out
-        traffic.bytes_sent += bytes_out
-        traffic.messages_received += messages_in
-        traffic.words_received += words_in
-        traffic.bytes_received += bytes_in
+    def _count(self, sends: Addressed = (), receives: Addressed = ()) -> None:
+        self.transport.traffic.add(traffic_of(sends, receives, self.transport.max_words))
 
 
 class Transport(ABC):
@@ -202,13 +287,11 @@ class Transport(ABC):
 
     @property
     def numbers(self) -> Sequence[int]:
-        """What the user knows the ranks by; of some ranks of a larger transport, its numbers."""
+        """The numbers by which the user knows the ranks: those of the whole job."""
         return range(self.size)
 
     @abstractmethod
-    def exchange(
-        self, sends: Sequence[tuple[int, Buffer]], receives: Sequence[tuple[int, Buffer]]
-    ) -> Exchange:
+    def exchange(self, sends: Addressed, receives: Addressed) -> Exchange:
         """An exchange of these buffers, each with its peer; not collective, moves nothing yet.
 
         Its rounds are collective among the ranks that exchange: every send needs its receive, of
@@ -216,11 +299,12 @@ class Transport(ABC):
         they stand in `sends`, which is their order in the peer's `receives`.
         """
 
+    @abstractmethod
     def subgroup(self, ranks: Sequence[int]) -> Group:
         """Some ranks, for collectives of their own. Collective among *all* ranks.
 
         Every rank calls this equally often, with the group that it is in: the groups of one call
-        are disjoint. Transports override it where they have collectives of their own.
+        are disjoint. A transport without collectives of its own returns a `group.MessageGroup`.
 
         Parameters
         ----------
@@ -236,9 +320,6 @@ class Transport(ABC):
         ValueError
             If the ranks are not ascending, or this one is not among them.
         """
-        from plancc_runtime.transport.group import MessageGroup
-
-        return MessageGroup(self, ranks)
 
     @abstractmethod
     def allreduce_sum(self, array: Buffer) -> None:
@@ -256,9 +337,12 @@ class Transport(ABC):
     def gather(self, value: Any) -> list[Any]:
         """Every rank's `value`, on every rank. Collective; small Python objects only."""
 
-    @abstractmethod
     def cores_per_rank(self) -> int:
         """Cores this rank may use if all ranks of its machine share fairly. Collective."""
+        # the launcher may have bound every rank to cores of its own, or none: the union says which
+        here, own = platform.node(), usable_cores()
+        node = [cores for host, cores in self.gather((here, own)) if host == here]
+        return max(1, min(len(set().union(*node)) // len(node), len(own)))
 
     @abstractmethod
     def abort(self, code: int) -> None:
@@ -287,7 +371,7 @@ class Transport(ABC):
         if self.size == 1 or (len(ranks_of) == 1 and len(reports) == self.size):
             sentence = str(reports[0][1])
         else:
-            parts = [f"{name(ranks)}: {text}" for text, ranks in ranks_of.items()]
+            parts = [f"{name_ranks(ranks)}: {text}" for text, ranks in ranks_of.items()]
             sentence = "; ".join(parts[:3])
             if len(parts) > 3:
                 sentence += f"; and {len(parts) - 3} more"
@@ -328,27 +412,11 @@ def is_lack_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError)
 
 
-def name(ranks: Iterable[int]) -> str:
-    """ "rank 3", "ranks 1, 2, 5"; ascending, each once, a long list cut short."""
-    ranks = sorted(set(ranks))
-    shown = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
-    return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
-
-
-def unfinished(receiving: Iterable[int], sending: Iterable[int]) -> str:
-    """What an exchange waits for: "a message from rank 1 and ranks 2, 3 to take one"."""
-    receiving, sending = set(receiving), set(sending)
-    parts = []
-    if receiving:
-        parts.append(f"a message from {name(receiving)}")
-    if sending:
-        parts.append(f"{name(sending)} to take one")
-    return " and ".join(parts)
-
-
-def overdue(what: str, timeout: float) -> str:
-    """What a rank says whose wait outlasted the timeout."""
-    return f"timeout of {timeout:g} s: still waiting for {what}"
+def usable_cores() -> set[int]:
+    """Numbers of the cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return set(os.sched_getaffinity(0))
+    return set(range(os.cpu_count() or 1))
 
 
 def say(sentence: str) -> None:

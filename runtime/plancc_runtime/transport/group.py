@@ -1,211 +1,22 @@
-"""Collective operations of some of a transport's ranks. Knows ranks and buffers; must not know
-grids, rows or layers.
+"""Groups of ranks: collectives out of messages, and a group as a transport of its own.
 
-A *group* is made once by all of its members (`Transport.subgroup`), and used any number of times.
-All methods are collective among the members, who call the same ones in the same order; buffers are
-contiguous, and of the same size where the operation says so. Operations that `start` begins are
-finished by `wait`; a member may have several under way, and finishes them in the order in which it
-started them. Two ranks with several groups in common, or with messages of an exchange under way,
-begin all that they do together in the same order.
-
-Counted in `Transport.traffic` is what has to arrive, however the library routes it; g members:
-
-    broadcast(m words)        the root sends m words to each of the g - 1 others, who receive them
-    reduce_sum                the same backward: every other member sends m words to the root
-    allgather                 every member sends its own words to each of the others
-    reduce_scatter_sum        the same backward
-    alltoall                  as an exchange of messages
-    allreduce_sum(m words)    one reduction of m words at every member (as `Transport`'s)
-
-A message is one buffer from one member to another, or as many as it takes when it has more than
-`Transport.max_words`; empty ones do not count, and none travels from a member to itself.
+Knows ranks and buffers; must not know grids, rows or layers.
 """
 
 from __future__ import annotations
 
 import pickle
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from plancc_runtime.transport.base import Buffer, Exchange, Traffic, Transport, flat, name
-
-
-class Pending:
-    """An operation under way; `wait` ends it, and does nothing when called again."""
-
-    def __init__(self, finish: Callable[[], None] | None = None) -> None:
-        self._finish = finish
-
-    def wait(self) -> None:
-        """Return when this member's buffers may be used again."""
-        finish, self._finish = self._finish, None
-        if finish is not None:
-            finish()
-
-
-class Group(ABC):
-    """Some ranks of a transport.
-
-    Buffers that are not contiguous or not as many as members, and a root that is no member's place,
-    are a ValueError, of this member alone.
-
-    What the methods with an underscore get is flat; they are called by groups of several members
-    only, with buffers that are not empty (those of `_alltoall` and some of `_allgather` and
-    `_reduce_scatter_sum` may be), and count nothing.
-
-    Attributes
-    ----------
-    transport : Transport
-    ranks : tuple of int
-        Of the members in the transport; ascending and distinct.
-    rank : int
-        This member's place among them.
-    size : int
-        Number of members.
-    """
-
-    def __init__(self, transport: Transport, ranks: Sequence[int]) -> None:
-        self.transport, self.ranks = transport, tuple(ranks)
-        if self.ranks != tuple(sorted(set(ranks))) or transport.rank not in self.ranks:
-            raise ValueError(f"ranks {self.ranks}: not ascending, or without {transport.rank}")
-        self.rank, self.size = self.ranks.index(transport.rank), len(self.ranks)
-
-    def start_broadcast(self, buffer: Buffer, root: int) -> Pending:
-        """Give every member the root's `buffer`. `root` is a place among the members."""
-        data = self._checked([buffer], 1, root)[0]
-        if self.size == 1 or len(data) == 0:
-            return Pending()
-        if self.rank == root:
-            self._count_sent(data, self.size - 1)
-        else:
-            self._count_received(data)
-        return self._broadcast(data, root)
-
-    def start_reduce_sum(self, buffer: Buffer, root: int) -> Pending:
-        """Replace the root's `buffer` by the sum over the members; the others' become undefined."""
-        data = self._checked([buffer], 1, root)[0]
-        if self.size == 1 or len(data) == 0:
-            return Pending()
-        if self.rank == root:
-            self._count_received(data, self.size - 1)
-        else:
-            self._count_sent(data)
-        return self._reduce_sum(data, root)
-
-    def allreduce_sum(self, buffer: Buffer) -> None:
-        """Replace every member's `buffer` by the sum over the members."""
-        data = flat(buffer)
-        self.transport.traffic.reductions += 1
-        self.transport.traffic.words_reduced += len(data)
-        if self.size > 1 and len(data):
-            self._allreduce_sum(data)
-
-    def start_allgather(self, pieces: Sequence[Buffer]) -> Pending:
-        """``pieces[k]`` of member k goes to all; sizes may differ, and are the same everywhere."""
-        data = self._checked(pieces, self.size)
-        if self.size == 1 or not any(map(len, data)):
-            return Pending()
-        self._count_sent(data[self.rank], self.size - 1)
-        for k in self._others():
-            self._count_received(data[k])
-        return self._allgather(data)
-
-    def reduce_scatter_sum(self, pieces: Sequence[Buffer]) -> None:
-        """Replace ``pieces[k]`` of member k by the sum over all members' ``pieces[k]``.
-
-        The other pieces become undefined.
-        """
-        data = self._checked(pieces, self.size)
-        if self.size == 1 or not any(map(len, data)):
-            return
-        for k in self._others():
-            self._count_sent(data[k])
-        self._count_received(data[self.rank], self.size - 1)
-        self._reduce_scatter_sum(data)
-
-    def start_alltoall(self, sends: Sequence[Buffer], receives: Sequence[Buffer]) -> Pending:
-        """``sends[k]`` of this member becomes ``receives[this member]`` of member k.
-
-        This member's own piece is copied.
-        """
-        out, back = self._checked(sends, self.size), self._checked(receives, self.size)
-        if len(out[self.rank]) != len(back[self.rank]):
-            raise ValueError("a member's piece for itself has two sizes")
-        back[self.rank][...] = out[self.rank]
-        if self.size == 1:
-            return Pending()
-        for k in self._others():
-            self._count_sent(out[k])
-            self._count_received(back[k])
-        return self._alltoall(out, back)
-
-    def broadcast(self, buffer: Buffer, root: int) -> None:
-        self.start_broadcast(buffer, root).wait()
-
-    def reduce_sum(self, buffer: Buffer, root: int) -> None:
-        self.start_reduce_sum(buffer, root).wait()
-
-    def allgather(self, pieces: Sequence[Buffer]) -> None:
-        self.start_allgather(pieces).wait()
-
-    def alltoall(self, sends: Sequence[Buffer], receives: Sequence[Buffer]) -> None:
-        self.start_alltoall(sends, receives).wait()
-
-    @abstractmethod
-    def _broadcast(self, data: Buffer, root: int) -> Pending: ...
-
-    @abstractmethod
-    def _reduce_sum(self, data: Buffer, root: int) -> Pending: ...
-
-    @abstractmethod
-    def _allreduce_sum(self, data: Buffer) -> None: ...
-
-    @abstractmethod
-    def _allgather(self, pieces: Sequence[Buffer]) -> Pending: ...
-
-    @abstractmethod
-    def _reduce_scatter_sum(self, pieces: Sequence[Buffer]) -> None: ...
-
-    @abstractmethod
-    def _alltoall(self, sends: Sequence[Buffer], receives: Sequence[Buffer]) -> Pending: ...
-
-    def _others(self) -> list[int]:
-        return [k for k in range(self.size) if k != self.rank]
-
-    def _others_to_join(self) -> str:
-        """What a member waits for in an operation that needs all."""
-        return f"{name(self.ranks[k] for k in self._others())} to join a collective call"
-
-    def _checked(self, buffers: Sequence[Buffer], number: int, root: int = 0) -> list[Buffer]:
-        """The buffers, flat.
-
-        Raises
-        ------
-        ValueError
-            If they are not so many or not contiguous, or no member has the number `root`.
-        """
-        if len(buffers) != number or not 0 <= root < self.size:
-            raise ValueError(
-                f"{len(buffers)} buffers and root {root} for a group of {self.size} members"
-            )
-        return [flat(buffer) for buffer in buffers]
-
-    def _count_sent(self, data: Buffer, times: int = 1) -> None:
-        traffic = self.transport.traffic
-        traffic.messages_sent += times * -(-len(data) // self.transport.max_words)
-        traffic.words_sent += times * len(data)
-        traffic.bytes_sent += times * data.nbytes
-
-    def _count_received(self, data: Buffer, times: int = 1) -> None:
-        traffic = self.transport.traffic
-        traffic.messages_received += times * -(-len(data) // self.transport.max_words)
-        traffic.words_received += times * len(data)
-        traffic.bytes_received += times * data.nbytes
+from plancc_runtime.transport.base import Exchange, Group, Pending, Transport
+from plancc_runtime.transport.messages import Addressed, Buffer, Traffic, flat
 
 
 class MessageGroup(Group):
@@ -253,9 +64,7 @@ class MessageGroup(Group):
         others = self._others()
         return self._exchanged([(k, sends[k]) for k in others], [(k, receives[k]) for k in others])
 
-    def _exchanged(
-        self, sends: list[tuple[int, Buffer]], receives: list[tuple[int, Buffer]]
-    ) -> Pending:
+    def _exchanged(self, sends: Addressed, receives: Addressed) -> Pending:
         exchange = self.transport.exchange(
             [(self.ranks[k], buffer) for k, buffer in sends],
             [(self.ranks[k], buffer) for k, buffer in receives],
@@ -273,6 +82,55 @@ class MessageGroup(Group):
         for part in parts[1:]:
             total += part
         own[...] = total
+
+
+class LibraryGroup(MessageGroup):
+    """Broadcasts and reductions by a library, which sums in its own order; all else by messages."""
+
+    def _broadcast(self, data: Buffer, root: int) -> Pending:
+        start, source = partial(self._start_broadcast, root=root), self.ranks[root]
+        if self.rank == root:
+            return self._started(start, data)
+        return self._started(start, data, lambda: f"a broadcast of rank {source}", changed=True)
+
+    def _reduce_sum(self, data: Buffer, root: int) -> Pending:
+        if not self._adds(data):
+            return super()._reduce_sum(data, root)
+        start = partial(self._start_reduce_sum, root=root)
+        return self._started(start, data, changed=self.rank == root)
+
+    @abstractmethod
+    def _start_broadcast(self, words: Buffer, root: int) -> Any:
+        """The library's request for one message; `root` is a place among the members."""
+
+    @abstractmethod
+    def _start_reduce_sum(self, words: Buffer, root: int) -> Any:
+        """As `_start_broadcast`."""
+
+    @abstractmethod
+    def _started(
+        self,
+        start: Callable[[Any], Any],
+        data: Buffer,
+        waiting_for: Callable[[], str] | None = None,
+        changed: bool = False,
+    ) -> Pending:
+        """Start the operation on the messages of `data`, brought to the host where necessary.
+
+        Parameters
+        ----------
+        start : callable
+            Takes the words of a message, returns the library's request.
+        data : Buffer
+        waiting_for : callable, optional
+            What a member waits for; by default the other members.
+        changed : bool
+            Whether the result is to be brought back to the device.
+        """
+
+    def _adds(self, data: Buffer) -> bool:
+        """Whether the library adds such numbers: most can only move 16-bit ones (see `host`)."""
+        return bool(data.itemsize != 2)
 
 
 class GroupTransport(Transport):
@@ -294,9 +152,10 @@ class GroupTransport(Transport):
     def numbers(self) -> Sequence[int]:
         return [self._whole.numbers[rank] for rank in self._group.ranks]
 
-    def exchange(
-        self, sends: Sequence[tuple[int, Buffer]], receives: Sequence[tuple[int, Buffer]]
-    ) -> Exchange:
+    def subgroup(self, ranks: Sequence[int]) -> MessageGroup:
+        return MessageGroup(self, ranks)
+
+    def exchange(self, sends: Addressed, receives: Addressed) -> Exchange:
         ranks = self._group.ranks
         return self._whole.exchange(
             [(ranks[peer], buffer) for peer, buffer in sends],
@@ -354,11 +213,6 @@ def uncounted(traffic: Traffic) -> Iterator[None]:
         yield
     finally:
         vars(traffic).update(before)
-
-
-def has_16_bits(data: Buffer) -> bool:
-    """Whether the numbers are of a kind that most libraries can only move (see `host`)."""
-    return bool(data.itemsize == 2)
 
 
 def _empty_like(data: Buffer) -> Buffer:

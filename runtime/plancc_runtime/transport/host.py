@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from plancc_runtime.transport.base import Buffer
+from plancc_runtime.transport.messages import Addressed, Buffer
 
 
 def on_device(buffer: Buffer) -> bool:
@@ -51,7 +51,7 @@ class HostBuffers:
     buffers : list of (peer, numpy array)
     """
 
-    def __init__(self, buffers: Sequence[tuple[int, Buffer]]) -> None:
+    def __init__(self, buffers: Addressed) -> None:
         self._copies: dict[int, tuple[Any, Any]] = {}  # number -> (on the device, on the host)
         self.buffers = []
         for number, (peer, buffer) in enumerate(buffers):

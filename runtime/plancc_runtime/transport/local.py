@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
@@ -17,19 +18,23 @@ import numpy as np
 from plancc.errors import PlanccError
 from plancc_runtime.transport.base import (
     TIMEOUT,
-    Buffer,
     Exchange,
-    Piece,
-    RoundTraffic,
     Transport,
     TransportError,
+    usable_cores,
+)
+from plancc_runtime.transport.group import MessageGroup
+from plancc_runtime.transport.messages import (
+    Addressed,
+    Buffer,
+    Piece,
     flat,
-    name,
+    name_ranks,
     overdue,
     pieces,
+    traffic_of,
     unfinished,
 )
-from plancc_runtime.transport.single import usable_cores
 
 GRACE = 5.0  # seconds that the other ranks have to end what they compute, once one has failed
 
@@ -116,14 +121,14 @@ class LocalTransport(Transport):
         super().__init__(rank, group.size, timeout)
         self._group, self.thread = group, rank
 
-    def exchange(
-        self, sends: Sequence[tuple[int, Buffer]], receives: Sequence[tuple[int, Buffer]]
-    ) -> Exchange:
+    def exchange(self, sends: Addressed, receives: Addressed) -> Exchange:
         return _LocalExchange(self, sends, receives)
 
+    def subgroup(self, ranks: Sequence[int]) -> MessageGroup:
+        return MessageGroup(self, ranks)
+
     def allreduce_sum(self, array: Buffer) -> None:
-        self.traffic.reductions += 1
-        self.traffic.words_reduced += self._allreduce(array, lambda x, y: x.add_(y))
+        self.traffic.add_reduction(self._allreduce(array, lambda x, y: x.add_(y)))
 
     def allreduce_max(self, array: Buffer) -> None:
         import torch
@@ -186,7 +191,7 @@ class LocalTransport(Transport):
                 group.wake(everyone)
             self.wait(
                 lambda: len(meeting) == self.size,
-                lambda: f"{name(everyone - meeting.keys())} to reach a collective call",
+                lambda: f"{name_ranks(everyone - meeting.keys())} to reach a collective call",
             )
         return [meeting[rank] for rank in range(self.size)]
 
@@ -262,23 +267,14 @@ class _End(NamedTuple):
 class _LocalExchange(Exchange):
     """Whoever comes second to a message, its sender or its receiver, copies it."""
 
-    def __init__(
-        self,
-        transport: LocalTransport,
-        sends: Sequence[tuple[int, Buffer]],
-        receives: Sequence[tuple[int, Buffer]],
-    ) -> None:
+    def __init__(self, transport: LocalTransport, sends: Addressed, receives: Addressed) -> None:
         self._transport, self._group = transport, transport._group
         words = transport.max_words
-        self._inward = pieces([(peer, _tensor(buffer)) for peer, buffer in receives], words)
-        outward = pieces([(peer, _tensor(buffer)) for peer, buffer in sends], words)
-        self._outward: list[list[Piece]] = [[] for _ in sends]
-        for piece in outward:
-            self._outward[piece.number].append(piece)
-        self._round = RoundTraffic(outward, self._inward)
-        self._num_pieces = [0] * len(receives)
-        for piece in self._inward:
-            self._num_pieces[piece.number] += 1
+        inward = pieces([(peer, _tensor(buffer)) for peer, buffer in receives], words)
+        self._outward = pieces([(peer, _tensor(buffer)) for peer, buffer in sends], words)
+        self._traffic = traffic_of(sends, receives, words)
+        self._num_pieces = [len(parts) for parts in inward]
+        self._inward = list(chain.from_iterable(inward))
         # of the round, under the lock of the group
         self._missing: list[int] = []  # pieces of every receive that are not here
         self._receiving: Counter[int] = Counter()  # peer -> pieces that it has not sent
@@ -286,7 +282,7 @@ class _LocalExchange(Exchange):
         self._arrived: deque[int] = deque()
 
     def start(self) -> None:
-        self._round.add_to(self._transport.traffic)
+        self._transport.traffic.add(self._traffic)
         self._missing = self._num_pieces.copy()
         self._arrived = deque(k for k, number in enumerate(self._missing) if number == 0)
         self._receiving = Counter(piece.peer for piece in self._inward)

@@ -12,29 +12,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from plancc.errors import BackendUnavailable
-from plancc_runtime.transport.base import (
-    TIMEOUT,
+from plancc_runtime.transport.base import TIMEOUT, Exchange, Pending, Transport
+from plancc_runtime.transport.group import LibraryGroup
+from plancc_runtime.transport.host import HostBuffers, in_host_memory
+from plancc_runtime.transport.messages import (
+    Addressed,
     Buffer,
-    Exchange,
-    RoundTraffic,
-    Transport,
+    another_rank,
     flat,
-    name,
+    name_ranks,
     pieces,
+    split,
+    traffic_of,
     unfinished,
 )
-from plancc_runtime.transport.group import MessageGroup, Pending, has_16_bits
-from plancc_runtime.transport.host import HostBuffers, in_host_memory
-from plancc_runtime.transport.single import usable_cores
 from plancc_runtime.transport.watchdog import Watchdog
 
-TESTS = 100  # of a whole round, before its messages are waited for one by one
+TESTS = 100  # tests whether a round is complete, before its messages are waited for one by one
 
 
 def load_mpi() -> Any:
@@ -76,30 +76,27 @@ class MpiTransport(Transport):
         comm = comm or self._mpi.COMM_WORLD
         super().__init__(comm.rank, comm.size, timeout)
         self._watchdog = Watchdog(self)
-        with self._watchdog(_all_ranks):
+        with self._watchdog(another_rank):
             self._comm = comm.Dup()
         self._comms: dict[tuple[int, ...], Any] = {}  # of groups; never freed, so each made once
 
-    def exchange(
-        self, sends: Sequence[tuple[int, Buffer]], receives: Sequence[tuple[int, Buffer]]
-    ) -> Exchange:
+    def exchange(self, sends: Addressed, receives: Addressed) -> Exchange:
         return _MpiExchange(self, sends, receives)
 
-    def subgroup(self, ranks: Sequence[int]) -> MessageGroup:
+    def subgroup(self, ranks: Sequence[int]) -> LibraryGroup:
         return _MpiGroup(self, ranks)
 
     def communicator(self, ranks: tuple[int, ...]) -> Any:
-        """Of some ranks, among them this one. Collective among them."""
+        """The communicator of some ranks, among them this one. Collective among them."""
         if ranks not in self._comms:
             members = self._comm.group.Incl(ranks)
-            with self._watchdog(lambda: f"{name(ranks)} to make a group"):
+            with self._watchdog(lambda: f"{name_ranks(ranks)} to make a group"):
                 self._comms[ranks] = self._comm.Create_group(members)
             members.Free()
         return self._comms[ranks]
 
     def allreduce_sum(self, array: Buffer) -> None:
-        self.traffic.reductions += 1
-        self.traffic.words_reduced += self._allreduce(array, self._mpi.SUM)
+        self.traffic.add_reduction(self._allreduce(array, self._mpi.SUM))
 
     def allreduce_max(self, array: Buffer) -> None:
         self._allreduce(array, self._mpi.MAX)
@@ -107,37 +104,24 @@ class MpiTransport(Transport):
     def _allreduce(self, array: Buffer, operation: Any) -> int:
         with in_host_memory(array) as host:
             words = flat(host)
-            for _, _, _, piece in pieces([(0, words)], self.max_words):
-                with self._watchdog(_all_ranks):
-                    self._comm.Allreduce(self._mpi.IN_PLACE, piece, op=operation)
+            for part in split(words, self.max_words):
+                with self._watchdog(another_rank):
+                    self._comm.Allreduce(self._mpi.IN_PLACE, part, op=operation)
         return len(words)
 
     def alltoall(self, array: np.ndarray) -> np.ndarray:
         received = np.empty_like(array)
-        with self._watchdog(_all_ranks):
+        with self._watchdog(another_rank):
             self._comm.Alltoall(array, received)
         return received
 
     def gather(self, value: Any) -> list[Any]:
-        with self._watchdog(_all_ranks):
+        with self._watchdog(another_rank):
             return self._comm.allgather(value)
-
-    def cores_per_rank(self) -> int:
-        # mpirun may have bound every rank to cores of its own, or none: the union says which.
-        with self._watchdog(_all_ranks):
-            node = self._comm.Split_type(self._mpi.COMM_TYPE_SHARED)
-            everyone = set().union(*node.allgather(usable_cores()))
-            share = len(everyone) // node.size
-            node.Free()
-        return max(1, min(share, len(usable_cores())))
 
     def abort(self, code: int) -> None:
         time.sleep(0.2)  # mpirun kills at once, and would lose what was printed just now
         self._comm.Abort(code)
-
-
-def _all_ranks() -> str:
-    return "another rank to reach the collective call that this one is in"
 
 
 def _wait(request: Any, requests: list[Any], late: set[int]) -> None:
@@ -148,69 +132,56 @@ def _wait(request: Any, requests: list[Any], late: set[int]) -> None:
             late.difference_update(request.Waitsome(requests))
 
 
-class _MpiGroup(MessageGroup):
-    """Collectives and messages over a communicator of the members.
-
-    The library's sums are made in its own order.
-    """
+class _MpiGroup(LibraryGroup):
+    """Collectives and messages over a communicator of the members."""
 
     def __init__(self, transport: MpiTransport, ranks: Sequence[int]) -> None:
         super().__init__(transport, ranks)
         self._mpi, self._watchdog = transport._mpi, transport._watchdog
         self._comm: Any = transport.communicator(self.ranks) if self.size > 1 else None
 
-    def _broadcast(self, data: Buffer, root: int) -> Pending:
-        start = partial(self._comm.Ibcast, root=root)
-        if self.rank == root:
-            return self._started(start, data, self._others_to_join)
-        source = self.ranks[root]
-        return self._started(start, data, lambda: f"a broadcast of rank {source}", changed=True)
+    def _start_broadcast(self, words: np.ndarray, root: int) -> Any:
+        return self._comm.Ibcast(words, root=root)
 
-    def _reduce_sum(self, data: Buffer, root: int) -> Pending:
-        if has_16_bits(data):
-            return super()._reduce_sum(data, root)
-
-        def start(own: np.ndarray) -> Any:
-            both = (self._mpi.IN_PLACE, own) if self.rank == root else (own, None)
-            return self._comm.Ireduce(*both, op=self._mpi.SUM, root=root)
-
-        return self._started(start, data, self._others_to_join, changed=self.rank == root)
+    def _start_reduce_sum(self, words: np.ndarray, root: int) -> Any:
+        both = (self._mpi.IN_PLACE, words) if self.rank == root else (words, None)
+        return self._comm.Ireduce(*both, op=self._mpi.SUM, root=root)
 
     def _allreduce_sum(self, data: Buffer) -> None:
-        if has_16_bits(data):
+        if not self._adds(data):
             super()._allreduce_sum(data)
             return
         with in_host_memory(data) as host:
-            for _, _, _, piece in pieces([(0, host)], self.transport.max_words):
+            for part in split(host, self.transport.max_words):
                 with self._watchdog(self._others_to_join):
-                    self._comm.Allreduce(self._mpi.IN_PLACE, piece, op=self._mpi.SUM)
+                    self._comm.Allreduce(self._mpi.IN_PLACE, part, op=self._mpi.SUM)
 
     def _started(
         self,
         start: Callable[[np.ndarray], Any],
         data: Buffer,
-        what: Callable[[], str],
+        waiting_for: Callable[[], str] | None = None,
         changed: bool = False,
     ) -> Pending:
-        """A collective operation on one buffer; it comes from its device, and back if changed."""
         host = HostBuffers([(0, data)])
         host.fetch(0)
-        requests = [start(p.data) for p in pieces(host.buffers, self.transport.max_words)]
+        words = host.buffers[0][1]
+        requests = [start(part) for part in split(words, self.transport.max_words)]
 
         def finish() -> None:
-            with self._watchdog(what):
+            with self._watchdog(waiting_for or self._others_to_join):
                 _wait(self._mpi.Request, requests, set(range(len(requests))))
             if changed:
                 host.store(0)
 
         return Pending(finish)
 
-    def _exchanged(
-        self, sends: list[tuple[int, Buffer]], receives: list[tuple[int, Buffer]]
-    ) -> Pending:
+    def _exchanged(self, sends: Addressed, receives: Addressed) -> Pending:
         into, out = HostBuffers(receives), HostBuffers(sends)
-        inward = pieces(into.buffers, self.transport.max_words)
-        outward = pieces(out.buffers, self.transport.max_words)
+        inward, outward = (
+            [*chain.from_iterable(pieces(side.buffers, self.transport.max_words))]
+            for side in (into, out)
+        )
         requests = [self._comm.Irecv(p.data, source=p.peer, tag=p.tag) for p in inward]
         for number in range(len(sends)):
             out.fetch(number)
@@ -236,12 +207,7 @@ class _MpiGroup(MessageGroup):
 class _MpiExchange(Exchange):
     """One persistent request per piece, tagged: requests may start in any order."""
 
-    def __init__(
-        self,
-        transport: MpiTransport,
-        sends: Sequence[tuple[int, Buffer]],
-        receives: Sequence[tuple[int, Buffer]],
-    ) -> None:
+    def __init__(self, transport: MpiTransport, sends: Addressed, receives: Addressed) -> None:
         self._mpi = mpi = transport._mpi
         comm = transport._comm
         self._is_finalized = mpi.Is_finalized
@@ -250,25 +216,23 @@ class _MpiExchange(Exchange):
         self._startall = mpi.Prequest.Startall
         self._waitsome = mpi.Request.Waitsome
         self._watchdog, self._traffic = transport._watchdog, transport.traffic
+        self._round = traffic_of(sends, receives, transport.max_words)
         self._in, self._out = HostBuffers(receives), HostBuffers(sends)
-        self._inward = pieces(self._in.buffers, transport.max_words)
-        self._outward = pieces(self._out.buffers, transport.max_words)
-        self._round = RoundTraffic(self._outward, self._inward)
-        for _, peer, tag, data in self._inward:
-            self._requests.append(comm.Recv_init(data, source=peer, tag=tag))
-        self._receiving = self._requests.copy()
-        self._sending: list[list[Any]] = [[] for _ in sends]
-        for number, peer, tag, data in self._outward:
-            self._requests.append(comm.Send_init(data, dest=peer, tag=tag))
-            self._sending[number].append(self._requests[-1])
-        self._num_pieces = [0] * len(receives)
-        for piece in self._inward:
-            self._num_pieces[piece.number] += 1
+        inward = pieces(self._in.buffers, transport.max_words)
+        outward = pieces(self._out.buffers, transport.max_words)
+        self._num_pieces = [len(parts) for parts in inward]
+        self._inward = [*chain.from_iterable(inward)]
+        self._outward = [*chain.from_iterable(outward)]
+        self._receiving = [comm.Recv_init(p.data, source=p.peer, tag=p.tag) for p in self._inward]
+        self._sending = [
+            [comm.Send_init(p.data, dest=p.peer, tag=p.tag) for p in parts] for parts in outward
+        ]
+        self._requests += [*self._receiving, *chain.from_iterable(self._sending)]
 
     def start(self) -> None:
         self._late = set(range(len(self._requests)))
         self._startall(self._receiving)
-        self._round.add_to(self._traffic)
+        self._traffic.add(self._round)
         self._stored = [False] * len(self._num_pieces)
 
     def send(self, k: int) -> None:

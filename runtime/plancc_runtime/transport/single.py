@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
-from plancc_runtime.transport.base import Buffer, Exchange, Transport
-
-
-def usable_cores() -> set[int]:
-    """Numbers of the cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return set(os.sched_getaffinity(0))
-    return set(range(os.cpu_count() or 1))
+from plancc_runtime.transport.base import Exchange, Transport
+from plancc_runtime.transport.group import MessageGroup
+from plancc_runtime.transport.messages import Addressed, Buffer
 
 
 class SingleTransport(Transport):
@@ -24,12 +18,13 @@ class SingleTransport(Transport):
     def __init__(self) -> None:
         super().__init__(0, 1)
 
-    def exchange(
-        self, sends: Sequence[tuple[int, Buffer]], receives: Sequence[tuple[int, Buffer]]
-    ) -> Exchange:
+    def exchange(self, sends: Addressed, receives: Addressed) -> Exchange:
         for peer, _ in (*sends, *receives):
             raise ValueError(f"one rank alone cannot talk to rank {peer}")
         return _NoExchange()
+
+    def subgroup(self, ranks: Sequence[int]) -> MessageGroup:
+        return MessageGroup(self, ranks)
 
     def allreduce_sum(self, array: Buffer) -> None:
         """One rank's sum is its own array."""
@@ -42,9 +37,6 @@ class SingleTransport(Transport):
 
     def gather(self, value: Any) -> list[Any]:
         return [value]
-
-    def cores_per_rank(self) -> int:
-        return len(usable_cores())
 
     def abort(self, code: int) -> NoReturn:
         raise SystemExit(code)

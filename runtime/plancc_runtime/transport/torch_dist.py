@@ -16,13 +16,13 @@ from __future__ import annotations
 import atexit
 import math
 import os
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from itertools import groupby
+from functools import partial
+from itertools import chain, groupby
 from typing import Any, NoReturn
 
 import numpy as np
@@ -30,26 +30,25 @@ import torch
 import torch.distributed as dist
 
 from plancc.errors import BackendUnavailable
-from plancc_runtime.transport.base import (
-    TIMEOUT,
-    Buffer,
-    Exchange,
-    Piece,
-    RoundTraffic,
-    Transport,
-    TransportError,
-    flat,
-    name,
-    pieces,
-)
-from plancc_runtime.transport.group import MessageGroup, Pending, has_16_bits
+from plancc_runtime.transport.base import TIMEOUT, Exchange, Pending, Transport, TransportError
+from plancc_runtime.transport.group import LibraryGroup
 from plancc_runtime.transport.host import HostBuffers, in_host_memory, on_device
-from plancc_runtime.transport.single import usable_cores
+from plancc_runtime.transport.messages import (
+    Addressed,
+    Buffer,
+    Piece,
+    another_rank,
+    flat,
+    name_ranks,
+    pieces,
+    split,
+    traffic_of,
+)
 from plancc_runtime.transport.watchdog import GRACE, Watchdog
 
 BACKENDS = {"gloo": "gloo", "nccl": "cpu:gloo,cuda:nccl"}
-DISTANCES = 64  # between sender and receiver, that one group of NCCL covers
-TAGS = 16  # pieces between the same two ranks, in one group of NCCL
+DISTANCES = 64  # distances from sender to receiver that one group of NCCL covers
+TAGS = 16  # pieces between the same two ranks in one group of NCCL
 
 
 def best_backend() -> str:
@@ -89,14 +88,13 @@ def join(
         raise BackendUnavailable("transport nccl needs a CUDA device and a torch built with NCCL")
     if backend == "nccl":
         torch.cuda.set_device(local_rank % torch.cuda.device_count())
-    seconds = timedelta(seconds=timeout) if timeout else timedelta(days=365)
     try:
         dist.init_process_group(
             BACKENDS[backend],
             init_method=f"tcp://{address}:{port}",
             rank=rank,
             world_size=size,
-            timeout=seconds,
+            timeout=_timedelta(timeout),
         )
     except (RuntimeError, ValueError) as error:
         raise BackendUnavailable(
@@ -127,14 +125,12 @@ class TorchTransport(Transport):
         self._groups: dict[tuple[int, ...], Any] = {}  # of subgroups; never freed, each made once
         self._stream: Any = None
 
-    def exchange(
-        self, sends: Sequence[tuple[int, Buffer]], receives: Sequence[tuple[int, Buffer]]
-    ) -> Exchange:
+    def exchange(self, sends: Addressed, receives: Addressed) -> Exchange:
         if self.nccl and any(on_device(buffer) for _, buffer in (*sends, *receives)):
             return _DeviceExchange(self, sends, receives)
         return _HostExchange(self, sends, receives)
 
-    def subgroup(self, ranks: Sequence[int]) -> MessageGroup:
+    def subgroup(self, ranks: Sequence[int]) -> LibraryGroup:
         # all ranks make all groups, in one order
         for members in sorted(set(self.gather(tuple(ranks)))):
             if len(members) > 1 and members not in self._groups:
@@ -143,20 +139,17 @@ class TorchTransport(Transport):
 
     def _new_group(self, members: tuple[int, ...]) -> Any:
         """Collective among all ranks."""
-        # later than ours, which says more
-        unlimited = timedelta(days=365)
-        seconds = (
-            unlimited if math.isinf(self.timeout) else timedelta(seconds=self.timeout + 10 * GRACE)
-        )
-        with self.waiting(_all_ranks):
-            group = dist.new_group(members, seconds, BACKENDS["nccl" if self.nccl else "gloo"])
+        # the library's timeout is later than ours, which says more
+        limit = None if math.isinf(self.timeout) else self.timeout + 10 * GRACE
+        backend = BACKENDS["nccl" if self.nccl else "gloo"]
+        with self.waiting(another_rank):
+            group = dist.new_group(members, _timedelta(limit), backend)
             if self.nccl and self.rank in members:  # messages alone do not connect all ranks
                 dist.all_reduce(torch.zeros(1, device="cuda"), group=group)
         return group
 
     def allreduce_sum(self, array: Buffer) -> None:
-        self.traffic.reductions += 1
-        self.traffic.words_reduced += self._allreduce(array, dist.ReduceOp.SUM)
+        self.traffic.add_reduction(self._allreduce(array, dist.ReduceOp.SUM))
 
     def allreduce_max(self, array: Buffer) -> None:
         self._allreduce(array, dist.ReduceOp.MAX)
@@ -164,20 +157,20 @@ class TorchTransport(Transport):
     def _allreduce(self, array: Buffer, operation: Any) -> int:
         if self.nccl and on_device(array):
             words = self._reduce(flat(array), operation)
-            self.watch_device(_all_ranks)
+            self.watch_device(another_rank)
             return words
         with in_host_memory(array) as host:
             return self._reduce(torch.from_numpy(flat(host)), operation)
 
     def _reduce(self, words: torch.Tensor, operation: Any) -> int:
-        for piece in pieces([(0, words)], self.max_words):
-            with self.waiting(_all_ranks):
-                dist.all_reduce(piece.data, operation, group=self.group)
+        for part in split(words, self.max_words):
+            with self.waiting(another_rank):
+                dist.all_reduce(part, operation, group=self.group)
         return len(words)
 
     def alltoall(self, array: np.ndarray) -> np.ndarray:
         received = np.empty_like(array)
-        with self.waiting(_all_ranks):
+        with self.waiting(another_rank):
             dist.all_to_all_single(
                 torch.from_numpy(received), torch.from_numpy(array.copy()), group=self.group
             )
@@ -185,15 +178,9 @@ class TorchTransport(Transport):
 
     def gather(self, value: Any) -> list[Any]:
         values: list[Any] = [None] * self.size
-        with self.waiting(_all_ranks):
+        with self.waiting(another_rank):
             dist.all_gather_object(values, value, group=self.group)
         return values
-
-    def cores_per_rank(self) -> int:
-        # the launcher may have bound every rank to cores of its own, or none: the union says which
-        here, mine = socket.gethostname(), usable_cores()
-        node = [cores for host, cores in self.gather((here, mine)) if host == here]
-        return max(1, min(len(set().union(*node)) // len(node), len(mine)))
 
     def abort(self, code: int) -> NoReturn:
         """End this rank; the launcher ends the others."""
@@ -245,35 +232,28 @@ class TorchTransport(Transport):
 class _HostExchange(Exchange):
     """By gloo, each message as soon as it may go. Receives are waited for in their order."""
 
-    def __init__(
-        self,
-        transport: TorchTransport,
-        sends: Sequence[tuple[int, Buffer]],
-        receives: Sequence[tuple[int, Buffer]],
-    ) -> None:
+    def __init__(self, transport: TorchTransport, sends: Addressed, receives: Addressed) -> None:
         self._transport = transport
+        self._round = traffic_of(sends, receives, transport.max_words)
         self._in, self._out = HostBuffers(receives), HostBuffers(sends)
-        inward = pieces(_tensors(self._in.buffers), transport.max_words)
-        outward = pieces(_tensors(self._out.buffers), transport.max_words)
-        self._round = RoundTraffic(outward, inward)
-        self._inward = _by_number(inward, len(receives))
-        self._outward = _by_number(outward, len(sends))
+        self._inward = pieces(_tensors(self._in.buffers), transport.max_words)
+        self._outward = pieces(_tensors(self._out.buffers), transport.max_words)
         self._receiving: list[tuple[int, list[Any]]] = []  # number and works, not yet waited for
         self._sending: list[tuple[int, list[Any]]] = []
 
     def start(self) -> None:
         receive = self._transport.group.recv
-        self._round.add_to(self._transport.traffic)
+        self._transport.traffic.add(self._round)
         self._receiving = [
-            (k, [receive([data], peer, tag) for _, peer, tag, data in self._inward[k]])
-            for k in range(len(self._inward))
+            (k, [receive([p.data], p.peer, p.tag) for p in parts])
+            for k, parts in enumerate(self._inward)
         ]
         self._sending = []
 
     def send(self, k: int) -> None:
         self._out.fetch(k)
         send = self._transport.group.send
-        works = [send([data], peer, tag) for _, peer, tag, data in self._outward[k]]
+        works = [send([p.data], p.peer, p.tag) for p in self._outward[k]]
         self._sending.append((k, works))
 
     def arrivals(self) -> Iterator[int]:
@@ -304,23 +284,17 @@ class _HostExchange(Exchange):
 class _DeviceExchange(Exchange):
     """By NCCL, in few groups once the last send is ready; all waiting is the device's."""
 
-    def __init__(
-        self,
-        transport: TorchTransport,
-        sends: Sequence[tuple[int, Buffer]],
-        receives: Sequence[tuple[int, Buffer]],
-    ) -> None:
+    def __init__(self, transport: TorchTransport, sends: Addressed, receives: Addressed) -> None:
         self._transport = transport
-        inward = pieces(receives, transport.max_words)
-        outward = pieces(sends, transport.max_words)
-        self._round = RoundTraffic(outward, inward)
+        self._round = traffic_of(sends, receives, transport.max_words)
+        inward = [*chain.from_iterable(pieces(receives, transport.max_words))]
+        outward = [*chain.from_iterable(pieces(sends, transport.max_words))]
         self._num_sends = self._unsent = len(sends)
         group = transport.group
         self._groups: list[list[dist.P2POp]] = []
         last: dict[int, int] = dict.fromkeys(range(len(receives)), 0)  # group that completes it
-        for number, messages in enumerate(
-            in_groups(transport.rank, transport.size, outward, inward)
-        ):
+        groups = in_groups(transport.rank, transport.size, outward, inward)
+        for number, messages in enumerate(groups):
             operations = []
             for outgoing, piece in messages:
                 operation = dist.isend if outgoing else dist.irecv
@@ -336,7 +310,7 @@ class _DeviceExchange(Exchange):
         self._waited = 0
 
     def start(self) -> None:
-        self._round.add_to(self._transport.traffic)
+        self._transport.traffic.add(self._round)
         self._works = []
         self._waited = 0
         self._unsent = self._num_sends
@@ -363,7 +337,7 @@ class _DeviceExchange(Exchange):
             self._works = [dist.batch_isend_irecv(operations) for operations in self._groups]
 
     def _wait(self, number: int) -> None:
-        """For the first `number` groups, each of them once."""
+        """Wait for the first `number` groups, for each of them once."""
         with self._transport.waiting(self._unfinished):
             for works in self._works[self._waited : number]:
                 for work in works:
@@ -371,14 +345,11 @@ class _DeviceExchange(Exchange):
         self._waited = max(self._waited, number)
 
     def _unfinished(self) -> str:
-        return f"messages from or to {name(self._peers)}"
+        return f"messages from or to {name_ranks(self._peers)}"
 
 
-class _TorchGroup(MessageGroup):
-    """By a process group of the members, and by messages.
-
-    The library's sums are made in its own order.
-    """
+class _TorchGroup(LibraryGroup):
+    """Collectives of a process group of the members."""
 
     transport: TorchTransport
 
@@ -386,55 +357,39 @@ class _TorchGroup(MessageGroup):
         super().__init__(transport, ranks)
         self._group = group
 
-    def _broadcast(self, data: Buffer, root: int) -> Pending:
-        source = self.ranks[root]
+    def _start_broadcast(self, words: torch.Tensor, root: int) -> Any:
+        number_bytes = words.view(torch.uint8)  # gloo does not know all kinds of numbers
+        return dist.broadcast(number_bytes, self.ranks[root], self._group, async_op=True)
 
-        def start(words: torch.Tensor) -> Any:  # as bytes: gloo does not know all kinds of numbers
-            return dist.broadcast(words.view(torch.uint8), source, self._group, async_op=True)
-
-        if self.rank == root:
-            return self._started(start, data, self._others_to_join)
-        return self._started(start, data, lambda: f"a broadcast of rank {source}", changed=True)
-
-    def _reduce_sum(self, data: Buffer, root: int) -> Pending:
-        if has_16_bits(data) and not self._is_queued(data):
-            return super()._reduce_sum(data, root)
-
-        def start(words: torch.Tensor) -> Any:
-            return dist.reduce(words, self.ranks[root], group=self._group, async_op=True)
-
-        return self._started(start, data, self._others_to_join, changed=self.rank == root)
+    def _start_reduce_sum(self, words: torch.Tensor, root: int) -> Any:
+        return dist.reduce(words, self.ranks[root], group=self._group, async_op=True)
 
     def _allreduce_sum(self, data: Buffer) -> None:
-        if has_16_bits(data) and not self._is_queued(data):
+        if not self._adds(data):
             super()._allreduce_sum(data)
             return
-
-        def start(words: torch.Tensor) -> Any:
-            return dist.all_reduce(words, group=self._group, async_op=True)
-
-        self._started(start, data, self._others_to_join, changed=True).wait()
+        start = partial(dist.all_reduce, group=self._group, async_op=True)
+        self._started(start, data, changed=True).wait()
 
     def _started(
         self,
         start: Callable[[torch.Tensor], Any],
         data: Buffer,
-        what: Callable[[], str],
+        waiting_for: Callable[[], str] | None = None,
         changed: bool = False,
     ) -> Pending:
-        """A collective operation on one buffer; it comes from its device, and back if changed."""
-        transport = self.transport
+        transport, what = self.transport, waiting_for or self._others_to_join
         if self._is_queued(data):
             with transport.queued() as wait, transport.waiting(what):
-                for piece in pieces([(0, data)], transport.max_words):
-                    start(piece.data).wait()
+                for part in split(data, transport.max_words):
+                    start(part).wait()
                 transport.watch_device(what)
             return _holding(data, wait)
         host = HostBuffers([(0, data)])
         host.fetch(0)
         with transport.waiting(what):
-            words = pieces(_tensors(host.buffers), transport.max_words)
-            works = [start(piece.data) for piece in words]
+            words = torch.from_numpy(host.buffers[0][1])
+            works = [start(part) for part in split(words, transport.max_words)]
 
         def finish() -> None:
             with transport.waiting(what):
@@ -445,15 +400,16 @@ class _TorchGroup(MessageGroup):
 
         return Pending(finish)
 
-    def _exchanged(
-        self, sends: list[tuple[int, Buffer]], receives: list[tuple[int, Buffer]]
-    ) -> Pending:
+    def _exchanged(self, sends: Addressed, receives: Addressed) -> Pending:
         buffers = [buffer for _, buffer in (*sends, *receives)]
         if not any(map(self._is_queued, buffers)):
             return super()._exchanged(sends, receives)
         with self.transport.queued() as wait:
             super()._exchanged(sends, receives).wait()
         return _holding(buffers, wait)
+
+    def _adds(self, data: Buffer) -> bool:
+        return self._is_queued(data) or super()._adds(data)
 
     def _is_queued(self, data: Buffer) -> bool:
         return self.transport.nccl and on_device(data)
@@ -491,26 +447,19 @@ def in_groups(
     return [list(members) for _, members in groupby(sorted(messages, key=place), key=group)]
 
 
-def _tensors(buffers: Sequence[tuple[int, np.ndarray]]) -> list[tuple[int, torch.Tensor]]:
+def _tensors(buffers: Addressed) -> Addressed:
     return [(peer, torch.from_numpy(array)) for peer, array in buffers]
 
 
-def _by_number(messages: Sequence[Piece], count: int) -> list[list[Piece]]:
-    result: list[list[Piece]] = [[] for _ in range(count)]
-    for piece in messages:
-        result[piece.number].append(piece)
-    return result
+def _timedelta(seconds: float | None) -> timedelta:
+    return timedelta(seconds=seconds) if seconds else timedelta(days=365)
 
 
 def _in_order(what: str, messages: Sequence[Sequence[Piece]]) -> str:
     """The first of these messages is surely missing; whether the others are, gloo does not say."""
     peers = [group[0].peer for group in messages if group]
     later = sorted(set(peers) - {peers[0]})
-    return f"{what} rank {peers[0]}" + (f" (and then {name(later)})" if later else "")
-
-
-def _all_ranks() -> str:
-    return "another rank to reach the collective call that this one is in"
+    return f"{what} rank {peers[0]}" + (f" (and then {name_ranks(later)})" if later else "")
 
 
 def _first_line(error: Exception) -> str:

@@ -12,7 +12,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from plancc_runtime.transport.base import Transport, overdue
+from plancc_runtime.transport.base import Transport
+from plancc_runtime.transport.messages import overdue
 
 GRACE = 2.0  # seconds between the sentence of this rank and its end, for the others to say theirs
 

@@ -1,0 +1,144 @@
+"""Buffers as messages, the count of what is sent, and sentences about waiting for it.
+
+Knows buffers and numbers of ranks; must not know how messages travel.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Buffer = Any  # numpy.ndarray | torch.Tensor, without importing torch here
+Addressed = Sequence[tuple[int, Buffer]]  # buffers, each with the rank at its other end
+
+
+@dataclass
+class Traffic:
+    """What one rank has handed to the network so far; a word is one number, whatever its dtype.
+
+    The reductions (`Transport.allreduce_sum`) are counted apart from the messages of exchanges.
+    """
+
+    messages_sent: int = 0
+    words_sent: int = 0
+    bytes_sent: int = 0
+    messages_received: int = 0
+    words_received: int = 0
+    bytes_received: int = 0
+    reductions: int = 0
+    words_reduced: int = 0
+
+    def as_array(self) -> np.ndarray:
+        """The counters as int64[8], in the order of the fields."""
+        return np.array([getattr(self, f.name) for f in fields(self)], np.int64)
+
+    def add(self, other: Traffic) -> None:
+        """Count what `other` has counted."""
+        own = vars(self)
+        for name, count in vars(other).items():
+            own[name] += count
+
+    def add_reduction(self, words: int) -> None:
+        """Count one reduction of so many words."""
+        self.reductions += 1
+        self.words_reduced += words
+
+
+def traffic_of(sends: Addressed, receives: Addressed, max_words: int) -> Traffic:
+    """The traffic of these buffers, in messages of at most `max_words` words."""
+    totals = []
+    for side in (sends, receives):
+        sizes = [buffer.nbytes // buffer.itemsize for _, buffer in side]
+        messages = sum(-(-words // max_words) for words in sizes)
+        totals += [messages, sum(sizes), sum(buffer.nbytes for _, buffer in side)]
+    return Traffic(*totals)
+
+
+class Piece(NamedTuple):
+    """One message: a buffer, or a part of one that is too long for a message.
+
+    Attributes
+    ----------
+    number : int
+        Place of the buffer in the list of sends or receives.
+    peer : int
+    tag : int
+        Counts the pieces between the same two ranks; the same at both ends.
+    data : Buffer[words]
+    """
+
+    number: int
+    peer: int
+    tag: int
+    data: Buffer
+
+
+def pieces(buffers: Addressed, max_words: int) -> list[list[Piece]]:
+    """The messages of every buffer, flat and of at most `max_words` words; none for no words.
+
+    Raises
+    ------
+    ValueError
+        If a buffer is not contiguous.
+    """
+    tags: Counter[int] = Counter()
+    result = []
+    for number, (peer, buffer) in enumerate(buffers):
+        parts = split(flat(buffer), max_words)
+        first = tags[peer]
+        tags[peer] += len(parts)
+        result.append([Piece(number, peer, first + i, part) for i, part in enumerate(parts)])
+    return result
+
+
+def split(data: Buffer, max_words: int) -> list[Buffer]:
+    """A flat buffer in parts of at most `max_words` words; none if it is empty."""
+    if len(data) <= max_words:
+        return [data] if len(data) else []
+    return [data[start : start + max_words] for start in range(0, len(data), max_words)]
+
+
+def flat(buffer: Buffer) -> Buffer:
+    """One dimension, the same memory.
+
+    Raises
+    ------
+    ValueError
+        If the buffer is not contiguous.
+    """
+    numpy = isinstance(buffer, np.ndarray)
+    if not (buffer.flags.c_contiguous if numpy else buffer.is_contiguous()):
+        raise ValueError("a buffer must be contiguous")
+    return buffer.reshape(-1)
+
+
+def name_ranks(ranks: Iterable[int]) -> str:
+    """ "rank 3", "ranks 1, 2, 5"; ascending, each once, a long list cut short."""
+    ranks = sorted(set(ranks))
+    shown = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
+    return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
+
+
+def unfinished(receiving: Iterable[int], sending: Iterable[int]) -> str:
+    """What an exchange waits for: "a message from rank 1 and ranks 2, 3 to take one"."""
+    receiving, sending = set(receiving), set(sending)
+    parts = []
+    if receiving:
+        parts.append(f"a message from {name_ranks(receiving)}")
+    if sending:
+        parts.append(f"{name_ranks(sending)} to take one")
+    return " and ".join(parts)
+
+
+def another_rank() -> str:
+    """What a collective call of all ranks waits for."""
+    return "another rank to reach the collective call that this one is in"
+
+
+def overdue(what: str, timeout: float) -> str:
+    """What a rank says whose wait outlasted the timeout."""
+    return f"timeout of {timeout:g} s: still waiting for {what}"
