@@ -333,8 +333,8 @@ def test_operands_may_be_views(native):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"op": "pow"}, "operator 'pow' is unknown; choose one of copy, copy_e, add"),
-        ({"reduce": "prod"}, "reduction 'prod' is unknown; choose one of sum, mean, max, min"),
+        ({"op": "pow"}, "unknown operator 'pow': choose from copy, copy_e, add"),
+        ({"reduce": "prod"}, "unknown reduction 'prod': choose from sum, mean, max, min"),
         ({"op": "mul"}, "operator 'mul' takes weight or target, but was given x alone"),
         ({"op": "copy_e", "target": draw(M, D)}, "takes weight, but was given target"),
         ({"weight": draw(NNZ)}, "operator 'copy' takes x alone, but was given weight"),

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from plancc.errors import InputError
+
+
+class Epilogue(NamedTuple):
+    """What becomes of a row of a product before it is stored, and where: see `multiply`."""
+
+    add: bool
+    rows: Tensor | None
+    bias: Tensor | None
+    relu: bool
+    where: Tensor | None
 
 
 class SparseMatrix(ABC):
@@ -20,13 +30,13 @@ class SparseMatrix(ABC):
     matrix : csr_matrix[m, n]
         Its arrays may be kept and must not change afterwards.
     dtype : torch.float32 or torch.float64
-        Of the values, of x and of out.
+        The type of the values, of x and of out.
     device : torch.device
 
     Attributes
     ----------
     name : str
-        Of the kernel, as in `KERNELS`.
+        The kernel's name in `KERNELS`.
     shape : tuple of int
         (m, n).
     nnz : int
@@ -95,19 +105,10 @@ class SparseMatrix(ABC):
         if where is not None:
             self._check("where", where, (m, width))
         if m and width:
-            self._multiply(x, out, add, rows, bias, relu, where)
+            self._multiply(x, out, Epilogue(add, rows, bias, relu, where))
 
     @abstractmethod
-    def _multiply(
-        self,
-        x: Tensor,
-        out: Tensor,
-        add: bool,
-        rows: Tensor | None,
-        bias: Tensor | None,
-        relu: bool,
-        where: Tensor | None,
-    ) -> None:
+    def _multiply(self, x: Tensor, out: Tensor, epilogue: Epilogue) -> None:
         """`multiply` after its checks; m and d are at least 1."""
 
     def _check(self, what: str, tensor: Tensor, shape: tuple[int, ...]) -> None:

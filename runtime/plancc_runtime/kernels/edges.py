@@ -38,7 +38,18 @@ from plancc.errors import InputError
 _compiled = njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")
 
 SMALL = 1 << 15  # multiplications below which starting threads costs more than it saves
-CHUNKS_PER_THREAD = 8  # equal nonzeros each, taken as threads become free
+CHUNKS_PER_THREAD = 8  # chunks of equal nonzeros, taken as threads become free
+
+# Operators of paper 004, Table 1, by name: copylhs is "copy", copyrhs is "copy_e". Those that take
+# one operand have no function.
+OPERATORS: dict[str, Callable[[Any, Any], Tensor] | None] = {
+    "copy": None,
+    "copy_e": None,
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "div": torch.div,
+}
 
 
 @dataclass(frozen=True)
@@ -127,19 +138,12 @@ class Pattern:
         csr = self.rows
         index = csr.index.cpu().numpy()
         number = np.arange(self.num_nonzeros, dtype=index.dtype)
-        matrix = sparse.csr_array(
-            (number, index, csr.ptr.cpu().numpy().astype(index.dtype)),
-            shape=(self.num_rows, self.num_columns),
-        ).tocsc()
-        device = csr.ptr.device
-        ptr, row, edge = (
-            torch.from_numpy(array).to(device)
-            for array in (
-                matrix.indptr.astype(np.int64),
-                matrix.indices.astype(index.dtype, copy=False),
-                matrix.data,
-            )
-        )
+        row_ptr = csr.ptr.cpu().numpy().astype(index.dtype)
+        shape = self.num_rows, self.num_columns
+        matrix = sparse.csr_array((number, index, row_ptr), shape=shape).tocsc()
+        rows = matrix.indices.astype(index.dtype, copy=False)
+        arrays = matrix.indptr.astype(np.int64), rows, matrix.data
+        ptr, row, edge = (torch.from_numpy(array).to(csr.ptr.device) for array in arrays)
         return Side(ptr, row, edge, csr.native)
 
     @functools.cached_property
@@ -205,18 +209,6 @@ def edge_dot(pattern: Pattern, g: Tensor, x: Tensor) -> Tensor:
     return out
 
 
-# What `first_extreme` compares, by the name of the operator.
-_COMBINE: dict[str, Callable[[Any, Any], Any]] = {
-    "copy": lambda x, y: x,
-    "copy_e": lambda x, y: y,
-    "add": torch.add,
-    "sub": torch.sub,
-    "mul": torch.mul,
-    "div": torch.div,
-}
-_CODE = {name: code for code, name in enumerate(_COMBINE)}
-
-
 def first_extreme(
     pattern: Pattern, op: str, x: Tensor, y: Tensor | None, by_row: bool, largest: bool
 ) -> Tensor:
@@ -226,7 +218,7 @@ def first_extreme(
     ----------
     pattern : Pattern
     op : str
-        A name in paper 004's Table 1: copy, copy_e, add, sub, mul or div.
+        A name in `OPERATORS`.
     x : Tensor[n, d]
     y : Tensor[nnz, 1|d] or Tensor[m, 1|d], optional
         The second operand, by nonzero or (`by_row`) by row.
@@ -245,13 +237,16 @@ def first_extreme(
         out = side.index.new_empty(len(side), d)
         y = x.new_empty(1, 1) if y is None else y
         sign = _scalar(1 if largest else -1, x)
-        args = (side.ptr, side.index, _CODE[op], by_row, sign, x, y, out)
+        args = (side.ptr, side.index, list(OPERATORS).index(op), by_row, sign, x, y, out)
         _by_group(_first_extreme, side, 4 * d, *args)
         return out
     if y is not None and by_row:
         y = y.index_select(0, pattern.row)
-    message = y if op == "copy_e" else _COMBINE[op](x.index_select(0, side.index), y)
+    message = y if op == "copy_e" else x.index_select(0, side.index)
     assert message is not None
+    combine = OPERATORS[op]
+    if combine is not None:
+        message = combine(message, y)
     row = pattern.row.unsqueeze(1).expand_as(message)
     best = _row_extreme(row, message, len(side), largest)
     hit = (message == best.gather(0, row)) | message.isnan()
@@ -313,24 +308,38 @@ def softmax_adjoint(pattern: Pattern, alpha: Tensor, g: Tensor) -> Tensor:
     return product.addcmul_(alpha, total.index_select(0, pattern.row), value=-1)
 
 
-def attention(
-    pattern: Pattern, source: Tensor, target: Tensor, x: Tensor, slope: float, scale: Tensor | None
-) -> tuple[Tensor, Tensor]:
+@dataclass(frozen=True)
+class Attention:
+    """The operands of `attention`.
+
+    Attributes
+    ----------
+    source : Tensor[n, h]
+    target : Tensor[m, h]
+    x : Tensor[n, h, d]
+    slope : float
+        Slope of the rectifier below 0; at least 0.
+    scale : Tensor[nnz, h] or None
+    """
+
+    source: Tensor
+    target: Tensor
+    x: Tensor
+    slope: float
+    scale: Tensor | None
+
+    def arguments(self) -> tuple[Any, ...]:
+        """What the numba kernels take of them."""
+        scale = _or_empty(self.scale, self.source)
+        return self.source, self.target, self.x, _scalar(self.slope, self.x), scale
+
+
+def attention(pattern: Pattern, operands: Attention) -> tuple[Tensor, Tensor]:
     """Fused leaky rectifier, softmax and weighted sum; numba only.
 
     alpha[e] = softmax over row i of LeakyReLU(source[j] + target[i]), out[i] = sum of
     alpha[e] scale[e] x[j]. As the rectifier increases, the largest score is that of the largest
     source, so one exponential per nonzero and head is enough.
-
-    Parameters
-    ----------
-    pattern : Pattern
-    source : Tensor[n, h]
-    target : Tensor[m, h]
-    x : Tensor[n, h, d]
-    slope : float
-        Of the rectifier below 0; at least 0.
-    scale : Tensor[nnz, h], optional
 
     Returns
     -------
@@ -338,25 +347,16 @@ def attention(
     normalizer : Tensor[m, h]
         The logarithm of the row's sum of exponentials; 0 in rows without nonzeros.
     """
-    side = pattern.rows
+    side, x = pattern.rows, operands.x
     out = x.new_empty(len(side), *x.shape[1:])
-    normalizer = torch.empty_like(target)
-    weights = (_scalar(slope, x), _or_empty(scale, source))
-    args = (source, target, x, *weights, out, normalizer)
-    _by_group(_attention, side, out[:1].numel(), side.ptr, side.index, *args)
+    normalizer = torch.empty_like(operands.target)
+    inputs = (side.ptr, side.index, *operands.arguments())
+    _by_group(_attention, side, out[:1].numel(), *inputs, out, normalizer)
     return out, normalizer
 
 
 def attention_adjoint(
-    pattern: Pattern,
-    source: Tensor,
-    target: Tensor,
-    x: Tensor,
-    slope: float,
-    scale: Tensor | None,
-    normalizer: Tensor,
-    out: Tensor,
-    g: Tensor,
+    pattern: Pattern, operands: Attention, normalizer: Tensor, out: Tensor, g: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of `attention` for source, target and x, given g for `out`; numba only.
 
@@ -364,13 +364,12 @@ def attention_adjoint(
     (<g[i], x[j]> and alpha g[i]). The sum of alpha[e] <g[i], x[j]> over a row is <g[i], out[i]>.
     Needs [nnz, h] while it runs, for the gradient of the scores.
     """
-    side = pattern.columns
+    side, source, x = pattern.columns, operands.source, operands.x
     assert side.edge is not None
     inner = (g * out).sum(2)
     g_source, g_x = torch.empty_like(source), torch.empty_like(x)
     g_score = source.new_empty(pattern.num_nonzeros, source.shape[1])
-    weights = (_scalar(slope, x), _or_empty(scale, source))
-    inputs = (side.ptr, side.index, side.edge, source, target, x, *weights, normalizer, inner, g)
+    inputs = (side.ptr, side.index, side.edge, *operands.arguments(), normalizer, inner, g)
     _by_group(_attention_adjoint, side, 2 * x[:1].numel(), *inputs, g_source, g_x, g_score)
     return g_source, edge_sum(pattern.rows, g_score), g_x
 
@@ -540,7 +539,7 @@ def _first_extreme(
         for p in range(first, ptr[i + 1]):
             a = x[0] if op == 1 else x[index[p]]
             b = y[0] if op == 0 else y[i if by_row else p]
-            # the order of _COMBINE
+            # the order of OPERATORS
             if op == 1:
                 for k in range(d):
                     value[k] = b[k * step]

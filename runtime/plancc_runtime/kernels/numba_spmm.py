@@ -28,7 +28,7 @@ from torch import Tensor
 
 from plancc.errors import InputError
 from plancc_runtime.kernels import openmp
-from plancc_runtime.kernels.base import SparseMatrix
+from plancc_runtime.kernels.base import Epilogue, SparseMatrix
 
 PREFETCH = 32  # nonzeros ahead; 16 to 48 differ by less than a tenth
 BLOCK_WORK = 4096  # nonzeros and rows of a block that a thread claims
@@ -39,7 +39,7 @@ NEXT, BLOCKS, NUM_BLOCKS, ROW_PTR, COLUMNS, VALUES, NUM_ROWS, NNZ = range(8)
 X, WIDTH, OUT, OUT_ROWS, ROWS, BIAS, WHERE, EPILOGUE, TILES, NUM_TILES, OUTSIDE = range(8, 19)
 CALL_SIZE = 19
 
-ADD_BIT, BIAS_BIT, RELU_BIT, WHERE_BIT = range(4)  # of EPILOGUE
+ADD_BIT, BIAS_BIT, RELU_BIT, WHERE_BIT = range(4)  # the bits of EPILOGUE
 
 _BIT, _I32, _I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
 _BYTE = ir.IntType(8).as_pointer()
@@ -64,16 +64,8 @@ class NumbaMatrix(SparseMatrix):
             raise InputError(f"a column index is outside of 0 to {matrix.shape[1] - 1}")
         self._blocks = _equal_blocks(self._row_ptr)
 
-    def _multiply(
-        self,
-        x: Tensor,
-        out: Tensor,
-        add: bool,
-        rows: Tensor | None,
-        bias: Tensor | None,
-        relu: bool,
-        where: Tensor | None,
-    ) -> None:
+    def _multiply(self, x: Tensor, out: Tensor, epilogue: Epilogue) -> None:
+        add, rows, bias, relu, where = epilogue
         width = x.shape[1]
         tiles = _tiles(width, x.element_size())
         rows = None if rows is None else rows.contiguous()

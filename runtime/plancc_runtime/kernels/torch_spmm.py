@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
-from plancc_runtime.kernels.base import SparseMatrix
+from plancc_runtime.kernels.base import Epilogue, SparseMatrix
 
 
 class TorchMatrix(SparseMatrix):
@@ -25,15 +25,13 @@ class TorchMatrix(SparseMatrix):
     def __init__(self, matrix: csr_matrix, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__(matrix, dtype, device)
         index = np.int32 if max(matrix.nnz, *matrix.shape) < 2**31 else np.int64
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Sparse", UserWarning)  # "is in beta state"
-            self._matrix = torch.sparse_csr_tensor(
-                torch.from_numpy(matrix.indptr.astype(index, copy=False)),
-                torch.from_numpy(matrix.indices.astype(index, copy=False)),
-                torch.from_numpy(matrix.data).to(dtype),
-                size=matrix.shape,
-                device=device,
-            )
+        self._matrix = _csr(
+            torch.from_numpy(matrix.indptr.astype(index, copy=False)),
+            torch.from_numpy(matrix.indices.astype(index, copy=False)),
+            torch.from_numpy(matrix.data).to(dtype),
+            size=matrix.shape,
+            device=device,
+        )
 
     @classmethod
     def of_tensors(
@@ -46,28 +44,13 @@ class TorchMatrix(SparseMatrix):
     ) -> Self:
         """From CSR on the device where products will be, or the transpose of it."""
         made = cls.__new__(cls)
-        made.shape, made.nnz = shape, len(value)
-        made.dtype, made.device = value.dtype, value.device
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Sparse", UserWarning)
-            if transposed:
-                made.shape = shape[1], shape[0]
-                columns = torch.sparse_csc_tensor(row_ptr, column, value, size=made.shape)
-                made._matrix = columns.to_sparse_csr()
-            else:
-                made._matrix = torch.sparse_csr_tensor(row_ptr, column, value, size=shape)
+        made.shape = (shape[1], shape[0]) if transposed else shape
+        made.nnz, made.dtype, made.device = len(value), value.dtype, value.device
+        made._matrix = _csr(row_ptr, column, value, transposed, size=made.shape)
         return made
 
-    def _multiply(
-        self,
-        x: Tensor,
-        out: Tensor,
-        add: bool,
-        rows: Tensor | None,
-        bias: Tensor | None,
-        relu: bool,
-        where: Tensor | None,
-    ) -> None:
+    def _multiply(self, x: Tensor, out: Tensor, epilogue: Epilogue) -> None:
+        add, rows, bias, relu, where = epilogue
         product = x.new_empty(self.shape[0], x.shape[1]) if add or rows is not None else out
         if self.nnz:
             torch.addmm(product, self._matrix, x, beta=0, out=product)  # mm allocates another
@@ -83,3 +66,14 @@ class TorchMatrix(SparseMatrix):
             product.masked_fill_(where <= 0, 0)
         if rows is not None:
             out.index_copy_(0, rows, product)
+
+
+def _csr(
+    ptr: Tensor, index: Tensor, value: Tensor, transposed: bool = False, **options: Any
+) -> Tensor:
+    """A CSR tensor, from CSC where `transposed`."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse", UserWarning)  # "is in beta state"
+        if transposed:
+            return torch.sparse_csc_tensor(ptr, index, value, **options).to_sparse_csr()
+        return torch.sparse_csr_tensor(ptr, index, value, **options)

@@ -70,11 +70,11 @@ class Conv(nn.Module, ABC):
     last : bool
         Whether this is the last layer.
     random : numpy Generator or int, optional
-        For the initial weights, or its seed: drawn in float64, so that all ranks and dtypes start
-        alike. By default the seed is drawn from torch's own generator, whose state is the same on
-        all ranks unless they were seeded otherwise (`torch.manual_seed`).
+        Source of the initial weights, or its seed; they are drawn in float64, so that all ranks and
+        dtypes start alike. By default the seed is drawn from torch's own generator, whose state is
+        the same on all ranks unless they were seeded otherwise (`torch.manual_seed`).
     dtype : torch.dtype, optional
-        Of the weights; by default torch's.
+        Type of the weights; by default torch's.
     options : ConvOptions, optional
         Those that the model does not use are ignored.
     choices
@@ -187,9 +187,9 @@ class LinearAggregation:
     order : str
         As in `ConvOptions`.
     d_in, d_out : int
-        Of W.
+        Shape of W.
     coefficients : str
-        Of A: a name in `layouts.block.COEFFICIENTS`.
+        Values of A: a name in `layouts.block.COEFFICIENTS`.
 
     Attributes
     ----------
@@ -227,6 +227,29 @@ class LinearAggregation:
             return graph.linear_product(x, weight, self._coefficients)
         local = local_graph(graph, "order paper")
         return _PaperProduct.apply(x, weight, local, self._coefficients)
+
+
+class LinearConv(Conv):
+    """A convolution that exchanges rows for one product A H W alone."""
+
+    uses: ClassVar[tuple[str, ...]] = ("bias", "order")
+    _aggregate: LinearAggregation
+
+    def _aggregate_with(self, coefficients: str) -> None:
+        """Choose the coefficients of A, as in `LinearAggregation`."""
+        order = self.options.order
+        self._aggregate = LinearAggregation(order, self.d_in, self.d_out, coefficients)
+        self.moves_input = self._aggregate.moves_input
+
+    def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
+        """A x: Tensor[num_outputs, d_in]."""
+        return self._aggregate.fixed(graph, x)
+
+    def widths(self) -> tuple[int, int]:
+        return self._aggregate.widths
+
+    def plain_widths(self, first: bool) -> tuple[int, int]:
+        return self._aggregate.plain_widths
 
 
 class _PaperProduct(torch.autograd.Function):

@@ -6,7 +6,7 @@ stored for the backward pass: it draws the mask again.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -41,36 +41,46 @@ def dropout(
     -------
     Tensor[m, width]
     """
-    return _Dropout.apply(x, rate, key, vertices, first_column)
+    return _Dropout.apply(x, _Mask(rate, key, vertices, first_column))
 
 
 class _Dropout(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, rate: float, key: np.uint64, vertices: Tensor, first_column: int
-    ) -> Tensor:
-        ctx.drawn = rate, key, vertices, first_column
-        return _masked(x, *ctx.drawn)
+    def forward(ctx: Any, x: Tensor, mask: _Mask) -> Tensor:
+        ctx.mask = mask
+        return mask.applied(x)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> Any:
-        return _masked(g, *ctx.drawn), None, None, None, None
+        return ctx.mask.applied(g), None
 
 
-def _masked(x: Tensor, rate: float, key: np.uint64, vertices: Tensor, first_column: int) -> Tensor:
-    x = x.contiguous()
-    if x.device.type == "cpu":
+class _Mask(NamedTuple):
+    """Parameters of `dropout`, from which the mask is drawn."""
+
+    rate: float
+    key: np.uint64
+    vertices: Tensor
+    first_column: int
+
+    def applied(self, x: Tensor) -> Tensor:
+        x = x.contiguous()
+        threshold = round(self.rate * 2**32)
+        if x.device.type != "cpu":
+            bits = _bits(self.vertices, x.shape[1], self.key, self.first_column)
+            return x * (bits >= threshold) / (1 - self.rate)
         out = empty(x.shape[0], x.shape[1], x)
-        dropped = np.uint64(round(rate * 2**32))
-        scale = x.numpy().dtype.type(1 / (1 - rate))
         _mask_rows(
-            *(x.detach().numpy(), dropped, scale, key, vertices.numpy(), first_column),
+            x.detach().numpy(),
+            np.uint64(threshold),
+            x.numpy().dtype.type(1 / (1 - self.rate)),
+            self.key,
+            self.vertices.numpy(),
+            self.first_column,
             out.numpy(),
         )
         return out
-    bits = _bits(vertices, x.shape[1], key, first_column)
-    return x * (bits >= round(rate * 2**32)) / (1 - rate)
 
 
 @njit(cache=True, nogil=True)
@@ -96,7 +106,7 @@ def _mask_rows(
             )
 
 
-def _bits(vertices: Tensor, width: int, key: np.uint64, first_column: int = 0) -> Tensor:
+def _bits(vertices: Tensor, width: int, key: np.uint64, first_column: int) -> Tensor:
     """The 32 bits of every number, by torch on any device: int64[m, width].
 
     64-bit products wrap around in int64 as they do in uint64; shifts must be made logical.

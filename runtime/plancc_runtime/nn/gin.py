@@ -7,24 +7,20 @@ N(v) are the columns of row v, without the diagonal that normalising added.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from plancc_runtime.layouts.layer_graph import LayerGraph
-from plancc_runtime.nn.conv import Conv, LinearAggregation, glorot, plus
+from plancc_runtime.nn.conv import LinearConv, glorot, plus
 
 
-class GINConv(Conv):
+class GINConv(LinearConv):
     """eps is trained, from 0; the MLP is two linear layers of width d_out with a ReLU between.
 
     Both have a bias unless told otherwise. The first is linear, so that it can stand before the
     sum, where it is cheaper.
     """
-
-    uses: ClassVar[tuple[str, ...]] = ("bias", "order")
 
     def _make(self, random: np.random.Generator) -> None:
         self.eps = nn.Parameter(torch.zeros((), dtype=torch.float64))
@@ -32,21 +28,10 @@ class GINConv(Conv):
         self.bias = self._new_bias(default=True)
         self.weight_out = nn.Parameter(glorot(random, self.d_out, self.d_out))
         self.bias_out = self._new_bias(default=True)
-        self._aggregate = LinearAggregation(self.options.order, self.d_in, self.d_out, "sum")
-        self.moves_input = self._aggregate.moves_input
-
-    def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
-        """Sum over the neighbours: Tensor[num_outputs, d_in]."""
-        return self._aggregate.fixed(graph, x)
+        self._aggregate_with("sum")
 
     def forward(self, graph: LayerGraph, x: Tensor, fixed: Tensor | None = None) -> Tensor:
         own = graph.linear(graph.targets(x), self.weight)
         z = (1 + self.eps) * own + self._aggregate(graph, x, self.weight, fixed)
         hidden = torch.relu(plus(graph, z, self.bias))
         return plus(graph, graph.linear(hidden, self.weight_out), self.bias_out)
-
-    def widths(self) -> tuple[int, int]:
-        return self._aggregate.widths
-
-    def plain_widths(self, first: bool) -> tuple[int, int]:
-        return self._aggregate.plain_widths

@@ -11,6 +11,7 @@ Velickovic et al., *Graph Attention Networks*, ICLR 2018, Equations 1 to 4 (atte
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,19 +20,11 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from plancc.errors import InputError
+from plancc.registry import check_choice
 from plancc_runtime.kernels import edges
-from plancc_runtime.kernels.edges import Pattern
+from plancc_runtime.kernels.edges import OPERATORS, Pattern
 
-# Paper 004, Table 1; copylhs is "copy", copyrhs is "copy_e". Unary ones have no function.
-OPERATORS: dict[str, Callable[[Tensor, Tensor], Tensor] | None] = {
-    "copy": None,
-    "copy_e": None,
-    "add": torch.add,
-    "sub": torch.sub,
-    "mul": torch.mul,
-    "div": torch.div,
-}
-REDUCTIONS = ("sum", "mean", "max", "min")  # Table 1, and GraphSAGE's mean
+REDUCTIONS = ("sum", "mean", "max", "min")  # paper 004, Table 1, and GraphSAGE's mean
 
 
 def aggregate(
@@ -75,10 +68,8 @@ def aggregate(
     InputError
         A name is unknown, an operand is missing or too many, or has the wrong shape or type.
     """
-    if op not in OPERATORS:
-        raise InputError(f"operator '{op}' is unknown; choose one of {', '.join(OPERATORS)}")
-    if reduce not in REDUCTIONS:
-        raise InputError(f"reduction '{reduce}' is unknown; choose one of {', '.join(REDUCTIONS)}")
+    check_choice("operator", op, tuple(OPERATORS))
+    check_choice("reduction", reduce, REDUCTIONS)
     takes = {"copy": (), "copy_e": ("weight",)}.get(op, ("weight", "target"))
     given = [name for name, y in (("weight", weight), ("target", target)) if y is not None]
     if len(given) != min(len(takes), 1) or not set(given) <= set(takes):
@@ -162,7 +153,7 @@ def attention(
     x : Tensor[n, heads, d]
         W h_j.
     negative_slope : float
-        Of the rectifier; at least 0.
+        Slope of the rectifier below 0; at least 0.
     scale : Tensor[nnz, heads], optional
         The dropout mask of the attention (0 or 1 / (1 - p)), in CSR order; has no gradient.
 
@@ -212,17 +203,17 @@ def _total(
     """The sum of the messages of each row."""
     combine = OPERATORS[op]
     if op == "copy_e":
-        return _EdgeSum.apply(weight, pattern)
+        return _edge_sum(pattern, weight)
     if weight is not None and op in ("mul", "div"):
         heads = weight.shape[1]
         factor = weight if op == "mul" else weight.reciprocal()
         total = _WeightedSum.apply(factor, x.unflatten(1, (heads, x.shape[1] // heads)), pattern)
         return total.flatten(1)
-    total = _NeighbourSum.apply(x, pattern)
+    total = _neighbour_sum(pattern, x)
     if combine is None:
         return total
     if weight is not None:
-        return combine(total, _EdgeSum.apply(weight, pattern))
+        return combine(total, _edge_sum(pattern, weight))
     assert target is not None
     if op in ("add", "sub"):
         target = target * pattern.degree.unsqueeze(1).to(target.dtype)
@@ -241,10 +232,9 @@ def _extreme(
     combine = OPERATORS[op]
     y = weight if target is None else target
     with torch.no_grad():
+        y = None if y is None else y.contiguous()
         edge = edges.first_extreme(
-            *(pattern, op, x.contiguous(), None if y is None else y.contiguous()),
-            by_row=target is not None,
-            largest=largest,
+            pattern, op, x.contiguous(), y, by_row=target is not None, largest=largest
         )
     if combine is None and weight is None:
         return _Take.apply(x, edge, pattern)
@@ -257,28 +247,34 @@ def _extreme(
     return torch.where(empty, 0, value)
 
 
-class _NeighbourSum(Function):
+def _neighbour_sum(pattern: Pattern, x: Tensor) -> Tensor:
+    return _Linear.apply(
+        x,
+        partial(edges.neighbour_sum, pattern.rows),
+        lambda g: edges.neighbour_sum(pattern.columns, g.contiguous()),
+    )
+
+
+def _edge_sum(pattern: Pattern, value: Tensor | None) -> Tensor:
+    return _Linear.apply(
+        value, partial(edges.edge_sum, pattern.rows), lambda g: g.index_select(0, pattern.row)
+    )
+
+
+class _Linear(Function):
+    """A linear map, given with its adjoint."""
+
     @staticmethod
-    def forward(ctx: Any, x: Tensor, pattern: Pattern) -> Tensor:
-        ctx.pattern = pattern
-        return edges.neighbour_sum(pattern.rows, x.contiguous())
+    def forward(
+        ctx: Any, x: Tensor, apply: Callable[[Tensor], Tensor], adjoint: Callable[[Tensor], Tensor]
+    ) -> Tensor:
+        ctx.adjoint = adjoint
+        return apply(x.contiguous())
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        return edges.neighbour_sum(ctx.pattern.columns, g.contiguous()), None
-
-
-class _EdgeSum(Function):
-    @staticmethod
-    def forward(ctx: Any, value: Tensor, pattern: Pattern) -> Tensor:
-        ctx.pattern = pattern
-        return edges.edge_sum(pattern.rows, value.contiguous())
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        return g.index_select(0, ctx.pattern.row), None
+        return ctx.adjoint(g), None, None
 
 
 class _WeightedSum(Function):
@@ -357,7 +353,8 @@ class _Attention(Function):
     ) -> Tensor:
         source, target, x = source.contiguous(), target.contiguous(), x.contiguous()
         scale = None if scale is None else scale.contiguous()
-        out, normalizer = edges.attention(pattern, source, target, x, slope, scale)
+        operands = edges.Attention(source, target, x, slope, scale)
+        out, normalizer = edges.attention(pattern, operands)
         ctx.pattern, ctx.slope = pattern, slope
         ctx.save_for_backward(source, target, x, scale, normalizer, out)
         return out
@@ -366,7 +363,7 @@ class _Attention(Function):
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         source, target, x, scale, normalizer, out = ctx.saved_tensors
-        gradients = edges.attention_adjoint(
-            ctx.pattern, source, target, x, ctx.slope, scale, normalizer, out, g.contiguous()
-        )
+        operands = edges.Attention(source, target, x, ctx.slope, scale)
+        g = g.contiguous()
+        gradients = edges.attention_adjoint(ctx.pattern, operands, normalizer, out, g)
         return *gradients, None, None, None
