@@ -25,7 +25,7 @@ from benchmarks.report import Report
 from plancc.errors import PlanccError
 from plancc.graph.formats import write_graph
 from plancc.graph.graph import Graph
-from plancc.predict.machine import read_machine
+from plancc.predict.machine_files import read_machine
 from plancc.predict.schedules import schedule_of
 from plancc.predict.simulation import Prediction, simulate
 from plancc_datasets import load_dataset

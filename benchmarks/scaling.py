@@ -22,7 +22,7 @@ from benchmarks.tables import Table
 from plancc.errors import InputError
 from plancc.graph.normalize import normalize
 from plancc.owners.grids import Inside
-from plancc.predict.machine import find_machine
+from plancc.predict.machine_files import find_machine
 from plancc.predict.schedule import AllReduce, Broadcast, Collective, Operation
 from plancc.predict.schedules import schedule_of
 from plancc.predict.simulation import simulate

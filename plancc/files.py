@@ -1,4 +1,4 @@
-"""Files: hashing what is read, and writing that leaves either the whole file or nothing.
+"""Files: hashing, reading TOML, and writing that leaves either the whole file or nothing.
 
 Knows no format. Every writer of the project goes through `atomic_write`.
 """
@@ -10,10 +10,12 @@ import errno
 import hashlib
 import os
 import secrets
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from plancc.errors import OutputError
+from plancc.errors import InputError, OutputError
 
 _REASONS = {
     errno.ENOSPC: "the disk is full",
@@ -35,6 +37,23 @@ def sha256_of(path: str | os.PathLike[str]) -> str:
         while size := stream.readinto(buffer):
             digest.update(view[:size])
     return digest.hexdigest()
+
+
+def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The values of a TOML file; InputError if it cannot be read, or is not TOML."""
+    name = os.fspath(path)
+    try:
+        content = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"{name}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{name}: not readable ({error.strerror})") from error
+    try:
+        values = tomllib.loads(content.decode())
+        repr(values)  # integers in hexadecimal may have more digits than Python prints
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{name}: not TOML: {error}") from error
+    return values
 
 
 def _output_error(path: str, error: BaseException) -> OutputError:

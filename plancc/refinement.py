@@ -34,7 +34,7 @@ from plancc.plan.plan import Plan
 from plancc.plan.reader import load
 from plancc.predict.machine import Machine
 from plancc.registry import check_choice
-from plancc.report.plans import recorded_machine, recorded_topology
+from plancc.report.provenance import recorded_machine, recorded_topology
 from plancc.search.record import Record
 from plancc.version import __version__
 

@@ -22,7 +22,7 @@ from plancc.models import MODELS as REGISTRY
 from plancc.models.problem import Assignment
 from plancc.plan.matrix import matrix_of
 from plancc.plan.metrics import summarize
-from plancc.report.plans import reached, read_tried
+from plancc.report.provenance import reached, read_tried
 
 N = 48
 MODELS = ["rp", "block", "gp", "hp", "stochastic-hp", "rcm", "file"]

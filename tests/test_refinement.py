@@ -16,7 +16,8 @@ from plancc.owners.rows import mapped
 from plancc.plan.matrix import graph_of, matrix_of
 from plancc.predict.machine import Machine
 from plancc.refinement import with_part
-from plancc.report.plans import read_tried, report
+from plancc.report.plans import report
+from plancc.report.provenance import read_tried
 
 N = 240
 

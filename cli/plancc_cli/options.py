@@ -320,7 +320,7 @@ def machine_option(help_text: str) -> Decorator:
 
 
 def _read_machine(path: str) -> Machine:
-    from plancc.predict.machine import find_machine
+    from plancc.predict.machine_files import find_machine
 
     return find_machine(path)
 

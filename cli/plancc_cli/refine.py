@@ -108,7 +108,7 @@ def command(
     """
     import plancc
     from plancc.refinement import with_part
-    from plancc.report.plans import decoded, read_tried
+    from plancc.report.provenance import decoded, read_tried
     from plancc_cli.render import print_json, print_refinement
 
     options.check_output(output, source, part, data)

@@ -103,7 +103,8 @@ def ratio(value: float, base: float) -> str:
 
 def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
     """A few lines after `compile`, and what it tried."""
-    from plancc.report.plans import product_of, reached, read_candidates, read_tried
+    from plancc.report.plans import product_of
+    from plancc.report.provenance import reached, read_candidates, read_tried
 
     metrics, random = plan.metrics(), plan.baseline
     assert random is not None
@@ -198,7 +199,7 @@ def _by(provenance: dict[str, Any]) -> str:
 
 def print_refinement(given: Plan, better: Plan, output: str, digest: str, seconds: float) -> None:
     """What `refine` did: figures before and after."""
-    from plancc.report.plans import read_tried
+    from plancc.report.provenance import read_tried
 
     provenance, (before, after) = better.provenance, read_tried(better.provenance)
     out, header = console(), better.header

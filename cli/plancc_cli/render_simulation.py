@@ -91,7 +91,7 @@ def _memory(prediction: Prediction) -> str:
     total = terms.pop("total")
     parts = ", ".join(f"{MEMORY.get(name, name)} {size(held)}" for name, held in terms.items())
     text = f"memory of the fullest rank about {size(total)} ({parts}), mean "
-    text += size(prediction.mean_memory)
+    text += size(float(prediction.memory_of_rank.mean()))
     if prediction.fits is None:
         return text
     limit = size(prediction.machine.node.memory or 0)
@@ -103,7 +103,7 @@ def _ranks(prediction: Prediction) -> Table:
     steps = [name for name, spent in prediction.of_rank.items() if spent.any()]
     for name in ("rank", *steps, "all", "words sent", "messages", "memory"):
         table.add_column(name, justify="right", no_wrap=True)
-    counts, memory = prediction.schedule.counts(), prediction.memory_of_rank
+    counts, memory = prediction.counts, prediction.memory_of_rank
     everything = prediction.rank_seconds
     for rank in range(prediction.schedule.num_ranks):
         table.add_row(

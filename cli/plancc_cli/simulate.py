@@ -59,7 +59,7 @@ def command(
 
     With --sweep: of GRAPH, compiled with several models for several numbers of ranks.
     """
-    from plancc.predict.machine import find_machine
+    from plancc.predict.machine_files import find_machine
 
     chosen = machine or find_machine(DEFAULT_MACHINE)
     if ranks_per_node is not None:
@@ -96,14 +96,18 @@ def _simulate(
     dtype: str | None,
     per_rank: bool,
 ) -> None:
-    from plancc.predict.schedules import read_tables, recorded_dims, schedule_of
+    from plancc.plan.reader import PlanFile
+    from plancc.predict.schedules import read_tables, schedule_of
     from plancc.predict.simulation import simulate
+    from plancc.report.provenance import recorded_dims
     from plancc_cli.render import print_json
     from plancc_cli.render_simulation import print_prediction
 
     if plan is None:
         raise InputError("nothing to predict: give a plan, or a graph and --sweep")
-    dims = dims or recorded_dims(plan)
+    if dims is None:
+        with PlanFile(plan) as file:
+            dims = recorded_dims(file.attributes("provenance"))
     if dims is None:
         raise InputError(
             f"{plan}: does not say the widths of the layers: give --dims such as 602,128,41"

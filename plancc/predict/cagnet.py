@@ -17,7 +17,7 @@ noisy copy; it is read so:
 
 `executed` has what the layouts send, over all ranks, exactly: words for all sizes, messages where
 no piece of H is empty. P ranks, R process rows, C columns (c: copies of 1.5d), K layers as in
-`plancc.plan.grid`; w is the width that travels, which the passes of `plancc.predict.training` make
+`plancc.plan.grid`; w is the width that travels, which the passes of `plancc.predict.passes` make
 smaller; S = lcm(R, C); q is the side of a square or a cube. The last column is what the busiest
 rank receives, as a share of the paper's term:
 
@@ -69,10 +69,8 @@ from typing import NamedTuple
 
 from plancc.errors import InputError
 from plancc.plan.grid import Grid
-from plancc.predict.training import moved_widths
+from plancc.predict.passes import COMMON_PASSES, moved_widths
 
-PASSES = ("order", "constant")
-"""Those of `plancc.predict.training.PASSES` that process grids have."""
 BUFFERS = 3
 """Of a broadcast piece of A: values, columns, row pointers; the first two may be empty."""
 
@@ -245,7 +243,7 @@ class Held(NamedTuple):
     total: float
 
 
-def memory(grid: Grid, n: int, nnz: int, dims: Sequence[int]) -> Held:
+def published_memory(grid: Grid, n: int, nnz: int, dims: Sequence[int]) -> Held:
     """Words that the paper says an algorithm holds.
 
     1.5d: IV-B5, the input replicated, ``L c (nnz + n f)`` in total, with f the mean of f^1..f^L.
@@ -307,7 +305,7 @@ def executed(
     n: int,
     nnz: int,
     dims: Sequence[int],
-    passes: Sequence[str] = PASSES,
+    passes: Sequence[str] = COMMON_PASSES,
     empty_pieces: int = 0,
 ) -> list[Moved]:
     """What an epoch of a GCN without biases moves on a grid, step by step.
@@ -321,7 +319,7 @@ def executed(
     dims : list of int
         Widths d_0..d_L.
     passes : list of str
-        Of `PASSES`: what widths travel (`plancc.predict.training.moved_widths`).
+        Of `COMMON_PASSES`: which widths travel (`plancc.predict.passes.moved_widths`).
     empty_pieces : int
         2d, 3d: pieces of A without nonzeros, of all process rows and layers; of them only row
         pointers travel.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from plancc.plan.words import Transfer
 from plancc.predict.schedule import AllGather, AllReduce, AllToAll, Broadcast
-from plancc.predict.schedules import Tables, layout_of
+from plancc.predict.schedules import Tables, scheduler_of
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def product_traffic(tables: Tables, width: int) -> ProductTraffic:
         Columns of H.
     """
     words: dict[str, int] = {}
-    for each in layout_of(tables).product(1, "forward", width):
+    for each in scheduler_of(tables).product(1, "forward", width):
         if not isinstance(each, Transfer):
             continue
         counts, kind = each.counts(tables.num_ranks), _kind(each)

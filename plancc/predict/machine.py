@@ -1,40 +1,82 @@
-"""Machines, and how long an epoch takes on one of three numbers. Knows no device, measures nothing.
+"""A machine as a value, and the rates of an epoch by three of its numbers. Measures nothing.
 
 The three numbers are the postal model (a message of b bytes takes ``latency + b / bandwidth``
 seconds) beside a rate of multiply-adds. In `epoch_rates`, by which plans are compared and made, a
 part's epoch is the sum of its messages and its products: nothing overlaps, so the figure compares
-plans and is no promise. A machine may say more, which `plancc.predict.simulation` uses: nodes of
-several ranks that share their way into the network, rates of products by their shape, how
-collectives are made.
+plans and is no promise. `plancc.predict.simulation` uses all of a machine: nodes of several ranks
+that share their way into the network, rates of products by their shape, how collectives are made.
 """
 
 from __future__ import annotations
 
-import os
 import sys
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from importlib.resources import files
 from itertools import pairwise
-from os import PathLike, fspath
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.cost.rates import EpochRates
 from plancc.errors import InputError
-from plancc.plan.metrics import Traffic
 from plancc.predict.training import WORD_BYTES
 from plancc.registry import check_choice
 
 Float64Array = npt.NDArray[np.float64]
 
-POSITIVE = "a positive finite number"
 COLLECTIVES = ("ring", "tree")
+"""Shapes of broadcasts and all-reduces."""
 MOST = 2**31 - 1
-"""Ranks, or cores, of a node."""
+"""Most ranks, or cores, of a node."""
+FLAT = ("latency", "bandwidth", "multiply_adds")
+"""The numbers that every machine has; the only ones in a provenance, and in `epoch_rates`."""
+
+
+class _Rule(NamedTuple):
+    """What a value must be, as a test and in words."""
+
+    holds: Callable[[Any], bool]
+    wanted: str
+
+
+def _is_positive(value: Any) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and 0 < value <= sys.float_info.max
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST
+
+
+def _is_row(value: Any) -> bool:
+    return isinstance(value, list | tuple) and len(value) > 0 and all(map(_is_positive, value))
+
+
+POSITIVE = _Rule(_is_positive, "a positive finite number")
+COUNT = _Rule(_is_count, f"a whole number from 1 to {MOST}")
+TEXT = _Rule(lambda value: isinstance(value, str), "text")
+RULES = {
+    "ranks": COUNT,
+    "cores": COUNT,
+    "overhead": _Rule(lambda value: _is_positive(value) or value == 0, "a finite number from 0"),
+    "communication": _Rule(
+        lambda value: value == 0 or (_is_positive(value) and value <= 1), "a number between 0 and 1"
+    ),
+    "name": TEXT,
+    "source": TEXT,
+}
+"""Rules of the attributes that need not be positive numbers."""
+
+
+def _check(part: Any, prefix: str = "") -> None:
+    """InputError for an attribute that breaks its rule; None will do where it is the default."""
+    for each in fields(part):
+        value, rule = getattr(part, each.name), RULES.get(each.name, POSITIVE)
+        if each.name in TABLES or (value is None and each.default is None):
+            continue
+        if not rule.holds(value):
+            raise InputError(f"machine: '{prefix}{each.name}' is {value!r}, not {rule.wanted}")
 
 
 @dataclass(frozen=True)
@@ -65,13 +107,7 @@ class Node:
     memory: float | None = None
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if name in ("ranks", "cores"):
-                whole = isinstance(value, int) and not isinstance(value, bool)
-                good = (value is None and name == "cores") or (whole and 1 <= value <= MOST)
-                _check(f"node.{name}", value, good, f"a whole number from 1 to {MOST}")
-            else:
-                _check(f"node.{name}", value, value is None or _is_positive(value), POSITIVE)
+        _check(self, "node.")
 
 
 @dataclass(frozen=True)
@@ -94,11 +130,7 @@ class Compute:
     overhead: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("dense", "stream"):
-            value = getattr(self, name)
-            _check(f"compute.{name}", value, value is None or _is_positive(value), POSITIVE)
-        free = _is_positive(self.overhead) or self.overhead == 0
-        _check("compute.overhead", self.overhead, free, "a finite number from 0")
+        _check(self, "compute.")
 
 
 @dataclass(frozen=True)
@@ -127,7 +159,10 @@ class SparseRates:
             value = getattr(self, name)
             good = _is_row(value) and all(a < b for a, b in pairwise(value))
             good = good or (name == "rows" and value == ())
-            _check(f"spmm.{name}", value, good, "a list of ascending positive numbers")
+            if not good:
+                raise InputError(
+                    f"machine: 'spmm.{name}' is {value!r}, not a list of ascending positive numbers"
+                )
             object.__setattr__(self, name, tuple(value))
         rates, shape = self.multiply_adds, (len(self.nonzeros_per_row), len(self.width))
         tables = rates if self.rows else (rates,)
@@ -184,9 +219,7 @@ class Overlap:
     communication: float = 0.0
 
     def __post_init__(self) -> None:
-        value = self.communication
-        good = value == 0 or (_is_positive(value) and value <= 1)
-        _check("overlap.communication", value, good, "a number between 0 and 1")
+        _check(self, "overlap.")
 
 
 @dataclass(frozen=True)
@@ -250,12 +283,7 @@ class Machine:
     collective: CollectiveShapes = field(default_factory=CollectiveShapes)
 
     def __post_init__(self) -> None:
-        for name in FLAT:
-            value = getattr(self, name)
-            _check(name, value, _is_positive(value), POSITIVE)
-        for name in ("name", "source"):
-            value = getattr(self, name)
-            _check(name, value, isinstance(value, str), "text")
+        _check(self)
 
     def __str__(self) -> str:
         return ",".join(f"{name}={float(getattr(self, name))!r}" for name in FLAT)
@@ -306,8 +334,6 @@ class Machine:
         return {name: v for name, v in mine.items() if name in FLAT or v != usual[name]}
 
 
-FLAT = ("latency", "bandwidth", "multiply_adds")
-"""The numbers that every machine has; the only ones in a provenance, and in `epoch_rates`."""
 TABLES: dict[str, type] = {
     "node": Node,
     "compute": Compute,
@@ -315,116 +341,7 @@ TABLES: dict[str, type] = {
     "overlap": Overlap,
     "collective": CollectiveShapes,
 }
-
-
-def _is_positive(value: Any) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and 0 < value <= sys.float_info.max
-
-
-def _is_row(value: Any) -> bool:
-    return isinstance(value, list | tuple) and len(value) > 0 and all(map(_is_positive, value))
-
-
-def _check(name: str, value: Any, holds: bool, wanted: str) -> None:
-    if not holds:
-        raise InputError(f"machine: '{name}' is {value!r}, not {wanted}")
-
-
-def find_machine(name: str | PathLike[str]) -> Machine:
-    """A machine by its name, of those that come with plancc, or from a file of one's own.
-
-    Parameters
-    ----------
-    name : str or path
-        In `shipped_machines`, or the path of a file, as of `read_machine`.
-
-    Raises
-    ------
-    InputError
-        If there is no such machine, or as `read_machine`.
-    """
-    text, shipped = fspath(name), shipped_machines()
-    if text in shipped:
-        return _parsed(f"{text}.toml", _folder().joinpath(f"{text}.toml").read_bytes())
-    if not os.path.exists(text) and not {os.sep, "."} & set(text):
-        raise InputError(
-            f"machine '{text}': no such file, and none of the machines that come with plancc: "
-            f"{', '.join(shipped)}"
-        )
-    return read_machine(text)
-
-
-def shipped_machines() -> list[str]:
-    """Names of the machines that come with plancc."""
-    found = _folder()
-    if not found.is_dir():
-        return []
-    names = (each.name for each in found.iterdir())
-    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
-
-
-def _folder() -> Any:
-    return files("plancc.predict").joinpath("machines")
-
-
-def read_machine(path: str | PathLike[str]) -> Machine:
-    """A machine from a TOML file.
-
-    Parameters
-    ----------
-    path : path of the file
-        Keys at top level: ``latency`` (seconds), ``bandwidth`` (bytes per second) and
-        ``multiply_adds`` (per second), ``name`` and ``source``; tables ``node``, ``compute``,
-        ``spmm``, ``overlap`` and ``collective`` with the attributes of `Node`, `Compute`,
-        `SparseRates`, `Overlap` and `CollectiveShapes`. What is missing keeps its default.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or is no TOML, has another key, or a value that is not allowed.
-    """
-    name = fspath(path)
-    try:
-        with open(name, "rb") as file:
-            content = file.read()
-    except FileNotFoundError:
-        raise InputError(f"{name}: no such file") from None
-    except OSError as error:
-        raise InputError(f"{name}: not readable ({error.strerror})") from error
-    return _parsed(name, content)
-
-
-def _parsed(name: str, content: bytes) -> Machine:
-    try:
-        values = tomllib.loads(content.decode())
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{name}: not TOML: {error}") from error
-    _check_keys(name, "", values, Machine)
-    for key, kind in TABLES.items():
-        if key in values:
-            if not isinstance(values[key], dict):
-                raise InputError(f"{name}: machine: '{key}' is {values[key]!r}, not a table")
-            _check_keys(name, f"{key}.", values[key], kind)
-    try:
-        tables = {key: kind(**values[key]) for key, kind in TABLES.items() if key in values}
-        return Machine(**(values | tables))
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from None
-
-
-def _check_keys(name: str, prefix: str, values: Mapping[str, Any], kind: type) -> None:
-    known = [each.name for each in fields(kind)]
-    for key in values:
-        if key not in known:
-            raise InputError(
-                f"{name}: unknown key {prefix + key!r} = {values[key]!r}: choose from "
-                f"{', '.join(known)}"
-            )
-    if kind is SparseRates:
-        for key in known:
-            if key not in values and key != "rows":
-                raise InputError(f"{name}: {prefix}{key} is missing")
+"""Tables of a machine file, by their names."""
 
 
 def epoch_rates(dims: Sequence[int], machine: Machine) -> EpochRates:
@@ -457,11 +374,3 @@ def epoch_rates(dims: Sequence[int], machine: Machine) -> EpochRates:
         nonzero=widths / machine.multiply_adds,
         own_row=3 * weights / machine.multiply_adds,
     )
-
-
-def epoch_seconds(parts: Traffic, dims: Sequence[int], machine: Machine) -> npt.NDArray[np.float64]:
-    """Predicted seconds of one training epoch of every part, float64[num_parts].
-
-    Ranks wait for each other: the epoch takes as long as its slowest part.
-    """
-    return epoch_rates(dims, machine).seconds(parts)

@@ -60,7 +60,7 @@ class Memory:
         return {name: int(getattr(self, name)[index]) for name in (*names, "total")}
 
 
-def memory(
+def row_memory(
     parts: Traffic,
     live: Sequence[Traffic],
     dims: Sequence[int],
@@ -192,7 +192,7 @@ def _evaluation(
     return most
 
 
-def shared_memory(
+def grid_memory(
     rows: Int64Array,
     block_rows: Int64Array,
     nonzeros: Int64Array,

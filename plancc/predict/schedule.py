@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
 from plancc.plan import words
 from plancc.plan.metrics import Step
 from plancc.plan.plan import Int32Array, Int64Array
 from plancc.plan.words import Counts
+from plancc.predict.memory import Memory
 
 STEPS = ("expand", "multiply", "fold", "collectives", "dense", "all-reduce")
 """What an operation may be part of, in the order of tables."""
@@ -48,28 +48,20 @@ class Pairs:
         """What every rank sends and receives inside and between nodes; kept for the next call."""
         if ranks_per_node not in self._split:
             sums = _split(self.source, self.target, self.rows, self.num_ranks, ranks_per_node)
-            self._split[ranks_per_node] = PairSplit(*sums)
+            self._split[ranks_per_node] = PairSplit(Step(*sums[0]), Step(*sums[1]))
         return self._split[ranks_per_node]
 
     @property
     def step(self) -> Step:
         """What every rank moves in the exchange."""
-        split = self.by_node(1)
-        return Step(split.sent, split.received, split.messages_sent, split.messages_received)
+        return self.by_node(1).total
 
 
-@dataclass(frozen=True, eq=False)
-class PairSplit:
-    """Rows and messages of every rank, int64[num_ranks] each: between nodes, and everywhere."""
+class PairSplit(NamedTuple):
+    """What every rank moves in one exchange: between nodes, and everywhere."""
 
-    sent_between: Int64Array
-    messages_sent_between: Int64Array
-    received_between: Int64Array
-    messages_received_between: Int64Array
-    sent: Int64Array
-    messages_sent: Int64Array
-    received: Int64Array
-    messages_received: Int64Array
+    between: Step
+    total: Step
 
 
 class Place(NamedTuple):
@@ -103,7 +95,7 @@ class Operation:
 
 
 @dataclass(frozen=True, eq=False)
-class Messages(Operation, words.Transfer):
+class PointToPoint(Operation, words.Transfer):
     """Point-to-point messages.
 
     Attributes
@@ -117,10 +109,15 @@ class Messages(Operation, words.Transfer):
     width: int | Int64Array
     reverse: bool = False
 
-    @property
-    def full(self) -> npt.NDArray[np.bool_]:
-        """Whether rows have a column; messages without one do not travel."""
-        return np.asarray(self.width) > 0
+    def moved(self, rows: Step) -> Step:
+        """Words and messages of rows; those without a column do not travel. Not reversed."""
+        full = np.asarray(self.width) > 0
+        return Step(
+            rows.sent * self.width,
+            rows.received * self.width,
+            rows.messages_sent * full,
+            rows.messages_received * full,
+        )
 
     def counts(self, num_ranks: int) -> Counts:
         return words.Rows(self.pairs.step, self.width, self.reverse).counts(num_ranks)
@@ -222,8 +219,8 @@ class Schedule:
         Widths d_0..d_L.
     passes : tuple of str
     operations : list of Operation
-    memory : dict of str to int64[num_ranks]
-        Bytes that every rank holds at its worst moment, by term (`plancc.predict.memory`), float32.
+    memory : Memory
+        What every rank holds at its worst moment, in float32.
     notes : tuple of str
         What was assumed.
     """
@@ -234,13 +231,8 @@ class Schedule:
     dims: list[int]
     passes: tuple[str, ...]
     operations: Sequence[Operation]
-    memory: dict[str, Int64Array]
+    memory: Memory
     notes: tuple[str, ...] = ()
-
-    @property
-    def total_memory(self) -> Int64Array:
-        """Bytes of every rank at its worst moment: int64[num_ranks]."""
-        return np.sum(list(self.memory.values()), axis=0)
 
     def counts(self, chosen: Callable[[Operation], bool] = lambda operation: True) -> Counts:
         """What every rank hands to the network in an epoch, exactly; of the chosen operations."""
@@ -250,17 +242,13 @@ class Schedule:
 
 @njit(cache=True, nogil=True)
 def _split(source, target, rows, num_ranks, ranks_per_node):  # type: ignore[no-untyped-def]
-    """The fields of a `PairSplit` one after the other: int64[8, num_ranks]."""
-    found = np.zeros((8, num_ranks), dtype=np.int64)
+    """The fields of both steps of a `PairSplit`: int64[2, 4, num_ranks]."""
+    found = np.zeros((2, 4, num_ranks), dtype=np.int64)
     for k in range(len(source)):
         i, j, size = source[k], target[k], rows[k]
-        found[4, i] += size
-        found[5, i] += 1
-        found[6, j] += size
-        found[7, j] += 1
-        if i // ranks_per_node != j // ranks_per_node:
-            found[0, i] += size
-            found[1, i] += 1
-            found[2, j] += size
-            found[3, j] += 1
+        for step in range(0 if i // ranks_per_node != j // ranks_per_node else 1, 2):
+            found[step, 0, i] += size
+            found[step, 1, j] += size
+            found[step, 2, i] += 1
+            found[step, 3, j] += 1
     return found

@@ -28,8 +28,9 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.plan.metrics import Step
 from plancc.plan.plan import Int64Array
-from plancc.plan.words import Collective
+from plancc.plan.words import Collective, Counts
 from plancc.predict.machine import Machine
 from plancc.predict.schedule import (
     DIRECTIONS,
@@ -40,9 +41,9 @@ from plancc.predict.schedule import (
     Broadcast,
     DenseProduct,
     Elementwise,
-    Messages,
     Operation,
     Place,
+    PointToPoint,
     Schedule,
     SparseProduct,
 )
@@ -86,18 +87,8 @@ class Prediction:
         By layer within forward, back and update; those that take any time.
     of_rank : dict of str to float64[num_ranks]
         Seconds of every rank in every of `STEPS`, without waiting for others.
-    words, messages : int
-        Sent by all ranks, exactly.
-    max_words, max_messages : int
-        Sent by the rank that sends most.
-    words_reduced : int
-        Of all-reduces, by all ranks.
-    memory : dict of str to int
-        Bytes of the fullest rank, by term and in "total".
-    mean_memory : int
-        Of all ranks.
-    memory_of_rank : int64[num_ranks]
-        In total. Column numbers are taken to be as wide as the numbers.
+    counts : Counts
+        What every rank hands to the network, exactly.
     """
 
     schedule: Schedule
@@ -105,14 +96,7 @@ class Prediction:
     word_bytes: int
     steps: list[StepTime]
     of_rank: dict[str, Float64Array]
-    words: int
-    messages: int
-    max_words: int
-    max_messages: int
-    words_reduced: int
-    memory: dict[str, int]
-    mean_memory: int
-    memory_of_rank: Int64Array
+    counts: Counts
 
     @property
     def seconds(self) -> float:
@@ -138,6 +122,42 @@ class Prediction:
         """Seconds of one of `STEPS` in all layers: slowest ranks' and mean."""
         chosen = [each for each in self.steps if each.step == step]
         return sum(each.slowest for each in chosen), sum(each.mean for each in chosen)
+
+    @property
+    def words(self) -> int:
+        """Sent by all ranks."""
+        return int(self.counts.words_sent.sum())
+
+    @property
+    def messages(self) -> int:
+        """Sent by all ranks."""
+        return int(self.counts.messages_sent.sum())
+
+    @property
+    def max_words(self) -> int:
+        """Sent by the rank that sends most."""
+        return int(self.counts.words_sent.max())
+
+    @property
+    def max_messages(self) -> int:
+        """Sent by the rank that sends most."""
+        return int(self.counts.messages_sent.max())
+
+    @property
+    def words_reduced(self) -> int:
+        """Of all-reduces, by all ranks."""
+        return int(self.counts.words_reduced.sum())
+
+    @property
+    def memory_of_rank(self) -> Int64Array:
+        """Bytes of every rank: int64[num_ranks]. Column numbers count as wide as the numbers."""
+        return self.schedule.memory.total * (self.word_bytes // WORD_BYTES)
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes of the fullest rank, by term and in "total"."""
+        terms = self.schedule.memory.of_part(int(self.memory_of_rank.argmax()))
+        return {name: held * (self.word_bytes // WORD_BYTES) for name, held in terms.items()}
 
     @property
     def fits(self) -> bool | None:
@@ -170,16 +190,15 @@ class Prediction:
             "max_messages_sent": self.max_messages,
             "words_reduced": self.words_reduced,
             "max_memory": self.memory,
-            "mean_memory": self.mean_memory,
+            "mean_memory": int(self.memory_of_rank.mean()),
             "fits": self.fits,
             "notes": list(schedule.notes),
         }
         if per_rank:
-            counts = schedule.counts()
             result["ranks"] = {
                 "seconds": {step: times.tolist() for step, times in self.of_rank.items()},
-                "words_sent": counts.words_sent.tolist(),
-                "messages_sent": counts.messages_sent.tolist(),
+                "words_sent": self.counts.words_sent.tolist(),
+                "messages_sent": self.counts.messages_sent.tolist(),
                 "memory": self.memory_of_rank.tolist(),
             }
         return result
@@ -215,12 +234,6 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
     of_rank = {step: np.zeros(schedule.num_ranks) for step in STEPS}
     for (_, _, step), spent in times.items():
         of_rank[step] += spent
-    counts, memory = schedule.counts(), schedule.total_memory * (word_bytes // WORD_BYTES)
-    fullest = int(memory.argmax())
-    terms = {
-        name: int(each[fullest]) * (word_bytes // WORD_BYTES)
-        for name, each in schedule.memory.items()
-    }
     return Prediction(
         schedule=schedule,
         machine=machine,
@@ -231,14 +244,7 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
             if t.any()
         ],
         of_rank=of_rank,
-        words=int(counts.words_sent.sum()),
-        messages=int(counts.messages_sent.sum()),
-        max_words=int(counts.words_sent.max()),
-        max_messages=int(counts.messages_sent.max()),
-        words_reduced=int(counts.words_reduced.sum()),
-        memory=terms | {"total": sum(terms.values())},
-        mean_memory=int(memory.mean()),
-        memory_of_rank=memory,
+        counts=schedule.counts(),
     )
 
 
@@ -261,13 +267,6 @@ def _order(place: Place) -> tuple[int, int, int]:
     return DIRECTIONS.index(direction), sign * layer, STEPS.index(step)
 
 
-class _Moved(NamedTuple):
-    """Words and messages of every rank in one exchange: inside nodes, and between them."""
-
-    inside: tuple[Int64Array, Int64Array, Int64Array, Int64Array]
-    between: tuple[Int64Array, Int64Array, Int64Array, Int64Array]
-
-
 class _Rings(NamedTuple):
     """Of every group: seconds of all its links but one, and bytes per second of the slowest."""
 
@@ -287,7 +286,7 @@ class _Clock:
         self._slow = np.maximum(on_node / cores, 1.0)[self._node] * (word_bytes / WORD_BYTES)
         self._call = machine.compute.overhead * np.maximum(on_node / cores, 1.0)[self._node]
         self._of: dict[type, Callable[[Any], Float64Array]] = {
-            Messages: self._messages,
+            PointToPoint: self._messages,
             Broadcast: self._broadcast,
             AllReduce: self._allreduce,
             AllGather: self._allgather,
@@ -319,59 +318,46 @@ class _Clock:
             return self._call * of.calls
         return self._slow * of.words * WORD_BYTES / stream + self._call * of.calls
 
-    def _messages(self, of: Messages) -> Float64Array:
+    def _messages(self, of: PointToPoint) -> Float64Array:
         split = of.pairs.by_node(self._machine.node.ranks)
-        between = (
-            split.sent_between * of.width,
-            split.received_between * of.width,
-            split.messages_sent_between * of.full,
-            split.messages_received_between * of.full,
-        )
-        everywhere = (
-            split.sent * of.width,
-            split.received * of.width,
-            split.messages_sent * of.full,
-            split.messages_received * of.full,
-        )
-        inside = tuple(total - out for total, out in zip(everywhere, between, strict=True))
-        return self._exchange(_Moved(inside, between))  # type: ignore[arg-type]
+        between = of.moved(split.between)
+        inside = (all_ - out for all_, out in zip(of.moved(split.total), between, strict=True))
+        return self._exchange(Step(*inside), between)
 
-    def _exchange(self, moved: _Moved) -> Float64Array:
-        """Seconds of an exchange of messages. Which way they travel makes no difference."""
+    def _exchange(self, inside: Step, between: Step) -> Float64Array:
+        """Seconds of messages inside and between nodes, whichever way they travel."""
         machine = self._machine
-        sent, received, messages_sent, messages_received = moved.inside
-        inside = np.maximum(messages_sent, messages_received) * machine.inside_latency + np.maximum(
-            sent, received
-        ) * (self._bytes / machine.inside_bandwidth)
-        sent, received, messages_sent, messages_received = moved.between
+        near = np.maximum(
+            inside.messages_sent, inside.messages_received
+        ) * machine.inside_latency + np.maximum(inside.sent, inside.received) * (
+            self._bytes / machine.inside_bandwidth
+        )
+        sent, received, messages_sent, messages_received = between
         of_node = np.maximum(*(np.bincount(self._node, weights=each) for each in (sent, received)))
         at_rank = np.maximum(sent, received) * (self._bytes / machine.bandwidth)
         busy = (sent > 0) | (received > 0)
         at_node = of_node[self._node] * (self._bytes / machine.injection) * busy
-        between = np.maximum(messages_sent, messages_received) * machine.latency + np.maximum(
+        far = np.maximum(messages_sent, messages_received) * machine.latency + np.maximum(
             at_rank, at_node
         )
-        idle = (moved.inside[2] + moved.inside[3] + messages_sent + messages_received) == 0
-        return inside + between + self._call * ~idle
+        messages = (each.messages_sent + each.messages_received for each in (inside, between))
+        return near + far + self._call * (sum(messages) > 0)
 
     def _alltoall(self, of: AllToAll) -> Float64Array:
         node = self._node[of.ranks]
         group = np.arange(len(of.ranks))[:, None] * (int(self._node[-1]) + 1) + node
-        found = []
-        for same_node in (True, False):
-            moved = []
-            for left, right in (
-                (of.rows, of.columns),
-                ((of.rows > 0).astype(np.int64), (of.columns > 0).astype(np.int64)),
-            ):
-                for mine, theirs in ((left, right), (right, left)):
-                    near = np.bincount(group.ravel(), weights=theirs.ravel())[group] - theirs
-                    others = theirs.sum(axis=1, keepdims=True) - theirs
+        full = (of.rows > 0).astype(np.int64), (of.columns > 0).astype(np.int64)
+        inside: list[Int64Array] = []
+        between: list[Int64Array] = []
+        for left, right in ((of.rows, of.columns), full):
+            for mine, theirs in ((left, right), (right, left)):
+                near = np.bincount(group.ravel(), weights=theirs.ravel())[group] - theirs
+                others = theirs.sum(axis=1, keepdims=True) - theirs
+                for moved, partners in ((inside, near), (between, others - near)):
                     amount = np.zeros(self._num_ranks, np.int64)
-                    amount[of.ranks] = mine * (near if same_node else others - near)
+                    amount[of.ranks] = mine * partners
                     moved.append(amount)
-            found.append(tuple(moved))
-        return self._exchange(_Moved(*found))  # type: ignore[arg-type]
+        return self._exchange(Step(*inside), Step(*between))
 
     def _broadcast(self, of: Broadcast) -> Float64Array:
         buffers = np.broadcast_to(of.buffers, of.words.shape) * (of.words > 0)

@@ -1,27 +1,13 @@
 """What an epoch of a GCN moves: plainly, with the passes that avoid it, with boundary sampling.
 
-Knows matrices, owners and the widths d_0..d_L of layers, no runtime and no machine. The names of
-the passes are those of `plancc_runtime.options.PASSES`; "overlap" moves as much as without it.
-
-Rows that a layer moves, in columns, per epoch (d_in and d_out are the layer's widths):
-
-==============  ==========================  ==========  ====================================
-execution       if                          forward     back
-==============  ==========================  ==========  ====================================
-plain                                       d_in        d_out (paper 000, Algorithms 1 and 2)
-order           d_out < d_in: A (H W)       d_out       d_out
-order           otherwise: (A H) W          d_in        d_in; nothing in the first layer
-constant        in the first layer          nothing     nothing: A H^0 is exchanged once
-==============  ==========================  ==========  ====================================
-
-Set-up, evaluations and all-reduces are not counted.
+Knows matrices, owners and the widths d_0..d_L of layers, no runtime and no machine. Set-up,
+evaluations and all-reduces are not counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -32,25 +18,12 @@ from plancc.graph.graph import Graph
 from plancc.plan.metrics import Traffic
 from plancc.plan.plan import Int32Array, Plan
 from plancc.plan.words import Counts, Rows, count
+from plancc.predict.passes import PASSES, moved_widths
 
-WORD_BYTES = 4  # float32
-PASSES = ("order", "constant", "dead-rows")
+WORD_BYTES = 4
+"""Bytes of a float32."""
 
 BoolArray = npt.NDArray[np.bool_]
-
-
-def moved_widths(dims: Sequence[int], passes: Sequence[str]) -> list[tuple[int, int]]:
-    """Columns of the rows that every layer moves forward and back, with these passes."""
-    widths = []
-    for layer, (d_in, d_out) in enumerate(pairwise(dims)):
-        forward, back = d_in, d_out
-        if "order" in passes:
-            forward = min(d_in, d_out)
-            back = 0 if layer == 0 and d_in <= d_out else forward
-        if "constant" in passes and layer == 0:
-            forward = back = 0
-        widths.append((forward, back))
-    return widths
 
 
 def training_vertices(plan: Plan) -> BoolArray | None:
@@ -169,7 +142,7 @@ class PassCost:
 def pass_costs(
     parts: Traffic, live: Sequence[Traffic], dims: Sequence[int], passes: Sequence[str] = PASSES
 ) -> list[PassCost]:
-    """The plain execution, and then one pass more each time, in the order of `passes`.
+    """The plain execution of a row or edge plan, and then one pass more each time.
 
     Parameters
     ----------
@@ -179,14 +152,23 @@ def pass_costs(
         Of every layer without dead rows: `live_traffic`.
     dims : list of int
         Widths d_0..d_L.
+    passes : list of str
+        In the order in which they are added.
     """
-    costs: list[PassCost] = []
     whole = [parts] * (len(dims) - 1)
+
+    def epoch(done: Sequence[str]) -> Counts:
+        return epoch_traffic(live if "dead-rows" in done else whole, moved_widths(dims, done))
+
+    return added_passes(passes, epoch)
+
+
+def added_passes(passes: Sequence[str], epoch: Callable[[Sequence[str]], Counts]) -> list[PassCost]:
+    """Costs of an epoch without passes, and then with one more each time; `epoch` counts one."""
+    costs: list[PassCost] = []
     for number in range(len(passes) + 1):
         done = passes[:number]
-        layers = live if "dead-rows" in done else whole
-        sent = epoch_traffic(layers, moved_widths(dims, done))
-        costs.append(PassCost.of(done, sent, costs[0] if costs else None))
+        costs.append(PassCost.of(done, epoch(done), costs[0] if costs else None))
     return costs
 
 

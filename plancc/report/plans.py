@@ -6,8 +6,7 @@ of the baseline, or a missing baseline ask for the matrix. Knows no terminal.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from os import PathLike
 from typing import Any
@@ -28,38 +27,29 @@ from plancc.plan.matrix import graph_of, nonzero_owner_of
 from plancc.plan.metrics import Metrics, Traffic, summarize, traffic
 from plancc.plan.plan import Header, Int32Array, Plan
 from plancc.plan.reader import PlanFile
-from plancc.plan.slices import block_of_parts, read_offsets
+from plancc.plan.slices import read_offsets
 from plancc.predict.grid_traffic import ProductTraffic, product_traffic
-from plancc.predict.machine import Machine, epoch_seconds
-from plancc.predict.memory import memory
+from plancc.predict.machine import Machine, epoch_rates
+from plancc.predict.memory import row_memory
+from plancc.predict.passes import COMMON_PASSES, PASSES
 from plancc.predict.schedules import read_tables, schedule_of, tables_of
-from plancc.predict.schedules.epoch import PASSES as GRID_PASSES
+from plancc.predict.schedules.tables import rank_of_parts
 from plancc.predict.training import (
-    PASSES,
     PassCost,
     SampledCost,
+    added_passes,
     live_traffic,
     pass_costs,
     sampled_costs,
     training_vertices,
 )
-
-FIGURES_TRIED = ("seconds", "value", "volume", "overload", "best")
-"""What steps of `tried` may have beside their name."""
-OF_CANDIDATES = (
-    *("volume", "messages", "max_volume", "nonzero_imbalance", "row_imbalance"),
-    *("epoch_seconds", "seconds", "chosen"),
-)
-"""What a candidate of model auto may have."""
+from plancc.report.provenance import decoded, recorded_machine, recorded_topology
 
 PART_FIGURES = ("rows", "nonzeros", "sent", "received", "messages_sent", "messages_received")
 """What is said of every part."""
 
 WIDTH = 128
 """Of the product that is counted on a process grid, where a plan carries no features."""
-
-EDGE_PASSES = tuple(name for name in PASSES if name != "dead-rows")
-"""The passes of an edge plan, which has no view of live rows only."""
 
 
 @dataclass(frozen=True)
@@ -112,10 +102,10 @@ class TrainingCost:
         else:
             holder = nonzero_owner
             live = [parts] * (len(dims) - 1)
-        costs = pass_costs(parts, live, dims, PASSES if nonzero_owner is None else EDGE_PASSES)
+        costs = pass_costs(parts, live, dims, PASSES if nonzero_owner is None else COMMON_PASSES)
         foreign = (holder != row_owner) | (holder != owner[matrix.indices])
         undirected = not header.directed and header.normalization != "row"
-        held = memory(
+        held = row_memory(
             parts,
             live,
             dims,
@@ -123,7 +113,7 @@ class TrainingCost:
             symmetric=undirected and nonzero_owner is None,
             value_bytes=plan.value.itemsize,
         )
-        seconds = epoch_seconds(parts, dims, machine)
+        seconds = epoch_rates(dims, machine).seconds(parts)
         plain = costs[0]
         return cls(
             dims=list(dims),
@@ -414,15 +404,12 @@ def grid_pass_costs(path: str, dims: Sequence[int]) -> list[PassCost]:
     InputError
         If a layer is narrower than the grid has process columns.
     """
-    tables, costs = read_tables(path), list[PassCost]()
-    for number in range(len(GRID_PASSES) + 1):
-        done = list(GRID_PASSES[:number])
-        try:
-            sent = schedule_of(tables, dims, done).counts()
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from None
-        costs.append(PassCost.of(done, sent, costs[0] if costs else None))
-    return costs
+    tables = read_tables(path)
+
+    try:
+        return added_passes(COMMON_PASSES, lambda done: schedule_of(tables, dims, done).counts())
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
 
 
 def checked_ranks(file: PlanFile, num_ranks: int | None) -> int:
@@ -438,81 +425,6 @@ def checked_ranks(file: PlanFile, num_ranks: int | None) -> int:
     if not 1 <= ranks <= file.header.num_parts:
         raise InputError(f"{ranks} ranks: {file.path} runs on 1 to {file.header.num_parts}")
     return ranks
-
-
-def rank_of_parts(num_parts: int, num_ranks: int) -> Int32Array:
-    """Rank of every part when the parts are merged onto `num_ranks`, int32[num_parts]."""
-    blocks = block_of_parts(num_parts, num_ranks)
-    return np.searchsorted(blocks, np.arange(num_parts), side="right").astype(np.int32) - 1
-
-
-def recorded_topology(provenance: Mapping[str, Any], num_ranks: int) -> Topology | None:
-    """The topology that a plan was compiled for, if that is what the ranks make up."""
-    try:
-        topology = Topology.parse(str(provenance.get("topology", "")))
-        topology.check(num_ranks)
-    except InputError:
-        return None
-    return topology
-
-
-def recorded_machine(provenance: Mapping[str, Any]) -> Machine | None:
-    """The machine that a plan was compiled or refined for."""
-    try:
-        return Machine.parse(str(provenance.get("machine", "")))
-    except InputError:
-        return None
-
-
-def decoded(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """A plan's provenance with ``tried`` and ``candidates`` as lists, where they are readable."""
-    lists = {"tried": read_tried(provenance), "candidates": read_candidates(provenance)}
-    return dict(provenance) | {name: found for name, found in lists.items() if found}
-
-
-def read_candidates(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The models that `plancc.owners.choice` compared; empty where the provenance has no such text.
-
-    Every dict has the names of a model and of its objective, figures as numbers or None, why it
-    failed ("" if it did not), and whether it was chosen.
-    """
-    return _read_list(provenance, "candidates", ("model", "objective", "failed"), OF_CANDIDATES)
-
-
-def read_tried(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What the compiler tried, in its order; empty where the provenance has no such text.
-
-    Every dict has a name (step) and, as numbers or None, seconds, value, volume, overload (plans
-    of older writers have none) and whether it was the best so far.
-    """
-    return _read_list(provenance, "tried", ("step",), FIGURES_TRIED)
-
-
-def _read_list(
-    provenance: Mapping[str, Any], name: str, texts: Sequence[str], figures: Sequence[str]
-) -> list[dict[str, Any]]:
-    """A list of dicts with these texts and figures; empty for anything else."""
-    try:
-        found = json.loads(provenance.get(name, ""))
-    except (TypeError, ValueError, RecursionError):
-        return []
-    well = isinstance(found, list) and all(
-        isinstance(each, dict)
-        and all(isinstance(each.get(text), str) for text in texts)
-        and all(_is_figure(each.get(figure)) for figure in figures)
-        for each in found
-    )
-    return found if well else []
-
-
-def reached(tried: Sequence[Mapping[str, Any]]) -> int | float | None:
-    """The value of the best of them, which is the plan's."""
-    return next((each.get("value") for each in reversed(tried) if each.get("best")), None)
-
-
-def _is_figure(value: Any) -> bool:
-    """A finite number, a truth value, or None."""
-    return value is None or (isinstance(value, int | float) and abs(value) < np.inf)
 
 
 def _read_traffic(file: PlanFile) -> Traffic:

@@ -13,7 +13,8 @@ from plancc.cost.owners import traffic_of_owners
 from plancc.cost.rates import EpochRates
 from plancc.errors import InputError
 from plancc.plan.metrics import Traffic, summarize
-from plancc.predict.machine import Machine, epoch_rates, epoch_seconds, read_machine
+from plancc.predict.machine import Machine, epoch_rates
+from plancc.predict.machine_files import read_machine
 
 MACHINE = Machine(latency=3e-6, bandwidth=2e9, multiply_adds=7e8)
 
@@ -45,7 +46,7 @@ def seconds_of_part(parts: Traffic, m: int, dims, machine: Machine) -> float:
 def test_epoch_seconds(case, dims):
     parts = traffic_of_owners(*case)
     expected = [seconds_of_part(parts, m, dims, MACHINE) for m in range(case[2])]
-    found = epoch_seconds(parts, dims, MACHINE)
+    found = epoch_rates(dims, MACHINE).seconds(parts)
     assert found.dtype == np.float64
     np.testing.assert_allclose(found, expected, rtol=1e-12)
     rates = epoch_rates(dims, MACHINE)
@@ -68,7 +69,7 @@ def test_each_rate_by_hand():
         message=1.0, row=5.0, nonzero=2.5, own_row=9.0
     )
     parts = Traffic(*(np.array(pair) for pair in ([1, 2], [3, 0], [4, 5], [5, 4], [1, 2], [2, 1])))
-    assert epoch_seconds(parts, [2, 3], machine).tolist() == [
+    assert epoch_rates([2, 3], machine).seconds(parts).tolist() == [
         9 + 7.5 + 25 + 2,
         18 + 0 + 25 + 2,
     ]

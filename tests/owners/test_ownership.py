@@ -19,7 +19,7 @@ from plancc.partitioners.run import partition
 from plancc.plan.matrix import graph_of
 from plancc.plan.metrics import traffic
 from plancc.predict.machine import Machine, epoch_rates
-from plancc.report.plans import reached, read_tried
+from plancc.report.provenance import reached, read_tried
 
 DIMS = (16, 4)
 

@@ -14,7 +14,7 @@ from plancc.cost.owners import traffic_of_owners
 from plancc.cost.pairs import pair_volumes
 from plancc.errors import InputError
 from plancc.plan.metrics import Traffic
-from plancc.predict.memory import memory
+from plancc.predict.memory import row_memory
 from plancc.predict.training import (
     equation_4,
     live_traffic,
@@ -157,7 +157,7 @@ def test_equation_4():
 def test_memory_of_one_part_by_hand():
     """100 rows, 500 nonzeros, a symmetric matrix, all rows wanted; layers 8 -> 4 -> 4 -> 2."""
     parts = Traffic(*(np.array([x]) for x in (100, 500, 0, 0, 0, 0)))
-    held = memory(parts, [parts] * 3, [8, 4, 4, 2], np.array([0]), symmetric=True)
+    held = row_memory(parts, [parts] * 3, [8, 4, 4, 2], np.array([0]), symmetric=True)
     assert held.plan[0] == 500 * 8 + 100 * (8 + 4 + 8 + 8)
     assert held.matrix[0] == 8 * 100  # row pointers; the nonzeros are those of the plan
     assert held.halo[0] == 0
@@ -166,9 +166,9 @@ def test_memory_of_one_part_by_hand():
     # and six arrays as wide as the output
     assert held.activations[0] == 4 * 100 * (5 * 4 + 6 * 2)
     assert held.of_part(0)["total"] == held.total[0] == sum(held.of_part(0).values()) / 2
-    directed = memory(parts, [parts] * 3, [8, 4, 4, 2], np.array([0]), symmetric=False)
+    directed = row_memory(parts, [parts] * 3, [8, 4, 4, 2], np.array([0]), symmetric=False)
     assert directed.matrix[0] == held.matrix[0] + 500 * 8 + 8 * 100  # the transpose
-    wide = memory(parts, [parts] * 3, [900, 4, 4, 2], np.array([0]), symmetric=True)
+    wide = row_memory(parts, [parts] * 3, [900, 4, 4, 2], np.array([0]), symmetric=True)
     assert wide.features[0] == wide.activations[0] == 4 * 100 * 900  # H^0 beside A H^0
 
 
@@ -178,10 +178,10 @@ def test_memory_grows_with_the_halo_and_with_live_rows():
     parts = traffic_of_owners(graph, owner, PARTS)
     halo = np.array([(array[owner == m][:, owner != m] != 0).sum() for m in range(PARTS)])
     dims = [16, 8, 4]
-    whole = memory(parts, [parts] * 2, dims, halo, symmetric=False)
+    whole = row_memory(parts, [parts] * 2, dims, halo, symmetric=False)
     assert whole.halo.tolist() == (4 * (16 + 4) * (parts.sent + parts.received)).tolist()
     live = live_traffic(graph, owner, PARTS, 2, wanted)
-    fewer = memory(parts, live, dims, halo, symmetric=False)
+    fewer = row_memory(parts, live, dims, halo, symmetric=False)
     assert (fewer.matrix > whole.matrix).all()  # beside the graph for evaluations
     assert (fewer.features > whole.features).all()
     assert (fewer.activations <= whole.activations).all()

@@ -22,6 +22,7 @@ from plancc.plan.metrics import traffic
 from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile
 from plancc.plan.slices import read_part
+from plancc.predict.passes import moved_widths
 from plancc.predict.schedule import DenseProduct, Pairs, SparseProduct
 from plancc.predict.schedules import (
     Tables,
@@ -31,7 +32,7 @@ from plancc.predict.schedules import (
     tables_of,
     tables_of_owners,
 )
-from plancc.predict.training import epoch_traffic, moved_widths
+from plancc.predict.training import epoch_traffic
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.feature import FeatureGraph
 from plancc_runtime.layouts.grid import GridGraph

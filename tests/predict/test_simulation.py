@@ -21,25 +21,23 @@ from plancc.predict.machine import (
     Node,
     Overlap,
     SparseRates,
-    find_machine,
-    read_machine,
-    shipped_machines,
 )
-from plancc.predict.memory import memory
+from plancc.predict.machine_files import find_machine, read_machine, shipped_machines
+from plancc.predict.memory import Memory, row_memory
 from plancc.predict.schedule import (
     AllGather,
     AllReduce,
     AllToAll,
     Broadcast,
-    Messages,
     Operation,
     Pairs,
     Place,
+    PointToPoint,
     Schedule,
     SparseProduct,
 )
 from plancc.predict.schedules import Tables, schedule_of, tables_of
-from plancc.predict.schedules.epoch import ITS_STEPS, LOSS
+from plancc.predict.schedules.epoch import LOSS_CALLS, LOSS_WORDS
 from plancc.predict.simulation import simulate
 
 DIMS = [8, 6, 4]
@@ -72,7 +70,7 @@ def even(grid: Grid | None, num_parts: int, rows: int = 6000, nonzeros: int = 90
 
 def seconds_of(operation: Operation, num_ranks: int, machine: Machine, word_bytes: int = 4):
     """Of every rank in an epoch of this one operation."""
-    memory = {"all": np.zeros(num_ranks, np.int64)}
+    memory = Memory(*np.zeros((5, num_ranks), np.int64))
     schedule = Schedule("one", "row", num_ranks, DIMS, (), [operation], memory)
     return simulate(schedule, machine, word_bytes).rank_seconds.tolist()
 
@@ -103,7 +101,7 @@ def test_an_epoch_by_hand():
     assert steps[1, "back", "multiply"].slowest == 20 * 3 / 2 + 0.25
     # W, whose operands are read and written too, and the loss: several operations on each output
     weighted = 5 * 12 / 10 + 5 * (4 + 3) * 4 / 8 + 0.25
-    loss = LOSS * 15 * 4 / 8 + ITS_STEPS * 0.25
+    loss = LOSS_WORDS * 15 * 4 / 8 + LOSS_CALLS * 0.25
     assert steps[1, "forward", "dense"].slowest == weighted + loss
     assert steps[1, "back", "dense"].slowest == weighted  # the gradient of W alone
     assert steps[0, "update", "all-reduce"].slowest == 2 * 0.5 + 13 + 0.25
@@ -127,7 +125,7 @@ def test_a_flat_machine_agrees_with_inspect():
 
 def test_messages_inside_and_between_nodes():
     """Four ranks on two nodes; ranks 0 and 1 send to 2, and 0 to 1."""
-    operation = Messages(
+    operation = PointToPoint(
         Place(1, "forward", "expand"), pairs(4, (0, 1, 3), (0, 2, 10), (1, 2, 6)), width=1
     )
     machine = Machine(latency=1.0, bandwidth=4.0, node=Node(ranks=2, latency=0.125, bandwidth=32.0))
@@ -351,9 +349,9 @@ def test_memory_of_a_row_plan():
     for part in map(plan.part, range(3)):
         boundary.append(int(part.row_ptr[-1] - part.row_ptr[part.num_interior]))
     parts = traffic(plan)
-    expected = memory(parts, [parts] * 2, DIMS, np.array(boundary), symmetric=False)
+    expected = row_memory(parts, [parts] * 2, DIMS, np.array(boundary), symmetric=False)
     schedule = schedule_of(tables_of(plan), DIMS)
-    assert schedule.total_memory.tolist() == expected.total.tolist()
+    assert schedule.memory.total.tolist() == expected.total.tolist()
     found = simulate(schedule, Machine(node=Node(memory=float(expected.total.max()))))
     assert found.fits
     assert found.memory["total"] == expected.total.max()
@@ -368,9 +366,9 @@ def test_memory_that_grids_replicate(scheme):
     one = schedule_of(even(Grid("1d", 16), 16, rows), [16, 16])
     found = schedule_of(even(scheme, scheme.num_parts, rows), [16, 16])
     copies = scheme.columns if scheme.scheme == "1.5d" else 1
-    assert found.memory["features"].sum() == copies * one.memory["features"].sum()
+    assert found.memory.features.sum() == copies * one.memory.features.sum()
     if scheme.scheme == "3d":
-        assert found.memory["halo"].min() >= 4 * (rows // 4) * 8
+        assert found.memory.halo.min() >= 4 * (rows // 4) * 8
 
 
 FULL = """

@@ -15,7 +15,7 @@ from plancc.cost.topology import Topology
 from plancc.errors import InputError
 from plancc.plan.metrics import summarize
 from plancc.plan.slices import read_rank_slice
-from plancc.predict.memory import memory
+from plancc.predict.memory import row_memory
 from plancc.report.batches import batch_reports
 from plancc.report.plans import report
 
@@ -112,7 +112,7 @@ def test_memory(case, path):
     outside_per_part = [
         sum(case[1][i] != m or case[1][j] != m for i, j in expected.held[m]) for m in range(PARTS)
     ]
-    held = memory(told.parts, [told.parts], [8, 3], np.array(outside_per_part), symmetric=False)
+    held = row_memory(told.parts, [told.parts], [8, 3], np.array(outside_per_part), symmetric=False)
     assert held.plan.tolist() == plan_bytes
     assert held.matrix.tolist() == matrix
     assert held.halo.tolist() == buffers

@@ -12,7 +12,7 @@ from launcher import run
 from plancc.errors import InputError
 from plancc.plan.grid import Grid
 from plancc.predict.fitting import EpochSeconds, fitted, work
-from plancc.predict.machine import find_machine, read_machine, shipped_machines
+from plancc.predict.machine_files import find_machine, read_machine, shipped_machines
 from plancc.predict.schedule import Broadcast, Pairs
 from plancc.predict.schedules import Tables, schedule_of
 from plancc.predict.simulation import simulate

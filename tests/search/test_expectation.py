@@ -16,7 +16,7 @@ from search_helpers import graph_of, overload, small_graph
 import plancc
 from plancc.graph.vertexdata import VertexData
 from plancc.models.stochastic import MAX_BATCHES, StochasticModel, hoeffding_nets
-from plancc.report.plans import read_tried
+from plancc.report.provenance import read_tried
 from plancc.sampling import FITTED, HELD_OUT, Population, parse_sampler
 from plancc.search import expectation as of_expectation
 from plancc.search.expectation import MIN_BATCHES, expectation_of

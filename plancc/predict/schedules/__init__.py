@@ -9,20 +9,20 @@ feature.py   feature slices, alone and between groups
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Callable, Sequence
 from os import PathLike
 
+from plancc.predict.passes import COMMON_PASSES
 from plancc.predict.schedule import Schedule
-from plancc.predict.schedules.epoch import Layout, epoch
-from plancc.predict.schedules.feature import FeatureSlices
-from plancc.predict.schedules.grid import BlockRows, Blocks
-from plancc.predict.schedules.row import RowLayout
+from plancc.predict.schedules.epoch import Scheduler, epoch
+from plancc.predict.schedules.feature import FeatureScheduler
+from plancc.predict.schedules.grid import BlockRowScheduler, BlockScheduler
+from plancc.predict.schedules.row import RowScheduler
 from plancc.predict.schedules.tables import (
     Tables,
+    divides_columns,
     pairs_of,
     read_tables,
-    recorded_dims,
     tables_of,
     tables_of_owners,
 )
@@ -30,23 +30,30 @@ from plancc.predict.schedules.tables import (
 __all__ = [
     "Schedule",
     "Tables",
-    "layout_of",
     "pairs_of",
     "read_tables",
-    "recorded_dims",
     "schedule_of",
+    "scheduler_of",
     "tables_of",
     "tables_of_owners",
 ]
 
-SPREAD = ("1.5d", "2d", "3d")
-"""Schemes that divide a part's nonzeros by their columns."""
+SCHEDULERS: dict[str, Callable[[Tables], Scheduler]] = {
+    "row": RowScheduler,
+    "edge": RowScheduler,
+    "1d": BlockRowScheduler,
+    "1.5d": BlockRowScheduler,
+    "2d": BlockScheduler,
+    "3d": BlockScheduler,
+    "feature": FeatureScheduler,
+}
+"""Schedulers by `Tables.scheme`."""
 
 
 def schedule_of(
     plan: str | PathLike[str] | Tables,
     dims: Sequence[int],
-    passes: Sequence[str] = ("order", "constant"),
+    passes: Sequence[str] = COMMON_PASSES,
 ) -> Schedule:
     """The operations of one training epoch of a GCN.
 
@@ -57,7 +64,7 @@ def schedule_of(
     dims : list of int
         Widths d_0..d_L.
     passes : sequence of str
-        Of "order" and "constant" (`plancc.predict.training`).
+        Of `plancc.predict.passes.COMMON_PASSES`.
 
     Raises
     ------
@@ -67,11 +74,8 @@ def schedule_of(
         If the file is damaged.
     """
     tables = plan if isinstance(plan, Tables) else read_tables(plan)
-    layout = layout_of(tables)
-    operations = epoch(layout, dims, passes)
-    held = layout.memory(dims)
-    notes = tables.notes
-    if tables.grid is not None and tables.blocks is None and tables.grid.scheme in SPREAD:
+    scheduler, notes = scheduler_of(tables), tables.notes
+    if tables.grid is not None and tables.blocks is None and divides_columns(tables.grid):
         notes = (*notes, "nonzeros are taken to be spread evenly over the pieces of columns")
     return Schedule(
         name=tables.name,
@@ -79,18 +83,12 @@ def schedule_of(
         num_ranks=tables.num_ranks,
         dims=list(dims),
         passes=tuple(passes),
-        operations=operations,
-        memory={each.name: getattr(held, each.name) for each in fields(held)},
+        operations=epoch(scheduler, dims, passes),
+        memory=scheduler.memory(dims),
         notes=notes,
     )
 
 
-def layout_of(tables: Tables) -> Layout:
-    """How the ranks of these tables multiply; InputError if they do not fit their grid."""
-    if tables.grid is None:
-        return RowLayout(tables)
-    if tables.grid.scheme == "feature":
-        return FeatureSlices(tables)
-    if tables.grid.scheme in ("1d", "1.5d"):
-        return BlockRows(tables)
-    return Blocks(tables)
+def scheduler_of(tables: Tables) -> Scheduler:
+    """The scheduler of these tables; InputError if they do not fit their grid."""
+    return SCHEDULERS[tables.scheme](tables)

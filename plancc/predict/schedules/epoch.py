@@ -1,7 +1,7 @@
 """An epoch of a GCN layer by layer, whatever the layout. Knows widths and passes; no plan.
 
-A layout says how it multiplies by A and by W; the order of these, and what the passes leave out,
-stands here, once (`plancc.predict.training` has the widths):
+A `Scheduler` has the operations of a layout's products with A and with W. Their order, and what the
+passes leave out, stand here (`plancc.predict.passes` has the widths):
 
     forward    aggregate first: A, W       project first: W, A       constant first layer: W
     back       W, A                        A, W                      W
@@ -19,17 +19,20 @@ import numpy as np
 from plancc.errors import InputError
 from plancc.plan.plan import Int64Array
 from plancc.predict.memory import Memory
+from plancc.predict.passes import COMMON_PASSES, moved_widths
 from plancc.predict.schedule import AllReduce, DenseProduct, Elementwise, Operation, Place
-from plancc.predict.training import moved_widths
 from plancc.registry import check_choice
 
-PASSES = ("order", "constant")
-ACTIVATION, ITS_GRADIENT = 2, 3
-"""Words read and written of every element: in place forward, and a product back."""
-LOSS, ITS_STEPS = 10, 8
-"""Of every output: the softmax, its logarithm, both ways; in so many operations."""
-STEP = 3
-"""Of every weight, by gradient descent."""
+ACTIVATION_WORDS = 2
+"""Words read and written per element by an activation, in place."""
+GRADIENT_WORDS = 3
+"""Words read and written per element by the gradient of an activation, a product."""
+LOSS_WORDS = 10
+"""Words read and written per output by the loss: softmax and logarithm, forward and back."""
+LOSS_CALLS = 8
+"""Operations of the loss."""
+UPDATE_WORDS = 3
+"""Words read and written per weight by gradient descent."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class Layer:
 def layers_of(dims: Sequence[int], passes: Sequence[str]) -> list[Layer]:
     """The layers of these widths d_0..d_L; InputError if there is no such pass."""
     for name in passes:
-        check_choice("pass", name, PASSES)
+        check_choice("pass", name, COMMON_PASSES)
     if len(dims) < 2 or min(dims) < 1:
         raise InputError(f"dims {list(dims)}: give at least two widths from 1")
     return [
@@ -72,8 +75,8 @@ def layers_of(dims: Sequence[int], passes: Sequence[str]) -> list[Layer]:
     ]
 
 
-class Layout(ABC):
-    """How a layout multiplies.
+class Scheduler(ABC):
+    """The operations of a layout's products.
 
     Attributes
     ----------
@@ -95,16 +98,28 @@ class Layout(ABC):
 
     def linear(self, layer: Layer) -> Iterator[Operation]:
         """x W."""
+        yield from self.gathered(layer, "forward", layer.d_in)
         yield DenseProduct(
-            layer.dense("forward"), rows=self.rows, inner=layer.d_in, columns=layer.d_out
+            layer.dense("forward"),
+            rows=self.rows,
+            inner=layer.d_in,
+            columns=self.columns(layer.d_out),
         )
 
     def linear_back(self, layer: Layer) -> Iterator[Operation]:
         """The gradients of W, and of x but in the first layer."""
+        yield from self.gathered(layer, "back", layer.d_out)
         for _ in range(1 if layer.number == 1 else 2):
             yield DenseProduct(
-                layer.dense("back"), rows=self.rows, inner=layer.d_in, columns=layer.d_out
+                layer.dense("back"),
+                rows=self.rows,
+                inner=self.columns(layer.d_in),
+                columns=layer.d_out,
             )
+
+    def gathered(self, layer: Layer, direction: str, width: int) -> Iterator[Operation]:
+        """What makes whole rows of a matrix of this width for a product with W."""
+        yield from ()
 
     def whole_rows(self, layer: int, width: int) -> Iterator[Operation]:
         """What makes whole rows of the outputs."""
@@ -118,58 +133,59 @@ class Layout(ABC):
         """Bytes of every rank at its worst moment, of float32."""
 
 
-def epoch(layout: Layout, dims: Sequence[int], passes: Sequence[str]) -> list[Operation]:
+def epoch(scheduler: Scheduler, dims: Sequence[int], passes: Sequence[str]) -> list[Operation]:
     """All operations of an epoch: forward, back, update."""
     layers = layers_of(dims, passes)
     for width in dims:
-        layout.check_width(width)
+        scheduler.check_width(width)
     return [
-        *_forward(layout, layers),
-        *_back(layout, layers),
-        *_update(layout, layers),
+        *_forward(scheduler, layers),
+        *_back(scheduler, layers),
+        *_update(scheduler, layers),
     ]
 
 
-def _forward(layout: Layout, layers: Sequence[Layer]) -> Iterator[Operation]:
+def _forward(scheduler: Scheduler, layers: Sequence[Layer]) -> Iterator[Operation]:
     for layer in layers:
         projects = layer.project_first and layer.forward > 0
         if projects:
-            yield from layout.linear(layer)
+            yield from scheduler.linear(layer)
         if layer.forward:
-            yield from layout.product(layer.number, "forward", layer.forward)
+            yield from scheduler.product(layer.number, "forward", layer.forward)
         if not projects:
-            yield from layout.linear(layer)
+            yield from scheduler.linear(layer)
         if layer is not layers[-1]:
-            words = layout.rows * layout.columns(layer.d_out)
-            yield Elementwise(layer.dense("forward"), words=ACTIVATION * words)
+            words = scheduler.rows * scheduler.columns(layer.d_out)
+            yield Elementwise(layer.dense("forward"), words=ACTIVATION_WORDS * words)
     last = layers[-1]
-    yield from layout.whole_rows(last.number, last.d_out)
-    yield Elementwise(last.dense("forward"), words=LOSS * layout.rows * last.d_out, calls=ITS_STEPS)
+    yield from scheduler.whole_rows(last.number, last.d_out)
+    words = LOSS_WORDS * scheduler.rows * last.d_out
+    yield Elementwise(last.dense("forward"), words=words, calls=LOSS_CALLS)
 
 
-def _back(layout: Layout, layers: Sequence[Layer]) -> Iterator[Operation]:
+def _back(scheduler: Scheduler, layers: Sequence[Layer]) -> Iterator[Operation]:
     for layer in reversed(layers):
         if layer is not layers[-1]:
-            words = layout.rows * layout.columns(layer.d_out)
-            yield Elementwise(layer.dense("back"), words=ITS_GRADIENT * words)
+            words = scheduler.rows * scheduler.columns(layer.d_out)
+            yield Elementwise(layer.dense("back"), words=GRADIENT_WORDS * words)
         # as paper 000 has it, S = A^T G comes first: d_out columns
         product_first = layer.back == layer.d_out
         if layer.back and product_first:
-            yield from layout.product(layer.number, "back", layer.back)
-        yield from layout.linear_back(layer)
+            yield from scheduler.product(layer.number, "back", layer.back)
+        yield from scheduler.linear_back(layer)
         if layer.back and not product_first:
-            yield from layout.product(layer.number, "back", layer.back)
+            yield from scheduler.product(layer.number, "back", layer.back)
 
 
-def _update(layout: Layout, layers: Sequence[Layer]) -> Iterator[Operation]:
+def _update(scheduler: Scheduler, layers: Sequence[Layer]) -> Iterator[Operation]:
     weights = sum(layer.d_in * layer.d_out for layer in layers)
-    if layout.num_ranks > 1:
+    if scheduler.num_ranks > 1:
         yield AllReduce(
             Place(0, "update", "all-reduce"),
-            ranks=np.arange(layout.num_ranks)[None],
+            ranks=np.arange(scheduler.num_ranks)[None],
             words=np.array([weights + 1]),  # the loss travels with them
         )
     yield Elementwise(
         Place(0, "update", "dense"),
-        words=np.full(layout.num_ranks, STEP * weights),
+        words=np.full(scheduler.num_ranks, UPDATE_WORDS * weights),
     )

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from plancc.predict.memory import Memory, shared_memory
+from plancc.predict.memory import Memory, grid_memory
 from plancc.predict.schedule import (
     AllToAll,
     Elementwise,
@@ -20,7 +20,7 @@ from plancc.predict.schedule import (
     Place,
     SparseProduct,
 )
-from plancc.predict.schedules.epoch import Layout
+from plancc.predict.schedules.epoch import Scheduler
 from plancc.predict.schedules.grid import COLLECTIVES, grid_of, row_groups, slices
 from plancc.predict.schedules.row import exchange
 from plancc.predict.schedules.tables import Tables
@@ -29,8 +29,8 @@ LINE = 16
 """Words of a cache line: what a copy of fewer columns of a row moves all the same."""
 
 
-class FeatureSlices(Layout):
-    """Of feature plans.
+class FeatureScheduler(Scheduler):
+    """Feature plans.
 
     Parameters
     ----------
@@ -63,14 +63,20 @@ class FeatureSlices(Layout):
     def memory(self, dims: Sequence[int]) -> Memory:
         grid, tables = self._grid, self._tables
         block_rows = np.repeat(tables.rows, grid.columns)
-        split = self._pairs.by_node(1)
+        moved = self._pairs.step
         widest = int(slices(grid, max(dims)).max())
         # two slices of columns, what groups exchange, and the rows before they are reordered
-        buffers = (2 * block_rows + split.sent + split.received) * widest + self.rows * max(dims)
+        buffers = (2 * block_rows + moved.sent + moved.received) * widest + self.rows * max(dims)
         nonzeros = np.repeat(tables.nonzeros, grid.columns)
         alone = tables.undirected and grid.rows == 1
-        return shared_memory(
-            *(self.rows, block_rows, nonzeros, dims, dims, buffers), laid_out=1 if alone else 2
+        return grid_memory(
+            rows=self.rows,
+            block_rows=block_rows,
+            nonzeros=nonzeros,
+            dims=dims,
+            held=dims,
+            buffers=buffers,
+            laid_out=1 if alone else 2,
         )
 
     def _swapped(

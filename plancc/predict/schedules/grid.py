@@ -7,36 +7,37 @@ all-gather a reduce-scatter; pieces of A are broadcast in both directions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 
 from plancc.errors import InputError
 from plancc.plan.grid import Grid
 from plancc.plan.plan import Int64Array
-from plancc.predict.memory import Memory, shared_memory
+from plancc.predict.memory import Memory, grid_memory
 from plancc.predict.schedule import (
     AllGather,
     AllReduce,
     Broadcast,
-    DenseProduct,
     Elementwise,
     Operation,
     Pairs,
     Place,
     SparseProduct,
 )
-from plancc.predict.schedules.epoch import Layer, Layout
+from plancc.predict.schedules.epoch import Layer, Scheduler
 from plancc.predict.schedules.row import exchange
 from plancc.predict.schedules.tables import Tables, pieces_of_grid
 
 COLLECTIVES = "collectives"
+"""Step of the operations of groups."""
+LAYOUT_WORDS = 4
+"""Words read and written per nonzero of A that arrives, to make a matrix of it."""
+TRANSPOSE_WORDS = 18
+"""Words read and written per nonzero to transpose it, which jumps from row to row."""
 
-LAYING_OUT, TRANSPOSING = 4, 18
-"""Words read and written of every nonzero of A that arrives: to make a matrix of it, and to
-transpose it, which jumps from row to row."""
 
-
-class BlockRows(Layout):
+class BlockRowScheduler(Scheduler):
     """1D and 1.5D: blocks of rows, on c ranks each (Algorithms 1 and 2).
 
     Parameters
@@ -55,7 +56,7 @@ class BlockRows(Layout):
 
     def product(self, layer: int, direction: str, width: int) -> Iterator[Operation]:
         grid, back = self._grid, direction == "back"
-        moved = list(self._moved(layer, direction, width))
+        moved = self._moved(layer, direction, width)
         multiply = SparseProduct(
             Place(layer, direction, "multiply"),
             rows=self.rows,
@@ -63,12 +64,7 @@ class BlockRows(Layout):
             width=width,
             calls=1 if grid.sparse else len(self._rounds[0]),
         )
-        if back:
-            yield multiply
-            yield from moved
-        else:
-            yield from moved
-            yield multiply
+        yield from chain((multiply,), moved) if back else chain(moved, (multiply,))
         if grid.scheme == "1d" or (back and grid.columns == 1):
             return
         copies, words = row_groups(grid), self._tables.rows * width
@@ -80,13 +76,16 @@ class BlockRows(Layout):
 
     def memory(self, dims: Sequence[int]) -> Memory:
         if self._pairs is not None:
-            split = self._pairs.by_node(1)
-            moved = split.sent + split.received
+            moved = self._pairs.step.sent + self._pairs.step.received
         else:  # one piece is multiplied while the next one arrives
             moved = np.full(self.num_ranks, 2 * int(self._tables.rows.max()))
         partial = self.rows if self._grid.columns > 1 else 0 * self.rows
-        return shared_memory(
-            *(self.rows, self.rows, self._nonzeros, dims, dims),
+        return grid_memory(
+            rows=self.rows,
+            block_rows=self.rows,
+            nonzeros=self._nonzeros,
+            dims=dims,
+            held=dims,
             buffers=(moved + partial) * max(dims),
             laid_out=2,
         )
@@ -106,7 +105,7 @@ class BlockRows(Layout):
             )
 
 
-class Blocks(Layout):
+class BlockScheduler(Scheduler):
     """2D and 3D: blocks of A, slices of the columns of H (Algorithm 3 and Section IV-D).
 
     Parameters
@@ -153,7 +152,7 @@ class Blocks(Layout):
             yield self._matrix(place)
             yield Elementwise(
                 Place(layer, direction, "multiply"),
-                words=(TRANSPOSING if back else LAYING_OUT) * self._received(),
+                words=(TRANSPOSE_WORDS if back else LAYOUT_WORDS) * self._received(),
                 calls=len(self._of_row),
             )
         rows = Broadcast(
@@ -191,9 +190,13 @@ class Blocks(Layout):
             buffers = buffers + 3 * (2 * int(self._nonzeros.max()) + block_rows)
         if grid.layers > 1:  # the product of a layer, before the reduction over the fiber
             buffers = buffers + block_rows * widest
-        held = [self.columns(width) for width in dims]
-        return shared_memory(
-            *(self.rows, block_rows, nonzeros.ravel(), dims, held, buffers),
+        return grid_memory(
+            rows=self.rows,
+            block_rows=block_rows,
+            nonzeros=nonzeros.ravel(),
+            dims=dims,
+            held=[self.columns(width) for width in dims],
+            buffers=buffers,
             laid_out=3 if grid.columns > 1 else 2,
         )
 
@@ -217,26 +220,7 @@ class Blocks(Layout):
             of_matrix=True,
         )
 
-    def linear(self, layer: Layer) -> Iterator[Operation]:
-        yield from self._gathered(layer, "forward", layer.d_in)
-        yield DenseProduct(
-            Place(layer.number, "forward", "dense"),
-            rows=self.rows,
-            inner=layer.d_in,
-            columns=self.columns(layer.d_out),
-        )
-
-    def linear_back(self, layer: Layer) -> Iterator[Operation]:
-        yield from self._gathered(layer, "back", layer.d_out)
-        for _ in range(1 if layer.number == 1 else 2):
-            yield DenseProduct(
-                Place(layer.number, "back", "dense"),
-                rows=self.rows,
-                inner=self.columns(layer.d_in),
-                columns=layer.d_out,
-            )
-
-    def _gathered(self, layer: Layer, direction: str, width: int) -> Iterator[Operation]:
+    def gathered(self, layer: Layer, direction: str, width: int) -> Iterator[Operation]:
         """Every rank's slice of the columns, one after the other, to all ranks of its part."""
         grid = self._grid
         if grid.columns == 1:

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 
 from plancc.plan.metrics import Traffic
 from plancc.plan.plan import Int64Array
-from plancc.predict.memory import Memory, memory
-from plancc.predict.schedule import Elementwise, Messages, Operation, Pairs, Place, SparseProduct
-from plancc.predict.schedules.epoch import Layout
+from plancc.predict.memory import Memory, row_memory
+from plancc.predict.schedule import (
+    Elementwise,
+    Operation,
+    Pairs,
+    Place,
+    PointToPoint,
+    SparseProduct,
+)
+from plancc.predict.schedules.epoch import Scheduler
 from plancc.predict.schedules.tables import Tables
 
-PACK, ADD = 2, 3
-"""Words read and written of every word sent from a copy, or added where it arrives."""
+PACK_WORDS = 2
+"""Words read and written per word that is sent from a copy."""
+ADD_WORDS = 3
+"""Words read and written per word that is added where it arrives."""
 
 
-class RowLayout(Layout):
-    """Of row plans, and of edge plans."""
+class RowScheduler(Scheduler):
+    """Row plans and edge plans."""
 
     def __init__(self, tables: Tables) -> None:
         self.num_ranks, self.rows = tables.num_ranks, tables.rows
@@ -26,7 +36,7 @@ class RowLayout(Layout):
 
     def product(self, layer: int, direction: str, width: int) -> Iterator[Operation]:
         tables, back = self._tables, direction == "back"
-        folded = 0 if tables.fold is None else tables.fold.by_node(1).sent
+        folded = 0 if tables.fold is None else tables.fold.step.sent
         multiply = SparseProduct(
             Place(layer, direction, "multiply"),
             rows=tables.rows + folded,
@@ -34,15 +44,13 @@ class RowLayout(Layout):
             width=width,
             own=tables.own_nonzeros,
         )
-        expand = list(exchange(tables.expand, Place(layer, direction, "expand"), width, back))
-        if tables.fold is None:
-            yield from ([multiply, *expand] if back else [*expand, multiply])
-            return
-        # partial rows are added to their owners' forward; back, owners send copies
-        fold = list(
-            exchange(tables.fold, Place(layer, direction, "fold"), width, back, adds=not back)
-        )
-        yield from ([*fold, multiply, *expand] if back else [*expand, multiply, *fold])
+        expand = exchange(tables.expand, Place(layer, direction, "expand"), width, back)
+        fold: Iterator[Operation] = iter(())
+        if tables.fold is not None:  # forward, owners add partial rows; back, they send copies
+            place = Place(layer, direction, "fold")
+            fold = exchange(tables.fold, place, width, back, adds=not back)
+        steps = (expand, (multiply,), fold)
+        yield from chain(*(reversed(steps) if back else steps))
 
     def memory(self, dims: Sequence[int]) -> Memory:
         tables = self._tables
@@ -54,7 +62,7 @@ class RowLayout(Layout):
         if tables.own_nonzeros is not None:
             halo = np.maximum(halo, tables.nonzeros - tables.own_nonzeros)
         layers = [traffic] * (len(dims) - 1)
-        return memory(traffic, layers, dims, halo, symmetric=tables.undirected)
+        return row_memory(traffic, layers, dims, halo, symmetric=tables.undirected)
 
 
 def traffic_of(tables: Tables) -> Traffic:
@@ -62,9 +70,9 @@ def traffic_of(tables: Tables) -> Traffic:
     expand = tables.expand.step
     if tables.fold is None:
         return Traffic(tables.rows, tables.nonzeros, *expand)
-    # of the vertices that are both received and folded nothing is known here
-    copies = tables.rows + expand.received + tables.fold.by_node(1).sent
     fold = tables.fold.step
+    # which vertices are both received and folded is not known here
+    copies = tables.rows + expand.received + fold.sent
     return Traffic.of_steps(tables.rows, tables.nonzeros, expand, fold, copies)
 
 
@@ -78,9 +86,8 @@ def exchange(
     """One exchange, with its packing, or with adding what arrives (by default if reversed)."""
     if not len(pairs.source):
         return
-    yield Messages(place, pairs=pairs, width=width, reverse=reverse)
-    split = pairs.by_node(1)
+    yield PointToPoint(place, pairs=pairs, width=width, reverse=reverse)
     adds = reverse if adds is None else adds
     # copies are made of what the owners send, and they add what comes back
-    rows = split.sent if adds == reverse else split.received
-    yield Elementwise(place, words=(ADD if adds else PACK) * rows * width)
+    rows = pairs.step.sent if adds == reverse else pairs.step.received
+    yield Elementwise(place, words=(ADD_WORDS if adds else PACK_WORDS) * rows * width)

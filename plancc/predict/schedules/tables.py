@@ -29,9 +29,7 @@ from plancc.plan.slices import block_of_parts, read_offsets
 from plancc.predict.schedule import Pairs
 
 CHUNK = 1 << 24
-"""Nonzeros whose columns are held at a time."""
-
-Read = Callable[[str, int, int | None], npt.NDArray[Any]]
+"""Number of nonzeros whose columns are in memory at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +80,11 @@ class Tables:
     notes: tuple[str, ...] = ()
 
     @property
+    def scheme(self) -> str:
+        """The scheme of the grid, or else the layout."""
+        return self.layout if self.grid is None else self.grid.scheme
+
+    @property
     def num_parts(self) -> int:
         return len(self.rows)
 
@@ -118,40 +121,7 @@ def read_tables(
     with PlanFile(path) as file:
         if num_ranks is not None and num_ranks != file.header.num_ranks:
             return _merged(file, num_ranks)
-        totals = {
-            "expand": (file.messages, file.volume),
-            "fold": (file.fold_messages, file.fold_volume),
-        }
-
-        def pairs(table: str) -> tuple[Pairs, Int64Array, Int64Array]:
-            messages, volume = totals[table.partition("/")[0]]
-            ptr = read_offsets(file, f"{table}_ptr", messages)
-            row_ptr = read_offsets(file, f"{table}_row_ptr", volume)
-            peer = file.read(f"{table}_peer")
-            if len(peer) and not 0 <= peer.min() <= peer.max() < file.header.num_parts:
-                raise PlanError(f"{file.path}: /{table}_peer is damaged: a number is out of range")
-            return _pairs(ptr, peer, row_ptr), ptr, row_ptr
-
-        return _tables(
-            file.path,
-            file.header,
-            part_ptr=read_offsets(file, "rows/part_ptr", file.header.num_vertices),
-            row_ptr=read_offsets(file, "matrix/row_ptr", file.header.num_nonzeros),
-            num_interior=file.read("rows/num_interior"),
-            pairs=pairs,
-            read=file.read if blocks else None,
-        )
-
-
-def recorded_dims(path: str | PathLike[str]) -> list[int] | None:
-    """The widths d_0..d_L that a plan was compiled for, if it says so; raises as `read_tables`."""
-    with PlanFile(path) as file:
-        text = str(file.attributes("provenance").get("dims", ""))
-    try:
-        dims = [int(word) for word in text.split(",")]
-    except ValueError:
-        return None
-    return dims if len(dims) > 1 and min(dims) > 0 else None
+        return _tables(_arrays_of_file(file), blocks)
 
 
 def _merged(file: PlanFile, num_ranks: int) -> Tables:
@@ -165,31 +135,29 @@ def _merged(file: PlanFile, num_ranks: int) -> Tables:
         raise InputError(f"{num_ranks} ranks: {file.path} runs on 1 to {header.num_parts}")
     file.check_row_plan("a prediction for fewer ranks than parts")
     plan = file.read_plan()
-    blocks = block_of_parts(header.num_parts, num_ranks)
-    rank = np.searchsorted(blocks, np.arange(header.num_parts), side="right").astype(np.int32) - 1
+    owner = rank_of_parts(header.num_parts, num_ranks)[plan.owner()]
     return replace(
-        tables_of_owners(graph_of(plan), rank[plan.owner()], num_ranks, name=file.path),
+        tables_of_owners(graph_of(plan), owner, num_ranks, name=file.path),
         undirected=_undirected(header),
     )
+
+
+def rank_of_parts(num_parts: int, num_ranks: int) -> Int32Array:
+    """Rank of every part when the parts are merged onto `num_ranks`, int32[num_parts]."""
+    blocks = block_of_parts(num_parts, num_ranks)
+    return np.searchsorted(blocks, np.arange(num_parts), side="right").astype(np.int32) - 1
 
 
 def tables_of(plan: Plan, name: str = "plan", blocks: bool = True) -> Tables:
     """The tables of a plan in memory; `blocks` as of `read_tables`."""
     arrays = arrays_of(plan)
-
-    def pairs(table: str) -> tuple[Pairs, Int64Array, Int64Array]:
-        ptr, peer, row_ptr = (arrays[f"{table}_{end}"] for end in ("ptr", "peer", "row_ptr"))
-        return _pairs(ptr, peer, row_ptr), ptr, row_ptr  # type: ignore[arg-type, return-value]
-
-    return _tables(
+    found = _Arrays(
         name,
         plan.header,
-        part_ptr=plan.part_ptr,
-        row_ptr=plan.row_ptr,
-        num_interior=plan.num_interior,
-        pairs=pairs,
-        read=(lambda node, start, stop: arrays[node][start:stop]) if blocks else None,
+        read=lambda node, start=0, stop=None: arrays[node][start:stop],
+        offsets=lambda node: arrays[node].astype(np.int64, copy=False),
     )
+    return _tables(found, blocks)
 
 
 def tables_of_owners(
@@ -229,31 +197,73 @@ def pairs_of(volumes: sp.csr_array) -> Pairs:
     return Pairs(volumes.shape[0], source, target, entries.data.astype(np.int64))
 
 
-def _pairs(ptr: Int64Array, peer: Int32Array, row_ptr: Int64Array) -> Pairs:
-    num_parts = len(ptr) - 1
-    source = np.repeat(np.arange(num_parts, dtype=np.int32), np.diff(ptr))
-    return Pairs(num_parts, source, peer, np.diff(row_ptr))
+@dataclass(frozen=True)
+class _Arrays:
+    """The datasets of a plan, in memory or in its file.
+
+    Attributes
+    ----------
+    name : str
+    header : Header
+    read : callable
+        Rows ``start:stop`` of a dataset.
+    offsets : callable
+        A whole table of offsets, checked if it comes from a file.
+    """
+
+    name: str
+    header: Header
+    read: Callable[..., npt.NDArray[Any]]
+    offsets: Callable[[str], Int64Array]
+
+    def exchange(self, table: str) -> tuple[Pairs, Int64Array, Int64Array]:
+        """The messages of ``expand/send`` and the like, offsets of messages and of rows."""
+        num_parts = self.header.num_parts
+        ptr, row_ptr = self.offsets(f"{table}_ptr"), self.offsets(f"{table}_row_ptr")
+        peer = self.read(f"{table}_peer")
+        self.check(f"{table}_peer", peer, num_parts)
+        source = np.repeat(np.arange(num_parts, dtype=np.int32), np.diff(ptr))
+        return Pairs(num_parts, source, peer, np.diff(row_ptr)), ptr, row_ptr
+
+    def check(self, node: str, numbers: npt.NDArray[Any], bound: int) -> None:
+        """PlanError unless these numbers of a dataset are from 0 and below `bound`."""
+        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < bound:
+            raise PlanError(f"{self.name}: /{node} is damaged: a number is out of range")
 
 
-def _tables(
-    name: str,
-    header: Header,
-    part_ptr: Int64Array,
-    row_ptr: Int64Array,
-    num_interior: Int64Array,
-    pairs: Callable[[str], tuple[Pairs, Int64Array, Int64Array]],
-    read: Read | None,
-) -> Tables:
-    expand, _, _ = pairs("expand/send")
+def _arrays_of_file(file: PlanFile) -> _Arrays:
+    totals = {
+        "rows/part_ptr": file.header.num_vertices,
+        "matrix/row_ptr": file.header.num_nonzeros,
+    }
+    for step, messages, volume in (
+        ("expand", file.messages, file.volume),
+        ("fold", file.fold_messages, file.fold_volume),
+    ):
+        for end in ("send", "recv"):
+            totals |= {f"{step}/{end}_ptr": messages, f"{step}/{end}_row_ptr": volume}
+    return _Arrays(
+        file.path, file.header, file.read, lambda node: read_offsets(file, node, totals[node])
+    )
+
+
+def _tables(arrays: _Arrays, with_blocks: bool) -> Tables:
+    header = arrays.header
+    expand, _, _ = arrays.exchange("expand/send")
+    part_ptr, row_ptr = arrays.offsets("rows/part_ptr"), arrays.offsets("matrix/row_ptr")
     rows, local_ptr, fold = np.diff(part_ptr), part_ptr, None
     if header.layout == "edge":
-        fold, ptr, fold_ptr = pairs("fold/send")
+        fold, ptr, fold_ptr = arrays.exchange("fold/send")
         local_ptr = part_ptr + fold_ptr[ptr]
     first, last = row_ptr[local_ptr[:-1]], row_ptr[local_ptr[1:]]
     own_end = row_ptr[local_ptr[:-1] + rows]
-    interior = row_ptr[local_ptr[:-1] + np.clip(num_interior, 0, rows)]
-    found = Tables(
-        name=name,
+    num_interior = np.clip(arrays.read("rows/num_interior"), 0, rows)
+    interior = row_ptr[local_ptr[:-1] + num_interior]
+    blocks = None
+    if with_blocks and header.grid is not None and divides_columns(header.grid):
+        blocks = _count_blocks(arrays, header.grid, part_ptr, first, last)
+    return Tables(
+        name=arrays.name,
         layout=header.layout,
         rows=rows,
         nonzeros=last - first,
@@ -262,32 +272,39 @@ def _tables(
         grid=header.grid,
         own_nonzeros=None if fold is None else own_end - first,
         boundary_nonzeros=last - interior,
+        blocks=blocks,
         undirected=_undirected(header) and fold is None,
     )
-    if read is None or header.grid is None or header.grid.scheme in ("1d", "feature"):
-        return found
-    _, ptr, halo_ptr = pairs("expand/recv")
-    peer = read("expand/recv_peer", 0, None)
-    piece = piece_of_rows(header.grid, part_ptr)
-    blocks = np.zeros((len(rows), pieces_of_grid(header.grid)), np.int64)
-    for part in range(len(rows)):
+
+
+def _count_blocks(
+    arrays: _Arrays, grid: Grid, part_ptr: Int64Array, first: Int64Array, last: Int64Array
+) -> Int64Array:
+    """`Tables.blocks` of a plan; the nonzeros of every part are ``first:last``."""
+    received, ptr, halo_ptr = arrays.exchange("expand/recv")
+    piece = piece_of_rows(grid, part_ptr)
+    blocks = np.zeros((grid.num_parts, pieces_of_grid(grid)), np.int64)
+    for part in range(grid.num_parts):
         messages = slice(int(ptr[part]), int(ptr[part + 1]))
         halo = halo_ptr[messages.start : messages.stop + 1]
-        row = read("expand/recv_row", int(halo[0]), int(halo[-1]))
-        place = np.repeat(part_ptr[peer[messages]], np.diff(halo)) + row
-        if len(place) and not 0 <= place.min() <= place.max() < part_ptr[-1]:
-            raise PlanError(f"{name}: /expand/recv_row is damaged: a number is out of range")
+        row = arrays.read("expand/recv_row", int(halo[0]), int(halo[-1]))
+        place = np.repeat(part_ptr[received.target[messages]], np.diff(halo)) + row
+        arrays.check("expand/recv_row", place, int(part_ptr[-1]))
         held = np.concatenate([piece[part_ptr[part] : part_ptr[part + 1]], piece[place]])
         for start in range(int(first[part]), int(last[part]), CHUNK):
-            column = read("matrix/column", start, min(start + CHUNK, int(last[part])))
-            if not 0 <= column.min() <= column.max() < len(held):
-                raise PlanError(f"{name}: /matrix/column is damaged: a number is out of range")
+            column = arrays.read("matrix/column", start, min(start + CHUNK, int(last[part])))
+            arrays.check("matrix/column", column, len(held))
             blocks[part] += np.bincount(held[column], minlength=blocks.shape[1])
-    return replace(found, blocks=blocks)
+    return blocks
 
 
 def _undirected(header: Header) -> bool:
     return not header.directed and header.normalization != "row"
+
+
+def divides_columns(grid: Grid) -> bool:
+    """Whether ranks divide a part's nonzeros by their columns, as `Tables.blocks` counts them."""
+    return grid.scheme in ("1.5d", "2d", "3d")
 
 
 def pieces_of_grid(grid: Grid) -> int:

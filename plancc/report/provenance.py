@@ -1,0 +1,99 @@
+"""What a plan's provenance says of how it was made: decoded, or nothing where it is unreadable."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from plancc.cost.topology import Topology
+from plancc.errors import InputError
+from plancc.predict.machine import Machine
+
+TRIED_FIGURES = ("seconds", "value", "volume", "overload", "best")
+"""Figures that a step of `tried` may have."""
+CANDIDATE_FIGURES = (
+    *("volume", "messages", "max_volume", "nonzero_imbalance", "row_imbalance"),
+    *("epoch_seconds", "seconds", "chosen"),
+)
+"""Figures that a candidate of model auto may have."""
+
+
+def recorded_topology(provenance: Mapping[str, Any], num_ranks: int) -> Topology | None:
+    """The topology that a plan was compiled for, if that is what the ranks make up."""
+    try:
+        topology = Topology.parse(str(provenance.get("topology", "")))
+        topology.check(num_ranks)
+    except InputError:
+        return None
+    return topology
+
+
+def recorded_machine(provenance: Mapping[str, Any]) -> Machine | None:
+    """The machine that a plan was compiled or refined for."""
+    try:
+        return Machine.parse(str(provenance.get("machine", "")))
+    except InputError:
+        return None
+
+
+def recorded_dims(provenance: Mapping[str, Any]) -> list[int] | None:
+    """The widths d_0..d_L that a plan was compiled for."""
+    try:
+        dims = [int(word) for word in str(provenance.get("dims", "")).split(",")]
+    except ValueError:
+        return None
+    return dims if len(dims) > 1 and min(dims) > 0 else None
+
+
+def decoded(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """A plan's provenance with ``tried`` and ``candidates`` as lists, where they are readable."""
+    lists = {"tried": read_tried(provenance), "candidates": read_candidates(provenance)}
+    return dict(provenance) | {name: found for name, found in lists.items() if found}
+
+
+def read_candidates(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The models that `plancc.owners.choice` compared; empty where the provenance has no such text.
+
+    Every dict has the names of a model and of its objective, figures as numbers or None, why it
+    failed ("" if it did not), and whether it was chosen.
+    """
+    return _read_list(provenance, "candidates", ("model", "objective", "failed"), CANDIDATE_FIGURES)
+
+
+def read_tried(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What the compiler tried, in its order; empty where the provenance has no such text.
+
+    Every dict has a name (step) and, as numbers or None, seconds, value, volume, overload (plans
+    of older writers have none) and whether it was the best so far.
+    """
+    return _read_list(provenance, "tried", ("step",), TRIED_FIGURES)
+
+
+def _read_list(
+    provenance: Mapping[str, Any], name: str, texts: Sequence[str], figures: Sequence[str]
+) -> list[dict[str, Any]]:
+    """A list of dicts with these texts and figures; empty for anything else."""
+    try:
+        found = json.loads(provenance.get(name, ""))
+    except (TypeError, ValueError, RecursionError):
+        return []
+    well = isinstance(found, list) and all(
+        isinstance(each, dict)
+        and all(isinstance(each.get(text), str) for text in texts)
+        and all(_is_figure(each.get(figure)) for figure in figures)
+        for each in found
+    )
+    return found if well else []
+
+
+def reached(tried: Sequence[Mapping[str, Any]]) -> int | float | None:
+    """The value of the best of them, which is the plan's."""
+    return next((each.get("value") for each in reversed(tried) if each.get("best")), None)
+
+
+def _is_figure(value: Any) -> bool:
+    """A finite number, a truth value, or None."""
+    return value is None or (isinstance(value, int | float) and abs(value) < np.inf)
