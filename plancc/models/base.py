@@ -1,0 +1,112 @@
+"""What every model is, and what it says of itself. Knows no particular model."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from plancc.graph.graph import Graph
+from plancc.models.problem import Hypergraph, Problem, WeightedGraph
+
+if TYPE_CHECKING:
+    from plancc.graph.vertexdata import VertexData
+    from plancc.models.weights import Balance
+
+
+class Model(ABC):
+    """A frozen dataclass that turns a normalised matrix into a `Problem`; its fields are options.
+
+    The class attributes say what a model is. The pipeline, the search, sweeps, process grids and
+    the command line read them; none of them asks for a model's name.
+
+    Attributes
+    ----------
+    layout : str
+        Layout of its plans: "row", "edge", "grid", "feature", or "any" (it chooses among models).
+    problem : type or None
+        What it hands to a partitioner: `Hypergraph` or `WeightedGraph` (models of layout "edge"
+        wrap theirs in an `EdgeProblem`). None: it assigns owners without a partitioner.
+    searched : bool
+        Whether `plancc.search` looks for owners, unless the user names a partitioner.
+    default_objective : str or None
+        What is minimised where the user names no objective; None: nothing is.
+    own_objectives : tuple of str
+        Objectives beside those of the search; its partitioner minimises them, as an option
+        ``objective`` of the model. A model whose default is one of them is searched on request
+        only.
+    minimised : tuple of str
+        Objectives that its problem states exactly, so that a partitioner's answer needs no
+        refinement.
+    starts_from_cut : bool
+        Whether a search starts from few cut edges of the graph, by the quickest partitioner.
+        False: from a partition of the model's own problem.
+    of_batches : bool
+        Whether the objective is the expected volume of mini-batches (`StochasticModel`).
+    competes : bool
+        Whether model auto may try it.
+    swept : bool
+        Whether it has owners of its own for any number of ranks, so that a sweep can predict it.
+    assigns_blocks : bool
+        Whether a row model can assign rows to the blocks of a process grid.
+    even_random : bool
+        Whether rows are owned at random in equal numbers: the halo then follows from sizes alone.
+    """
+
+    layout: ClassVar[str] = "row"
+    problem: ClassVar[type[Hypergraph] | type[WeightedGraph] | None] = None
+    searched: ClassVar[bool] = False
+    default_objective: ClassVar[str | None] = None
+    own_objectives: ClassVar[tuple[str, ...]] = ()
+    minimised: ClassVar[tuple[str, ...]] = ()
+    starts_from_cut: ClassVar[bool] = False
+    of_batches: ClassVar[bool] = False
+    competes: ClassVar[bool] = True
+    swept: ClassVar[bool] = True
+    assigns_blocks: ClassVar[bool] = True
+    even_random: ClassVar[bool] = False
+
+    @abstractmethod
+    def build(self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int) -> Problem:
+        """What is partitioned, or the owners.
+
+        Parameters
+        ----------
+        matrix : Graph
+            The normalised matrix.
+        num_parts : int
+        balance : Balance, or str for `plancc.models.weights.Balance.parse`
+        seed : int
+
+        Raises
+        ------
+        InputError
+            `num_parts` is not in 1..num_vertices, or `balance` cannot be had.
+        """
+
+    def with_data(self, vertex_data: VertexData) -> Self:
+        """The same model where it needs masks or clusters; by default it does not."""
+        return self
+
+    def taken(self, matrix: Graph, num_parts: int) -> dict[str, Any]:
+        """Values that stand for options left to the model, for the provenance."""
+        return {}
+
+
+class EdgeModel(Model):
+    """A model of owners of rows and of single nonzeros, whose plans have an expand and a fold.
+
+    Attributes
+    ----------
+    partitioned_first : bool
+        Whether a search starts from a partition of the model's own problem, not from a search by
+        rows.
+    """
+
+    layout: ClassVar[str] = "edge"
+    minimised: ClassVar[tuple[str, ...]] = ("volume",)
+    assigns_blocks: ClassVar[bool] = False
+    partitioned_first: ClassVar[bool] = False
+
+    def allowed(self, matrix: Graph, num_parts: int) -> Any:
+        """Nonzeros that may be elsewhere than their rows, bool[num_nonzeros]; None: all."""
+        return None
