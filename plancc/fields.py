@@ -21,7 +21,7 @@ def option(default: Any = MISSING, help: str = "", **metadata: Any) -> Any:
     help : str
         A noun phrase for the command line, without a full stop.
     **metadata
-        ``metavar``: placeholder of the value on the command line; ``default``: the default in
+        ``metavar``: placeholder of the value on the command line; ``otherwise``: the default in
         words, where `default` is None; ``internal``: True for a field that users do not set.
     """
     return field(default=default, metadata={"help": help, **metadata})

@@ -7,6 +7,7 @@ command line takes its choices from here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -43,6 +44,14 @@ class Registry:
     def names(self) -> list[str]:
         """Names of all entries, built-in ones first."""
         return [*self._targets, *self._read_plugins()]
+
+    def loaded(self) -> dict[str, Any]:
+        """All entries by name; a third party's that cannot be loaded is left out."""
+        found = {name: self[name] for name in self._targets}
+        for name in self._read_plugins():
+            with suppress(BackendUnavailable):
+                found[name] = self[name]
+        return found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())

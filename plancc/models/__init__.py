@@ -1,18 +1,16 @@
 """Models: what is partitioned. A model turns a normalised matrix into a `Problem`.
 
-Every model is a frozen dataclass whose fields are its options, with
-
-    build(matrix, num_parts, *, balance, seed) -> Problem
-
-where `balance` is what ``plancc.models.weights.vertex_weights`` takes,
-and a class attribute ``partitioners``: the back ends that ``auto`` tries, best first (empty for
-a model that assigns the owners itself). A model of nonzeros, whose plans have an expand and a
-fold, has the class attribute ``layout = "edge"``; one of process grids (`process_grid`) "grid" or
-"feature". Models know no partitioner's library, no plan, no file format.
+Every model is a `plancc.models.base.Model`: a frozen dataclass whose fields are its options, and
+whose class attributes say what it is. Models know no partitioner's library, plan or file format.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from plancc.errors import InputError
+from plancc.models.base import Model
 from plancc.registry import Registry
 
 MODELS = Registry(
@@ -39,3 +37,21 @@ MODELS = Registry(
         "mop": "plancc.models.process_grid:MopModel",
     },
 )
+
+
+def make_model(name: str, options: Mapping[str, Any]) -> Model:
+    """The model `name` with its options; InputError for an option that it does not have."""
+    model_class: type[Model] = MODELS[name]
+    known = model_class.option_fields()
+    for option in options:
+        if option not in known:
+            has = f": it has {', '.join(known)}" if known else ""
+            if not known:
+                others = [
+                    other
+                    for other, declared in MODELS.loaded().items()
+                    if option in declared.option_fields()
+                ]
+                has = ", which is " * bool(others) + ", ".join(f"{other}'s" for other in others)
+            raise InputError(f"model '{name}' has no option '{option}'{has}")
+    return model_class.from_options(options)

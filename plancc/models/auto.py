@@ -5,11 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from plancc.errors import InputError
+from plancc.fields import option
+from plancc.graph.graph import Graph
+from plancc.models.base import Model
+from plancc.models.problem import Problem
+from plancc.models.weights import Balance
+
 CANDIDATES = ("hp", "medium-grain", "hub-split", "checkerboard", "libra")
 
 
 @dataclass(frozen=True)
-class AutoModel:
+class AutoModel(Model):
     """The best of several models; `plancc.owners.choice` compiles and compares them.
 
     Attributes
@@ -19,12 +26,21 @@ class AutoModel:
     """
 
     layout: ClassVar[str] = "any"
-    partitioners: ClassVar[tuple[str, ...]] = ()
+    default_objective: ClassVar[str] = "time"
+    competes: ClassVar[bool] = False
+    swept: ClassVar[bool] = False
+    assigns_blocks: ClassVar[bool] = False
 
-    candidates: tuple[str, ...] | str = CANDIDATES
+    candidates: tuple[str, ...] | str = option(
+        CANDIDATES, "models that compete", metavar="MODEL,..."
+    )
 
     def names(self) -> tuple[str, ...]:
         """The candidates, each once."""
         given = self.candidates
         names = given.split(",") if isinstance(given, str) else given
         return tuple(dict.fromkeys(name.strip() for name in names))
+
+    def build(self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int) -> Problem:
+        """InputError: each candidate has a problem of its own (`plancc.owners.choice.choose`)."""
+        raise InputError("model 'auto' has no problem of its own: it compares other models' plans")

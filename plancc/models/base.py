@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import Field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from plancc.fields import options_of
 from plancc.graph.graph import Graph
 from plancc.models.problem import Hypergraph, Problem, WeightedGraph
 
@@ -82,6 +85,16 @@ class Model(ABC):
         InputError
             `num_parts` is not in 1..num_vertices, or `balance` cannot be had.
         """
+
+    @classmethod
+    def option_fields(cls) -> dict[str, Field[Any]]:
+        """The options that `from_options` takes, by name."""
+        return {each.name: each for each in options_of(cls)}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
+        """The model with some of its `option_fields`; the others take their defaults."""
+        return cls(**options)
 
     def with_data(self, vertex_data: VertexData) -> Self:
         """The same model where it needs masks or clusters; by default it does not."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.graph.graph import Graph
+from plancc.models.base import Model
 from plancc.models.problem import Assignment
 from plancc.models.weights import Balance, check_num_parts, combined, vertex_weights
 
@@ -45,10 +45,8 @@ def block_owner(weights: npt.NDArray[np.int64], num_parts: int) -> npt.NDArray[n
 
 
 @dataclass(frozen=True)
-class BlockModel:
+class BlockModel(Model):
     """Blocks of consecutive rows in the order of the source."""
-
-    partitioners: ClassVar[tuple[str, ...]] = ()
 
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int

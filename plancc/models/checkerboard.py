@@ -20,15 +20,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.fields import option
 from plancc.graph.graph import Graph
+from plancc.models.base import EdgeModel
 from plancc.models.block import block_owner
-from plancc.models.problem import EdgeAssignment
+from plancc.models.problem import Assignment
 from plancc.models.weights import Balance, check_num_parts, combined, vertex_weights
 
 Groups = npt.NDArray[np.int32]
@@ -41,9 +43,7 @@ def grids(num_parts: int) -> list[tuple[int, int]]:
     return tall + [(b, a) for a, b in reversed(tall) if a != b]
 
 
-def assemble(
-    matrix: Graph, row_group: Groups, column_group: Groups, columns: int
-) -> EdgeAssignment:
+def assemble(matrix: Graph, row_group: Groups, column_group: Groups, columns: int) -> Assignment:
     """Owners that the groups of the vertices stand for.
 
     Parameters
@@ -55,17 +55,17 @@ def assemble(
 
     Returns
     -------
-    EdgeAssignment
+    Assignment
         A nonzero of the diagonal has the owner of its row.
     """
     first = row_group * np.int32(columns)
     nonzero_owner = np.repeat(first, matrix.row_nonzeros())
     nonzero_owner += column_group[matrix.indices]
-    return EdgeAssignment(first + column_group, nonzero_owner)
+    return Assignment(first + column_group, nonzero_owner)
 
 
 @dataclass(frozen=True)
-class CheckerboardModel:
+class CheckerboardModel(EdgeModel):
     """A Cartesian partition of the matrix into the cells of a grid, one for each part.
 
     Groups worth having are found by `plancc.search.checkerboard.search_checkerboard`; `build`
@@ -78,10 +78,15 @@ class CheckerboardModel:
         columns; for a prime number of parts that is a single column, which makes a row plan.
     """
 
-    partitioners: ClassVar[tuple[str, ...]] = ()
-    layout: ClassVar[str] = "edge"
+    searched: ClassVar[bool] = True
+    default_objective: ClassVar[str] = "messages"
 
-    grid: str | None = None
+    grid: str | None = option(
+        None,
+        "rows x columns of the process grid",
+        metavar="RxC",
+        otherwise="the most square one",
+    )
 
     def shape(self, num_parts: int) -> tuple[int, int]:
         """Rows and columns of the grid.
@@ -101,9 +106,13 @@ class CheckerboardModel:
             raise InputError(f"grid '{self.grid}': grids of {num_parts} parts are {wanted}")
         return shape
 
+    def taken(self, matrix: Graph, num_parts: int) -> dict[str, Any]:
+        rows, columns = self.shape(num_parts)
+        return {"grid": f"{rows}x{columns}"}
+
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
-    ) -> EdgeAssignment:
+    ) -> Assignment:
         """Deal contiguous blocks of rows to the cells, row by row of the grid; no `seed` is used.
 
         The blocks weigh about the same by `balance`; the nonzeros of the cells need not.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -11,12 +11,13 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
+from plancc.models.base import Model
 from plancc.models.problem import Assignment
 from plancc.models.weights import Balance, check_num_parts
 
 
 @dataclass(frozen=True, eq=False)
-class FileModel:
+class FileModel(Model):
     """A part vector read from a file or given as an array.
 
     Attributes
@@ -25,9 +26,12 @@ class FileModel:
         Part of every vertex, counted from 0.
     """
 
-    partitioners: ClassVar[tuple[str, ...]] = ()
+    competes: ClassVar[bool] = False
+    swept: ClassVar[bool] = False
 
-    part: str | os.PathLike[str] | npt.ArrayLike = ""
+    part: str | os.PathLike[str] | npt.ArrayLike = field(
+        default="", metadata={"help": "part vector, one number per line", "metavar": "FILE"}
+    )
 
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
@@ -46,7 +50,7 @@ class FileModel:
             from plancc.graph.partvector import read_part_vector
 
             if not os.fspath(self.part):
-                raise InputError("model 'file' needs a part vector (--part FILE)")
+                raise InputError("model 'file' needs a part vector (part)")
             where = os.fspath(self.part)
             given = np.asarray(read_part_vector(self.part, n))
         else:

@@ -9,6 +9,7 @@ import numpy as np
 
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
+from plancc.models.base import EdgeModel
 from plancc.models.medium_grain import check_nonzeros_balanced
 from plancc.models.problem import EdgeProblem, Hypergraph
 from plancc.models.weights import Balance, check_num_parts
@@ -18,7 +19,7 @@ MAX_NUM_VERTICES = 2**31 - 1
 
 
 @dataclass(frozen=True)
-class FineGrainModel:
+class FineGrainModel(EdgeModel):
     """One vertex per nonzero, one net per column and one per row.
 
     After Catalyurek and Aykanat, "A fine-grain hypergraph model for 2D decomposition of sparse
@@ -37,8 +38,10 @@ class FineGrainModel:
     many vertices as the matrix has nonzeros: it fits smaller graphs only.
     """
 
-    layout: ClassVar[str] = "edge"
-    partitioners: ClassVar[tuple[str, ...]] = ("mtkahypar", "kahypar", "builtin")
+    problem: ClassVar[type[Hypergraph]] = Hypergraph
+    searched: ClassVar[bool] = True
+    default_objective: ClassVar[str] = "volume"
+    partitioned_first: ClassVar[bool] = True
 
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int

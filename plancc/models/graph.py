@@ -7,7 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from plancc.fields import option
 from plancc.graph.graph import Graph
+from plancc.models.base import Model
 from plancc.models.pattern import symmetrised
 from plancc.models.problem import WeightedGraph
 from plancc.models.weights import Balance, check_num_parts, vertex_weights
@@ -17,7 +19,7 @@ OBJECTIVES = ("cut", "volume")
 
 
 @dataclass(frozen=True)
-class GraphModel:
+class GraphModel(Model):
     """Cut few edges of the undirected graph that has {i, j} wherever A has (i, j) or (j, i).
 
     Every edge costs 1, also where only one direction is present: the paper charges each
@@ -30,9 +32,14 @@ class GraphModel:
     objective : {"cut", "volume"}
     """
 
-    partitioners: ClassVar[tuple[str, ...]] = ("metis", "kaminpar", "builtin")
+    problem: ClassVar[type[WeightedGraph]] = WeightedGraph
+    searched: ClassVar[bool] = True
+    default_objective: ClassVar[str] = "cut"
+    own_objectives: ClassVar[tuple[str, ...]] = ("cut",)
+    minimised: ClassVar[tuple[str, ...]] = OBJECTIVES
+    starts_from_cut: ClassVar[bool] = True
 
-    objective: str = "cut"
+    objective: str = option("cut", "objective of the partitioner", internal=True)
 
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.fields import option
 from plancc.graph.graph import Graph
+from plancc.models.base import EdgeModel
 from plancc.models.medium_grain import check_nonzeros_balanced, lighter_columns, split_problem
-from plancc.models.problem import EdgeProblem
+from plancc.models.problem import EdgeProblem, Hypergraph
 from plancc.models.weights import Balance, check_num_parts
 
 SHARE_OF_PART = 0.02
@@ -25,7 +27,7 @@ DEGREES = 4
 
 
 @dataclass(frozen=True)
-class HubSplitModel:
+class HubSplitModel(EdgeModel):
     """A row plan, but for the nonzeros of heavy rows.
 
     A nonzero goes with its column if its row is a *hub*, heavier than the threshold, and its column
@@ -40,10 +42,16 @@ class HubSplitModel:
         times the nonzeros of an average row, so that a mesh has no hubs.
     """
 
-    layout: ClassVar[str] = "edge"
-    partitioners: ClassVar[tuple[str, ...]] = ("mtkahypar", "kahypar", "builtin")
+    problem: ClassVar[type[Hypergraph]] = Hypergraph
+    searched: ClassVar[bool] = True
+    default_objective: ClassVar[str] = "volume"
 
-    threshold: int | None = None
+    threshold: int | None = option(
+        None,
+        "heavier rows are split",
+        metavar="NONZEROS",
+        otherwise="2% of an average part's nonzeros",
+    )
 
     def __post_init__(self) -> None:
         given = self.threshold
@@ -71,6 +79,9 @@ class HubSplitModel:
         per_part = SHARE_OF_PART * matrix.num_nonzeros / num_parts
         per_row = DEGREES * matrix.num_nonzeros / matrix.num_vertices
         return int(np.ceil(max(per_part, per_row)))
+
+    def taken(self, matrix: Graph, num_parts: int) -> dict[str, Any]:
+        return {"hub_threshold": self.threshold_of(matrix, num_parts)}
 
     def allowed(self, matrix: Graph, num_parts: int) -> npt.NDArray[np.bool_]:
         """Nonzeros that may be elsewhere than their rows: bool[num_nonzeros]."""

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from plancc.graph.graph import Graph
+from plancc.models.base import Model
 from plancc.models.problem import Hypergraph
 from plancc.models.weights import Balance, check_num_parts, vertex_weights
 
 
 @dataclass(frozen=True)
-class HypergraphModel:
+class HypergraphModel(Model):
     """One vertex per row, one net per column: connectivity - 1 summed is the rows moved.
 
     ``pins(n_j) = {i : A[i, j] != 0} + {j}`` (equation 10; the paper's matrix always holds its
@@ -29,7 +30,11 @@ class HypergraphModel:
     Nets of one pin are left out: they are never cut.
     """
 
-    partitioners: ClassVar[tuple[str, ...]] = ("mtkahypar", "kahypar", "builtin")
+    problem: ClassVar[type[Hypergraph]] = Hypergraph
+    searched: ClassVar[bool] = True
+    default_objective: ClassVar[str] = "volume"
+    minimised: ClassVar[tuple[str, ...]] = ("volume",)
+    starts_from_cut: ClassVar[bool] = True
 
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from plancc.graph.graph import Graph
+from plancc.models.base import EdgeModel
 from plancc.models.medium_grain import check_nonzeros_balanced
-from plancc.models.problem import EdgeAssignment
+from plancc.models.problem import Assignment
 from plancc.models.weights import Balance, check_num_parts
 
 SLACK = 0.01
@@ -18,7 +18,7 @@ SLACK = 0.01
 
 
 @dataclass(frozen=True)
-class LibraModel:
+class LibraModel(EdgeModel):
     """Edges one by one, each to the least loaded part that is relevant to it.
 
     Libra (Xie, Yan, Li and Zhang, "Distributed power-law graph computing", NIPS 2014) as paper 004
@@ -44,12 +44,9 @@ class LibraModel:
     first, and take the one with the least nonzeros and rows. Vertices without an edge fill up.
     """
 
-    layout: ClassVar[str] = "edge"
-    partitioners: ClassVar[tuple[str, ...]] = ()
-
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
-    ) -> EdgeAssignment:
+    ) -> Assignment:
         """Assign all nonzeros and rows; `seed` orders vertices with as many nonzeros.
 
         The copies take ``num_parts / 8`` bytes per vertex, or 8 bytes per nonzero of its row and
@@ -57,7 +54,7 @@ class LibraModel:
 
         Returns
         -------
-        EdgeAssignment
+        Assignment
             Notes, as in table 4 of paper 004: ``replication_factor``, the mean number of parts that
             hold a vertex with an edge; ``edge_imbalance``, max / mean - 1 of the nonzeros off the
             diagonal. Both are left out if there is no edge.
@@ -103,4 +100,4 @@ class LibraModel:
         if load.any():
             notes["replication_factor"] = float(copies[copies > 0].mean())
             notes["edge_imbalance"] = float(load.max() / load.mean() - 1)
-        return EdgeAssignment(owner, nonzero_owner, notes)
+        return Assignment(owner, nonzero_owner, notes)

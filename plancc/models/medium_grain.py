@@ -10,12 +10,13 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
+from plancc.models.base import EdgeModel
 from plancc.models.problem import EdgeProblem, Hypergraph
 from plancc.models.weights import Balance, check_num_parts
 
 
 @dataclass(frozen=True)
-class MediumGrainModel:
+class MediumGrainModel(EdgeModel):
     """Every nonzero goes with its row or with its column, whichever is lighter.
 
     After Pelt and Bisseling, "A medium-grain method for fast 2D bipartitioning of sparse matrices"
@@ -29,8 +30,9 @@ class MediumGrainModel:
     counts as lighter. The diagonal goes with the rows. `split_problem` has the hypergraph.
     """
 
-    layout: ClassVar[str] = "edge"
-    partitioners: ClassVar[tuple[str, ...]] = ("mtkahypar", "kahypar", "builtin")
+    problem: ClassVar[type[Hypergraph]] = Hypergraph
+    searched: ClassVar[bool] = True
+    default_objective: ClassVar[str] = "volume"
 
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int

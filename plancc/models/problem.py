@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from plancc.graph.owners import Owners
+
 
 @dataclass(frozen=True)
 class Hypergraph:
@@ -74,39 +76,16 @@ class WeightedGraph:
         return len(self.vertex_weights)
 
 
-@dataclass(frozen=True)
-class Assignment:
-    """Owners that a model fixes by itself.
+@dataclass(frozen=True, eq=False)
+class Assignment(Owners):
+    """Owners that a model fixes by itself: of rows, and of nonzeros if it is a model of these.
 
     Attributes
     ----------
-    owner : int32[num_vertices]
     notes : dict
         Figures of the model for the plan's provenance (for example RCM's bandwidths).
     """
 
-    owner: npt.NDArray[np.int32]
-    notes: dict[str, int | float | str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class EdgeAssignment:
-    """Owners of rows and of single nonzeros, for a plan with an expand and a fold (layout "edge").
-
-    Row i of H and row i of the product have one owner (the partition is conformal). A part that
-    holds nonzero (i, j) needs row j of H, and has a partial sum of row i of the product.
-
-    Attributes
-    ----------
-    owner : int32[num_vertices]
-    nonzero_owner : int32[num_nonzeros]
-        In the order of the matrix' CSR. A nonzero of the diagonal belongs to the row's owner.
-    notes : dict
-        Figures of the model for the plan's provenance.
-    """
-
-    owner: npt.NDArray[np.int32]
-    nonzero_owner: npt.NDArray[np.int32]
     notes: dict[str, int | float | str] = field(default_factory=dict)
 
 
@@ -128,9 +107,9 @@ class EdgeProblem:
     row_vertex: npt.NDArray[np.int32]
     nonzero_vertex: npt.NDArray[np.int32]
 
-    def owners(self, part: npt.NDArray[np.int32]) -> EdgeAssignment:
+    def owners(self, part: npt.NDArray[np.int32]) -> Owners:
         """What a partition of the vertices, int32[num_vertices], stands for."""
-        return EdgeAssignment(part[self.row_vertex], part[self.nonzero_vertex])
+        return Owners(part[self.row_vertex], part[self.nonzero_vertex])
 
 
-Problem = Hypergraph | WeightedGraph | Assignment | EdgeAssignment | EdgeProblem
+Problem = Hypergraph | WeightedGraph | Assignment | EdgeProblem

@@ -10,24 +10,24 @@ from __future__ import annotations
 import math
 import os
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.fields import option, unknown_option
 from plancc.graph.graph import MAX_VERTICES, Graph
 from plancc.models import MODELS
+from plancc.models.base import Model
 from plancc.models.problem import Problem
 from plancc.models.weights import Balance, check_num_parts
 
-NOT_FOR_BLOCKS = ("stochastic-hp",)
-"""Row models that assign no blocks: this one is for mini-batches."""
 MOST_SHAPES = 6
-"""That an error names."""
+"""Longest list of grids in an error."""
 
 
 class Shape(NamedTuple):
@@ -45,15 +45,11 @@ class Shape(NamedTuple):
 
 def row_models() -> list[str]:
     """Models that can assign rows to the blocks of a grid."""
-    return [
-        name
-        for name in MODELS
-        if getattr(MODELS[name], "layout", "row") == "row" and name not in NOT_FOR_BLOCKS
-    ]
+    return [name for name, model in MODELS.loaded().items() if model.assigns_blocks]
 
 
 @dataclass(frozen=True, eq=False)
-class ProcessGridModel(ABC):
+class ProcessGridModel(Model):
     """Ranks in a grid whose process rows (in every layer) own a block of rows each.
 
     Attributes
@@ -68,20 +64,32 @@ class ProcessGridModel(ABC):
     scheme: ClassVar[str]
     """Of `plancc.plan.grid.Grid`."""
     layout: ClassVar[str] = "grid"
-    partitioners: ClassVar[tuple[str, ...]] = ()
+    competes: ClassVar[bool] = False
+    assigns_blocks: ClassVar[bool] = False
 
-    blocks: str = "rp"
-    part: str | os.PathLike[str] | npt.ArrayLike | None = None
+    blocks: str = option(
+        "rp",
+        "row model that assigns rows to blocks; the options of the search are its",
+        metavar="MODEL",
+    )
+    part: str | os.PathLike[str] | npt.ArrayLike | None = field(
+        default=None,
+        metadata={
+            "help": "with blocks 'file': a part vector, one number per line",
+            "metavar": "FILE",
+        },
+    )
 
     def __post_init__(self) -> None:
         if self.blocks not in (names := row_models()):
             raise InputError(
                 f"blocks '{self.blocks}': rows are assigned to the blocks of a grid by {_or(names)}"
             )
-        if self.part is not None and self.blocks != "file":
+        if unknown_option(self.block_options, MODELS[self.blocks]):
+            takers = [name for name in names if not unknown_option(["part"], MODELS[name])]
             raise InputError(
-                f"a part vector is for blocks 'file', not for '{self.blocks}': give --blocks file, "
-                "or drop --part"
+                f"a part vector is for blocks '{_or(takers)}', not for '{self.blocks}': name that "
+                "model (blocks), or drop the vector (part)"
             )
         for name in ("replication", "groups"):
             value = getattr(self, name, 1)
@@ -141,7 +149,7 @@ class Cagnet1DModel(ProcessGridModel):
 
     scheme: ClassVar[str] = "1d"
 
-    sparse: bool = False
+    sparse: bool = option(False, "send needed rows only, in messages")
 
     def shape(self, num_ranks: int) -> Shape:
         _check_ranks(num_ranks)
@@ -162,8 +170,8 @@ class Cagnet15DModel(ProcessGridModel):
 
     scheme: ClassVar[str] = "1.5d"
 
-    replication: int = 2
-    sparse: bool = False
+    replication: int = option(2, "ranks that share a block of rows", metavar="C")
+    sparse: bool = option(False, "send needed rows only, in messages")
 
     def shape(self, num_ranks: int) -> Shape:
         _check_ranks(num_ranks)
@@ -191,7 +199,9 @@ class Cagnet2DModel(ProcessGridModel):
 
     scheme: ClassVar[str] = "2d"
 
-    grid: str | tuple[int, int] | None = None
+    grid: str | tuple[int, int] | None = option(
+        None, "rows x columns of the process grid", metavar="RxC", otherwise="square"
+    )
 
     def shape(self, num_ranks: int) -> Shape:
         _check_ranks(num_ranks)
@@ -201,7 +211,7 @@ class Cagnet2DModel(ProcessGridModel):
         if side * side != num_ranks:
             near = _near(num_ranks, side**2, (side + 1) ** 2)
             raise InputError(
-                f"{num_ranks} ranks make no square grid: take {near} ranks, or --grid "
+                f"{num_ranks} ranks: not a perfect square; take {near} ranks, or name a grid: "
                 f"{_or(_shapes(num_ranks, 2))}"
             )
         return Shape(side, side)
@@ -219,7 +229,9 @@ class Cagnet3DModel(ProcessGridModel):
 
     scheme: ClassVar[str] = "3d"
 
-    grid: str | tuple[int, int, int] | None = None
+    grid: str | tuple[int, int, int] | None = option(
+        None, "rows x columns x layers of the process grid", metavar="RxCxL", otherwise="cube"
+    )
 
     def shape(self, num_ranks: int) -> Shape:
         _check_ranks(num_ranks)
@@ -230,7 +242,7 @@ class Cagnet3DModel(ProcessGridModel):
             side -= side**3 > num_ranks
             near = _near(num_ranks, side**3, (side + 1) ** 3)
             raise InputError(
-                f"{num_ranks} ranks make no cube: take {near} ranks, or --grid "
+                f"{num_ranks} ranks: not a cube; take {near} ranks, or name a grid: "
                 f"{_or(_shapes(num_ranks, 3))}"
             )
         return Shape(side, side, side)
@@ -252,7 +264,7 @@ class MopModel(ProcessGridModel):
     scheme: ClassVar[str] = "feature"
     layout: ClassVar[str] = "feature"
 
-    groups: int = 1
+    groups: int = option(1, "groups of ranks, which share the rows of the matrix", metavar="NUMBER")
 
     def shape(self, num_ranks: int) -> Shape:
         _check_ranks(num_ranks)

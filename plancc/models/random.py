@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.graph.graph import Graph
+from plancc.models.base import Model
 from plancc.models.problem import Assignment
 from plancc.models.weights import Balance, check_num_parts
 
@@ -32,10 +33,10 @@ def random_owner(num_vertices: int, num_parts: int, seed: int) -> npt.NDArray[np
 
 
 @dataclass(frozen=True)
-class RandomModel:
+class RandomModel(Model):
     """Every part gets the same number of rows, drawn at random (paper 000, ``RP``)."""
 
-    partitioners: ClassVar[tuple[str, ...]] = ()
+    even_random: ClassVar[bool] = True
 
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int

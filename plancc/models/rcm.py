@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.graph.graph import Graph
+from plancc.models.base import Model
 from plancc.models.block import block_owner
 from plancc.models.pattern import symmetrised
 from plancc.models.problem import Assignment
@@ -43,10 +43,8 @@ def pipeline_granularity(num_vertices: int, band: int) -> float:
 
 
 @dataclass(frozen=True)
-class RcmModel:
+class RcmModel(Model):
     """Blocks of consecutive rows in reverse Cuthill-McKee order of the symmetrised pattern."""
-
-    partitioners: ClassVar[tuple[str, ...]] = ()
 
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
@@ -74,7 +72,7 @@ class RcmModel:
         before, after = bandwidth(matrix), bandwidth(matrix, position)
         return Assignment(
             owner,
-            {
+            notes={
                 "bandwidth_before": before,
                 "bandwidth_after": after,
                 "granularity_before": pipeline_granularity(n, before),

@@ -14,21 +14,22 @@ of equation 14 holds for one partition, not for the best of all on the same samp
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, field, fields, replace
 from numbers import Real
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.fields import option, options_of
 from plancc.graph.graph import Graph
 from plancc.graph.vertexdata import VertexData
-from plancc.models.hypergraph import HypergraphModel
+from plancc.models.base import Model
 from plancc.models.problem import Hypergraph
 from plancc.models.weights import Balance, check_num_parts, vertex_weights
-from plancc.sampling import FITTED, Inclusion, Population, Sampler, make_sampler
+from plancc.sampling import FITTED, SAMPLERS, Inclusion, Population, Sampler, make_sampler
 
 if TYPE_CHECKING:
     from plancc.models.nets import NetUnion
@@ -49,35 +50,43 @@ FITTED_COST = 1000
 
 
 @dataclass(frozen=True, eq=False)
-class StochasticModel:
+class StochasticModel(Model):
     """Nets of mini-batches.
 
     Attributes
     ----------
     sampler : str
         A name in `plancc.sampling.SAMPLERS`.
-    batch_size, fanouts, walk_length, keep
-        Options of the sampler; None: its default.
     theta, delta : float
         Error of the expected connectivity and probability of a larger one (equation 12).
     batches : "auto" or int
         "auto": exact probabilities where the sampler has them, else as many batches as it takes;
         a number: that many batches.
+    sampler_options : dict
+        Options of the sampler; those that are left out take its defaults.
     vertex_data : VertexData
         Training mask and clusters, for samplers that need them.
     """
 
-    partitioners: ClassVar[tuple[str, ...]] = HypergraphModel.partitioners
+    problem: ClassVar[type[Hypergraph]] = Hypergraph
+    searched: ClassVar[bool] = True
+    default_objective: ClassVar[str] = EXPECTED_VOLUME
+    starts_from_cut: ClassVar[bool] = True
+    of_batches: ClassVar[bool] = True
+    competes: ClassVar[bool] = False
+    swept: ClassVar[bool] = False
+    assigns_blocks: ClassVar[bool] = False
 
-    sampler: str = "uniform"
-    batch_size: int | None = None
-    fanouts: tuple[int, ...] | None = None
-    walk_length: int | None = None
-    keep: float | None = None
-    theta: float = 0.1
-    delta: float = 0.5
-    batches: str | int = AUTO
-    vertex_data: VertexData = field(default_factory=VertexData)
+    sampler: str = option("uniform", "how batches are drawn", metavar="NAME")
+    theta: float = option(0.1, "error of the expected connectivity")
+    delta: float = option(0.5, "probability of a larger error")
+    batches: str | int = option(
+        AUTO,
+        "exact probabilities, or as many batches as needed (auto), or the nets of that many",
+        metavar="auto|NUMBER",
+    )
+    sampler_options: Mapping[str, Any] = field(default_factory=dict, metadata={"internal": True})
+    vertex_data: VertexData = field(default_factory=VertexData, metadata={"internal": True})
 
     def __post_init__(self) -> None:
         if not (isinstance(self.theta, Real) and 0 < self.theta < math.inf):
@@ -91,6 +100,25 @@ class StochasticModel:
             raise InputError(
                 f"batches {self.batches!r}: '{AUTO}' or a whole number from 1 is needed"
             )
+
+    @classmethod
+    def option_fields(cls) -> dict[str, Field[Any]]:
+        """Its own options and those of all samplers."""
+        samplers = SAMPLERS.loaded().values()
+        return {each.name: each for sampler in samplers for each in options_of(sampler)} | {
+            each.name: each for each in options_of(cls)
+        }
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> StochasticModel:
+        own = {each.name for each in fields(cls)}
+        of_sampler = {name: value for name, value in options.items() if name not in own}
+        given = {name: value for name, value in options.items() if name in own}
+        return cls(sampler_options=of_sampler, **given)
+
+    def with_data(self, vertex_data: VertexData) -> StochasticModel:
+        """The same with the training mask and the clusters of `vertex_data`."""
+        return replace(self, vertex_data=vertex_data)
 
     def source(self, matrix: Graph) -> BatchSource:
         """Sampler and population for a matrix.
@@ -106,10 +134,7 @@ class StochasticModel:
             self.sampler,
             matrix.num_vertices,
             None if mask is None else int(mask.sum()),
-            batch_size=self.batch_size,
-            fanouts=self.fanouts,
-            walk_length=self.walk_length,
-            keep=self.keep,
+            **self.sampler_options,
         )
         population = Population(
             matrix.num_vertices,
