@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib import metadata, util
 from typing import Any, BinaryIO
 
@@ -45,6 +45,15 @@ class Adapter:
         (`plancc.models.weights.combined`).
     max_total : int
         Largest sum of weights or costs that its integers hold; larger ones are scaled down.
+    auto_rank : dict of type to int
+        Place among those that "auto" and the start of a search choose from, by kind of problem:
+        the installed one of the largest number is taken. Left out: only by its name. The built-in
+        ones have 0 (builtin), 20 and 30.
+    strong_rank : dict of type to int
+        The same for a start that effort best and expected volumes add: slow, but good.
+    slowness : float
+        Seconds that it takes for one second of METIS, roughly: a strong start is made if there is
+        time.
     """
 
     name: str
@@ -58,6 +67,9 @@ class Adapter:
     threaded: bool = False
     constraints: bool = False
     max_total: int = 2**30
+    auto_rank: Mapping[type, int] = field(default_factory=dict)
+    strong_rank: Mapping[type, int] = field(default_factory=dict)
+    slowness: float = 1.0
 
     def available(self) -> bool:
         """Whether its library is installed (which does not load it)."""

@@ -107,4 +107,5 @@ ADAPTER = Adapter(
     distribution="plancc",
     constraints=True,
     max_total=2**40,
+    auto_rank={Hypergraph: 0, WeightedGraph: 0},
 )

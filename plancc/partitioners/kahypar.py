@@ -50,4 +50,5 @@ ADAPTER = Adapter(
     library="kahypar",
     distribution="kahypar",
     install="pip install 'plancc[kahypar]'",
+    auto_rank={Hypergraph: 20},
 )

@@ -53,4 +53,5 @@ ADAPTER = Adapter(
     distribution="kaminpar",
     install="pip install 'plancc[kaminpar]'",
     threaded=True,
+    auto_rank={WeightedGraph: 20},
 )

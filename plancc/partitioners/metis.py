@@ -113,4 +113,5 @@ ADAPTER = Adapter(
     distribution="pymetis",
     install="pip install pymetis",
     constraints=True,
+    auto_rank={WeightedGraph: 30},
 )

@@ -86,4 +86,7 @@ ADAPTER = Adapter(
     distribution="mtkahypar",
     install="pip install mtkahypar",
     threaded=True,
+    auto_rank={Hypergraph: 30},
+    strong_rank={Hypergraph: 30, WeightedGraph: 30},
+    slowness=15.0,
 )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,6 +22,7 @@ from plancc.models.weights import (
 )
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.adapter import Adapter, scaled
+from plancc.partitioners.options import AUTO, PartitionOptions
 from plancc.partitioners.process import OTHERWISE, run_in_child
 from plancc.passes.fill import FillEmptyParts
 from plancc.registry import check_choice
@@ -30,16 +30,9 @@ from plancc.registry import check_choice
 TIME_LIMIT = 6 * 3600.0
 """Seconds that a native partitioner gets unless told otherwise."""
 
-DEFAULT_ORDER: dict[type, tuple[str, ...]] = {
-    Hypergraph: ("mtkahypar", "kahypar", "builtin"),
-    WeightedGraph: ("metis", "kaminpar", "builtin"),
-}
-"""What "auto" tries for a kind of problem unless told otherwise, best first."""
-
 MAX_TIME_LIMIT = 1e6
 """More than the operating system's timers take is no limit."""
 
-AUTO = "auto"
 TRIVIAL = "none"
 """Name of the partitioner in a result that needed none (one part, one vertex each, no nets)."""
 
@@ -81,14 +74,8 @@ class PartitionResult:
 def partition(
     problem: Hypergraph | WeightedGraph,
     num_parts: int,
-    partitioner: str = AUTO,
+    options: PartitionOptions | None = None,
     *,
-    epsilon: float = 0.01,
-    seed: int = 1,
-    preset: str | None = None,
-    threads: int = 1,
-    time_limit: float | None = None,
-    order: Sequence[str] | None = None,
     constraints: Sequence[str] = (),
     stop: Callable[[], bool] | None = None,
 ) -> PartitionResult:
@@ -99,23 +86,7 @@ def partition(
     problem : Hypergraph or WeightedGraph
     num_parts : int
         At most the number of vertices.
-    partitioner : str
-        A name in `PARTITIONERS`, or "auto": the first of `order` that is installed; if it fails,
-        builtin.
-    epsilon : float
-        Allowed imbalance: a part weighs at most ``(1 + epsilon) * ceil(total / num_parts)``, by
-        every constraint.
-    seed : int
-        0..2**31-1. With one thread the same seed gives the same bytes.
-    preset : str, optional
-        One of the partitioner's presets; None: its first.
-    threads : int
-        For the back ends that use threads.
-    time_limit : float, optional
-        Seconds that a native library may run; None: `TIME_LIMIT` (6 hours).
-    order : sequence of str, optional
-        What "auto" tries (a model's ``partitioners``); None: `DEFAULT_ORDER` of the problem's kind.
-
+    options : PartitionOptions, optional
     constraints : sequence of str, optional
         Names of the columns of the problem's weights, for the warnings.
     stop : callable, optional
@@ -124,21 +95,22 @@ def partition(
     Raises
     ------
     InputError
-        An option out of range or unknown, more parts than vertices, negative weights, costs below
-        1, a sum of costs or of one constraint's weights above `MAX_TOTAL`, a partitioner that does
-        not accept this kind of problem.
+        More parts than vertices, negative weights, costs below 1, a sum of costs or of one
+        constraint's weights above `MAX_TOTAL`, an unknown preset, a partitioner that does not
+        accept this kind of problem.
     BackendUnavailable
         The named partitioner is not installed.
     BackendError
         The named partitioner failed or gave a wrong answer.
     """
+    options = options or PartitionOptions()
+    epsilon, preset, threads = options.epsilon, options.preset, options.threads
     check_num_parts(problem.num_vertices, num_parts)
-    check_options(epsilon, seed, threads, time_limit)
     _check_weights(problem)
 
     about_run: list[str] = []
     about_owners: list[str] = []
-    adapters = _candidates(problem, partitioner, order, about_run)
+    adapters = _candidates(problem, options.partitioner, about_run)
     if preset is not None:
         check_choice(f"preset of {adapters[0].name}", preset, adapters[0].presets)
 
@@ -152,18 +124,19 @@ def partition(
             ),
         )
 
-    limit = TIME_LIMIT if time_limit is None else min(time_limit, MAX_TIME_LIMIT)
+    given = options.time_limit
+    limit = TIME_LIMIT if given is None else min(given, MAX_TIME_LIMIT)
     for adapter in adapters:
         chosen = preset if preset in adapter.presets else None
-        options: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "epsilon": min(epsilon, num_parts - 1.0),  # no partition has more
-            "seed": seed,
+            "seed": options.seed,
             "preset": chosen or adapter.presets[0],
             "threads": threads,
         }
         start = time.perf_counter()
         try:
-            raw = _run(adapter, problem, num_parts, options, limit, stop)
+            raw = _run(adapter, problem, num_parts, settings, limit, stop)
             owner = checked_owner(
                 adapter.name, raw, problem.num_vertices, num_parts, f"; {OTHERWISE}"
             )
@@ -187,7 +160,7 @@ def partition(
     about_owners += balance_notes(
         owner, problem.vertex_weights, num_parts, epsilon, adapter.name, constraints
     )
-    if adapter.threaded and threads > 1 and "deterministic" not in options["preset"]:
+    if adapter.threaded and threads > 1 and "deterministic" not in settings["preset"]:
         note = f"{adapter.name} with {threads} threads may give another partition in every run"
         if "deterministic" in adapter.presets:
             note += "; preset deterministic does not"
@@ -196,23 +169,11 @@ def partition(
         owner=owner,
         partitioner=adapter.name,
         version=adapter.version(),
-        preset=options["preset"],
+        preset=settings["preset"],
         about_run=about_run,
         about_owners=about_owners,
         seconds=seconds,
     )
-
-
-def check_options(epsilon: float, seed: int, threads: int, time_limit: float | None) -> None:
-    """Raise InputError for a number that is out of range, see `partition`."""
-    if not (math.isfinite(epsilon) and epsilon >= 0):
-        raise InputError(f"epsilon {epsilon}: a number that is at least 0 is needed")
-    if not 0 <= seed < 2**31:
-        raise InputError(f"seed {seed}: must be in 0..{2**31 - 1}")
-    if threads < 1:
-        raise InputError(f"{threads} threads: at least 1 is needed")
-    if time_limit is not None and not time_limit > 0:
-        raise InputError(f"time limit {time_limit} s: must be above 0")
 
 
 def _check_weights(problem: Hypergraph | WeightedGraph) -> None:
@@ -227,19 +188,35 @@ def _check_weights(problem: Hypergraph | WeightedGraph) -> None:
             raise InputError(f"the {what}s sum to more than {MAX_TOTAL}; scale them down")
 
 
+def by_rank(
+    problem: Hypergraph | WeightedGraph, ranks: Callable[[Adapter], Mapping[type, int]]
+) -> list[Adapter]:
+    """Partitioners that take `problem` and have a rank for its kind, the largest first.
+
+    Parameters
+    ----------
+    problem : Hypergraph or WeightedGraph
+    ranks : callable
+        An adapter's ``auto_rank`` or ``strong_rank``.
+    """
+    able = [a for a in PARTITIONERS.loaded().values() if a.takes(problem)]
+    ranked = [a for a in able if type(problem) in ranks(a)]
+    return sorted(ranked, key=lambda adapter: -ranks(adapter)[type(problem)])
+
+
+def strongest(problem: Hypergraph | WeightedGraph) -> Adapter | None:
+    """The best partitioner for `problem` among slow ones, whether installed or not."""
+    return next(iter(by_rank(problem, lambda adapter: adapter.strong_rank)), None)
+
+
 def _candidates(
-    problem: Hypergraph | WeightedGraph,
-    partitioner: str,
-    order: Sequence[str] | None,
-    warnings: list[str],
+    problem: Hypergraph | WeightedGraph, partitioner: str, warnings: list[str]
 ) -> list[Adapter]:
     """Adapters to try in turn; under "auto" the first installed one, then builtin."""
     if partitioner != AUTO:
-        if partitioner not in PARTITIONERS:
-            check_choice("partitioner", partitioner, [AUTO, *PARTITIONERS])
         adapter: Adapter = PARTITIONERS[partitioner]
         if not adapter.takes(problem):
-            able = [name for name in PARTITIONERS if PARTITIONERS[name].takes(problem)]
+            able = [name for name, each in PARTITIONERS.loaded().items() if each.takes(problem)]
             raise InputError(
                 f"partitioner '{partitioner}' cannot partition {_describe(problem)}: "
                 f"choose from {', '.join(able)}"
@@ -249,15 +226,14 @@ def _candidates(
                 f"partitioner '{partitioner}' is not installed: {adapter.install}"
             )
         return [adapter]
-    names = list(order or DEFAULT_ORDER[type(problem)])
-    able = [name for name in names if PARTITIONERS[name].takes(problem)]
     installed = []
-    for name in able:
-        adapter = PARTITIONERS[name]
+    for adapter in by_rank(problem, lambda adapter: adapter.auto_rank):
         if adapter.available():
             installed.append(adapter)
         elif not installed:
-            warnings.append(f"{name} is not installed ({adapter.install}); trying the next one")
+            warnings.append(
+                f"{adapter.name} is not installed ({adapter.install}); trying the next one"
+            )
     builtin = PARTITIONERS["builtin"]
     return [installed[0], builtin] if installed and installed[0] is not builtin else [builtin]
 

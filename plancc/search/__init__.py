@@ -5,7 +5,7 @@ Knows problems, partitioners and passes; no plan, no file, no terminal.
 
 from __future__ import annotations
 
-from plancc.search.effort import EFFORTS, search
+from plancc.search.effort import search
 from plancc.search.record import Record, SearchResult, Trial
 
-__all__ = ["EFFORTS", "Record", "SearchResult", "Trial", "search"]
+__all__ = ["Record", "SearchResult", "Trial", "search"]

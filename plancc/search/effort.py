@@ -1,19 +1,19 @@
 """`search`: how much work goes into a partition, and what it consists of.
 
 ========  ========================================================================================
-fast      METIS (cut), then one round of sweeps on the finest level
-balanced  METIS (cut), then V-cycles; with several threads two chains of them that are combined
+fast      a quick partition (METIS' cut), then one round of sweeps on the finest level
+balanced  the same start, then V-cycles; with several threads two chains of them, combined
 best      a population from several partitioners, refined and combined until the budget ends
 ========  ========================================================================================
 
 Every effort minimises the volume first and refines for another objective from there; for the
-expected volume of mini-batches balanced and best also start from Mt-KaHyPar's edge cut.
+expected volume of mini-batches balanced and best also start from the strongest partitioner's cut.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,23 +22,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.cost.objectives import NEEDS_DIMS, OBJECTIVES, objective_value
-from plancc.cost.owners import traffic_of_owners
+from plancc.cost.objectives import objective_value
+from plancc.cost.owners import traffic
 from plancc.cost.rates import EpochRates
-from plancc.errors import BackendError, BackendUnavailable, InputError
+from plancc.errors import BackendError, BackendUnavailable
 from plancc.graph.graph import Graph
+from plancc.graph.owners import Owners
+from plancc.models.base import Model
 from plancc.models.graph import GraphModel
 from plancc.models.hypergraph import HypergraphModel
 from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.stochastic import EXPECTED_VOLUME
-from plancc.models.weights import check_num_parts
+from plancc.models.weights import as_columns, check_num_parts
+from plancc.options import SearchOptions
+from plancc.partitioners.adapter import Adapter
+from plancc.partitioners.options import AUTO, PartitionOptions
 from plancc.partitioners.process import OTHERWISE
-from plancc.partitioners.run import AUTO, TRIVIAL, balance_notes, check_options, partition
+from plancc.partitioners.run import TRIVIAL, balance_notes, partition, strongest
 from plancc.passes.deadline import Deadline
 from plancc.passes.multilevel import Owner, anneal, settle, v_cycle
 from plancc.passes.refine import refiner
-from plancc.registry import check_choice
 from plancc.search.record import Record, SearchResult, Trial
 
 if TYPE_CHECKING:
@@ -46,27 +50,22 @@ if TYPE_CHECKING:
     from plancc.passes.kernels.state import State
     from plancc.search.expectation import Expectation
 
-EFFORTS = ("fast", "balanced", "best")
-SEARCHED_MODELS = ("hp", "gp")
-
 BALANCED_CYCLES = 2
 """V-cycles one after the other in effort balanced, the combining one included."""
 MEMBER_CYCLES = 3
 """V-cycles that a member of the population of effort best starts with."""
 ROUNDS = 12
 """Combinations per member of the population, unless a budget says when to end."""
-HYPERGRAPH_SECONDS = 15.0
-"""Seconds that Mt-KaHyPar takes for one second of METIS, roughly: it starts if there is time."""
 GROWING_SHARE = 0.4
-"""Share of a budget in which members are added, ..."""
+"""Share of a budget in which members are added to the population."""
 MAX_MEMBERS = 12
-"""... up to this many; without a budget there are those of different partitioners only."""
+"""Largest population; without a budget its members are those of different partitioners only."""
 CUT_SHARE = 0.5
-"""Of the time left when Mt-KaHyPar starts on the edge cut, for an expected volume."""
+"""Share of the time left that the strong partitioner gets, for an expected volume."""
 FEW_ROWS = 0.05
-"""Volumes below this share of the rows are small."""
+"""Share of the rows below which a volume is small."""
 OBJECTIVE_STARTS = 4
-"""Best members that are refined for another objective than the volume."""
+"""Number of the best members that are refined for another objective than the volume."""
 OBJECTIVE_SHARE = 0.4
 """Share of a budget kept for another objective than the volume."""
 
@@ -74,18 +73,10 @@ OBJECTIVE_SHARE = 0.4
 def search(
     matrix: Graph,
     num_parts: int,
+    options: SearchOptions | None = None,
     *,
-    effort: str = "balanced",
-    objective: str = "volume",
-    model: str = "hp",
-    weights: npt.NDArray[np.int64] | None = None,
-    constraints: Sequence[str] = (),
-    epsilon: float = 0.01,
-    seed: int = 1,
-    threads: int = 1,
-    budget: float | None = None,
-    time_limit: float | None = None,
-    rates: EpochRates | None = None,
+    model: Model | None = None,
+    loads: Mapping[str, npt.NDArray[np.int64]] | None = None,
     expectation: Expectation | None = None,
     report: Callable[[Trial], None] | None = None,
 ) -> SearchResult:
@@ -96,28 +87,16 @@ def search(
     matrix : Graph
         The normalised matrix.
     num_parts : int
-    effort : {"fast", "balanced", "best"}
-    objective : {"volume", "max-volume", "messages", "time"}
-        See `plancc.cost.objectives`; with an expectation it is that.
-    model : {"hp", "gp"}
-        "gp": partitioners of graphs only; the objective is exact all the same.
-    weights : int64[n] or int64[n, c], optional
-        What the parts share evenly; None: the nonzeros of the rows.
-    constraints : sequence of str
-        Names of the columns of `weights`, for the warnings.
-    epsilon : float
-        Allowed imbalance of every constraint.
-    seed : int
-    threads : int
-        Chains of refinement that run side by side, and threads of native partitioners. Without a
-        budget and with one thread the same seed gives the same owners.
-    budget : float, optional
-        Seconds after which nothing new is started; effort best uses all of them for the volume,
-        and what its passes need for another objective.
-    time_limit : float, optional
-        Seconds that one native partitioner may take.
-    rates : EpochRates
-        For objective "time".
+    options : SearchOptions, optional
+        A budget ends what is new; effort best uses all of it for the volume, and what its passes
+        need for another objective. Without a budget and with one thread the same seed gives the
+        same owners.
+    model : Model, optional
+        Says which kind of problem partitioners are given beside the graph; one that does not start
+        from the cut gives the problem of the first start. None: `HypergraphModel`. The objective is
+        exact all the same.
+    loads : dict of str to int64[n], optional
+        What the parts share evenly, by the name of the constraint; None: nonzeros of the rows.
     expectation : Expectation, optional
         The expected volume of mini-batches, in place of the objective.
     report : callable, optional
@@ -126,45 +105,32 @@ def search(
     Raises
     ------
     InputError
-        An unknown name, a number out of range, objective "time" without rates.
+        An unknown name, a number out of range, objective "time" without widths.
     """
-    check_request(
-        matrix,
-        num_parts,
-        effort=effort,
-        objective=objective,
-        epsilon=epsilon,
-        seed=seed,
-        threads=threads,
-        budget=budget,
-        time_limit=time_limit,
-        rates=rates,
-    )
+    options, model = options or SearchOptions(), model or HypergraphModel()
+    effort, objective, rates = options.for_search()
+    seed, budget, epsilon = options.seed, options.budget, options.epsilon
+    check_num_parts(matrix.num_vertices, num_parts)
     if expectation is not None:
         objective = EXPECTED_VOLUME
-    check_choice("model to search with", model, SEARCHED_MODELS)
 
     record, deadline = Record(report), Deadline.after(budget)
     if expectation is not None:
         expectation.deadline = deadline
     kept = 0.0 if objective == "volume" or budget is None else OBJECTIVE_SHARE * budget
     hypergraph = HypergraphModel().build(matrix, num_parts, balance="nnz", seed=seed)
-    if weights is not None:
-        hypergraph = replace(hypergraph, vertex_weights=weights)
+    if loads is not None:
+        hypergraph = replace(hypergraph, vertex_weights=as_columns(loads))
     job = _Job(
         matrix=matrix,
         hypergraph=hypergraph,
         num_parts=num_parts,
+        options=options,
         objective=objective,
-        model=model,
-        epsilon=epsilon,
-        seed=seed,
-        threads=threads,
-        time_limit=time_limit,
         rates=rates,
+        model=model,
         expectation=expectation,
         record=record,
-        warnings=[],
         deadline=Deadline(deadline.at - kept),
     )
     owners = _EFFORTS[effort](job)
@@ -172,55 +138,32 @@ def search(
     if expectation is not None and owners and effort != "fast" and not job.deadline.passed():
         # The limit of small batches is the edge cut, which this partitioner is best at; where few
         # rows move at all, as in meshes, it is quick and good with hypergraphs too.
-        job.start(job.graph, "mtkahypar", seed=seed, share=CUT_SHARE, needed=False)
+        job.start(job.graph, strongest(job.graph), seed=seed, share=CUT_SHARE, needed=False)
         if record.least_volume < FEW_ROWS * matrix.num_vertices:
-            job.start(job.hypergraph, "mtkahypar", seed=seed, share=CUT_SHARE, needed=False)
-    if objective in ("time", EXPECTED_VOLUME) and owners and record.owner is not None:
+            strong = strongest(job.hypergraph)
+            job.start(job.hypergraph, strong, seed=seed, share=CUT_SHARE, needed=False)
+    if objective in ("time", EXPECTED_VOLUME) and owners and record.owners is not None:
         # Less volume is not always less time: start from the best owners by the objective too.
-        owners = [record.owner, *(owner for owner in owners if owner is not record.owner)]
+        best = record.owners.rows
+        owners = [best, *(owner for owner in owners if owner is not best)]
     cycles = 1 if effort == "fast" else None
     found = job.refine_objective(owners, cycles)
     while expectation is not None and found and effort != "fast" and not deadline.passed():
         latest = min(found, key=lambda member: (member.overload, member.value))
         if not expectation.grow(latest.owner, num_parts, record.best[1]):
             break
-        assert record.owner is not None
-        found = job.refine_objective([record.owner], cycles)
+        assert record.owners is not None
+        found = job.refine_objective([record.owners.rows], cycles)
     result = job.record.result(job.warnings)
     notes = balance_notes(
-        result.owner, hypergraph.vertex_weights, num_parts, epsilon, f"effort {effort}", constraints
+        result.owners.rows,
+        hypergraph.vertex_weights,
+        num_parts,
+        epsilon,
+        who=f"effort {effort}",
+        names=tuple(loads or ()),
     )
     return replace(result, warnings=[*dict.fromkeys(result.warnings), *notes])
-
-
-def check_request(
-    matrix: Graph,
-    num_parts: int,
-    *,
-    effort: str,
-    objective: str,
-    epsilon: float,
-    seed: int,
-    threads: int,
-    budget: float | None,
-    time_limit: float | None,
-    rates: EpochRates | None,
-) -> None:
-    """What every search asks of its options; the parameters are those of `search`.
-
-    Raises
-    ------
-    InputError
-        An unknown name, a number out of range, objective "time" without rates.
-    """
-    check_choice("effort", effort, EFFORTS)
-    check_choice("objective", objective, OBJECTIVES)
-    check_options(epsilon, seed, threads, time_limit)
-    check_num_parts(matrix.num_vertices, num_parts)
-    if budget is not None and not budget > 0:
-        raise InputError(f"budget {budget} s: must be above 0")
-    if objective == "time" and rates is None:
-        raise InputError(NEEDS_DIMS)
 
 
 @dataclass
@@ -230,34 +173,37 @@ class _Job:
     matrix: Graph
     hypergraph: Hypergraph
     num_parts: int
+    options: SearchOptions
     objective: str
-    model: str
-    epsilon: float
-    seed: int
-    threads: int
-    time_limit: float | None
     rates: EpochRates | None
+    model: Model
     expectation: Expectation | None
     record: Record
-    warnings: list[str]
     deadline: Deadline
+    warnings: list[str] = field(default_factory=list)
     starter: str = AUTO
     graph: WeightedGraph = field(init=False)
+    base: Hypergraph | WeightedGraph = field(init=False)
     nets: Nets = field(init=False)
     limits: Limits = field(init=False)
 
     def __post_init__(self) -> None:
         from plancc.passes.kernels.nets import nets_of
 
-        graph = GraphModel().build(self.matrix, self.num_parts, balance="nnz", seed=self.seed)
-        self.graph = replace(graph, vertex_weights=self.hypergraph.vertex_weights)
+        self.graph = self._problem_of(GraphModel())
+        self.base = self.graph if self.model.starts_from_cut else self._problem_of(self.model)
         self.nets = nets_of(self.hypergraph)
-        self.limits = Limits.of(self.nets.weight, self.num_parts, self.epsilon)
+        self.limits = Limits.of(self.nets.weight, self.num_parts, self.options.epsilon)
+
+    def _problem_of(self, model: Model) -> Any:
+        problem = model.build(self.matrix, self.num_parts, balance="nnz", seed=self.options.seed)
+        assert isinstance(problem, Hypergraph | WeightedGraph)
+        return replace(problem, vertex_weights=self.hypergraph.vertex_weights)
 
     def start(
         self,
         problem: Hypergraph | WeightedGraph,
-        partitioner: str | None = None,
+        adapter: Adapter | None = None,
         *,
         seed: int,
         preset: str | None = None,
@@ -266,12 +212,22 @@ class _Job:
     ) -> Owner | None:
         """Owners of one partitioner, noted; None if it failed and something else was found.
 
-        One that is `needed` is missed in a warning.
-
-        `partitioner` None: the first one that is installed, from then on the same. `share` of
-        the time left is for the partitioner; None: whatever the budget says.
+        Parameters
+        ----------
+        problem : Hypergraph or WeightedGraph
+        adapter : Adapter, optional
+            None: for `base` the best one that is installed, from then on the same; else the best.
+        seed : int
+        preset : str, optional
+        share : float, optional
+            Of the time left, for the partitioner; None: whatever the budget says.
+        needed : bool
+            Whether its failure is a warning.
         """
-        limit = np.inf if self.time_limit is None else self.time_limit
+        time_limit = self.options.time_limit
+        limit = np.inf if time_limit is None else time_limit
+        starts = adapter is None and problem is self.base
+        name = adapter.name if adapter is not None else self.starter if starts else AUTO
         if share is not None:
             limit = min(limit, share * self.deadline.seconds_left())
             if limit <= 0:
@@ -281,22 +237,23 @@ class _Job:
             result = partition(
                 problem,
                 self.num_parts,
-                partitioner or self.starter,
-                epsilon=self.epsilon,
-                seed=seed,
-                preset=preset,
-                threads=self.threads,
-                time_limit=None if limit == np.inf else limit,
-                order=("metis", "kaminpar", "builtin"),
+                PartitionOptions(
+                    partitioner=name,
+                    preset=preset,
+                    epsilon=self.options.epsilon,
+                    seed=seed,
+                    threads=self.options.threads,
+                    time_limit=None if limit == np.inf else limit,
+                ),
                 stop=lambda: self.deadline.at == -np.inf,
             )
         except (BackendError, BackendUnavailable) as error:
-            if self.record.owner is None:
+            if self.record.owners is None:
                 raise
             if needed:
                 self.warnings.append(f"left out: {str(error).removesuffix(f'; {OTHERWISE}')}")
             return None
-        if partitioner is None and result.partitioner != TRIVIAL:
+        if starts and result.partitioner != TRIVIAL:
             self.starter = result.partitioner
         self.warnings += result.about_run
         kind = f" {problem.objective}" if isinstance(problem, WeightedGraph) else ""
@@ -323,10 +280,10 @@ class _Job:
         if self.expectation is not None:
             value = self.expectation.value(state.owner, self.num_parts)
         elif self.objective != "volume":
-            parts = traffic_of_owners(self.matrix, state.owner, self.num_parts)
+            parts = traffic(self.matrix, Owners(state.owner), self.num_parts)
             value = objective_value(self.objective, parts, self.rates)
         overload = self.limits.overload(state.sums)
-        self.record.add(step, seconds, state.owner, overload, value, rows)
+        self.record.add(step, seconds, Owners(state.owner), overload, value, rows)
         return _Member(overload, rows, value, state.owner)
 
     def sweeps(self, owner: Owner, rng: np.random.Generator) -> _Member:
@@ -371,9 +328,9 @@ class _Job:
         An exception, Ctrl-C included, ends the search: what waits is dropped, and what runs stops
         before its next sweep, native partitioners at once.
         """
-        if self.threads == 1 or len(arguments) == 1:
+        if self.options.threads == 1 or len(arguments) == 1:
             return [task(*each) for each in arguments]
-        with ThreadPoolExecutor(min(self.threads, len(arguments))) as pool:
+        with ThreadPoolExecutor(min(self.options.threads, len(arguments))) as pool:
             futures = [pool.submit(task, *each) for each in arguments]
             try:
                 for future in as_completed(futures):
@@ -391,7 +348,7 @@ class _Job:
         problem = self.hypergraph if self.expectation is None else self.expectation.problem
         found: list[_Member] = self.side_by_side(
             self._refine_for,
-            [(problem, owner, self.seed + k, cycles) for k, owner in enumerate(owners)],
+            [(problem, owner, self.options.seed + k, cycles) for k, owner in enumerate(owners)],
         )
         return found
 
@@ -399,7 +356,7 @@ class _Job:
         self, problem: Hypergraph, owner: Owner, seed: int, cycles: int | None
     ) -> _Member:
         begin = time.perf_counter()
-        options = {"epsilon": self.epsilon, "cycles": cycles, "seed": seed}
+        options = {"epsilon": self.options.epsilon, "cycles": cycles, "seed": seed}
         if self.expectation is None:
             pass_ = refiner(self.objective, rates=self.rates, **options)
         else:
@@ -428,25 +385,25 @@ class _Member:
 
 
 def _fast(job: _Job) -> list[Owner]:
-    owner = job.start(job.graph, seed=job.seed)
+    owner = job.start(job.base, seed=job.options.seed)
     if owner is None:
         return []
-    return [job.sweeps(owner, np.random.default_rng(job.seed)).owner]
+    return [job.sweeps(owner, np.random.default_rng(job.options.seed)).owner]
 
 
 def _balanced(job: _Job) -> list[Owner]:
-    owner = job.start(job.graph, seed=job.seed)
+    owner = job.start(job.base, seed=job.options.seed)
     if owner is None:
         return []
-    if job.threads == 1:
-        return [job.chain(owner, job.seed, BALANCED_CYCLES).owner]
+    if job.options.threads == 1:
+        return [job.chain(owner, job.options.seed, BALANCED_CYCLES).owner]
     # Two chains, and the last cycle of each combines it with the other.
     found = job.side_by_side(
-        job.chain, [(owner, job.seed + k, BALANCED_CYCLES - 1) for k in range(2)]
+        job.chain, [(owner, job.options.seed + k, BALANCED_CYCLES - 1) for k in range(2)]
     )
     if not job.deadline.passed():
         one, two = found[0].owner, found[1].owner
-        rngs = [np.random.default_rng([job.seed, k]) for k in range(2)]
+        rngs = [np.random.default_rng([job.options.seed, k]) for k in range(2)]
         found += job.side_by_side(
             job.cycle, [(one, rngs[0], "combined", two), (two, rngs[1], "combined", one)]
         )
@@ -454,15 +411,15 @@ def _balanced(job: _Job) -> list[Owner]:
 
 
 def _best(job: _Job) -> list[Owner]:
-    first = job.start(job.graph, seed=job.seed)
+    first = job.start(job.base, seed=job.options.seed)
     if first is None:
         return []
     population = _population(job, first)
-    rng = np.random.default_rng(job.seed)
+    rng = np.random.default_rng(job.options.seed)
     timed = job.deadline.at < np.inf
     made = 0
     while not job.deadline.passed() and (timed or made < ROUNDS * len(population)):
-        pairs = [_two_of(population, rng) for _ in range(job.threads)]
+        pairs = [_two_of(population, rng) for _ in range(job.options.threads)]
         children = job.side_by_side(
             _child, [(job, *pair, made + k) for k, pair in enumerate(pairs)]
         )
@@ -476,20 +433,23 @@ def _best(job: _Job) -> list[Owner]:
 
 def _population(job: _Job, first: Owner) -> list[_Member]:
     """Members from several partitioners and seeds, each with a chain of V-cycles of its own."""
-    begin, seed = time.perf_counter(), job.seed
+    begin, seed = time.perf_counter(), job.options.seed
     growing = GROWING_SHARE * job.deadline.seconds_left()
     by_volume = replace(job.graph, objective="volume")
     first_seconds = job.record.trials[0].seconds
     starts: list[Callable[[], Owner | None]] = [
         lambda: first,
-        lambda: job.start(by_volume, "metis", seed=seed, share=0.3),
-        lambda: job.start(job.graph, seed=seed + 1, share=0.3),
+        lambda: job.start(by_volume, seed=seed, share=0.3),
+        lambda: job.start(job.base, seed=seed + 1, share=0.3),
     ]
-    affordable = HYPERGRAPH_SECONDS * first_seconds < 0.5 * job.deadline.seconds_left()
-    if job.model == "hp" and affordable:
-        starts.append(
-            lambda: job.start(job.hypergraph, "mtkahypar", preset="default", seed=seed, share=0.5)
-        )
+    strong = strongest(job.hypergraph)
+    if job.model.problem is Hypergraph and strong is not None:
+        seconds = strong.slowness * first_seconds
+        if seconds < 0.5 * job.deadline.seconds_left():
+            preset = strong.presets[0]
+            starts.append(
+                lambda: job.start(job.hypergraph, strong, preset=preset, seed=seed, share=0.5)
+            )
 
     def grow(start: Callable[[], Owner | None], seed: int) -> _Member | None:
         owner = start()
@@ -497,9 +457,9 @@ def _population(job: _Job, first: Owner) -> list[_Member]:
 
     grown = job.side_by_side(grow, [(start, seed + k) for k, start in enumerate(starts)])
     while len(grown) < MAX_MEMBERS and time.perf_counter() - begin < growing < np.inf:
-        seeds = range(seed + len(grown), seed + len(grown) + job.threads)
+        seeds = range(seed + len(grown), seed + len(grown) + job.options.threads)
         grown += job.side_by_side(
-            grow, [(partial(job.start, job.graph, seed=each, share=0.3), each) for each in seeds]
+            grow, [(partial(job.start, job.base, seed=each, share=0.3), each) for each in seeds]
         )
     return [member for member in grown if member is not None]
 
@@ -514,7 +474,7 @@ def _two_of(population: list[_Member], rng: np.random.Generator) -> tuple[_Membe
 
 def _child(job: _Job, better: _Member, worse: _Member, number: int) -> _Member:
     """Combine two members, then a V-cycle of its own."""
-    rng = np.random.default_rng([job.seed, 1, number])
+    rng = np.random.default_rng([job.options.seed, 1, number])
     child = job.cycle(better.owner, rng, f"combined {number + 1}", worse.owner)
     if job.deadline.passed():
         return child

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, field
 from threading import Lock
 
 import numpy as np
-import numpy.typing as npt
+
+from plancc.graph.owners import Owners
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class SearchResult:
 
     Attributes
     ----------
-    owner : int32[num_vertices]
+    owners : Owners
     value, volume : float, int
         The objective, and rows moved.
     tried : list of Trial
@@ -52,17 +53,14 @@ class SearchResult:
     warnings : list of str
     seconds : float
         Of the whole search.
-    nonzero_owner : int32[num_nonzeros] or None
-        For an edge plan; None: with the owner of the row.
     """
 
-    owner: npt.NDArray[np.int32]
+    owners: Owners
     value: float
     volume: int
     tried: list[Trial]
     warnings: list[str]
     seconds: float
-    nonzero_owner: npt.NDArray[np.int32] | None = None
 
     def tried_json(self) -> str:
         """The trials as JSON, for a plan's provenance."""
@@ -82,8 +80,7 @@ class Record:
     report: Callable[[Trial], None] | None = None
     trials: list[Trial] = field(default_factory=list)
     best: tuple[float, float, int] = (np.inf, np.inf, 0)
-    owner: npt.NDArray[np.int32] | None = None
-    nonzero_owner: npt.NDArray[np.int32] | None = None
+    owners: Owners | None = None
     start: float = field(default_factory=time.perf_counter)
     _lock: Lock = field(default_factory=Lock)
 
@@ -91,18 +88,17 @@ class Record:
         self,
         step: str,
         seconds: float,
-        owner: npt.NDArray[np.int32],
+        owners: Owners,
         overload: float,
         value: float,
         volume: int,
-        nonzero_owner: npt.NDArray[np.int32] | None = None,
     ) -> None:
         """Note a step; its owners are kept if they are better: by overload, value, volume."""
         with self._lock:
             reached = (overload, value, volume)
-            better = self.owner is None or reached < self.best
+            better = self.owners is None or reached < self.best
             if better:
-                self.owner, self.nonzero_owner, self.best = owner, nonzero_owner, reached
+                self.owners, self.best = owners, reached
             trial = Trial(step, seconds, value, volume, overload, better)
             self.trials.append(trial)
             if self.report is not None:
@@ -115,9 +111,7 @@ class Record:
 
     def result(self, warnings: list[str]) -> SearchResult:
         """What was found; at least one step must have been noted."""
-        assert self.owner is not None
+        assert self.owners is not None
         seconds = time.perf_counter() - self.start
         _, value, volume = self.best
-        return SearchResult(
-            self.owner, value, volume, self.trials, warnings, seconds, self.nonzero_owner
-        )
+        return SearchResult(self.owners, value, volume, self.trials, warnings, seconds)

@@ -1,0 +1,100 @@
+"""The options of a search as one value, checked once. Knows names and machines; no search."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from plancc.cost.objectives import NEEDS_DIMS, OBJECTIVES
+from plancc.cost.rates import EpochRates
+from plancc.cost.topology import Topology
+from plancc.errors import InputError
+from plancc.partitioners.options import AUTO, PartitionOptions
+from plancc.predict.machine import Machine, epoch_rates
+from plancc.registry import check_choice
+
+EFFORTS = ("fast", "balanced", "best")
+EFFORT = "balanced"
+"""Effort of a search unless told otherwise."""
+
+
+@dataclass(frozen=True)
+class SearchOptions(PartitionOptions):
+    """How owners are found: what `compile`, `refine`, the search, `auto` and sweeps are told.
+
+    Attributes
+    ----------
+    objective : str, optional
+        One of `plancc.cost.objectives.OBJECTIVES`, or of the model's own objectives; None: the
+        model's default.
+    effort : str, optional
+        One of `EFFORTS`; None: `EFFORT`.
+    budget : float, optional
+        Seconds after which nothing new is started, for a search or a refinement.
+    dims : sequence of int, optional
+        Widths d_0..d_L of the layers, for objective "time".
+    machine : Machine, optional
+        For objective "time"; None: the default machine.
+    topology : Topology or what it parses, optional
+        With one rank for every part.
+    partitioner, preset, epsilon, seed, threads, time_limit
+        See `PartitionOptions`. A partitioner or preset that is named replaces the search.
+
+    Raises
+    ------
+    InputError
+        A name that is unknown, a number that is out of range.
+    """
+
+    objective: str | None = None
+    effort: str | None = None
+    budget: float | None = None
+    dims: tuple[int, ...] | None = None
+    machine: Machine | None = None
+    topology: Topology | str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.effort is not None:
+            check_choice("effort", self.effort, EFFORTS)
+        if self.budget is not None and not (math.isfinite(self.budget) and self.budget > 0):
+            raise InputError(f"budget {self.budget:g} s: a number of seconds above 0 is needed")
+        if self.dims is not None:
+            object.__setattr__(self, "dims", tuple(self.dims))
+        if isinstance(self.topology, str):
+            object.__setattr__(self, "topology", Topology.parse(self.topology))
+
+    @property
+    def names_partitioner(self) -> bool:
+        """Whether a partitioner or preset is named, which replaces the search."""
+        return self.partitioner != AUTO or self.preset is not None
+
+    @property
+    def nodes(self) -> Topology | None:
+        """The topology."""
+        assert not isinstance(self.topology, str)
+        return self.topology
+
+    @property
+    def rates(self) -> EpochRates | None:
+        """Seconds that objective "time" adds up; None for another objective.
+
+        Raises
+        ------
+        InputError
+            Objective "time" without widths of the layers; a machine for another objective.
+        """
+        if self.objective == "time":
+            if self.dims is None:
+                raise InputError(NEEDS_DIMS)
+            return epoch_rates(self.dims, self.machine or Machine())
+        if self.machine is not None:
+            other = "" if self.objective is None else f", not for '{self.objective}'"
+            raise InputError(f"a machine is for objective 'time'{other}")
+        return None
+
+    def for_search(self) -> tuple[str, str, EpochRates | None]:
+        """Effort, objective and rates of a search, checked; the objective is "volume" if none."""
+        objective = self.objective or "volume"
+        check_choice("objective", objective, OBJECTIVES)
+        return self.effort or EFFORT, objective, self.rates
