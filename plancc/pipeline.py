@@ -20,24 +20,15 @@ from plancc.graph.convert import as_graph
 from plancc.graph.graph import NORMALIZATIONS, Graph
 from plancc.graph.normalize import normalize as normalized
 from plancc.graph.vertexdata import VertexData, check_vertex_data, read_vertex_data
-from plancc.models import MODELS
 from plancc.models.stochastic import StochasticModel
 from plancc.models.weights import BATCH, Balance, constraints, part_weights
-from plancc.owners.choice import choose
-from plancc.owners.edges import find_edge_owners
-from plancc.owners.grids import Inside
+from plancc.options import SearchOptions
+from plancc.owners.find import find_owners
+from plancc.owners.grids import Assigner
 from plancc.owners.provenance import now
-from plancc.owners.rows import (
-    Method,
-    Observer,
-    Report,
-    default_balance,
-    find_owners,
-    layout_of,
-    make_model,
-    with_clusters,
-)
-from plancc.partitioners.run import AUTO
+from plancc.owners.rows import with_clusters
+from plancc.owners.task import Observer, Report, Task, default_balance
+from plancc.partitioners.options import AUTO
 from plancc.plan.edge_lowering import lower_edges
 from plancc.plan.grid_slices import with_grid
 from plancc.plan.lowering import lower
@@ -171,15 +162,12 @@ def compile(
     """
     check_choice("normalization", normalize, NORMALIZATIONS)
     check_choice("value type", value_dtype, VALUE_DTYPES)
-    check_choice("model", model, MODELS)
-    inside = Inside.of(model, num_parts, model_options)
-    num_parts = inside.num_parts
-    wanted = Balance.parse(balance or default_balance(inside.model, objective, dims), dims)
-    inside.check_options(wanted.dims, topology)
-    with inside.explained():
-        method = Method(
-            model=inside.model,
-            num_parts=num_parts,
+    assigner = Assigner.of(model, num_parts, model_options)
+    num_parts = assigner.num_parts
+    wanted = Balance.parse(balance or default_balance(assigner.model, objective, dims), dims)
+    assigner.check_options(wanted.dims, topology)
+    with assigner.explained():
+        options = SearchOptions(
             partitioner=partitioner,
             preset=preset,
             objective=objective,
@@ -193,48 +181,43 @@ def compile(
             threads=threads,
             time_limit=time_limit,
         )
-        model_options |= method.model_options
-        chosen_model = make_model(inside.model, inside.options | method.model_options)
+        task = Task.of(assigner.model, assigner.options, num_parts, options)
 
     with observer("load"):
         graph = as_graph(graph)
         vertex_data = _vertex_data(data, graph)
-        inside.check_graph(graph.num_vertices, vertex_data)
+        assigner.check_graph(graph.num_vertices, vertex_data)
     with observer("normalize"):
         matrix = normalized(graph, normalize, self_loops=self_loops, dtype=value_dtype)
     if clusters is not None:
         with observer("clusters"):
             vertex_data = with_clusters(vertex_data, matrix, clusters, seed, time_limit)
     wanted = replace(wanted, train_mask=vertex_data.train_mask)
-    if isinstance(chosen_model, StochasticModel):
-        chosen_model = replace(chosen_model, vertex_data=vertex_data)
-        source = chosen_model.source(matrix)
+    task = replace(task, model=task.model.with_data(vertex_data))
+    if isinstance(task.model, StochasticModel):
+        source = task.model.source(matrix)
         if dims is not None:
             source.sampler.check_layers(len(dims) - 1)
         if BATCH in wanted.names:
             wanted = replace(wanted, expected_nonzeros=source.expected_nonzeros(seed))
-    if layout_of(inside.model) == "row":
-        found = find_owners(matrix, method, chosen_model, wanted, observer, report)
-    elif layout_of(inside.model) == "edge":
-        found = find_edge_owners(matrix, method, chosen_model, wanted, observer, report)
-    else:
-        found = choose(matrix, method, chosen_model, wanted, observer, report)
+    found = find_owners(matrix, task, wanted, observer, report)
     with observer("lower"):
-        if found.nonzero_owner is None:
+        owners = found.owners
+        if owners.nonzeros is None:
             loads = constraints(matrix, wanted).values()
-            of_parts = [part_weights(found.owner, load, num_parts) for load in loads]
+            of_parts = [part_weights(owners.rows, load, num_parts) for load in loads]
             plan = lower(
-                matrix, found.owner, num_parts, normalization=normalize, self_loops=self_loops
+                matrix, owners.rows, num_parts, normalization=normalize, self_loops=self_loops
             )
         else:
-            of_parts = [np.bincount(found.nonzero_owner, minlength=num_parts)]
+            of_parts = [owners.nonzero_load(matrix, num_parts)]
             plan = lower_edges(
-                *(matrix, found.owner, found.nonzero_owner, num_parts),
+                *(matrix, owners.rows, owners.nonzeros, num_parts),
                 normalization=normalize,
                 self_loops=self_loops,
             )
-        if inside.grid is not None:
-            plan = with_grid(plan, inside.grid)
+        if assigner.grid is not None:
+            plan = with_grid(plan, assigner.grid)
     with observer("baseline"):
         baseline = summarize(random_traffic(matrix, num_parts))
 
@@ -254,13 +237,16 @@ def compile(
             "created": now(),
             "command": command or "plancc.compile(...)",
             "model": model,
-            **({} if inside.grid is None else {"blocks": inside.model}),
+            **({} if assigner.grid is None else {"blocks": assigner.model}),
             "balance": str(wanted),
             "balance_imbalance": ",".join(f"{imbalance(load):.6g}" for load in of_parts),
             **({} if dims is None else {"dims": ",".join(map(str, dims))}),
             "epsilon": float(epsilon),
             "seed": seed,
-            **{f"model_{name}": _in_words(value) for name, value in model_options.items()},
+            **{
+                f"model_{name}": _in_words(value)
+                for name, value in (model_options | task.handed_on).items()
+            },
             **found.how,
             "warnings": "\n".join(found.warnings),
         },

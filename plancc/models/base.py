@@ -34,9 +34,8 @@ class Model(ABC):
     default_objective : str or None
         What is minimised where the user names no objective; None: nothing is.
     own_objectives : tuple of str
-        Objectives beside those of the search; its partitioner minimises them, as an option
-        ``objective`` of the model. A model whose default is one of them is searched on request
-        only.
+        Objectives beside those of the search, which its partitioner minimises (`with_objective`).
+        A model whose default is one of them is searched on request only.
     minimised : tuple of str
         Objectives that its problem states exactly, so that a partitioner's answer needs no
         refinement.
@@ -95,6 +94,10 @@ class Model(ABC):
     def from_options(cls, options: Mapping[str, Any]) -> Self:
         """The model with some of its `option_fields`; the others take their defaults."""
         return cls(**options)
+
+    def with_objective(self, objective: str) -> Self:
+        """The model whose partitioner minimises `objective`, one of `own_objectives`."""
+        return self
 
     def with_data(self, vertex_data: VertexData) -> Self:
         """The same model where it needs masks or clusters; by default it does not."""

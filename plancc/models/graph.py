@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -40,6 +40,9 @@ class GraphModel(Model):
     starts_from_cut: ClassVar[bool] = True
 
     objective: str = option("cut", "objective of the partitioner", internal=True)
+
+    def with_objective(self, objective: str) -> GraphModel:
+        return replace(self, objective=objective)
 
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int

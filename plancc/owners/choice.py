@@ -13,36 +13,23 @@ import time
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from plancc.cost.edge_owners import traffic_of_edge_owners
 from plancc.cost.objectives import OBJECTIVES, objective_value
-from plancc.cost.owners import random_traffic, traffic_of_owners
+from plancc.cost.owners import random_traffic, traffic
 from plancc.errors import BackendError, BackendUnavailable, InputError
 from plancc.graph.graph import Graph
-from plancc.models import MODELS
+from plancc.models import MODELS, make_model
 from plancc.models.auto import AutoModel
+from plancc.models.base import Model
 from plancc.models.weights import Balance
 from plancc.owners.edges import find_edge_owners
-from plancc.owners.rows import (
-    EFFORT,
-    SEARCHED,
-    STOCHASTIC,
-    Found,
-    Method,
-    Observer,
-    Report,
-    find_owners,
-    layout_of,
-)
-from plancc.plan.metrics import Traffic, summarize
+from plancc.owners.rows import find_row_owners
+from plancc.owners.task import Found, Observer, Report, Task
+from plancc.plan.metrics import summarize
 from plancc.predict.machine import Machine, epoch_rates
 from plancc.registry import check_choice
 
 WIDTHS = (128, 128, 128)
 """Of the layers, where the user names none: two layers, 128 wide."""
-COMPETING = ("row", "edge")
-"""Layouts that the machine model compares; process grids move other things than owners tell."""
-LEFT_OUT = (STOCHASTIC, "file")
-"""Models that cannot compete: one is for mini-batches, one has no owners of its own."""
 BESIDE_EPSILON = 0.01
 """A candidate may miss the balance by this much more than the best balanced one."""
 
@@ -85,8 +72,7 @@ class Candidate:
 
 def choose(
     matrix: Graph,
-    method: Method,
-    model: AutoModel,
+    task: Task,
     balance: Balance,
     observer: Observer,
     report: Report | None = None,
@@ -97,12 +83,12 @@ def choose(
     ----------
     matrix : Graph
         The normalised matrix.
-    method : Method
-        Its objective decides, "time" if there is none; those that are searched for share a budget.
-        For the time row plans share the work of an epoch evenly, edge plans nonzeros.
-    model : AutoModel
+    task : Task
+        With an `AutoModel`. Its objective decides, "time" if there is none; models that are
+        searched share a budget. For the time row plans share the work of an epoch evenly, edge
+        plans nonzeros.
     balance, observer, report
-        See `plancc.owners.rows.find_owners`.
+        See `plancc.owners.find.find_owners`.
 
     Raises
     ------
@@ -111,39 +97,40 @@ def choose(
     BackendError
         Every candidate failed.
     """
-    names = model.names()
-    known = [name for name in MODELS if layout_of(name) in COMPETING and name not in LEFT_OUT]
+    assert isinstance(task.model, AutoModel)
+    names, options = task.model.names(), task.options
+    known = {name: model for name, model in MODELS.loaded().items() if model.competes}
     if not names:
         raise InputError(f"model 'auto' without candidates: choose from {', '.join(known)}")
     for name in names:
         check_choice("candidate", name, known)
-        if method.topology is not None and layout_of(name) == "edge":
+        if options.nodes is not None and known[name].layout == "edge":
             raise InputError(
-                f"topology {method.nodes}: parts of candidate '{name}' cannot be mapped to nodes"
+                f"topology {options.nodes}: parts of candidate '{name}' cannot be mapped to nodes"
             )
     if balance.names != ("nnz",):
         raise InputError(f"balance {balance}: model 'auto' shares nonzeros evenly (nnz)")
-    goal = method.objective or "time"
+    goal = options.objective or "time"
     check_choice("objective", goal, OBJECTIVES)
-    dims = method.dims or WIDTHS
-    rates = epoch_rates(dims, method.machine or Machine())
+    dims = options.dims or WIDTHS
+    rates = epoch_rates(dims, options.machine or Machine())
     of_rows = replace(balance, names=("work",), dims=dims) if goal == "time" else balance
+    num_searched = sum(known[name].searched for name in names)
     table: list[Candidate] = []
     answers: list[Found | None] = []
     for name in names:
-        task = _task(method, name, goal, sum(name in SEARCHED for name in names))
+        candidate = _task(task, name, goal, num_searched)
         start = time.perf_counter()
-        by_rows = layout_of(name) == "row"
-        find = find_owners if by_rows else find_edge_owners
-        entry = Candidate(name, task.goal or "")
+        by_rows = known[name].layout == "row"
+        find = find_row_owners if by_rows else find_edge_owners
+        entry = Candidate(name, candidate.objective or "")
         found = None
         try:
-            shared = of_rows if by_rows else balance
-            found = find(matrix, task, MODELS[name](), shared, observer, report)
+            found = find(matrix, candidate, of_rows if by_rows else balance, observer, report)
         except (BackendError, BackendUnavailable) as error:
             entry = replace(entry, failed=str(error))
         if found is not None:
-            parts = _traffic(matrix, found, method.num_parts)
+            parts = traffic(matrix, found.owners, task.num_parts)
             metrics = summarize(parts)
             entry = replace(
                 entry,
@@ -157,23 +144,23 @@ def choose(
             )
         table.append(replace(entry, seconds=time.perf_counter() - start))
         answers.append(found)
-    best = _best(table, method.epsilon if goal != "time" else math.inf)
+    best = _best(table, options.epsilon if goal != "time" else math.inf)
     table[best] = replace(table[best], chosen=True)
     found = answers[best]
     assert found is not None
     how: dict[str, Any] = {
         "chosen_model": names[best],
         "chosen_by": goal,
-        "chosen_machine": str(method.machine or Machine()),
+        "chosen_machine": str(options.machine or Machine()),
         "chosen_dims": ",".join(map(str, dims)),
         "candidates": json.dumps([asdict(entry) for entry in table]),
-        "effort": method.effort or EFFORT,
-        "threads": method.threads,
-        **({} if method.budget is None else {"budget": float(method.budget)}),
+        "effort": task.effort,
+        "threads": options.threads,
+        **({} if options.budget is None else {"budget": float(options.budget)}),
     }
     notes = found.about_owners
-    random = objective_value(goal, random_traffic(matrix, method.num_parts), rates)
-    if method.num_parts > 1 and table[best].value > random:
+    random = objective_value(goal, random_traffic(matrix, task.num_parts), rates)
+    if task.num_parts > 1 and table[best].value > random:
         notes = [
             *notes,
             f"an even random partition is better than every candidate: its {goal} is {random:.4g}, "
@@ -182,27 +169,24 @@ def choose(
     return replace(found, how=found.how | how, about_owners=notes)
 
 
-def _task(method: Method, name: str, goal: str, num_searched: int) -> Method:
+def _task(task: Task, name: str, goal: str, num_searched: int) -> Task:
     """How a candidate's owners are found: searched for by the objective that decides.
 
     Those that are searched for, `num_searched`, share the budget.
     """
-    if name not in SEARCHED:
-        return replace(method, model=name, objective=None, effort=None, budget=None, machine=None)
-    return replace(
-        method,
-        model=name,
-        objective=goal,
-        budget=None if method.budget is None else method.budget / num_searched,
-        dims=method.dims or WIDTHS,
-        machine=method.machine if goal == "time" else None,
-    )
-
-
-def _traffic(matrix: Graph, found: Found, num_parts: int) -> Traffic:
-    if found.nonzero_owner is None:
-        return traffic_of_owners(matrix, found.owner, num_parts)
-    return traffic_of_edge_owners(matrix, found.owner, found.nonzero_owner, num_parts)
+    model: Model = make_model(name, {})
+    given = task.options
+    if model.searched:
+        options = replace(
+            given,
+            objective=goal,
+            budget=None if given.budget is None else given.budget / num_searched,
+            dims=given.dims or WIDTHS,
+            machine=given.machine if goal == "time" else None,
+        )
+    else:
+        options = replace(given, objective=None, effort=None, budget=None, machine=None)
+    return Task(name, model, task.num_parts, options)
 
 
 def _best(table: list[Candidate], epsilon: float) -> int:

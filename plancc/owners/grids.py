@@ -1,7 +1,7 @@
-"""From a model of process grids to the row plan inside it: which model assigns how many blocks.
+"""Which model assigns rows to how many parts: the one that is named, or one inside its grid.
 
-The counterpart of `plancc.owners.rows` for layouts "grid" and "feature", whose owners of rows are
-found as those of any row plan. Knows models and grids; no file, no terminal.
+Owners of the rows of a process grid are found as those of any row plan. Knows models and grids; no
+file, no terminal.
 """
 
 from __future__ import annotations
@@ -13,17 +13,15 @@ from typing import Any
 
 from plancc.errors import InputError
 from plancc.graph.vertexdata import VertexData
+from plancc.models import make_model
 from plancc.models.process_grid import ProcessGridModel
 from plancc.models.weights import check_num_parts
-from plancc.owners.rows import layout_of, make_model
 from plancc.plan.grid import Grid
-
-GRID_LAYOUTS = ("grid", "feature")
 
 
 @dataclass(frozen=True)
-class Inside:
-    """The row plan inside a plan, or the plan itself where there is no grid.
+class Assigner:
+    """The model that assigns rows to parts, and the grid that shares these parts, if there is one.
 
     Attributes
     ----------
@@ -45,7 +43,7 @@ class Inside:
     options: dict[str, Any]
 
     @classmethod
-    def of(cls, model: str, num_ranks: int, options: Mapping[str, Any]) -> Inside:
+    def of(cls, model: str, num_ranks: int, options: Mapping[str, Any]) -> Assigner:
         """What a model with these options needs for so many ranks.
 
         Raises
@@ -53,9 +51,9 @@ class Inside:
         InputError
             An option that the model does not have, or a grid that these ranks do not make.
         """
-        if layout_of(model) not in GRID_LAYOUTS:
-            return cls(model, None, model, num_ranks, dict(options))
         chosen = make_model(model, options)
+        if not isinstance(chosen, ProcessGridModel):
+            return cls(model, None, model, num_ranks, dict(options))
         grid = grid_of(chosen, num_ranks)
         return cls(model, grid, chosen.blocks, grid.num_parts, chosen.block_options)
 
@@ -68,7 +66,7 @@ class Inside:
         if topology is not None and not self.grid.exchanges_rows:
             raise InputError(
                 f"topology {topology}: ranks of grid '{self.grid}' cannot be mapped to nodes; "
-                "those of row plans and of cagnet-1d with --sparse can"
+                "those of row plans and of sparse 1D grids can"
             )
 
     def check_graph(self, num_vertices: int, vertex_data: VertexData) -> None:
@@ -89,8 +87,8 @@ class Inside:
             if self.grid is None or f"'{self.model}'" not in str(error):
                 raise
             raise InputError(
-                f"{error} ('{self.model}' assigns the blocks of rows of '{self.named}': see "
-                "--blocks)"
+                f"{error} ('{self.model}' assigns the blocks of rows of '{self.named}': its option "
+                "blocks)"
             ) from None
 
 

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.cost.objectives import objective_value
-from plancc.cost.owners import traffic_of_owners
+from plancc.cost.owners import traffic
 from plancc.cost.rates import EpochRates
 from plancc.graph.graph import Graph
+from plancc.graph.owners import Owners
 from plancc.models.limits import Limits
 from plancc.models.weights import part_weights
 from plancc.search.record import Record
@@ -73,7 +74,7 @@ class Steps:
     record: Record = field(default_factory=Record)
 
     def note(self, step: str, seconds: float, owner: npt.NDArray[np.int32]) -> None:
-        parts = traffic_of_owners(self.matrix, owner, self.num_parts)
+        parts = traffic(self.matrix, Owners(owner), self.num_parts)
         if self.expectation is None:
             value = objective_value(self.objective, parts, self.rates)
         else:
@@ -81,7 +82,7 @@ class Steps:
         self.record.add(
             step,
             seconds,
-            owner,
+            Owners(owner),
             overload(owner, self.weights, self.num_parts, self.epsilon),
             value,
             int(parts.sent.sum()),

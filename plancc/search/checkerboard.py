@@ -16,22 +16,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
 
-from plancc.cost.edge_owners import traffic_of_edge_owners
 from plancc.cost.objectives import objective_value
-from plancc.cost.rates import EpochRates
+from plancc.cost.owners import traffic
 from plancc.graph.graph import Graph
 from plancc.models.checkerboard import CheckerboardModel, Groups, assemble
 from plancc.models.limits import Limits
+from plancc.models.weights import check_num_parts
+from plancc.options import SearchOptions
 from plancc.partitioners.run import balance_notes
 from plancc.passes.deadline import Deadline
 from plancc.passes.fill import FillEmptyParts
 from plancc.passes.grid import Level, fees, place_parts, refine
-from plancc.search.effort import check_request, search
+from plancc.search.effort import by_rows, rows_of_search
 from plancc.search.record import Record, SearchResult, Trial
 
 STARTS = {"fast": 1, "balanced": 1, "best": 3}
@@ -57,23 +58,16 @@ def search_checkerboard(
     matrix: Graph,
     model: CheckerboardModel,
     num_parts: int,
+    options: SearchOptions | None = None,
     *,
-    effort: str = "balanced",
-    objective: str = "messages",
-    epsilon: float = 0.01,
-    seed: int = 1,
-    threads: int = 1,
-    budget: float | None = None,
-    time_limit: float | None = None,
-    rates: EpochRates | None = None,
     report: Callable[[Trial], None] | None = None,
 ) -> SearchResult:
     """Find row groups and column groups whose cells have about as many nonzeros each.
 
     Groups are made for little volume first; for "messages" and "time" rounds with fees on messages
-    follow, which may cost `MAX_EXTRA_VOLUME`. Of all that were met, the best by the objective are
-    taken. A grid of a single row or column is a search by columns or by rows,
-    whose owners are refined for the objective itself.
+    follow, which may cost `MAX_EXTRA_VOLUME`. The best of all by the objective are taken. A grid of
+    a single row or column is a search by columns or by rows, whose owners are refined for the
+    objective itself.
 
     Parameters
     ----------
@@ -81,23 +75,9 @@ def search_checkerboard(
         The normalised matrix.
     model : CheckerboardModel
     num_parts : int
-    effort : {"fast", "balanced", "best"}
-    objective : {"volume", "max-volume", "messages", "time"}
-        See `plancc.cost.objectives`.
-    epsilon : float
-        Allowed imbalance of the nonzeros.
-    seed : int
-    threads : int
-        Of the search by rows. Without a budget and with one thread the same seed gives the same
-        owners.
-    budget : float, optional
-        Seconds after which nothing new is started; effort best uses all of them.
-    time_limit : float, optional
-        Seconds that one native partitioner may take.
-    rates : EpochRates
-        For objective "time".
-    report : callable, optional
-        Called with every `Trial` as it ends.
+    options, report
+        See `plancc.search.effort.search`; epsilon is that of the nonzeros, and the objective is
+        "messages" if none is named.
 
     Returns
     -------
@@ -108,44 +88,25 @@ def search_checkerboard(
     ------
     InputError
         A grid that does not fit `num_parts`, an unknown name, a number out of range, objective
-        "time" without rates.
+        "time" without widths.
     """
-    check_request(
-        matrix,
-        num_parts,
-        effort=effort,
-        objective=objective,
-        epsilon=epsilon,
-        seed=seed,
-        threads=threads,
-        budget=budget,
-        time_limit=time_limit,
-        rates=rates,
-    )
+    options = options or SearchOptions()
+    if options.objective is None:
+        options = replace(options, objective=model.default_objective)
+    effort, objective, rates = options.for_search()
+    check_num_parts(matrix.num_vertices, num_parts)
+    seed, budget, epsilon = options.seed, options.budget, options.epsilon
     shape = model.shape(num_parts)
     start_effort = "fast" if effort == "fast" else "balanced"
     deadline, record, warnings = Deadline.after(budget), Record(report), list[str]()
     limits = Limits.of_nonzeros(matrix.num_nonzeros, num_parts, epsilon)
 
-    def by_rows(of: Graph, goal: str, seed: int, share: float) -> Groups:
+    def parts_by_rows(of: Graph, goal: str, seed: int, share: float) -> Groups:
         """Owners of the rows; `share` of the budget is theirs."""
-        found = search(
-            of,
-            num_parts,
-            effort=start_effort,
-            objective=goal,
-            epsilon=epsilon,
-            seed=seed,
-            threads=threads,
-            budget=None if budget is None else share * budget,
-            time_limit=time_limit,
-            rates=rates,
-        )
-        weights = of.row_nonzeros()  # the balance that counts is told at the end
-        who = f"effort {start_effort}"
-        told = balance_notes(found.owner, weights, num_parts, epsilon, who, ())
-        warnings.extend(warning for warning in found.warnings if warning not in told)
-        return found.owner
+        own = None if budget is None else share * budget
+        rows, notes = rows_of_search(of, num_parts, by_rows(options, start_effort, seed, own, goal))
+        warnings.extend(notes)
+        return rows
 
     def note(
         step: str, begin: float, groups: tuple[Groups, Groups], most: float = np.inf
@@ -153,20 +114,20 @@ def search_checkerboard(
         """Measure groups exactly and put them into the record, if they move at most that much."""
         seconds = time.perf_counter() - begin
         made = assemble(matrix, *groups, shape[1])
-        parts = traffic_of_edge_owners(matrix, made.owner, made.nonzero_owner, num_parts)
+        parts = traffic(matrix, made, num_parts)
         over, rows = limits.overload(parts.nonzeros), int(parts.sent.sum())
         value = objective_value(objective, parts, rates)
         if rows <= most:
-            record.add(step, seconds, made.owner, over, value, rows, made.nonzero_owner)
+            record.add(step, seconds, made, over, value, rows)
         return _Candidate(over, rows, value, groups)
 
     begin = time.perf_counter()
     if 1 in shape:
         none = np.zeros(matrix.num_vertices, dtype=np.int32)
         if shape[1] == 1:
-            groups = by_rows(matrix, objective, seed, 1.0), none
+            groups = parts_by_rows(matrix, objective, seed, 1.0), none
         else:
-            groups = none, by_rows(_transposed(matrix), objective, seed, 1.0)
+            groups = none, parts_by_rows(_transposed(matrix), objective, seed, 1.0)
         note(f"parts by {'rows' if shape[1] == 1 else 'columns'}, seed {seed}", begin, groups)
         if model.grid is None and num_parts > 1:
             warnings.append(f"{num_parts} is prime: grid {num_parts}x1 is a plan by rows")
@@ -177,7 +138,7 @@ def search_checkerboard(
             if k > 0 and deadline.passed():
                 break
             begin, rng = time.perf_counter(), np.random.default_rng(seed + k)
-            owner = by_rows(matrix, "volume", seed + k, START_SHARE / STARTS[effort])
+            owner = parts_by_rows(matrix, "volume", seed + k, START_SHARE / STARTS[effort])
             groups = place_parts(finest, owner, shape, limits, rng, deadline)
             groups = _filled(matrix, groups, shape)
             note(f"parts by rows on the grid, seed {seed + k}", begin, groups)
@@ -206,9 +167,10 @@ def search_checkerboard(
             best, fruitless = (reached, 0) if better else (best, fruitless + 1)
             strength *= STRONGER if better else WEAKER
 
-    assert record.nonzero_owner is not None
+    assert record.owners is not None
     ones, who = np.ones(matrix.num_nonzeros, dtype=np.int64), f"effort {effort}"
-    warnings += balance_notes(record.nonzero_owner, ones, num_parts, epsilon, who, ())
+    cells = record.owners.of_nonzeros(matrix)
+    warnings += balance_notes(cells, ones, num_parts, epsilon, who, ())
     return record.result([*dict.fromkeys(warnings)])
 
 

@@ -28,69 +28,64 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from plancc.cost.edge_owners import traffic_of_edge_owners
 from plancc.cost.objectives import objective_value
+from plancc.cost.owners import traffic
 from plancc.cost.rates import EpochRates
 from plancc.errors import BackendError, BackendUnavailable
 from plancc.graph.graph import Graph
+from plancc.graph.owners import Owners
+from plancc.models.base import EdgeModel
 from plancc.models.fine_grain import FineGrainModel
-from plancc.models.hub_split import HubSplitModel
 from plancc.models.limits import Limits
 from plancc.models.medium_grain import MediumGrainModel, lighter_columns, split_problem
-from plancc.models.problem import EdgeAssignment, EdgeProblem
+from plancc.models.problem import EdgeProblem
+from plancc.models.weights import check_num_parts
+from plancc.options import SearchOptions
+from plancc.partitioners.options import AUTO, PartitionOptions
 from plancc.partitioners.process import OTHERWISE
-from plancc.partitioners.run import AUTO, balance_notes, partition
+from plancc.partitioners.run import balance_notes, partition, strongest
 from plancc.passes.deadline import Deadline
 from plancc.passes.edges import RefineEdges
 from plancc.passes.fill import FillEmptyParts
 from plancc.passes.multilevel import Owner, anneal, settle, v_cycle
 from plancc.passes.refine import RefineVolume
 from plancc.passes.split import Resplit
-from plancc.search.effort import check_request, search
+from plancc.search.effort import by_rows, rows_of_search
 from plancc.search.record import Record, SearchResult, Trial
 
 if TYPE_CHECKING:
     from plancc.passes.kernels.nets import Nets
 
-EdgeModel = MediumGrainModel | HubSplitModel | FineGrainModel
-
 SPLITS = {"fast": 2, "balanced": 3, "best": 4}
-"""Splits one after the other, the model's own included."""
+"""Number of splits one after the other, the model's own included."""
 ROUNDS = {"fast": 0, "balanced": 2, "best": 2}
 """Rounds of `RefineEdges` after its first climb, for the volume."""
 STARTS = 3
-"""Members of the population of effort best without a budget; with one up to ..."""
+"""Population of effort best without a budget."""
 MAX_STARTS = 8
-"""... this many, ..."""
+"""Largest population of effort best with a budget."""
 GROWING_SHARE = 0.5
-"""... as long as this share of the budget lasts."""
+"""Share of the budget in which the population grows."""
 COMBINATIONS = 4
-"""Per member of the population, unless a budget says when to end."""
+"""Combinations per member of the population, unless a budget says when to end."""
 ROWS_SHARE = 0.25
-"""Of the time left, for a search by rows."""
+"""Share of the time left for a search by rows."""
 PARTITIONER_SHARE = 0.4
-"""Of the time left, for a partitioner of hypergraphs."""
+"""Share of the time left for a partitioner of hypergraphs."""
 SPLIT_SHARE = 0.5
-"""Of the time left, for the V-cycles of splits."""
+"""Share of the time left for the V-cycles of splits."""
 OBJECTIVE_SHARE = 0.4
 """Share of a budget kept for another objective than the volume."""
 OBJECTIVE_STARTS = 2
-"""Best members that are refined for another objective than the volume."""
+"""Number of the best members that are refined for another objective than the volume."""
 
 
 def search_edges(
     matrix: Graph,
     model: EdgeModel,
     num_parts: int,
+    options: SearchOptions | None = None,
     *,
-    effort: str = "balanced",
-    objective: str = "volume",
-    epsilon: float = 0.01,
-    seed: int = 1,
-    threads: int = 1,
-    budget: float | None = None,
-    time_limit: float | None = None,
-    rates: EpochRates | None = None,
     report: Callable[[Trial], None] | None = None,
 ) -> SearchResult:
     """Find owners of the rows and of the nonzeros of `matrix`.
@@ -101,27 +96,12 @@ def search_edges(
     ----------
     matrix : Graph
         The normalised matrix.
-    model : MediumGrainModel, HubSplitModel or FineGrainModel
-        Where the search starts, and for `HubSplitModel` what it may end with: only nonzeros of
-        hubs that the model allows are elsewhere than their rows.
+    model : EdgeModel
+        Where the search starts, and what it may end with: only nonzeros that the model allows are
+        elsewhere than their rows (`EdgeModel.allowed`).
     num_parts : int
-    effort : {"fast", "balanced", "best"}
-    objective : {"volume", "max-volume", "messages", "time"}
-        See `plancc.cost.objectives`.
-    epsilon : float
-        Allowed imbalance of the nonzeros.
-    seed : int
-    threads : int
-        Of the search by rows and of native partitioners. Without a budget and with one thread the
-        same seed gives the same owners.
-    budget : float, optional
-        Seconds after which nothing new is started; effort best uses all of them.
-    time_limit : float, optional
-        Seconds that one native partitioner may take.
-    rates : EpochRates
-        For objective "time".
-    report : callable, optional
-        Called with every `Trial` as it ends.
+    options, report
+        See `plancc.search.effort.search`; epsilon is that of the nonzeros.
 
     Returns
     -------
@@ -131,32 +111,21 @@ def search_edges(
     Raises
     ------
     InputError
-        An unknown name, a number out of range, objective "time" without rates.
+        An unknown name, a number out of range, objective "time" without widths.
     """
-    check_request(
-        matrix,
-        num_parts,
-        effort=effort,
-        objective=objective,
-        epsilon=epsilon,
-        seed=seed,
-        threads=threads,
-        budget=budget,
-        time_limit=time_limit,
-        rates=rates,
-    )
+    options = options or SearchOptions()
+    effort, objective, rates = options.for_search()
+    check_num_parts(matrix.num_vertices, num_parts)
+    budget = options.budget
     whole = Deadline.after(budget)
     kept = 0.0 if objective == "volume" or budget is None else OBJECTIVE_SHARE * budget
     job = _Job(
         matrix=matrix,
         model=model,
         num_parts=num_parts,
+        options=options,
         effort=effort,
         objective=objective,
-        epsilon=epsilon,
-        seed=seed,
-        threads=threads,
-        time_limit=time_limit,
         rates=rates,
         record=Record(report),
         deadline=Deadline(whole.at - kept),
@@ -165,11 +134,19 @@ def search_edges(
     job.deadline = whole
     if objective != "volume" and num_parts > 1:
         for k, member in enumerate(sorted(members)[:OBJECTIVE_STARTS]):
-            job.refine(member.owners, objective, seed + k)
+            job.refine(member.owners, objective, options.seed + k)
     result = job.record.result([*dict.fromkeys(job.warnings)])
-    assert result.nonzero_owner is not None
-    even, who = np.ones(matrix.num_nonzeros, dtype=np.int64), f"effort {effort}"
-    result.warnings.extend(balance_notes(result.nonzero_owner, even, num_parts, epsilon, who, ()))
+    assert result.owners.nonzeros is not None
+    result.warnings.extend(
+        balance_notes(
+            result.owners.nonzeros,
+            np.ones(matrix.num_nonzeros, dtype=np.int64),
+            num_parts,
+            options.epsilon,
+            who=f"effort {effort}",
+            names=(),
+        )
+    )
     return result
 
 
@@ -179,7 +156,7 @@ class _Member:
 
     overload: float
     volume: int
-    owners: EdgeAssignment
+    owners: Owners
 
     def __lt__(self, other: _Member) -> bool:
         return (self.overload, self.volume) < (other.overload, other.volume)
@@ -192,12 +169,9 @@ class _Job:
     matrix: Graph
     model: EdgeModel
     num_parts: int
+    options: SearchOptions
     effort: str
     objective: str
-    epsilon: float
-    seed: int
-    threads: int
-    time_limit: float | None
     rates: EpochRates | None
     record: Record
     deadline: Deadline
@@ -206,14 +180,14 @@ class _Job:
     @cached_property
     def allowed(self) -> npt.NDArray[np.bool_] | None:
         """Nonzeros that may be elsewhere than their rows; None: all."""
-        if isinstance(self.model, HubSplitModel):
-            return self.model.allowed(self.matrix, self.num_parts)
-        return None
+        return self.model.allowed(self.matrix, self.num_parts)
 
     @cached_property
     def fine(self) -> EdgeProblem:
         """The hypergraph on which owners are combined: every edge plan is a partition of it."""
-        return FineGrainModel().build(self.matrix, self.num_parts, balance="nnz", seed=self.seed)
+        return FineGrainModel().build(
+            self.matrix, self.num_parts, balance="nnz", seed=self.options.seed
+        )
 
     @cached_property
     def fine_nets(self) -> Nets:
@@ -224,9 +198,9 @@ class _Job:
     def members(self) -> list[_Member]:
         """What the effort finds for the volume; at least one."""
         if self.num_parts == 1:
-            return [self.from_rows(self.seed)]
-        fine = isinstance(self.model, FineGrainModel)
-        starts = self._partitioned_first() if fine else self._rows_first()
+            return [self.from_rows(self.options.seed)]
+        first = self.model.partitioned_first
+        starts = self._partitioned_first() if first else self._rows_first()
         if self.effort != "best":
             return [next(starts)]
         begin, growing = time.perf_counter(), GROWING_SHARE * self.deadline.seconds_left()
@@ -246,74 +220,67 @@ class _Job:
         return found
 
     def _rows_first(self) -> Iterator[_Member]:
-        """Members from searches by rows, and one from Mt-KaHyPar."""
-        yield self.split(self.from_rows(self.seed), self.seed)
-        fine = isinstance(self.model, FineGrainModel)
-        model = MediumGrainModel() if fine else self.model
-        start = self.partitioned(model, self.seed, "mtkahypar")
+        """Members from searches by rows, and one from the strongest partitioner."""
+        yield self.split(self.from_rows(self.options.seed), self.options.seed)
+        model = MediumGrainModel() if self.model.partitioned_first else self.model
+        start = self.partitioned(model, self.options.seed, strong=True)
         if start is not None:
-            yield self.split(start, self.seed)
-        for seed in itertools.count(self.seed + 1):
+            yield self.split(start, self.options.seed)
+        for seed in itertools.count(self.options.seed + 1):
             yield self.split(self.from_rows(seed), seed)
 
     def _partitioned_first(self) -> Iterator[_Member]:
         """A member from a partition of the fine-grain hypergraph, then the others."""
-        start = self.partitioned(self.model, self.seed, AUTO)
+        start = self.partitioned(self.model, self.options.seed)
         assert start is not None
-        yield self.refine(start.owners, "volume", self.seed)
+        yield self.refine(start.owners, "volume", self.options.seed)
         yield from self._rows_first()
 
-    def note(self, step: str, begin: float, owners: EdgeAssignment) -> _Member:
+    def note(self, step: str, begin: float, owners: Owners) -> _Member:
         """Measure owners exactly and put them into the record."""
         seconds = time.perf_counter() - begin
-        owner, nonzero_owner = owners.owner, owners.nonzero_owner
-        parts = traffic_of_edge_owners(self.matrix, owner, nonzero_owner, self.num_parts)
+        parts = traffic(self.matrix, owners, self.num_parts)
         volume = int(parts.sent.sum())
         value = objective_value(self.objective, parts, self.rates)
-        limits = Limits.of_nonzeros(self.matrix.num_nonzeros, self.num_parts, self.epsilon)
+        limits = Limits.of_nonzeros(self.matrix.num_nonzeros, self.num_parts, self.options.epsilon)
         overload = limits.overload(parts.nonzeros)
-        self.record.add(step, seconds, owner, overload, value, volume, nonzero_owner)
+        self.record.add(step, seconds, owners, overload, value, volume)
         return _Member(overload, volume, owners)
 
     def from_rows(self, seed: int) -> _Member:
         """What a search by rows finds."""
         begin = time.perf_counter()
         left = self.deadline.seconds_left()
-        found = search(
-            self.matrix,
-            self.num_parts,
-            effort="fast",
-            epsilon=self.epsilon,
-            seed=seed,
-            threads=self.threads,
-            budget=None if left == np.inf else max(ROWS_SHARE * left, 1e-3),
-            time_limit=self.time_limit,
+        budget = None if left == np.inf else max(ROWS_SHARE * left, 1e-3)
+        rows, warnings = rows_of_search(
+            self.matrix, self.num_parts, by_rows(self.options, "fast", seed, budget)
         )
-        weights = self.matrix.row_nonzeros()  # the balance that counts is told at the end
-        told = balance_notes(found.owner, weights, self.num_parts, self.epsilon, "effort fast", ())
-        self.warnings += [warning for warning in found.warnings if warning not in told]
-        nonzero_owner = np.repeat(found.owner, weights)
-        owners = EdgeAssignment(found.owner, nonzero_owner)
+        self.warnings += warnings
+        owners = Owners(rows, Owners(rows).of_nonzeros(self.matrix))
         return self.note(f"by rows, seed {seed}", begin, owners)
 
-    def partitioned(self, model: EdgeModel, seed: int, partitioner: str) -> _Member | None:
+    def partitioned(self, model: EdgeModel, seed: int, strong: bool = False) -> _Member | None:
         """What a partitioner makes of the model; None if it failed and others found something."""
         begin, limit = time.perf_counter(), PARTITIONER_SHARE * self.deadline.seconds_left()
-        if self.time_limit is not None:
-            limit = min(limit, self.time_limit)
+        if self.options.time_limit is not None:
+            limit = min(limit, self.options.time_limit)
         problem = model.build(self.matrix, self.num_parts, balance="nnz", seed=seed)
+        assert isinstance(problem, EdgeProblem)
+        adapter = strongest(problem.hypergraph) if strong else None
         try:
             result = partition(
                 problem.hypergraph,
                 self.num_parts,
-                partitioner,
-                epsilon=self.epsilon,
-                seed=seed,
-                threads=self.threads,
-                time_limit=None if limit == np.inf else max(limit, 1e-3),
+                PartitionOptions(
+                    partitioner=AUTO if adapter is None else adapter.name,
+                    epsilon=self.options.epsilon,
+                    seed=seed,
+                    threads=self.options.threads,
+                    time_limit=None if limit == np.inf else max(limit, 1e-3),
+                ),
             )
         except (BackendError, BackendUnavailable) as error:
-            if self.record.owner is None:
+            if self.record.owners is None:
                 raise
             self.warnings.append(f"left out: {str(error).removesuffix(f'; {OTHERWISE}')}")
             return None
@@ -321,24 +288,23 @@ class _Job:
         step = f"{result.partitioner}, seed {seed}"
         return self.note(step, begin, self.filled(problem.owners(result.owner)))
 
-    def filled(self, owners: EdgeAssignment) -> EdgeAssignment:
+    def filled(self, owners: Owners) -> Owners:
         """The same, but every part owns a row."""
-        matrix, owner = self.matrix, owners.owner
+        matrix, owner = self.matrix, owners.rows
         better = FillEmptyParts().run(owner, np.ones(len(owner), dtype=np.int64), self.num_parts)
         if better is owner:
             return owners
         row = np.repeat(np.arange(len(owner), dtype=np.int32), matrix.row_nonzeros())
         diagonal = row == matrix.indices
-        nonzero_owner = np.where(diagonal, better[row], owners.nonzero_owner)
-        return EdgeAssignment(better, nonzero_owner)
+        return Owners(better, np.where(diagonal, better[row], owners.of_nonzeros(matrix)))
 
     def split(self, start: _Member, seed: int) -> _Member:
         """From owners of rows on: splits and V-cycles in turn, then single nonzeros."""
         matrix, num_parts = self.matrix, self.num_parts
         deadline = Deadline(time.perf_counter() + SPLIT_SHARE * self.deadline.seconds_left())
-        resplit = Resplit(self.epsilon)
-        pass_ = RefineVolume(epsilon=self.epsilon, cycles=1, seed=seed)
-        owner, best = start.owners.owner, start
+        resplit = Resplit(self.options.epsilon)
+        pass_ = RefineVolume(epsilon=self.options.epsilon, cycles=1, seed=seed)
+        owner, best = start.owners.rows, start
         for k in range(SPLITS[self.effort]):
             begin = time.perf_counter()
             if k > 0:
@@ -353,30 +319,32 @@ class _Job:
         return self.refine(best.owners, "volume", seed)
 
     def refine(
-        self, owners: EdgeAssignment, objective: str, seed: int, rounds: int | None = None
+        self, owners: Owners, objective: str, seed: int, rounds: int | None = None
     ) -> _Member:
         """Move single nonzeros and owners of rows."""
         begin = time.perf_counter()
         if rounds is None and objective == "volume":
             rounds = ROUNDS[self.effort]
-        pass_ = RefineEdges(objective=objective, epsilon=self.epsilon, seed=seed, rates=self.rates)
+        pass_ = RefineEdges(
+            objective=objective, epsilon=self.options.epsilon, seed=seed, rates=self.rates
+        )
         if rounds is not None:
             pass_ = replace(pass_, rounds=rounds)
         found = pass_.run(
             self.matrix,
-            owners.owner,
-            owners.nonzero_owner,
+            owners.rows,
+            owners.of_nonzeros(self.matrix),
             self.num_parts,
             deadline=self.deadline,
             movable=self.allowed,
         )
-        better = EdgeAssignment(found.owner, found.nonzero_owner)
+        better = Owners(found.owner, found.nonzero_owner)
         what = "nonzeros" if objective == "volume" else f"nonzeros for {objective}"
         return self.note(f"{what}, seed {seed}", begin, better)
 
     def _combine_until_end(self, population: list[_Member], timed: bool) -> None:
         """Replace members by better ones that two of them are combined to."""
-        rng = np.random.default_rng(self.seed)
+        rng = np.random.default_rng(self.options.seed)
         made = 0
         while not self.deadline.passed() and (timed or made < COMBINATIONS * len(population)):
             one, two = sorted(rng.choice(len(population), 2, replace=len(population) == 1))
@@ -389,8 +357,8 @@ class _Job:
     def combined(self, one: _Member, two: _Member, number: int) -> _Member:
         """A V-cycle on the fine-grain hypergraph that keeps what two members agree on."""
         begin = time.perf_counter()
-        nets, rng = self.fine_nets, np.random.default_rng([self.seed, number])
-        limits = Limits.of(nets.weight, self.num_parts, self.epsilon)
+        nets, rng = self.fine_nets, np.random.default_rng([self.options.seed, number])
+        limits = Limits.of(nets.weight, self.num_parts, self.options.epsilon)
         state, _ = v_cycle(
             nets,
             self._partition_of(min(one, two)),
@@ -404,11 +372,11 @@ class _Job:
         found = self.note(f"combined {number}", begin, self.filled(self.fine.owners(state.owner)))
         if self.deadline.passed():
             return found
-        return self.refine(found.owners, "volume", self.seed + number, rounds=1)
+        return self.refine(found.owners, "volume", self.options.seed + number, rounds=1)
 
     def _partition_of(self, member: _Member) -> Owner:
         """The partition of the fine-grain hypergraph that owners are."""
         part = np.empty(self.fine.hypergraph.num_vertices, dtype=np.int32)
-        part[self.fine.row_vertex] = member.owners.owner
-        part[self.fine.nonzero_vertex] = member.owners.nonzero_owner
+        part[self.fine.row_vertex] = member.owners.rows
+        part[self.fine.nonzero_vertex] = member.owners.of_nonzeros(self.matrix)
         return part

@@ -166,6 +166,35 @@ def search(
     return replace(result, warnings=[*dict.fromkeys(result.warnings), *notes])
 
 
+def by_rows(
+    options: SearchOptions, effort: str, seed: int, budget: float | None, objective: str = "volume"
+) -> SearchOptions:
+    """Options of a search by rows inside a search by `options`."""
+    timed = objective == "time"
+    return replace(
+        options,
+        objective=objective,
+        effort=effort,
+        seed=seed,
+        budget=budget,
+        machine=options.machine if timed else None,
+    )
+
+
+def rows_of_search(
+    matrix: Graph, num_parts: int, options: SearchOptions
+) -> tuple[Owner, list[str]]:
+    """Owners of rows that a search finds, and its warnings but those of balance.
+
+    Whoever searches on says which balance is missed in the end.
+    """
+    found = search(matrix, num_parts, options)
+    rows = found.owners.rows
+    who = f"effort {options.effort}"
+    told = balance_notes(rows, matrix.row_nonzeros(), num_parts, options.epsilon, who, ())
+    return rows, [warning for warning in found.warnings if warning not in told]
+
+
 @dataclass
 class _Job:
     """One search: what it works on, and what it has found."""

@@ -1,0 +1,230 @@
+"""What is asked of whoever finds owners, and what they answer. Finds nothing.
+
+Task     model, number of parts, options of the search: whatever makes no sense is refused here
+Found    owners, how they were found, what the user should know of them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from plancc.cost.objectives import OBJECTIVES
+from plancc.cost.rates import EpochRates
+from plancc.errors import InputError
+from plancc.graph.owners import Owners
+from plancc.models import MODELS, make_model
+from plancc.models.base import Model
+from plancc.models.problem import WeightedGraph
+from plancc.options import EFFORT, SearchOptions
+from plancc.partitioners import PARTITIONERS
+from plancc.partitioners.options import AUTO
+from plancc.predict.machine import Machine
+from plancc.registry import check_choice
+from plancc.search.record import Trial
+
+Observer = Callable[[str], AbstractContextManager[Any]]
+"""Called with the name of a stage; the context manager spans the stage."""
+Report = Callable[[Trial], None]
+"""Called with every step of a search as it ends."""
+
+REFINED, REBALANCED = "the refined partition", "the rebalanced partition"
+"""Names of partitions in warnings."""
+
+
+def default_balance(model: str, objective: str | None, dims: Sequence[int] | None) -> str:
+    """What parts share evenly unless told otherwise: what objective "time" adds up, or nonzeros."""
+    timed = objective == "time" and dims is not None and MODELS[model].layout == "row"
+    return "work" if timed else "nnz"
+
+
+@dataclass(frozen=True)
+class Task:
+    """Owners to be found; a combination that makes no sense is an InputError.
+
+    Attributes
+    ----------
+    name : str
+        The model's name in `plancc.models.MODELS`.
+    model : Model
+        With its options.
+    num_parts : int
+    options : SearchOptions
+    """
+
+    name: str
+    model: Model
+    num_parts: int
+    options: SearchOptions = field(default_factory=SearchOptions)
+
+    @classmethod
+    def of(
+        cls, name: str, model_options: Mapping[str, Any], num_parts: int, options: SearchOptions
+    ) -> Self:
+        """The task of the model `name` with its options."""
+        return cls(name, make_model(name, model_options), num_parts, options)
+
+    def __post_init__(self) -> None:
+        self._check_objective()
+        self._check_partitioner()
+        self._check_search()
+        if self.model.layout != "any":  # else the machine judges the candidates
+            self.rates  # noqa: B018  # raises what is missing
+        if self.options.nodes is not None:
+            self.options.nodes.check(self.num_parts)
+        for asked in self.handed_on.values():
+            object.__setattr__(self, "model", self.model.with_objective(asked))
+
+    def _check_objective(self) -> None:
+        model, objective = self.model, self.options.objective
+        if objective is None or model.layout == "any":
+            return
+        if not model.searched:
+            raise InputError(f"model '{self.name}' has no option 'objective'")
+        if model.of_batches:
+            raise InputError(
+                f"objective '{objective}': the objective of model '{self.name}' is the expected "
+                "volume of its mini-batches; for another one take model hp"
+            )
+        known = (*model.own_objectives, *OBJECTIVES)
+        if objective not in known:
+            owners = [n for n, m in MODELS.loaded().items() if objective in m.own_objectives]
+            if owners:
+                raise InputError(
+                    f"objective '{objective}' is model {' and '.join(owners)}'s: for model "
+                    f"'{self.name}' choose from {', '.join(known)}"
+                )
+        check_choice("objective", objective, known)
+
+    def _check_partitioner(self) -> None:
+        """Partitioner and preset are for the models that need one."""
+        if self.model.problem is not None:
+            return
+        named = None if self.options.partitioner == AUTO else self.options.partitioner
+        for option, value in (("partitioner", named), ("preset", self.options.preset)):
+            if value is not None:
+                raise InputError(f"{option} '{value}': model '{self.name}' needs no partitioner")
+
+    def _check_search(self) -> None:
+        """Effort is for the search only; a budget also for a refinement after a partitioner."""
+        options = self.options
+        given = [name for name in ("effort", "budget") if getattr(options, name) is not None]
+        if self.objective is not None and not self.searches and "budget" in given:
+            given.remove("budget")
+        if not given or self.model.layout == "any":
+            return
+        if not self.model.searched:
+            searched = [name for name, model in MODELS.loaded().items() if model.searched]
+            raise InputError(
+                f"{given[0]} is for the models {', '.join(searched)}, not for '{self.name}'"
+            )
+        partitioner = None if options.partitioner == AUTO else options.partitioner
+        for name, value in (("partitioner", partitioner), ("preset", options.preset)):
+            if value is not None:
+                which = "" if given[0] == "effort" else "is for an effort, which "
+                raise InputError(
+                    f"{given[0]} {which}chooses partitioners itself: drop {name} '{value}'"
+                )
+        if options.objective in self.model.own_objectives:
+            raise InputError(
+                f"{given[0]} is for the objectives {', '.join(OBJECTIVES)}: drop objective "
+                f"'{options.objective}'"
+            )
+
+    @property
+    def searches(self) -> bool:
+        """Whether plancc chooses partitioners and passes itself.
+
+        A model whose default objective is its own is searched on request only: model gp without any
+        wish is the paper's, few cut edges by METIS alone.
+        """
+        model, options = self.model, self.options
+        if not model.searched or options.names_partitioner:
+            return False
+        wished = options.effort is not None or options.budget is not None
+        own = model.own_objectives
+        return wished or (options.objective or model.default_objective) not in own
+
+    @property
+    def objective(self) -> str | None:
+        """What a search, or a refinement after a partitioner, minimises; None: neither takes place.
+
+        A search for a model's own objective is one for the volume.
+        """
+        model, asked = self.model, self.options.objective
+        if model.of_batches:
+            return model.default_objective
+        if self.searches:
+            default = model.default_objective
+            return asked or ("volume" if default in model.own_objectives else default)
+        if model.searched and asked is not None and not self._minimised(asked):
+            return asked
+        return None
+
+    def _minimised(self, objective: str) -> bool:
+        """Whether a partitioner of the model's problem minimises it without refinement."""
+        if objective in self.model.own_objectives:
+            return True
+        partitioner = self.options.partitioner
+        if self.model.problem is WeightedGraph and partitioner != AUTO:
+            return objective in PARTITIONERS[partitioner].objectives
+        return objective in self.model.minimised
+
+    @property
+    def handed_on(self) -> dict[str, str]:
+        """The objective where the model's partitioner minimises it, as an option of the model."""
+        asked = self.options.objective
+        if asked is None or self.objective is not None or not self.model.own_objectives:
+            return {}
+        return {"objective": asked}
+
+    @property
+    def effort(self) -> str:
+        """Effort of the search."""
+        return self.options.effort or EFFORT
+
+    @property
+    def rates(self) -> EpochRates | None:
+        """What objective "time" adds up; None for the others."""
+        return replace(self.options, objective=self.objective).rates
+
+    @property
+    def search_options(self) -> SearchOptions:
+        """Options of the search, with the objective that it minimises."""
+        objective = None if self.model.of_batches else self.objective
+        return replace(self.options, objective=objective)
+
+    def wishes(self) -> dict[str, Any]:
+        """Objective, machine and budget for the provenance."""
+        objective = self.objective or (self.options.objective if self.model.searched else None)
+        budget, machine = self.options.budget, self.options.machine
+        return {
+            **({} if objective is None else {"objective": objective}),
+            **({"machine": str(machine or Machine())} if objective == "time" else {}),
+            **({} if budget is None else {"budget": float(budget)}),
+        }
+
+
+@dataclass(frozen=True)
+class Found:
+    """Owners and how they were found.
+
+    Attributes
+    ----------
+    owners : Owners
+    how : dict
+        For the provenance of a plan.
+    about_run, about_owners : list of str
+        What the user should know of how the owners were found, and of the owners themselves.
+    """
+
+    owners: Owners
+    how: dict[str, Any] = field(default_factory=dict)
+    about_run: list[str] = field(default_factory=list)
+    about_owners: list[str] = field(default_factory=list)
+
+    @property
+    def warnings(self) -> list[str]:
+        return [*self.about_run, *self.about_owners]
