@@ -39,3 +39,7 @@ class BackendUnavailable(PlanccError):
 
 class BackendError(PlanccError):
     """A partitioner or another native library failed; the message carries its words."""
+
+
+class PlanccWarning(UserWarning):
+    """Something that a user should know of a plan that was compiled all the same."""

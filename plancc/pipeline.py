@@ -16,6 +16,7 @@ import numpy as np
 
 from plancc.cost.owners import random_traffic
 from plancc.cost.topology import Topology
+from plancc.errors import PlanccWarning
 from plancc.graph.convert import as_graph
 from plancc.graph.graph import NORMALIZATIONS, Graph
 from plancc.graph.normalize import normalize as normalized
@@ -41,10 +42,6 @@ from plancc.version import __version__
 VALUE_DTYPES = ("float32", "float64")
 MAX_WORDS = 16
 """Of a list in a provenance."""
-
-
-class PlanccWarning(UserWarning):
-    """What a user should know of a plan that was compiled all the same."""
 
 
 def compile(

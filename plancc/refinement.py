@@ -11,21 +11,23 @@ import time
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.cost.objectives import OBJECTIVES
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccWarning
 from plancc.graph.graph import Graph
-from plancc.models import MODELS
+from plancc.models.file import FileModel
+from plancc.models.hypergraph import HypergraphModel
 from plancc.models.weights import BATCH, Balance, as_columns, constraints, part_weights
+from plancc.options import SearchOptions
 from plancc.owners.provenance import Steps, empty_parts, now
-from plancc.owners.rows import REFINED, Observer, Report, check_budget, check_rates, mapped
-from plancc.partitioners.run import balance_notes, check_options
-from plancc.pipeline import PlanccWarning
+from plancc.owners.rows import mapped
+from plancc.owners.task import REFINED, Observer, Report
+from plancc.partitioners.run import balance_notes
 from plancc.plan.grid_slices import with_grid
 from plancc.plan.lowering import lower
 from plancc.plan.matrix import graph_of
@@ -45,7 +47,77 @@ OF_EXPECTATION = (
     *("theta", "delta", "hoeffding_nets", "hoeffding_batches", "nets_per_batch"),
     *("batches", "vertices_seen", "nonzeros_seen"),
 )
-"""What a provenance says of the expected volume that owners were found for."""
+"""Entries of a provenance about the expected volume that owners were found for."""
+
+
+@dataclass(frozen=True)
+class RefineOptions:
+    """How owners are refined.
+
+    Attributes
+    ----------
+    budget : float, optional
+        Seconds after which nothing new is started.
+    cycles : int, optional
+        V-cycles at most; None: as many as the pass for the objective makes by default.
+    max_extra_volume : float, optional
+        Share by which the volume may rise while another objective falls; None: 0.03 for
+        "max-volume", 0.05 for "messages" and "time".
+    dims : sequence of int, optional
+        Widths d_0..d_L of the layers, for balance "work" and objective "time"; None: those of the
+        provenance.
+    machine : Machine, optional
+        For objective "time"; None: that of the provenance, the default one if it has none.
+    epsilon : float, optional
+        Allowed imbalance, max / mean - 1; None: that of the provenance, 0.01 if it has none.
+    seed : int
+        Without a budget the same seed gives the same plan.
+
+    Raises
+    ------
+    InputError
+        A number out of range.
+    """
+
+    budget: float | None = None
+    cycles: int | None = None
+    max_extra_volume: float | None = None
+    dims: Sequence[int] | None = None
+    machine: Machine | None = None
+    epsilon: float | None = None
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        given = EPSILON if self.epsilon is None else self.epsilon
+        SearchOptions(epsilon=given, seed=self.seed, budget=self.budget)
+        if self.cycles is not None and self.cycles < 0:
+            raise InputError(f"{self.cycles} cycles: at least 0 are needed")
+
+    def check_objective(self, objective: str) -> None:
+        """InputError for an unknown objective, or extra volume that it does not have."""
+        check_choice("objective", objective, OBJECTIVES)
+        extra = self.max_extra_volume
+        if extra is None:
+            return
+        if objective == "volume":
+            raise InputError(
+                "the volume cannot rise while it is the objective: a maximum of extra volume is "
+                f"for {', '.join(name for name in OBJECTIVES if name != 'volume')}"
+            )
+        if not (math.isfinite(extra) and extra >= 0):
+            raise InputError(f"extra volume {extra:g}: a share of at least 0 is needed")
+
+    def with_recorded(self, provenance: dict[str, Any], objective: str) -> RefineOptions:
+        """The same, with what the provenance says of options that are None."""
+        machine = self.machine
+        if objective == "time" and machine is None:
+            machine = recorded_machine(provenance) or Machine()
+        return replace(
+            self,
+            dims=_recorded_dims(provenance) if self.dims is None else self.dims,
+            epsilon=_recorded_epsilon(provenance) if self.epsilon is None else self.epsilon,
+            machine=machine,
+        )
 
 
 def refine(
@@ -53,17 +125,11 @@ def refine(
     objective: str = "volume",
     *,
     part: str | os.PathLike[str] | npt.ArrayLike | None = None,
-    budget: float | None = None,
-    cycles: int | None = None,
-    max_extra_volume: float | None = None,
     balance: str | None = None,
-    dims: Sequence[int] | None = None,
-    machine: Machine | None = None,
-    epsilon: float | None = None,
-    seed: int = 1,
     command: str = "",
     observer: Observer = nullcontext,
     report: Report | None = None,
+    **options: Any,
 ) -> Plan:
     """Look for better owners of a plan's rows, starting from those that it has.
 
@@ -77,39 +143,26 @@ def refine(
         See `plancc.cost.objectives`.
     part : path or int[num_vertices], optional
         Owners to start from instead of the plan's, see `with_part`.
-    budget : float, optional
-        Seconds after which nothing new is started.
-    cycles : int, optional
-        V-cycles at most; None: as many as the pass for the objective makes by default.
-    max_extra_volume : float, optional
-        By which share the volume may rise while another objective falls; None: 0.03 for
-        "max-volume", 0.05 for "messages" and "time".
     balance : str, optional
         What the parts share evenly (`plancc.models.weights.Balance`); None: what the plan's
         provenance says, "nnz" if it says nothing.
-    dims : sequence of int, optional
-        Widths d_0..d_L of the layers, for balance "work" and objective "time"; None: those of the
-        provenance.
-    machine : Machine, optional
-        For objective "time"; None: that of the provenance, the default one if it has none.
-    epsilon : float, optional
-        Allowed imbalance, max / mean - 1; None: that of the provenance, 0.01 if it has none.
-    seed : int
-        Without a budget the same seed gives the same plan.
     command : str
         Recorded in the provenance.
     observer : callable
         Called with the name of each stage; returns a context manager around it.
     report : callable
         Called with what was given and with what it became, each a `plancc.search.Trial`.
+    **options
+        The fields of `RefineOptions`: budget, cycles, max_extra_volume, dims, machine, epsilon,
+        seed.
 
     Returns
     -------
     Plan
         With the same matrix, grid, vertex data, original ids and baseline. New owners are numbered
         for the topology that the plan was compiled for. The provenance is the same but for what
-        refining changed; ``refined_from`` is the content hash of the plan that was
-        given (with `part`, of the plan with these owners), ``tried`` what was reached.
+        refining changed; ``refined_from`` is the content hash of the plan that was given (with
+        `part`, of the plan with these owners), ``tried`` what was reached.
 
     Raises
     ------
@@ -123,57 +176,49 @@ def refine(
     PlanccWarning
         A balance that is missed.
     """
-    check_choice("objective", objective, OBJECTIVES)
-    check_options(EPSILON if epsilon is None else epsilon, seed, threads=1, time_limit=None)
-    check_budget(budget)
-    _check_pass(objective, cycles, max_extra_volume)
+    asked = RefineOptions(**options)
+    asked.check_objective(objective)
     with observer("load"):
-        if not isinstance(plan, Plan):
-            plan = load(plan)
-        if part is not None:
-            plan = with_part(plan, part)
-        if plan.fold is not None:
-            raise InputError(
-                "refine changes the owners of rows, and this is an edge plan: compile it again "
-                "with another --effort or --objective, or name owners of rows (--part)"
-            )
+        plan = _loaded(plan, part)
         provenance = plan.provenance
-        if dims is None:
-            dims = _recorded_dims(provenance)
-        if epsilon is None:
-            epsilon = _recorded_epsilon(provenance)
-        wanted = _balance(plan, balance, dims)
-        if objective == "time" and machine is None:
-            machine = recorded_machine(provenance) or Machine()
-        rates = check_rates(objective, wanted.dims, machine)
+        used = asked.with_recorded(provenance, objective)
+        wanted = _balance(plan, balance, used.dims)
+        search = SearchOptions(objective=objective, dims=wanted.dims, machine=used.machine)
+        rates, epsilon = search.rates, used.epsilon or 0.0
     with observer("matrix"):
         matrix, owner = _matrix(plan), plan.owner()
         loads = constraints(matrix, wanted)
         weights = as_columns(loads)
-        problem = MODELS["hp"]().build(matrix, plan.num_parts, balance="nnz", seed=seed)
+        problem = HypergraphModel().build(matrix, plan.num_parts, balance="nnz", seed=used.seed)
         problem = replace(problem, vertex_weights=weights)
     with observer("refine"):
         from plancc.passes.refine import refiner
 
         steps = Steps(
-            matrix, weights, plan.num_parts, epsilon, objective, rates, record=Record(report)
+            matrix=matrix,
+            weights=weights,
+            num_parts=plan.num_parts,
+            epsilon=epsilon,
+            objective=objective,
+            rates=rates,
+            record=Record(report),
         )
         steps.note("as given", 0.0, owner)
         start = time.perf_counter()
         refinement = refiner(
             objective,
             epsilon=epsilon,
-            seed=seed,
-            budget=budget,
-            cycles=cycles,
-            max_extra_volume=max_extra_volume,
+            seed=used.seed,
+            budget=used.budget,
+            cycles=used.cycles,
+            max_extra_volume=used.max_extra_volume,
             rates=rates,
         )
         found = refinement.run(problem, owner, plan.num_parts, nonzeros=matrix.row_nonzeros())
-        seconds = time.perf_counter() - start
-        steps.note(f"refined for {objective}, seed {seed}", seconds, found.owner)
+        step = f"refined for {objective}, seed {used.seed}"
+        steps.note(step, time.perf_counter() - start, found.owner)
         result = steps.record.result([])
-        better = result.owner
+        better = result.owners.rows
         topology = recorded_topology(provenance, plan.num_parts)
         same = np.array_equal(better, owner)
         if topology is not None and not same:
@@ -182,7 +227,7 @@ def refine(
         refined = plan if same else _with_owners(plan, matrix, better)
 
     notes = empty_parts(better, plan.num_parts) + balance_notes(
-        better, weights, plan.num_parts, epsilon, REFINED, tuple(loads)
+        better, weights, plan.num_parts, epsilon, who=REFINED, names=tuple(loads)
     )
     if not same and "expected_volume" in provenance:
         notes.append(
@@ -198,6 +243,7 @@ def refine(
         for name, value in provenance.items()
         if name not in (*stale, *OF_EXPECTATION) and not name.startswith("expected_")
     }
+    dims, machine, budget = used.dims, used.machine, used.budget
     return replace(
         refined,
         provenance={
@@ -209,7 +255,7 @@ def refine(
             "balance_imbalance": ",".join(f"{imbalance(load):.6g}" for load in of_parts),
             **({} if dims is None else {"dims": ",".join(map(str, dims))}),
             "epsilon": float(epsilon),
-            "seed": seed,
+            "seed": used.seed,
             "refined_from": plan.content_sha256(),
             "objective": objective,
             **({} if machine is None else {"machine": str(machine)}),
@@ -218,6 +264,23 @@ def refine(
             "warnings": "\n".join(notes),
         },
     )
+
+
+def _loaded(
+    plan: Plan | str | os.PathLike[str],
+    part: str | os.PathLike[str] | npt.ArrayLike | None,
+) -> Plan:
+    """The plan to refine, under owners made elsewhere if there are any."""
+    if not isinstance(plan, Plan):
+        plan = load(plan)
+    if part is not None:
+        plan = with_part(plan, part)
+    if plan.fold is not None:
+        raise InputError(
+            "refine changes the owners of rows, and this is an edge plan: compile it again "
+            "with another effort or objective, or name owners of rows (part)"
+        )
+    return plan
 
 
 def with_part(plan: Plan, part: str | os.PathLike[str] | npt.ArrayLike) -> Plan:
@@ -242,8 +305,8 @@ def with_part(plan: Plan, part: str | os.PathLike[str] | npt.ArrayLike) -> Plan:
         For a wrong part vector; the message names file, line and value.
     """
     matrix = _matrix(plan)
-    model = MODELS["file"](part=part)
-    owner = model.build(matrix, plan.num_parts, balance="nnz", seed=0).owner
+    model = FileModel(part)
+    owner = model.build(matrix, plan.num_parts, balance="nnz", seed=0).rows
     kept = ("balance", "dims", "epsilon", "machine")
     provenance = {
         name: value
@@ -287,21 +350,6 @@ def _matrix(plan: Plan) -> Graph:
     return replace(graph_of(plan), directed=plan.header.directed)
 
 
-def _check_pass(objective: str, cycles: int | None, max_extra_volume: float | None) -> None:
-    """InputError for options of a pass that are out of range, or that it does not have."""
-    if cycles is not None and cycles < 0:
-        raise InputError(f"{cycles} cycles: at least 0 are needed")
-    if max_extra_volume is None:
-        return
-    if objective == "volume":
-        raise InputError(
-            "the volume cannot rise while it is the objective: a maximum of extra volume is for "
-            f"{', '.join(name for name in OBJECTIVES if name != 'volume')}"
-        )
-    if not (math.isfinite(max_extra_volume) and max_extra_volume >= 0):
-        raise InputError(f"extra volume {max_extra_volume:g}: a share of at least 0 is needed")
-
-
 def _balance(plan: Plan, balance: str | None, dims: Sequence[int] | None) -> Balance:
     """The balance that is asked for or recorded, with the plan's training vertices."""
     wanted = Balance.parse(balance or str(plan.provenance.get("balance", "nnz")), dims)
@@ -309,7 +357,7 @@ def _balance(plan: Plan, balance: str | None, dims: Sequence[int] | None) -> Bal
         if name in wanted.names:
             raise InputError(
                 f"balance '{wanted}': refine cannot balance by the '{name}' {of}, which a plan "
-                "does not keep; choose another balance (--balance)"
+                "does not keep; choose another balance"
             )
     mask = plan.vertex_data.train_mask
     if mask is None:

@@ -20,13 +20,14 @@ import numpy as np
 
 from plancc.errors import BackendError, BackendUnavailable, InputError
 from plancc.graph.graph import Graph
+from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
-from plancc.models import MODELS
+from plancc.models import MODELS, make_model
 from plancc.models.weights import Balance
-from plancc.owners.edges import find_edge_owners
-from plancc.owners.grids import Inside
-from plancc.owners.rows import SEARCHED, Found, Method, Observer, find_owners, layout_of, make_model
-from plancc.partitioners.run import check_options
+from plancc.options import SearchOptions
+from plancc.owners.find import find_owners
+from plancc.owners.grids import Assigner
+from plancc.owners.task import Observer, Task
 from plancc.plan.grid import Grid
 from plancc.plan.plan import Int32Array, Int64Array
 from plancc.plan.reader import PlanFile
@@ -37,7 +38,6 @@ from plancc.predict.schedules import Tables, schedule_of
 from plancc.predict.schedules.tables import piece_of_rows, pieces_of_grid, tables_of_owners
 from plancc.predict.simulation import simulate
 from plancc.registry import check_choice
-from plancc.search import EFFORTS
 
 MODELS_SHOWN = ("hp", "gp", "rp", "cagnet-1d", "cagnet-1.5d", "cagnet-2d", "mop", "libra")
 """Those of a sweep that names none."""
@@ -46,14 +46,10 @@ EFFORT = "fast"
 MAX_RANKS = 4096
 COMPUTATION = ("multiply", "dense")
 COMMUNICATION = tuple(step for step in STEPS if step not in COMPUTATION)
-NOT_SWEPT = ("auto", "stochastic-hp", "file")
-"""Models without owners of their own for any number of ranks, or for mini-batches."""
 BALANCE = "nnz,rows"
 """What the parts of row plans share evenly: what sparse products take, and what dense ones do."""
 BALANCES = ("nnz", "rows", "weights", "work")
 """What they can share; of training vertices and mini-batches a sweep knows nothing."""
-AS_PUBLISHED = ("gp",)
-"""Searched models that are taken without a search: few cut edges, by METIS (paper 000)."""
 CHUNK = 1 << 24
 """Nonzeros that are counted at a time."""
 
@@ -85,7 +81,7 @@ class Request:
             An unknown model or option, or a model that cannot be swept.
         """
         model, *words = text.strip().split(":")
-        check_choice("model", model, [name for name in MODELS if name not in NOT_SWEPT])
+        check_choice("model", model, [n for n, m in MODELS.loaded().items() if m.swept])
         options: dict[str, Any] = {}
         for word in words:
             name, _, value = word.partition("=")
@@ -424,8 +420,7 @@ def sweep(
     InputError
         An option that makes no sense for any cell, or no cell has a plan.
     """
-    check_choice("effort", effort, EFFORTS)
-    check_options(epsilon, seed, threads, None)
+    options = SearchOptions(effort=effort, epsilon=epsilon, seed=seed, threads=threads)
     shared = Balance.parse(balance, dims)
     for each in shared.names:
         check_choice("balance of a sweep", each, BALANCES)
@@ -443,14 +438,13 @@ def sweep(
                 start = time.perf_counter()
                 cell = Cell(request.label, num_ranks)
                 try:
-                    inside = Inside.of(request.model, num_ranks, request.options)
-                    inside.check_options(dims, None)
-                    inside.check_graph(vertices, VertexData())
+                    assigner = Assigner.of(request.model, num_ranks, request.options)
+                    assigner.check_options(dims, None)
+                    assigner.check_graph(vertices, VertexData())
                     if isinstance(source, Sizes):
-                        tables = tables_of_sizes(source, request, inside)
+                        tables = tables_of_sizes(source, request, assigner)
                     else:
-                        method = _method(inside, effort, epsilon, seed, threads)
-                        tables = _of_owners(source, request, inside, method, shared)
+                        tables = _of_owners(source, request, assigner, options, shared)
                     cell = replace(cell, compile_seconds=time.perf_counter() - start)
                     cell = _predicted(cell, tables, dims, passes, machine)
                 except (InputError, BackendError, BackendUnavailable) as error:
@@ -489,32 +483,27 @@ def _predicted(
 # Tables of owners.
 
 
-def _method(inside: Inside, effort: str, epsilon: float, seed: int, threads: int) -> Method:
-    searched = inside.model in SEARCHED and inside.model not in AS_PUBLISHED
-    return Method(
-        model=inside.model,
-        num_parts=inside.num_parts,
-        effort=effort if searched else None,
-        epsilon=epsilon,
-        seed=seed,
-        threads=threads,
-    )
-
-
 def _of_owners(
-    matrix: Graph, request: Request, inside: Inside, method: Method, balance: Balance
+    matrix: Graph,
+    request: Request,
+    assigner: Assigner,
+    options: SearchOptions,
+    balance: Balance,
 ) -> Tables:
-    model = make_model(inside.model, inside.options)
-    edges = layout_of(inside.model) == "edge"
-    find = find_edge_owners if edges else find_owners
-    found = find(matrix, method, model, Balance() if edges else balance, nullcontext)
-    if found.nonzero_owner is not None:
-        tables = _of_edges(matrix, found, inside.num_parts)
+    """Owners as `compile` would find them; models that are searched on request only are not."""
+    model, num_parts = make_model(assigner.model, assigner.options), assigner.num_parts
+    if not model.searched or model.default_objective in model.own_objectives:
+        options = replace(options, effort=None)
+    task = Task(assigner.model, model, num_parts, options)
+    edges = model.layout == "edge"
+    found = find_owners(matrix, task, Balance() if edges else balance, nullcontext)
+    if found.owners.nonzeros is not None:
+        tables = _of_edges(matrix, found.owners, num_parts)
     else:
-        tables = tables_of_owners(matrix, found.owner, inside.num_parts, inside.grid, request.label)
-        if inside.grid is not None and inside.grid.scheme in ("1.5d", "2d", "3d"):
-            blocks = column_blocks(matrix, found.owner, inside.grid)
-            tables = replace(tables, blocks=blocks)
+        rows, grid = found.owners.rows, assigner.grid
+        tables = tables_of_owners(matrix, rows, num_parts, grid, request.label)
+        if grid is not None and grid.scheme in ("1.5d", "2d", "3d"):
+            tables = replace(tables, blocks=column_blocks(matrix, rows, grid))
     return replace(
         tables,
         name=request.label,
@@ -558,10 +547,9 @@ def column_blocks(matrix: Graph, owner: Int32Array, grid: Grid) -> Int64Array:
     return found.reshape(grid.num_parts, pieces)
 
 
-def _of_edges(matrix: Graph, found: Found, num_parts: int) -> Tables:
-    """Of owners of rows and nonzeros: who expands and folds how many rows."""
-    owner, holder = found.owner, found.nonzero_owner
-    assert holder is not None
+def _of_edges(matrix: Graph, owners: Owners, num_parts: int) -> Tables:
+    """Who expands and folds how many rows under owners of rows and nonzeros."""
+    owner, holder = owners.rows, owners.of_nonzeros(matrix)
     row = np.repeat(np.arange(matrix.num_vertices), matrix.row_nonzeros())
     own = holder == owner[row]
     return Tables(
@@ -602,13 +590,17 @@ def _check_boundaries(sizes: Sizes, models: Sequence[Request]) -> None:
         if label and label not in labels:
             check_choice("model of --boundary", label, labels)
     for request in models:
-        if layout_of(request.model) == "edge":
+        if MODELS[request.model].layout == "edge":
             raise InputError(
                 f"model '{request.label}': its parts share rows, which numbers do not tell: give "
                 "the graph"
             )
-        inside_needs = layout_of(request.model) == "row" or _sends_rows(request)
-        if inside_needs and _boundary_of(sizes, request) is None and request.model != "rp":
+        exchanges = MODELS[request.model].layout == "row" or _sends_rows(request)
+        if (
+            exchanges
+            and _boundary_of(sizes, request) is None
+            and not MODELS[request.model].even_random
+        ):
             raise InputError(
                 f"model '{request.label}' without a graph: give --boundary "
                 f"{request.label}=PARTS:FRACTION,... , its halo rows per own row"
@@ -622,12 +614,12 @@ def _sends_rows(request: Request) -> bool:
 
 def _boundary_of(sizes: Sizes, request: Request) -> Boundary | None:
     found = sizes.boundary.get(request.label)
-    if found is None and request.model != "rp":
+    if found is None and not MODELS[request.model].even_random:
         found = sizes.boundary.get("")
     return found
 
 
-def tables_of_sizes(sizes: Sizes, request: Request, inside: Inside) -> Tables:
+def tables_of_sizes(sizes: Sizes, request: Request, assigner: Assigner) -> Tables:
     """Parts of equal sizes, with the boundary that is measured or assumed.
 
     Parameters
@@ -635,19 +627,19 @@ def tables_of_sizes(sizes: Sizes, request: Request, inside: Inside) -> Tables:
     sizes : Sizes
     request : Request
         Of a row plan or a process grid.
-    inside : Inside
+    assigner : Assigner
         What the model needs for a number of ranks.
     """
-    grid = inside.grid
+    grid = assigner.grid
     layout = "row" if grid is None else grid.layout
-    tables = _even(request.label, layout, sizes.vertices, sizes.nonzeros, inside.num_parts, grid)
+    tables = _even(request.label, layout, sizes.vertices, sizes.nonzeros, assigner.num_parts, grid)
     if grid is not None and not _sends_rows(request):
         return tables
     boundary, peers = _boundary_of(sizes, request), None
     if boundary is None:
-        fraction = random_boundary(sizes.vertices, sizes.nonzeros, inside.num_parts)
+        fraction = random_boundary(sizes.vertices, sizes.nonzeros, assigner.num_parts)
     else:
-        fraction, peers = boundary.at(inside.num_parts)
+        fraction, peers = boundary.at(assigner.num_parts)
     return replace(tables, expand=_even_pairs(tables.rows, fraction, peers))
 
 
@@ -700,7 +692,7 @@ def _notes(source: Graph | Sizes, models: Iterable[Request]) -> list[str]:
         return []
     notes = ["no graph: parts of equal sizes are assumed"]
     for request in models:
-        if layout_of(request.model) != "row" and not _sends_rows(request):
+        if MODELS[request.model].layout != "row" and not _sends_rows(request):
             continue
         boundary = _boundary_of(source, request)
         if boundary is None:

@@ -13,10 +13,10 @@ from plancc.cost.objectives import OBJECTIVES
 from plancc.models import MODELS
 from plancc.models.auto import CANDIDATES
 from plancc.models.weights import Balance
-from plancc.owners.grids import Inside
-from plancc.owners.rows import EFFORT, Method, default_balance
+from plancc.options import EFFORT, EFFORTS, SearchOptions
+from plancc.owners.grids import Assigner
+from plancc.owners.task import Task, default_balance
 from plancc.partitioners import PARTITIONERS
-from plancc.search import EFFORTS
 from plancc_cli import options
 from plancc_cli.progress import command_line, progress
 
@@ -195,10 +195,11 @@ def command(
     for name in OF_MODELS:
         if settings[name] is None:
             del settings[name]
-    method = _method(parts, settings)
-    who = method.partitioner if method.partitioner != AUTO else method.preset or method.model
-    if method.searches:
-        who = method.effort or EFFORT
+    task = _task(parts, settings)
+    named = task.options.partitioner
+    who = named if named != AUTO else task.options.preset or task.name
+    if task.searches:
+        who = task.effort
     start = time.perf_counter()
     with progress() as shown:
         with shown.stage("read"):
@@ -211,7 +212,7 @@ def command(
             self_loops=not no_self_loops,
             command=command_line(),
             observer=shown.stage,
-            report=partial(shown.incumbent, who, method.goal or "volume"),
+            report=partial(shown.incumbent, who, task.objective or "volume"),
             **settings,
         )
         with shown.stage("write"):
@@ -224,7 +225,7 @@ def command(
                 "output": output,
                 "content_sha256": digest,
                 "seconds": seconds,
-                "objective": method.goal or ("volume" if tried else None),
+                "objective": task.objective or ("volume" if tried else None),
                 "value": reached(tried),
                 "tried": tried,
                 "metrics": plan.metrics().figures(),
@@ -237,15 +238,16 @@ def command(
         print_summary(plan, output, digest, seconds)
 
 
-def _method(parts: int, settings: dict[str, Any]) -> Method:
+def _task(parts: int, settings: dict[str, Any]) -> Task:
     """How owners will be found; refuses what no graph can make right."""
     objective, dims = settings["objective"], settings["dims"]
     of_model = {name: settings[name] for name in OF_MODELS if name in settings}
-    inside = Inside.of(settings["model"], parts, of_model)
-    balance = settings["balance"] or default_balance(inside.model, objective, dims)
+    assigner = Assigner.of(settings["model"], parts, of_model)
+    balance = settings["balance"] or default_balance(assigner.model, objective, dims)
     balance = Balance.parse(balance, dims)
-    inside.check_options(balance.dims, settings["topology"])
-    names = {field.name for field in fields(Method)} & settings.keys()
+    assigner.check_options(balance.dims, settings["topology"])
+    names = {field.name for field in fields(SearchOptions)} & settings.keys()
     given = {name: settings[name] for name in names} | {"dims": balance.dims}
-    with inside.explained():
-        return Method(**given | {"model": inside.model, "num_parts": inside.num_parts})
+    with assigner.explained():
+        search = SearchOptions(**given)
+        return Task.of(assigner.model, assigner.options, assigner.num_parts, search)

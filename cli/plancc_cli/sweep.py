@@ -14,7 +14,7 @@ import click
 
 from plancc.errors import InputError
 from plancc.graph.graph import NORMALIZATIONS
-from plancc.search import EFFORTS
+from plancc.options import EFFORTS
 from plancc_cli import options
 from plancc_cli.plot import FORMATS, check_plot, plot_sweep
 from plancc_cli.progress import progress
