@@ -20,7 +20,8 @@ import numpy.typing as npt
 import plancc
 from benchmarks.inputs import SHARED, Inputs
 from benchmarks.report import Report
-from plancc.plan.plan import Exchange, Plan
+from plancc.plan.plan import Plan
+from plancc.plan.values import Exchange
 
 PARTS = (1, 2, 4, 8, 16)
 DELAY = 5

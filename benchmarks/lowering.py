@@ -8,6 +8,7 @@ from benchmarks.inputs import Inputs
 from benchmarks.report import Report
 from plancc.graph.canonical import to_scipy
 from plancc.graph.normalize import normalize
+from plancc.graph.owners import Owners
 from plancc.models.random import random_owner
 from plancc.plan.lowering import lower
 
@@ -21,7 +22,9 @@ def run(inputs: Inputs) -> Report:
     csr = to_scipy(matrix)
     csr.indptr = csr.indptr.astype(csr.indices.dtype)  # so that scipy does not widen the indices
     sides = {
-        "lower()": lambda: lower(matrix, owner, NUM_PARTS, normalization="sym", self_loops=True),
+        "lower()": lambda: lower(
+            matrix, Owners(owner), NUM_PARTS, normalization="sym", self_loops=True
+        ),
         "tocsc()": csr.tocsc,
     }
     seconds: dict[str, list[float]] = {name: [] for name in sides}

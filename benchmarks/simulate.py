@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.inputs import Inputs
 from benchmarks.report import Report
 from plancc.plan.format import FORMAT, FORMAT_VERSION, NODES, header_attributes
-from plancc.plan.plan import Header
+from plancc.plan.values import Header
 
 NUM_PARTS, VERTICES, NONZEROS = 4096, 5_000_000, 100_000_000
 QUICK = 512, 100_000, 2_000_000

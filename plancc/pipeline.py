@@ -30,7 +30,6 @@ from plancc.owners.provenance import now
 from plancc.owners.rows import with_clusters
 from plancc.owners.task import Observer, Report, Task, default_balance
 from plancc.partitioners.options import AUTO
-from plancc.plan.edge_lowering import lower_edges
 from plancc.plan.grid_slices import with_grid
 from plancc.plan.lowering import lower
 from plancc.plan.metrics import imbalance, summarize
@@ -203,16 +202,9 @@ def compile(
         if owners.nonzeros is None:
             loads = constraints(matrix, wanted).values()
             of_parts = [part_weights(owners.rows, load, num_parts) for load in loads]
-            plan = lower(
-                matrix, owners.rows, num_parts, normalization=normalize, self_loops=self_loops
-            )
         else:
             of_parts = [owners.nonzero_load(matrix, num_parts)]
-            plan = lower_edges(
-                *(matrix, owners.rows, owners.nonzeros, num_parts),
-                normalization=normalize,
-                self_loops=self_loops,
-            )
+        plan = lower(matrix, owners, num_parts, normalization=normalize, self_loops=self_loops)
         if assigner.grid is not None:
             plan = with_grid(plan, assigner.grid)
     with observer("baseline"):

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.graph import Graph
+from plancc.graph.owners import Owners
 from plancc.models.file import FileModel
 from plancc.models.hypergraph import HypergraphModel
 from plancc.models.weights import BATCH, Balance, as_columns, constraints, part_weights
@@ -328,7 +329,7 @@ def _with_owners(plan: Plan, matrix: Graph, owner: npt.NDArray[np.int32]) -> Pla
     header = plan.header
     new = lower(
         matrix,
-        owner,
+        Owners(owner),
         plan.num_parts,
         normalization=header.normalization,
         self_loops=header.self_loops,

@@ -29,9 +29,9 @@ from plancc.owners.find import find_owners
 from plancc.owners.grids import Assigner
 from plancc.owners.task import Observer, Task
 from plancc.plan.grid import Grid
-from plancc.plan.plan import Int32Array, Int64Array
 from plancc.plan.reader import PlanFile
 from plancc.plan.receive_sets import grouped
+from plancc.plan.values import Int32Array, Int64Array
 from plancc.predict.machine import Machine
 from plancc.predict.schedule import STEPS, Pairs
 from plancc.predict.schedules import Tables, schedule_of

@@ -35,10 +35,10 @@ def volume_of(plan):
     for m in range(plan.num_parts):
         part = plan.part(m)
         peers = np.repeat(part.recv_peer, np.diff(part.recv_ptr))
-        halo = plan.part_ptr[peers] + plan.receive.of_part(m)[2]
+        halo = plan.part_ptr[peers] + plan.receive.of_parts(m, m + 1).row
         columns = np.concatenate([part.global_id, plan.global_id[halo.astype(int)]])
         peers = np.repeat(part.fold.send_peer, np.diff(part.fold.send_ptr))
-        folded = plan.part_ptr[peers] + plan.fold.send.of_part(m)[2]
+        folded = plan.part_ptr[peers] + plan.fold.send.of_parts(m, m + 1).row
         rows = np.concatenate([part.global_id, plan.global_id[folded.astype(int)]])
         for r, row in enumerate(rows.tolist()):
             for j in columns[part.column[part.row_ptr[r] : part.row_ptr[r + 1]]].tolist():

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from plancc.plan.plan import Part
+from plancc.plan.parts import Part
 from plancc.plan.slices import read_rank_slice
 
 

@@ -110,12 +110,12 @@ def _export_nonzero_owner(source: str, output: str) -> None:
     from scipy.sparse import csr_array
 
     from plancc.files import atomic_write
-    from plancc.plan.matrix import graph_of, nonzero_owner_of
+    from plancc.plan.matrix import graph_of, owners_of
     from plancc.plan.reader import load
 
     plan = load(source)
     graph, n = graph_of(plan), plan.num_vertices
-    number = nonzero_owner_of(plan) + 1
+    number = owners_of(plan).of_nonzeros(graph) + 1
     parts = csr_array((number, graph.indices, graph.indptr), shape=(n, n)).tocoo()
     comment = f" plancc: the part, 1..{plan.num_parts}, of every nonzero of {plan.content_sha256()}"
     with atomic_write(output) as temporary, open(temporary, "wb") as stream:

@@ -13,7 +13,8 @@ from rich.table import Table
 if TYPE_CHECKING:
     from plancc.cost.batches import Estimate
     from plancc.plan.metrics import Metrics
-    from plancc.plan.plan import Header, Plan
+    from plancc.plan.plan import Plan
+    from plancc.plan.values import Header
     from plancc.predict.grid_traffic import ProductTraffic
     from plancc.predict.training import PassCost, SampledCost
     from plancc.report.batches import BatchReport

@@ -17,8 +17,8 @@ from numba import njit
 from scipy.stats import t as student_t
 
 from plancc.plan.metrics import imbalance
-from plancc.plan.plan import Int32Array, Int64Array
 from plancc.plan.receive_sets import grouped
+from plancc.plan.values import Int32Array, Int64Array
 from plancc.sampling import SHOWN, Inclusion, Population, Sampler
 
 CONFIDENCE = 0.95

@@ -9,10 +9,10 @@ from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.random import random_owner
-from plancc.plan.metrics import Step, Traffic
+from plancc.plan.metrics import StepTraffic, Traffic
 from plancc.plan.nonzeros import by_part
-from plancc.plan.plan import Int32Array, Int64Array
 from plancc.plan.receive_sets import count_marked, grouped, mark
+from plancc.plan.values import Int32Array, Int64Array
 
 BASELINE_SEED = 1
 
@@ -83,8 +83,8 @@ def _edge_traffic(
     return Traffic.of_steps(
         np.diff(part_ptr),
         np.diff(nonzeros.ptr),
-        expand=Step(sent, halo, messages_sent, halo_messages),
-        fold=Step(folded, received, folded_messages, messages_received),
+        expand=StepTraffic(sent, halo, messages_sent, halo_messages),
+        fold=StepTraffic(folded, received, folded_messages, messages_received),
         copies=np.diff(part_ptr) + foreign,
     )
 

@@ -13,11 +13,10 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 
-from plancc.errors import PlanError
 from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import Graph
-from plancc.plan.plan import Int32Array, Int64Array
 from plancc.plan.receive_sets import grouped
+from plancc.plan.values import Int32Array, Int64Array
 
 if TYPE_CHECKING:
     from plancc.plan.plan import Plan
@@ -65,14 +64,7 @@ def read_pair_volumes(file: PlanFile) -> sp.csr_array:
     PlanError
         If the file is damaged.
     """
-    from plancc.plan.slices import read_offsets
-
-    ptr = read_offsets(file, "expand/send_ptr", file.messages)
-    row_ptr = read_offsets(file, "expand/send_row_ptr", file.volume)
-    peer = file.read("expand/send_peer")
-    if len(peer) and (peer.min() < 0 or peer.max() >= file.header.num_parts):
-        raise PlanError(f"{file.path}: /expand/send_peer is damaged: a number is out of range")
-    return _of_messages(ptr, peer, row_ptr)
+    return _of_messages(*file.read_messages("expand/send"))
 
 
 def _of_messages(ptr: Int64Array, peer: Int32Array, row_ptr: Int64Array) -> sp.csr_array:

@@ -6,21 +6,22 @@ The normative text is ``docs/plan-format.md``.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from plancc.graph.vertexdata import VertexData
-from plancc.plan.plan import Exchange, Fold, Header, Plan
+from plancc.graph.vertexdata import KEYS, MASKS, VertexData
+from plancc.plan.values import Exchange, Header
 
 FORMAT = "plancc-plan"
 MAJOR, MINOR = 1, 4
 FORMAT_VERSION = f"{MAJOR}.{MINOR}"
 LAYOUTS = {"row": 0, "edge": 3, "grid": 4, "feature": 4}
-"""Layouts, and the minor version that each came with."""
+"""Minor version that each layout came with."""
 
 # Attributes of the root group that describe the product, with their types.
 HEADER_TYPES: dict[str, type] = {
@@ -33,7 +34,7 @@ HEADER_TYPES: dict[str, type] = {
     "self_loops": bool,
 }
 GRID_ATTRIBUTE = "grid"
-"""Of the root group, in layouts "grid" and "feature" only; text as of `plancc.plan.grid.Grid`."""
+"""Attribute of the root group in layouts "grid" and "feature": the text of a `Grid`."""
 ROOT_ATTRIBUTES = ("format", "format_version", "content_sha256", *HEADER_TYPES, GRID_ATTRIBUTE)
 
 
@@ -93,7 +94,10 @@ NODES: dict[str, Node] = {
 GROUPS = ("rows", "matrix", "expand", "fold", "vertex_data")
 ATTRIBUTE_GROUPS = ("provenance", "metrics")
 
-Arrays = Mapping[str, npt.NDArray[np.generic]]
+EXCHANGE_ARRAYS = ("ptr", "peer", "row_ptr", "row")
+"""Fields of an `Exchange`, as datasets of a table end."""
+
+Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 def header_attributes(header: Header) -> dict[str, str | int | bool]:
@@ -102,89 +106,56 @@ def header_attributes(header: Header) -> dict[str, str | int | bool]:
     return found if header.grid is None else found | {GRID_ATTRIBUTE: str(header.grid)}
 
 
-def arrays_of(plan: Plan) -> dict[str, npt.NDArray[np.generic]]:
-    """The datasets of a plan by their names in the file."""
-    found: dict[str, npt.NDArray[np.generic] | None] = {
-        "rows/part_ptr": plan.part_ptr,
-        "rows/global_id": plan.global_id,
-        "rows/num_interior": plan.num_interior,
-        "rows/original_id": None,
-        "matrix/row_ptr": plan.row_ptr,
-        "matrix/column": plan.column,
-        "matrix/value": plan.value,
+def exchange_arrays(step: str, send: Exchange, receive: Exchange) -> dict[str, npt.NDArray[Any]]:
+    """Both tables of a step, "expand" or "fold", by their names in the file."""
+    return {
+        f"{step}/{prefix}_{name}": getattr(exchange, name)
+        for prefix, exchange in (("send", send), ("recv", receive))
+        for name in EXCHANGE_ARRAYS
     }
-    if plan.original_id is not None:
-        found["rows/original_id"] = plan.original_id[plan.global_id]
-    exchanges = {"expand/send": plan.send, "expand/recv": plan.receive}
-    if plan.fold is not None:
-        exchanges |= {"fold/send": plan.fold.send, "fold/recv": plan.fold.receive}
-    for prefix, exchange in exchanges.items():
-        found[f"{prefix}_ptr"] = exchange.ptr
-        found[f"{prefix}_peer"] = exchange.peer
-        found[f"{prefix}_row_ptr"] = exchange.row_ptr
-        found[f"{prefix}_row"] = exchange.row
-    data = plan.vertex_data
-    found["vertex_data/features"] = data.features
-    found["vertex_data/labels"] = data.labels
-    found["vertex_data/clusters"] = data.clusters
-    for name, mask in (
-        ("train_mask", data.train_mask),
-        ("val_mask", data.val_mask),
-        ("test_mask", data.test_mask),
-        ("targets", data.targets),
-    ):
-        found[f"vertex_data/{name}"] = None if mask is None else mask.view(np.uint8)
-    return {name: array for name in NODES if (array := found.get(name)) is not None}
 
 
-def plan_from_arrays(header: Header, arrays: Arrays) -> Plan:
-    """The inverse of `arrays_of`."""
-    get = arrays.get
-    global_id = arrays["rows/global_id"]
-    original = get("rows/original_id")
-    if original is not None:
-        by_vertex = np.empty_like(original)
-        np.put(by_vertex, global_id, original, mode="clip")  # type: ignore[arg-type]  # not yet checked
-        original = by_vertex
-
-    def exchange(prefix: str) -> Exchange:
-        names = ("ptr", "peer", "row_ptr", "row")
-        return Exchange(*(arrays[f"{prefix}_{name}"] for name in names))  # type: ignore[arg-type]
-
-    return Plan(
-        header=header,
-        part_ptr=arrays["rows/part_ptr"],  # type: ignore[arg-type]
-        global_id=global_id,  # type: ignore[arg-type]
-        num_interior=arrays["rows/num_interior"],  # type: ignore[arg-type]
-        row_ptr=arrays["matrix/row_ptr"],  # type: ignore[arg-type]
-        column=arrays["matrix/column"],  # type: ignore[arg-type]
-        value=arrays["matrix/value"],  # type: ignore[arg-type]
-        send=exchange("expand/send"),
-        receive=exchange("expand/recv"),
-        vertex_data=vertex_data_from_arrays(arrays),
-        original_id=original,  # type: ignore[arg-type]
-        fold=(
-            Fold(exchange("fold/send"), exchange("fold/recv")) if header.layout == "edge" else None
-        ),
+def exchanges_from_arrays(step: str, arrays: Arrays) -> tuple[Exchange, Exchange]:
+    """The inverse of `exchange_arrays`."""
+    send, receive = (
+        Exchange(*(arrays[f"{step}/{prefix}_{name}"] for name in EXCHANGE_ARRAYS))
+        for prefix in ("send", "recv")
     )
+    return send, receive
+
+
+def vertex_data_arrays(data: VertexData) -> dict[str, npt.NDArray[Any] | None]:
+    """The vertex data by their names in the file; masks and targets as bytes."""
+    found = {f"vertex_data/{name}": getattr(data, name) for name in KEYS}
+    for name in (*MASKS, "targets"):
+        array = getattr(data, name)
+        found[f"vertex_data/{name}"] = None if array is None else array.view(np.uint8)
+    return found
 
 
 def vertex_data_from_arrays(arrays: Arrays) -> VertexData:
-    """Vertex data from the datasets that are there; missing ones stay None."""
+    """The inverse of `vertex_data_arrays`; missing ones stay None."""
+    found: dict[str, Any] = {name: arrays.get(f"vertex_data/{name}") for name in KEYS}
+    for name in (*MASKS, "targets"):
+        if found[name] is not None:
+            found[name] = found[name].view(np.bool_)
+    return VertexData(**found)
 
-    def mask(name: str) -> npt.NDArray[np.bool_] | None:
-        found = arrays.get(f"vertex_data/{name}")
-        return None if found is None else found.view(np.bool_)
 
-    return VertexData(
-        features=arrays.get("vertex_data/features"),  # type: ignore[arg-type]
-        labels=arrays.get("vertex_data/labels"),  # type: ignore[arg-type]
-        train_mask=mask("train_mask"),
-        val_mask=mask("val_mask"),
-        test_mask=mask("test_mask"),
-        clusters=arrays.get("vertex_data/clusters"),  # type: ignore[arg-type]
-        targets=mask("targets"),
-    )
+VERTEX_DATA_RULES: dict[str, tuple[str, Callable[[npt.NDArray[Any]], npt.NDArray[np.bool_]]]] = {
+    "features": ("features are finite", np.isfinite),
+    "labels": ("labels are classes or -1", lambda array: array >= -1),
+    **dict.fromkeys(MASKS, ("masks hold 0 and 1", lambda array: array <= 1)),
+    "clusters": ("clusters are numbers from 0", lambda array: array >= 0),
+    "targets": ("targets hold 0 and 1", lambda array: array <= 1),
+}
+
+
+def vertex_data_problem(name: str, array: npt.NDArray[Any]) -> tuple[str, str]:
+    """The rule for a dataset of vertex data, and what breaks it or ""."""
+    rule, holds = VERTEX_DATA_RULES[name.removeprefix("vertex_data/")]
+    wrong = array[~holds(array)]
+    return rule, f"there is {wrong[0]}" if len(wrong) else ""
 
 
 def content_sha256(header: Header, arrays: Arrays) -> str:

@@ -17,8 +17,9 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.grid import Grid
-from plancc.plan.merge import Block
-from plancc.plan.plan import GridShare, Header, Int64Array, Part, Plan
+from plancc.plan.parts import GridShare, Part, PartRange
+from plancc.plan.plan import Plan
+from plancc.plan.values import Header, Int64Array
 
 
 def with_grid(plan: Plan, grid: Grid) -> Plan:
@@ -79,7 +80,7 @@ def keeps_part(grid: Grid) -> bool:
 
 
 def share_of_rank(
-    grid: Grid, rank: int, block: Block, part: Part | None, vertex_data: VertexData
+    grid: Grid, rank: int, block: PartRange, part: Part | None, vertex_data: VertexData
 ) -> Part:
     """What a rank of the grid has.
 
@@ -87,7 +88,7 @@ def share_of_rank(
     ----------
     grid : Grid
     rank : int
-    block : Block
+    block : PartRange
         The parts of `parts_to_read`, without vertex data.
     part : Part or None
         The rank's own part of the row plan, if it `keeps_part`.
@@ -103,7 +104,7 @@ def share_of_rank(
     own = np.arange(first, last) - block.first_row
     row_ptr, place, value = np.zeros(1, np.int64), block.column[:0], block.value[:0]
     if part is None:
-        held = places_of_columns(block)
+        held = block.place_of_columns()
         kept = _in_process_column(held, grid, rank, block.part_ptr)
         counts = np.add.reduceat(np.append(kept, 0), np.minimum(block.row_ptr[:-1], len(kept)))
         counts = np.where(np.diff(block.row_ptr) > 0, counts, 0)
@@ -135,19 +136,6 @@ def share_of_rank(
             block=part,
         ),
     )
-
-
-def places_of_columns(block: Block) -> Int64Array:
-    """Plan order of the column of every nonzero of a block of parts without a fold."""
-    part_ptr, rows = block.part_ptr, np.diff(block.part_ptr)
-    part = np.repeat(np.arange(block.first, block.last), np.diff(block.row_ptr[block.local_ptr]))
-    place = part_ptr[part] + block.column
-    foreign = block.column >= rows[part]
-    halo = part_ptr[block.receive.peer_of_row()] + block.receive.row
-    first_halo = block.receive.row_ptr[block.receive.ptr]
-    slot = first_halo[part[foreign] - block.first] + block.column[foreign] - rows[part[foreign]]
-    place[foreign] = halo[slot]
-    return place
 
 
 def _in_process_column(

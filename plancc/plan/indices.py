@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from plancc.plan.matrix import halo_ptr, part_of_nonzero
-from plancc.plan.plan import Exchange, Int64Array, Plan
+from plancc.plan.plan import Plan
+from plancc.plan.values import Exchange, Int64Array
 
 
 def index_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -22,7 +22,7 @@ def index_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "expand/send tables are well formed", _well_formed(plan, plan.send, of_part=True)
     yield "expand/recv tables are well formed", _well_formed(plan, plan.receive, of_part=False)
     yield "layout edge has a fold, layout row has none", _fold_as_said(plan)
-    yield "the grid fits layout, parts and vertices", _grid_as_said(plan)
+    yield "the grid fits layout, parts and vertices", plan.header.grid_problem()
     if plan.fold is not None:
         fold = plan.fold
         yield "fold/send tables are well formed", _well_formed(plan, fold.send, of_part=False)
@@ -52,17 +52,6 @@ def _fold_as_said(plan: Plan) -> str:
     if (plan.header.layout == "edge") == (plan.fold is not None):
         return ""
     return f"layout {plan.header.layout} with{'out' if plan.fold is None else ''} a fold"
-
-
-def _grid_as_said(plan: Plan) -> str:
-    header = plan.header
-    if header.grid is None:
-        return "it is missing" if header.layout in ("grid", "feature") else ""
-    if header.grid.layout != header.layout or header.grid.num_parts != header.num_parts:
-        return f"'{header.grid}' in a plan of {header.num_parts} parts of layout {header.layout}"
-    if header.grid.num_ranks > header.num_vertices:
-        return f"'{header.grid}' has more ranks than the {header.num_vertices} vertices"
-    return ""
 
 
 def _local_rows(plan: Plan) -> str:
@@ -104,8 +93,8 @@ def _interior_within(plan: Plan) -> str:
 
 
 def _columns_held(plan: Plan) -> str:
-    part = part_of_nonzero(plan)
-    held = (np.diff(plan.part_ptr) + np.diff(halo_ptr(plan)))[part]
+    part = plan.all_parts.part_of_nonzero()
+    held = (np.diff(plan.part_ptr) + plan.receive.rows_per_part())[part]
     wrong = np.flatnonzero((plan.column < 0) | (plan.column >= held))
     if not len(wrong):
         return ""

@@ -15,93 +15,20 @@ rank. Where it is not, those that several parts of one rank have of it become on
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
-from plancc.graph.vertexdata import VertexData
-from plancc.plan.plan import Int32Array, Int64Array, Part, PartFold
+from plancc.plan.parts import Part, PartFold, PartRange
+from plancc.plan.values import Int32Array, Int64Array
 
 
-@dataclass(frozen=True)
-class Messages:
-    """Messages of a block of parts in one direction: an `Exchange` with offsets from zero.
-
-    Attributes
-    ----------
-    ptr : int64[parts + 1], peer : int32[messages], row_ptr : int64[messages + 1], row : int32[rows]
-        As in `plancc.plan.plan.Exchange`.
-    """
-
-    ptr: Int64Array
-    peer: Int32Array
-    row_ptr: Int64Array
-    row: Int32Array
-
-    def peer_of_row(self) -> Int32Array:
-        """The peer of every row in the table."""
-        return np.repeat(self.peer, np.diff(self.row_ptr))
-
-    def part_of_row(self, first: int) -> Int64Array:
-        """The part of every row in the table, when the block's first part is `first`."""
-        rows = np.diff(self.row_ptr[self.ptr])
-        return np.repeat(np.arange(first, first + len(rows)), rows)
-
-
-@dataclass(frozen=True)
-class PartialRows:
-    """The fold of a block of parts; see `plancc.plan.plan.Fold`."""
-
-    send: Messages
-    receive: Messages
-
-
-@dataclass(frozen=True)
-class Block:
-    """Parts first..last-1 of a plan, side by side as in the file.
-
-    Attributes
-    ----------
-    part_ptr : int64[num_parts + 1]
-        Of *all* parts of the plan.
-    global_id : int32[rows]
-        Vertex of every row that the block owns.
-    local_ptr : int64[parts + 1]
-        Where the local rows of every part of the block start in `row_ptr`.
-    row_ptr : int64[local rows + 1], column : int32[nonzeros], value : float[nonzeros]
-        Columns in the local numbering of the part that holds the nonzero.
-    send, receive : Messages
-    vertex_data : VertexData
-    fold : PartialRows or None
-        None in a row plan.
-    """
-
-    first: int
-    last: int
-    part_ptr: Int64Array
-    global_id: Int32Array
-    local_ptr: Int64Array
-    row_ptr: Int64Array
-    column: Int32Array
-    value: npt.NDArray[np.floating]
-    send: Messages
-    receive: Messages
-    vertex_data: VertexData
-    fold: PartialRows | None = None
-
-    @property
-    def first_row(self) -> int:
-        """Plan order of the first row."""
-        return int(self.part_ptr[self.first])
-
-
-def merge(block: Block, rank: int, ranks: Int64Array) -> Part:
+def merge(block: PartRange, rank: int, ranks: Int64Array) -> Part:
     """The one part that rank `rank` makes of its parts.
 
     Parameters
     ----------
-    block : Block
+    block : PartRange
+        The parts of rank `rank`.
     rank : int
     ranks : int64[num_ranks + 1]
         First part of every rank.
@@ -111,20 +38,9 @@ def merge(block: Block, rank: int, ranks: Int64Array) -> Part:
     Part
         Index, number of parts and peers are ranks.
     """
-    part_ptr, rows = block.part_ptr, np.diff(block.part_ptr)
-    row0, row1 = block.first_row, int(part_ptr[block.last])
-
-    # Row and column of every nonzero in plan order, whichever part numbered them.
-    nonzeros_of_row = np.diff(block.row_ptr)
-    row_place = np.repeat(_place_of_rows(block), nonzeros_of_row)
-    halo = part_ptr[block.receive.peer_of_row()] + block.receive.row
-    parts = np.arange(block.first, block.last)
-    part = np.repeat(parts, np.diff(block.row_ptr[block.local_ptr]))
-    own = block.column < rows[part]
-    place = part_ptr[part] + block.column
-    first_halo = block.receive.row_ptr[block.receive.ptr]
-    slot = first_halo[part[~own] - block.first] + block.column[~own] - rows[part[~own]]
-    place[~own] = halo[slot]
+    part_ptr, row0, row1 = block.part_ptr, block.first_row, int(block.part_ptr[block.last])
+    row_place = np.repeat(block.place_of_rows(), np.diff(block.row_ptr))
+    place, halo = block.place_of_columns(), block.place_of_halo()
 
     # What stays foreign, once; own rows interior first; columns renumbered, own ones first.
     foreign = (place < row0) | (place >= row1)
@@ -141,11 +57,11 @@ def merge(block: Block, rank: int, ranks: Int64Array) -> Part:
     counts = np.bincount(row, minlength=len(order) + len(folded))
 
     recv_peer, recv_ptr = _runs(_rank_of_row(halo, part_ptr, ranks))
-    sent = part_ptr[block.send.part_of_row(block.first)] + block.send.row
+    sent = part_ptr[block.first + block.send.part_of_row()] + block.send.row
     send_peer, send_ptr, sent = _united(block.send.peer_of_row(), sent, rank, ranks)
     fold = None
     if block.fold is not None:
-        added = part_ptr[block.fold.receive.part_of_row(block.first)] + block.fold.receive.row
+        added = part_ptr[block.first + block.fold.receive.part_of_row()] + block.fold.receive.row
         from_peer, from_ptr, added = _united(block.fold.receive.peer_of_row(), added, rank, ranks)
         fold = PartFold(
             *_runs(_rank_of_row(folded, part_ptr, ranks)),
@@ -170,21 +86,6 @@ def merge(block: Block, rank: int, ranks: Int64Array) -> Part:
         vertex_data=block.vertex_data.take(order),
         fold=fold,
     )
-
-
-def _place_of_rows(block: Block) -> Int64Array:
-    """Plan order of every local row, int64[local rows]."""
-    own_place = np.arange(block.first_row, block.part_ptr[block.last])
-    if block.fold is None:
-        return own_place
-    fold, parts = block.fold.send, len(block.local_ptr) - 1
-    rows = np.diff(block.part_ptr)[block.first : block.last]
-    sizes = np.stack([rows, np.diff(block.local_ptr) - rows], axis=1).ravel()
-    own = np.repeat(np.tile([True, False], parts), sizes)
-    place = np.empty(len(own), dtype=np.int64)
-    place[own] = own_place
-    place[~own] = block.part_ptr[fold.peer_of_row()] + fold.row
-    return place
 
 
 def _renumbered(

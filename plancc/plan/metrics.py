@@ -1,25 +1,22 @@
 """What a plan costs, one definition per figure; used by inspect, refinement and benchmarks alike.
 
-Knows plans; no machine, no files. All volumes are in rows of H (a row travels
-once per part that needs it); words are rows times the width of H. What an edge plan moves is the
-sum of its two steps: rows that are expanded, and partial rows of the product that are folded.
+Knows messages and arrays of parts; no plan, no machine, no file. All volumes are in rows of H (a
+row travels once per part that needs it); words are rows times the width of H. The volume of an edge
+plan is the sum of its two steps: rows that are expanded, and partial rows that are folded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from plancc.plan.plan import Int64Array
-
-if TYPE_CHECKING:
-    from plancc.plan.plan import Exchange, Plan
+from plancc.plan.values import Exchange, Int64Array
 
 
-class Step(NamedTuple):
+class StepTraffic(NamedTuple):
     """What every part moves in one step of a product. All arrays are int64[num_parts].
 
     Attributes
@@ -35,6 +32,16 @@ class Step(NamedTuple):
     messages_sent: Int64Array
     messages_received: Int64Array
 
+    @classmethod
+    def of(cls, send: Exchange, receive: Exchange) -> Self:
+        """Count the tables of a step."""
+        return cls(
+            send.rows_per_part(),
+            receive.rows_per_part(),
+            send.messages_per_part(),
+            receive.messages_per_part(),
+        )
+
 
 @dataclass(frozen=True)
 class Traffic:
@@ -48,7 +55,7 @@ class Traffic:
         Rows that it sends and receives in one product: by expand and fold.
     messages_sent, messages_received
         Messages that it sends and receives; a peer counts once for each of the two steps.
-    fold : Step or None
+    fold : StepTraffic or None
         The share of the fold in all these; None: there is no fold.
     copies : int64[num_parts] or None
         Vertices that the part holds a row of, be it its own, received, or a partial one; None
@@ -61,23 +68,27 @@ class Traffic:
     received: Int64Array
     messages_sent: Int64Array
     messages_received: Int64Array
-    fold: Step | None = None
+    fold: StepTraffic | None = None
     copies: Int64Array | None = None
 
     @classmethod
     def of_steps(
-        cls, rows: Int64Array, nonzeros: Int64Array, expand: Step, fold: Step, copies: Int64Array
+        cls,
+        rows: Int64Array,
+        nonzeros: Int64Array,
+        expand: StepTraffic,
+        fold: StepTraffic,
+        copies: Int64Array,
     ) -> Traffic:
-        """Of a product with both steps."""
-        total = Step(
-            *(of_expand + of_fold for of_expand, of_fold in zip(expand, fold, strict=True))
-        )
+        """The traffic of a product with both steps."""
+        both = zip(expand, fold, strict=True)
+        total = StepTraffic(*(of_expand + of_fold for of_expand, of_fold in both))
         return cls(rows, nonzeros, *total, fold=fold, copies=copies)
 
     @property
-    def step(self) -> Step:
+    def step(self) -> StepTraffic:
         """What moves in both steps together."""
-        return Step(self.sent, self.received, self.messages_sent, self.messages_received)
+        return StepTraffic(self.sent, self.received, self.messages_sent, self.messages_received)
 
     @property
     def halo(self) -> Int64Array:
@@ -162,37 +173,6 @@ class Metrics:
         """The inverse of `as_dict` with `prefix` before every name; None if one is no number."""
         found: dict[str, Any] = {f.name: values.get(prefix + f.name) for f in fields(cls)}
         return cls(**found) if all(isinstance(v, int | float) for v in found.values()) else None
-
-
-def traffic(plan: Plan) -> Traffic:
-    """Load and communication of every part of a plan, read off its tables."""
-    rows, nonzeros = np.diff(plan.part_ptr), np.diff(plan.row_ptr[plan.local_ptr])
-    expand = _step(plan.send, plan.receive)
-    if plan.fold is None:
-        return Traffic(rows, nonzeros, *expand)
-    fold = _step(plan.fold.send, plan.fold.receive)
-    return Traffic.of_steps(rows, nonzeros, expand, fold, rows + _foreign_vertices(plan))
-
-
-def _step(send: Exchange, receive: Exchange) -> Step:
-    return Step(
-        send.rows_per_part(),
-        receive.rows_per_part(),
-        send.messages_per_part(),
-        receive.messages_per_part(),
-    )
-
-
-def _foreign_vertices(plan: Plan) -> Int64Array:
-    """Vertices of other parts that every part receives, or has a partial row of."""
-    assert plan.fold is not None
-    at_parts = []
-    for exchange in (plan.receive, plan.fold.send):
-        part = np.repeat(np.arange(plan.num_parts), exchange.rows_per_part())
-        peer = np.repeat(exchange.peer, np.diff(exchange.row_ptr))
-        at_parts.append(part * plan.num_vertices + plan.part_ptr[peer] + exchange.row)
-    held = np.union1d(*at_parts)
-    return np.bincount(held // plan.num_vertices, minlength=plan.num_parts)
 
 
 def summarize(parts: Traffic) -> Metrics:

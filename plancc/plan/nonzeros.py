@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from plancc.graph.graph import Graph
-from plancc.plan.plan import Int32Array, Int64Array
+from plancc.plan.values import Int32Array, Int64Array
 
 
 class Nonzeros(NamedTuple):

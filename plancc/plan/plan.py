@@ -16,248 +16,28 @@ which it sends to their owners (the fold):
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.graph.vertexdata import VertexData
-from plancc.plan.grid import Grid
-
-if TYPE_CHECKING:
-    from plancc.plan.metrics import Metrics
-
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Header:
-    """What a reader must know before it touches an array.
-
-    Attributes
-    ----------
-    layout : str
-        "row": every nonzero lives with the owner of its row. "edge": it may live with any part.
-        "grid", "feature": as "row", and several ranks may share a part, as `grid` says.
-    normalization : str
-        "sym", "row" or "none" (`plancc.graph.normalize`).
-    self_loops : bool
-        Whether the identity was added before normalising.
-    grid : Grid or None
-        Of layouts "grid" and "feature": which ranks share a part; a part is a rank otherwise.
-    """
-
-    layout: str
-    num_vertices: int
-    num_nonzeros: int
-    num_parts: int
-    directed: bool
-    normalization: str
-    self_loops: bool
-    grid: Grid | None = None
-
-    @property
-    def num_ranks(self) -> int:
-        """Ranks that the plan is for."""
-        return self.num_parts if self.grid is None else self.grid.num_ranks
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """Messages of all parts in one direction, grouped by part, peers ascending.
-
-    Attributes
-    ----------
-    ptr : int64[num_parts + 1]
-        Messages of part m are ``ptr[m]:ptr[m + 1]``.
-    peer : int32[num_messages]
-        The other part; ascending and unique within a part, never the part itself.
-    row_ptr : int64[num_messages + 1]
-        Rows of message k are ``row[row_ptr[k]:row_ptr[k + 1]]``; no message is empty.
-    row : int32[volume]
-        Local row numbers *at the part that owns the rows*, strictly ascending in every message. In
-        a send table of the expand this is the send mask X_mn (paper 000, Eq. 8); in a receive table
-        the receive set, in arrival order, which is the order of the local columns.
-    """
-
-    ptr: Int64Array
-    peer: Int32Array
-    row_ptr: Int64Array
-    row: Int32Array
-
-    @property
-    def num_messages(self) -> int:
-        return len(self.peer)
-
-    @property
-    def volume(self) -> int:
-        return len(self.row)
-
-    def messages_per_part(self) -> Int64Array:
-        return np.diff(self.ptr)
-
-    def rows_per_part(self) -> Int64Array:
-        return np.diff(self.row_ptr[self.ptr])
-
-    def of_part(self, index: int) -> tuple[Int32Array, Int64Array, Int32Array]:
-        """Peers, offsets from zero and rows of one part's messages."""
-        first, last = self.ptr[index], self.ptr[index + 1]
-        row_ptr = self.row_ptr[first : last + 1]
-        return self.peer[first:last], row_ptr - row_ptr[0], self.row[row_ptr[0] : row_ptr[-1]]
-
-
-@dataclass(frozen=True)
-class Fold:
-    """The fold step of an edge plan: partial rows of the product go to their owners.
-
-    Attributes
-    ----------
-    send : Exchange
-        Of every part to the owners (the peers), in the order of its folded rows, which the rows
-        of all its messages are, one after the other.
-    receive : Exchange
-        Of every owner from the parts (the peers); the mirror of `send`.
-    """
-
-    send: Exchange
-    receive: Exchange
-
-
-@dataclass(frozen=True)
-class PartFold:
-    """One part's fold.
-
-    Attributes
-    ----------
-    send_peer : int32[s], send_ptr : int64[s + 1]
-        To peer ``send_peer[k]`` go the folded rows ``send_ptr[k]:send_ptr[k + 1]``, which are the
-        local rows ``rows + send_ptr[k]`` and following.
-    recv_peer : int32[r], recv_ptr : int64[r + 1], recv_row : int32[received rows]
-        What comes from peer ``recv_peer[k]`` is added to the own rows
-        ``recv_row[recv_ptr[k]:recv_ptr[k + 1]]``, in this order.
-    """
-
-    send_peer: Int32Array
-    send_ptr: Int64Array
-    recv_peer: Int32Array
-    recv_ptr: Int64Array
-    recv_row: Int32Array
-
-    @property
-    def num_folded(self) -> int:
-        return int(self.send_ptr[-1])
-
-
-@dataclass(frozen=True)
-class GridShare:
-    """What a rank of a process grid has beside the rows of a `Part`.
-
-    Attributes
-    ----------
-    grid : Grid
-    rank : int
-    part_ptr : int64[num_parts + 1]
-        First row of every part in plan order.
-    row_ptr : int64[rows of the process row + 1], place : int32[m], value : float[m]
-        CSR of the block of A that this rank multiplies with or broadcasts: all rows of its process
-        row (in a layer of "3d" more than its own) and, as places in plan order, the columns of its
-        process column. Without nonzeros if `block` is there.
-    block : Part or None
-        This rank's part of the row plan, with messages between parts and without vertex data: of
-        "feature", and of schemes that send needed rows only.
-    """
-
-    grid: Grid
-    rank: int
-    part_ptr: Int64Array
-    row_ptr: Int64Array
-    place: Int32Array
-    value: npt.NDArray[np.floating]
-    block: Part | None = None
-
-
-@dataclass(frozen=True)
-class Part:
-    """One part's slice of a plan (or several parts merged onto one rank, `plancc.plan.merge`).
-
-    Attributes
-    ----------
-    index, num_parts : int
-        Number of this part and of all parts (after merging: ranks).
-    first_row : int
-        Plan order of this part's first row.
-    global_id : int32[rows]
-        Vertex of every local row.
-    num_interior : int
-        Rows ``0..num_interior-1`` use own columns only; the others use at least one halo row.
-    row_ptr : int64[local rows + 1], column : int32[nonzeros], value : float[nonzeros]
-        Local CSR; rows numbered [own rows | folded rows], columns [own rows | received rows],
-        distinct, own ones first in a row.
-    send_peer : int32[s], send_ptr : int64[s + 1], send_row : int32[sent rows]
-        To peer ``send_peer[k]`` go the local rows ``send_row[send_ptr[k]:send_ptr[k + 1]]``,
-        in this order.
-    recv_peer : int32[r], recv_ptr : int64[r + 1]
-        From peer ``recv_peer[k]`` come the halo rows ``recv_ptr[k]:recv_ptr[k + 1]``, which are
-        the local columns ``rows + recv_ptr[k]`` and following.
-    vertex_data : VertexData
-        This part's rows, in local order.
-    fold : PartFold or None
-        None in a row plan, which has no folded rows.
-    grid : GridShare or None
-        Of layouts "grid" and "feature" (`plancc.plan.grid_slices`). `index` and `num_parts` count
-        ranks then; rows are those that this rank has in H between products, the local matrix and
-        the messages are empty.
-    """
-
-    index: int
-    num_parts: int
-    first_row: int
-    global_id: Int32Array
-    num_interior: int
-    row_ptr: Int64Array
-    column: Int32Array
-    value: npt.NDArray[np.floating]
-    send_peer: Int32Array
-    send_ptr: Int64Array
-    send_row: Int32Array
-    recv_peer: Int32Array
-    recv_ptr: Int64Array
-    vertex_data: VertexData = field(default_factory=VertexData)
-    fold: PartFold | None = None
-    grid: GridShare | None = None
-
-    @property
-    def num_rows(self) -> int:
-        return len(self.global_id)
-
-    @property
-    def num_halo(self) -> int:
-        return int(self.recv_ptr[-1])
-
-    def send_mask(self, peer: int) -> Int32Array:
-        """Local rows that go to `peer`, in the order of the message; empty if none do."""
-        return _message(self.send_peer, self.send_ptr, peer, self.send_row)
-
-    def receive_set(self, peer: int) -> Int32Array:
-        """Local columns that `peer` fills, in the order of the message; empty if it sends none."""
-        columns = np.arange(self.num_rows, self.num_rows + self.num_halo, dtype=np.int32)
-        return _message(self.recv_peer, self.recv_ptr, peer, columns)
-
-
-def _part_fold(fold: Fold, index: int) -> PartFold:
-    send_peer, send_ptr, _ = fold.send.of_part(index)
-    return PartFold(send_peer, send_ptr, *fold.receive.of_part(index))
-
-
-def _message(peers: Int32Array, ptr: Int64Array, peer: int, rows: Int32Array) -> Int32Array:
-    at = np.searchsorted(peers, peer)
-    found = at < len(peers) and peers[at] == peer
-    return rows[ptr[at] : ptr[at + 1]] if found else rows[:0]
+from plancc.plan.format import (
+    NODES,
+    content_sha256,
+    exchange_arrays,
+    exchanges_from_arrays,
+    vertex_data_arrays,
+    vertex_data_from_arrays,
+)
+from plancc.plan.metrics import Metrics, StepTraffic, Traffic, summarize
+from plancc.plan.parts import Part, PartRange
+from plancc.plan.values import Exchange, Fold, Header, Int32Array, Int64Array
 
 
 @dataclass(frozen=True, repr=False)
@@ -326,27 +106,45 @@ class Plan:
         """Part `index` as a value of its own; its arrays are views of the plan's."""
         if not 0 <= index < self.num_parts:
             raise InputError(f"part {index}: the plan has parts 0..{self.num_parts - 1}")
-        row0, row1 = self.part_ptr[index], self.part_ptr[index + 1]
-        local0, local1 = self.local_ptr[index], self.local_ptr[index + 1]
-        nonzeros = slice(self.row_ptr[local0], self.row_ptr[local1])
-        send_peer, send_ptr, send_row = self.send.of_part(index)
-        recv_peer, recv_ptr, _ = self.receive.of_part(index)
-        return Part(
-            index=index,
-            num_parts=self.num_parts,
-            first_row=int(row0),
-            global_id=self.global_id[row0:row1],
-            num_interior=int(self.num_interior[index]),
-            row_ptr=self.row_ptr[local0 : local1 + 1] - self.row_ptr[local0],
+        return self.parts(index, index + 1).only_part(int(self.num_interior[index]))
+
+    def parts(self, first: int, last: int) -> PartRange:
+        """Parts ``first..last-1``; all but offsets and vertex data are views of the plan's."""
+        rows = slice(self.part_ptr[first], self.part_ptr[last])
+        local_ptr = self.local_ptr[first : last + 1]
+        row_ptr = self.row_ptr[local_ptr[0] : local_ptr[-1] + 1]
+        nonzeros = slice(row_ptr[0], row_ptr[-1])
+        return PartRange(
+            first=first,
+            last=last,
+            part_ptr=self.part_ptr,
+            global_id=self.global_id[rows],
+            local_ptr=local_ptr - local_ptr[0],
+            row_ptr=row_ptr - row_ptr[0],
             column=self.column[nonzeros],
             value=self.value[nonzeros],
-            send_peer=send_peer,
-            send_ptr=send_ptr,
-            send_row=send_row,
-            recv_peer=recv_peer,
-            recv_ptr=recv_ptr,
-            vertex_data=self.vertex_data.take(np.arange(row0, row1)),
-            fold=None if self.fold is None else _part_fold(self.fold, index),
+            send=self.send.of_parts(first, last),
+            receive=self.receive.of_parts(first, last),
+            vertex_data=self.vertex_data.take(np.arange(rows.start, rows.stop)),
+            fold=None if self.fold is None else self.fold.of_parts(first, last),
+        )
+
+    @cached_property
+    def all_parts(self) -> PartRange:
+        """All parts side by side, without vertex data; every array is the plan's."""
+        return PartRange(
+            first=0,
+            last=self.num_parts,
+            part_ptr=self.part_ptr,
+            global_id=self.global_id,
+            local_ptr=self.local_ptr,
+            row_ptr=self.row_ptr,
+            column=self.column,
+            value=self.value,
+            send=self.send,
+            receive=self.receive,
+            vertex_data=VertexData(),
+            fold=self.fold,
         )
 
     def __repr__(self) -> str:
@@ -359,11 +157,52 @@ class Plan:
             f"{header.num_nonzeros} nonzeros, volume {volume}, {messages} messages>"
         )
 
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The datasets of the plan by their names in the file."""
+        found: dict[str, npt.NDArray[Any] | None] = {
+            "rows/part_ptr": self.part_ptr,
+            "rows/global_id": self.global_id,
+            "rows/num_interior": self.num_interior,
+            "rows/original_id": None,
+            "matrix/row_ptr": self.row_ptr,
+            "matrix/column": self.column,
+            "matrix/value": self.value,
+            **exchange_arrays("expand", self.send, self.receive),
+            **vertex_data_arrays(self.vertex_data),
+        }
+        if self.original_id is not None:
+            found["rows/original_id"] = self.original_id[self.global_id]
+        if self.fold is not None:
+            found |= exchange_arrays("fold", self.fold.send, self.fold.receive)
+        return {name: array for name in NODES if (array := found.get(name)) is not None}
+
+    @classmethod
+    def from_arrays(cls, header: Header, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
+        """The inverse of `arrays`; checks nothing."""
+        global_id, original = arrays["rows/global_id"], arrays.get("rows/original_id")
+        if original is not None:
+            by_vertex = np.empty_like(original)
+            np.put(by_vertex, global_id, original, mode="clip")  # ids are not yet checked
+            original = by_vertex
+        send, receive = exchanges_from_arrays("expand", arrays)
+        return cls(
+            header=header,
+            part_ptr=arrays["rows/part_ptr"],
+            global_id=global_id,
+            num_interior=arrays["rows/num_interior"],
+            row_ptr=arrays["matrix/row_ptr"],
+            column=arrays["matrix/column"],
+            value=arrays["matrix/value"],
+            send=send,
+            receive=receive,
+            vertex_data=vertex_data_from_arrays(arrays),
+            original_id=original,
+            fold=Fold(*exchanges_from_arrays("fold", arrays)) if header.layout == "edge" else None,
+        )
+
     def content_sha256(self) -> str:
         """Hash of what a run of the plan computes and sends; plans with equal hashes are equal."""
-        from plancc.plan.format import arrays_of, content_sha256
-
-        return content_sha256(self.header, arrays_of(self))
+        return content_sha256(self.header, self.arrays())
 
     def owner(self) -> Int32Array:
         """Part of every vertex, int32[num_vertices]."""
@@ -372,14 +211,52 @@ class Plan:
         owner[self.global_id] = np.repeat(parts, np.diff(self.part_ptr))
         return owner
 
+    def traffic(self) -> Traffic:
+        """Load and communication of every part, read off the tables."""
+        rows, nonzeros = np.diff(self.part_ptr), np.diff(self.row_ptr[self.local_ptr])
+        expand = StepTraffic.of(self.send, self.receive)
+        if self.fold is None:
+            return Traffic(rows, nonzeros, *expand)
+        fold = StepTraffic.of(self.fold.send, self.fold.receive)
+        return Traffic.of_steps(rows, nonzeros, expand, fold, rows + self._foreign_vertices())
+
+    def _foreign_vertices(self) -> Int64Array:
+        """Vertices of other parts that every part receives, or has a partial row of."""
+        assert self.fold is not None
+        at_parts = [
+            table.part_of_row() * self.num_vertices + self.part_ptr[table.peer_of_row()] + table.row
+            for table in (self.receive, self.fold.send)
+        ]
+        held = np.union1d(*at_parts)
+        return np.bincount(held // self.num_vertices, minlength=self.num_parts)
+
     def metrics(self) -> Metrics:
         """What the plan costs (`plancc.plan.metrics`), computed from its tables."""
-        from plancc.plan.metrics import summarize, traffic
-
-        return summarize(traffic(self))
+        return summarize(self.traffic())
 
     def save(self, path: str | PathLike[str], *, compress: bool = False) -> str:
-        """Write the plan file; returns its content hash. See `plancc.plan.writer.write_plan`."""
-        from plancc.plan.writer import write_plan
+        """Write the plan file: complete under its final name, or not at all.
 
-        return write_plan(self, path, compress=compress)
+        Parameters
+        ----------
+        path : path of the new file; an existing file is replaced
+        compress : bool
+            Deflate the datasets (smaller and slower; every HDF5 library reads it).
+
+        Returns
+        -------
+        str
+            The content hash, as stored.
+
+        Raises
+        ------
+        OutputError
+            If the folder is missing or not writable, or the disk fills.
+        """
+        from plancc.plan.writer import write_file  # h5py is loaded at first use
+
+        metrics = self.metrics().as_dict()
+        if self.baseline is not None:
+            metrics |= {f"random_{k}": value for k, value in self.baseline.as_dict().items()}
+        attributes = {"provenance": self.provenance, "metrics": metrics}
+        return write_file(path, self.header, self.arrays(), attributes, compress=compress)

@@ -13,9 +13,9 @@ from numba import njit
 
 from plancc.errors import InputError, PlanError
 from plancc.plan.matrix import graph_of
-from plancc.plan.plan import Int32Array, Int64Array, Plan
-from plancc.plan.reader import PlanFile
-from plancc.plan.slices import read_offsets
+from plancc.plan.plan import Plan
+from plancc.plan.reader import PlanFile, within
+from plancc.plan.values import Int32Array, Int64Array
 from plancc.sampling import Population, Sampler
 
 
@@ -60,9 +60,9 @@ def read_population(file: PlanFile, sampler: Sampler) -> Population:
             )
     if not sampler.needs:
         return Population(n)
-    part_ptr = read_offsets(file, "rows/part_ptr", n)
+    part_ptr = file.read_offsets("rows/part_ptr", n)
     global_id = file.read("rows/global_id")
-    if not (_within(global_id, n) and (np.bincount(global_id, minlength=n) == 1).all()):
+    if not (within(global_id, n) and (np.bincount(global_id, minlength=n) == 1).all()):
         raise PlanError(f"{file.path}: /rows/global_id is damaged: it is no permutation")
 
     def by_vertex(name: str) -> Any:
@@ -102,24 +102,18 @@ def _read_pattern(
     file: PlanFile, part_ptr: Int64Array, global_id: Int32Array
 ) -> tuple[Int64Array, Int32Array]:
     """The pattern in the vertices' own numbering: ``indptr, indices``, columns ascending."""
-    row_ptr = read_offsets(file, "matrix/row_ptr", file.header.num_nonzeros)
-    message_ptr = read_offsets(file, "expand/recv_ptr", file.messages)
-    halo_ptr = read_offsets(file, "expand/recv_row_ptr", file.volume)
-    peer, row = file.read("expand/recv_peer"), file.read("expand/recv_row")
-    if not _within(peer, len(part_ptr) - 1):
-        raise PlanError(f"{file.path}: /expand/recv_peer is damaged: a number is out of range")
-    sender = np.repeat(peer, np.diff(halo_ptr))
-    if not ((row >= 0) & (row < np.diff(part_ptr)[sender])).all():
-        raise PlanError(f"{file.path}: /expand/recv_row is damaged: a number is out of range")
-    halo = global_id[part_ptr[sender] + row]
+    row_ptr = file.read_offsets("matrix/row_ptr", file.header.num_nonzeros)
+    ptr, peer, message_ptr = file.read_messages("expand/recv")
+    row, sender = file.read("expand/recv_row"), np.repeat(peer, np.diff(message_ptr))
+    file.check("expand/recv_row", within(row, np.diff(part_ptr)[sender]))
+    halo, halo_ptr = global_id[part_ptr[sender] + row], message_ptr[ptr]
     indptr = np.zeros(len(row_ptr), dtype=np.int64)
     indptr[global_id + 1] = np.diff(row_ptr)
     np.cumsum(indptr, out=indptr)
     indices = np.empty(file.header.num_nonzeros, dtype=np.int32)
     column = file.read("matrix/column")
-    starts = halo_ptr[message_ptr]
-    if not _renumbered(part_ptr, global_id, row_ptr, column, starts, halo, indptr, indices):
-        raise PlanError(f"{file.path}: /matrix/column is damaged: a number is out of range")
+    in_range = _renumbered(part_ptr, global_id, row_ptr, column, halo_ptr, halo, indptr, indices)
+    file.check("matrix/column", in_range)
     return indptr, indices
 
 
@@ -148,7 +142,3 @@ def _renumbered(
                 indices[at] = global_id[row0 + c] if c < own else halo[halo_ptr[part] + c - own]
             indices[first : first + row_ptr[r + 1] - row_ptr[r]].sort()
     return True
-
-
-def _within(numbers: Int32Array, bound: int) -> bool:
-    return len(numbers) == 0 or (int(numbers.min()) >= 0 and int(numbers.max()) < bound)

@@ -32,12 +32,12 @@ from plancc.plan.format import (
     MINOR,
     NODES,
     ROOT_ATTRIBUTES,
-    plan_from_arrays,
 )
 from plancc.plan.grid import Grid
 from plancc.plan.indices import index_invariants
 from plancc.plan.metrics import Metrics
-from plancc.plan.plan import Header, Plan
+from plancc.plan.plan import Plan
+from plancc.plan.values import Header, Int32Array, Int64Array
 
 FILTERS = {
     h5py.h5z.FILTER_DEFLATE: "deflate",
@@ -169,6 +169,61 @@ class PlanFile:
         with self._reading(f"/{name}"):
             return dataset[start : len(dataset) if stop is None else stop]
 
+    def check(self, name: str, holds: bool | np.bool_) -> None:
+        """PlanError that a number in dataset `name` is out of range, unless it `holds`."""
+        if not holds:
+            raise PlanError(f"{self.path}: /{name} is damaged: a number is out of range")
+
+    def read_within(
+        self, name: str, bound: int, start: int = 0, stop: int | None = None
+    ) -> npt.NDArray[Any]:
+        """Rows ``start:stop`` of a dataset of numbers in ``0..bound-1``; see `read`."""
+        numbers = self.read(name, start, stop)
+        self.check(name, within(numbers, bound))
+        return numbers
+
+    def read_offsets(
+        self, name: str, total: int, first: int = 0, last: int | None = None
+    ) -> Int64Array:
+        """Entries ``first..last`` of an offset table that rises from 0 to `total`; see `read`."""
+        offsets: Int64Array = self.read(name, first, None if last is None else last + 1)
+        in_range = 0 <= offsets[0] <= offsets[-1] <= total
+        if last is None:
+            in_range = offsets[0] == 0 and offsets[-1] == total
+        rises = (offsets[1:] >= offsets[:-1]).all()  # a difference could overflow
+        self.check(name, in_range and rises)
+        return offsets
+
+    def read_messages(
+        self, table: str, first: int = 0, last: int | None = None
+    ) -> tuple[Int64Array, Int32Array, Int64Array]:
+        """Messages of parts ``first..last-1`` in a table, without their rows; see `read`.
+
+        Parameters
+        ----------
+        table : str
+            "expand/send", "expand/recv", "fold/send" or "fold/recv".
+        first, last : int
+            By default all parts.
+
+        Returns
+        -------
+        ptr : int64[last - first + 1]
+            From zero; see `plancc.plan.values.Exchange`.
+        peer : int32[messages]
+        row_ptr : int64[messages + 1]
+            Where the rows of every message are in dataset ``{table}_row``.
+        """
+        in_fold = table.startswith("fold")
+        messages = self.fold_messages if in_fold else self.messages
+        volume = self.fold_volume if in_fold else self.volume
+        ptr = self.read_offsets(f"{table}_ptr", messages)
+        ptr = ptr[first : None if last is None else last + 1]
+        start, stop = int(ptr[0]), int(ptr[-1])
+        row_ptr = self.read_offsets(f"{table}_row_ptr", volume, start, stop)
+        peer = self.read_within(f"{table}_peer", self.header.num_parts, start, stop)
+        return ptr - start, peer, row_ptr
+
     def node(self, name: str) -> h5py.Dataset:
         """The dataset `name`, after checking everything the format says of it."""
         with self._reading(f"/{name}"):
@@ -217,7 +272,7 @@ class PlanFile:
             If a dataset cannot be read, or a number in it is no index of what it points to.
         """
         arrays = {name: self.read(name) for name in NODES if self._wanted(name)}
-        plan = plan_from_arrays(self.header, arrays)
+        plan = Plan.from_arrays(self.header, arrays)
         for name, problem in index_invariants(plan):
             if problem:
                 raise PlanError(f"{self.path}: {name}: {problem}")
@@ -319,7 +374,8 @@ class PlanFile:
             raise PlanError(
                 f"{self.path}: impossible header: {n} vertices, {nnz} nonzeros, {p} parts"
             )
-        self._check_grid(header)
+        if problem := header.grid_problem():
+            raise PlanError(f"{self.path}: {problem}")
         self.content_sha256 = str(_python(attributes.get("content_sha256", "")))
         return header
 
@@ -331,29 +387,6 @@ class PlanFile:
             return Grid.parse(text)
         except InputError as error:
             raise PlanError(f"{self.path}: header attribute {error}") from None
-
-    def _check_grid(self, header: Header) -> None:
-        """Layouts of grids have one, with a block of rows for every part; others have none."""
-        grid, of_grid = header.grid, header.layout in ("grid", "feature")
-        if grid is None:
-            if of_grid:
-                raise PlanError(
-                    f"{self.path}: layout '{header.layout}' without the attribute "
-                    f"'{GRID_ATTRIBUTE}'"
-                )
-            return
-        if grid.layout != header.layout:
-            raise PlanError(f"{self.path}: grid '{grid}' in a plan of layout '{header.layout}'")
-        if grid.num_parts != header.num_parts:
-            raise PlanError(
-                f"{self.path}: grid '{grid}', of {grid.num_parts} blocks of rows, in a plan of "
-                f"{header.num_parts} parts"
-            )
-        if grid.num_ranks > header.num_vertices:
-            raise PlanError(
-                f"{self.path}: grid '{grid}' has {grid.num_ranks} ranks for {header.num_vertices} "
-                "vertices"
-            )
 
     def _check_names(self) -> None:
         """Refuse unknown names, which only a higher minor version may bring."""
@@ -391,6 +424,11 @@ class PlanFile:
             if self._file.get(at, getclass=True) is not wanted:
                 raise PlanError(f"{self.path}: /{at} is not a {wanted.__name__.lower()}")
         return True
+
+
+def within(numbers: npt.NDArray[np.integer], bound: int | npt.NDArray[np.integer]) -> bool:
+    """Whether every number is in ``0..bound-1``; `bound` may have one entry for each."""
+    return bool(((numbers >= 0) & (numbers < bound)).all())
 
 
 def _open(path: str) -> h5py.File:

@@ -11,9 +11,9 @@ from os import PathLike
 
 import numpy as np
 
-from plancc.errors import InputError, PlanError
+from plancc.errors import InputError
 from plancc.graph.vertexdata import VertexData
-from plancc.plan.format import vertex_data_from_arrays
+from plancc.plan.format import vertex_data_from_arrays, vertex_data_problem
 from plancc.plan.grid_slices import (
     check_ranks,
     keeps_part,
@@ -21,9 +21,10 @@ from plancc.plan.grid_slices import (
     rows_of_rank,
     share_of_rank,
 )
-from plancc.plan.merge import Block, Messages, PartialRows, merge
-from plancc.plan.plan import Header, Int32Array, Int64Array, Part, PartFold
-from plancc.plan.reader import PlanFile
+from plancc.plan.merge import merge
+from plancc.plan.parts import Part, PartRange
+from plancc.plan.reader import PlanFile, within
+from plancc.plan.values import Exchange, Fold, Header, Int64Array
 
 
 def block_of_parts(num_parts: int, num_ranks: int) -> Int64Array:
@@ -69,7 +70,7 @@ def read_part(file: PlanFile, rank: int, num_ranks: int) -> Part:
             f"{num_parts} ranks, or compile the plan for more parts"
         )
     ranks = block_of_parts(num_parts, num_ranks)
-    block = _read_block(file, int(ranks[rank]), int(ranks[rank + 1]))
+    block = _read_parts(file, int(ranks[rank]), int(ranks[rank + 1]))
     if num_ranks < num_parts:
         return merge(block, rank, ranks)
     return _only_part(file, block)
@@ -78,163 +79,72 @@ def read_part(file: PlanFile, rank: int, num_ranks: int) -> Part:
 def _read_grid_share(file: PlanFile, rank: int, num_ranks: int) -> Part:
     """Of vertex data the rows that the rank has, whatever else it reads of their block."""
     grid = check_ranks(file.path, file.header, num_ranks)
-    block = _read_block(file, *parts_to_read(grid, rank), with_data=False)
+    block = _read_parts(file, *parts_to_read(grid, rank), with_data=False)
     part = _only_part(file, block) if keeps_part(grid) else None
     data = _read_vertex_data(file, *rows_of_rank(grid, block.part_ptr, rank))
     return share_of_rank(grid, rank, block, part, data)
 
 
-def _only_part(file: PlanFile, block: Block) -> Part:
-    """The part that a block of one part is."""
+def _only_part(file: PlanFile, block: PartRange) -> Part:
+    num_rows = len(block.global_id)
     index = block.first
-    num_interior = file.read("rows/num_interior", index, index + 1)
-    _check(file, "rows/num_interior", _within(num_interior, len(block.global_id) + 1))
-    return Part(
-        index=index,
-        num_parts=file.header.num_parts,
-        first_row=block.first_row,
-        global_id=block.global_id,
-        num_interior=int(num_interior[0]),
-        row_ptr=block.row_ptr,
-        column=block.column,
-        value=block.value,
-        send_peer=block.send.peer,
-        send_ptr=block.send.row_ptr,
-        send_row=block.send.row,
-        recv_peer=block.receive.peer,
-        recv_ptr=block.receive.row_ptr,
-        vertex_data=block.vertex_data,
-        fold=(
-            None
-            if block.fold is None
-            else PartFold(
-                send_peer=block.fold.send.peer,
-                send_ptr=block.fold.send.row_ptr,
-                recv_peer=block.fold.receive.peer,
-                recv_ptr=block.fold.receive.row_ptr,
-                recv_row=block.fold.receive.row,
-            )
-        ),
-    )
+    num_interior = file.read_within("rows/num_interior", num_rows + 1, index, index + 1)
+    return block.only_part(int(num_interior[0]))
 
 
-def _read_block(file: PlanFile, first: int, last: int, *, with_data: bool = True) -> Block:
-    """Parts first..last-1 as they stand in the file, offsets from zero, all indices in range."""
-    part_ptr = read_offsets(file, "rows/part_ptr", file.header.num_vertices)
-    row0, row1 = int(part_ptr[first]), int(part_ptr[last])
+def _read_parts(file: PlanFile, first: int, last: int, *, with_data: bool = True) -> PartRange:
+    """Parts ``first..last-1`` as they stand in the file, all indices in range."""
+    header = file.header
+    part_ptr = file.read_offsets("rows/part_ptr", header.num_vertices)
     rows = np.diff(part_ptr)
-    _, send = _read_messages(file, "expand/send", first, last)
-    _, receive = _read_messages(file, "expand/recv", first, last)
-    local_ptr, fold, folded_before = part_ptr[first : last + 1], None, 0
-    if file.header.layout == "edge":
-        folded_before, fold = _read_partial_rows(file, first, last, rows)
-        local_ptr = local_ptr + folded_before + fold.send.row_ptr[fold.send.ptr]
-    local0, local1 = int(local_ptr[0]), int(local_ptr[-1])
-    row_ptr = _slice_offsets(file, "matrix/row_ptr", local0, local1, file.header.num_nonzeros)
+    row0, row1 = int(part_ptr[first]), int(part_ptr[last])
+    _, send = _read_exchange(file, "expand/send", first, last)
+    _, receive = _read_exchange(file, "expand/recv", first, last)
+    local_ptr, fold = part_ptr[first : last + 1], None
+    if header.layout == "edge":
+        folded_before, fold_send = _read_exchange(file, "fold/send", first, last)
+        fold = Fold(fold_send, _read_exchange(file, "fold/recv", first, last)[1])
+        file.check("fold/send_row", within(fold_send.row, rows[fold_send.peer_of_row()]))
+        owner = first + fold.receive.part_of_row()
+        file.check("fold/recv_row", within(fold.receive.row, rows[owner]))
+        local_ptr = local_ptr + folded_before + fold_send.row_ptr[fold_send.ptr]
+    local_rows = int(local_ptr[0]), int(local_ptr[-1])
+    row_ptr = file.read_offsets("matrix/row_ptr", header.num_nonzeros, *local_rows)
     nonzeros = int(row_ptr[0]), int(row_ptr[-1])
-    row_ptr = row_ptr - row_ptr[0]
-    column = file.read("matrix/column", *nonzeros)
-    width = rows[first:last] + np.diff(receive.row_ptr[receive.ptr])
-    nonzero_ptr = row_ptr[local_ptr - local0]
-    for part in range(first, last):
-        held = column[nonzero_ptr[part - first] : nonzero_ptr[part - first + 1]]
-        _check(file, "matrix/column", _within(held, int(width[part - first])))
-    send_bound = rows[send.part_of_row(first)]
-    receive_bound = rows[receive.peer_of_row()]
-    global_id = file.read("rows/global_id", row0, row1)
-    _check(file, "rows/global_id", _within(global_id, file.header.num_vertices))
-    _check(file, "expand/send_row", ((send.row >= 0) & (send.row < send_bound)).all())
-    _check(file, "expand/recv_row", ((receive.row >= 0) & (receive.row < receive_bound)).all())
-    return Block(
+    file.check("expand/send_row", within(send.row, rows[first + send.part_of_row()]))
+    file.check("expand/recv_row", within(receive.row, rows[receive.peer_of_row()]))
+    block = PartRange(
         first=first,
         last=last,
         part_ptr=part_ptr,
-        global_id=global_id,
-        local_ptr=local_ptr - local0,
-        row_ptr=row_ptr,
-        column=column,
+        global_id=file.read_within("rows/global_id", header.num_vertices, row0, row1),
+        local_ptr=local_ptr - local_ptr[0],
+        row_ptr=row_ptr - row_ptr[0],
+        column=file.read("matrix/column", *nonzeros),
         value=file.read("matrix/value", *nonzeros),
         send=send,
         receive=receive,
         vertex_data=_read_vertex_data(file, row0, row1) if with_data else VertexData(),
         fold=fold,
     )
+    file.check(
+        "matrix/column", within(block.column, block.columns_of_part()[block.part_of_nonzero()])
+    )
+    return block
+
+
+def _read_exchange(file: PlanFile, table: str, first: int, last: int) -> tuple[int, Exchange]:
+    """The rows in a table before part `first`, and the messages of parts ``first..last-1``."""
+    ptr, peer, row_ptr = file.read_messages(table, first, last)
+    before = int(row_ptr[0])
+    row = file.read(f"{table}_row", before, int(row_ptr[-1]))
+    return before, Exchange(ptr, peer, row_ptr - before, row)
 
 
 def _read_vertex_data(file: PlanFile, row0: int, row1: int) -> VertexData:
     """Rows ``row0:row1`` in plan order of all that the plan carries."""
-    names = file.vertex_data_names()
-    return vertex_data_from_arrays(
-        {f"vertex_data/{name}": _vertex_data(file, name, row0, row1) for name in names}
-    )
-
-
-def _vertex_data(file: PlanFile, name: str, row0: int, row1: int) -> np.ndarray:
-    """Rows of one vertex data array, with the values that the format allows."""
-    array = file.read(f"vertex_data/{name}", row0, row1)
-    if name == "features":
-        _check(file, f"vertex_data/{name}", np.isfinite(array).all())
-    elif name == "labels":
-        _check(file, f"vertex_data/{name}", (array >= -1).all())
-    elif name == "clusters":
-        _check(file, f"vertex_data/{name}", (array >= 0).all())
-    else:
-        _check(file, f"vertex_data/{name}", (array <= 1).all())
-    return array
-
-
-def _read_partial_rows(
-    file: PlanFile, first: int, last: int, rows: Int64Array
-) -> tuple[int, PartialRows]:
-    """The folded rows of all parts before `first`, and the fold of parts first..last-1."""
-    before, send = _read_messages(file, "fold/send", first, last)
-    _, receive = _read_messages(file, "fold/recv", first, last)
-    for prefix, row, owner in (
-        ("send", send.row, send.peer_of_row()),
-        ("recv", receive.row, receive.part_of_row(first)),
-    ):
-        _check(file, f"fold/{prefix}_row", ((row >= 0) & (row < rows[owner])).all())
-    return before, PartialRows(send, receive)
-
-
-def _read_messages(file: PlanFile, table: str, first: int, last: int) -> tuple[int, Messages]:
-    """The rows in a table before part `first`, and the messages of parts first..last-1."""
-    in_fold = table.startswith("fold")
-    messages = file.fold_messages if in_fold else file.messages
-    volume = file.fold_volume if in_fold else file.volume
-    ptr = read_offsets(file, f"{table}_ptr", messages)[first : last + 1]
-    start, stop = int(ptr[0]), int(ptr[-1])
-    row_ptr = _slice_offsets(file, f"{table}_row_ptr", start, stop, volume)
-    peer = file.read(f"{table}_peer", start, stop)
-    _check(file, f"{table}_peer", _within(peer, file.header.num_parts))
-    before = int(row_ptr[0])
-    row = file.read(f"{table}_row", before, int(row_ptr[-1]))
-    return before, Messages(ptr - ptr[0], peer, row_ptr - before, row)
-
-
-def read_offsets(file: PlanFile, name: str, total: int) -> Int64Array:
-    """A whole offset table, which must rise from 0 to `total`."""
-    offsets: Int64Array = file.read(name)
-    _check(file, name, offsets[0] == 0 and offsets[-1] == total and _rises(offsets))
-    return offsets
-
-
-def _slice_offsets(file: PlanFile, name: str, start: int, stop: int, total: int) -> Int64Array:
-    """Entries start..stop of an offset table, which must rise within 0..total."""
-    offsets: Int64Array = file.read(name, start, stop + 1)
-    in_range = offsets[0] >= 0 and offsets[-1] <= total
-    _check(file, name, in_range and _rises(offsets))
-    return offsets
-
-
-def _rises(offsets: Int64Array) -> np.bool_:
-    return (offsets[1:] >= offsets[:-1]).all()  # a difference could overflow
-
-
-def _within(numbers: Int32Array | Int64Array, bound: int) -> bool:
-    return len(numbers) == 0 or (int(numbers.min()) >= 0 and int(numbers.max()) < bound)
-
-
-def _check(file: PlanFile, name: str, holds: bool | np.bool_) -> None:
-    if not holds:
-        raise PlanError(f"{file.path}: /{name} is damaged: a number is out of range")
+    names = [f"vertex_data/{name}" for name in file.vertex_data_names()]
+    arrays = {name: file.read(name, row0, row1) for name in names}
+    for name, array in arrays.items():
+        file.check(name, not vertex_data_problem(name, array)[1])
+    return vertex_data_from_arrays(arrays)

@@ -16,19 +16,13 @@ import scipy.sparse as sp
 from plancc.errors import PlanError
 from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
-from plancc.plan.format import MINOR, NODES, arrays_of, content_sha256
+from plancc.plan.format import MINOR, NODES, vertex_data_arrays, vertex_data_problem
 from plancc.plan.indices import index_invariants
-from plancc.plan.matrix import (
-    halo_ptr,
-    is_own_row,
-    matrix_of,
-    part_of_nonzero,
-    place_of_columns,
-    place_of_rows,
-)
-from plancc.plan.metrics import Metrics, summarize, traffic
-from plancc.plan.plan import Exchange, Plan
+from plancc.plan.matrix import matrix_of
+from plancc.plan.metrics import Metrics
+from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile
+from plancc.plan.values import Exchange
 
 
 def verify_file(path: str | PathLike[str], against: Graph | None = None) -> list[str]:
@@ -59,7 +53,7 @@ def verify_file(path: str | PathLike[str], against: Graph | None = None) -> list
         plan = file.read_plan()
         _check_stored_with_checksums(file)
         if file.minor <= MINOR:
-            digest = content_sha256(plan.header, arrays_of(plan))
+            digest = plan.content_sha256()
             if file.content_sha256 != digest:
                 raise PlanError(
                     f"{path}: content_sha256 is {file.content_sha256 or 'missing'}, "
@@ -71,7 +65,7 @@ def verify_file(path: str | PathLike[str], against: Graph | None = None) -> list
         done += verify(plan, against)
     except PlanError as error:
         raise PlanError(f"{path}: {error}") from None
-    _compare_figures(path, stored, summarize(traffic(plan)))
+    _compare_figures(path, stored, plan.metrics())
     return [*done, "stored metrics"]
 
 
@@ -111,22 +105,14 @@ def _invariants(plan: Plan) -> Iterator[tuple[str, str]]:
         yield "nonzeros of the diagonal are with the owner of their row", _diagonal(plan)
     yield "every received row is used", _halo_used(plan)
     yield "interior rows come first", _interior(plan)
-    data = plan.vertex_data
-    if data.features is not None:
-        yield "features are finite", "" if np.isfinite(data.features).all() else "NaN or infinity"
-    if data.labels is not None:
-        yield "labels are classes or -1", "" if (data.labels >= -1).all() else "a label below -1"
-    masks = [getattr(data, f"{name}_mask") for name in ("train", "val", "test")]
-    masks = [mask for mask in masks if mask is not None]
-    if masks:
-        valid = all((mask.view(np.uint8) <= 1).all() for mask in masks)
-        yield "masks hold 0 and 1", "" if valid else "another value"
+    data, problems = plan.vertex_data, dict[str, str]()
+    for name, array in vertex_data_arrays(data).items():
+        if array is not None:
+            rule, problem = vertex_data_problem(name, array)
+            problems[rule] = problems.get(rule) or problem
+    yield from problems.items()
     if data.targets is not None:
-        binary = bool((data.targets.view(np.uint8) <= 1).all())
-        yield "targets hold 0 and 1", "" if binary else "another value"
         yield "labels or targets", "" if data.labels is None else "both are there"
-    if data.clusters is not None:
-        yield "clusters are numbers from 0", "" if (data.clusters >= 0).all() else "one below 0"
 
 
 def _mirrors(send: Exchange, receive: Exchange) -> str:
@@ -154,24 +140,24 @@ def _mirrors(send: Exchange, receive: Exchange) -> str:
 
 
 def _folded_used(plan: Plan) -> str:
-    empty = np.flatnonzero((np.diff(plan.row_ptr) == 0) & ~is_own_row(plan))
+    empty = np.flatnonzero((np.diff(plan.row_ptr) == 0) & ~plan.all_parts.is_own_row())
     return f"{_local_row(plan, empty[0])} has none" if len(empty) else ""
 
 
 def _diagonal(plan: Plan) -> str:
     nonzeros = np.diff(plan.row_ptr)
-    place = np.repeat(place_of_rows(plan), nonzeros)
-    folded = np.repeat(~is_own_row(plan), nonzeros)
-    wrong = np.flatnonzero(folded & (place == place_of_columns(plan)))
+    place = np.repeat(plan.all_parts.place_of_rows(), nonzeros)
+    folded = np.repeat(~plan.all_parts.is_own_row(), nonzeros)
+    wrong = np.flatnonzero(folded & (place == plan.all_parts.place_of_columns()))
     if not len(wrong):
         return ""
-    vertex, m = plan.global_id[place[wrong[0]]], part_of_nonzero(plan)[wrong[0]]
+    vertex, m = plan.global_id[place[wrong[0]]], plan.all_parts.part_of_nonzero()[wrong[0]]
     return f"part {m} has that of vertex {vertex}, which it does not own"
 
 
 def _once(plan: Plan) -> str:
-    row = np.repeat(place_of_rows(plan), np.diff(plan.row_ptr))
-    column = place_of_columns(plan)
+    row = np.repeat(plan.all_parts.place_of_rows(), np.diff(plan.row_ptr))
+    column = plan.all_parts.place_of_columns()
     order = np.lexsort((column, row))
     twice = np.flatnonzero((np.diff(row[order]) == 0) & (np.diff(column[order]) == 0))
     if not len(twice):
@@ -187,7 +173,7 @@ def _distinct(plan: Plan) -> str:
     if same.any():
         k = order[np.flatnonzero(same)[0]]
         return f"{_local_row(plan, row[k])} uses column {plan.column[k]} twice"
-    foreign = plan.column >= np.diff(plan.part_ptr)[part_of_nonzero(plan)]
+    foreign = plan.all_parts.has_received_column()
     wrong = np.flatnonzero(foreign[:-1] & ~foreign[1:] & (np.diff(row) == 0))
     return f"{_local_row(plan, row[wrong[0]])} has a received column first" if len(wrong) else ""
 
@@ -198,18 +184,18 @@ def _local_row(plan: Plan, row: int) -> str:
 
 
 def _halo_used(plan: Plan) -> str:
-    part = part_of_nonzero(plan)
+    part = plan.all_parts.part_of_nonzero()
     slot = plan.column - np.diff(plan.part_ptr)[part]
     used = np.zeros(plan.receive.volume, dtype=bool)
-    used[(halo_ptr(plan)[part] + slot)[slot >= 0]] = True
+    used[(plan.all_parts.halo_ptr()[part] + slot)[slot >= 0]] = True
     unused = np.flatnonzero(~used)
     return f"received row {unused[0]} of {plan.receive.volume} is not" if len(unused) else ""
 
 
 def _interior(plan: Plan) -> str:
-    foreign = plan.column >= np.diff(plan.part_ptr)[part_of_nonzero(plan)]
+    foreign = plan.all_parts.has_received_column()
     before = np.concatenate([[0], np.cumsum(foreign)])
-    is_boundary = (np.diff(before[plan.row_ptr]) > 0)[is_own_row(plan)]
+    is_boundary = (np.diff(before[plan.row_ptr]) > 0)[plan.all_parts.is_own_row()]
     rows = np.diff(plan.part_ptr)
     local = np.arange(plan.num_vertices) - np.repeat(plan.part_ptr[:-1], rows)
     wrong = np.flatnonzero(is_boundary != (local >= np.repeat(plan.num_interior, rows)))

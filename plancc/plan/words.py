@@ -14,8 +14,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from plancc.plan.metrics import Step
-from plancc.plan.plan import Int64Array
+from plancc.plan.metrics import StepTraffic
+from plancc.plan.values import Int64Array
 
 
 @dataclass(eq=False)
@@ -65,7 +65,7 @@ class Rows(Transfer):
 
     Attributes
     ----------
-    step : Step
+    step : StepTraffic
         Of as many ranks as are counted.
     width : int or int64[num_ranks]
         Columns of a row; one number per rank is the same at both ends of every message.
@@ -73,7 +73,7 @@ class Rows(Transfer):
         Whether they travel from receivers to senders.
     """
 
-    step: Step
+    step: StepTraffic
     width: int | Int64Array
     reverse: bool = False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from typing import Any
@@ -17,42 +17,41 @@ from plancc.plan.format import (
     FORMAT,
     FORMAT_VERSION,
     Arrays,
-    arrays_of,
     content_sha256,
     header_attributes,
 )
-from plancc.plan.metrics import summarize, traffic
-from plancc.plan.plan import Plan
+from plancc.plan.values import Header
 
 CHUNK_BYTES = 1 << 19
 CHUNKS_PER_WRITE = 64  # between two looks whether to go on
 
 
-def write_plan(plan: Plan, path: str | PathLike[str], *, compress: bool = False) -> str:
-    """Write a plan file: complete under its final name, or not at all.
+def write_file(
+    path: str | PathLike[str],
+    header: Header,
+    arrays: Arrays,
+    attributes: Mapping[str, Mapping[str, Any]],
+    *,
+    compress: bool,
+) -> str:
+    """Write a plan file and return its content hash; see `plancc.plan.plan.Plan.save`.
 
     Parameters
     ----------
-    plan : Plan
-    path : path of the new file; an existing file is replaced
+    path : path of the new file
+    header : Header
+    arrays : mapping
+        Datasets by their names in the file.
+    attributes : mapping
+        Attributes of every group in `plancc.plan.format.ATTRIBUTE_GROUPS`.
     compress : bool
-        Deflate the datasets (smaller and slower; every HDF5 library reads it).
-
-    Returns
-    -------
-    str
-        The content hash, as stored.
-
-    Raises
-    ------
-    OutputError
-        If the folder is missing or not writable, or the disk fills.
     """
-    arrays = arrays_of(plan)
     with atomic_write(path) as temporary, ThreadPoolExecutor(2) as pool:
-        hashed = pool.submit(content_sha256, plan.header, arrays)
+        hashed = pool.submit(content_sha256, header, arrays)
         stream = _Stream(temporary, "r+")
-        written = pool.submit(_write_file, plan, arrays, stream, compress, hashed.result)
+        root = {"format": FORMAT, "format_version": FORMAT_VERSION, **header_attributes(header)}
+        groups = {"/": root, **attributes}
+        written = pool.submit(_write, stream, groups, arrays, compress, hashed.result)
         try:
             written.result()
         except BaseException as error:  # Ctrl-C, which Python raises in the main thread only
@@ -95,21 +94,17 @@ class _Stream(io.FileIO):
         return size or 0
 
 
-def _write_file(
-    plan: Plan, arrays: Arrays, stream: _Stream, compress: bool, digest: Callable[[], str]
+def _write(
+    stream: _Stream,
+    groups: Mapping[str, Mapping[str, Any]],
+    arrays: Arrays,
+    compress: bool,
+    digest: Callable[[], str],
 ) -> None:
     try:
         with h5py.File(stream, "w", libver=("v108", "v110")) as file:
-            file.attrs["format"] = FORMAT
-            file.attrs["format_version"] = FORMAT_VERSION
-            for name, value in header_attributes(plan.header).items():
-                file.attrs[name] = value if isinstance(value, str) else np.int64(value)
-            _write_attributes(file, "provenance", plan.provenance)
-            figures = summarize(traffic(plan)).as_dict()
-            if plan.baseline is not None:
-                random = plan.baseline.as_dict()
-                figures |= {f"random_{name}": value for name, value in random.items()}
-            _write_attributes(file, "metrics", figures)
+            for group, values in groups.items():
+                _write_attributes(file.require_group(group), values)
             for name, array in arrays.items():
                 _write_array(file, name, array, compress, stream.check)
             file.attrs["content_sha256"] = digest()
@@ -118,14 +113,13 @@ def _write_file(
         stream.check()  # whatever HDF5 says after a failed write
 
 
-def _write_attributes(file: h5py.File, group: str, values: dict[str, Any]) -> None:
-    attributes = file.create_group(group).attrs
+def _write_attributes(group: h5py.Group, values: Mapping[str, Any]) -> None:
     for name, value in values.items():
         if isinstance(value, bool | int):
             value = np.int64(value)
         elif isinstance(value, str):  # a file name need not be UTF-8, a string in HDF5 must
             value = value.encode(errors="backslashreplace").decode()
-        attributes[name] = value
+        group.attrs[name] = value
 
 
 def _write_array(

@@ -16,8 +16,8 @@ import numpy as np
 from numba import njit
 
 from plancc.plan import words
-from plancc.plan.metrics import Step
-from plancc.plan.plan import Int32Array, Int64Array
+from plancc.plan.metrics import StepTraffic
+from plancc.plan.values import Int32Array, Int64Array
 from plancc.plan.words import Counts
 from plancc.predict.memory import Memory
 
@@ -48,11 +48,11 @@ class Pairs:
         """What every rank sends and receives inside and between nodes; kept for the next call."""
         if ranks_per_node not in self._split:
             sums = _split(self.source, self.target, self.rows, self.num_ranks, ranks_per_node)
-            self._split[ranks_per_node] = PairSplit(Step(*sums[0]), Step(*sums[1]))
+            self._split[ranks_per_node] = PairSplit(StepTraffic(*sums[0]), StepTraffic(*sums[1]))
         return self._split[ranks_per_node]
 
     @property
-    def step(self) -> Step:
+    def step(self) -> StepTraffic:
         """What every rank moves in the exchange."""
         return self.by_node(1).total
 
@@ -60,8 +60,8 @@ class Pairs:
 class PairSplit(NamedTuple):
     """What every rank moves in one exchange: between nodes, and everywhere."""
 
-    between: Step
-    total: Step
+    between: StepTraffic
+    total: StepTraffic
 
 
 class Place(NamedTuple):
@@ -109,10 +109,10 @@ class PointToPoint(Operation, words.Transfer):
     width: int | Int64Array
     reverse: bool = False
 
-    def moved(self, rows: Step) -> Step:
+    def moved(self, rows: StepTraffic) -> StepTraffic:
         """Words and messages of rows; those without a column do not travel. Not reversed."""
         full = np.asarray(self.width) > 0
-        return Step(
+        return StepTraffic(
             rows.sent * self.width,
             rows.received * self.width,
             rows.messages_sent * full,

@@ -28,8 +28,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.plan.metrics import Step
-from plancc.plan.plan import Int64Array
+from plancc.plan.metrics import StepTraffic
+from plancc.plan.values import Int64Array
 from plancc.plan.words import Collective, Counts
 from plancc.predict.machine import Machine
 from plancc.predict.schedule import (
@@ -322,9 +322,9 @@ class _Clock:
         split = of.pairs.by_node(self._machine.node.ranks)
         between = of.moved(split.between)
         inside = (all_ - out for all_, out in zip(of.moved(split.total), between, strict=True))
-        return self._exchange(Step(*inside), between)
+        return self._exchange(StepTraffic(*inside), between)
 
-    def _exchange(self, inside: Step, between: Step) -> Float64Array:
+    def _exchange(self, inside: StepTraffic, between: StepTraffic) -> Float64Array:
         """Seconds of messages inside and between nodes, whichever way they travel."""
         machine = self._machine
         near = np.maximum(
@@ -357,7 +357,7 @@ class _Clock:
                     amount = np.zeros(self._num_ranks, np.int64)
                     amount[of.ranks] = mine * partners
                     moved.append(amount)
-        return self._exchange(Step(*inside), Step(*between))
+        return self._exchange(StepTraffic(*inside), StepTraffic(*between))
 
     def _broadcast(self, of: Broadcast) -> Float64Array:
         buffers = np.broadcast_to(of.buffers, of.words.shape) * (of.words > 0)

@@ -16,7 +16,8 @@ import scipy.sparse as sp
 from plancc.cost.owners import traffic_of_owners
 from plancc.graph.graph import Graph
 from plancc.plan.metrics import Traffic
-from plancc.plan.plan import Int32Array, Plan
+from plancc.plan.plan import Plan
+from plancc.plan.values import Int32Array
 from plancc.plan.words import Counts, Rows, count
 from plancc.predict.passes import PASSES, moved_widths
 

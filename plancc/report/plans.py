@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from plancc.cost.edge_owners import traffic_of_edge_owners
-from plancc.cost.owners import BASELINE_SEED, traffic_of_owners
+from plancc.cost.owners import BASELINE_SEED, traffic, traffic_of_owners
 from plancc.cost.pairs import pair_volumes, read_pair_volumes
 from plancc.cost.topology import ByNode, Topology, messages_by_node, volumes_by_node
 from plancc.errors import InputError
@@ -23,11 +22,11 @@ from plancc.graph.graph import Graph
 from plancc.models.random import random_owner
 from plancc.plan.format import header_attributes
 from plancc.plan.grid_slices import check_ranks
-from plancc.plan.matrix import graph_of, nonzero_owner_of
-from plancc.plan.metrics import Metrics, Traffic, summarize, traffic
-from plancc.plan.plan import Header, Int32Array, Plan
+from plancc.plan.matrix import graph_of, owners_of
+from plancc.plan.metrics import Metrics, Traffic, summarize
+from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile
-from plancc.plan.slices import read_offsets
+from plancc.plan.values import Header, Int32Array
 from plancc.predict.grid_traffic import ProductTraffic, product_traffic
 from plancc.predict.machine import Machine, epoch_rates
 from plancc.predict.memory import row_memory
@@ -324,18 +323,15 @@ def report(
             random_parts = traffic_of_owners(matrix, random_owners, ranks)
             random = summarize(random_parts)
             rank_of_part = rank_of_parts(file.header.num_parts, ranks)
-            owner = rank_of_part[plan.owner()]
-            nonzero_owner = rank_of_part[nonzero_owner_of(plan)] if edges else None
+            owners = owners_of(plan).renumbered(rank_of_part)
+            owner, nonzero_owner = owners.rows, owners.nonzeros
         pairs = None
         if merged:
-            if nonzero_owner is not None:
-                parts = traffic_of_edge_owners(matrix, owner, nonzero_owner, ranks)
-            else:
-                parts = traffic_of_owners(matrix, owner, ranks)
+            parts = traffic(matrix, owners, ranks)
             if topology is not None or boundary_sampling:
                 pairs = pair_volumes(matrix, owner, ranks)
         else:
-            parts = traffic(plan) if edges else _read_traffic(file)
+            parts = plan.traffic() if edges else _read_traffic(file)
             if topology is not None or boundary_sampling:
                 pairs = read_pair_volumes(file)
         training = random_training = None
@@ -429,12 +425,12 @@ def checked_ranks(file: PlanFile, num_ranks: int | None) -> int:
 
 def _read_traffic(file: PlanFile) -> Traffic:
     """Load and communication of every part from the offsets alone."""
-    part_ptr = read_offsets(file, "rows/part_ptr", file.header.num_vertices)
-    row_ptr = read_offsets(file, "matrix/row_ptr", file.header.num_nonzeros)
+    part_ptr = file.read_offsets("rows/part_ptr", file.header.num_vertices)
+    row_ptr = file.read_offsets("matrix/row_ptr", file.header.num_nonzeros)
     counts = {}
     for prefix in ("send", "recv"):
-        ptr = read_offsets(file, f"expand/{prefix}_ptr", file.messages)
-        rows = read_offsets(file, f"expand/{prefix}_row_ptr", file.volume)
+        ptr = file.read_offsets(f"expand/{prefix}_ptr", file.messages)
+        rows = file.read_offsets(f"expand/{prefix}_row_ptr", file.volume)
         counts[prefix] = (np.diff(rows[ptr]), np.diff(ptr))
     return Traffic(
         rows=np.diff(part_ptr),

@@ -29,7 +29,8 @@ import torch
 from scipy.sparse import csr_matrix
 
 from plancc.errors import InputError
-from plancc.plan.plan import Header, Part
+from plancc.plan.parts import Part
+from plancc.plan.values import Header
 from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.kernels.spmm import prepare
 from plancc_runtime.options import TrainOptions

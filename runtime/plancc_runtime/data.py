@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from plancc.errors import InputError
-from plancc.plan.plan import Part
+from plancc.plan.parts import Part
 from plancc_runtime.transport.base import Transport
 
 CPU = torch.device("cpu")

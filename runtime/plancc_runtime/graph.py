@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from plancc.errors import InputError
-from plancc.plan.plan import Header, Part
+from plancc.plan.parts import Part
+from plancc.plan.values import Header
 from plancc.registry import check_choice
 from plancc.sampling.counter import key_of
 from plancc_runtime.devices import own_device

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from plancc.plan.plan import Header
+from plancc.plan.values import Header
 from plancc_runtime.clock import PHASES
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.transport.base import Transport

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import PlanError
-from plancc.plan.plan import Header, Part, PartFold
+from plancc.plan.parts import Part, PartFold
+from plancc.plan.values import Header
 from plancc_runtime.transport.base import Transport
 
 Slice = tuple[Header, Part]

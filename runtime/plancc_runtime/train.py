@@ -36,7 +36,7 @@ from plancc_runtime.trace import Trace
 from plancc_runtime.transport.base import Transport
 
 if TYPE_CHECKING:
-    from plancc.plan.plan import Header
+    from plancc.plan.values import Header
     from plancc_runtime.data import LocalData
     from plancc_runtime.execution.full_batch import Execution
     from plancc_runtime.execution.grids import GridExecution

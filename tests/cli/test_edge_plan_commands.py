@@ -13,7 +13,8 @@ from test_inspect import assert_shown, table
 
 import plancc
 from plancc.graph.normalize import normalize
-from plancc.plan.edge_lowering import lower_edges
+from plancc.graph.owners import Owners
+from plancc.plan.lowering import lower
 from plancc_cli.render import FIGURES
 
 PARTS = 5
@@ -31,10 +32,9 @@ def edges(graph: Path, tmp_path_factory) -> tuple[Path, np.ndarray, dict[tuple[i
             of_pair[i, j] = int(owner[i]) if i == j else int(rng.integers(PARTS))
             nonzero_owner.append(of_pair[i, j])
     path = tmp_path_factory.mktemp("edges") / "edges.h5"
-    lower_edges(
+    lower(
         matrix,
-        owner,
-        np.array(nonzero_owner, np.int32),
+        Owners(owner, np.array(nonzero_owner, np.int32)),
         PARTS,
         normalization="sym",
         self_loops=True,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from plancc.cost.owners import random_traffic, traffic_of_owners
-from plancc.plan.metrics import Metrics, Traffic, imbalance, summarize, traffic
+from plancc.plan.metrics import Metrics, Traffic, imbalance, summarize
 from plancc.plan.slices import read_rank_slice
 from plancc.report.plans import PART_FIGURES, report
 
@@ -43,7 +43,7 @@ def test_traffic_of_owners_and_of_the_plan(case):
     graph, owner, num_parts = case
     expected = naive_traffic(naive.pattern_of(graph), owner, num_parts)
     same(traffic_of_owners(graph, owner, num_parts), expected)
-    same(traffic(plan_helpers.lowered(*case)), expected)
+    same(plan_helpers.lowered(*case).traffic(), expected)
     figures = naive.NaivePlan(naive.pattern_of(graph), owner, num_parts).figures()
     metrics = summarize(expected)
     assert metrics.as_dict() == pytest.approx(figures, rel=1e-12)
@@ -147,7 +147,7 @@ def test_report(tmp_path):
     masks = ["train_mask", "val_mask", "test_mask"]
     assert plain.vertex_data == ["features", "labels", *masks, "clusters"]
     assert plain.training is plain.random_training is None
-    same(plain.parts, traffic(plan))
+    same(plain.parts, plan.traffic())
 
     dims = [16, 8, 4]
     full = report(path, dims=dims)

@@ -4,7 +4,7 @@
 
 Later versions of plancc must read the files that earlier ones wrote, so an existing file is never
 replaced. All have the same owners of rows. plan-1.4.h5 is the grid plan of the row plan in
-plan-1.2.h5; plan-1.3.h5 is an edge plan, by ``lower_edges`` with the nonzeros (1, 2), (1, 3) at
+plan-1.2.h5; plan-1.3.h5 is an edge plan, by ``lower`` with the nonzeros (1, 2), (1, 3) at
 part 1, (3, 0) at part 2 and (3, 1) at part 0. Those before are row plans, made
 under SOURCE_DATE_EPOCH=1700000000 by ``plancc.compile(graph(), model="file", num_parts=3,
 normalize="row", data=data(), part=OWNER)``.
@@ -23,6 +23,7 @@ import plancc
 from plancc.cost.owners import random_traffic
 from plancc.graph.graph import Source
 from plancc.graph.normalize import normalize
+from plancc.graph.owners import Owners
 from plancc.plan.grid import Grid
 from plancc.plan.grid_slices import with_grid
 from plancc.plan.lowering import lower
@@ -65,7 +66,7 @@ def main() -> int:
         return 1
     matrix = normalize(graph(), "row", self_loops=True, dtype="float32")
     owner = np.array(OWNER, np.int32)
-    plan = lower(matrix, owner, 3, normalization="row", self_loops=True)
+    plan = lower(matrix, Owners(owner), 3, normalization="row", self_loops=True)
     plan = replace(
         with_grid(plan, Grid("2d", 3, 2)),
         vertex_data=data().take(plan.global_id),

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import plancc
-from plancc.plan.format import arrays_of
 from plancc.plan.grid import Grid
 from plancc.plan.matrix import matrix_of
 from plancc.plan.slices import read_rank_slice
@@ -51,7 +50,7 @@ def test_format_1_0_header_and_provenance():
 
 
 def test_format_1_0_tables():
-    found = arrays_of(plancc.load(PLAN_1_0))
+    found = plancc.load(PLAN_1_0).arrays()
     for name, expected in {
         "rows/part_ptr": [0, 3, 5, 7],
         "rows/global_id": [0, 6, 1, 2, 3, 4, 5],
@@ -140,7 +139,7 @@ def test_format_1_0_saved_again_has_the_same_content(tmp_path):
 
 def test_format_1_1_is_format_1_0_and_clusters(tmp_path):
     plan = plancc.load(PLAN_1_1)
-    found, before = arrays_of(plan), arrays_of(plancc.load(PLAN_1_0))
+    found, before = plan.arrays(), plancc.load(PLAN_1_0).arrays()
     assert found.pop("vertex_data/clusters").tolist() == [2, 0, 0, 0, 1, 1, 2]
     assert {name: array.tolist() for name, array in found.items()} == {
         name: array.tolist() for name, array in before.items()
@@ -161,7 +160,7 @@ def test_format_1_1_verifies_and_is_read_by_ranks(tmp_path):
 
 def test_format_1_2_has_targets_in_place_of_labels(tmp_path):
     plan = plancc.load(PLAN_1_2)
-    found, before = arrays_of(plan), arrays_of(plancc.load(PLAN_1_1))
+    found, before = plan.arrays(), plancc.load(PLAN_1_1).arrays()
     targets = found.pop("vertex_data/targets")
     assert targets.dtype == np.uint8
     assert targets.tolist() == (np.arange(28).reshape(7, 4) % 3 == 0)[plan.global_id].tolist()
@@ -181,7 +180,7 @@ def test_format_1_3_tables_of_an_edge_plan():
     """Nonzeros (1, 2), (1, 3) are with part 1, (3, 0) with part 2, (3, 1) with part 0."""
     plan = plancc.load(PLAN_1_3)
     assert plan.header == replace(plancc.load(PLAN_1_2).header, layout="edge")
-    found = arrays_of(plan)
+    found = plan.arrays()
     for name, expected in {
         "rows/part_ptr": [0, 3, 5, 7],
         "rows/global_id": [0, 1, 6, 3, 2, 4, 5],
@@ -247,8 +246,8 @@ def test_format_1_4_is_a_row_plan_and_a_grid(tmp_path):
     plan, before = plancc.load(PLAN_1_4), plancc.load(PLAN_1_2)
     grid = Grid("2d", 3, 2)
     assert plan.header == replace(before.header, layout="grid", grid=grid)
-    assert {name: array.tolist() for name, array in arrays_of(plan).items()} == {
-        name: array.tolist() for name, array in arrays_of(before).items()
+    assert {name: array.tolist() for name, array in plan.arrays().items()} == {
+        name: array.tolist() for name, array in before.arrays().items()
     }
     told = report(PLAN_1_4)
     assert told.content_sha256 == HASH_1_4

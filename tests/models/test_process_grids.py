@@ -14,7 +14,6 @@ from plancc.errors import InputError
 from plancc.models import MODELS
 from plancc.models.process_grid import row_models
 from plancc.owners.grids import grid_of
-from plancc.plan.format import arrays_of
 from plancc.plan.grid import Grid
 
 N = 40
@@ -150,7 +149,7 @@ def test_the_plan_is_the_row_plan_of_its_blocks(model, num_ranks, options, num_b
     part = {"part": options["part"]} if "part" in options else {}
     inside = plancc.compile(matrix(), blocks, num_blocks, **how, **part)
     for (name, array), expected in zip(
-        arrays_of(plan).items(), arrays_of(inside).values(), strict=True
+        plan.arrays().items(), inside.arrays().values(), strict=True
     ):
         np.testing.assert_array_equal(array, expected, err_msg=name)
     assert plan.metrics() == inside.metrics()

@@ -17,7 +17,6 @@ from plancc.models.hypergraph import HypergraphModel
 from plancc.owners.rows import SEARCHED, Method
 from plancc.partitioners.run import partition
 from plancc.plan.matrix import graph_of
-from plancc.plan.metrics import traffic
 from plancc.predict.machine import Machine, epoch_rates
 from plancc.report.provenance import reached, read_tried
 
@@ -46,7 +45,7 @@ def compiled(graph, **options):
 
 def value_of(plan, objective):
     rates = epoch_rates(DIMS, Machine()) if objective == "time" else None
-    return objective_value(objective, traffic(plan), rates)
+    return objective_value(objective, plan.traffic(), rates)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from plancc.graph.graph import Graph
+from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
-from plancc.plan.edge_lowering import lower_edges
 from plancc.plan.lowering import lower
 
 
@@ -64,7 +64,7 @@ def cases(draw, max_vertices=14, densities=(0.0, 0.1, 0.3, 1.0)):
 
 
 def lowered(graph, owner, num_parts):
-    return lower(graph, owner, num_parts, normalization="none", self_loops=False)
+    return lower(graph, Owners(owner), num_parts, normalization="none", self_loops=False)
 
 
 def data_of(n: int, seed: int = 0) -> VertexData:
@@ -105,8 +105,8 @@ def edge_cases(draw, max_vertices=14, densities=(0.0, 0.1, 0.3, 1.0)):
 
 
 def edges_lowered(graph, owner, nonzero_owner, num_parts):
-    return lower_edges(
-        graph, owner, nonzero_owner, num_parts, normalization="none", self_loops=False
+    return lower(
+        graph, Owners(owner, nonzero_owner), num_parts, normalization="none", self_loops=False
     )
 
 

@@ -16,7 +16,8 @@ import test_verify
 from test_edge_plans import rich_edge_plan
 
 from plancc.errors import PlanError
-from plancc.plan.format import NODES, arrays_of, plan_from_arrays
+from plancc.plan.format import NODES
+from plancc.plan.plan import Plan
 from plancc.plan.reader import load
 from plancc.plan.slices import read_rank_slice
 from plancc.plan.verify import verify, verify_file
@@ -52,7 +53,7 @@ def small_plan(elsewhere=ELSEWHERE):
 
 
 def test_the_small_plan_is_as_drawn():
-    found = {name: array.tolist() for name, array in arrays_of(small_plan()).items()}
+    found = {name: array.tolist() for name, array in small_plan().arrays().items()}
     columns = found.pop("matrix/column")
     del found["matrix/value"]
     assert sorted(columns[8:10]) == [0, 1]  # whose order is free
@@ -131,11 +132,11 @@ IDS = [f"{name} {edits}" for _, name, edits in BROKEN]
 @pytest.mark.parametrize(("invariant", "name", "edits"), BROKEN, ids=IDS)
 def test_of_a_value(invariant, name, edits):
     plan = small_plan()
-    arrays = {key: array.copy() for key, array in arrays_of(plan).items()}
+    arrays = {key: array.copy() for key, array in plan.arrays().items()}
     for entry, value in edits.items():
         arrays[name][entry] = value
     with pytest.raises(PlanError, match=invariant):
-        verify(plan_from_arrays(plan.header, arrays))
+        verify(Plan.from_arrays(plan.header, arrays))
 
 
 @pytest.mark.parametrize(("invariant", "name", "edits"), BROKEN, ids=IDS)

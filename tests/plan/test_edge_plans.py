@@ -14,8 +14,8 @@ import test_file
 from hypothesis import HealthCheck, given, settings
 
 from plancc.cost.edge_owners import traffic_of_edge_owners
-from plancc.plan.matrix import graph_of, matrix_of, nonzero_owner_of
-from plancc.plan.metrics import summarize, traffic
+from plancc.plan.matrix import graph_of, matrix_of, owners_of
+from plancc.plan.metrics import summarize
 from plancc.plan.reader import load
 from plancc.plan.slices import read_rank_slice
 from plancc.plan.verify import verify, verify_file
@@ -86,11 +86,11 @@ def check_plan(case):
     assert plan.value.dtype == graph.values.dtype
     assert plan.owner().tolist() == owner.tolist()
     check_parts([plan.part(m) for m in range(num_parts)], expected, graph)
-    check_traffic(traffic(plan), expected)
+    check_traffic(plan.traffic(), expected)
     check_traffic(traffic_of_edge_owners(*case), expected)
     np.testing.assert_array_equal(matrix_of(plan).toarray(), naive.dense_of(graph))
     assert graph_of(plan).indices.tolist() == graph.indices.tolist()
-    assert nonzero_owner_of(plan).tolist() == nonzero_owner.tolist()
+    assert owners_of(plan).nonzeros.tolist() == nonzero_owner.tolist()
     verify(plan, graph)
 
 

@@ -17,8 +17,9 @@ from hypothesis import HealthCheck, given, settings
 
 import plancc
 from plancc.plan.metrics import Metrics
-from plancc.plan.plan import Exchange, Fold, PartFold
+from plancc.plan.parts import PartFold
 from plancc.plan.reader import load
+from plancc.plan.values import Exchange, Fold
 from plancc.plan.verify import verify_file
 
 DTYPES = {

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from plancc.errors import InputError
+from plancc.graph.owners import Owners
 from plancc.plan.lowering import lower
 from plancc.plan.matrix import matrix_of
 from plancc.plan.verify import verify
@@ -54,7 +55,7 @@ def check_plan(plan, graph, owner, num_parts):
             assert len(received) == len(expected.receive[m].get(peer, ()))
             halo = naive.halo_vertices(parts, m)
             assert {halo[c - len(ids)] for c in received} == expected.receive[m].get(peer, set())
-        table = plan.receive.of_part(m)[2].tolist()
+        table = plan.receive.of_parts(m, m + 1).row.tolist()
         senders = np.repeat(part.recv_peer, np.diff(part.recv_ptr)).tolist()
         assert [int(parts[q].global_id[r]) for q, r in zip(senders, table, strict=True)] == (
             naive.halo_vertices(parts, m)
@@ -135,7 +136,7 @@ def test_the_input_is_left_as_it_was():
     graph = plan_helpers.graph_of(plan_helpers.random_array(rng, 20, 0.2))
     owner = rng.integers(0, 3, 20).astype(np.int32)
     before = [array.copy() for array in (graph.indptr, graph.indices, graph.values, owner)]
-    lower(graph, owner, 3, normalization="sym", self_loops=True)
+    lower(graph, Owners(owner), 3, normalization="sym", self_loops=True)
     for array, copy in zip((graph.indptr, graph.indices, graph.values, owner), before, strict=True):
         np.testing.assert_array_equal(array, copy)
 

@@ -12,6 +12,7 @@ from scipy.sparse import csr_matrix
 
 from plancc.errors import InputError, PlanError
 from plancc.graph.graph import Graph
+from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.lowering import lower
 from plancc.plan.population import read_population
@@ -30,7 +31,7 @@ NEEDS = {
 def save(path, dense, owner, data) -> None:
     sparse = csr_matrix(dense)
     graph = Graph(sparse.indptr.astype(np.int64), sparse.indices.astype(np.int32), sparse.data)
-    plan = lower(graph, owner, int(owner.max()) + 1, normalization="none", self_loops=False)
+    plan = lower(graph, Owners(owner), int(owner.max()) + 1, normalization="none", self_loops=False)
     replace(plan, vertex_data=data.take(plan.global_id)).save(path)
 
 

@@ -12,7 +12,7 @@ import pytest
 import test_file
 
 from plancc.errors import PlanError
-from plancc.plan.format import arrays_of, plan_from_arrays
+from plancc.plan.plan import Plan
 from plancc.plan.reader import load
 from plancc.plan.slices import read_rank_slice
 from plancc.plan.verify import verify, verify_file
@@ -45,7 +45,7 @@ def small_plan():
 
 
 def test_the_small_plan_is_as_drawn():
-    found = {name: array.tolist() for name, array in arrays_of(small_plan()).items()}
+    found = {name: array.tolist() for name, array in small_plan().arrays().items()}
     assert found["rows/part_ptr"] == [0, 2, 4, 6]
     assert found["rows/global_id"] == [0, 1, 2, 3, 4, 5]
     assert found["rows/num_interior"] == [1, 0, 1]
@@ -132,7 +132,7 @@ IDS = [f"{name} {edits}" for _, name, edits in BROKEN]
 
 
 def broken_arrays(name, edits):
-    arrays = {key: array.copy() for key, array in arrays_of(small_plan()).items()}
+    arrays = {key: array.copy() for key, array in small_plan().arrays().items()}
     for entry, value in edits.items():
         arrays[name][entry] = value
     return arrays
@@ -154,7 +154,7 @@ def edit_file(path, edits, *, rehash=True):
 
 @pytest.mark.parametrize(("invariant", "name", "edits"), BROKEN, ids=IDS)
 def test_of_a_value(invariant, name, edits):
-    plan = plan_from_arrays(small_plan().header, broken_arrays(name, edits))
+    plan = Plan.from_arrays(small_plan().header, broken_arrays(name, edits))
     with pytest.raises(PlanError, match=invariant):
         verify(plan)
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from plancc.cost.pairs import pair_volumes
 from plancc.errors import InputError
+from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
-from plancc.plan.edge_lowering import lower_edges
 from plancc.plan.grid import Grid
 from plancc.plan.grid_slices import with_grid
-from plancc.plan.metrics import traffic
+from plancc.plan.lowering import lower
 from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile
 from plancc.plan.slices import read_part
@@ -77,7 +77,9 @@ def edge_plan(num_parts: int) -> Plan:
         rng.integers(0, num_parts, size).astype(np.int32)
         for size in (graph.num_vertices, graph.num_nonzeros)
     )
-    return lower_edges(graph, owner, of_nonzero, num_parts, normalization="none", self_loops=False)
+    return lower(
+        graph, Owners(owner, of_nonzero), num_parts, normalization="none", self_loops=False
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -89,7 +91,7 @@ def edge_plan(num_parts: int) -> Plan:
 def test_row_plans_move_what_inspect_says(case, dims, passes):
     plan = plan_helpers.lowered(*case)
     counts = schedule_of(tables_of(plan), dims, passes).counts()
-    expected = epoch_traffic([traffic(plan)] * (len(dims) - 1), moved_widths(dims, passes))
+    expected = epoch_traffic([plan.traffic()] * (len(dims) - 1), moved_widths(dims, passes))
     assert counts.words_sent.tolist() == expected.words_sent.tolist()
     assert counts.messages_sent.tolist() == expected.messages_sent.tolist()
     assert counts.words_received.sum() == counts.words_sent.sum()
@@ -104,10 +106,10 @@ def test_edge_plans_move_what_inspect_says(passes):
     plan = edge_plan(4)
     tables = tables_of(plan)
     counts = schedule_of(tables, DIMS, passes).counts()
-    expected = epoch_traffic([traffic(plan)] * 3, moved_widths(DIMS, passes))
+    expected = epoch_traffic([plan.traffic()] * 3, moved_widths(DIMS, passes))
     assert counts.words_sent.tolist() == expected.words_sent.tolist()
     assert counts.messages_sent.tolist() == expected.messages_sent.tolist()
-    assert tables.nonzeros.tolist() == traffic(plan).nonzeros.tolist()
+    assert tables.nonzeros.tolist() == plan.traffic().nonzeros.tolist()
     own = [int(p.row_ptr[p.num_rows]) for p in map(plan.part, range(4))]
     assert tables.own_nonzeros.tolist() == own
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from plancc.errors import InputError
 from plancc.plan.grid import Grid
-from plancc.plan.metrics import traffic
 from plancc.predict.machine import (
     CollectiveShapes,
     Compute,
@@ -348,7 +347,7 @@ def test_memory_of_a_row_plan():
     boundary = []
     for part in map(plan.part, range(3)):
         boundary.append(int(part.row_ptr[-1] - part.row_ptr[part.num_interior]))
-    parts = traffic(plan)
+    parts = plan.traffic()
     expected = row_memory(parts, [parts] * 2, DIMS, np.array(boundary), symmetric=False)
     schedule = schedule_of(tables_of(plan), DIMS)
     assert schedule.memory.total.tolist() == expected.total.tolist()

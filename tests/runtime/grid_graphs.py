@@ -13,12 +13,15 @@ import scipy.sparse as sp
 import torch
 
 from plancc.graph.graph import Graph
+from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.grid import Grid
 from plancc.plan.grid_slices import with_grid
 from plancc.plan.lowering import lower
-from plancc.plan.plan import Header, Part, Plan
+from plancc.plan.parts import Part
+from plancc.plan.plan import Plan
 from plancc.plan.slices import read_rank_slice
+from plancc.plan.values import Header
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.transport.local import run_ranks
 
@@ -71,7 +74,7 @@ def row_plan(kind: str, owner: np.ndarray, num_parts: int) -> Plan:
     graph = Graph(a.indptr.astype(np.int64), a.indices, a.data, directed=kind == "directed")
     loops = kind == "undirected"
     plan = lower(
-        *(graph, owner, num_parts), normalization="sym" if loops else "none", self_loops=loops
+        graph, Owners(owner), num_parts, normalization="sym" if loops else "none", self_loops=loops
     )
     return replace(plan, vertex_data=data(len(owner)).take(plan.global_id))
 

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from plancc.graph.vertexdata import VertexData
-from plancc.plan.plan import Header, Part, PartFold
+from plancc.plan.parts import Part, PartFold
+from plancc.plan.values import Header
 
 
 def normalised(pattern: np.ndarray) -> np.ndarray:

@@ -20,6 +20,7 @@ from scipy.sparse import csr_matrix
 from plancc import files
 from plancc.errors import InputError, OutputError
 from plancc.graph.graph import Graph
+from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.lowering import lower
 from plancc_runtime.checkpoint import CheckpointError
@@ -53,7 +54,7 @@ def plans(tmp_path_factory) -> list[Path]:
             train_mask=fold == 0,
             val_mask=fold == 1,
         )
-        plan = lower(graph, owner, PARTS, normalization="sym", self_loops=True)
+        plan = lower(graph, Owners(owner), PARTS, normalization="sym", self_loops=True)
         result.append(folder / f"{seed}.h5")
         replace(plan, vertex_data=data.take(plan.global_id)).save(result[-1])
     return result

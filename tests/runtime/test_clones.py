@@ -15,8 +15,9 @@ from scipy.sparse import csr_matrix
 
 from plancc.errors import InputError, PlanccError
 from plancc.graph.graph import Graph
+from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
-from plancc.plan.edge_lowering import lower_edges
+from plancc.plan.lowering import lower
 from plancc.plan.plan import Plan
 from plancc.sampling.counter import key_of
 from plancc_runtime.layouts.clones import bin_of
@@ -70,8 +71,10 @@ class Case:
         matrix = csr_matrix(self.a)
         graph = Graph(matrix.indptr.astype(np.int64), matrix.indices, matrix.data)
         owners = self.nonzero_owner[self.a != 0].astype(np.int32)
-        plan = lower_edges(
-            *(graph, self.owner.astype(np.int32), owners, self.num_parts),
+        plan = lower(
+            graph,
+            Owners(self.owner.astype(np.int32), owners),
+            self.num_parts,
             normalization="none",
             self_loops=self.self_loops,
         )

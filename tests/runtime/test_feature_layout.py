@@ -21,7 +21,8 @@ from plancc.errors import InputError
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.grid import Grid
 from plancc.plan.grid_slices import with_grid
-from plancc.plan.plan import GridShare, Header, Part
+from plancc.plan.parts import GridShare, Part
+from plancc.plan.values import Header
 from plancc_runtime.layouts.feature import FeatureGraph, check_feature
 from plancc_runtime.layouts.order import in_order
 from plancc_runtime.layouts.pipeline import Batches, bandwidth, wanted_stages

@@ -9,6 +9,7 @@ import pytest
 from grid_graphs import on_ranks
 
 from plancc.graph.graph import Graph
+from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.grid import Grid
 from plancc.plan.grid_slices import with_grid
@@ -39,7 +40,7 @@ def a_plan(grid: Grid, features: int, classes: int):
     values = rng.random(int(indptr[-1])).astype(np.float32) / N
     graph = Graph(indptr, np.concatenate(columns), values, directed=True)
     owner = rng.permutation(np.arange(N) % grid.num_parts).astype(np.int32)
-    plan = lower(graph, owner, grid.num_parts, normalization="none", self_loops=False)
+    plan = lower(graph, Owners(owner), grid.num_parts, normalization="none", self_loops=False)
     data = VertexData(
         features=rng.standard_normal((N, features)).astype(np.float32),
         labels=rng.integers(0, classes, N).astype(np.int32),

@@ -19,6 +19,7 @@ from scipy.sparse import csr_matrix
 
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
+from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.lowering import lower
 from plancc.sampling import Population, make_sampler
@@ -90,7 +91,7 @@ def cases():
 def save_plan(path, a, owner=OWNER, data=None, **provenance):
     sparse = csr_matrix(a)
     graph = Graph(sparse.indptr.astype(np.int64), sparse.indices.astype(np.int32), sparse.data)
-    plan = lower(graph, owner, PARTS, normalization="none", self_loops=False)
+    plan = lower(graph, Owners(owner), PARTS, normalization="none", self_loops=False)
     data = vertex_data() if data is None else data
     replace(plan, vertex_data=data.take(plan.global_id), provenance=provenance).save(path)
     return path

@@ -19,6 +19,7 @@ from launcher import ENVIRONMENT, plancc_run, run, sentences
 from scipy.sparse import csr_matrix
 
 from plancc.graph.graph import Graph
+from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.lowering import lower
 
@@ -42,7 +43,7 @@ def case(tmp_path_factory):
     )
     sparse = csr_matrix(a)
     graph = Graph(sparse.indptr.astype(np.int64), sparse.indices.astype(np.int32), sparse.data)
-    plan = lower(graph, owner, PARTS, normalization="sym", self_loops=True)
+    plan = lower(graph, Owners(owner), PARTS, normalization="sym", self_loops=True)
     replace(plan, vertex_data=data.take(plan.global_id)).save(folder / "plan.h5")
     plan.save(folder / "bare.h5")
     weights = [random.standard_normal(shape) / 2 for shape in ((6, 5), (5, 3))]

@@ -17,7 +17,7 @@ from itertools import pairwise
 import numpy as np
 
 from plancc.errors import InputError
-from plancc.plan.plan import Int64Array
+from plancc.plan.values import Int64Array
 from plancc.predict.memory import Memory
 from plancc.predict.passes import COMMON_PASSES, moved_widths
 from plancc.predict.schedule import AllReduce, DenseProduct, Elementwise, Operation, Place

@@ -13,7 +13,7 @@ import numpy as np
 
 from plancc.errors import InputError
 from plancc.plan.grid import Grid
-from plancc.plan.plan import Int64Array
+from plancc.plan.values import Int64Array
 from plancc.predict.memory import Memory, grid_memory
 from plancc.predict.schedule import (
     AllGather,

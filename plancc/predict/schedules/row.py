@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 
 from plancc.plan.metrics import Traffic
-from plancc.plan.plan import Int64Array
+from plancc.plan.values import Int64Array
 from plancc.predict.memory import Memory, row_memory
 from plancc.predict.schedule import (
     Elementwise,

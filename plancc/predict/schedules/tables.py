@@ -19,13 +19,13 @@ import scipy.sparse as sp
 from plancc.cost.pairs import pair_volumes
 from plancc.errors import InputError, PlanError
 from plancc.graph.graph import Graph
-from plancc.plan.format import arrays_of
 from plancc.plan.grid import Grid
 from plancc.plan.matrix import graph_of
-from plancc.plan.plan import Header, Int32Array, Int64Array, Plan
+from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile
 from plancc.plan.receive_sets import grouped
-from plancc.plan.slices import block_of_parts, read_offsets
+from plancc.plan.slices import block_of_parts
+from plancc.plan.values import Header, Int32Array, Int64Array
 from plancc.predict.schedule import Pairs
 
 CHUNK = 1 << 24
@@ -150,7 +150,7 @@ def rank_of_parts(num_parts: int, num_ranks: int) -> Int32Array:
 
 def tables_of(plan: Plan, name: str = "plan", blocks: bool = True) -> Tables:
     """The tables of a plan in memory; `blocks` as of `read_tables`."""
-    arrays = arrays_of(plan)
+    arrays = plan.arrays()
     found = _Arrays(
         name,
         plan.header,
@@ -243,7 +243,7 @@ def _arrays_of_file(file: PlanFile) -> _Arrays:
         for end in ("send", "recv"):
             totals |= {f"{step}/{end}_ptr": messages, f"{step}/{end}_row_ptr": volume}
     return _Arrays(
-        file.path, file.header, file.read, lambda node: read_offsets(file, node, totals[node])
+        file.path, file.header, file.read, lambda node: file.read_offsets(node, totals[node])
     )
 
 

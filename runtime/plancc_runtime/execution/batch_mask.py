@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from plancc.plan.plan import Int32Array, Int64Array, Part
+from plancc.plan.parts import Part
+from plancc.plan.values import Int32Array, Int64Array
 from plancc.sampling import Batch
 from plancc_runtime.layouts.boundary import kept_messages
 from plancc_runtime.layouts.swap import swap

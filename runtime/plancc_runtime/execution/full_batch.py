@@ -22,7 +22,8 @@ import torch
 
 from plancc.errors import InputError, PlanccError
 from plancc.plan.grid import Grid
-from plancc.plan.plan import Header, Int64Array, Part
+from plancc.plan.parts import Part
+from plancc.plan.values import Header, Int64Array
 from plancc_runtime.clock import Clock
 from plancc_runtime.data import LocalData
 from plancc_runtime.execution.clones import CloneEpochs

@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from plancc.plan.plan import Header, Part
+from plancc.plan.parts import Part
+from plancc.plan.values import Header
 from plancc_runtime.clock import Clock
 from plancc_runtime.data import LocalData
 from plancc_runtime.execution.full_batch import Figures, quickest_kernel, with_fixed_input

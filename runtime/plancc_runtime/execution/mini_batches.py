@@ -7,9 +7,9 @@ from os import PathLike
 
 import numpy as np
 
-from plancc.plan.plan import Header
 from plancc.plan.population import num_training, read_population
 from plancc.plan.reader import PlanFile
+from plancc.plan.values import Header
 from plancc.sampling import Population, Sampler, chosen_sampler
 from plancc_runtime.data import LocalData
 from plancc_runtime.execution.batch_mask import BatchMask

@@ -20,7 +20,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from plancc.plan.plan import Int32Array, Int64Array, Part, PartFold
+from plancc.plan.parts import Part, PartFold
+from plancc.plan.values import Int32Array, Int64Array
 
 COEFFICIENTS = ("plan", "mean", "sum", "closed-mean")
 NONZEROS = ("plan", "edges", "closed")

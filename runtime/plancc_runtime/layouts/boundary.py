@@ -31,7 +31,7 @@ import numpy.typing as npt
 from numba import njit
 from scipy.sparse import csr_matrix
 
-from plancc.plan.plan import Int32Array, Int64Array
+from plancc.plan.values import Int32Array, Int64Array
 from plancc.sampling.counter import bits, key_of, unit
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.swap import swap

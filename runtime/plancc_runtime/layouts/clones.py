@@ -37,7 +37,7 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from plancc.plan.plan import Int32Array, Int64Array
+from plancc.plan.values import Int32Array, Int64Array
 from plancc.sampling.counter import mix
 from plancc_runtime.clock import Clock
 from plancc_runtime.kernels.base import SparseMatrix

@@ -44,7 +44,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from plancc.errors import InputError
-from plancc.plan.plan import Header, Part
+from plancc.plan.parts import Part
+from plancc.plan.values import Header
 from plancc_runtime.clock import Clock
 from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.kernels.dense import laid_out_for, weight_gradient

@@ -49,7 +49,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from plancc.plan.grid import Piece
-from plancc.plan.plan import Header, Part
+from plancc.plan.parts import Part
+from plancc.plan.values import Header
 from plancc_runtime.clock import Clock
 from plancc_runtime.kernels.dense import laid_out_for, weight_gradient
 from plancc_runtime.kernels.spmm import prepare

@@ -21,7 +21,8 @@ import numpy as np
 
 from plancc.plan.grid import Piece
 from plancc.plan.grid_slices import parts_to_read
-from plancc.plan.plan import GridShare, Int64Array
+from plancc.plan.parts import GridShare
+from plancc.plan.values import Int64Array
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.transport.base import Group
 

@@ -18,7 +18,7 @@ from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from plancc.plan.grid import Piece
-from plancc.plan.plan import Int64Array
+from plancc.plan.values import Int64Array
 from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.kernels.torch_spmm import TorchMatrix
 from plancc_runtime.layouts.row import Layer, halo_block, is_symmetric

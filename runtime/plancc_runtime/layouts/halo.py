@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from plancc.plan.plan import Int32Array, Int64Array
+from plancc.plan.values import Int32Array, Int64Array
 from plancc_runtime.clock import Clock
 from plancc_runtime.kernels.rows import add_rows, pack
 from plancc_runtime.layouts.wire import WIRES, CountsNumbers

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from plancc.plan.plan import Int64Array
+from plancc.plan.values import Int64Array
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.boundary import kept_messages
 from plancc_runtime.layouts.swap import swap

@@ -13,7 +13,8 @@ from scipy.sparse import csr_matrix
 
 from plancc.errors import InputError
 from plancc.plan.grid_slices import rows_of_rank
-from plancc.plan.plan import Int64Array, Part
+from plancc.plan.parts import Part
+from plancc.plan.values import Int64Array
 from plancc_runtime.layouts.pipeline import Batches, pipelining
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.transport.base import Transport

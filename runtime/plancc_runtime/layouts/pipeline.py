@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from plancc.plan.plan import GridShare, Int64Array
+from plancc.plan.parts import GridShare
+from plancc.plan.values import Int64Array
 
 MOST_STAGES = 20
 """Paper 002 has up to 19 (Table 4); beyond, a batch is too small for its messages."""

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from plancc.plan.plan import Part
+from plancc.plan.parts import Part
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.grid import GridGraph, Product
 from plancc_runtime.layouts.grid_block import (

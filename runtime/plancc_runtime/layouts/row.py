@@ -37,7 +37,7 @@ from numba import njit
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
-from plancc.plan.plan import Int64Array
+from plancc.plan.values import Int64Array
 from plancc_runtime.clock import Clock
 from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.kernels.spmm import prepare

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.plan.plan import Int32Array, Int64Array
+from plancc.plan.values import Int32Array, Int64Array
 from plancc_runtime.transport.base import Transport
 
 
