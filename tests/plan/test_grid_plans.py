@@ -226,11 +226,14 @@ def test_grids_that_do_not_fit():
     with pytest.raises(InputError, match="needs a row plan of 4 parts, not 4 parts of layout grid"):
         with_grid(with_grid(plan, Grid("1d", 4)), Grid("1d", 4))
     for header, words in (
-        (replace(HEADER, grid=None), "the grid fits .*: it is missing"),
-        (replace(HEADER, grid=Grid("feature", 4)), "'feature 4x1' in a plan of 4 parts of layout"),
-        (replace(HEADER, grid=Grid("2d", 2, 2)), "'2d 2x2' in a plan of 4 parts"),
-        (replace(HEADER, layout="row"), "'1d 4' in a plan of 4 parts of layout row"),
-        (replace(HEADER, grid=Grid("2d", 4, 8)), "'2d 4x8' has more ranks than the 30 vertices"),
+        (
+            replace(HEADER, grid=None),
+            "the grid fits .*: layout 'grid' without the attribute 'grid'",
+        ),
+        (replace(HEADER, grid=Grid("feature", 4)), "'feature 4x1' in a plan of layout 'grid'"),
+        (replace(HEADER, grid=Grid("2d", 2, 2)), "'2d 2x2', of 2 blocks of rows, in a plan of 4"),
+        (replace(HEADER, layout="row"), "'1d 4' in a plan of layout 'row'"),
+        (replace(HEADER, grid=Grid("2d", 4, 8)), "'2d 4x8' has 32 ranks for 30 vertices"),
     ):
         with pytest.raises(PlanError, match=words):
             verify(replace(plan, header=header))
