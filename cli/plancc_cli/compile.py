@@ -187,7 +187,7 @@ def command(
 ) -> None:
     """Compile GRAPH into a communication plan."""
     import plancc
-    from plancc.report.plans import product_of
+    from plancc.report.costs import product_of
     from plancc.report.provenance import decoded, reached, read_tried
     from plancc_cli.render import print_json, print_summary
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from plancc.predict.grid_traffic import ProductTraffic
     from plancc.predict.training import PassCost, SampledCost
     from plancc.report.batches import BatchReport
-    from plancc.report.plans import Report, TopologyCost, TrainingCost
+    from plancc.report.costs import TopologyCost, TrainingCost
+    from plancc.report.plans import Report
 
 MOST_TRIED = 20  # steps that are shown one and all
 WIDTH = 110  # of tables that do not go to a terminal
@@ -104,7 +105,7 @@ def ratio(value: float, base: float) -> str:
 
 def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
     """A few lines after `compile`, and what it tried."""
-    from plancc.report.plans import product_of
+    from plancc.report.costs import product_of
     from plancc.report.provenance import reached, read_candidates, read_tried
 
     metrics, random = plan.metrics(), plan.baseline

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from os import PathLike
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from plancc.cost.owners import BASELINE_SEED, traffic, traffic_of_owners
+from plancc.cost.owners import BASELINE_SEED, traffic
 from plancc.cost.pairs import pair_volumes, read_pair_volumes
-from plancc.cost.topology import ByNode, Topology, messages_by_node, volumes_by_node
+from plancc.cost.topology import Topology
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
+from plancc.graph.owners import Owners
 from plancc.models.random import random_owner
 from plancc.plan.format import header_attributes
 from plancc.plan.grid_slices import check_ranks
@@ -26,143 +28,16 @@ from plancc.plan.matrix import graph_of, owners_of
 from plancc.plan.metrics import Metrics, Traffic, summarize
 from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile
-from plancc.plan.values import Header, Int32Array
-from plancc.predict.grid_traffic import ProductTraffic, product_traffic
-from plancc.predict.machine import Machine, epoch_rates
-from plancc.predict.memory import row_memory
-from plancc.predict.passes import COMMON_PASSES, PASSES
-from plancc.predict.schedules import read_tables, schedule_of, tables_of
+from plancc.plan.values import Header
+from plancc.predict.grid_traffic import ProductTraffic
+from plancc.predict.machine import Machine
 from plancc.predict.schedules.tables import rank_of_parts
-from plancc.predict.training import (
-    PassCost,
-    SampledCost,
-    added_passes,
-    live_traffic,
-    pass_costs,
-    sampled_costs,
-    training_vertices,
-)
+from plancc.predict.training import PassCost, SampledCost, sampled_costs
+from plancc.report.costs import TopologyCost, TrainingCost, grid_pass_costs, read_product
 from plancc.report.provenance import decoded, recorded_machine, recorded_topology
 
 PART_FIGURES = ("rows", "nonzeros", "sent", "received", "messages_sent", "messages_received")
-"""What is said of every part."""
-
-WIDTH = 128
-"""Of the product that is counted on a process grid, where a plan carries no features."""
-
-
-@dataclass(frozen=True)
-class TrainingCost:
-    """One epoch of a GCN with given dims.
-
-    Attributes
-    ----------
-    words, max_words_sent, messages, max_messages_sent : int
-        Of the plain execution (`plancc.predict.training`), sent by all parts, and most by one.
-    max_epoch_seconds, mean_epoch_seconds : float
-        Of the plain execution, by `plancc.predict.machine`: the slowest part's, and the mean.
-    max_memory : dict of str to int
-        Bytes of the fullest part with all passes, by term and in total (`plancc.predict.memory`).
-    passes : list of PassCost
-        The plain execution, and then one pass more each time (`plancc.predict.training`); edge
-        plans have none that leaves out dead rows.
-    """
-
-    dims: list[int]
-    words: int
-    max_words_sent: int
-    messages: int
-    max_messages_sent: int
-    max_epoch_seconds: float
-    mean_epoch_seconds: float
-    max_memory: dict[str, int]
-    passes: list[PassCost]
-
-    @classmethod
-    def of(
-        cls,
-        plan: Plan,
-        matrix: Graph,
-        owner: Int32Array,
-        parts: Traffic,
-        dims: Sequence[int],
-        machine: Machine,
-        nonzero_owner: Int32Array | None = None,
-    ) -> TrainingCost:
-        """Of these owners of a plan's matrix, whose exchange of all rows is `parts`.
-
-        `nonzero_owner`, int32[nnz], makes it an edge plan.
-        """
-        num_parts, header = len(parts.rows), plan.header
-        row_owner = np.repeat(owner, matrix.row_nonzeros())
-        if nonzero_owner is None:
-            holder = row_owner
-            live = live_traffic(matrix, owner, num_parts, len(dims) - 1, training_vertices(plan))
-        else:
-            holder = nonzero_owner
-            live = [parts] * (len(dims) - 1)
-        costs = pass_costs(parts, live, dims, PASSES if nonzero_owner is None else COMMON_PASSES)
-        foreign = (holder != row_owner) | (holder != owner[matrix.indices])
-        undirected = not header.directed and header.normalization != "row"
-        held = row_memory(
-            parts,
-            live,
-            dims,
-            np.bincount(holder[foreign], minlength=num_parts),
-            symmetric=undirected and nonzero_owner is None,
-            value_bytes=plan.value.itemsize,
-        )
-        seconds = epoch_rates(dims, machine).seconds(parts)
-        plain = costs[0]
-        return cls(
-            dims=list(dims),
-            words=plain.words,
-            max_words_sent=plain.max_words_sent,
-            messages=plain.messages,
-            max_messages_sent=plain.max_messages_sent,
-            max_epoch_seconds=float(seconds.max()),
-            mean_epoch_seconds=float(seconds.mean()),
-            max_memory=held.of_part(int(held.total.argmax())),
-            passes=costs,
-        )
-
-
-@dataclass(frozen=True)
-class TopologyCost:
-    """What one expand moves inside and between the nodes of a topology.
-
-    Attributes
-    ----------
-    topology : Topology
-    volume, messages : ByNode
-    random_share : float
-        Expected share of either between nodes if the parts were numbered at random: of the p - 1
-        others of a part, p - ranks_per_node are on other nodes.
-    """
-
-    topology: Topology
-    volume: ByNode
-    messages: ByNode
-    random_share: float
-
-    @classmethod
-    def of(cls, pairs: sp.csr_array, topology: Topology) -> TopologyCost:
-        """From the rows that parts send to each other (`plancc.cost.pairs`)."""
-        others = topology.num_ranks - 1
-        return cls(
-            topology=topology,
-            volume=volumes_by_node(pairs, topology),
-            messages=messages_by_node(pairs, topology),
-            random_share=(topology.num_ranks - topology.ranks_per_node) / max(1, others),
-        )
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            **asdict(self.topology),
-            "volume": self.volume._asdict(),
-            "messages": self.messages._asdict(),
-            "random_share": self.random_share,
-        }
+"""Figures of every part."""
 
 
 @dataclass(frozen=True)
@@ -288,124 +163,117 @@ def report(
     PlanError
         If the file is damaged.
     """
-    if machine is not None and dims is None:
-        raise InputError("a machine predicts training: give the widths of the layers (dims) too")
-    if boundary_sampling and dims is None:
-        raise InputError(
-            "boundary sampling is of training: give the widths of the layers (dims) too"
-        )
+    if dims is None and (machine is not None or boundary_sampling):
+        what = "boundary sampling" if machine is None else "a machine"
+        raise InputError(f"{what} is for training: give the widths of the layers (dims) too")
     with PlanFile(path) as file:
-        ranks = checked_ranks(file, num_ranks)
-        provenance = file.attributes("provenance")
-        edges, grid = file.header.layout == "edge", file.header.grid
-        row_like = not edges and (grid is None or grid.exchanges_rows)
-        if topology is not None and not row_like:
-            file.check_row_plan("a topology")
+        source = _Source(file, checked_ranks(file, num_ranks))
+        grid, provenance = file.header.grid, file.attributes("provenance")
         if machine is not None and grid is not None:
             raise InputError(
                 f"{file.path}: a plan of grid '{grid}' takes no machine here: plancc simulate "
                 "predicts its time"
             )
+        topology = _chosen_topology(file, source.num_ranks, topology)
         if boundary_sampling:
             file.check_row_plan("boundary sampling")
-        if topology is not None:
-            topology.check(ranks)
-        elif row_like:
-            topology = recorded_topology(provenance, ranks)
-        merged = ranks < file.header.num_parts
-        random = file.metrics("random_")
-        training_dims = dims if grid is None else None
-        if edges or merged or random is None or training_dims is not None:
-            plan = file.read_plan()
-        if merged or random is None or training_dims is not None:
-            matrix = graph_of(plan)
-            random_owners = random_owner(matrix.num_vertices, ranks, BASELINE_SEED)
-            random_parts = traffic_of_owners(matrix, random_owners, ranks)
-            random = summarize(random_parts)
-            rank_of_part = rank_of_parts(file.header.num_parts, ranks)
-            owners = owners_of(plan).renumbered(rank_of_part)
-            owner, nonzero_owner = owners.rows, owners.nonzeros
-        pairs = None
-        if merged:
-            parts = traffic(matrix, owners, ranks)
-            if topology is not None or boundary_sampling:
-                pairs = pair_volumes(matrix, owner, ranks)
-        else:
-            parts = plan.traffic() if edges else _read_traffic(file)
-            if topology is not None or boundary_sampling:
-                pairs = read_pair_volumes(file)
         training = random_training = None
-        sampled: list[SampledCost] = []
         machine_from = "" if machine is None else "given"
-        if training_dims is not None:
+        sampled: list[SampledCost] = []
+        on_grid: list[PassCost] = []
+        random = None if source.merged else file.metrics("random_")
+        if dims is not None and grid is not None:
+            on_grid = grid_pass_costs(file.path, dims)
+        elif dims is not None:
             if machine is None:
                 machine = recorded_machine(provenance)
                 machine_from = "plan" if machine else "default"
             machine = machine or Machine()
-            training = TrainingCost.of(
-                *(plan, matrix, owner, parts, training_dims, machine, nonzero_owner)
+            random = None
+            training, random_training = (
+                TrainingCost.of(source.plan, source.matrix, owners, parts, dims, machine)
+                for owners, parts in (
+                    (source.owners, source.parts),
+                    (source.random_owners, source.random_parts),
+                )
             )
-            random_training = TrainingCost.of(
-                plan, matrix, random_owners, random_parts, training_dims, machine
-            )
-            if pairs is not None:
-                sampled = sampled_costs(parts, pairs, training_dims, boundary_sampling)
+            if boundary_sampling:
+                sampled = sampled_costs(source.parts, source.pairs, dims, boundary_sampling)
         return Report(
             path=file.path,
             header=file.header,
             content_sha256=file.content_sha256,
             provenance=decoded(provenance),
             vertex_data=file.vertex_data_names(),
-            num_ranks=ranks if grid is None else grid.num_ranks,
-            metrics=summarize(parts),
-            random=random,
-            parts=parts,
+            num_ranks=source.num_ranks if grid is None else grid.num_ranks,
+            metrics=summarize(source.parts),
+            random=random or summarize(source.random_parts),
+            parts=source.parts,
             training=training,
             random_training=random_training,
             sampled=sampled,
             machine=machine,
             machine_from=machine_from,
-            topology=(
-                None if topology is None or pairs is None else TopologyCost.of(pairs, topology)
-            ),
-            product=None if grid is None else _read_product(file),
-            on_grid=[] if grid is None or dims is None else grid_pass_costs(file.path, dims),
+            topology=None if topology is None else TopologyCost.of(source.pairs, topology),
+            product=read_product(file),
+            on_grid=on_grid,
         )
 
 
-def product_of(plan: Plan) -> ProductTraffic | None:
-    """What one product of a grid plan moves, of H as wide as its features; None of other plans."""
-    header, features = plan.header, plan.vertex_data.features
-    if header.grid is None:
-        return None
-    width = WIDTH if features is None else features.shape[1]
-    return product_traffic(tables_of(plan, blocks=False), width)
+class _Source:
+    """An open plan file after merging onto some ranks; read no further than figures need."""
+
+    def __init__(self, file: PlanFile, num_ranks: int) -> None:
+        self.file, self.num_ranks = file, num_ranks
+        self.merged = num_ranks < file.header.num_parts
+
+    @cached_property
+    def plan(self) -> Plan:
+        return self.file.read_plan()
+
+    @cached_property
+    def matrix(self) -> Graph:
+        return graph_of(self.plan)
+
+    @cached_property
+    def owners(self) -> Owners:
+        rank = rank_of_parts(self.file.header.num_parts, self.num_ranks)
+        return owners_of(self.plan).renumbered(rank)
+
+    @cached_property
+    def parts(self) -> Traffic:
+        if self.merged:
+            return traffic(self.matrix, self.owners, self.num_ranks)
+        if self.file.header.layout == "edge":
+            return self.plan.traffic()
+        return _read_traffic(self.file)
+
+    @cached_property
+    def pairs(self) -> sp.csr_array:
+        """Rows that ranks send to each other (`plancc.cost.pairs`)."""
+        if self.merged:
+            return pair_volumes(self.matrix, self.owners.rows, self.num_ranks)
+        return read_pair_volumes(self.file)
+
+    @cached_property
+    def random_owners(self) -> Owners:
+        return Owners(random_owner(self.matrix.num_vertices, self.num_ranks, BASELINE_SEED))
+
+    @cached_property
+    def random_parts(self) -> Traffic:
+        return traffic(self.matrix, self.random_owners, self.num_ranks)
 
 
-def _read_product(file: PlanFile) -> ProductTraffic:
-    """The same, of an open plan file."""
-    width = WIDTH
-    if file.has("vertex_data/features"):
-        width = file.node("vertex_data/features").shape[1]
-    return product_traffic(read_tables(file.path, blocks=False), width)
-
-
-def grid_pass_costs(path: str, dims: Sequence[int]) -> list[PassCost]:
-    """One epoch on the grid of a plan: plainly, and then one pass more each time.
-
-    The sums over the copies of "1.5d", and that of the weights' gradients, are no messages.
-
-    Raises
-    ------
-    InputError
-        If a layer is narrower than the grid has process columns.
-    """
-    tables = read_tables(path)
-
-    try:
-        return added_passes(COMMON_PASSES, lambda done: schedule_of(tables, dims, done).counts())
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+def _chosen_topology(file: PlanFile, num_ranks: int, given: Topology | None) -> Topology | None:
+    """The given topology, or the plan's own; InputError if it does not suit the plan."""
+    grid = file.header.grid
+    exchanges_rows = file.header.layout == "row" or (grid is not None and grid.exchanges_rows)
+    if given is not None:
+        if not exchanges_rows:
+            file.check_row_plan("a topology")
+        given.check(num_ranks)
+        return given
+    return recorded_topology(file.attributes("provenance"), num_ranks) if exchanges_rows else None
 
 
 def checked_ranks(file: PlanFile, num_ranks: int | None) -> int:
@@ -428,10 +296,9 @@ def _read_traffic(file: PlanFile) -> Traffic:
     part_ptr = file.read_offsets("rows/part_ptr", file.header.num_vertices)
     row_ptr = file.read_offsets("matrix/row_ptr", file.header.num_nonzeros)
     counts = {}
-    for prefix in ("send", "recv"):
-        ptr = file.read_offsets(f"expand/{prefix}_ptr", file.messages)
-        rows = file.read_offsets(f"expand/{prefix}_row_ptr", file.volume)
-        counts[prefix] = (np.diff(rows[ptr]), np.diff(ptr))
+    for end in ("send", "recv"):
+        ptr, _, rows = file.read_messages(f"expand/{end}")
+        counts[end] = (np.diff(rows[ptr]), np.diff(ptr))
     return Traffic(
         rows=np.diff(part_ptr),
         nonzeros=np.diff(row_ptr[part_ptr]),

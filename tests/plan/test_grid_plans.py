@@ -23,7 +23,8 @@ from plancc.plan.slices import read_rank_slice
 from plancc.plan.verify import verify, verify_file
 from plancc.predict.grid_traffic import product_traffic
 from plancc.predict.schedules import tables_of
-from plancc.report.plans import product_of, report
+from plancc.report.costs import product_of
+from plancc.report.plans import report
 
 N = 30
 COLLECTIVE = ("1d 1", "1d 5", "1.5d 4x2", "1.5d 9x3", "1.5d 6x1", "2d 3x3", "2d 2x3", "2d 4x2")

@@ -7,7 +7,7 @@ grid divides a part's nonzeros by them. Knows no widths and no machine.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
@@ -22,7 +22,7 @@ from plancc.graph.graph import Graph
 from plancc.plan.grid import Grid
 from plancc.plan.matrix import graph_of
 from plancc.plan.plan import Plan
-from plancc.plan.reader import PlanFile
+from plancc.plan.reader import PlanFile, within
 from plancc.plan.receive_sets import grouped
 from plancc.plan.slices import block_of_parts
 from plancc.plan.values import Header, Int32Array, Int64Array
@@ -121,7 +121,14 @@ def read_tables(
     with PlanFile(path) as file:
         if num_ranks is not None and num_ranks != file.header.num_ranks:
             return _merged(file, num_ranks)
-        return _tables(_arrays_of_file(file), blocks)
+        arrays = _Arrays(
+            file.path,
+            file.header,
+            read=file.read,
+            offsets=file.read_offsets,
+            messages=file.read_messages,
+        )
+        return _tables(arrays, blocks)
 
 
 def _merged(file: PlanFile, num_ranks: int) -> Tables:
@@ -150,12 +157,17 @@ def rank_of_parts(num_parts: int, num_ranks: int) -> Int32Array:
 
 def tables_of(plan: Plan, name: str = "plan", blocks: bool = True) -> Tables:
     """The tables of a plan in memory; `blocks` as of `read_tables`."""
-    arrays = plan.arrays()
+    arrays: Mapping[str, npt.NDArray[Any]] = plan.arrays()
+
+    def messages(table: str) -> tuple[Int64Array, Int32Array, Int64Array]:
+        return arrays[f"{table}_ptr"], arrays[f"{table}_peer"], arrays[f"{table}_row_ptr"]
+
     found = _Arrays(
         name,
         plan.header,
         read=lambda node, start=0, stop=None: arrays[node][start:stop],
-        offsets=lambda node: arrays[node].astype(np.int64, copy=False),
+        offsets=lambda node, total: arrays[node],
+        messages=messages,
     )
     return _tables(found, blocks)
 
@@ -208,52 +220,40 @@ class _Arrays:
     read : callable
         Rows ``start:stop`` of a dataset.
     offsets : callable
-        A whole table of offsets, checked if it comes from a file.
+        A whole table of offsets, which rises to a given number.
+    messages : callable
+        Offsets of messages, peers, and offsets of rows in ``expand/send`` and the like.
     """
 
     name: str
     header: Header
     read: Callable[..., npt.NDArray[Any]]
-    offsets: Callable[[str], Int64Array]
+    offsets: Callable[[str, int], Int64Array]
+    messages: Callable[[str], tuple[Int64Array, Int32Array, Int64Array]]
 
-    def exchange(self, table: str) -> tuple[Pairs, Int64Array, Int64Array]:
-        """The messages of ``expand/send`` and the like, offsets of messages and of rows."""
+    def pairs(self, table: str) -> tuple[Pairs, Int64Array, Int64Array]:
+        """The messages of a table, with the offsets of messages and of rows."""
+        ptr, peer, row_ptr = self.messages(table)
         num_parts = self.header.num_parts
-        ptr, row_ptr = self.offsets(f"{table}_ptr"), self.offsets(f"{table}_row_ptr")
-        peer = self.read(f"{table}_peer")
-        self.check(f"{table}_peer", peer, num_parts)
         source = np.repeat(np.arange(num_parts, dtype=np.int32), np.diff(ptr))
         return Pairs(num_parts, source, peer, np.diff(row_ptr)), ptr, row_ptr
 
     def check(self, node: str, numbers: npt.NDArray[Any], bound: int) -> None:
         """PlanError unless these numbers of a dataset are from 0 and below `bound`."""
-        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < bound:
+        if not within(numbers, bound):
             raise PlanError(f"{self.name}: /{node} is damaged: a number is out of range")
-
-
-def _arrays_of_file(file: PlanFile) -> _Arrays:
-    totals = {
-        "rows/part_ptr": file.header.num_vertices,
-        "matrix/row_ptr": file.header.num_nonzeros,
-    }
-    for step, messages, volume in (
-        ("expand", file.messages, file.volume),
-        ("fold", file.fold_messages, file.fold_volume),
-    ):
-        for end in ("send", "recv"):
-            totals |= {f"{step}/{end}_ptr": messages, f"{step}/{end}_row_ptr": volume}
-    return _Arrays(
-        file.path, file.header, file.read, lambda node: file.read_offsets(node, totals[node])
-    )
 
 
 def _tables(arrays: _Arrays, with_blocks: bool) -> Tables:
     header = arrays.header
-    expand, _, _ = arrays.exchange("expand/send")
-    part_ptr, row_ptr = arrays.offsets("rows/part_ptr"), arrays.offsets("matrix/row_ptr")
+    expand, _, _ = arrays.pairs("expand/send")
+    part_ptr, row_ptr = (
+        arrays.offsets("rows/part_ptr", header.num_vertices),
+        arrays.offsets("matrix/row_ptr", header.num_nonzeros),
+    )
     rows, local_ptr, fold = np.diff(part_ptr), part_ptr, None
     if header.layout == "edge":
-        fold, ptr, fold_ptr = arrays.exchange("fold/send")
+        fold, ptr, fold_ptr = arrays.pairs("fold/send")
         local_ptr = part_ptr + fold_ptr[ptr]
     first, last = row_ptr[local_ptr[:-1]], row_ptr[local_ptr[1:]]
     own_end = row_ptr[local_ptr[:-1] + rows]
@@ -281,7 +281,7 @@ def _count_blocks(
     arrays: _Arrays, grid: Grid, part_ptr: Int64Array, first: Int64Array, last: Int64Array
 ) -> Int64Array:
     """`Tables.blocks` of a plan; the nonzeros of every part are ``first:last``."""
-    received, ptr, halo_ptr = arrays.exchange("expand/recv")
+    received, ptr, halo_ptr = arrays.pairs("expand/recv")
     piece = piece_of_rows(grid, part_ptr)
     blocks = np.zeros((grid.num_parts, pieces_of_grid(grid)), np.int64)
     for part in range(grid.num_parts):

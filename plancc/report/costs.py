@@ -1,0 +1,180 @@
+"""Costs in a report: of training, of a topology, of products on process grids. No terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from plancc.cost.topology import ByNode, Topology, messages_by_node, volumes_by_node
+from plancc.errors import InputError
+from plancc.graph.graph import Graph
+from plancc.graph.owners import Owners
+from plancc.plan.metrics import Traffic
+from plancc.plan.plan import Plan
+from plancc.plan.reader import PlanFile
+from plancc.predict.grid_traffic import ProductTraffic, product_traffic
+from plancc.predict.machine import Machine, epoch_rates
+from plancc.predict.memory import row_memory
+from plancc.predict.passes import COMMON_PASSES, PASSES
+from plancc.predict.schedules import read_tables, schedule_of, tables_of
+from plancc.predict.training import (
+    PassCost,
+    added_passes,
+    live_traffic,
+    pass_costs,
+    training_vertices,
+)
+
+WIDTH = 128
+"""Width of the product that is counted on a process grid, where a plan carries no features."""
+
+
+@dataclass(frozen=True)
+class TrainingCost:
+    """One epoch of a GCN with given dims.
+
+    Attributes
+    ----------
+    words, max_words_sent, messages, max_messages_sent : int
+        Of the plain execution (`plancc.predict.training`), sent by all parts, and most by one.
+    max_epoch_seconds, mean_epoch_seconds : float
+        Of the plain execution, by `plancc.predict.machine`: the slowest part's, and the mean.
+    max_memory : dict of str to int
+        Bytes of the fullest part with all passes, by term and in total (`plancc.predict.memory`).
+    passes : list of PassCost
+        The plain execution, and then one pass more each time (`plancc.predict.training`); edge
+        plans have none that leaves out dead rows.
+    """
+
+    dims: list[int]
+    words: int
+    max_words_sent: int
+    messages: int
+    max_messages_sent: int
+    max_epoch_seconds: float
+    mean_epoch_seconds: float
+    max_memory: dict[str, int]
+    passes: list[PassCost]
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        matrix: Graph,
+        owners: Owners,
+        parts: Traffic,
+        dims: Sequence[int],
+        machine: Machine,
+    ) -> TrainingCost:
+        """The cost with these owners of a plan's matrix, whose exchange of all rows is `parts`."""
+        num_parts, header = len(parts.rows), plan.header
+        live = [parts] * (len(dims) - 1)
+        if not owners.is_edge_partition:
+            wanted = training_vertices(plan)
+            live = live_traffic(matrix, owners.rows, num_parts, len(live), wanted)
+        passes = COMMON_PASSES if owners.is_edge_partition else PASSES
+        costs = pass_costs(parts, live, dims, passes)
+        part = owners.of_nonzeros(matrix)
+        foreign = owners.rows[matrix.indices] != part
+        foreign |= np.repeat(owners.rows, matrix.row_nonzeros()) != part
+        undirected = not header.directed and header.normalization != "row"
+        held = row_memory(
+            parts,
+            live,
+            dims,
+            np.bincount(part[foreign], minlength=num_parts),
+            symmetric=undirected and not owners.is_edge_partition,
+            value_bytes=plan.value.itemsize,
+        )
+        seconds = epoch_rates(dims, machine).seconds(parts)
+        plain = costs[0]
+        return cls(
+            dims=list(dims),
+            words=plain.words,
+            max_words_sent=plain.max_words_sent,
+            messages=plain.messages,
+            max_messages_sent=plain.max_messages_sent,
+            max_epoch_seconds=float(seconds.max()),
+            mean_epoch_seconds=float(seconds.mean()),
+            max_memory=held.of_part(int(held.total.argmax())),
+            passes=costs,
+        )
+
+
+@dataclass(frozen=True)
+class TopologyCost:
+    """What one expand moves inside and between the nodes of a topology.
+
+    Attributes
+    ----------
+    topology : Topology
+    volume, messages : ByNode
+    random_share : float
+        Expected share of either between nodes if the parts were numbered at random: of the p - 1
+        others of a part, p - ranks_per_node are on other nodes.
+    """
+
+    topology: Topology
+    volume: ByNode
+    messages: ByNode
+    random_share: float
+
+    @classmethod
+    def of(cls, pairs: sp.csr_array, topology: Topology) -> TopologyCost:
+        """From the rows that parts send to each other (`plancc.cost.pairs`)."""
+        others = topology.num_ranks - 1
+        return cls(
+            topology=topology,
+            volume=volumes_by_node(pairs, topology),
+            messages=messages_by_node(pairs, topology),
+            random_share=(topology.num_ranks - topology.ranks_per_node) / max(1, others),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            **asdict(self.topology),
+            "volume": self.volume._asdict(),
+            "messages": self.messages._asdict(),
+            "random_share": self.random_share,
+        }
+
+
+def product_of(plan: Plan) -> ProductTraffic | None:
+    """What one product of a grid plan moves, H as wide as its features; None for other plans."""
+    header, features = plan.header, plan.vertex_data.features
+    if header.grid is None:
+        return None
+    width = WIDTH if features is None else features.shape[1]
+    return product_traffic(tables_of(plan, blocks=False), width)
+
+
+def read_product(file: PlanFile) -> ProductTraffic | None:
+    """What `product_of` says of the plan in an open file."""
+    if file.header.grid is None:
+        return None
+    width = WIDTH
+    if file.has("vertex_data/features"):
+        width = file.node("vertex_data/features").shape[1]
+    return product_traffic(read_tables(file.path, blocks=False), width)
+
+
+def grid_pass_costs(path: str, dims: Sequence[int]) -> list[PassCost]:
+    """One epoch on the grid of a plan: plainly, and then one pass more each time.
+
+    The sums over the copies of "1.5d", and that of the weights' gradients, are no messages.
+
+    Raises
+    ------
+    InputError
+        If a layer is narrower than the grid has process columns.
+    """
+    tables = read_tables(path)
+
+    try:
+        return added_passes(COMMON_PASSES, lambda done: schedule_of(tables, dims, done).counts())
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
