@@ -1,4 +1,7 @@
-"""Command line of the benchmarks. The exit code is 0 whatever the figures are."""
+"""Command line of the benchmarks. The exit code is 0 whatever the figures are.
+
+`replay OLD_COMMIT` stands apart: it compares two trees, and its exit code says whether they differ.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import argparse
 import json
 import os
 import platform
+import sys
 import tempfile
 from importlib import import_module
 from pathlib import Path
@@ -39,9 +43,16 @@ NAMES = (
 )
 
 
+REPLAY = "replay"
+"""Needs a commit and has options of its own (`benchmarks.replay`); `make bench` leaves it out."""
+
+
 def main() -> None:
+    if sys.argv[1:2] == [REPLAY]:
+        sys.exit(import_module("benchmarks.replay").main(sys.argv[2:]))
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)}; default all")
+    names = f"{', '.join(NAMES)}; default all. {REPLAY} OLD_COMMIT is for itself"
+    parser.add_argument("names", nargs="*", metavar="NAME", help=names)
     parser.add_argument("--quick", action="store_true", help="small graphs: shows that all works")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write every figure as JSON")
     parser.add_argument(
