@@ -1,15 +1,15 @@
 """What this machine can do, measured with the runtime's own operations. Knows kernels, training and
-transports; must not know how times are predicted of it (`plancc.cost`), nor files.
+transports; must not know how times are predicted from it (`plancc.predict`), nor files.
 
 All ranks do the same at once, because they share cores, caches and memory: a rank's rate is what
-is left to it while the others work too. No operation finds its operands where the same operation
-left them a moment ago: as in an epoch, several sets take turns.
+the others leave to it. Several sets of operands take turns, as in an epoch: no operation finds its
+operands in the cache where it left them a moment ago.
 
     sparse products   of random matrices with skewed rows and columns, by size, nonzeros per row
                       and width
     epochs            of small networks on one rank each, without messages: dense products,
                       element-wise work and what every operation costs beside them
-    messages          exchanges between stretches of computing, by which the time of these is known
+    messages          exchanges between stretches of computing whose time is known
 """
 
 from __future__ import annotations
@@ -39,20 +39,24 @@ from plancc_runtime.transport.base import Exchange, Transport, usable_cores
 from plancc_runtime.transport.single import SingleTransport
 
 SETS = 3
-"""Of operands, that take turns."""
+"""Sets of operands that take turns."""
 OPERAND_BYTES = 1 << 26
-"""Of a dense operand at most: beyond it no cache matters."""
+"""Largest dense operand: no cache matters beyond this size."""
 SKEW = 2.5
-"""Of nonzeros per row and column: the first k of n have (k / n)^(1 / SKEW) of them, so that a
+"""Skew of nonzeros per row and column: the first k of n have (k / n)^(1 / SKEW) of them, so that a
 hundredth has 16%; CoauthorCS has 7%, dblp-2010 12%, soc-Slashdot0902 23%, email-Enron 27%."""
 PEERS = 3
-"""That a rank exchanges messages with at once, at most."""
+"""Largest number of peers that a rank exchanges messages with at once."""
 SMALL_WORDS, LARGE_WORDS = 64, 1 << 18
-"""Of a message: one that costs its latency, and one that costs its bytes."""
+"""Sizes of a message whose latency counts, and of one whose bytes count."""
 COMPUTED_ROWS, COMPUTED_WIDTH = 20_000, 32
-"""Of the dense product between two exchanges: about a millisecond."""
+"""Size of the dense product between two exchanges, which takes about a millisecond."""
 LAYERS, CLASSES = 3, 8
-"""Of the small networks."""
+"""Depth and output width of the small networks."""
+WARM_UP = 3
+"""First epochs, which do not count."""
+TURNS = 0.02
+"""Seconds in which ranks that share a core have had several turns each."""
 
 Array = npt.NDArray[np.float64]
 
@@ -64,15 +68,15 @@ class Effort:
     Attributes
     ----------
     rows, nonzeros_per_row, widths : tuple of int
-        Of the sparse products, ascending: every combination.
+        Sizes of the sparse products, ascending; every combination is measured.
     networks : tuple of (int, int)
         Rows and width of the small networks.
     epochs : int
-        Of each, after the first ones.
+        Epochs of each network, after `WARM_UP`.
     samples : int
-        Of which the median counts.
+        Samples of each measurement, whose median counts.
     seconds : float
-        That a sample lasts at least; `TURNS` where cores are shared.
+        Shortest duration of a sample; at least `TURNS` where ranks share cores.
     """
 
     rows: tuple[int, ...]
@@ -98,30 +102,29 @@ FULL = Effort(
     nonzeros_per_row=(1, 2, 4, 8, 16, 32, 64),
     widths=(1, 4, 8, 16, 32, 64, 128, 256),
     networks=(
-        *((16, 4), (1_000, 16), (1_000, 64), (5_000, 16), (5_000, 64), (5_000, 128)),
-        *((20_000, 16), (20_000, 64), (20_000, 128), (80_000, 32), (80_000, 128)),
+        (16, 4),
+        *((1_000, width) for width in (16, 64)),
+        *((5_000, width) for width in (16, 64, 128)),
+        *((20_000, width) for width in (16, 64, 128)),
+        *((80_000, width) for width in (32, 128)),
     ),
     epochs=16,
     samples=5,
     seconds=0.01,
 )
-WARM_UP = 3
-"""Epochs that do not count."""
-TURNS = 0.02
-"""Seconds in which ranks that share a core have had several turns each."""
 
 
 @dataclass(frozen=True, eq=False)
 class SparseRates:
-    """Sparse products of one rank, float32.
+    """Rates of sparse products of one rank, float32.
 
     Attributes
     ----------
     rows : list of int
-        Of a square matrix.
+        Rows of a square matrix.
     nonzeros_per_row, width : list of int
     multiply_adds : float64[rows, nonzeros_per_row, width]
-        Per second.
+        Multiply-adds per second.
     """
 
     rows: list[int]
@@ -137,9 +140,9 @@ class SparseRates:
 
 @dataclass(frozen=True)
 class EpochTimes:
-    """Epochs of a GCN on one rank, all passes on; means over ranks, medians over epochs.
+    """Epochs of a GCN on one rank, with all passes: means over ranks of medians over epochs.
 
-    Where ranks share cores, means over epochs too.
+    Where ranks share cores, of means over epochs.
 
     Attributes
     ----------
@@ -165,7 +168,7 @@ class Link:
     latency : float
         Seconds per message.
     bandwidth : float
-        Bytes per second that it sends while it receives as many.
+        Bytes per second that a rank sends while it receives as many.
     """
 
     latency: float
@@ -180,25 +183,28 @@ class Calibration:
     ----------
     processor : str
     transport : str
-        What carried messages: "threads", "mpi", ... or "one rank".
-    num_ranks, threads, ranks_per_node, cores : int
-        Threads of a rank; cores of a node.
+        What carried the messages: "threads", "mpi", ... or "one rank".
+    num_ranks, ranks_per_node : int
+    threads : int
+        Threads per rank.
+    cores : int
+        Cores per node.
     memory : int
-        Bytes of a node per rank.
+        Bytes per rank.
     sparse : SparseRates
     epochs : list of EpochTimes
     inside, between : Link or None
-        Between ranks of a node, and of different ones; None where there are no such two.
+        Links between ranks of one node, and of different ones; None where there are none.
     broadcast, allreduce : str or None
-        "ring" or "tree", whichever would take more nearly as long as a collective of all ranks
-        took; None for one rank.
+        "ring" or "tree", whichever explains the measured time of the collective better; None for
+        one rank.
     """
 
     processor: str
     transport: str
     num_ranks: int
-    threads: int
     ranks_per_node: int
+    threads: int
     cores: int
     memory: int
     sparse: SparseRates
@@ -210,7 +216,7 @@ class Calibration:
 
     @property
     def crowd(self) -> float:
-        """By which ranks would be quicker if each had its threads' cores for itself."""
+        """Threads per core, at least 1: the speed-up of ranks that did not share cores."""
         return max(1.0, self.ranks_per_node * self.threads / self.cores)
 
 
@@ -228,14 +234,14 @@ def calibrate(
     effort : Effort
         `QUICK`: some 10 seconds on two cores. `FULL`: a minute or two.
     threads : int, optional
-        Of every rank; by default this machine's usable cores, shared by its ranks.
+        Threads per rank; by default this machine's usable cores, shared by its ranks.
     report : callable of str, optional
-        Called with what is measured next.
+        Called with the name of the next stage.
 
     Raises
     ------
     InputError
-        If `threads` is below 1, or ranks do not stand node by node, equally many on each.
+        If `threads` is below 1, or the nodes do not have equally many consecutive ranks.
     """
     if threads is not None and threads < 1:
         raise InputError(f"threads {threads}: must be at least 1")
@@ -247,11 +253,11 @@ def calibrate(
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        watch = _Watch(transport, effort, crowd=per_node * threads / cores)
+        watch = _Watch(transport, effort, crowded=per_node * threads > cores)
         say("sparse products")
-        sparse = _sparse_rates(watch, effort)
+        sparse = _sparse_rates(watch)
         say("epochs")
-        epochs = [_epoch_times(watch, effort, threads, *size) for size in effort.networks]
+        epochs = [_epoch_times(watch, threads, rows, width) for rows, width in effort.networks]
         say("messages")
         node, place = divmod(transport.rank, per_node)
         nodes = transport.size // per_node
@@ -285,19 +291,19 @@ class _Watch:
     ----------
     transport : Transport
     effort : Effort
-    crowd : float
-        Threads per core: where they share cores, a sample lasts over many turns of each.
+    crowded : bool
+        Whether threads share cores: then a sample lasts over many turns of each.
     """
 
-    def __init__(self, transport: Transport, effort: Effort, crowd: float) -> None:
-        self.transport, self._samples, self.crowded = transport, effort.samples, crowd > 1
-        self._least = effort.seconds if crowd <= 1 else max(effort.seconds, TURNS)
+    def __init__(self, transport: Transport, effort: Effort, crowded: bool) -> None:
+        self.transport, self.effort, self.crowded = transport, effort, crowded
+        self._least = max(effort.seconds, TURNS) if crowded else effort.seconds
 
     def seconds(self, *cycles: Sequence[Callable[[], None]]) -> Array:
-        """Seconds of a call of every cycle, whose calls are made in turn. Collective.
+        """Seconds that one call of each cycle takes, the calls of a cycle in turn. Collective.
 
-        The cycles are measured alternately. Medians over samples, means over ranks: one number of
-        each cycle.
+        The cycles are measured alternately: one number per cycle, the mean over ranks of the median
+        over samples.
         """
         repeats = []
         for cycle in cycles:
@@ -308,7 +314,7 @@ class _Watch:
                 taken = time.perf_counter() - start
             repeats.append(math.ceil(self._least / max(taken, 1e-7)))
         self.transport.allreduce_max(agreed := np.array(repeats, np.float64))
-        times = np.empty((self._samples, len(cycles)))
+        times = np.empty((self.effort.samples, len(cycles)))
         for row in times:
             for k, cycle in enumerate(cycles):
                 self.transport.allreduce_max(np.zeros(1))  # all begin together
@@ -321,9 +327,10 @@ class _Watch:
         return mean
 
 
-def _sparse_rates(watch: _Watch, effort: Effort) -> SparseRates:
-    shape = len(effort.rows), len(effort.nonzeros_per_row), len(effort.widths)
-    rates = np.empty(shape)
+def _sparse_rates(watch: _Watch) -> SparseRates:
+    """Rates of the products that the effort names. Collective."""
+    effort = watch.effort
+    rates = np.empty((len(effort.rows), len(effort.nonzeros_per_row), len(effort.widths)))
     random = np.random.default_rng(watch.transport.rank)
     for i, rows in enumerate(effort.rows):
         for j, degree in enumerate(effort.nonzeros_per_row):
@@ -339,7 +346,7 @@ def _sparse_rates(watch: _Watch, effort: Effort) -> SparseRates:
 
 
 def _pattern(random: np.random.Generator, rows: int, columns: int, nonzeros: int) -> csr_matrix:
-    """A random matrix, some of whose rows and columns have many nonzeros and most have few."""
+    """A random matrix: few rows and columns with many nonzeros, many with few."""
 
     def drawn(size: int) -> npt.NDArray[np.int32]:
         order = random.permutation(size).astype(np.int32)
@@ -352,7 +359,7 @@ def _pattern(random: np.random.Generator, rows: int, columns: int, nonzeros: int
 
 
 def _product(pattern: csr_matrix, columns: int, width: int) -> Callable[[], None]:
-    """The product of the first columns with operands of its own."""
+    """A call of the product of the first columns, with operands of its own."""
     rows = pattern.shape[0]
     place = pattern.indices % columns  # the operand may be cut short
     matrix: SparseMatrix = prepare(
@@ -364,8 +371,8 @@ def _product(pattern: csr_matrix, columns: int, width: int) -> Callable[[], None
     return lambda: matrix.multiply(x, out)
 
 
-def _epoch_times(watch: _Watch, effort: Effort, threads: int, rows: int, width: int) -> EpochTimes:
-    """Epochs of a network on every rank for itself, all at once. Collective."""
+def _epoch_times(watch: _Watch, threads: int, rows: int, width: int) -> EpochTimes:
+    """Epochs of a network that every rank trains by itself, all at once. Collective."""
     transport = watch.transport
     random = np.random.default_rng(transport.rank)
     pattern = _pattern(random, rows, rows, 8 * rows)
@@ -374,7 +381,7 @@ def _epoch_times(watch: _Watch, effort: Effort, threads: int, rows: int, width: 
         hidden=width,
         features=width,
         classes=CLASSES,
-        epochs=WARM_UP + effort.epochs,
+        epochs=WARM_UP + watch.effort.epochs,
         eval_every=0,
         threads=threads,
         lr=1e-6,
@@ -382,12 +389,12 @@ def _epoch_times(watch: _Watch, effort: Effort, threads: int, rows: int, width: 
     transport.allreduce_max(np.zeros(1))
     result = train(_alone(pattern), options, SingleTransport())
     seconds = [epoch.seconds_max for epoch in result.epochs[WARM_UP:]]
-    # most short epochs meet no other rank's turn on their core, and some wait for a whole one
+    # where ranks share a core, most short epochs run undisturbed, and some wait for a whole turn
     typical = np.mean if watch.crowded else np.median
     sparse = typical([each["spmm"] for each in seconds])
     rest = typical([each["total"] - each["spmm"] for each in seconds])
-    of_all = np.mean(transport.gather([float(sparse), float(rest)]), axis=0)
-    return EpochTimes(rows, pattern.nnz, result.dims, float(of_all[0]), float(of_all[1]))
+    mean = np.mean(transport.gather([float(sparse), float(rest)]), axis=0)
+    return EpochTimes(rows, pattern.nnz, result.dims, float(mean[0]), float(mean[1]))
 
 
 def _alone(matrix: csr_matrix) -> tuple[Header, Part]:
@@ -413,11 +420,7 @@ def _alone(matrix: csr_matrix) -> tuple[Header, Part]:
 
 
 def _link(watch: _Watch, targets: Sequence[int], sources: Sequence[int]) -> Link | None:
-    """Latency and bandwidth of exchanges with these peers; None without any. Collective.
-
-    Between two exchanges every rank computes, and the time of that is taken off: ranks that share
-    cores wait for each other's turns.
-    """
+    """Latency and bandwidth of exchanges with these peers; None without any. Collective."""
     if not targets:
         return None
     taken = []
@@ -441,7 +444,7 @@ def _link(watch: _Watch, targets: Sequence[int], sources: Sequence[int]) -> Link
 
 
 def _shapes(watch: _Watch, link: Link | None) -> tuple[str, str] | tuple[None, None]:
-    """How a broadcast and an all-reduce of all ranks seem to be made. Collective."""
+    """Shapes of broadcast and all-reduce that explain their times best. Collective."""
     members = watch.transport.size
     if link is None:
         return None, None
@@ -462,7 +465,11 @@ def _shapes(watch: _Watch, link: Link | None) -> tuple[str, str] | tuple[None, N
 
 
 def _between_products(watch: _Watch, operation: Callable[[], None]) -> float:
-    """Seconds that an operation adds to a dense product before it. Collective."""
+    """Seconds that an operation adds to a dense product before it. Collective.
+
+    All ranks compute between two operations, because ranks that share cores wait for each other's
+    turns.
+    """
     x, weight = torch.ones(COMPUTED_ROWS, COMPUTED_WIDTH), torch.eye(COMPUTED_WIDTH)
     out = torch.empty_like(x)
 
@@ -474,9 +481,9 @@ def _between_products(watch: _Watch, operation: Callable[[], None]) -> float:
 
 
 def _peers(place: int, size: int, step: int, first: int) -> tuple[list[int], list[int]]:
-    """Ranks that number `place` of `size` sends to and receives from, round in a circle.
+    """Ranks that member `place` of a ring of `size` sends to and receives from.
 
-    Member k of the circle is rank ``first + k * step``.
+    Member k of the ring is rank ``first + k * step``.
     """
     hops = range(1, min(PEERS, size - 1) + 1)
     return (
@@ -485,19 +492,13 @@ def _peers(place: int, size: int, step: int, first: int) -> tuple[list[int], lis
     )
 
 
-def _ranks_per_node(hosts: Sequence[str]) -> int:
-    """How many ranks every node has, from the node of every rank; InputError if they differ."""
-    per_node = len(hosts)
-    for rank, host in enumerate(hosts):
-        if host != hosts[0]:
-            per_node = rank
-            break
-    nodes = [hosts[k : k + per_node] for k in range(0, len(hosts), per_node)]
-    firsts = [node[0] for node in nodes]
-    if any(node != [node[0]] * per_node for node in nodes) or len(set(firsts)) < len(firsts):
+def _ranks_per_node(hosts: list[str]) -> int:
+    """Number of ranks on every node, from the node of every rank; InputError if they differ."""
+    per_node = hosts.count(hosts[0])
+    if hosts != [host for host in dict.fromkeys(hosts) for _ in range(per_node)]:
         raise InputError(
-            f"ranks stand on nodes {', '.join(hosts[:8])}{', ...' * (len(hosts) > 8)}: calibrate "
-            "needs them node by node, equally many on each"
+            f"ranks are on nodes {', '.join(hosts[:8])}{', ...' * (len(hosts) > 8)}: calibration "
+            "needs them node by node, with equally many on each"
         )
     return per_node
 
@@ -508,7 +509,7 @@ def _name_of(transport: Transport) -> str:
 
 
 def _processor() -> str:
-    """What the system calls it."""
+    """The system's name of the processor."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
@@ -517,5 +518,5 @@ def _processor() -> str:
 
 
 def _memory() -> int:
-    """Bytes of this node."""
+    """Bytes of memory of this node."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

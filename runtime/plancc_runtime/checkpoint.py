@@ -1,8 +1,8 @@
-"""Checkpoints: a folder from which training goes on to the same bits. Knows the network and its
+"""Checkpoints: files from which training resumes with the same bits. Knows the network and its
 optimiser; must not know graphs or layers.
 
-A checkpoint is one file, so that it is whole or not there: the tensors as safetensors, all else as
-JSON in its metadata, under the key "plancc".
+A checkpoint is one file, which is complete or does not exist: tensors as safetensors, all else as
+JSON in its metadata under the key "plancc".
 
     DIR/last.safetensors    weights and buffers under their names in the network, the optimiser's
                             state as "optimizer/<parameter>/<name>", the best weights as "best/..."
@@ -33,27 +33,17 @@ from plancc_runtime.transport.base import Transport
 
 FORMAT = 1
 LAST, BEST = "last.safetensors", "best.safetensors"
-FREE = {  # what may change from one run to the next: it changes no step, or its rounding only
-    *(
-        "epochs",
-        "patience",
-        "eval_every",
-        "threads",
-        "device",
-        "init",
-        "passes",
-        "kernel",
-        "row_order",
-        "pipeline",
-        "aggregate_on",
-    ),
-    *("checkpoint", "every", "resume", "log", "trace"),
+# Options that may change from one run to the next: they change no step, or its rounding only.
+FREE = {
+    *("epochs", "patience", "eval_every", "threads", "device", "init", "passes", "kernel"),
+    *("row_order", "pipeline", "aggregate_on", "checkpoint", "every", "resume", "log", "trace"),
 }
 OF_EPOCHS = ("step", "cosine")  # schedules that depend on the number of epochs
+BEST_FACTS = ("loss", "epoch", "since", "drops")  # fields of `Validation` that a checkpoint keeps
 
 
 class CheckpointError(PlanccError):
-    """A file is damaged, or no checkpoint."""
+    """A file is damaged, or is no checkpoint."""
 
 
 class Checkpoints:
@@ -70,17 +60,18 @@ class Checkpoints:
     Attributes
     ----------
     kernels : list of str
-        Of the local products, on every rank, for the caller to set before `save`: another kernel
-        has other bits. After `load`, those of the checkpoint; empty if it had other ranks.
+        Kernel of the local products on every rank. The caller sets it before `save`, because
+        another kernel gives other bits. After `load` it is the checkpoint's; empty if that had
+        another number of ranks.
 
     Raises
     ------
     InputError
-        If the folder has a checkpoint that the run is not to resume from, or the reverse.
+        If there is a checkpoint that the run should not resume from, or none to resume from.
     OutputError
         If the folder cannot be made.
     BackendUnavailable
-        Without safetensors.
+        If safetensors is not installed.
     """
 
     def __init__(self, options: TrainOptions, content: str, transport: Transport) -> None:
@@ -98,11 +89,11 @@ class Checkpoints:
                     "checkpoints need safetensors; install it with: pip install 'plancc[run]'"
                 ) from error
             if options.resume and not last.exists():
-                raise InputError(f"--resume: there is no checkpoint {last}")
+                raise InputError(f"resume: there is no checkpoint {last}")
             if not options.resume and last.exists():
                 raise InputError(
-                    f"{last} is of an earlier run: go on from it with --resume, or choose another "
-                    "--checkpoint"
+                    f"checkpoint {self._folder}: holds a checkpoint of an earlier run; set resume "
+                    "to go on from it, or choose another folder"
                 )
         with transport.agreement():
             if transport.rank == 0:
@@ -132,12 +123,7 @@ class Checkpoints:
             "kernels": self.kernels,
             "random": {"seed": self._options.seed, "epoch": epoch},
             "options": _plain(self._options),
-            "best": {
-                "loss": best.loss,
-                "epoch": best.epoch,
-                "since": best.since,
-                "drops": best.drops,
-            },
+            "best": {name: getattr(best, name) for name in BEST_FACTS},
         }
         weights = learner.network.state_dict()
         chosen = best.weights or {}
@@ -175,8 +161,7 @@ class Checkpoints:
             weights = _matching(path, tensors, "", network.state_dict())
             if facts["epoch"] > self._options.epochs:
                 raise InputError(
-                    f"{path}: has seen {facts['epoch']} epochs already, --epochs "
-                    f"{self._options.epochs} is less"
+                    f"epochs {self._options.epochs}: {path} has seen {facts['epoch']} already"
                 )
             best = Validation(**facts["best"])
             if best.loss is not None:
@@ -201,8 +186,8 @@ class Checkpoints:
             raise InputError(f"{path}: format {facts['format']}, this version reads {FORMAT}")
         if facts["plan"] != self._content:
             raise InputError(
-                f"{path}: is of another plan (content hash {facts['plan'][:12] or 'none'}, this "
-                f"one has {self._content[:12] or 'none'})"
+                f"{path}: belongs to another plan (content hash {facts['plan'][:12] or 'none'}; "
+                f"this one has {self._content[:12] or 'none'})"
             )
         here, there = _plain(self._options), facts["options"]
         fixed = [name for name in OPTION_NAMES if name not in FREE]
@@ -211,7 +196,7 @@ class Checkpoints:
         if self._options.schedule == "plateau":  # counts evaluations
             fixed.append("eval_every")
         for name in fixed:
-            # an option that is younger than the file had its default
+            # an option that is newer than the file had its default
             before = there.get(name, getattr(TrainOptions, name))
             if here[name] != before:
                 raise InputError(
@@ -221,7 +206,7 @@ class Checkpoints:
 
 
 def _plain(options: TrainOptions) -> dict[str, Any]:
-    """The options as JSON gives them back."""
+    """The options as they are after being written as JSON and read back."""
     plain: dict[str, Any] = json.loads(json.dumps(asdict(options), default=os.fspath))
     return plain
 
@@ -237,13 +222,7 @@ def _write_file(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -
 
 
 def _read_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], str]:
-    """What `_write_file` wrote, and its digest.
-
-    Raises
-    ------
-    InputError
-        If the file is not what was written.
-    """
+    """What `_write_file` wrote, and its digest; CheckpointError if it is something else."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -253,10 +232,10 @@ def _read_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], str]:
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path}: cannot be read as a checkpoint ({error})") from error
     if "plancc" not in metadata:
-        raise CheckpointError(f"{path}: is no checkpoint of plancc")
+        raise CheckpointError(f"{path}: is not a checkpoint of plancc")
     digest = _digest(metadata["plancc"], tensors)
     if digest != metadata.get("sha256"):
-        raise CheckpointError(f"{path}: is damaged: its checksum is not that of its content")
+        raise CheckpointError(f"{path}: is damaged: its checksum does not match its content")
     return json.loads(metadata["plancc"]), tensors, digest
 
 
@@ -273,19 +252,13 @@ def _digest(text: str, tensors: dict[str, Tensor]) -> str:
 def _matching(
     path: Path, tensors: dict[str, Tensor], prefix: str, wanted: dict[str, Tensor]
 ) -> dict[str, Tensor]:
-    """The tensors of a network, of the right shapes.
-
-    Raises
-    ------
-    InputError
-        If one is missing or different.
-    """
+    """The tensors of a network; InputError if one is missing or of another shape or type."""
     for name, value in wanted.items():
         found = tensors.get(prefix + name)
         if found is None or found.shape != value.shape or found.dtype != value.dtype:
             what = "missing" if found is None else f"{found.dtype} of shape {tuple(found.shape)}"
             raise InputError(
-                f"{path}: is of another model: {name} is {what}, where this one has {value.dtype} "
-                f"of shape {tuple(value.shape)}"
+                f"{path}: belongs to another model: {name} is {what}, where this one has "
+                f"{value.dtype} of shape {tuple(value.shape)}"
             )
     return {name: tensors[prefix + name] for name in wanted}

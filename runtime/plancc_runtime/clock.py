@@ -17,8 +17,8 @@ class Clock:
     Attributes
     ----------
     events : list of (phase, begin, end) or None
-        Every uninterrupted stretch of a phase, in seconds of `time.perf_counter`, once `record` was
-        called.
+        Every uninterrupted stretch of a phase since `record` was called, in seconds of
+        `time.perf_counter`.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Clock:
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
-        """The time of the block belongs to `phase`, but for that of phases within it."""
+        """Count the time of the block, except for phases within it, as `phase`."""
         self._close()
         self._running.append(phase)
         try:
@@ -47,7 +47,7 @@ class Clock:
             self._running.pop()
 
     def read(self) -> dict[str, float]:
-        """Seconds of every phase, of "communication" (pack and wait), "other" and in "total"."""
+        """Seconds of every phase, and "communication" (pack and wait), "other" and "total"."""
         total, seconds = perf_counter() - self._start, self._seconds
         return {
             **seconds,
@@ -57,7 +57,7 @@ class Clock:
         }
 
     def _close(self) -> None:
-        """End the stretch of the phase that runs now."""
+        """End the current stretch of the running phase."""
         now = perf_counter()
         if self._running:
             phase = self._running[-1]

@@ -1,7 +1,7 @@
 """How this process was started: alone, or as one of several ranks. Reads the environment only.
 
-Every launcher announces itself to its ranks; without that, `mpirun -n 4 plancc-run` on a machine
-without mpi4py would be four runs that know nothing of each other.
+Every launcher announces itself to its ranks by variables. Reading these prevents that `mpirun -n 4
+plancc-run` on a machine without mpi4py becomes four runs that do not know of each other.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import zlib
 from typing import NamedTuple
 
 from plancc.errors import BackendUnavailable, InputError
+from plancc.registry import check_choice
 from plancc_runtime.transport.base import TIMEOUT, Transport
 
 TRANSPORTS = ("auto", "mpi", "torch", "gloo", "nccl", "single")
@@ -26,23 +27,14 @@ class Launcher(NamedTuple):
     local_rank: str
 
 
+_COMM_WORLD = ("SIZE", "RANK", "LOCAL_SIZE", "LOCAL_RANK")
 _TORCHRUN = Launcher("WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE", "LOCAL_RANK")
 # The most specific launcher first: mpirun may itself run inside a Slurm step.
 _LAUNCHERS = (
-    Launcher(  # Open MPI
-        "OMPI_COMM_WORLD_SIZE",
-        "OMPI_COMM_WORLD_RANK",
-        "OMPI_COMM_WORLD_LOCAL_SIZE",
-        "OMPI_COMM_WORLD_LOCAL_RANK",
-    ),
+    Launcher(*(f"OMPI_COMM_WORLD_{what}" for what in _COMM_WORLD)),  # Open MPI
     # MPICH, Intel MPI, srun --mpi=pmi2
     Launcher("PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"),
-    Launcher(  # MVAPICH2
-        "MV2_COMM_WORLD_SIZE",
-        "MV2_COMM_WORLD_RANK",
-        "MV2_COMM_WORLD_LOCAL_SIZE",
-        "MV2_COMM_WORLD_LOCAL_RANK",
-    ),
+    Launcher(*(f"MV2_COMM_WORLD_{what}" for what in _COMM_WORLD)),  # MVAPICH2
     Launcher("PALS_SIZE", "PALS_RANKID", "PALS_LOCAL_SIZE", "PALS_LOCAL_RANKID"),  # HPE Cray
     # srun, with PMIx for instance; it says how many ranks a node has in another form
     Launcher("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "", "SLURM_LOCALID"),
@@ -53,10 +45,10 @@ _JOBS = (("SLURM_JOB_ID", "SLURM_STEP_ID"), ("PMIX_NAMESPACE",), ("PALS_APID",),
 
 
 def launcher() -> Launcher | None:
-    """Who started this rank; None: nobody that announces itself.
+    """The launcher that started this rank; None if none announces itself.
 
-    torchrun may run inside any other job, and is believed first if it says its own name. Variables
-    like RANK alone are also set by other programs for their own purposes, and are believed last.
+    torchrun may run inside any other job, and comes first if it gives its own name. Variables like
+    RANK are also set by other programs for their own purposes, so that alone they come last.
     """
     first = [_TORCHRUN] if "TORCHELASTIC_RUN_ID" in os.environ else []
     for candidate in (*first, *_LAUNCHERS):
@@ -90,8 +82,8 @@ def open_transport(name: str = "auto", timeout: float | None = TIMEOUT) -> Trans
     Parameters
     ----------
     name : str
-        One of `TRANSPORTS`. "auto": torch if torchrun started the ranks, else MPI; one rank needs
-        neither. "torch": nccl where every rank has a CUDA device, else gloo.
+        One of `TRANSPORTS`. "auto": "single" for one rank, "torch" if torchrun started the ranks,
+        else "mpi". "torch": "nccl" where this rank has a CUDA device, else "gloo".
     timeout : float, optional
         The most seconds that one wait may last; None or 0: no limit.
 
@@ -102,8 +94,7 @@ def open_transport(name: str = "auto", timeout: float | None = TIMEOUT) -> Trans
     BackendUnavailable
         If several ranks were started but cannot reach each other.
     """
-    if name not in TRANSPORTS:
-        raise InputError(f"transport {name!r}: choose one of {', '.join(TRANSPORTS)}")
+    check_choice("transport", name, TRANSPORTS)
     rank, size = announced()
     if name == "auto":
         name = "single" if size == 1 else "torch" if launcher() is _TORCHRUN else "mpi"
@@ -133,7 +124,9 @@ def open_transport(name: str = "auto", timeout: float | None = TIMEOUT) -> Trans
     if name == "torch":
         name = torch_dist.best_backend()
     address, port = rendezvous()
-    return torch_dist.join(name, rank, size, local_rank(), address, port, timeout)
+    return torch_dist.join(
+        name, rank, size, local_rank=local_rank(), address=address, port=port, timeout=timeout
+    )
 
 
 def rendezvous() -> tuple[str, int]:
@@ -169,7 +162,7 @@ def _first_host() -> str:
     first = re.match(r"([^,\[]+)(?:\[(\w+)[^\]]*\]([^,\[]*))?", nodes)
     if first is None:
         raise BackendUnavailable(
-            "torch.distributed needs the address of rank 0, which this launcher does not say: set "
+            "torch.distributed needs the address of rank 0, which this launcher does not give: set "
             "MASTER_ADDR on all ranks"
         )
     return "".join(part or "" for part in first.groups())

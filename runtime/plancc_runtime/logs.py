@@ -17,14 +17,14 @@ from plancc_runtime.results import Epoch
 
 
 class RunLog:
-    """One line per epoch, with the figures that ``--json`` has of it; for one rank to write.
+    """One line per epoch, the fields of `Epoch` as JSON; written by one rank.
 
     Parameters
     ----------
     path : path
-        What it holds of epochs before `first` stays, the rest is replaced.
+        Lines of epochs before `first` are kept, all others are replaced.
     first : int
-        The first epoch to come: 0, or where training resumes.
+        The next epoch: 0, or where training resumes.
 
     Raises
     ------
@@ -58,7 +58,7 @@ class RunLog:
 
 
 def _lines_before(first: int, path: Path) -> list[str]:
-    """The whole lines of epochs before `first`; a line that was cut short is not one."""
+    """The complete lines of epochs before `first`."""
     if not path.exists():
         return []
     kept = []

@@ -1,5 +1,5 @@
-"""Optimisers, learning-rate schedules, and what validation says of both. Knows parameters and
-losses; must not know graphs, ranks or files.
+"""Optimisers, learning-rate schedules and the best validation loss. Knows parameters and losses;
+must not know graphs, ranks or files.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from plancc_runtime.options import TrainOptions
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
-STEPS = (1 / 2, 3 / 4)  # of the epochs, after which "step" lowers the rate
+STEPS = (1 / 2, 3 / 4)  # shares of the epochs after which "step" lowers the rate
 STEP_FACTOR = 0.1
-PLATEAU = 5  # evaluations without a better validation loss, after which "plateau" does
+PLATEAU = 5  # evaluations without a better validation loss after which "plateau" lowers the rate
 PLATEAU_FACTOR = 0.5
 
 
@@ -29,12 +29,12 @@ class SGD:
     ----------
     parameters : sequence of Parameter
     decay : float
-        Of an L2 penalty ``decay / 2 |w|^2``.
+        Factor of the L2 penalty ``decay / 2 |w|^2``.
 
     Attributes
     ----------
     state : list of dict of str to Tensor
-        Of every parameter, what one step leaves for the next.
+        What one step leaves for the next, for every parameter.
     """
 
     def __init__(self, parameters: Sequence[nn.Parameter], decay: float) -> None:
@@ -78,14 +78,14 @@ class Adam(SGD):
 
 
 class AdamW(Adam):
-    """Adam whose decay, ``w <- w - rate decay w``, is apart (Loshchilov and Hutter 2019)."""
+    """Adam with decoupled decay ``w <- w - rate decay w`` (Loshchilov and Hutter 2019)."""
 
     def __init__(self, parameters: Sequence[nn.Parameter], decay: float) -> None:
         super().__init__(parameters, 0)
-        self._apart = decay
+        self._decoupled_decay = decay
 
     def _change(self, w: Tensor, g: Tensor, state: dict[str, Tensor], rate: float) -> None:
-        w.mul_(1 - rate * self._apart)
+        w.mul_(1 - rate * self._decoupled_decay)
         super()._change(w, g, state, rate)
 
 
@@ -127,11 +127,11 @@ class Validation:
     epoch : int
         Number of epochs that the best weights had seen.
     since : int
-        Evaluations since.
+        Evaluations since then.
     drops : int
-        How often there were another `PLATEAU` of them.
+        Number of times that `PLATEAU` evaluations in a row were not better.
     weights : dict of str to Tensor
-        Parameters and buffers of the network then.
+        Parameters and buffers of the network at that epoch.
     """
 
     loss: float | None = None

@@ -1,4 +1,4 @@
-"""How good predictions are: counts that ranks sum, and scores made of the sums.
+"""Quality of predictions: counts that are summed over ranks, and scores made of the sums.
 
 Knows outputs and labels; must not know layers, views or transports.
 """
@@ -19,7 +19,7 @@ Float64Array = npt.NDArray[np.float64]
 
 
 def count(outputs: Tensor, labels: Tensor, num_global: int) -> Float64Array:
-    """What of one rank's vertices of a split goes into its scores.
+    """What one rank's vertices of a split contribute to the scores.
 
     Parameters
     ----------
@@ -29,8 +29,8 @@ def count(outputs: Tensor, labels: Tensor, num_global: int) -> Float64Array:
     Returns
     -------
     float64[2 + 3 classes]
-        Share of the loss; vertices found; and of every class how often it is found rightly, how
-        often it is predicted and how often it is a label.
+        Share of the loss; number of correct vertices; and for every class how often it is
+        predicted correctly, how often it is predicted and how often it is a label.
     """
     predicted, found = _predicted(outputs, labels)
     if labels.ndim == 1:
@@ -47,12 +47,12 @@ def count(outputs: Tensor, labels: Tensor, num_global: int) -> Float64Array:
 
 
 def num_found(outputs: Tensor, labels: Tensor) -> int:
-    """Vertices whose class, or set of classes, is found; arguments as `count` has them."""
+    """Number of vertices whose class, or set of classes, is correct; arguments as in `count`."""
     return int(_predicted(outputs, labels)[1].sum())
 
 
 def _predicted(outputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Predictions in the form of the labels, and which vertices they are right for."""
+    """Predictions in the form of the labels, and the vertices for which they are correct."""
     if labels.ndim == 1:
         predicted = outputs.argmax(dim=1)
         return predicted, predicted == labels

@@ -48,9 +48,7 @@ def open_slice(plan: str | PathLike[str] | Slice, transport: Transport) -> tuple
 
 
 def check_slices(part: Part, content: str, transport: Transport) -> None:
-    """Whether the slices of all ranks fit together, since a message that does not would hang them.
-
-    Collective.
+    """Check that the slices of all ranks fit together: otherwise messages would hang. Collective.
 
     Raises
     ------
@@ -75,9 +73,9 @@ def _check_counts(
     transport: Transport,
     ranks: npt.NDArray[np.integer] | None = None,
 ) -> None:
-    """Whether every rank sends as many rows as its peers expect. Collective.
+    """Check that every rank sends as many rows as its peers expect. Collective.
 
-    `ranks`: of the peers, where these have numbers of their own.
+    `ranks` maps peers to ranks where they differ.
     """
     sends, expects = np.zeros((2, transport.size), np.int64)
     ranks = np.arange(transport.size) if ranks is None else ranks

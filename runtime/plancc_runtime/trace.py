@@ -1,6 +1,6 @@
-"""A timeline of all ranks, in the format that Chrome's tracing and Perfetto show. Knows clocks.
+"""A timeline of all ranks in the format of Chrome's tracing and Perfetto. Knows clocks.
 
-The ranks leave one all-reduce at about the same moment, which is zero of the timeline; their own
+The ranks leave one all-reduce at about the same moment, which is the timeline's zero; their own
 clocks need not agree.
 """
 
@@ -23,7 +23,7 @@ MICRO = 1e6
 
 
 class Trace:
-    """What a clock records, from now on. Collective.
+    """Records what a clock measures from now on. Collective.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Trace:
 
     @contextmanager
     def span(self, name: str) -> Iterator[None]:
-        """The time of the block, around the phases within it."""
+        """Record the block as an event around the phases within it."""
         begin = perf_counter()
         yield
         self._spans.append((name, begin, perf_counter()))

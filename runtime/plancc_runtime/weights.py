@@ -24,7 +24,7 @@ def read_weights(
         with np.load(path, allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
     except Exception as error:  # a .npy, a torn archive: numpy, zipfile, zlib raise what they like
-        raise InputError(f"{name}: cannot be read as .npz, which --save writes") from error
+        raise InputError(f"{name}: cannot be read as .npz, the format of saved weights") from error
     for key, shape in shapes.items():
         if key not in arrays:
             raise InputError(f"{name}: has no array {key}; the model has {', '.join(shapes)}")

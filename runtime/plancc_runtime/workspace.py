@@ -1,8 +1,8 @@
-"""Large dense tensors that are used again as soon as nobody else holds them. Knows sizes only.
+"""Memory of large dense tensors, reused once nobody else refers to it. Knows sizes only.
 
-A fresh block of memory costs a page fault every 4 kB when it is first written, which is as long as
-the arithmetic on it; the C library returns large blocks to the system when they are freed. Every
-thread (of ranks that are threads, each) has its own workspace.
+A fresh block of memory costs a page fault every 4 kB when it is first written, which takes as long
+as the arithmetic on it; the C library returns large blocks to the system when they are freed. Every
+thread has its own workspace, and so has every rank that is a thread.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 LEAST_BYTES = 2**19
-"""Below this the C library is quick enough."""
+"""Smallest tensor of a workspace: below this size the C library is quick enough."""
 SLACK = 1.25
-"""A tensor may take memory that is that much larger."""
+"""Largest ratio of reused memory to the size of the tensor."""
 PATIENCE = 64
-"""Requests after which memory that none of them wanted is given back."""
+"""Requests after which unused memory is freed."""
 
 
 class Workspace:

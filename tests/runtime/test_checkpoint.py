@@ -153,8 +153,8 @@ def test_the_best_weights_are_kept_beside_the_last(plans, tmp_path):
         ({"hidden": 6}, "hidden 5, which cannot become 6"),
         ({"optimizer": "sgd"}, "optimizer adam, which cannot become sgd"),
         ({"seed": 4}, "seed 0, which cannot become 4"),
-        ({"plan": 1}, "of another plan"),
-        ({"resume": False}, "of an earlier run: go on from it with --resume"),
+        ({"plan": 1}, "belongs to another plan"),
+        ({"resume": False}, "of an earlier run; set resume to go on"),
     ],
 )
 def test_other_plans_and_settings_are_refused(plans, ranks, options, words, tmp_path):
@@ -242,4 +242,4 @@ def test_a_killed_job_goes_on_from_the_command_line(plans, tmp_path):
     refused = plancc_run(None, plans[1], *more)
     assert refused.returncode == 2
     [sentence] = sentences(refused)
-    assert "is of another plan" in sentence
+    assert "belongs to another plan" in sentence

@@ -105,18 +105,17 @@ class Pending:
 class Group(ABC):
     """Some ranks of a transport.
 
-    Buffers that are not contiguous or not as many as members, and a root that is no member's place,
-    are a ValueError, of this member alone.
+    A member raises ValueError by itself for a buffer that is not contiguous, for more or fewer
+    buffers than members, and for a root that is no member's place.
 
-    What the methods with an underscore get is flat; they are called by groups of several members
-    only, with buffers that are not empty (those of `_alltoall` and some of `_allgather` and
-    `_reduce_scatter_sum` may be), and count nothing.
+    The methods with an underscore get flat buffers and count nothing. They are called only if the
+    member sends or receives something; single buffers of several may be empty.
 
     Attributes
     ----------
     transport : Transport
     ranks : tuple of int
-        Of the members in the transport; ascending and distinct.
+        The members' ranks in the transport; ascending and distinct.
     rank : int
         This member's place among them.
     size : int
@@ -131,25 +130,17 @@ class Group(ABC):
 
     def start_broadcast(self, buffer: Buffer, root: int) -> Pending:
         """Give every member the root's `buffer`. `root` is a place among the members."""
-        data = self._checked([buffer], 1, root)[0]
-        if self.size == 1 or len(data) == 0:
-            return Pending()
-        if self.rank == root:
-            self._count(sends=[(k, data) for k in self._others()])
-        else:
-            self._count(receives=[(root, data)])
-        return self._broadcast(data, root)
+        [data] = self._checked([buffer], 1, root)
+        to_others = [(k, data) for k in self._others()]
+        sends, receives = (to_others, []) if self.rank == root else ([], [(root, data)])
+        return self._broadcast(data, root) if self._counted(sends, receives) else Pending()
 
     def start_reduce_sum(self, buffer: Buffer, root: int) -> Pending:
         """Replace the root's `buffer` by the sum over the members; the others' become undefined."""
-        data = self._checked([buffer], 1, root)[0]
-        if self.size == 1 or len(data) == 0:
-            return Pending()
-        if self.rank == root:
-            self._count(receives=[(k, data) for k in self._others()])
-        else:
-            self._count(sends=[(root, data)])
-        return self._reduce_sum(data, root)
+        [data] = self._checked([buffer], 1, root)
+        from_others = [(k, data) for k in self._others()]
+        sends, receives = ([], from_others) if self.rank == root else ([(root, data)], [])
+        return self._reduce_sum(data, root) if self._counted(sends, receives) else Pending()
 
     def allreduce_sum(self, buffer: Buffer) -> None:
         """Replace every member's `buffer` by the sum over the members."""
@@ -160,24 +151,18 @@ class Group(ABC):
 
     def start_allgather(self, pieces: Sequence[Buffer]) -> Pending:
         """``pieces[k]`` of member k goes to all; sizes may differ, and are the same everywhere."""
-        data = self._checked(pieces, self.size)
-        if self.size == 1 or not any(map(len, data)):
-            return Pending()
-        others, own = self._others(), data[self.rank]
-        self._count([(k, own) for k in others], [(k, data[k]) for k in others])
-        return self._allgather(data)
+        data, others = self._checked(pieces, self.size), self._others()
+        sends, receives = [(k, data[self.rank]) for k in others], [(k, data[k]) for k in others]
+        return self._allgather(data) if self._counted(sends, receives) else Pending()
 
     def reduce_scatter_sum(self, pieces: Sequence[Buffer]) -> None:
         """Replace ``pieces[k]`` of member k by the sum over all members' ``pieces[k]``.
 
         The other pieces become undefined.
         """
-        data = self._checked(pieces, self.size)
-        if self.size == 1 or not any(map(len, data)):
-            return
-        others, own = self._others(), data[self.rank]
-        self._count([(k, data[k]) for k in others], [(k, own) for k in others])
-        self._reduce_scatter_sum(data)
+        data, others = self._checked(pieces, self.size), self._others()
+        if self._counted([(k, data[k]) for k in others], [(k, data[self.rank]) for k in others]):
+            self._reduce_scatter_sum(data)
 
     def start_alltoall(self, sends: Sequence[Buffer], receives: Sequence[Buffer]) -> Pending:
         """``sends[k]`` of this member becomes ``receives[this member]`` of member k.
@@ -188,11 +173,9 @@ class Group(ABC):
         if len(out[self.rank]) != len(back[self.rank]):
             raise ValueError("a member's piece for itself has two sizes")
         back[self.rank][...] = out[self.rank]
-        if self.size == 1:
-            return Pending()
         others = self._others()
-        self._count([(k, out[k]) for k in others], [(k, back[k]) for k in others])
-        return self._alltoall(out, back)
+        counted = self._counted([(k, out[k]) for k in others], [(k, back[k]) for k in others])
+        return self._alltoall(out, back) if counted else Pending()
 
     def broadcast(self, buffer: Buffer, root: int) -> None:
         self.start_broadcast(buffer, root).wait()
@@ -232,21 +215,18 @@ class Group(ABC):
         return f"{name_ranks(self.ranks[k] for k in self._others())} to join a collective call"
 
     def _checked(self, buffers: Sequence[Buffer], number: int, root: int = 0) -> list[Buffer]:
-        """The buffers, flat.
-
-        Raises
-        ------
-        ValueError
-            If they are not so many or not contiguous, or no member has the number `root`.
-        """
+        """The buffers, flat; ValueError if their number or the root is wrong."""
         if len(buffers) != number or not 0 <= root < self.size:
             raise ValueError(
                 f"{len(buffers)} buffers and root {root} for a group of {self.size} members"
             )
         return [flat(buffer) for buffer in buffers]
 
-    def _count(self, sends: Addressed = (), receives: Addressed = ()) -> None:
-        self.transport.traffic.add(traffic_of(sends, receives, self.transport.max_words))
+    def _counted(self, sends: Addressed, receives: Addressed) -> bool:
+        """Count messages of this member; whether there are any."""
+        traffic = traffic_of(sends, receives, self.transport.max_words)
+        self.transport.traffic.add(traffic)
+        return traffic.messages_sent + traffic.messages_received > 0
 
 
 class Transport(ABC):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pickle
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from plancc_runtime.transport.base import Exchange, Group, Pending, Transport
-from plancc_runtime.transport.messages import Addressed, Buffer, Traffic, flat
+from plancc_runtime.transport.host import HostBuffers
+from plancc_runtime.transport.messages import Addressed, Buffer, Traffic, flat, split
 
 
 class MessageGroup(Group):
@@ -108,25 +109,45 @@ class LibraryGroup(MessageGroup):
         """As `_start_broadcast`."""
 
     @abstractmethod
+    def _waiting(self, what: Callable[[], str]) -> AbstractContextManager[None]:
+        """A block in which the library may wait; ``what()`` says what for."""
+
+    @abstractmethod
+    def _wait(self, requests: list[Any]) -> None:
+        """Wait for requests of the library."""
+
     def _started(
         self,
         start: Callable[[Any], Any],
         data: Buffer,
-        waiting_for: Callable[[], str] | None = None,
+        what: Callable[[], str] | None = None,
         changed: bool = False,
     ) -> Pending:
-        """Start the operation on the messages of `data`, brought to the host where necessary.
+        """An operation under way on the messages of `data`, in host memory.
 
         Parameters
         ----------
         start : callable
             Takes the words of a message, returns the library's request.
         data : Buffer
-        waiting_for : callable, optional
+        what : callable, optional
             What a member waits for; by default the other members.
         changed : bool
-            Whether the result is to be brought back to the device.
+            Whether the result goes back to the device where `data` lies.
         """
+        what, host = what or self._others_to_join, HostBuffers([(0, data)])
+        host.fetch(0)
+        with self._waiting(what):
+            words = host.buffers[0][1]
+            requests = [start(part) for part in split(words, self.transport.max_words)]
+
+        def finish() -> None:
+            with self._waiting(what):
+                self._wait(requests)
+            if changed:
+                host.store(0)
+
+        return Pending(finish)
 
     def _adds(self, data: Buffer) -> bool:
         """Whether the library adds such numbers: most can only move 16-bit ones (see `host`)."""

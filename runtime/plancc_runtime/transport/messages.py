@@ -78,13 +78,7 @@ class Piece(NamedTuple):
 
 
 def pieces(buffers: Addressed, max_words: int) -> list[list[Piece]]:
-    """The messages of every buffer, flat and of at most `max_words` words; none for no words.
-
-    Raises
-    ------
-    ValueError
-        If a buffer is not contiguous.
-    """
+    """The messages of every buffer, flat and of at most `max_words` words; none for no words."""
     tags: Counter[int] = Counter()
     result = []
     for number, (peer, buffer) in enumerate(buffers):
@@ -103,13 +97,7 @@ def split(data: Buffer, max_words: int) -> list[Buffer]:
 
 
 def flat(buffer: Buffer) -> Buffer:
-    """One dimension, the same memory.
-
-    Raises
-    ------
-    ValueError
-        If the buffer is not contiguous.
-    """
+    """One dimension, the same memory; ValueError if the buffer is not contiguous."""
     numpy = isinstance(buffer, np.ndarray)
     if not (buffer.flags.c_contiguous if numpy else buffer.is_contiguous()):
         raise ValueError("a buffer must be contiguous")

@@ -156,25 +156,11 @@ class _MpiGroup(LibraryGroup):
                 with self._watchdog(self._others_to_join):
                     self._comm.Allreduce(self._mpi.IN_PLACE, part, op=self._mpi.SUM)
 
-    def _started(
-        self,
-        start: Callable[[np.ndarray], Any],
-        data: Buffer,
-        waiting_for: Callable[[], str] | None = None,
-        changed: bool = False,
-    ) -> Pending:
-        host = HostBuffers([(0, data)])
-        host.fetch(0)
-        words = host.buffers[0][1]
-        requests = [start(part) for part in split(words, self.transport.max_words)]
+    def _waiting(self, what: Callable[[], str]) -> Watchdog:
+        return self._watchdog(what)
 
-        def finish() -> None:
-            with self._watchdog(waiting_for or self._others_to_join):
-                _wait(self._mpi.Request, requests, set(range(len(requests))))
-            if changed:
-                host.store(0)
-
-        return Pending(finish)
+    def _wait(self, requests: list[Any]) -> None:
+        _wait(self._mpi.Request, requests, set(range(len(requests))))
 
     def _exchanged(self, sends: Addressed, receives: Addressed) -> Pending:
         into, out = HostBuffers(receives), HostBuffers(sends)

@@ -19,9 +19,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
-from functools import partial
 from itertools import chain, groupby
 from typing import Any, NoReturn
 
@@ -73,11 +72,11 @@ def join(
         "gloo" or "nccl".
     rank, size : int
     local_rank : int
-        Among the ranks of this machine: with NCCL, each takes the device of this number.
+        This rank's number on its machine; with NCCL it takes the device of this number.
     address, port : str, int
         Where rank 0 listens.
     timeout : float, optional
-        As of `TorchTransport`.
+        As in `TorchTransport`.
 
     Raises
     ------
@@ -357,48 +356,46 @@ class _TorchGroup(LibraryGroup):
         super().__init__(transport, ranks)
         self._group = group
 
-    def _start_broadcast(self, words: torch.Tensor, root: int) -> Any:
-        number_bytes = words.view(torch.uint8)  # gloo does not know all kinds of numbers
+    def _start_broadcast(self, words: Buffer, root: int) -> Any:
+        number_bytes = torch.as_tensor(words).view(torch.uint8)  # gloo lacks some kinds of numbers
         return dist.broadcast(number_bytes, self.ranks[root], self._group, async_op=True)
 
-    def _start_reduce_sum(self, words: torch.Tensor, root: int) -> Any:
-        return dist.reduce(words, self.ranks[root], group=self._group, async_op=True)
+    def _start_reduce_sum(self, words: Buffer, root: int) -> Any:
+        return dist.reduce(
+            torch.as_tensor(words), self.ranks[root], group=self._group, async_op=True
+        )
+
+    def _start_allreduce_sum(self, words: Buffer) -> Any:
+        return dist.all_reduce(torch.as_tensor(words), group=self._group, async_op=True)
 
     def _allreduce_sum(self, data: Buffer) -> None:
-        if not self._adds(data):
+        if self._adds(data):
+            self._started(self._start_allreduce_sum, data, changed=True).wait()
+        else:
             super()._allreduce_sum(data)
-            return
-        start = partial(dist.all_reduce, group=self._group, async_op=True)
-        self._started(start, data, changed=True).wait()
 
     def _started(
         self,
-        start: Callable[[torch.Tensor], Any],
+        start: Callable[[Any], Any],
         data: Buffer,
-        waiting_for: Callable[[], str] | None = None,
+        what: Callable[[], str] | None = None,
         changed: bool = False,
     ) -> Pending:
-        transport, what = self.transport, waiting_for or self._others_to_join
-        if self._is_queued(data):
-            with transport.queued() as wait, transport.waiting(what):
-                for part in split(data, transport.max_words):
-                    start(part).wait()
-                transport.watch_device(what)
-            return _holding(data, wait)
-        host = HostBuffers([(0, data)])
-        host.fetch(0)
-        with transport.waiting(what):
-            words = torch.from_numpy(host.buffers[0][1])
-            works = [start(part) for part in split(words, transport.max_words)]
+        if not self._is_queued(data):
+            return super()._started(start, data, what, changed)
+        transport, what = self.transport, what or self._others_to_join
+        with transport.queued() as wait, transport.waiting(what):
+            for part in split(data, transport.max_words):
+                start(part).wait()
+            transport.watch_device(what)
+        return _holding(data, wait)
 
-        def finish() -> None:
-            with transport.waiting(what):
-                for work in works:
-                    work.wait()
-            if changed:
-                host.store(0)
+    def _waiting(self, what: Callable[[], str]) -> AbstractContextManager[None]:
+        return self.transport.waiting(what)
 
-        return Pending(finish)
+    def _wait(self, requests: list[Any]) -> None:
+        for work in requests:
+            work.wait()
 
     def _exchanged(self, sends: Addressed, receives: Addressed) -> Pending:
         buffers = [buffer for _, buffer in (*sends, *receives)]
