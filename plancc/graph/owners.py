@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from plancc.errors import InputError
 from plancc.graph.graph import Graph
 
 
@@ -71,3 +72,15 @@ class Owners:
         """The same owners after part m has become ``part[m]``, int32[num_parts]."""
         nonzeros = None if self.nonzeros is None else part[self.nonzeros]
         return Owners(part[self.rows], nonzeros)
+
+
+def check_owners(
+    owner: npt.NDArray[np.int32], num_owned: int, num_parts: int, what: str = "vertices"
+) -> None:
+    """Raise InputError unless `owner` has a part in 0..num_parts-1 for each of `num_owned`."""
+    if len(owner) != num_owned:
+        raise InputError(f"{len(owner)} owners for {num_owned} {what}")
+    if num_owned > 0 and not (int(owner.min()) >= 0 and int(owner.max()) < num_parts):
+        raise InputError(
+            f"owners {owner.min()}..{owner.max()} of {what}: must be in 0..{num_parts - 1}"
+        )

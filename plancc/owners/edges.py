@@ -124,9 +124,9 @@ def _refined(matrix: Graph, found: Found, task: Task, report: Report | None) -> 
         record.add(step, seconds, owners, over, value, int(parts.sent.sum()))
 
     partitioner, spent = found.how["partitioner"], found.how["partition_seconds"]
-    note(partitioner, spent, given, result.overload_before)
+    note(partitioner, spent, given, result.before.overload)
     better = Owners(result.owner, result.nonzero_owner)
-    note(f"refined for {goal}", seconds, better, result.overload)
+    note(f"refined for {goal}", seconds, better, result.after.overload)
     best = record.result(found.about_run)
     return Found(
         best.owners,

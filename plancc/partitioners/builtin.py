@@ -22,7 +22,7 @@ from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.weights import combined
 from plancc.partitioners.adapter import Adapter
-from plancc.passes.multilevel import anneal, coarsen, settle
+from plancc.passes.multilevel import Sweeps, coarsen
 
 if TYPE_CHECKING:
     from plancc.passes.kernels.nets import Nets
@@ -70,11 +70,11 @@ def run(
     rng = np.random.default_rng(seed)
     nets = nets_of(as_hypergraph(problem))
     limits = Limits.of(nets.weight, num_parts, epsilon)
-    prices = PRESETS[preset]
+    sweeps = Sweeps(limits, rng)
 
     def annealed(level: Nets, owner: npt.NDArray[np.int32]) -> State:
         state = state_of(level, owner, num_parts)
-        anneal(level, state, limits, rng, prices)
+        sweeps.anneal(level, state, PRESETS[preset])
         return state
 
     levels, labels = [nets], []
@@ -94,7 +94,7 @@ def run(
     state = min(tries, key=lambda state: (limits.overload(state.sums), volume(coarsest, state)))
     while levels:
         state = annealed(levels.pop(), state.owner[labels.pop()])
-    settle(nets, state, limits, rng)
+    sweeps.settle(nets, state)
     return state.owner
 
 

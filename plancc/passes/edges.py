@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.cost.objectives import NEEDS_DIMS, OBJECTIVES, objective_value
+from plancc.cost.objectives import Objective, find_objective, objective_value
 from plancc.cost.rates import EpochRates
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
+from plancc.graph.owners import check_owners
 from plancc.models.limits import Limits
 from plancc.passes.deadline import Deadline
 from plancc.passes.multilevel import PRICED_OVERWEIGHT, PRICES
-from plancc.passes.refine import CEILING, MAX_FEE_SIZE, SMALL
+from plancc.passes.refine import CEILING, SMALL, Merit, message_fees, message_size
 from plancc.plan.metrics import Traffic
-from plancc.registry import check_choice
 
 if TYPE_CHECKING:
     from plancc.passes.kernels.edge_moves import Prices
@@ -33,46 +33,42 @@ Owner = npt.NDArray[np.int32]
 RESTORING_PRICES = (30.0, 100.0, 300.0, 1e3, 1e4, 1e6, 1e9, 1e12)
 """Prices until no part is above the limit."""
 MAX_CLIMBS = 6
-"""Sweeps within the limit that end a round ..."""
+"""Most sweeps within the limit at the end of a round."""
 LEAST_PROGRESS = 0.002
-"""... or until one saves less than this share of the volume."""
+"""Share of the volume that a sweep must save to be followed by another."""
 MAX_FRUITLESS = 3
 """Rounds in a row that gain less than `LEAST_PROGRESS` after which refinement stops."""
 MAX_ROUNDS = 20
 STRAY = 0.3
 """Price of traffic for the volume as well, in sweeps beyond the limit: owners leave the busiest
 parts, and later sweeps find better places around them."""
-FIRST_STRENGTH = {"volume": 0.0, "max-volume": 0.0, "messages": 4.0, "time": 0.0}
-"""Price of traffic in the first round: only a message that is not there yet is never wanted."""
+FIRST_FEES = 4.0
+"""Price of messages in the first round: one that is not there yet is never wanted. Other traffic
+has none then."""
 STRONGER, WEAKER = 1.5, 0.5
-"""How the price of traffic changes after a round that lowered the maximum, or that did not."""
+"""Factors of the price of traffic after a round that lowered the maximum, and one that did not."""
+ROWS = EpochRates(message=0.0, row=1.0, nonzero=0.0, own_row=0.0)
+"""Loads of objectives that count rows."""
 
 
 @dataclass(frozen=True)
 class EdgeRefined:
-    """Owners and how good they are.
+    """Owners of rows and nonzeros, and how good they are.
 
     Attributes
     ----------
     owner : int32[n]
     nonzero_owner : int32[nnz]
-    value_before, value : float
-        Of the objective (`plancc.cost.objectives`), before and after.
-    volume_before, volume : int
-        Rows moved by expand and fold, before and after.
-    overload_before, overload : float
-        Nonzeros of all parts above the limit, over those of an average part, before and after.
+    before, after : Merit
+        Merit of the given owners and of these; the overload is of nonzeros, the volume of expand
+        and fold together.
     seconds : float
     """
 
     owner: Owner
     nonzero_owner: Owner
-    value_before: float
-    value: float
-    volume_before: int
-    volume: int
-    overload_before: float
-    overload: float
+    before: Merit
+    after: Merit
     seconds: float
 
 
@@ -144,41 +140,21 @@ class RefineEdges:
             An unknown objective, or "time" without rates; owners of another number of rows or
             nonzeros, outside 0..num_parts-1, or of a diagonal nonzero that is not its row's.
         """
-        check_choice("objective", self.objective, OBJECTIVES)
-        if self.objective == "time" and self.rates is None:
-            raise InputError(NEEDS_DIMS)
-        check_owners(matrix, owner, nonzero_owner, num_parts)
+        objective = find_objective(self.objective, self.rates)
+        check_edge_owners(matrix, owner, nonzero_owner, num_parts)
         start = time.perf_counter()
-        deadline = deadline or Deadline.after(self.budget)
-        search = _Search(self, matrix, owner, nonzero_owner, num_parts, movable, deadline)
-        before = search.best
+        search = _Search(self, objective, matrix, num_parts, movable, deadline)
+        before = search.start(owner, nonzero_owner)
         search.run()
-        return EdgeRefined(
-            owner=search.owner,
-            nonzero_owner=search.nonzero_owner,
-            value_before=before[1],
-            value=search.best[1],
-            volume_before=before[2],
-            volume=search.best[2],
-            overload_before=before[0],
-            overload=search.best[0],
-            seconds=time.perf_counter() - start,
-        )
+        seconds = time.perf_counter() - start
+        return EdgeRefined(search.owner, search.nonzero_owner, before, search.best, seconds)
 
 
-def check_owners(matrix: Graph, owner: Owner, nonzero_owner: Owner, num_parts: int) -> None:
+def check_edge_owners(matrix: Graph, owner: Owner, nonzero_owner: Owner, num_parts: int) -> None:
     """Raise an InputError unless these are owners of the rows and nonzeros of the matrix."""
-    for what, given, size in (
-        ("rows", owner, matrix.num_vertices),
-        ("nonzeros", nonzero_owner, matrix.num_nonzeros),
-    ):
-        if len(given) != size:
-            raise InputError(f"{len(given)} owners for {size} {what}")
-        if size > 0 and not (int(given.min()) >= 0 and int(given.max()) < num_parts):
-            raise InputError(
-                f"owners {given.min()}..{given.max()} of {what}: must be in 0..{num_parts - 1}"
-            )
-    row = np.repeat(np.arange(matrix.num_vertices, dtype=np.int32), np.diff(matrix.indptr))
+    check_owners(owner, matrix.num_vertices, num_parts, "rows")
+    check_owners(nonzero_owner, matrix.num_nonzeros, num_parts, "nonzeros")
+    row = np.repeat(np.arange(matrix.num_vertices, dtype=np.int32), matrix.row_nonzeros())
     wrong = (matrix.indices == row) & (nonzero_owner != owner[row])
     if wrong.any():
         raise InputError(f"nonzero ({row[wrong][0]}, {row[wrong][0]}) is not its row's owner's")
@@ -190,34 +166,42 @@ class _Search:
     def __init__(
         self,
         options: RefineEdges,
+        objective: Objective,
         matrix: Graph,
-        owner: Owner,
-        nonzero_owner: Owner,
         num_parts: int,
         movable: npt.NDArray[np.bool_] | None,
-        deadline: Deadline,
+        deadline: Deadline | None,
     ) -> None:
         from plancc.passes.kernels.edges import pattern_of
 
-        self.objective, self.rates = options.objective, options.rates
-        self.rounds = options.rounds
+        self.options, self.objective = options, objective
+        self.charges_messages = objective.counts_messages and not objective.of_busiest
         self.rng = np.random.default_rng(options.seed)
-        self.deadline = deadline
+        self.deadline = deadline or Deadline.after(options.budget)
         self.num_parts = num_parts
         self.pattern: Pattern = pattern_of(matrix.indptr, matrix.indices, movable)
         self.limits = Limits.of_nonzeros(matrix.num_nonzeros, num_parts, options.epsilon)
-        self.state: Owners = self._state_of(owner, nonzero_owner)
-        self.owner, self.nonzero_owner = owner, nonzero_owner
-        self.best = self._measured()
 
-    def _state_of(self, owner: Owner, nonzero_owner: Owner) -> Owners:
+    def start(self, owner: Owner, nonzero_owner: Owner) -> Merit:
+        """Begin with these owners; returns their merit."""
+        self.owner, self.nonzero_owner = owner, nonzero_owner
+        self._back()
+        self.best = self._merit()
+        return self.best
+
+    def _back(self) -> None:
+        """Return to the best owners so far."""
         from plancc.passes.kernels.edges import owners_of
 
-        pairs = self.objective in ("messages", "time")
-        return owners_of(self.pattern, owner, nonzero_owner, self.num_parts, pairs)
+        self.state: Owners = owners_of(
+            self.pattern,
+            self.owner,
+            self.nonzero_owner,
+            self.num_parts,
+            self.objective.counts_messages,
+        )
 
-    def _measured(self) -> tuple[float, float, int]:
-        """Overload, value and volume of the state."""
+    def _merit(self) -> Merit:
         from plancc.passes.kernels.edges import volume
 
         state = self.state
@@ -229,34 +213,36 @@ class _Search:
             messages_sent=state.messages_sent,
             messages_received=state.messages_received,
         )
-        value = objective_value(self.objective, parts, self.rates)
-        return self.limits.overload(state.load), value, volume(state)
+        value = objective_value(self.options.objective, parts, self.options.rates)
+        return Merit(self.limits.overload(state.load), value, volume(state))
 
     def run(self) -> None:
         """Rounds until several in a row found nothing better."""
-        strength, fruitless = FIRST_STRENGTH[self.objective], 0
+        by_volume = self.objective.is_volume
+        strength, fruitless = FIRST_FEES if self.charges_messages else 0.0, 0
         self._climb(strength)
         self._keep()
-        for _ in range(self.rounds or int(self.best[0] > 0)):
+        for _ in range(self.options.rounds or int(self.best.overload > 0)):
             if self.deadline.passed() or fruitless == MAX_FRUITLESS:
                 break
-            aside = STRAY if self.objective == "volume" else strength
+            aside = STRAY if by_volume else strength
             for price in PRICES:
                 self._sweep(price, np.inf, aside)
             self._restore(strength)
             self._climb(strength)
-            overload, value, _ = self.best
+            last = self.best
             better = self._keep()
-            progress = self.best[0] < overload or self.best[1] < (1 - LEAST_PROGRESS) * value
+            progress = self.best.overload < last.overload
+            progress |= self.best.value < (1 - LEAST_PROGRESS) * last.value
             fruitless = 0 if progress else fruitless + 1
-            if self.objective != "volume":
+            if not by_volume:
                 strength = strength * (STRONGER if better else WEAKER) if strength else 1.0
             if not better:
-                self.state = self._state_of(self.owner, self.nonzero_owner)
+                self._back()
 
     def _keep(self) -> bool:
         """Note the state if it is the best so far."""
-        reached = self._measured()
+        reached = self._merit()
         if reached >= self.best:
             return False
         self.best = reached
@@ -286,7 +272,7 @@ class _Search:
         if self.deadline.passed() and not restoring:
             return
         prices = self._prices(price, cap, strength)
-        if self.objective != "messages" or restoring:  # a new owner means new messages
+        if not self.charges_messages or restoring:  # a new owner means new messages
             order = np.flatnonzero(self.pattern.free)
             self.rng.shuffle(order)
             sweep_owners(order, self.pattern, self.state, prices)
@@ -310,25 +296,19 @@ class _Search:
 
     def _tariff(self, strength: float) -> dict[str, Any]:
         """The prices of traffic that the objective asks for, as in `plancc.passes.refine`."""
-        state = self.state
-        best = self.best[1]
-        if self.objective == "volume":
+        state, best = self.state, self.best.value
+        if self.charges_messages:
+            return {"fees": message_fees(message_size(state, SMALL), strength)}
+        if self.objective.is_volume:
             best = max(state.sent.max(), state.received.max())
-        if self.objective == "messages":
-            size = max(SMALL * state.sent.sum() / max(state.messages_sent.sum(), 1), 1.0)
-            size = min(size, MAX_FEE_SIZE)
-            fees = strength * np.exp(-np.arange(int(8 * size) + 2) / size)
-            fees[-1] = 0.0
-            return {"fees": fees}
-        loads = {"row": 1.0}
-        mean = state.sent.mean()
-        if self.rates is not None and self.objective == "time":
-            loads = self.rates._asdict()
-            messages = state.messages_sent + state.messages_received
-            mean = 0.5 * (self.rates.row * (state.sent + state.received)).mean()
-            mean += 0.5 * (self.rates.message * messages).mean()
-            mean += (self.rates.nonzero * state.load + self.rates.own_row * state.rows).mean()
+        rates = ROWS
+        if self.objective.needs_rates and self.options.rates is not None:
+            rates = self.options.rates
+        messages = state.messages_sent + state.messages_received
+        mean = 0.5 * (rates.row * (state.sent + state.received)).mean()
+        mean += 0.5 * (rates.message * messages).mean()
+        mean += (rates.nonzero * state.load + rates.own_row * state.rows).mean()
         # A row over the ceiling costs `strength` more than one below it where the maximum is.
         ceiling = mean + CEILING * max(best - mean, 0.0)
-        pressure = strength / max(best - ceiling, loads["row"]) / loads["row"]
-        return loads | {"ceiling": ceiling, "pressure": pressure}
+        pressure = strength / max(best - ceiling, rates.row) / rates.row
+        return rates._asdict() | {"ceiling": ceiling, "pressure": pressure}

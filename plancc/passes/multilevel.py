@@ -12,7 +12,7 @@ while vertices find better places, then the balance comes back where that costs 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 Owner = npt.NDArray[np.int32]
 
 PRICES = (0.2, 0.5, 1.0, 3.0, 10.0)
-"""Price per sweep that an overweight of `PRICED_OVERWEIGHT` has per unit of weight, over the
+"""Prices of an overweight of `PRICED_OVERWEIGHT` per unit of weight, from sweep to sweep, over the
 volume per unit of weight of the whole partition."""
 PRICED_OVERWEIGHT = 0.1
 LEAST_BOUNDARY = 0.001
-"""Shares of the boundary below it count as this much."""
+"""Least share of the boundary that is counted with."""
 SWEPT_BOUNDARY = 0.2
-"""With every price as many sweeps are made as visit this share of the weight together ..."""
+"""Share of the weight that the sweeps with one price visit together."""
 MAX_REPEATS = 8
-"""... but no more, and at least one."""
+"""Most sweeps with one price."""
 COARSEST_PER_PART = 10
-"""Coarsening ends at about this many vertices per part ..."""
+"""Vertices per part, about, of the coarsest level."""
 MIN_SHRINKAGE = 0.95
-"""... or when a level keeps more than this share of its vertices."""
+"""Share of its vertices above which a level is too similar to be kept."""
 RESTORING_PRICES = (30.0, 100.0, 300.0)
 """Prices until no part is above the limit."""
 SWAPPED_SHARES = (0.9, 0.5, 0.2, 0.0)
@@ -97,127 +97,175 @@ class Goal:
 VOLUME = Goal()
 
 
-def anneal(
-    nets: Nets,
-    state: State,
-    limits: Limits,
-    rng: np.random.Generator,
-    prices: tuple[float, ...] = PRICES,
-    deadline: Deadline | None = None,
-    goal: Goal = VOLUME,
-) -> int:
-    """Sweep with rising prices of overweight; changes `state`, returns the gains evaluated.
+@dataclass(frozen=True, eq=False)
+class Sweeps:
+    """Sweeps over the vertices of a partition; all methods but `price_unit` change its state.
 
-    Sweeps are repeated where the boundary is small, since weight travels one layer of vertices
-    per sweep. No sweep starts after the deadline.
+    Attributes
+    ----------
+    limits : Limits
+        With an array over the constraints for every number.
+    rng : numpy.random.Generator
+    deadline : Deadline
+        No sweep starts after it, and no coarser level, but for those that restore the balance.
+    goal : Goal
+        What they lower.
     """
-    from plancc.passes.kernels.state import boundary
 
-    order = boundary(nets, state)
-    share = _share_of_weight(order, nets, limits)
-    unit = price_unit(nets, state, limits, share, goal)
-    free = np.full(len(unit), np.inf)
-    repeats = int(np.clip(SWEPT_BOUNDARY / share.max(), 1, MAX_REPEATS))
-    evaluations = 0
-    for k, price in enumerate(np.repeat(prices, repeats)):
-        if deadline is not None and deadline.passed():
-            break
-        if k > 0:
-            order = boundary(nets, state)
-        rng.shuffle(order)
-        evaluations += goal.sweep(order, nets, state, limits.target, price * unit, free)
-    return evaluations
+    limits: Limits
+    rng: np.random.Generator
+    deadline: Deadline = field(default_factory=Deadline)
+    goal: Goal = VOLUME
 
+    def anneal(self, nets: Nets, state: State, prices: tuple[float, ...] = PRICES) -> int:
+        """Sweep with rising prices of overweight; returns the gains evaluated.
 
-def price_unit(
-    nets: Nets,
-    state: State,
-    limits: Limits,
-    share: npt.NDArray[np.float64] | None = None,
-    goal: Goal = VOLUME,
-) -> npt.NDArray[np.float64]:
-    """Unit of the prices of overweight, by constraint: float64[num_constraints].
+        Sweeps are repeated where the boundary is small, since weight travels one layer of vertices
+        per sweep.
+        """
+        from plancc.passes.kernels.state import boundary
 
-    It grows with the inverse square of the boundary's share of the weight: a part of a mesh can
-    only win back as much as lies on its boundary. `share`: that share, if it is known.
-    """
-    from plancc.passes.kernels.state import boundary
-
-    if share is None:
-        share = _share_of_weight(boundary(nets, state), nets, limits)
-    total = np.maximum(limits.total, 1)
-    overweight = PRICED_OVERWEIGHT * np.maximum(total / len(state.sums), 1)
-    return goal.value(nets, state) / goal.unit / total / overweight / share**2
-
-
-def _share_of_weight(
-    vertices: npt.NDArray[np.int64], nets: Nets, limits: Limits
-) -> npt.NDArray[np.float64]:
-    weight = nets.weight[vertices].sum(axis=0)
-    return np.clip(weight / np.maximum(limits.total, 1), LEAST_BOUNDARY, 1)
-
-
-def settle(
-    nets: Nets,
-    state: State,
-    limits: Limits,
-    rng: np.random.Generator,
-    deadline: Deadline | None = None,
-    goal: Goal = VOLUME,
-) -> int:
-    """Bring parts below the limit and sweep within it; changes `state`, returns evaluations.
-
-    The balance is restored also after the deadline, in its quickest way.
-    """
-    from plancc.passes.kernels.state import boundary
-
-    restore_balance(nets, state, limits, rng, deadline, goal)
-    price = np.zeros(state.sums.shape[1])
-    evaluations = 0
-    for _ in range(CLIMBS):
-        if deadline is not None and deadline.passed():
-            break
         order = boundary(nets, state)
-        rng.shuffle(order)
-        evaluations += goal.sweep(order, nets, state, limits.target, price, limits.limit)
-    return evaluations
+        share = self._share_of_weight(order, nets)
+        unit = self.price_unit(nets, state, share)
+        free = np.full(len(unit), np.inf)
+        repeats = int(np.clip(SWEPT_BOUNDARY / share.max(), 1, MAX_REPEATS))
+        evaluations = 0
+        for k, price in enumerate(np.repeat(prices, repeats)):
+            if self.deadline.passed():
+                break
+            if k > 0:
+                order = boundary(nets, state)
+            self.rng.shuffle(order)
+            target = self.limits.target
+            evaluations += self.goal.sweep(order, nets, state, target, price * unit, free)
+        return evaluations
 
+    def price_unit(
+        self, nets: Nets, state: State, share: npt.NDArray[np.float64] | None = None
+    ) -> npt.NDArray[np.float64]:
+        """Unit of the prices of overweight, by constraint: float64[num_constraints].
 
-def restore_balance(
-    nets: Nets,
-    state: State,
-    limits: Limits,
-    rng: np.random.Generator,
-    deadline: Deadline | None = None,
-    goal: Goal = VOLUME,
-) -> None:
-    """Move vertices out of parts above the limit where that costs the fewest rows.
+        It grows with the inverse square of the boundary's share of the weight: a part of a mesh can
+        only win back as much as lies on its boundary. `share`: that share, if it is known.
+        """
+        from plancc.passes.kernels.state import boundary
 
-    Changes `state`. First sweeps at still higher prices, which carry weight through full parts
-    too; then single moves to any part with room, cheapest first, and swaps, light vertices first.
-    A part of few heavy vertices may stay above the limit. After the deadline only single moves
-    are made.
-    """
-    from plancc.passes.kernels.volume import exchange, relief_costs, relieve
+        if share is None:
+            share = self._share_of_weight(boundary(nets, state), nets)
+        total = np.maximum(self.limits.total, 1)
+        overweight = PRICED_OVERWEIGHT * np.maximum(total / len(state.sums), 1)
+        return self.goal.value(nets, state) / self.goal.unit / total / overweight / share**2
 
-    for price in RESTORING_PRICES:
-        if limits.overload(state.sums) == 0:
+    def _share_of_weight(
+        self, vertices: npt.NDArray[np.int64], nets: Nets
+    ) -> npt.NDArray[np.float64]:
+        weight = nets.weight[vertices].sum(axis=0)
+        return np.clip(weight / np.maximum(self.limits.total, 1), LEAST_BOUNDARY, 1)
+
+    def settle(self, nets: Nets, state: State) -> int:
+        """Bring parts below the limit and sweep within it; returns the gains evaluated.
+
+        The balance is restored also after the deadline, in its quickest way.
+        """
+        from plancc.passes.kernels.state import boundary
+
+        self.restore_balance(nets, state)
+        price, limits = np.zeros(state.sums.shape[1]), self.limits
+        evaluations = 0
+        for _ in range(CLIMBS):
+            if self.deadline.passed():
+                break
+            order = boundary(nets, state)
+            self.rng.shuffle(order)
+            evaluations += self.goal.sweep(order, nets, state, limits.target, price, limits.limit)
+        return evaluations
+
+    def restore_balance(self, nets: Nets, state: State) -> None:
+        """Move vertices out of parts above the limit where that costs the fewest rows.
+
+        First sweeps at still higher prices, which carry weight through full parts too; then single
+        moves to any part with room, cheapest first, and swaps, light vertices first. A part of few
+        heavy vertices may stay above the limit. After the deadline only single moves are made.
+        """
+        from plancc.passes.kernels.volume import exchange, relief_costs, relieve
+
+        limit = self.limits.limit
+        for price in RESTORING_PRICES:
+            if self.limits.overload(state.sums) == 0:
+                return
+            self.anneal(nets, state, (price,))
+        if self.limits.overload(state.sums) == 0:
             return
-        anneal(nets, state, limits, rng, (price,), deadline, goal)
-    if limits.overload(state.sums) == 0:
-        return
-    shares_of_limit = (nets.weight / np.maximum(limits.limit, 1)).sum(axis=1)
-    light_first = np.argsort(shares_of_limit, kind="stable")
-    for share in SWAPPED_SHARES:
-        costs = relief_costs(nets, state, limits.limit)
-        order = np.argsort(costs, kind="stable")[: np.isfinite(costs).sum()]
-        relieve(order, nets, state, limits.limit)
-        over = (state.sums > limits.limit).any(axis=1)
-        if not over.any() or (deadline is not None and deadline.passed()):
-            return
-        order = light_first[over[state.owner[light_first]]]
-        others = light_first[:: 1 + len(order) * len(light_first) // MAX_SWAPS_TRIED]
-        exchange(order, others, nets, state, limits.limit, share)
+        shares_of_limit = (nets.weight / np.maximum(limit, 1)).sum(axis=1)
+        light_first = np.argsort(shares_of_limit, kind="stable")
+        for share in SWAPPED_SHARES:
+            costs = relief_costs(nets, state, limit)
+            order = np.argsort(costs, kind="stable")[: np.isfinite(costs).sum()]
+            relieve(order, nets, state, limit)
+            over = (state.sums > limit).any(axis=1)
+            if not over.any() or self.deadline.passed():
+                return
+            order = light_first[over[state.owner[light_first]]]
+            others = light_first[:: 1 + len(order) * len(light_first) // MAX_SWAPS_TRIED]
+            exchange(order, others, nets, state, limit, share)
+
+    def v_cycle(
+        self,
+        nets: Nets,
+        owner: Owner,
+        refine: Callable[[Nets, State, npt.NDArray[np.float64]], int] | None = None,
+        *,
+        loads: npt.NDArray[np.float64] | None = None,
+        other: Owner | None = None,
+    ) -> tuple[State, int]:
+        """One V-cycle from a partition; it may end worse or unbalanced.
+
+        Parameters
+        ----------
+        nets : Nets
+        owner : int32[num_vertices]
+            Not changed.
+        refine : callable, optional
+            ``refine(nets, state, loads)``, called on every level from the coarsest to the finest:
+            changes the state, returns how many gains it evaluated. None: `anneal`.
+        loads : float64[num_vertices], optional
+            A load of every vertex, added up over the clusters of each level; None: 0.
+        other : int32[num_vertices], optional
+            A second partition: only vertices that share their part in both are clustered, so that
+            either's cut can be kept (the combine operator of evolutionary partitioners).
+
+        Returns
+        -------
+        state, evaluations
+        """
+        from plancc.passes.kernels.nets import with_transpose, without_transpose
+        from plancc.passes.kernels.state import state_of
+
+        num_parts = self.limits.num_parts
+        together = owner.astype(np.int64)
+        if other is not None:
+            together = together * num_parts + other
+        current = owner
+        carried: Any = np.zeros(len(owner)) if loads is None else loads
+        levels: list[tuple[Nets, Any, Any]] = [(nets, carried, None)]
+        for coarser, current, label in coarsen(  # noqa: B007
+            nets, owner, together, num_parts, self.rng, self.goal.overlap
+        ):
+            carried = np.bincount(label, weights=carried)
+            levels.append((without_transpose(coarser), carried, label))
+            if self.deadline.passed():
+                break
+        evaluations = 0
+        while levels:
+            level, carried, label = levels.pop()
+            if label is not None:
+                level = with_transpose(level)
+            state = state_of(level, current, num_parts)
+            evaluations += refine(level, state, carried) if refine else self.anneal(level, state)
+            if label is not None:
+                current = state.owner[label]
+        return state, evaluations
 
 
 def coarsen(
@@ -254,68 +302,3 @@ def _of_clusters(
     result = np.empty(num, dtype=values.dtype)
     result[label] = values
     return result
-
-
-def v_cycle(
-    nets: Nets,
-    owner: Owner,
-    num_parts: int,
-    rng: np.random.Generator,
-    refine: Callable[[Nets, State, npt.NDArray[np.float64]], int],
-    *,
-    loads: npt.NDArray[np.float64] | None = None,
-    other: Owner | None = None,
-    deadline: Deadline | None = None,
-    overlap: float = 1.0,
-) -> tuple[State, int]:
-    """One V-cycle from a partition; it may end worse or unbalanced.
-
-    Parameters
-    ----------
-    nets : Nets
-    owner : int32[num_vertices]
-    num_parts : int
-    rng : numpy.random.Generator
-    refine : callable
-        ``refine(nets, state, loads)``, called on every level from the coarsest to the finest:
-        changes the state, returns how many gains it evaluated.
-    loads : float64[num_vertices], optional
-        A load of every vertex, added up over the clusters of each level; None: 0.
-    other : int32[num_vertices], optional
-        A second partition: only vertices that share their part in both are clustered, so that
-        either's cut can be kept (the combine operator of evolutionary partitioners).
-    deadline : Deadline, optional
-        No coarser level is made after it.
-    overlap : float
-        See `plancc.passes.kernels.coarsening.cluster`.
-
-    Returns
-    -------
-    state, evaluations
-    """
-    from plancc.passes.kernels.nets import with_transpose, without_transpose
-    from plancc.passes.kernels.state import state_of
-
-    together = owner.astype(np.int64)
-    if other is not None:
-        together = together * num_parts + other
-    current = owner
-    carried: Any = np.zeros(len(owner)) if loads is None else loads
-    levels: list[tuple[Nets, Any, Any]] = [(nets, carried, None)]
-    for coarser, current, label in coarsen(  # noqa: B007
-        nets, owner, together, num_parts, rng, overlap
-    ):
-        carried = np.bincount(label, weights=carried)
-        levels.append((without_transpose(coarser), carried, label))
-        if deadline is not None and deadline.passed():
-            break
-    evaluations = 0
-    while levels:
-        level, carried, label = levels.pop()
-        if label is not None:
-            level = with_transpose(level)
-        state = state_of(level, current, num_parts)
-        evaluations += refine(level, state, carried)
-        if label is not None:
-            current = state.owner[label]
-    return state, evaluations

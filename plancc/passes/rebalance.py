@@ -8,7 +8,7 @@ import numpy as np
 
 from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph
-from plancc.passes.multilevel import Owner, anneal, restore_balance
+from plancc.passes.multilevel import Owner, Sweeps
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Rebalance:
         before = limits.overload(state.sums)
         if before == 0:
             return owner
-        rng = np.random.default_rng(self.seed)
-        anneal(nets, state, limits, rng)
-        restore_balance(nets, state, limits, rng)
+        sweeps = Sweeps(limits, np.random.default_rng(self.seed))
+        sweeps.anneal(nets, state)
+        sweeps.restore_balance(nets, state)
         return state.owner if limits.overload(state.sums) < before else owner

@@ -8,31 +8,23 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from plancc.cost.objectives import NEEDS_DIMS
+from plancc.cost.objectives import NEEDS_DIMS, OBJECTIVES
 from plancc.cost.rates import EpochRates
 from plancc.errors import InputError
 from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph
 from plancc.passes.deadline import Deadline
-from plancc.passes.multilevel import (
-    PRICES,
-    Goal,
-    Owner,
-    anneal,
-    price_unit,
-    restore_balance,
-    settle,
-    v_cycle,
-)
+from plancc.passes.multilevel import PRICES, VOLUME, Goal, Owner, Sweeps
 from plancc.registry import check_choice
 
 if TYPE_CHECKING:
     from plancc.passes.kernels.nets import Nets
+    from plancc.passes.kernels.state import State
     from plancc.passes.kernels.traffic import Flow, Tariff
 
 SMALL = 0.1
@@ -43,6 +35,24 @@ CEILING = 0.5
 """Where traffic starts to be priced: this far from the mean to the maximum."""
 
 
+class Merit(NamedTuple):
+    """How good owners are: the smaller, the better.
+
+    Attributes
+    ----------
+    overload : float
+        Weight of all parts above the limit, over that of an average part.
+    value : float
+        Value of the pass's objective (`plancc.cost.objectives`).
+    volume : int
+        Rows moved.
+    """
+
+    overload: float
+    value: float
+    volume: int
+
+
 @dataclass(frozen=True)
 class Refined:
     """Owners and how they were found.
@@ -50,58 +60,63 @@ class Refined:
     Attributes
     ----------
     owner : int32[num_vertices]
-    value_before, value : float
-        Of the pass's objective (`plancc.cost.objectives`), before and after.
-    volume_before, volume : int
-        Rows moved, before and after.
-    overload_before, overload : float
-        Weight of all parts above the limit, over that of an average part, before and after.
+    before, after : Merit
+        Merit of the given owners and of these.
+    seconds : float
     cycles : int
         Rounds that were made.
     evaluations : int
         Pairs of vertex and part whose gain was computed.
-    seconds : float
     """
 
-    owner: npt.NDArray[np.int32]
-    value_before: float
-    value: float
-    volume_before: int
-    volume: int
-    overload_before: float
-    overload: float
-    cycles: int
-    evaluations: int
+    owner: Owner
+    before: Merit
+    after: Merit
     seconds: float
+    cycles: int = 0
+    evaluations: int = 0
 
-    @classmethod
-    def of(
-        cls,
-        owner: npt.NDArray[np.int32],
-        before: tuple[float, float, int],
-        after: tuple[float, float, int],
-        cycles: int,
-        evaluations: int,
-        start: float,
-    ) -> Refined:
-        """From (overload, value, volume) before and after, and when it started."""
-        return cls(
-            owner=owner,
-            value_before=before[1],
-            value=after[1],
-            volume_before=before[2],
-            volume=after[2],
-            overload_before=before[0],
-            overload=after[0],
-            cycles=cycles,
-            evaluations=evaluations,
-            seconds=time.perf_counter() - start,
-        )
+
+class _Run:
+    """What the rounds of one refinement share, their state, and the best owners so far."""
+
+    def __init__(
+        self,
+        options: RefineVolume,
+        problem: Hypergraph,
+        owner: Owner,
+        num_parts: int,
+        loads: npt.NDArray[np.float64],
+        deadline: Deadline,
+    ) -> None:
+        from plancc.passes.kernels.nets import nets_of
+        from plancc.passes.kernels.state import state_of
+
+        goal = options._goal(problem)
+        self.nets = nets_of(problem, sized=goal.reach is not None)
+        limits = Limits.of(self.nets.weight, num_parts, options.epsilon)
+        self.sweeps = Sweeps(limits, np.random.default_rng(options.seed), deadline, goal)
+        self.loads, self.evaluations = loads, 0
+        self.state = state_of(self.nets, owner, num_parts)
+        self.owner, self.best = owner, options._merit(self)
+
+    def merit(self, value: float) -> Merit:
+        """Merit of the state, whose objective has this value."""
+        from plancc.passes.kernels.state import volume
+
+        overload = self.sweeps.limits.overload(self.state.sums)
+        return Merit(overload, value, int(volume(self.nets, self.state)))
+
+    def keep(self, merit: Merit) -> None:
+        """Note the state as the best so far."""
+        self.owner, self.best = self.state.owner.copy(), merit
 
 
 @dataclass(frozen=True)
 class RefineVolume:
     """Fewer rows moved: sweeps over boundary vertices, within the limit and beyond, then V-cycles.
+
+    The passes for other objectives derive from it.
 
     Attributes
     ----------
@@ -136,62 +151,64 @@ class RefineVolume:
         Parameters
         ----------
         problem : Hypergraph
-            Its connectivity - 1 is the volume (model hp).
+            Its connectivity - 1 is the volume (model hp). Other objectives need `net_sources`.
         owner : int32[num_vertices]
             Not changed.
         num_parts : int
-        nonzeros : not used
+        nonzeros : int64[num_vertices], for `RefineTime` only
+            Nonzeros of every row.
         deadline : Deadline, optional
             In place of the budget.
 
         Raises
         ------
         InputError
-            Owners of another number of vertices, or outside 0..num_parts-1.
+            Owners of another number of vertices, or outside 0..num_parts-1; no net sources, rates
+            or nonzeros where the objective needs them.
         """
-        from plancc.passes.kernels.nets import nets_of
-        from plancc.passes.kernels.state import State, state_of, volume
-
         start = time.perf_counter()
         deadline = deadline or Deadline.after(self.budget)
-        rng = np.random.default_rng(self.seed)
-        goal = self._goal(problem)
-        nets = nets_of(problem, sized=goal.reach is not None)
-        limits = Limits.of(nets.weight, num_parts, self.epsilon)
+        loads = self._own_loads(len(owner), nonzeros)
+        run = _Run(self, problem, owner, num_parts, loads, deadline)
+        before, cycles = run.best, self._refine(run)
+        seconds = time.perf_counter() - start
+        return Refined(run.owner, before, run.best, seconds, cycles, run.evaluations)
 
-        def improve(level: Nets, state: State, _: Any) -> int:
-            return anneal(level, state, limits, rng, deadline=deadline, goal=goal)
-
-        def measured(state: State) -> tuple[float, float, int]:
-            value = goal.value(nets, state)
-            return limits.overload(state.sums), value, int(volume(nets, state))
-
-        state = state_of(nets, owner, num_parts)
-        before = measured(state)
-        best_owner, best = owner, before
-        evaluations = settle(nets, state, limits, rng, deadline, goal)  # what is nearest
-        reached = measured(state)
-        if reached < best:
-            best_owner, best = state.owner.copy(), reached
-        evaluations += anneal(nets, state, limits, rng, deadline=deadline, goal=goal)
-        cycle = 0
-        while True:
-            evaluations += settle(nets, state, limits, rng, deadline, goal)
-            current, reached = state.owner, measured(state)
-            if reached < best:
-                best_owner, best = current, reached
-            if cycle >= self.cycles or deadline.passed():
-                break
-            del state  # its counts are not needed while the hypergraph is coarsened
-            cycle += 1
-            state, tried = v_cycle(
-                nets, current, num_parts, rng, improve, deadline=deadline, overlap=goal.overlap
-            )
-            evaluations += tried
-        return Refined.of(best_owner, before, best, cycle, evaluations, start)
+    def _own_loads(
+        self, num_vertices: int, nonzeros: npt.NDArray[np.int64] | None
+    ) -> npt.NDArray[np.float64]:
+        """Load of every vertex on its part, where loads are the objective."""
+        return np.zeros(num_vertices)
 
     def _goal(self, problem: Hypergraph) -> Goal:
-        return Goal()
+        """What sweeps lower; InputError for a problem that the pass cannot refine."""
+        return VOLUME
+
+    def _merit(self, run: _Run) -> Merit:
+        return run.merit(run.sweeps.goal.value(run.nets, run.state))
+
+    def _refine(self, run: _Run) -> int:
+        """Make the rounds and keep the best owners; returns the number of V-cycles."""
+        nets, sweeps = run.nets, run.sweeps
+
+        def settle() -> None:
+            run.evaluations += sweeps.settle(nets, run.state)
+            reached = self._merit(run)
+            if reached < run.best:
+                run.keep(reached)
+
+        settle()  # what is nearest
+        run.evaluations += sweeps.anneal(nets, run.state)
+        settle()
+        cycle = 0
+        while cycle < self.cycles and not sweeps.deadline.passed():
+            cycle += 1
+            current = run.state.owner
+            del run.state  # its counts are not needed while the hypergraph is coarsened
+            run.state, tried = sweeps.v_cycle(nets, current)
+            run.evaluations += tried
+            settle()
+        return cycle
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,142 +249,108 @@ CLIMBS = 3
 
 
 @dataclass(frozen=True)
-class _RefineTraffic:
+class _RefineTraffic(RefineVolume):
     """Rounds of V-cycles with prices on traffic; each starts from the best owners so far.
 
     Attributes
     ----------
-    epsilon : float
-        Allowed imbalance of every constraint.
-    cycles : int
-        V-cycles after the first round, which sweeps over the finest level only.
-    seed : int
-        The same seed gives the same owners (without a budget).
-    budget : float, optional
-        Seconds after which no further sweep starts.
     max_extra_volume : float
         By which share the volume may rise above that of the given owners.
     """
 
-    objective: ClassVar[str]
-    with_pairs: ClassVar[bool] = False
-
-    epsilon: float = 0.01
     cycles: int = 8
-    seed: int = 1
-    budget: float | None = None
     max_extra_volume: float = 0.05
 
-    def run(
-        self,
-        problem: Hypergraph,
-        owner: Owner,
-        num_parts: int,
-        *,
-        nonzeros: npt.NDArray[np.int64] | None = None,
-        deadline: Deadline | None = None,
-    ) -> Refined:
-        """Refine a partition of the vertices of `problem`.
+    def _value(self, flow: Flow) -> float:
+        """Value of the objective."""
+        raise NotImplementedError
 
-        Parameters
-        ----------
-        problem : Hypergraph
-            With `net_sources` (model hp).
-        owner : int32[num_vertices]
-            Not changed.
-        num_parts : int
-        nonzeros : int64[num_vertices], for `RefineTime` only
-            Of every row.
-        deadline : Deadline, optional
-            In place of the budget.
+    def _tariff(self, strength: float, best: float, flow: Flow, own: Any) -> Tariff:
+        """Prices of traffic; `best`: smallest value so far."""
+        raise NotImplementedError
 
-        Raises
-        ------
-        InputError
-            Owners of another number of vertices, or outside 0..num_parts-1; no net sources.
-        """
-        from plancc.passes.kernels.nets import nets_of
-        from plancc.passes.kernels.state import State, boundary, state_of, volume
-        from plancc.passes.kernels.traffic import flow_of, sweep_traffic
-
+    def _goal(self, problem: Hypergraph) -> Goal:
         if problem.net_sources is None:
             raise InputError(f"objective '{self.objective}' needs a hypergraph with net sources")
-        start = time.perf_counter()
-        deadline = deadline or Deadline.after(self.budget)
-        rng = np.random.default_rng(self.seed)
-        nets = nets_of(problem)
-        limits = Limits.of(nets.weight, num_parts, self.epsilon)
-        own = self._own_loads(len(owner), nonzeros)
+        return VOLUME
+
+    def _flow(self, nets: Nets, state: State, loads: npt.NDArray[np.float64]) -> Flow:
+        from plancc.passes.kernels.traffic import flow_of
+
+        return flow_of(nets, state, loads, OBJECTIVES[self.objective].counts_messages)
+
+    def _merit(self, run: _Run) -> Merit:
+        return run.merit(self._value(self._flow(run.nets, run.state, run.loads)))
+
+    def _refine(self, run: _Run) -> int:
+        from plancc.passes.kernels.state import boundary
+        from plancc.passes.kernels.traffic import sweep_traffic
+
+        nets, sweeps, limits, own = run.nets, run.sweeps, run.sweeps.limits, run.loads
         free = np.full(len(limits.limit), np.inf)
 
-        def sweeps(level: Nets, state: State, flow: Flow, ladder: Any, cap: Any) -> int:
+        def sweep(level: Nets, state: State, flow: Flow, ladder: Any, cap: Any) -> int:
             """One sweep for every (price of overweight, tariff)."""
             tried = 0
             for price, tariff in ladder:
-                if deadline.passed():
+                if sweeps.deadline.passed():
                     break
                 order = boundary(level, state)
-                rng.shuffle(order)
+                sweeps.rng.shuffle(order)
                 tried += sweep_traffic(
                     order, level, state, flow, tariff, limits.target, price, cap
                 )[1]
             return tried
 
-        def round_on(level: Nets, state: State, loads: npt.NDArray[np.float64]) -> int:
-            flow = flow_of(level, state, loads, self.with_pairs)
-            unit = price_unit(level, state, limits)
-            tariffs = [
-                self._tariff(strength * step, best[1], flow, loads) for step in TRAFFIC_PRICES
+        def sweep_beyond(level: Nets, state: State, loads: npt.NDArray[np.float64]) -> int:
+            flow = self._flow(level, state, loads)
+            unit = sweeps.price_unit(level, state)
+            ladder = [
+                (price * unit, self._tariff(strength * step, run.best.value, flow, loads))
+                for price, step in zip(PRICES, TRAFFIC_PRICES, strict=True)
             ]
-            ladder = [(price * unit, tariff) for price, tariff in zip(PRICES, tariffs, strict=True)]
-            return sweeps(level, state, flow, ladder, free)
+            return sweep(level, state, flow, ladder, free)
 
-        state = state_of(nets, owner, num_parts)
-        flow = flow_of(nets, state, own, self.with_pairs)
-        before = limits.overload(state.sums), self._value(flow), int(volume(nets, state))
-        best_owner, best = owner, before
-        allowed = int(before[2] * (1 + self.max_extra_volume))
-        strength, fruitless = 1.0, 0
-        evaluations, cycle = 0, 0
+        allowed = int(run.best.volume * (1 + self.max_extra_volume))
+        strength, fruitless, cycle = 1.0, 0, 0
         for cycle in range(self.cycles + 1):
             if cycle == 0:
-                state = state_of(nets, best_owner, num_parts)
-                evaluations += round_on(nets, state, own)
+                tried = sweep_beyond(nets, run.state, own)
             else:
-                state, tried = v_cycle(
-                    nets, best_owner, num_parts, rng, round_on, loads=own, deadline=deadline
-                )
-                evaluations += tried
-            restore_balance(nets, state, limits, rng, deadline)
-            flow = flow_of(nets, state, own, self.with_pairs)
-            tariff = self._tariff(strength * TRAFFIC_PRICES[-1], best[1], flow, own)
+                run.state, tried = sweeps.v_cycle(nets, run.owner, sweep_beyond, loads=own)
+            sweeps.restore_balance(nets, run.state)
+            flow = self._flow(nets, run.state, own)
+            tariff = self._tariff(strength * TRAFFIC_PRICES[-1], run.best.value, flow, own)
             ladder = [(np.zeros_like(free), tariff)] * CLIMBS
-            evaluations += sweeps(nets, state, flow, ladder, limits.limit)
-            reached = limits.overload(state.sums), self._value(flow), int(volume(nets, state))
-            fruitless += 1
-            if reached[0] < best[0]:  # balance comes first, whatever it costs
-                best_owner, best, fruitless = state.owner.copy(), reached, 0
-                allowed = max(allowed, int(reached[2] * (1 + self.max_extra_volume)))
-            elif reached[2] > allowed:
+            run.evaluations += tried + sweep(nets, run.state, flow, ladder, limits.limit)
+            reached = run.merit(self._value(flow))
+            better = reached < run.best
+            if reached.overload < run.best.overload:  # balance comes first, whatever it costs
+                allowed = max(allowed, int(reached.volume * (1 + self.max_extra_volume)))
+            elif reached.volume > allowed:
                 strength *= WEAKER
+                better = False
             else:
                 strength *= STRONGER
-                if reached < best:
-                    best_owner, best, fruitless = state.owner.copy(), reached, 0
-            if fruitless == MAX_FRUITLESS or deadline.passed():
+            fruitless = 0 if better else fruitless + 1
+            if better:
+                run.keep(reached)
+            if fruitless == MAX_FRUITLESS or sweeps.deadline.passed():
                 break
-        return Refined.of(best_owner, before, best, cycle, evaluations, start)
+        return cycle
 
-    def _own_loads(
-        self, num_vertices: int, nonzeros: npt.NDArray[np.int64] | None
-    ) -> npt.NDArray[np.float64]:
-        return np.zeros(num_vertices)
 
-    def _value(self, flow: Flow) -> float:
-        raise NotImplementedError
+def message_size(traffic: Any, share: float) -> float:
+    """`share` of the rows of an average message, at least one. `traffic`: by part, as `Flow`."""
+    return max(share * traffic.sent.sum() / max(traffic.messages_sent.sum(), 1), 1.0)
 
-    def _tariff(self, strength: float, best: float, flow: Flow, own: Any) -> Tariff:
-        raise NotImplementedError
+
+def message_fees(size: float, first: float) -> npt.NDArray[np.float64]:
+    """Fees of the rows of a message, which fall from `first` by the factor e in `size` rows."""
+    size = min(size, MAX_FEE_SIZE)
+    fees = first * np.exp(-np.arange(int(8 * size) + 2) / size)
+    fees[-1] = 0.0
+    return fees
 
 
 @dataclass(frozen=True)
@@ -398,7 +381,6 @@ class RefineMessages(_RefineTraffic):
     """Fewer ordered pairs of parts that talk: the rows of small messages are dear."""
 
     objective: ClassVar[str] = "messages"
-    with_pairs: ClassVar[bool] = True
 
     max_extra_volume: float = 0.05
 
@@ -408,10 +390,7 @@ class RefineMessages(_RefineTraffic):
     def _tariff(self, strength: float, best: float, flow: Flow, own: Any) -> Tariff:
         from plancc.passes.kernels.traffic import Tariff
 
-        size = max(SMALL * flow.sent.sum() / max(flow.messages_sent.sum(), 1), 1.0)
-        size = min(size, MAX_FEE_SIZE)
-        fees = strength * np.exp(-np.arange(int(8 * size) + 2) / size)
-        fees[-1] = 0.0
+        fees = message_fees(message_size(flow, SMALL), strength)
         return Tariff(0.0, 0.0, np.inf, 0.0, fees, own)
 
 
@@ -426,7 +405,6 @@ class RefineTime(_RefineTraffic):
     """
 
     objective: ClassVar[str] = "time"
-    with_pairs: ClassVar[bool] = True
 
     rates: EpochRates | None = None
 
@@ -458,11 +436,9 @@ class RefineTime(_RefineTraffic):
         ceiling = mean + CEILING * max(best - mean, 0.0)
         # A row over the ceiling costs `strength` more than one below it where the maximum is.
         pressure = strength / max(rates.row * (best - ceiling), 1e-300)
-        size = max(flow.sent.sum() / max(flow.messages_sent.sum(), 1), 1.0)
+        size = message_size(flow, 1.0)
         fee = min(rates.message / max(rates.row, 1e-300), size) / size
-        size = min(size, MAX_FEE_SIZE)
-        fees = strength * fee * np.exp(-np.arange(int(8 * size) + 2) / size)
-        fees[-1] = 0.0
+        fees = message_fees(size, strength * fee)
         return Tariff(rates.row, rates.message, ceiling, pressure, fees, own)
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError
 from plancc.graph.graph import Graph
+from plancc.graph.owners import check_owners
 from plancc.models.limits import Limits
 from plancc.models.medium_grain import lighter_columns
 
@@ -62,11 +62,7 @@ class Resplit:
         """
         from plancc.passes.kernels import split as kernels
 
-        n = matrix.num_vertices
-        if len(owner) != n:
-            raise InputError(f"{len(owner)} owners for {n} vertices")
-        if n > 0 and not (int(owner.min()) >= 0 and int(owner.max()) < num_parts):
-            raise InputError(f"owners {owner.min()}..{owner.max()}: must be in 0..{num_parts - 1}")
+        check_owners(owner, matrix.num_vertices, num_parts)
         with_column = lighter_columns(matrix)
         if allowed is not None:
             with_column &= allowed

@@ -13,7 +13,7 @@ from numba import njit
 
 from plancc.graph.graph import Graph
 from plancc.models.limits import Limits
-from plancc.passes.edges import check_owners
+from plancc.passes.edges import check_edge_owners
 
 Owner = npt.NDArray[np.int32]
 
@@ -75,7 +75,7 @@ class VectorOwners:
             Owners of another number of rows or nonzeros, outside 0..num_parts-1, or of a diagonal
             nonzero that is not its row's.
         """
-        check_owners(matrix, owner, nonzero_owner, num_parts)
+        check_edge_owners(matrix, owner, nonzero_owner, num_parts)
         needs = _needs(matrix.indptr, matrix.indices, nonzero_owner, num_parts)
         rng = np.random.default_rng(self.seed)
         limit = Limits.of_nonzeros(matrix.num_nonzeros, num_parts, self.epsilon).limit

@@ -47,7 +47,7 @@ from plancc.partitioners.run import balance_notes, partition, strongest
 from plancc.passes.deadline import Deadline
 from plancc.passes.edges import RefineEdges
 from plancc.passes.fill import FillEmptyParts
-from plancc.passes.multilevel import Owner, anneal, settle, v_cycle
+from plancc.passes.multilevel import Owner, Sweeps
 from plancc.passes.refine import RefineVolume
 from plancc.passes.split import Resplit
 from plancc.search.effort import by_rows, rows_of_search
@@ -359,16 +359,10 @@ class _Job:
         begin = time.perf_counter()
         nets, rng = self.fine_nets, np.random.default_rng([self.options.seed, number])
         limits = Limits.of(nets.weight, self.num_parts, self.options.epsilon)
-        state, _ = v_cycle(
-            nets,
-            self._partition_of(min(one, two)),
-            self.num_parts,
-            rng,
-            lambda level, state, _: anneal(level, state, limits, rng, deadline=self.deadline),
-            other=self._partition_of(max(one, two)),
-            deadline=self.deadline,
-        )
-        settle(nets, state, limits, rng, self.deadline)
+        sweeps = Sweeps(limits, rng, self.deadline)
+        owner, other = self._partition_of(min(one, two)), self._partition_of(max(one, two))
+        state, _ = sweeps.v_cycle(nets, owner, other=other)
+        sweeps.settle(nets, state)
         found = self.note(f"combined {number}", begin, self.filled(self.fine.owners(state.owner)))
         if self.deadline.passed():
             return found

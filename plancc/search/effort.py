@@ -41,7 +41,7 @@ from plancc.partitioners.options import AUTO, PartitionOptions
 from plancc.partitioners.process import OTHERWISE
 from plancc.partitioners.run import TRIVIAL, balance_notes, partition, strongest
 from plancc.passes.deadline import Deadline
-from plancc.passes.multilevel import Owner, anneal, settle, v_cycle
+from plancc.passes.multilevel import Owner, Sweeps
 from plancc.passes.refine import refiner
 from plancc.search.record import Record, SearchResult, Trial
 
@@ -319,8 +319,9 @@ class _Job:
         """One round of sweeps on the finest level."""
         begin = time.perf_counter()
         state = self.state(owner)
-        anneal(self.nets, state, self.limits, rng, deadline=self.deadline)
-        settle(self.nets, state, self.limits, rng, self.deadline)
+        sweeps = Sweeps(self.limits, rng, self.deadline)
+        sweeps.anneal(self.nets, state)
+        sweeps.settle(self.nets, state)
         return self.note_state("sweeps", time.perf_counter() - begin, state)
 
     def cycle(
@@ -328,16 +329,9 @@ class _Job:
     ) -> _Member:
         """One V-cycle, from one partition or from two."""
         begin = time.perf_counter()
-        state, _ = v_cycle(
-            self.nets,
-            owner,
-            self.num_parts,
-            rng,
-            lambda level, state, _: anneal(level, state, self.limits, rng, deadline=self.deadline),
-            other=other,
-            deadline=self.deadline,
-        )
-        settle(self.nets, state, self.limits, rng, self.deadline)
+        sweeps = Sweeps(self.limits, rng, self.deadline)
+        state, _ = sweeps.v_cycle(self.nets, owner, other=other)
+        sweeps.settle(self.nets, state)
         return self.note_state(step, time.perf_counter() - begin, state)
 
     def chain(self, owner: Owner, seed: int, cycles: int) -> _Member:

@@ -168,20 +168,20 @@ def test_never_worse_and_what_it_says(objective, num_parts):
     assert (owner == given[0]).all()
     assert (part == given[1]).all()
     even = -(-graph.num_nonzeros // num_parts)
-    for which, o, k in (
-        ("_before", owner, part),
-        ("", found.owner, found.nonzero_owner),
+    for merit, o, k in (
+        (found.before, owner, part),
+        (found.after, found.owner, found.nonzero_owner),
     ):
         load = np.bincount(k, minlength=num_parts)
         over = sum(max(0, int(weight) - int(1.05 * even)) for weight in load) / even
-        assert getattr(found, "overload" + which) == pytest.approx(over)
+        assert merit.overload == pytest.approx(over)
         traffic = traffic_of_edge_owners(graph, o, k, num_parts)
-        assert getattr(found, "value" + which) == objective_value(objective, traffic, RATES)
-        assert getattr(found, "volume" + which) == counted(graph, o, k, num_parts)[1]
-    assert (found.overload, found.value) <= (found.overload_before, found.value_before)
-    assert found.overload == 0
+        assert merit.value == objective_value(objective, traffic, RATES)
+        assert merit.volume == counted(graph, o, k, num_parts)[1]
+    assert (found.after.overload, found.after.value) <= (found.before.overload, found.before.value)
+    assert found.after.overload == 0
     if num_parts > 1:
-        assert (found.value, found.volume) < (found.value_before, found.volume_before)
+        assert (found.after.value, found.after.volume) < (found.before.value, found.before.volume)
     again = refine.run(graph, owner, part, num_parts)
     assert again.owner.tobytes() == found.owner.tobytes()
     assert again.nonzero_owner.tobytes() == found.nonzero_owner.tobytes()
@@ -192,8 +192,8 @@ def test_all_in_one_part_is_spread_evenly(rounds):
     graph = a_matrix(np.random.default_rng(0), 60, 0.08, True)
     nobody = np.zeros(graph.num_vertices, np.int32), np.zeros(graph.num_nonzeros, np.int32)
     found = RefineEdges(epsilon=0.02, rounds=rounds).run(graph, *nobody, 4)
-    assert found.overload_before > 2
-    assert found.overload == 0
+    assert found.before.overload > 2
+    assert found.after.overload == 0
     assert np.bincount(found.nonzero_owner, minlength=4).max() <= 1.02 * -(-graph.num_nonzeros // 4)
 
 
@@ -236,7 +236,7 @@ def test_close_to_the_best_of_all():
                     best = min(best, counted(graph, owner, part, 2)[1])
         start = np.array([0, 1, 0, 1], dtype=np.int32)
         found = min(
-            RefineEdges(epsilon=0.2, seed=k).run(graph, start, start[rows], 2).volume
+            RefineEdges(epsilon=0.2, seed=k).run(graph, start, start[rows], 2).after.volume
             for k in range(3)
         )
         assert found >= best

@@ -278,14 +278,14 @@ def refined(problem, owner, num_parts, reach, **options):
     assert found.owner.max() < num_parts
     assert np.isin(np.unique(owner), found.owner).all()
     lowered = reach if reach[1] > 0 else np.arange(len(reach))  # else the edge cut
-    assert found.value_before == pytest.approx(slow_expected(problem, owner, lowered))
-    assert found.value == pytest.approx(slow_expected(problem, found.owner, lowered))
-    assert found.volume == slow_volume(problem, found.owner)
+    assert found.before.value == pytest.approx(slow_expected(problem, owner, lowered))
+    assert found.after.value == pytest.approx(slow_expected(problem, found.owner, lowered))
+    assert found.after.volume == slow_volume(problem, found.owner)
     weights = problem.vertex_weights
     before = slow_overload(weights, owner, num_parts, epsilon)
     after = slow_overload(weights, found.owner, num_parts, epsilon)
     assert after <= before + 1e-12
-    assert found.value <= found.value_before or after < before
+    assert found.after.value <= found.before.value or after < before
     return found
 
 
@@ -298,7 +298,7 @@ def test_never_worse(curve, num_parts):
     reach = CURVES[curve](np.arange(9))
     owner = random_owner(rng, 400, num_parts)
     first = refined(problem, owner, num_parts, reach)
-    assert first.value < first.value_before
+    assert first.after.value < first.before.value
     refined(problem, first.owner, num_parts, reach, seed=2)
 
 
@@ -332,8 +332,8 @@ def test_the_optimum_of_tiny_graphs(curve):
             refined(problem, owner, num_parts, reach, epsilon=0.0, cycles=8, seed=k)
             for k in range(5)
         ]
-        reached = min(each.value for each in tries)
-        assert all(each.overload == 0 for each in tries)
+        reached = min(each.after.value for each in tries)
+        assert all(each.after.overload == 0 for each in tries)
         assert reached >= best - 1e-9
         found += reached
         exact += best
@@ -355,7 +355,7 @@ def test_finds_what_was_planted(curve):
     some = rng.choice(300, 75, replace=False)
     wrong[some] = rng.permutation(wrong[some])
     found = refined(problem, wrong, 6, reach, epsilon=0.0)
-    assert found.value <= slow_expected(problem, planted, reach) + 1e-9
+    assert found.after.value <= slow_expected(problem, planted, reach) + 1e-9
 
 
 def test_the_curve_decides():
@@ -367,8 +367,8 @@ def test_the_curve_decides():
     cut = CURVES["cut"](np.arange(most + 1))
     by_volume = RefineVolume(seed=1).run(problem, owner, 5)
     by_cut = RefineExpected(seed=1, reach=cut).run(problem, owner, 5)
-    assert by_volume.volume < by_cut.volume
-    assert by_cut.value < slow_expected(problem, by_volume.owner, cut)
+    assert by_volume.after.volume < by_cut.after.volume
+    assert by_cut.after.value < slow_expected(problem, by_volume.owner, cut)
 
 
 def test_same_seed_same_bytes():
@@ -385,7 +385,7 @@ def test_unbalanced_partitions_are_balanced():
     problem = HypergraphModel().build(random_graph(rng, 600, 2500), 9, balance="nnz,rows", seed=0)
     reach = CURVES["few"](np.arange(1 + np.diff(problem.net_ptr).max()))
     owner = (9 * np.random.default_rng(3).random(600) ** 3).astype(np.int32)
-    assert refined(problem, owner, 9, reach).overload == 0
+    assert refined(problem, owner, 9, reach).after.overload == 0
 
 
 def test_no_budget_left():

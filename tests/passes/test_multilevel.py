@@ -18,7 +18,7 @@ from plancc.models.limits import Limits
 from plancc.passes.deadline import Deadline
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of, volume
-from plancc.passes.multilevel import anneal, coarsen, restore_balance, settle, v_cycle
+from plancc.passes.multilevel import Sweeps, coarsen
 
 
 def hypergraph(graph, balance="nnz"):
@@ -50,7 +50,7 @@ def test_v_cycle(other):
     nets = nets_of(hypergraph(random_graph(rng, 1500, 6000)))
     owner = random_owner(rng, 1500, 6)
     second = random_owner(rng, 1500, 6) if other else None
-    limits = Limits.of(nets.weight, 6, 0.05)
+    sweeps = Sweeps(Limits.of(nets.weight, 6, 0.05), rng)
     seen = []
 
     def refine(level, state, loads):
@@ -58,17 +58,17 @@ def test_v_cycle(other):
         seen.append(len(level.weight))
         if len(seen) == 1:  # the coarsest level has the partition that was given
             assert volume(level, state) == slow_volume(nets, owner)
-        return anneal(level, state, limits, rng)
+        return sweeps.anneal(level, state)
 
     given = owner.copy()
     loads = nets.weight[:, 0].astype(float)
-    state, evaluations = v_cycle(nets, owner, 6, rng, refine, loads=loads, other=second)
+    state, evaluations = sweeps.v_cycle(nets, owner, refine, loads=loads, other=second)
     assert seen == sorted(seen)
     assert seen[-1] == 1500
     assert len(seen) > 1
     assert evaluations > 0
     np.testing.assert_array_equal(owner, given)
-    settle(nets, state, limits, rng)
+    sweeps.settle(nets, state)
     assert slow_overload(nets.weight, state.owner, 6, 0.05) == 0
     assert volume(nets, state) == slow_volume(nets, state.owner) < slow_volume(nets, owner)
     assert np.bincount(state.owner, minlength=6).min() >= 1
@@ -79,9 +79,8 @@ def test_v_cycle_past_its_deadline_refines_once_per_level_that_it_has():
     nets = nets_of(hypergraph(grid(40, 40)))
     levels = []
     owner = (np.arange(1600) // 400).astype(np.int32)
-    state, _ = v_cycle(
-        nets, owner, 4, rng, lambda level, *_: levels.append(level) or 0, deadline=Deadline(0.0)
-    )
+    sweeps = Sweeps(Limits.of(nets.weight, 4, 0.05), rng, Deadline(0.0))
+    state, _ = sweeps.v_cycle(nets, owner, lambda level, *_: levels.append(level) or 0)
     assert len(levels) == 2
     np.testing.assert_array_equal(state.owner, owner)
 
@@ -96,11 +95,11 @@ def test_balance_is_restored(num_parts, constraints):
         owner = (num_parts * rng.random(400) ** 3).astype(np.int32)  # most in part 0
         limits = Limits.of(nets.weight, num_parts, 0.1)
         state = state_of(nets, owner, num_parts)
-        restore_balance(nets, state, limits, rng)
+        Sweeps(limits, rng).restore_balance(nets, state)
         assert slow_overload(problem.vertex_weights, state.owner, num_parts, 0.1) == 0
         assert volume(nets, state) == slow_volume(problem, state.owner)
         before = state.owner.copy()
-        restore_balance(nets, state, limits, rng)
+        Sweeps(limits, rng).restore_balance(nets, state)
         np.testing.assert_array_equal(state.owner, before)
 
 
@@ -111,7 +110,7 @@ def test_weight_flows_through_full_parts():
     limits = Limits.of(nets.weight, 8, 0.02)
     state = state_of(nets, owner, 8)
     assert limits.overload(state.sums) > 0
-    restore_balance(nets, state, limits, np.random.default_rng(0))
+    Sweeps(limits, np.random.default_rng(0)).restore_balance(nets, state)
     assert limits.overload(state.sums) == 0
     assert volume(nets, state) <= 1.5 * slow_volume(nets, owner)
 
@@ -123,6 +122,6 @@ def test_settled_parts_stay_settled():
     state = state_of(nets, owner, 6)
     limits = Limits.of(nets.weight, 6, 0.03)
     before = volume(nets, state)
-    settle(nets, state, limits, rng)
+    Sweeps(limits, rng).settle(nets, state)
     assert limits.overload(state.sums) == 0
     assert volume(nets, state) <= before

@@ -140,13 +140,15 @@ def test_refined_is_better_by_the_one_definition(objective: str, directed: bool)
     def measured(owner: npt.NDArray[np.int32]) -> Traffic:
         return traffic_of_owners(matrix, owner, num_parts)
 
-    assert better.value_before == pytest.approx(
+    assert better.before.value == pytest.approx(
         objective_value(objective, measured(start.owner), rates)
     )
-    assert better.value == pytest.approx(objective_value(objective, measured(better.owner), rates))
-    assert better.volume == measured(better.owner).sent.sum()
-    assert better.value < better.value_before
-    assert better.volume <= 1.08 * better.volume_before
+    assert better.after.value == pytest.approx(
+        objective_value(objective, measured(better.owner), rates)
+    )
+    assert better.after.volume == measured(better.owner).sent.sum()
+    assert better.after.value < better.before.value
+    assert better.after.volume <= 1.08 * better.before.volume
     heaviest = np.bincount(better.owner, weights=problem.vertex_weights).max()
     total = problem.vertex_weights.sum()
     assert heaviest <= max(1.05 * np.ceil(total / num_parts), problem.vertex_weights.max())

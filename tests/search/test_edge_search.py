@@ -106,7 +106,7 @@ def test_owners_figures_and_record(model, effort):
         assert not elsewhere[~model.allowed(matrix, p)].any()
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES[1:])
+@pytest.mark.parametrize("objective", [*OBJECTIVES][1:])
 def test_objectives(objective):
     matrix = small_graph("directed")
     options = {"effort": "fast", "rates": RATES}

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from plancc.errors import InputError
+from plancc.graph.owners import check_owners
 from plancc.passes.kernels.nets import Nets
 
 
@@ -51,10 +51,7 @@ def state_of(nets: Nets, owner: Any, num_parts: int) -> State:
     InputError
         Owners of another number of vertices, or outside 0..num_parts-1.
     """
-    if len(owner) != len(nets.weight):
-        raise InputError(f"{len(owner)} owners for {len(nets.weight)} vertices")
-    if len(owner) > 0 and not (int(owner.min()) >= 0 and int(owner.max()) < num_parts):
-        raise InputError(f"owners {owner.min()}..{owner.max()}: must be in 0..{num_parts - 1}")
+    check_owners(owner, len(nets.weight), num_parts)
     size = np.minimum(np.diff(nets.net_ptr), num_parts)
     slot_ptr = np.concatenate([[0], np.cumsum(size)])
     owner = np.array(owner, dtype=np.int32)
