@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
-from plancc.cost.objectives import objective_value
+from plancc.cost.objectives import OBJECTIVES, objective_value
 from plancc.cost.owners import traffic
 from plancc.graph.graph import Graph
 from plancc.models.checkerboard import CheckerboardModel, Groups, assemble
@@ -147,7 +147,7 @@ def search_checkerboard(
             found.append(note(f"sweeps, seed {seed + k}", begin, groups))
         best, cycle, rng = min(found, key=_rank), 0, np.random.default_rng([seed, 1])
         timed, rounds = effort == "best" and budget is not None, 0
-        if objective in ("messages", "time"):
+        if OBJECTIVES[objective].counts_messages:
             rounds = ROUNDS[effort]
         cycles_end = deadline
         if budget is not None and rounds > 0:
