@@ -51,12 +51,6 @@ class BlockModel(Model):
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
     ) -> Assignment:
-        """Cut the given order into blocks of about the same weight; `seed` is not used.
-
-        Raises
-        ------
-        InputError
-            `num_parts` is not in 1..num_vertices, or `balance` cannot be had.
-        """
+        """Cut the given order into blocks of about the same weight; `seed` is not used."""
         check_num_parts(matrix.num_vertices, num_parts)
         return Assignment(block_owner(combined(vertex_weights(matrix, balance)), num_parts))

@@ -116,12 +116,6 @@ class CheckerboardModel(EdgeModel):
         """Deal contiguous blocks of rows to the cells, row by row of the grid; no `seed` is used.
 
         The blocks weigh about the same by `balance`; the nonzeros of the cells need not.
-
-        Raises
-        ------
-        InputError
-            `num_parts` is not in 1..num_vertices, a grid that does not fit it, or `balance` cannot
-            be had.
         """
         check_num_parts(matrix.num_vertices, num_parts)
         rows, columns = self.shape(num_parts)

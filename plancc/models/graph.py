@@ -47,13 +47,7 @@ class GraphModel(Model):
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
     ) -> WeightedGraph:
-        """Build the graph; `seed` is not used.
-
-        Raises
-        ------
-        InputError
-            Unknown objective, `num_parts` not in 1..num_vertices, or `balance` cannot be had.
-        """
+        """Build the graph; `seed` is not used."""
         check_choice("objective", self.objective, OBJECTIVES)
         check_num_parts(matrix.num_vertices, num_parts)
         pattern = symmetrised(matrix)

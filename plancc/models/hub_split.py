@@ -61,13 +61,7 @@ class HubSplitModel(EdgeModel):
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
     ) -> EdgeProblem:
-        """Build the problem; `seed` is not used.
-
-        Raises
-        ------
-        InputError
-            `num_parts` is not in 1..num_vertices, or `balance` is not "nnz".
-        """
+        """Build the problem; `seed` is not used."""
         check_num_parts(matrix.num_vertices, num_parts)
         check_nonzeros_balanced("hub-split", balance)
         return split_problem(matrix, self.allowed(matrix, num_parts))

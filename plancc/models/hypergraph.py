@@ -39,13 +39,7 @@ class HypergraphModel(Model):
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
     ) -> Hypergraph:
-        """Build the hypergraph; `seed` is not used.
-
-        Raises
-        ------
-        InputError
-            `num_parts` is not in 1..num_vertices, or `balance` cannot be had.
-        """
+        """Build the hypergraph; `seed` is not used."""
         from plancc.models.nets import column_nets
 
         check_num_parts(matrix.num_vertices, num_parts)

@@ -58,11 +58,6 @@ class LibraModel(EdgeModel):
             Notes, as in table 4 of paper 004: ``replication_factor``, the mean number of parts that
             hold a vertex with an edge; ``edge_imbalance``, max / mean - 1 of the nonzeros off the
             diagonal. Both are left out if there is no edge.
-
-        Raises
-        ------
-        InputError
-            `num_parts` is not in 1..num_vertices, or `balance` is not "nnz".
         """
         from plancc.models import libra_kernels as kernels
 

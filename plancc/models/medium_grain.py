@@ -37,13 +37,7 @@ class MediumGrainModel(EdgeModel):
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
     ) -> EdgeProblem:
-        """Build the problem; `seed` is not used.
-
-        Raises
-        ------
-        InputError
-            `num_parts` is not in 1..num_vertices, or `balance` is not "nnz".
-        """
+        """Build the problem; `seed` is not used."""
         check_num_parts(matrix.num_vertices, num_parts)
         check_nonzeros_balanced("medium-grain", balance)
         return split_problem(matrix, lighter_columns(matrix))

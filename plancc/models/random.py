@@ -41,12 +41,6 @@ class RandomModel(Model):
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
     ) -> Assignment:
-        """Assign rows at random; `balance` is not used: parts are even in rows.
-
-        Raises
-        ------
-        InputError
-            `num_parts` is not in 1..num_vertices.
-        """
+        """Assign rows at random; `balance` is not used: parts are even in rows."""
         check_num_parts(matrix.num_vertices, num_parts)
         return Assignment(random_owner(matrix.num_vertices, num_parts, seed))

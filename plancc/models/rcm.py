@@ -53,11 +53,6 @@ class RcmModel(Model):
 
         The notes hold ``bandwidth``, ``granularity`` and ``stages``, each ``_before`` and
         ``_after`` the reordering.
-
-        Raises
-        ------
-        InputError
-            `num_parts` is not in 1..num_vertices, or `balance` cannot be had.
         """
         from scipy.sparse.csgraph import reverse_cuthill_mckee
 

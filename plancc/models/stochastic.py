@@ -153,11 +153,6 @@ class StochasticModel(Model):
 
         With exact probabilities that is `fitted`; else the nets of `batches` batches, or of as
         many as equation 14 asks for.
-
-        Raises
-        ------
-        InputError
-            `num_parts` is not in 1..num_vertices, or `balance` or a batch cannot be had.
         """
         check_num_parts(matrix.num_vertices, num_parts)
         source = self.source(matrix)
