@@ -40,7 +40,7 @@ from plancc.version import __version__
 
 VALUE_DTYPES = ("float32", "float64")
 MAX_WORDS = 16
-"""Of a list in a provenance."""
+"""Longest list that a provenance spells out."""
 
 
 def compile(

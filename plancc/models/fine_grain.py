@@ -15,7 +15,7 @@ from plancc.models.problem import EdgeProblem, Hypergraph
 from plancc.models.weights import Balance, check_num_parts
 
 MAX_NUM_VERTICES = 2**31 - 1
-"""Of the hypergraph: pins are int32."""
+"""Most vertices of the hypergraph: pins are int32."""
 
 
 @dataclass(frozen=True)

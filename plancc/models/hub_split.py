@@ -21,9 +21,9 @@ from plancc.models.problem import EdgeProblem, Hypergraph
 from plancc.models.weights import Balance, check_num_parts
 
 SHARE_OF_PART = 0.02
-"""Of the nonzeros of an average part: heavier rows are hubs unless told otherwise."""
+"""Share of an average part's nonzeros above which a row is a hub, unless told otherwise."""
 DEGREES = 4
-"""A hub has at least this many times the nonzeros of an average row."""
+"""Least nonzeros of a hub, over those of an average row."""
 
 
 @dataclass(frozen=True)

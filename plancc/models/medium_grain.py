@@ -55,7 +55,7 @@ def check_nonzeros_balanced(model: str, balance: str | Balance) -> None:
 
 
 def lighter_columns(matrix: Graph) -> npt.NDArray[np.bool_]:
-    """Of every nonzero, whether it goes with its column in `MediumGrainModel`: bool[nnz]."""
+    """Whether every nonzero goes with its column in `MediumGrainModel`, bool[nnz]."""
     from plancc.models.edge_nets import column_nonzeros, lighter_side
 
     in_column = column_nonzeros(matrix.indptr, matrix.indices)

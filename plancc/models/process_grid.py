@@ -62,7 +62,7 @@ class ProcessGridModel(Model):
     """
 
     scheme: ClassVar[str]
-    """Of `plancc.plan.grid.Grid`."""
+    """Scheme of the `plancc.plan.grid.Grid`."""
     layout: ClassVar[str] = "grid"
     competes: ClassVar[bool] = False
     assigns_blocks: ClassVar[bool] = False

@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 EXPECTED_VOLUME = "expected volume"
-"""The objective's name."""
+"""Name of the objective."""
 MAX_NETS = 2**53
-"""Of a bound; a larger one says no more than that theta or delta is out of reach."""
+"""Largest bound; above it theta or delta is out of reach."""
 MAX_BATCHES = 4096
-"""Of a sample, where the user does not say."""
+"""Largest sample unless told otherwise."""
 PINS_PER_NONZERO = 16
-"""A sampled hypergraph has at most this many pins per nonzero of the matrix."""
+"""Most pins of a sampled hypergraph per nonzero of the matrix."""
 FULL = 0.9
-"""Share of the bound that merged pins may fill: above it every batch would have to be merged."""
+"""Share of the bound that merged pins may fill; above it every batch would have to be merged."""
 FITTED_COST = 1000
 """Cost of a column net and the two-pin nets beside it together, in `fitted`."""
 

@@ -29,7 +29,7 @@ from plancc.predict.machine import Machine, epoch_rates
 from plancc.registry import check_choice
 
 WIDTHS = (128, 128, 128)
-"""Of the layers, where the user names none: two layers, 128 wide."""
+"""Widths of the layers unless told otherwise: two layers, 128 wide."""
 BESIDE_EPSILON = 0.01
 """A candidate may miss the balance by this much more than the best balanced one."""
 

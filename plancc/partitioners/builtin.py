@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from plancc.passes.kernels.state import State
 
 STARTS = 2
-"""Initial partitions tried ..."""
+"""Most initial partitions tried; one is always made."""
 STARTS_PINS = 1_000_000
-"""... as long as they visit no more pins than this together; one is always made."""
+"""Pins that the initial partitions may visit together."""
 PRESETS = {"default": (0.3, 1.0, 3.0, 10.0), "fast": (0.5, 3.0)}
 """Prices of overweight while a level is refined, see `plancc.passes.multilevel.PRICES`."""
 

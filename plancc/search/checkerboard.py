@@ -36,22 +36,25 @@ from plancc.search.effort import by_rows, rows_of_search
 from plancc.search.record import Record, SearchResult, Trial
 
 STARTS = {"fast": 1, "balanced": 1, "best": 3}
-"""Searches by rows, each with a seed of its own."""
+"""Number of searches by rows, each with a seed of its own."""
 CYCLES = {"fast": 0, "balanced": 2, "best": 10}
-"""V-cycles in all; with a budget effort best makes as many as it allows."""
+"""Number of V-cycles in all; with a budget effort best makes as many as it allows."""
 START_SHARE = 0.4
 """Share of a budget for the searches by rows."""
 ROUNDS = {"fast": 2, "balanced": 6, "best": 12}
-"""Refinements with fees on messages, for the objectives that count these."""
+"""Refinements with fees on messages, for the objectives that count messages."""
 ROUNDS_SHARE = 0.3
-"""Share of a budget kept for them."""
-STRENGTH, WEAKER, STRONGER = 1.0, 0.5, 1.5
-"""Of the fees, in the first round; of the next over this one's, after one that went astray or any
-other."""
+"""Share of a budget kept for these refinements."""
+STRENGTH = 1.0
+"""Strength of the fees in the first round."""
+WEAKER = 0.5
+"""Factor of the strength after a round that found nothing better."""
+STRONGER = 1.5
+"""Factor of the strength after a better round."""
 MAX_FRUITLESS = 2
-"""Rounds one after the other that find nothing better before they end."""
+"""Number of rounds in a row without a better result that ends them."""
 MAX_EXTRA_VOLUME = 0.1
-"""By which share they may raise the volume."""
+"""Share by which these rounds may raise the volume."""
 
 
 def search_checkerboard(

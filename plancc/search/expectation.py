@@ -36,25 +36,27 @@ from plancc.passes.refine import RefineExpected, RefineVolume
 from plancc.sampling import HELD_OUT, Inclusion
 
 MIN_BATCHES = 64
-"""Of a sample that refinement works on, where the user does not say; it grows ..."""
+"""Batches of the first sample that refinement works on, unless told otherwise."""
 GROWTH = 4
-"""... by this factor ..."""
+"""Factor by which the sample grows."""
 MAX_GAP = 0.02
-"""... until fresh batches move at most this share of rows more than those of the sample."""
+"""Share by which fresh batches may move more rows than those of the sample; above it, it grows."""
 MIN_PROGRESS = 0.01
-"""... or refinement found the best owners so far, and the last growth lowered what fresh batches
-move by less than this share."""
-MIN_HELD_OUT, MAX_HELD_OUT = 64, 1024
-"""Of the batches that owners are judged by; there are twice as many ..."""
+"""Least share by which growth must lower what fresh batches move, unless owners were the best."""
+MIN_HELD_OUT = 64
+"""Number of batches that judge owners at first; it doubles until `PRECISION` is reached."""
+MAX_HELD_OUT = 1024
+"""Most batches that judge owners."""
 PRECISION = 0.01
-"""... until half of the interval is this share of the mean or less."""
+"""Half the confidence interval of the judged mean, over the mean."""
 MOST_JUDGED = 8
-"""Owners whose volumes are kept."""
+"""Number of owners whose volumes are kept."""
 RESAMPLES = 1000
-"""Of the bootstrap behind that interval."""
-SEEN_ENOUGH, GAP_TO_TELL = 0.5, 0.05
-"""A larger gap is worth a warning, and so is less of the nonzeros seen in a given number of batches
-(not all of them can be seen by every sampler)."""
+"""Samples of the bootstrap behind that interval."""
+SEEN_ENOUGH = 0.5
+"""Share of the nonzeros that a given number of batches must have seen; below it, a warning."""
+GAP_TO_TELL = 0.05
+"""Share by which fresh batches may move more rows than the sample; above it, a warning."""
 
 Owner = npt.NDArray[np.int32]
 
@@ -266,13 +268,13 @@ class SampledExpectation:
             )
         bound = self._recipe["hoeffding_batches"]
         if not self._fixed and sample.num_batches < bound:
-            why = " and fill the memory that they may" if sample.full else ""
+            why = " and has reached the memory limit" if sample.full else ""
             notes.append(
                 f"theta and delta ask for {bound:,} batches; the sample has "
                 f"{sample.num_batches:,}{why}"
             )
         elif self._fixed and sample.num_batches < self._wanted:
-            why = "whose nets fill the memory that they may" if sample.full else "when time was up"
+            why = "whose nets reached the memory limit" if sample.full else "when time was up"
             notes.append(f"the sample ends after {sample.num_batches} batches, {why}")
         return how, notes
 

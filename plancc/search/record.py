@@ -106,7 +106,7 @@ class Record:
 
     @property
     def least_volume(self) -> int:
-        """Of all steps, whatever their balance."""
+        """Least volume of all steps, whatever their balance."""
         return min(trial.volume for trial in self.trials)
 
     def result(self, warnings: list[str]) -> SearchResult:
