@@ -22,13 +22,13 @@ from plancc.graph.graph import NORMALIZATIONS, Graph
 from plancc.graph.normalize import normalize as normalized
 from plancc.graph.vertexdata import VertexData, check_vertex_data, read_vertex_data
 from plancc.models.stochastic import StochasticModel
-from plancc.models.weights import BATCH, Balance, constraints, part_weights
+from plancc.models.weights import BATCH, constraints, part_weights
 from plancc.options import SearchOptions
 from plancc.owners.find import find_owners
-from plancc.owners.grids import Assigner
+from plancc.owners.grids import prepared
 from plancc.owners.provenance import now
 from plancc.owners.rows import with_clusters
-from plancc.owners.task import Observer, Report, Task, default_balance
+from plancc.owners.task import Observer, Report
 from plancc.partitioners.options import AUTO
 from plancc.plan.grid_slices import with_grid
 from plancc.plan.lowering import lower
@@ -78,13 +78,11 @@ def compile(
     graph : Graph, path, scipy sparse matrix, networkx graph or (n, edge_index)
         See `plancc.graph.convert.as_graph`.
     model : str
-        Row plans: "hp", "stochastic-hp", "gp", "rcm", "block", "rp" or "file". Edge plans:
-        "medium-grain", "fine-grain", "checkerboard", "hub-split" or "libra" (`plancc.models`).
-        Process grids: "cagnet-1d", "cagnet-1.5d", "cagnet-2d", "cagnet-3d"; feature parallelism:
-        "mop". "auto": the best of several (`plancc.owners.choice`).
+        A name in `plancc.models.MODELS`; ``plancc models`` lists them.
     num_parts : int
-        1..n. Of process grids and "mop" ranks; they have a block of rows for every process row, in
-        every layer, or for every group. Options of the search are for the model of these blocks.
+        1..n. For process grids and feature parallelism the number of ranks; a grid has a block of
+        rows for every process row, in every layer, or for every group. Options of the search then
+        are those of the model of the blocks.
     normalize : {"sym", "row", "none"}
     self_loops : bool
         Add the identity before normalising.
@@ -97,39 +95,37 @@ def compile(
     epsilon : float
         Allowed imbalance, max / mean - 1.
     objective : str, optional
-        What the plan shall have little of: "volume" (the default), "max-volume", "messages" (the
-        default of checkerboard) or "time" (`plancc.cost.objectives`; the default of auto); for gp
-        also "cut", its default: few cut edges, by a partitioner alone. Models that search for
-        nothing (rcm, block, rp, file, libra) have none.
+        Objective to minimise: "volume", "max-volume", "messages" or "time"
+        (`plancc.cost.objectives`), or one of the model's own. None: the model's default. Models
+        that assign owners themselves have none.
     effort : {"fast", "balanced", "best"}, optional
         How much work goes into the search for owners; None: "balanced".
     budget : float, optional
         Seconds for the search; effort "best" uses all of them. With a named partitioner, seconds
         for the refinement after it.
     partitioner : str
-        "auto", which is the search, or a name in `plancc.partitioners.PARTITIONERS`, for hp, gp,
-        stochastic-hp, medium-grain, fine-grain and hub-split. Its answer is taken as it is, unless
-        there is an objective that it does not have, for which it is refined, or it misses several
-        balances, for which rows are moved.
+        "auto", which is the search, or a name in `plancc.partitioners.PARTITIONERS`. Its answer is
+        taken as it is, unless it does not have the objective, for which the answer is then refined,
+        or misses several balances, for which rows are moved.
     preset : str, optional
-        Of the partitioner; with "auto" of the first one that is installed.
+        Preset of the partitioner; with "auto" of the first one that is installed.
     machine : Machine, optional
         For objective "time"; None: the default one.
     topology : str or Topology, optional
         Nodes x ranks per node, such as "4x8": parts are numbered so that those which exchange
         much share a node.
     threads : int
-        Of the search and the partitioners; with one thread and no budget the same seed gives the
-        same plan.
+        Threads of the search and the partitioners; with one thread and no budget the same seed
+        gives the same plan.
     time_limit : float, optional
         Seconds that one native partitioner may run (6 hours).
     seed : int
     data : path or VertexData, optional
         Features, labels and masks in vertex order, to be carried in the plan.
     value_dtype : {"float32", "float64"}
-        Of the matrix in the plan.
+        Type of the matrix in the plan.
     clusters : int, optional
-        Cut the graph into so many clusters, which the plan then carries for the sampler "cluster".
+        Cut the graph into this many clusters and store them, for the sampler "cluster".
     command : str
         Recorded in the provenance.
     observer : callable
@@ -137,11 +133,7 @@ def compile(
     report : callable
         Called with every step of the search as it ends, a `plancc.search.Trial`.
     **model_options
-        Options of the model: ``part`` (a path or an array) for file, ``grid`` for checkerboard,
-        ``threshold`` for hub-split, ``candidates`` for auto; for stochastic-hp those of
-        `plancc.models.stochastic.StochasticModel`, for process grids those of
-        `plancc.models.process_grid`: ``blocks`` and its ``part``, ``replication``, ``grid``,
-        ``sparse``, ``groups``.
+        The fields of the model's class (`Model.option_fields`), such as ``part`` for model file.
 
     Returns
     -------
@@ -158,26 +150,22 @@ def compile(
     """
     check_choice("normalization", normalize, NORMALIZATIONS)
     check_choice("value type", value_dtype, VALUE_DTYPES)
-    assigner = Assigner.of(model, num_parts, model_options)
-    num_parts = assigner.num_parts
-    wanted = Balance.parse(balance or default_balance(assigner.model, objective, dims), dims)
-    assigner.check_options(wanted.dims, topology)
-    with assigner.explained():
-        options = SearchOptions(
-            partitioner=partitioner,
-            preset=preset,
-            objective=objective,
-            effort=effort,
-            budget=budget,
-            dims=wanted.dims,
-            machine=machine,
-            topology=topology,
-            epsilon=epsilon,
-            seed=seed,
-            threads=threads,
-            time_limit=time_limit,
-        )
-        task = Task.of(assigner.model, assigner.options, num_parts, options)
+    options = SearchOptions(
+        partitioner=partitioner,
+        preset=preset,
+        objective=objective,
+        effort=effort,
+        budget=budget,
+        dims=None if dims is None else tuple(dims),
+        machine=machine,
+        topology=topology,
+        epsilon=epsilon,
+        seed=seed,
+        threads=threads,
+        time_limit=time_limit,
+    )
+    assigner, task, wanted = prepared(model, num_parts, model_options, options, balance)
+    num_parts = task.num_parts
 
     with observer("load"):
         graph = as_graph(graph)

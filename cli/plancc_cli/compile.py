@@ -12,10 +12,9 @@ import click
 from plancc.cost.objectives import OBJECTIVES
 from plancc.models import MODELS
 from plancc.models.auto import CANDIDATES
-from plancc.models.weights import Balance
 from plancc.options import EFFORT, EFFORTS, SearchOptions
-from plancc.owners.grids import Assigner
-from plancc.owners.task import Task, default_balance
+from plancc.owners.grids import prepared
+from plancc.owners.task import Task
 from plancc.partitioners import PARTITIONERS
 from plancc_cli import options
 from plancc_cli.progress import command_line, progress
@@ -240,14 +239,8 @@ def command(
 
 def _task(parts: int, settings: dict[str, Any]) -> Task:
     """How owners will be found; refuses what no graph can make right."""
-    objective, dims = settings["objective"], settings["dims"]
     of_model = {name: settings[name] for name in OF_MODELS if name in settings}
-    assigner = Assigner.of(settings["model"], parts, of_model)
-    balance = settings["balance"] or default_balance(assigner.model, objective, dims)
-    balance = Balance.parse(balance, dims)
-    assigner.check_options(balance.dims, settings["topology"])
     names = {field.name for field in fields(SearchOptions)} & settings.keys()
-    given = {name: settings[name] for name in names} | {"dims": balance.dims}
-    with assigner.explained():
-        search = SearchOptions(**given)
-        return Task.of(assigner.model, assigner.options, assigner.num_parts, search)
+    options = SearchOptions(**{name: settings[name] for name in names})
+    _, task, _ = prepared(settings["model"], parts, of_model, options, settings["balance"])
+    return task

@@ -13,9 +13,11 @@ from typing import Any
 
 from plancc.errors import InputError
 from plancc.graph.vertexdata import VertexData
-from plancc.models import make_model
+from plancc.models import MODELS, make_model
 from plancc.models.process_grid import ProcessGridModel
-from plancc.models.weights import check_num_parts
+from plancc.models.weights import Balance, check_num_parts
+from plancc.options import SearchOptions
+from plancc.owners.task import Task
 from plancc.plan.grid import Grid
 
 
@@ -90,6 +92,46 @@ class Assigner:
                 f"{error} ('{self.model}' assigns the blocks of rows of '{self.named}': its option "
                 "blocks)"
             ) from None
+
+
+def prepared(
+    model: str,
+    num_ranks: int,
+    model_options: Mapping[str, Any],
+    options: SearchOptions,
+    balance: str | None,
+) -> tuple[Assigner, Task, Balance]:
+    """What `compile` is asked for, checked before any graph is read.
+
+    Parameters
+    ----------
+    model : str
+        The model that the user names.
+    num_ranks : int
+        Parts, or ranks of a grid.
+    model_options : dict
+    options : SearchOptions
+    balance : str, optional
+        None: the default of the objective.
+
+    Raises
+    ------
+    InputError
+    """
+    assigner = Assigner.of(model, num_ranks, model_options)
+    if balance is None:
+        balance = default_balance(assigner.model, options.objective, options.dims)
+    wanted = Balance.parse(balance, options.dims)
+    assigner.check_options(wanted.dims, options.nodes)
+    with assigner.explained():
+        chosen = make_model(assigner.model, assigner.options)
+        return assigner, Task(assigner.model, chosen, assigner.num_parts, options), wanted
+
+
+def default_balance(model: str, objective: str | None, dims: Sequence[int] | None) -> str:
+    """What parts share evenly unless told otherwise: what objective "time" adds up, or nonzeros."""
+    timed = objective == "time" and dims is not None and MODELS[model].layout == "row"
+    return "work" if timed else "nnz"
 
 
 def grid_of(model: ProcessGridModel, num_ranks: int) -> Grid:

@@ -6,16 +6,16 @@ Found    owners, how they were found, what the user should know of them
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any
 
 from plancc.cost.objectives import OBJECTIVES
 from plancc.cost.rates import EpochRates
 from plancc.errors import InputError
 from plancc.graph.owners import Owners
-from plancc.models import MODELS, make_model
+from plancc.models import MODELS
 from plancc.models.base import Model
 from plancc.models.problem import WeightedGraph
 from plancc.options import EFFORT, SearchOptions
@@ -32,12 +32,6 @@ Report = Callable[[Trial], None]
 
 REFINED, REBALANCED = "the refined partition", "the rebalanced partition"
 """Names of partitions in warnings."""
-
-
-def default_balance(model: str, objective: str | None, dims: Sequence[int] | None) -> str:
-    """What parts share evenly unless told otherwise: what objective "time" adds up, or nonzeros."""
-    timed = objective == "time" and dims is not None and MODELS[model].layout == "row"
-    return "work" if timed else "nnz"
 
 
 @dataclass(frozen=True)
@@ -58,13 +52,6 @@ class Task:
     model: Model
     num_parts: int
     options: SearchOptions = field(default_factory=SearchOptions)
-
-    @classmethod
-    def of(
-        cls, name: str, model_options: Mapping[str, Any], num_parts: int, options: SearchOptions
-    ) -> Self:
-        """The task of the model `name` with its options."""
-        return cls(name, make_model(name, model_options), num_parts, options)
 
     def __post_init__(self) -> None:
         self._check_objective()
