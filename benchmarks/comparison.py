@@ -22,12 +22,13 @@ import numpy.typing as npt
 
 import plancc
 from benchmarks.methods import BUDGET_FACTOR, METHODS, REFERENCE, Case, Method, Options
-from plancc.cost.owners import random_traffic, traffic_of_owners
+from plancc.cost.owners import random_traffic, traffic
 from plancc.errors import PlanccError
 from plancc.files import atomic_write
 from plancc.graph.chunks import usable_cores
 from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
+from plancc.graph.owners import Owners
 from plancc.graph.partvector import write_part_vector
 from plancc.models.weights import part_weights
 from plancc.partitioners import PARTITIONERS
@@ -212,12 +213,12 @@ def measure(name: str, method: Method, case: Case, save: Path | None = None) -> 
         owner = checked_owner(name, answer.owner, matrix.num_vertices, num_parts)
         if save is not None:
             write_part_vector(owner, save / f"{case.graph}.{name}.part.{num_parts}")
-        traffic = traffic_of_owners(matrix, owner, num_parts)
-        empty = int((traffic.rows == 0).sum())
+        moved = traffic(matrix, Owners(owner), num_parts)
+        empty = int((moved.rows == 0).sum())
         return row(
             seconds=answer.seconds,
             imbalance=_worst_imbalance(part_weights(owner, case.weights, num_parts)),
-            counts=counts_of(traffic),
+            counts=counts_of(moved),
             random=counts_of(random_traffic(matrix, num_parts)),
             notes=answer.notes + ([f"{empty} parts are empty"] if empty else []),
             tried=answer.tried,

@@ -36,9 +36,10 @@ from benchmarks.inputs import SHARED, Inputs
 from benchmarks.methods import BUDGET_FACTOR, METHODS, REFERENCE, FromFile, Method, Options
 from benchmarks.report import Report
 from benchmarks.tables import RowPrinter, markdown, summaries
-from plancc.cost.owners import traffic_of_owners
+from plancc.cost.owners import traffic
 from plancc.files import atomic_write, check_target
 from plancc.graph.formats import write_graph
+from plancc.graph.owners import Owners
 from plancc.models.random import random_owner
 from plancc.models.weights import Balance
 from plancc.plan.matrix import graph_of
@@ -179,7 +180,7 @@ def _mean_max_sent(plan: plancc.Plan) -> float:
     """A maximum over 512 random parts varies by a quarter from seed to seed; its mean does not."""
     matrix, parts = graph_of(plan), plan.num_parts
     owners = (random_owner(plan.num_vertices, parts, seed) for seed in range(1, 9))
-    return statistics.mean(int(traffic_of_owners(matrix, o, parts).sent.max()) for o in owners)
+    return statistics.mean(int(traffic(matrix, Owners(o), parts).sent.max()) for o in owners)
 
 
 # ------------------------------------------------------------------ the comparison of a user

@@ -22,9 +22,10 @@ import plancc
 from benchmarks.inputs import SHARED, Inputs
 from benchmarks.methods import METHODS, Case, Options
 from benchmarks.report import Report
-from plancc.cost.owners import traffic_of_owners
+from plancc.cost.owners import traffic
 from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
+from plancc.graph.owners import Owners
 from plancc.passes.refine import RefineVolume
 from plancc_datasets import load_dataset
 
@@ -76,7 +77,7 @@ def _measure(path: Path) -> dict[str, Any]:
     _refine(small, _start(small))
     case = _case(plancc.read_graph(path), NUM_PARTS)
     owner, hypergraph = _start(case), case.hypergraph
-    before = traffic_of_owners(case.matrix, owner, NUM_PARTS)
+    before = traffic(case.matrix, Owners(owner), NUM_PARTS)
     assert hypergraph.num_vertices == len(owner)  # made by now: not part of what is measured
 
     with contextlib.suppress(OSError):
@@ -87,7 +88,7 @@ def _measure(path: Path) -> dict[str, Any]:
     seconds = time.perf_counter() - start
     peak = status_bytes("VmHWM")
 
-    after = traffic_of_owners(case.matrix, refined, NUM_PARTS)
+    after = traffic(case.matrix, Owners(refined), NUM_PARTS)
     volume = int(before.sent.sum())
     return {
         "before": volume,

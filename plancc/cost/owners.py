@@ -35,18 +35,6 @@ def traffic(matrix: Graph, owners: Owners, num_parts: int) -> Traffic:
     return _edge_traffic(matrix, owners.rows, owners.nonzeros, num_parts)
 
 
-def traffic_of_owners(matrix: Graph, owner: Int32Array, num_parts: int) -> Traffic:
-    """`traffic` of a row partition, from its owners, int32[n]."""
-    return traffic(matrix, Owners(owner), num_parts)
-
-
-def traffic_of_edge_owners(
-    matrix: Graph, owner: Int32Array, nonzero_owner: Int32Array, num_parts: int
-) -> Traffic:
-    """`traffic` of an edge partition, from its owners of rows and nonzeros."""
-    return traffic(matrix, Owners(owner, nonzero_owner), num_parts)
-
-
 def _row_traffic(matrix: Graph, owner: Int32Array, num_parts: int) -> Traffic:
     rows, position, part_ptr = grouped(owner, num_parts)
     start = matrix.indptr[rows]

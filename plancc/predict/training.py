@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from plancc.cost.owners import traffic_of_owners
+from plancc.cost.owners import traffic
 from plancc.graph.graph import Graph
+from plancc.graph.owners import Owners
 from plancc.plan.metrics import Traffic
 from plancc.plan.plan import Plan
 from plancc.plan.values import Int32Array
@@ -80,7 +81,7 @@ def live_traffic(
             indptr = np.concatenate([[0], np.cumsum(nonzeros)])
             used = Graph(indptr, matrix.indices[np.repeat(live, matrix.row_nonzeros())])
         rows = np.bincount(owner[live], minlength=num_parts)
-        layers.insert(0, replace(traffic_of_owners(used, owner, num_parts), rows=rows))
+        layers.insert(0, replace(traffic(used, Owners(owner), num_parts), rows=rows))
         live = live.copy()
         live[used.indices] = True
     return layers

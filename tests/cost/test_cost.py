@@ -10,7 +10,8 @@ import plan_helpers
 import pytest
 from hypothesis import given, settings
 
-from plancc.cost.owners import random_traffic, traffic_of_owners
+from plancc.cost.owners import random_traffic, traffic
+from plancc.graph.owners import Owners
 from plancc.plan.metrics import Metrics, Traffic, imbalance, summarize
 from plancc.plan.slices import read_rank_slice
 from plancc.report.plans import PART_FIGURES, report
@@ -42,7 +43,7 @@ def naive_traffic(pattern, owner, num_parts) -> Traffic:
 def test_traffic_of_owners_and_of_the_plan(case):
     graph, owner, num_parts = case
     expected = naive_traffic(naive.pattern_of(graph), owner, num_parts)
-    same(traffic_of_owners(graph, owner, num_parts), expected)
+    same(traffic(graph, Owners(owner), num_parts), expected)
     same(plan_helpers.lowered(*case).traffic(), expected)
     figures = naive.NaivePlan(naive.pattern_of(graph), owner, num_parts).figures()
     metrics = summarize(expected)
@@ -55,7 +56,7 @@ def test_traffic_of_owners_and_of_the_plan(case):
 def test_traffic_of_larger_matrices(case):
     graph, owner, num_parts = case
     expected = naive_traffic(naive.pattern_of(graph), owner, num_parts)
-    same(traffic_of_owners(graph, owner, num_parts), expected)
+    same(traffic(graph, Owners(owner), num_parts), expected)
 
 
 def test_metrics_of_a_plan_by_hand():

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plancc.cost.objectives import OBJECTIVES, objective_value
-from plancc.cost.owners import traffic_of_owners
+from plancc.cost.owners import traffic
 from plancc.cost.rates import EpochRates
 from plancc.errors import InputError
+from plancc.graph.owners import Owners
 from plancc.plan.metrics import Traffic, summarize
 from plancc.predict.machine import Machine, epoch_rates
 from plancc.predict.machine_files import read_machine
@@ -44,8 +45,9 @@ def seconds_of_part(parts: Traffic, m: int, dims, machine: Machine) -> float:
     dims=st.lists(st.integers(1, 700), min_size=2, max_size=5),
 )
 def test_epoch_seconds(case, dims):
-    parts = traffic_of_owners(*case)
-    expected = [seconds_of_part(parts, m, dims, MACHINE) for m in range(case[2])]
+    graph, owner, num_parts = case
+    parts = traffic(graph, Owners(owner), num_parts)
+    expected = [seconds_of_part(parts, m, dims, MACHINE) for m in range(num_parts)]
     found = epoch_rates(dims, MACHINE).seconds(parts)
     assert found.dtype == np.float64
     np.testing.assert_allclose(found, expected, rtol=1e-12)

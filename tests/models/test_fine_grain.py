@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from plancc.cost.edge_owners import traffic_of_edge_owners
+from plancc.cost.owners import traffic
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models import fine_grain
@@ -46,17 +46,15 @@ def test_the_cut_is_the_volume_of_expand_and_fold(seed):
     owners = problem.owners(part.astype(np.int32))
 
     nonzeros = np.argwhere(dense).tolist()
-    expand = {(j, m) for (_, j), m in zip(nonzeros, owners.nonzero_owner, strict=True)}
-    fold = {(i, m) for (i, _), m in zip(nonzeros, owners.nonzero_owner, strict=True)}
-    volume = sum(m != owners.owner[v] for v, m in expand) + sum(
-        m != owners.owner[v] for v, m in fold
-    )
+    expand = {(j, m) for (_, j), m in zip(nonzeros, owners.nonzeros, strict=True)}
+    fold = {(i, m) for (i, _), m in zip(nonzeros, owners.nonzeros, strict=True)}
+    volume = sum(m != owners.rows[v] for v, m in expand) + sum(m != owners.rows[v] for v, m in fold)
     cut = sum(len({part[v] for v in net}) - 1 for net in nets_of(problem.hypergraph))
     assert cut == volume
-    traffic = traffic_of_edge_owners(graph_of(dense), owners.owner, owners.nonzero_owner, num_parts)
-    assert traffic.sent.sum() == volume
-    for (i, j), m in zip(nonzeros, owners.nonzero_owner, strict=True):
-        assert i != j or m == owners.owner[i]
+    moved = traffic(graph_of(dense), owners, num_parts)
+    assert moved.sent.sum() == volume
+    for (i, j), m in zip(nonzeros, owners.nonzeros, strict=True):
+        assert i != j or m == owners.rows[i]
 
 
 @pytest.mark.parametrize("seed", range(15))
@@ -91,8 +89,8 @@ def test_a_matrix_without_nonzeros_has_a_vertex_per_row():
     assert problem.hypergraph.num_nets == 0
     assert problem.hypergraph.vertex_weights.tolist() == [0] * 4
     owners = problem.owners(np.arange(4, dtype=np.int32))
-    assert owners.owner.tolist() == [0, 1, 2, 3]
-    assert len(owners.nonzero_owner) == 0
+    assert owners.rows.tolist() == [0, 1, 2, 3]
+    assert len(owners.nonzeros) == 0
 
 
 def test_what_is_refused(monkeypatch):

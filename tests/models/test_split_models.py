@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from plancc.cost.edge_owners import traffic_of_edge_owners
-from plancc.cost.owners import traffic_of_owners
+from plancc.cost.owners import traffic
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
+from plancc.graph.owners import Owners
 from plancc.models import MODELS
 from plancc.models.hub_split import HubSplitModel
 from plancc.models.medium_grain import MediumGrainModel, split_problem
@@ -66,13 +66,13 @@ def test_cut_is_expand_and_fold(seed):
     owner = rng.integers(p, size=n).astype(np.int32)
     for problem in problems:
         found = problem.owners(owner)
-        assert (found.owner == owner).all()
-        assert (found.nonzero_owner[row == graph.indices] == owner[row[row == graph.indices]]).all()
+        assert (found.rows == owner).all()
+        assert (found.nonzeros[row == graph.indices] == owner[row[row == graph.indices]]).all()
         nets = nets_of(problem.hypergraph)
         cut = sum(len({int(owner[v]) for v in pins}) - 1 for pins in nets)
-        assert cut == rows_moved(graph, owner, found.nonzero_owner)
-        assert cut == traffic_of_edge_owners(graph, owner, found.nonzero_owner, p).sent.sum()
-        loads = np.bincount(found.nonzero_owner, minlength=p)
+        assert cut == rows_moved(graph, owner, found.nonzeros)
+        assert cut == traffic(graph, found, p).sent.sum()
+        loads = np.bincount(found.nonzeros, minlength=p)
         weights = problem.hypergraph.vertex_weights
         assert np.bincount(owner, weights, minlength=p).tolist() == loads.tolist()
         for pins, source in zip(nets, problem.hypergraph.net_sources.tolist(), strict=True):
@@ -119,8 +119,8 @@ def test_thresholds():
     # Nothing is heavier than everything: a row plan.
     owner = np.random.default_rng(1).integers(4, size=n).astype(np.int32)
     found = HubSplitModel(n).build(graph, 4, balance="nnz", seed=1).owners(owner)
-    moved = traffic_of_edge_owners(graph, owner, found.nonzero_owner, 4).sent.sum()
-    assert moved == traffic_of_owners(graph, owner, 4).sent.sum()
+    moved = traffic(graph, found, 4).sent.sum()
+    assert moved == traffic(graph, Owners(owner), 4).sent.sum()
 
 
 @pytest.mark.parametrize("name", ["medium-grain", "hub-split"])

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from plancc.cost.edge_owners import traffic_of_edge_owners
 from plancc.cost.objectives import OBJECTIVES, objective_value
+from plancc.cost.owners import traffic
 from plancc.cost.rates import EpochRates
 from plancc.errors import InputError
 from plancc.graph.convert import as_graph
+from plancc.graph.owners import Owners
 from plancc.passes.edges import RefineEdges
 from plancc.passes.kernels import edge_moves, edges
 
@@ -175,8 +176,8 @@ def test_never_worse_and_what_it_says(objective, num_parts):
         load = np.bincount(k, minlength=num_parts)
         over = sum(max(0, int(weight) - int(1.05 * even)) for weight in load) / even
         assert merit.overload == pytest.approx(over)
-        traffic = traffic_of_edge_owners(graph, o, k, num_parts)
-        assert merit.value == objective_value(objective, traffic, RATES)
+        moved = traffic(graph, Owners(o, k), num_parts)
+        assert merit.value == objective_value(objective, moved, RATES)
         assert merit.volume == counted(graph, o, k, num_parts)[1]
     assert (found.after.overload, found.after.value) <= (found.before.overload, found.before.value)
     assert found.after.overload == 0

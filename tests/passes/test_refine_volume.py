@@ -16,7 +16,8 @@ from nets_helpers import (
     slow_volume,
 )
 
-from plancc.cost.owners import traffic_of_owners
+from plancc.cost.owners import traffic
+from plancc.graph.owners import Owners
 from plancc.models.hypergraph import HypergraphModel
 from plancc.models.problem import Hypergraph
 from plancc.passes.refine import RefineVolume
@@ -65,8 +66,8 @@ def test_volume_is_that_of_the_traffic(graph):
     n = graph.num_vertices
     owner = random_owner(np.random.default_rng(1), n, 7)
     found = check(hypergraph(graph), owner, 7)
-    assert found.before.volume == traffic_of_owners(graph, owner, 7).sent.sum()
-    assert found.after.volume == traffic_of_owners(graph, found.owner, 7).sent.sum()
+    assert found.before.volume == traffic(graph, Owners(owner), 7).sent.sum()
+    assert found.after.volume == traffic(graph, Owners(found.owner), 7).sent.sum()
     assert found.after.volume < 0.7 * found.before.volume
     assert found.after.value == found.after.volume
     assert found.evaluations > 0

@@ -7,11 +7,12 @@ import numpy.typing as npt
 import pytest
 
 from plancc.cost.objectives import objective_value
-from plancc.cost.owners import traffic_of_owners
+from plancc.cost.owners import traffic
 from plancc.errors import InputError
 from plancc.graph.convert import as_graph
 from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
+from plancc.graph.owners import Owners
 from plancc.models.hypergraph import HypergraphModel
 from plancc.models.problem import Hypergraph
 from plancc.passes.kernels.coarsening import cluster, contract
@@ -138,7 +139,7 @@ def test_refined_is_better_by_the_one_definition(objective: str, directed: bool)
     assert (start.owner == kept).all()
 
     def measured(owner: npt.NDArray[np.int32]) -> Traffic:
-        return traffic_of_owners(matrix, owner, num_parts)
+        return traffic(matrix, Owners(owner), num_parts)
 
     assert better.before.value == pytest.approx(
         objective_value(objective, measured(start.owner), rates)

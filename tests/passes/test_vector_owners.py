@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from plancc.cost.edge_owners import traffic_of_edge_owners
+from plancc.cost.owners import traffic
 from plancc.graph.convert import as_graph
+from plancc.graph.owners import Owners
 from plancc.passes.vector_owners import VectorOwners
 
 
@@ -36,8 +37,8 @@ def lists(graph, part, v):
 
 
 def figures(graph, owner, part, num_parts):
-    traffic = traffic_of_edge_owners(graph, owner, part, num_parts)
-    return int(traffic.sent.sum()), int(max(traffic.sent.max(), traffic.received.max()))
+    moved = traffic(graph, Owners(owner, part), num_parts)
+    return int(moved.sent.sum()), int(max(moved.sent.max(), moved.received.max()))
 
 
 @pytest.mark.parametrize("diagonal", [True, False])

@@ -13,7 +13,8 @@ import pytest
 import test_file
 from hypothesis import HealthCheck, given, settings
 
-from plancc.cost.edge_owners import traffic_of_edge_owners
+from plancc.cost.owners import traffic
+from plancc.graph.owners import Owners
 from plancc.plan.matrix import graph_of, matrix_of, owners_of
 from plancc.plan.metrics import summarize
 from plancc.plan.reader import load
@@ -87,7 +88,7 @@ def check_plan(case):
     assert plan.owner().tolist() == owner.tolist()
     check_parts([plan.part(m) for m in range(num_parts)], expected, graph)
     check_traffic(plan.traffic(), expected)
-    check_traffic(traffic_of_edge_owners(*case), expected)
+    check_traffic(traffic(graph, Owners(owner, nonzero_owner), num_parts), expected)
     np.testing.assert_array_equal(matrix_of(plan).toarray(), naive.dense_of(graph))
     assert graph_of(plan).indices.tolist() == graph.indices.tolist()
     assert owners_of(plan).nonzeros.tolist() == nonzero_owner.tolist()
@@ -135,10 +136,11 @@ def rich_edge_plan(n=40, **options):
 def test_the_plan_does_not_depend_on_the_number_of_threads(threads, monkeypatch):
     case = some_case(150, 20)
     expected = plan_helpers.edges_lowered(*case).content_sha256()
-    figures = traffic_of_edge_owners(*case)
+    graph, owners = case[0], Owners(case[1], case[2])
+    figures = summarize(traffic(graph, owners, case[3]))
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(threads)), raising=False)
     assert plan_helpers.edges_lowered(*case).content_sha256() == expected
-    assert summarize(traffic_of_edge_owners(*case)) == summarize(figures)
+    assert summarize(traffic(graph, owners, case[3])) == figures
 
 
 @settings(max_examples=10, **QUICK)

@@ -10,9 +10,10 @@ import plan_helpers
 import pytest
 
 import plancc
-from plancc.cost.owners import traffic_of_owners
+from plancc.cost.owners import traffic
 from plancc.cost.pairs import pair_volumes
 from plancc.errors import InputError
+from plancc.graph.owners import Owners
 from plancc.plan.metrics import Traffic
 from plancc.predict.memory import row_memory
 from plancc.predict.training import (
@@ -80,7 +81,7 @@ def cost_of(layers, dims, passes) -> tuple[list[int], list[int]]:
 def test_words_and_messages_with_passes(dims, passes):
     array, owner, wanted = a_case()
     graph = plan_helpers.graph_of(array)
-    parts = traffic_of_owners(graph, owner, PARTS)
+    parts = traffic(graph, Owners(owner), PARTS)
     live = live_traffic(graph, owner, PARTS, len(dims) - 1, wanted)
     costs = pass_costs(parts, live, dims, passes)
     assert [cost.passes for cost in costs] == [list(passes[:k]) for k in range(len(passes) + 1)]
@@ -125,7 +126,7 @@ def test_training_vertices_are_those_with_label_and_mask():
 def test_boundary_sampling_costs_what_draws_cost_on_average(rate):
     array, owner, _ = a_case(2)
     graph = plan_helpers.graph_of(array)
-    parts = traffic_of_owners(graph, owner, PARTS)
+    parts = traffic(graph, Owners(owner), PARTS)
     pairs = pair_volumes(graph, owner, PARTS)
     dims = [6, 6, 2]  # 6 forward; 2 forward and back
     (cost,) = sampled_costs(parts, pairs, dims, [rate])
@@ -175,7 +176,7 @@ def test_memory_of_one_part_by_hand():
 def test_memory_grows_with_the_halo_and_with_live_rows():
     array, owner, wanted = a_case()
     graph = plan_helpers.graph_of(array)
-    parts = traffic_of_owners(graph, owner, PARTS)
+    parts = traffic(graph, Owners(owner), PARTS)
     halo = np.array([(array[owner == m][:, owner != m] != 0).sum() for m in range(PARTS)])
     dims = [16, 8, 4]
     whole = row_memory(parts, [parts] * 2, dims, halo, symmetric=False)

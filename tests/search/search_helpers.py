@@ -9,9 +9,10 @@ import pytest
 import scipy.sparse as sp
 
 from plancc.cost.objectives import objective_value
-from plancc.cost.owners import traffic_of_owners
+from plancc.cost.owners import traffic
 from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
+from plancc.graph.owners import Owners
 from plancc.models.weights import part_weights
 from plancc.predict.machine import Machine, epoch_rates
 from plancc_datasets import load_dataset
@@ -57,7 +58,7 @@ def check(result, matrix, num_parts, *, objective="volume", weights=None, epsilo
     assert len(sizes) == num_parts
     assert sizes.min() >= 1
 
-    parts = traffic_of_owners(matrix, owner, num_parts)
+    parts = traffic(matrix, Owners(owner), num_parts)
     assert result.value == objective_value(objective, parts, RATES)
     assert result.volume == parts.sent.sum()
     weights = matrix.row_nonzeros() if weights is None else weights

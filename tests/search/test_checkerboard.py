@@ -9,8 +9,8 @@ import pytest
 import scipy.sparse as sp
 from search_helpers import RATES, graph_of, small_graph
 
-from plancc.cost.edge_owners import traffic_of_edge_owners
 from plancc.cost.objectives import OBJECTIVES, objective_value
+from plancc.cost.owners import traffic
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models.checkerboard import CheckerboardModel, assemble
@@ -60,11 +60,11 @@ def test_owners_volume_and_messages():
     matrix, shape = directed(), (4, 3)
     g, c = drawn(matrix, shape)
     made = assemble(matrix, g, c, 3)
-    assert made.owner.dtype == made.nonzero_owner.dtype == np.int32
-    assert made.owner.tolist() == [3 * a + b for a, b in zip(g, c, strict=True)]
+    assert made.rows.dtype == made.nonzeros.dtype == np.int32
+    assert made.rows.tolist() == [3 * a + b for a, b in zip(g, c, strict=True)]
     wanted = [3 * g[i] + c[j] for i, j in nonzeros(matrix)]
-    assert made.nonzero_owner.tolist() == wanted
-    parts = traffic_of_edge_owners(matrix, made.owner, made.nonzero_owner, 12)
+    assert made.nonzeros.tolist() == wanted
+    parts = traffic(matrix, made, 12)
     expand, fold = moved(matrix, g, c)
     assert parts.sent.sum() == len(expand) + len(fold)
     assert parts.fold.sent.sum() == len(fold)
@@ -158,22 +158,22 @@ def test_search(objective, name, grid, p):
 
     result = found(1)
     assert told == result.tried
-    parts = traffic_of_edge_owners(matrix, result.owner, result.nonzero_owner, p)
+    parts = traffic(matrix, result.owners, p)
     assert result.value == objective_value(objective, parts, RATES)
     assert result.volume == parts.sent.sum()
     rows, columns = model.shape(p)
-    g, c = result.owner // columns, result.owner % columns
-    assert result.nonzero_owner.tolist() == [columns * g[i] + c[j] for i, j in nonzeros(matrix)]
-    assert np.bincount(result.owner, minlength=p).min() >= 1
+    g, c = result.owners.rows // columns, result.owners.rows % columns
+    assert result.owners.nonzeros.tolist() == [columns * g[i] + c[j] for i, j in nonzeros(matrix)]
+    assert np.bincount(result.owners.rows, minlength=p).min() >= 1
     assert parts.messages_sent.max() <= rows + columns - 2
-    load = np.bincount(result.nonzero_owner, minlength=p)
+    load = np.bincount(result.owners.nonzeros, minlength=p)
     assert load.max() <= math.floor(1.01 * math.ceil(matrix.num_nonzeros / p))
     assert result.warnings == []
     if objective == "messages":
         again = found(1)
-        assert again.owner.tobytes() == result.owner.tobytes()
-        assert again.nonzero_owner.tobytes() == result.nonzero_owner.tobytes()
-        assert found(2).owner.tobytes() != result.owner.tobytes()
+        assert again.owners.rows.tobytes() == result.owners.rows.tobytes()
+        assert again.owners.nonzeros.tobytes() == result.owners.nonzeros.tobytes()
+        assert found(2).owners.rows.tobytes() != result.owners.rows.tobytes()
 
 
 def test_fewer_messages_than_by_rows_at_less_volume():
@@ -196,7 +196,7 @@ def test_efforts_and_budget(effort, budget, steps):
     matrix, model = small_graph("directed"), CheckerboardModel()
     result = search_checkerboard(matrix, model, 4, effort=effort, objective="volume", budget=budget)
     assert len(result.tried) == steps
-    assert len(result.nonzero_owner) == matrix.num_nonzeros
+    assert len(result.owners.nonzeros) == matrix.num_nonzeros
 
 
 @pytest.mark.parametrize("in_time", [False, True])
@@ -228,11 +228,11 @@ def test_extremes(p, grid):
     for matrix in (tiny, empty):
         model = CheckerboardModel(grid)
         result = search_checkerboard(matrix, model, p, objective="volume")
-        parts = traffic_of_edge_owners(matrix, result.owner, result.nonzero_owner, p)
+        parts = traffic(matrix, result.owners, p)
         assert result.volume == parts.sent.sum()
         rows, columns = model.shape(p)
         assert parts.messages_sent.max() <= rows + columns - 2
-        assert np.bincount(result.owner, minlength=p).min() >= 1
+        assert np.bincount(result.owners.rows, minlength=p).min() >= 1
         assert any("prime" in text for text in result.warnings) == (p == 5 and grid is None)
 
 
@@ -270,8 +270,8 @@ def test_wrong_options(p, options):
 def test_build_deals_blocks():
     matrix = directed()
     made = CheckerboardModel("2x3").build(matrix, 6, balance="nnz", seed=1)
-    assert (np.diff(made.owner) >= 0).all()
-    assert np.bincount(made.owner, minlength=6).min() >= 1
-    wanted = assemble(matrix, made.owner // 3, made.owner % 3, 3)
-    assert made.nonzero_owner.tolist() == wanted.nonzero_owner.tolist()
+    assert (np.diff(made.rows) >= 0).all()
+    assert np.bincount(made.rows, minlength=6).min() >= 1
+    wanted = assemble(matrix, made.rows // 3, made.rows % 3, 3)
+    assert made.nonzeros.tolist() == wanted.nonzeros.tolist()
     assert made.notes == {"grid": "2x3"}

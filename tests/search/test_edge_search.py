@@ -7,10 +7,11 @@ import pytest
 import scipy.sparse as sp
 from search_helpers import RATES, small_graph
 
-from plancc.cost.edge_owners import traffic_of_edge_owners
 from plancc.cost.objectives import OBJECTIVES, objective_value
+from plancc.cost.owners import traffic
 from plancc.errors import BackendError, InputError
 from plancc.graph.graph import Graph
+from plancc.graph.owners import Owners
 from plancc.models.fine_grain import FineGrainModel
 from plancc.models.hub_split import HubSplitModel
 from plancc.models.medium_grain import MediumGrainModel
@@ -59,7 +60,7 @@ def volume(matrix, owner, nonzero_owner) -> int:
 
 def check(result, matrix, num_parts, *, objective="volume", epsilon=0.01):
     """Owners, figures and the list of trials are right; returns the overload."""
-    owner, nonzero_owner = result.owner, result.nonzero_owner
+    owner, nonzero_owner = result.owners.rows, result.owners.nonzeros
     assert owner.dtype == nonzero_owner.dtype == np.int32
     assert owner.shape == (matrix.num_vertices,)
     assert nonzero_owner.shape == (matrix.num_nonzeros,)
@@ -70,7 +71,7 @@ def check(result, matrix, num_parts, *, objective="volume", epsilon=0.01):
     assert (nonzero_owner == owner[row])[row == column].all()
 
     assert result.volume == volume(matrix, owner, nonzero_owner)
-    parts = traffic_of_edge_owners(matrix, owner, nonzero_owner, num_parts)
+    parts = traffic(matrix, Owners(owner, nonzero_owner), num_parts)
     assert result.value == objective_value(objective, parts, RATES)
     even = -(-matrix.num_nonzeros // num_parts)
     loads = np.bincount(nonzero_owner, minlength=num_parts)
@@ -100,7 +101,7 @@ def test_owners_figures_and_record(model, effort):
     assert any("combined" in trial.step for trial in told) == (effort == "best")
     if isinstance(model, HubSplitModel):
         row, _ = rows_and_columns(matrix)
-        elsewhere = result.nonzero_owner != result.owner[row]
+        elsewhere = result.owners.nonzeros != result.owners.rows[row]
         assert elsewhere.any()
         assert matrix.row_nonzeros()[row[elsewhere]].min() > 20
         assert not elsewhere[~model.allowed(matrix, p)].any()
@@ -113,7 +114,7 @@ def test_objectives(objective):
     result = search_edges(matrix, MediumGrainModel(), 12, objective=objective, **options)
     assert check(result, matrix, 12, objective=objective) == 0
     least = search_edges(matrix, MediumGrainModel(), 12, **options)
-    parts = traffic_of_edge_owners(matrix, least.owner, least.nonzero_owner, 12)
+    parts = traffic(matrix, least.owners, 12)
     assert result.value < objective_value(objective, parts, RATES)
 
 
@@ -123,7 +124,7 @@ def test_same_seed_same_owners(effort):
     def found(seed):
         matrix = small_graph("directed")
         result = search_edges(matrix, MediumGrainModel(), 4, effort=effort, seed=seed)
-        return result.owner.tobytes() + result.nonzero_owner.tobytes()
+        return result.owners.rows.tobytes() + result.owners.nonzeros.tobytes()
 
     assert found(3) == found(3)
     assert effort == "best" or found(3) != found(4)
