@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
+
+from plancc_cli.run import main
 
 BIN = Path(sys.executable).parent
 MPIRUN = shutil.which("mpirun", path=f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}")
@@ -62,6 +69,53 @@ def run(
 
 def plancc_run(ranks: int | None, *arguments: object, **kw) -> subprocess.CompletedProcess[str]:
     return run(ranks, "-m", "plancc_cli.run", *arguments, **kw)
+
+
+def alone(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """`plancc-run` on one rank in this process, which saves the start of another."""
+    argv = ["plancc-run", *map(str, arguments)]
+    out, err = io.StringIO(), io.StringIO()
+    handler = signal.getsignal(signal.SIGTERM)
+    code: object = 0
+    try:
+        with patch.object(sys, "argv", argv), redirect_stdout(out), redirect_stderr(err):
+            main()
+    except SystemExit as stop:
+        code = stop.code or 0
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    assert isinstance(code, int), f"exit code {code!r}"
+    return subprocess.CompletedProcess(argv, code, out.getvalue(), err.getvalue())
+
+
+def one_after_another(
+    commands: Sequence[Sequence[Sequence[object]]], folder: Path
+) -> list[subprocess.CompletedProcess[str]]:
+    """`plancc-run` several times on the same ranks, whose start costs more than most commands.
+
+    Parameters
+    ----------
+    commands : list of commands, each a list of arguments for every rank
+        None may end a job before its other ranks have ended it too.
+    folder : Path
+        For what the ranks print.
+    """
+    ranks = len(commands[0])
+    words = [[list(map(str, arguments)) for arguments in command] for command in commands]
+    (folder / "commands.json").write_text(json.dumps(words))
+    done = run(ranks, Path(__file__).with_name("commands_main.py"), folder)
+    assert done.returncode == 0, done.stderr
+    results = []
+    for k, command in enumerate(words):
+        out, err, codes = (
+            [(folder / f"{k}.{rank}.{end}").read_text() for rank in range(ranks)]
+            for end in ("out", "err", "code")
+        )
+        assert len(set(codes)) == 1, codes  # all ranks end with the same one
+        results.append(
+            subprocess.CompletedProcess(command[0], int(codes[0]), "".join(out), "".join(err))
+        )
+    return results
 
 
 def sentences(result: subprocess.CompletedProcess[str]) -> list[str]:

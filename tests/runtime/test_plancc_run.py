@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 import pytest
 import reference
-from launcher import ENVIRONMENT, plancc_run, run, sentences
+from launcher import ENVIRONMENT, alone, one_after_another, plancc_run, run, sentences
 from scipy.sparse import csr_matrix
 
 from plancc.graph.graph import Graph
@@ -46,6 +46,9 @@ def case(tmp_path_factory):
     plan = lower(graph, Owners(owner), PARTS, normalization="sym", self_loops=True)
     replace(plan, vertex_data=data.take(plan.global_id)).save(folder / "plan.h5")
     plan.save(folder / "bare.h5")
+    lower(graph, np.zeros(N, np.int32), 1, normalization="sym", self_loops=True).save(
+        folder / "one.h5"
+    )
     weights = [random.standard_normal(shape) / 2 for shape in ((6, 5), (5, 3))]
     np.savez(folder / "init.npz", **dict(zip(NAMES, weights, strict=True)))
     return folder, a, owner, data, weights
@@ -54,11 +57,12 @@ def case(tmp_path_factory):
 @pytest.mark.parametrize("ranks", [None, 2, 3])
 def test_any_number_of_ranks_up_to_the_parts(ranks, case, tmp_path):
     folder, a, owner, data, weights = case
-    result = plancc_run(
-        *(ranks, folder / "plan.h5", "--epochs", 5, "--hidden", 5, "--lr", 0.3),
+    arguments = (
+        *(folder / "plan.h5", "--epochs", 5, "--hidden", 5, "--lr", 0.3),
         *("--dtype", "float64", "--init", folder / "init.npz", "--json", tmp_path / "run.json"),
         *("--save", tmp_path / "w.npz", "--passes", "none"),
     )
+    result = alone(*arguments) if ranks is None else plancc_run(ranks, *arguments)
     assert result.returncode == 0, result.stderr
     assert not sentences(result)
     losses, trained, logits = reference.train_dense(
@@ -112,66 +116,99 @@ def fails(result, code: int, *words: str) -> None:
     assert not result.stdout.strip()
 
 
-def test_more_ranks_than_parts(case):
-    fails(plancc_run(4, case[0] / "plan.h5", timeout=60), 2, "4 ranks", "3 parts")
-
-
-@pytest.mark.parametrize("ranks", [None, 2])
-def test_missing_file(case, ranks, tmp_path):
-    result = plancc_run(ranks, tmp_path / "none.h5", timeout=60)
-    fails(result, 2, "none.h5")
-    assert "rank" not in sentences(result)[0]  # no rank is special
-
-
-def test_not_a_plan(tmp_path):
-    (tmp_path / "bad.h5").write_bytes(b"not HDF5 at all")
-    fails(plancc_run(2, tmp_path / "bad.h5", timeout=60), 1, "bad.h5")
-
-
-def test_another_layout(case, tmp_path):
-    shutil.copy(case[0] / "plan.h5", tmp_path / "edge.h5")
-    with h5py.File(tmp_path / "edge.h5", "r+") as file:
+@pytest.fixture(scope="module")
+def damaged(case, tmp_path_factory):
+    """Plans of another layout, with a damaged slice, and no plan at all."""
+    folder = tmp_path_factory.mktemp("damaged")
+    shutil.copy(case[0] / "plan.h5", folder / "edge.h5")
+    with h5py.File(folder / "edge.h5", "r+") as file:
         file.attrs["layout"] = "edge"
-    fails(plancc_run(2, tmp_path / "edge.h5", timeout=60), 1, "edge", "layout")
+    content = bytearray((case[0] / "plan.h5").read_bytes())
+    with h5py.File(case[0] / "plan.h5") as file:
+        where = file["matrix/value"].id.get_chunk_info(0)
+    for byte in range(where.byte_offset, where.byte_offset + where.size):
+        content[byte] ^= 0x55
+    (folder / "torn.h5").write_bytes(content)
+    (folder / "bad.h5").write_bytes(b"not HDF5 at all")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def refused(case, damaged, tmp_path_factory):
+    """What two ranks say to arguments that they cannot work with, by a name for each."""
+    plan, bare, one = (case[0] / name for name in ("plan.h5", "bare.h5", "one.h5"))
+    both = {
+        "more ranks than parts": [one],
+        "not a plan": [damaged / "bad.h5"],
+        "another layout": [damaged / "edge.h5"],
+        "a damaged slice": [damaged / "torn.h5"],
+        "epochs": [plan, "--epochs", "-1"],
+        "no folder": [plan, "--epochs", 10**9, "--json", "/no/such/folder/x"],
+        "no folder to save in": [plan, "--epochs", 10**9, "--save", "/no/such/folder/x"],
+        "diverging": [plan, "--lr", "1e38"],
+    }
+    each = {name: [arguments, arguments] for name, arguments in both.items()}
+    each["rank 1 finds no plan"] = [[plan], [case[0] / "gone.h5"]]
+    each["different plans"] = [[plan], [bare]]
+    results = one_after_another(list(each.values()), tmp_path_factory.mktemp("refused"))
+    return dict(zip(each, results, strict=True))
+
+
+def test_missing_file(case, tmp_path):
+    for result in (plancc_run(2, tmp_path / "none.h5", timeout=60), alone(tmp_path / "none.h5")):
+        fails(result, 2, "none.h5")
+        assert "rank" not in sentences(result)[0]  # no rank is special
 
 
 @pytest.mark.parametrize(
-    ("ranks", "arguments", "words"),
+    ("which", "code", "words"),
     [
-        (2, ["--epochs", "-1"], "epochs"),
-        (None, ["--lr", "nan"], "lr"),
-        (None, ["--init", "/no/such/file.npz"], "file.npz"),
-        (None, ["--features", "7"], "width 6"),
-        (None, ["--classes", "2"], "3 classes"),
+        ("more ranks than parts", 2, ["2 ranks", "1 part"]),
+        ("not a plan", 1, ["bad.h5"]),
+        ("another layout", 1, ["edge.h5", "fold"]),
+        ("a damaged slice", 1, ["torn.h5"]),
+        ("epochs", 2, ["epochs"]),
+        ("no folder", 1, ["/no/such/folder"]),
+        ("no folder to save in", 1, ["/no/such/folder"]),
+        ("diverging", 1, ["loss of epoch", "--lr"]),
+        ("rank 1 finds no plan", 2, ["rank 1", "gone.h5"]),
+        ("different plans", 1, ["different plans"]),
     ],
 )
-def test_wrong_options(case, ranks, arguments, words):
-    fails(plancc_run(ranks, case[0] / "plan.h5", *arguments, timeout=60), 2, words)
+def test_two_ranks_refuse_in_one_sentence(refused, which, code, words):
+    fails(refused[which], code, *words)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--lr", "nan"], "lr"),
+        (["--init", "/no/such/file.npz"], "file.npz"),
+        (["--features", "7"], "width 6"),
+        (["--classes", "2"], "3 classes"),
+    ],
+)
+def test_wrong_options(case, arguments, words):
+    fails(alone(case[0] / "plan.h5", *arguments), 2, words)
 
 
 @pytest.mark.parametrize("option", ["--json", "--save"])
 def test_the_plan_is_never_overwritten(case, option):
     plan = case[0] / "plan.h5"
     before = plan.read_bytes()
-    fails(plancc_run(None, plan, option, plan, timeout=60), 2, "plan.h5", "choose another name")
+    fails(alone(plan, option, plan), 2, "plan.h5", "choose another name")
     assert plan.read_bytes() == before
 
 
 @pytest.mark.parametrize("option", ["--json", "--save"])
 def test_a_target_that_cannot_be_written_is_found_before_the_work(case, tmp_path, option):
-    arguments = ("--epochs", 10**9, option)
-    fails(plancc_run(2, case[0] / "plan.h5", *arguments, "/no/such/folder/x"), 1, "/no/such/folder")
-    fails(plancc_run(None, case[0] / "plan.h5", *arguments, tmp_path), 1, "it is a folder")
+    arguments = ("--epochs", 10**9, option, tmp_path)
+    fails(alone(case[0] / "plan.h5", *arguments), 1, "it is a folder")
 
 
 def test_initial_weights_of_another_shape(case):
     arguments = ("--init", case[0] / "init.npz", "--hidden", 4)
-    fails(plancc_run(None, case[0] / "plan.h5", *arguments), 2, NAMES[0], "(6, 5)", "(6, 4)")
-
-
-def test_diverging_loss(case):
-    result = plancc_run(2, case[0] / "plan.h5", "--lr", "1e38", timeout=60)
-    fails(result, 1, "loss of epoch", "--lr")
+    fails(alone(case[0] / "plan.h5", *arguments), 2, NAMES[0], "(6, 5)", "(6, 4)")
 
 
 ON_RANK_1 = """
@@ -186,29 +223,6 @@ main()
 def with_fault(ranks, fault: str, *arguments, **kw):
     """plancc-run with something broken on rank 1 only."""
     return run(ranks, "-c", ON_RANK_1.format(fault=fault), *arguments, timeout=60, **kw)
-
-
-def test_one_rank_cannot_read_the_plan(case, tmp_path):
-    missing = str(tmp_path / "gone.h5")
-    result = with_fault(2, f"sys.argv[1] = {missing!r}", case[0] / "plan.h5")
-    fails(result, 2, "rank 1", "gone.h5")
-
-
-def test_ranks_that_open_different_plans(case):
-    other = str(case[0] / "bare.h5")
-    result = with_fault(2, f"sys.argv[1] = {other!r}", case[0] / "plan.h5")
-    fails(result, 1, "different plans")
-
-
-def test_a_slice_is_damaged(case, tmp_path):
-    shutil.copy(case[0] / "plan.h5", tmp_path / "torn.h5")
-    content = bytearray((tmp_path / "torn.h5").read_bytes())
-    with h5py.File(tmp_path / "torn.h5") as file:
-        where = file["matrix/value"].id.get_chunk_info(0)
-    for byte in range(where.byte_offset, where.byte_offset + where.size):
-        content[byte] ^= 0x55
-    (tmp_path / "torn.h5").write_bytes(content)
-    fails(plancc_run(2, tmp_path / "torn.h5", timeout=60), 1, "torn.h5")
 
 
 def test_a_defect_on_one_rank_ends_all(case):
@@ -232,11 +246,12 @@ def test_a_rank_that_dies_ends_all(case):
     assert with_fault(2, fault, case[0] / "plan.h5").returncode != 0
 
 
-def test_mpirun_without_mpi4py(case):
+def test_mpirun_without_mpi4py(case, monkeypatch):
     everywhere = "import sys; sys.modules['mpi4py'] = None; from plancc_cli.run import main; main()"
     result = run(2, "-c", everywhere, case[0] / "plan.h5", timeout=60)
     fails(result, 1, "mpi4py", "pip install 'plancc[run]'")
-    assert run(None, "-c", everywhere, case[0] / "plan.h5").returncode == 0  # one rank needs none
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    assert alone(case[0] / "plan.h5").returncode == 0  # one rank needs none
 
 
 def test_one_rank_without_torch(case):
