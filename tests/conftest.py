@@ -1,8 +1,12 @@
 """What every test relies on."""
 
+import os
 import signal
 
 # A shell ignores Ctrl-C in its background jobs, and programs inherit that: under `make test &` the
 # tests that interrupt a program would wait in vain. Programs started from here get the default.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Threads of torch that wait for work spin otherwise, and take the cores of the tests beside them.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
