@@ -12,29 +12,16 @@ plan, no torch.
 
 from __future__ import annotations
 
-from plancc.registry import Registry
 from plancc.sampling.batch import Batch, Block, Inclusion, Population
 from plancc.sampling.sampler import (
     FITTED,
     HELD_OUT,
+    SAMPLERS,
     SHOWN,
     Sampler,
     chosen_sampler,
     make_sampler,
     parse_sampler,
-)
-
-SAMPLERS = Registry(
-    "sampler",
-    "plancc.samplers",
-    {
-        "uniform": "plancc.sampling.uniform:UniformSampler",
-        "train": "plancc.sampling.train:TrainSampler",
-        "neighbour": "plancc.sampling.neighbour:NeighbourSampler",
-        "walk": "plancc.sampling.walk:WalkSampler",
-        "cluster": "plancc.sampling.cluster:ClusterSampler",
-        "edges": "plancc.sampling.edges:EdgeSampler",
-    },
 )
 
 __all__ = [

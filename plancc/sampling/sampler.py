@@ -10,7 +10,21 @@ from typing import Any, ClassVar
 import numpy as np
 
 from plancc.errors import InputError
+from plancc.registry import Registry
 from plancc.sampling.batch import Batch, Inclusion, Population
+
+SAMPLERS = Registry(
+    "sampler",
+    "plancc.samplers",
+    {
+        "uniform": "plancc.sampling.uniform:UniformSampler",
+        "train": "plancc.sampling.train:TrainSampler",
+        "neighbour": "plancc.sampling.neighbour:NeighbourSampler",
+        "walk": "plancc.sampling.walk:WalkSampler",
+        "cluster": "plancc.sampling.cluster:ClusterSampler",
+        "edges": "plancc.sampling.edges:EdgeSampler",
+    },
+)
 
 SHOWN, FITTED, HELD_OUT = 0, 1, 2
 """Streams of batches: those that runtime and inspect see, those that a model is made of, and those
@@ -112,8 +126,6 @@ def make_sampler(
     InputError
         An unknown sampler, an option that it does not have, or lacks; a value of another type.
     """
-    from plancc.sampling import SAMPLERS
-
     cls = SAMPLERS[name]
     given = {
         "batch_size": batch_size,
