@@ -11,6 +11,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+import networkx as nx
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 PACKAGES = {
@@ -171,6 +173,13 @@ def test_packages_keep_apart():
         if found:
             wrong[module] = found
     assert not wrong
+
+
+def test_imports_form_no_circle():
+    arrows = nx.DiGraph([(module, name) for module in MODULES for name in ours(module)])
+    assert ("plancc.pipeline", "plancc.registry") in arrows.edges
+    circles = [sorted(c) for c in nx.strongly_connected_components(arrows) if len(c) > 1]
+    assert not circles
 
 
 # -- habits ----------------------------------------------------------------------------------------
