@@ -73,6 +73,17 @@ class Owners:
         nonzeros = None if self.nonzeros is None else part[self.nonzeros]
         return Owners(part[self.rows], nonzeros)
 
+    def check(self, matrix: Graph, num_parts: int) -> None:
+        """Raise InputError unless these are owners of the rows and nonzeros of the matrix."""
+        check_owners(self.rows, matrix.num_vertices, num_parts, "rows")
+        if self.nonzeros is None:
+            return
+        check_owners(self.nonzeros, matrix.num_nonzeros, num_parts, "nonzeros")
+        row = np.repeat(np.arange(matrix.num_vertices, dtype=np.int32), matrix.row_nonzeros())
+        wrong = (matrix.indices == row) & (self.nonzeros != self.rows[row])
+        if wrong.any():
+            raise InputError(f"nonzero ({row[wrong][0]}, {row[wrong][0]}) is not its row's owner's")
+
 
 def check_owners(
     owner: npt.NDArray[np.int32], num_owned: int, num_parts: int, what: str = "vertices"

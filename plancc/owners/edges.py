@@ -92,12 +92,15 @@ def _assigned(matrix: Graph, problem: Assignment, task: Task) -> Found:
 
     who, num_parts, options = f"model '{task.name}'", task.num_parts, task.options
     rows = checked_owner(who, problem.rows, matrix.num_vertices, num_parts)
-    nonzeros = problem.of_nonzeros(matrix)
+    owners = Owners(rows, problem.of_nonzeros(matrix))
     if num_parts > 1:
         passed = VectorOwners(epsilon=options.epsilon, seed=options.seed)
-        rows, nonzeros = passed.run(matrix, rows, nonzeros, num_parts)
-    notes = [*empty_parts(rows, num_parts), *_balance_notes(nonzeros, task, who)]
-    return Found(Owners(rows, nonzeros), dict(problem.notes), about_owners=notes)
+        owners = passed.run(matrix, owners, num_parts)
+    notes = [
+        *empty_parts(owners.rows, num_parts),
+        *_balance_notes(owners.of_nonzeros(matrix), task, who),
+    ]
+    return Found(owners, dict(problem.notes), about_owners=notes)
 
 
 def _refined(matrix: Graph, found: Found, task: Task, report: Report | None) -> Found:
@@ -114,8 +117,7 @@ def _refined(matrix: Graph, found: Found, task: Task, report: Report | None) -> 
         budget=task.options.budget,
         rates=rates,
     )
-    given = found.owners
-    result = refinement.run(matrix, given.rows, given.of_nonzeros(matrix), task.num_parts)
+    result = refinement.run(matrix, found.owners, task.num_parts)
     seconds = time.perf_counter() - start
 
     def note(step: str, seconds: float, owners: Owners, over: float) -> None:
@@ -124,9 +126,8 @@ def _refined(matrix: Graph, found: Found, task: Task, report: Report | None) -> 
         record.add(step, seconds, owners, over, value, int(parts.sent.sum()))
 
     partitioner, spent = found.how["partitioner"], found.how["partition_seconds"]
-    note(partitioner, spent, given, result.before.overload)
-    better = Owners(result.owner, result.nonzero_owner)
-    note(f"refined for {goal}", seconds, better, result.after.overload)
+    note(partitioner, spent, found.owners, result.before.overload)
+    note(f"refined for {goal}", seconds, result.owners, result.after.overload)
     best = record.result(found.about_run)
     return Found(
         best.owners,

@@ -15,9 +15,8 @@ import numpy.typing as npt
 
 from plancc.cost.objectives import Objective, find_objective, objective_value
 from plancc.cost.rates import EpochRates
-from plancc.errors import InputError
 from plancc.graph.graph import Graph
-from plancc.graph.owners import check_owners
+from plancc.graph.owners import Owners
 from plancc.models.limits import Limits
 from plancc.passes.deadline import Deadline
 from plancc.passes.multilevel import PRICED_OVERWEIGHT, PRICES
@@ -26,9 +25,8 @@ from plancc.plan.metrics import Traffic
 
 if TYPE_CHECKING:
     from plancc.passes.kernels.edge_moves import Prices
-    from plancc.passes.kernels.edges import Owners, Pattern
-
-Owner = npt.NDArray[np.int32]
+    from plancc.passes.kernels.edges import Owners as State
+    from plancc.passes.kernels.edges import Pattern
 
 RESTORING_PRICES = (30.0, 100.0, 300.0, 1e3, 1e4, 1e6, 1e9, 1e12)
 """Prices until no part is above the limit."""
@@ -57,16 +55,14 @@ class EdgeRefined:
 
     Attributes
     ----------
-    owner : int32[n]
-    nonzero_owner : int32[nnz]
+    owners : Owners
     before, after : Merit
         Merit of the given owners and of these; the overload is of nonzeros, the volume of expand
         and fold together.
     seconds : float
     """
 
-    owner: Owner
-    nonzero_owner: Owner
+    owners: Owners
     before: Merit
     after: Merit
     seconds: float
@@ -107,8 +103,7 @@ class RefineEdges:
     def run(
         self,
         matrix: Graph,
-        owner: Owner,
-        nonzero_owner: Owner,
+        owners: Owners,
         num_parts: int,
         *,
         deadline: Deadline | None = None,
@@ -119,9 +114,7 @@ class RefineEdges:
         Parameters
         ----------
         matrix : Graph
-        owner : int32[n]
-        nonzero_owner : int32[nnz]
-            In CSR order. A nonzero of the diagonal belongs to the owner of its row.
+        owners : Owners
         num_parts : int
         deadline : Deadline, optional
             In place of the budget.
@@ -141,23 +134,13 @@ class RefineEdges:
             nonzeros, outside 0..num_parts-1, or of a diagonal nonzero that is not its row's.
         """
         objective = find_objective(self.objective, self.rates)
-        check_edge_owners(matrix, owner, nonzero_owner, num_parts)
+        owners.check(matrix, num_parts)
         start = time.perf_counter()
         search = _Search(self, objective, matrix, num_parts, movable, deadline)
-        before = search.start(owner, nonzero_owner)
+        before = search.start(owners)
         search.run()
         seconds = time.perf_counter() - start
-        return EdgeRefined(search.owner, search.nonzero_owner, before, search.best, seconds)
-
-
-def check_edge_owners(matrix: Graph, owner: Owner, nonzero_owner: Owner, num_parts: int) -> None:
-    """Raise an InputError unless these are owners of the rows and nonzeros of the matrix."""
-    check_owners(owner, matrix.num_vertices, num_parts, "rows")
-    check_owners(nonzero_owner, matrix.num_nonzeros, num_parts, "nonzeros")
-    row = np.repeat(np.arange(matrix.num_vertices, dtype=np.int32), matrix.row_nonzeros())
-    wrong = (matrix.indices == row) & (nonzero_owner != owner[row])
-    if wrong.any():
-        raise InputError(f"nonzero ({row[wrong][0]}, {row[wrong][0]}) is not its row's owner's")
+        return EdgeRefined(search.owners, before, search.best, seconds)
 
 
 class _Search:
@@ -178,13 +161,13 @@ class _Search:
         self.charges_messages = objective.counts_messages and not objective.of_busiest
         self.rng = np.random.default_rng(options.seed)
         self.deadline = deadline or Deadline.after(options.budget)
-        self.num_parts = num_parts
+        self.matrix, self.num_parts = matrix, num_parts
         self.pattern: Pattern = pattern_of(matrix.indptr, matrix.indices, movable)
         self.limits = Limits.of_nonzeros(matrix.num_nonzeros, num_parts, options.epsilon)
 
-    def start(self, owner: Owner, nonzero_owner: Owner) -> Merit:
+    def start(self, owners: Owners) -> Merit:
         """Begin with these owners; returns their merit."""
-        self.owner, self.nonzero_owner = owner, nonzero_owner
+        self.owners = Owners(owners.rows, owners.of_nonzeros(self.matrix))
         self._back()
         self.best = self._merit()
         return self.best
@@ -193,12 +176,10 @@ class _Search:
         """Return to the best owners so far."""
         from plancc.passes.kernels.edges import owners_of
 
-        self.state: Owners = owners_of(
-            self.pattern,
-            self.owner,
-            self.nonzero_owner,
-            self.num_parts,
-            self.objective.counts_messages,
+        nonzeros = self.owners.of_nonzeros(self.matrix)
+        pairs = self.objective.counts_messages
+        self.state: State = owners_of(
+            self.pattern, self.owners.rows, nonzeros, self.num_parts, pairs
         )
 
     def _merit(self) -> Merit:
@@ -246,7 +227,7 @@ class _Search:
         if reached >= self.best:
             return False
         self.best = reached
-        self.owner, self.nonzero_owner = self.state.owner.copy(), self.state.part.copy()
+        self.owners = Owners(self.state.owner.copy(), self.state.part.copy())
         return True
 
     def _climb(self, strength: float) -> None:

@@ -8,14 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
 from plancc.graph.graph import Graph
+from plancc.graph.owners import Owners
 from plancc.models.limits import Limits
-from plancc.passes.edges import check_edge_owners
-
-Owner = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -48,34 +45,20 @@ class VectorOwners:
     seed: int = 1
     sweeps: int = 8
 
-    def run(
-        self, matrix: Graph, owner: Owner, nonzero_owner: Owner, num_parts: int
-    ) -> tuple[Owner, Owner]:
+    def run(self, matrix: Graph, owners: Owners, num_parts: int) -> Owners:
         """New owners of rows, and of nonzeros, of which only those of the diagonal change.
 
         Never raises the volume of the given owners, nor (at the same volume) the rows that the
-        busiest part sends or receives.
-
-        Parameters
-        ----------
-        matrix : Graph
-        owner : int32[n]
-            Rows without a nonzero off the diagonal, in row and column, keep it.
-        nonzero_owner : int32[nnz]
-            In CSR order. A nonzero of the diagonal belongs to the owner of its row.
-        num_parts : int
-
-        Returns
-        -------
-        owner, nonzero_owner : int32[n], int32[nnz]
+        busiest part sends or receives. Rows without a nonzero off the diagonal, in row and column,
+        keep their owner.
 
         Raises
         ------
         InputError
-            Owners of another number of rows or nonzeros, outside 0..num_parts-1, or of a diagonal
-            nonzero that is not its row's.
+            See `Owners.check`.
         """
-        check_edge_owners(matrix, owner, nonzero_owner, num_parts)
+        owners.check(matrix, num_parts)
+        owner, nonzero_owner = owners.rows, owners.of_nonzeros(matrix)
         needs = _needs(matrix.indptr, matrix.indices, nonzero_owner, num_parts)
         rng = np.random.default_rng(self.seed)
         limit = Limits.of_nonzeros(matrix.num_nonzeros, num_parts, self.epsilon).limit
@@ -87,9 +70,8 @@ class VectorOwners:
             volume, busiest = _assign(
                 *needs, new, new_nonzero, num_parts, limit, heavy_first, self.sweeps, anew
             )
-            tried.append((volume, busiest, new, new_nonzero))
-        best = min(tried, key=lambda found: found[:2])
-        return best[2], best[3]
+            tried.append((volume, busiest, Owners(new, new_nonzero)))
+        return min(tried, key=lambda found: found[:2])[2]
 
 
 @njit(cache=True, nogil=True)

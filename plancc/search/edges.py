@@ -330,15 +330,9 @@ class _Job:
         )
         if rounds is not None:
             pass_ = replace(pass_, rounds=rounds)
-        found = pass_.run(
-            self.matrix,
-            owners.rows,
-            owners.of_nonzeros(self.matrix),
-            self.num_parts,
-            deadline=self.deadline,
-            movable=self.allowed,
-        )
-        better = Owners(found.owner, found.nonzero_owner)
+        better = pass_.run(
+            self.matrix, owners, self.num_parts, deadline=self.deadline, movable=self.allowed
+        ).owners
         what = "nonzeros" if objective == "volume" else f"nonzeros for {objective}"
         return self.note(f"{what}, seed {seed}", begin, better)
 

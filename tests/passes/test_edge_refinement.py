@@ -165,13 +165,13 @@ def test_never_worse_and_what_it_says(objective, num_parts):
     owner, part = some_owners(rng, graph, num_parts)
     given = owner.copy(), part.copy()
     refine = RefineEdges(objective, epsilon=0.05, rates=RATES)
-    found = refine.run(graph, owner, part, num_parts)
+    found = refine.run(graph, Owners(owner, part), num_parts)
     assert (owner == given[0]).all()
     assert (part == given[1]).all()
     even = -(-graph.num_nonzeros // num_parts)
     for merit, o, k in (
         (found.before, owner, part),
-        (found.after, found.owner, found.nonzero_owner),
+        (found.after, found.owners.rows, found.owners.nonzeros),
     ):
         load = np.bincount(k, minlength=num_parts)
         over = sum(max(0, int(weight) - int(1.05 * even)) for weight in load) / even
@@ -183,19 +183,21 @@ def test_never_worse_and_what_it_says(objective, num_parts):
     assert found.after.overload == 0
     if num_parts > 1:
         assert (found.after.value, found.after.volume) < (found.before.value, found.before.volume)
-    again = refine.run(graph, owner, part, num_parts)
-    assert again.owner.tobytes() == found.owner.tobytes()
-    assert again.nonzero_owner.tobytes() == found.nonzero_owner.tobytes()
+    again = refine.run(graph, Owners(owner, part), num_parts)
+    assert again.owners.rows.tobytes() == found.owners.rows.tobytes()
+    assert again.owners.nonzeros.tobytes() == found.owners.nonzeros.tobytes()
 
 
 @pytest.mark.parametrize("rounds", [0, 20])
 def test_all_in_one_part_is_spread_evenly(rounds):
     graph = a_matrix(np.random.default_rng(0), 60, 0.08, True)
     nobody = np.zeros(graph.num_vertices, np.int32), np.zeros(graph.num_nonzeros, np.int32)
-    found = RefineEdges(epsilon=0.02, rounds=rounds).run(graph, *nobody, 4)
+    found = RefineEdges(epsilon=0.02, rounds=rounds).run(graph, Owners(*nobody), 4)
     assert found.before.overload > 2
     assert found.after.overload == 0
-    assert np.bincount(found.nonzero_owner, minlength=4).max() <= 1.02 * -(-graph.num_nonzeros // 4)
+    assert np.bincount(found.owners.nonzeros, minlength=4).max() <= 1.02 * -(
+        -graph.num_nonzeros // 4
+    )
 
 
 def test_only_movable_nonzeros_move():
@@ -207,13 +209,13 @@ def test_only_movable_nonzeros_move():
     rows = rows_of(graph)
     movable[np.isin(rows, free_rows)] = True
     fixed = [i for i in range(50) if not movable[rows == i].all()]
-    found = RefineEdges(epsilon=0.3).run(graph, owner, part, 4, movable=movable)
-    assert (found.nonzero_owner[~movable] == part[~movable]).all()
-    assert (found.owner[fixed] == owner[fixed]).all()
-    assert (found.nonzero_owner != part).any()
+    found = RefineEdges(epsilon=0.3).run(graph, Owners(owner, part), 4, movable=movable)
+    assert (found.owners.nonzeros[~movable] == part[~movable]).all()
+    assert (found.owners.rows[fixed] == owner[fixed]).all()
+    assert (found.owners.nonzeros != part).any()
     nothing = np.zeros(graph.num_nonzeros, dtype=bool)
-    stays = RefineEdges(epsilon=0.3).run(graph, owner, part, 4, movable=nothing)
-    assert (stays.nonzero_owner == part).all()
+    stays = RefineEdges(epsilon=0.3).run(graph, Owners(owner, part), 4, movable=nothing)
+    assert (stays.owners.nonzeros == part).all()
 
 
 def test_close_to_the_best_of_all():
@@ -237,7 +239,7 @@ def test_close_to_the_best_of_all():
                     best = min(best, counted(graph, owner, part, 2)[1])
         start = np.array([0, 1, 0, 1], dtype=np.int32)
         found = min(
-            RefineEdges(epsilon=0.2, seed=k).run(graph, start, start[rows], 2).after.volume
+            RefineEdges(epsilon=0.2, seed=k).run(graph, Owners(start), 2).after.volume
             for k in range(3)
         )
         assert found >= best
@@ -250,12 +252,12 @@ def test_refuses_what_it_cannot_do():
     graph = as_graph(sp.csr_array(np.eye(3, dtype=np.float32)))
     owner = np.zeros(3, np.int32)
     with pytest.raises(InputError, match="2 owners for 3 nonzeros"):
-        RefineEdges().run(graph, owner, owner[:2], 2)
+        RefineEdges().run(graph, Owners(owner, owner[:2]), 2)
     with pytest.raises(InputError, match=r"owners 0\.\.5 of rows: must be in 0\.\.1"):
-        RefineEdges().run(graph, np.array([0, 5, 0], np.int32), owner, 2)
+        RefineEdges().run(graph, Owners(np.array([0, 5, 0], np.int32), owner), 2)
     with pytest.raises(InputError, match=r"nonzero \(1, 1\) is not its row's owner's"):
-        RefineEdges().run(graph, owner, np.array([0, 1, 0], np.int32), 2)
+        RefineEdges().run(graph, Owners(owner, np.array([0, 1, 0], np.int32)), 2)
     with pytest.raises(InputError, match="dims"):
-        RefineEdges("time").run(graph, owner, owner, 2)
+        RefineEdges("time").run(graph, Owners(owner, owner), 2)
     with pytest.raises(InputError, match="objective"):
-        RefineEdges("speed").run(graph, owner, owner, 2)
+        RefineEdges("speed").run(graph, Owners(owner, owner), 2)

@@ -9,6 +9,7 @@ from nets_helpers import random_graph, random_owner, slow_overload, slow_volume
 from plancc.models.hypergraph import HypergraphModel
 from plancc.models.problem import Hypergraph
 from plancc.models.weights import combined
+from plancc.partitioners.options import PartitionOptions
 from plancc.partitioners.run import partition
 from plancc.passes import Rebalance
 
@@ -23,7 +24,7 @@ def test_several_constraints_after_one_combined_weight(num_parts):
     problem = problem_of()
     weights = problem.vertex_weights
     single = Hypergraph(**vars(problem) | {"vertex_weights": combined(weights)})
-    owner = partition(single, num_parts, "builtin", epsilon=0.02).owner
+    owner = partition(single, num_parts, PartitionOptions("builtin", epsilon=0.02)).owner
     found = Rebalance(epsilon=0.02).run(problem, owner, num_parts)
     before = slow_overload(weights, owner, num_parts, 0.02)
     assert slow_overload(weights, found, num_parts, 0.02) == 0

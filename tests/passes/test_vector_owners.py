@@ -36,6 +36,11 @@ def lists(graph, part, v):
     return set(part[(rows == v) & off].tolist()), set(part[(graph.indices == v) & off].tolist())
 
 
+def vector_owners(graph, owner, part, num_parts, **options):
+    found = VectorOwners(**options).run(graph, Owners(owner, part), num_parts)
+    return found.rows, found.nonzeros
+
+
 def figures(graph, owner, part, num_parts):
     moved = traffic(graph, Owners(owner, part), num_parts)
     return int(moved.sent.sum()), int(max(moved.sent.max(), moved.received.max()))
@@ -45,7 +50,7 @@ def figures(graph, owner, part, num_parts):
 def test_every_owner_saves_as_many_rows_as_any_part(diagonal):
     for seed in range(3):
         graph, owner, part = instance(seed, diagonal=diagonal)
-        new, new_part = VectorOwners(epsilon=10.0).run(graph, owner, part, 5)
+        new, new_part = vector_owners(graph, owner, part, 5, epsilon=10.0)
         assert new.dtype == new_part.dtype == np.int32
         least = 0
         for v in range(graph.num_vertices):
@@ -64,7 +69,7 @@ def test_never_worse_and_evenly():
     for seed in range(5):
         graph, owner, part = instance(seed)
         given = owner.copy(), part.copy()
-        new, new_part = VectorOwners(epsilon=10.0).run(graph, owner, part, 5)
+        new, new_part = vector_owners(graph, owner, part, 5, epsilon=10.0)
         assert (owner == given[0]).all()
         assert (part == given[1]).all()
         assert figures(graph, new, new_part, 5) <= figures(graph, owner, part, 5)
@@ -80,7 +85,7 @@ def test_never_worse_and_evenly():
         volume, busiest = figures(graph, first, simple, 5)
         assert figures(graph, new, new_part, 5)[0] == volume
         assert figures(graph, new, new_part, 5)[1] < busiest
-        again = VectorOwners(epsilon=10.0).run(graph, owner, part, 5)
+        again = vector_owners(graph, owner, part, 5, epsilon=10.0)
         assert again[0].tobytes() == new.tobytes()
 
 
@@ -88,13 +93,13 @@ def test_nonzeros_stay_even():
     for seed in range(5):
         graph, owner, part = instance(seed)
         even = -(-graph.num_nonzeros // 5)
-        _, new_part = VectorOwners(epsilon=0.1).run(graph, owner, part, 5)
+        _, new_part = vector_owners(graph, owner, part, 5, epsilon=0.1)
         before, after = np.bincount(part, minlength=5), np.bincount(new_part, minlength=5)
         assert (after <= np.maximum(before, int(1.1 * even))).all()
 
 
 def test_one_part():
     graph, owner, part = instance(0, num_parts=1)
-    new, new_part = VectorOwners().run(graph, owner, part, 1)
+    new, new_part = vector_owners(graph, owner, part, 1)
     assert not new.any()
     assert not new_part.any()
