@@ -49,7 +49,7 @@ def open(
     dtype : torch.dtype, optional
         float32 or float64, by default torch's own: of the plan's values and of every x.
     device : torch.device or str
-        Of the tensors; "cuda": one of the machine's devices for each of its ranks.
+        Device of the tensors; "cuda": one of the machine's devices for each of its ranks.
     threads : int, optional
         Threads of torch in this process; by default as OMP_NUM_THREADS says, else this machine's
         usable cores, shared among its ranks.

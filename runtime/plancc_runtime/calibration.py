@@ -142,7 +142,7 @@ class SparseRates:
 class EpochTimes:
     """Epochs of a GCN on one rank, with all passes: means over ranks of medians over epochs.
 
-    Where ranks share cores, of means over epochs.
+    Where ranks share cores, the mean over epochs replaces the median.
 
     Attributes
     ----------
@@ -161,7 +161,7 @@ class EpochTimes:
 
 @dataclass(frozen=True)
 class Link:
-    """What a rank pays for its messages while all ranks exchange.
+    """Cost of a rank's messages while all ranks exchange.
 
     Attributes
     ----------
@@ -177,7 +177,7 @@ class Link:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """What was measured; the same on all ranks.
+    """The measurements; the same on all ranks.
 
     Attributes
     ----------

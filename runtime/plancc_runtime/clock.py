@@ -1,4 +1,4 @@
-"""Where the time of a rank goes. Phases never overlap, so they add up to the total."""
+"""Time that a rank spends in each phase. Phases never overlap, so they add up to the total."""
 
 from __future__ import annotations
 

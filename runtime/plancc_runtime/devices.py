@@ -1,4 +1,4 @@
-"""Where a rank computes: a torch device from a name. Knows launchers; must not know plans."""
+"""The torch device of a rank, from a name. Knows launchers; must not know plans."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from plancc_runtime.transport.base import Transport
 
 
 def own_device(name: str | torch.device, transport: Transport) -> torch.device:
-    """The device of that name; for "cuda", one of the machine's for this rank.
+    """The device of that name; for "cuda", the one of the machine's that belongs to this rank.
 
     Raises
     ------
@@ -19,12 +19,12 @@ def own_device(name: str | torch.device, transport: Transport) -> torch.device:
     """
     try:
         device = torch.device(name)
-    except RuntimeError as error:
-        raise InputError(f"device {name}: choose cpu, cuda or cuda:NUMBER") from error
+    except RuntimeError:
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise InputError(f"device {name}: choose cpu, cuda or cuda:NUMBER")
     if device.type == "cpu":
         return device
-    if device.type != "cuda":
-        raise InputError(f"device {name}: choose cpu, cuda or cuda:NUMBER")
     count = torch.cuda.device_count()
     if count == 0 or (device.index or 0) >= count:
         raise InputError(f"device {device}: torch finds {count} CUDA devices here")

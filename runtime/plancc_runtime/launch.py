@@ -19,7 +19,7 @@ TRANSPORTS = ("auto", "mpi", "torch", "gloo", "nccl", "single")
 
 
 class Launcher(NamedTuple):
-    """Names of the variables in which a launcher says how it started a rank."""
+    """Environment variables in which a launcher describes a rank."""
 
     size: str
     rank: str
@@ -40,7 +40,7 @@ _LAUNCHERS = (
     Launcher("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "", "SLURM_LOCALID"),
     _TORCHRUN,
 )
-# What tells two jobs on one machine apart, and is the same on all ranks of one.
+# Variables that differ between two jobs on one machine, and are the same on all ranks of one.
 _JOBS = (("SLURM_JOB_ID", "SLURM_STEP_ID"), ("PMIX_NAMESPACE",), ("PALS_APID",), ("PBS_JOBID",))
 
 
@@ -130,12 +130,12 @@ def open_transport(name: str = "auto", timeout: float | None = TIMEOUT) -> Trans
 
 
 def rendezvous() -> tuple[str, int]:
-    """Where rank 0 listens: MASTER_ADDR and MASTER_PORT, or what follows from the job.
+    """Address and port of rank 0: MASTER_ADDR and MASTER_PORT, or derived from the job.
 
     Raises
     ------
     BackendUnavailable
-        If the ranks are on several machines, and nothing says which one has rank 0.
+        If the ranks are on several machines, and no variable says which one has rank 0.
     InputError
         If MASTER_PORT is no port.
     """
@@ -169,7 +169,7 @@ def _first_host() -> str:
 
 
 def _job() -> str:
-    """The same on all ranks of this job, and hardly on those of another."""
+    """A text that is the same on all ranks of this job, and unlikely for those of another."""
     for variables in _JOBS:
         values = [os.environ.get(variable, "") for variable in variables]
         if values[0]:

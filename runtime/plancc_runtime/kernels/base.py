@@ -1,4 +1,4 @@
-"""What a local sparse product is. Knows matrices and dense rows; must not know ranks or layers."""
+"""Interface of local sparse products. Knows matrices and dense rows; no ranks, no layers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plancc.errors import InputError
 
 
 class Epilogue(NamedTuple):
-    """What becomes of a row of a product before it is stored, and where: see `multiply`."""
+    """How a row of a product is changed before it is stored, and where it goes (see `multiply`)."""
 
     add: bool
     rows: Tensor | None
@@ -23,7 +23,7 @@ class Epilogue(NamedTuple):
 
 
 class SparseMatrix(ABC):
-    """A sparse matrix A[m, n] that is laid out for products with dense blocks.
+    """A sparse matrix A[m, n], stored for products with dense blocks.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class SparseMatrix(ABC):
         Raises
         ------
         InputError
-            For shapes, dtypes, devices or layouts other than these, and for a row outside of `out`.
+            If a shape, dtype, device or memory layout is another, or a row is outside of `out`.
         """
         m, n = self.shape
         width = x.shape[-1]

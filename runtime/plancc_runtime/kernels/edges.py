@@ -3,8 +3,8 @@
 A `Pattern` is the local CSR pattern of a plan: row i has the nonzeros e = (i, j), column j being
 an own row or a halo row of the dense operand. The kernels here are what aggregation (paper 004,
 Table 1 and Algorithm 1) and attention (Velickovic et al., *Graph Attention Networks*, ICLR 2018)
-need, forward and backward. Gradients of columns are gathered through the transposed order, so every
-output is written by one thread and the result does not depend on the number of threads.
+need, forward and backward. Gradients of columns are gathered in transposed order: one thread writes
+each output, and the result does not depend on the number of threads.
 
 On CPUs they are numba kernels that release the interpreter lock, over ``torch.get_num_threads()``
 threads of a pool of our own (numba's threads may not be used by several Python threads at once, and
@@ -81,7 +81,7 @@ class Side:
 class Pattern:
     """The sparsity pattern of one rank: m rows, n columns ([own rows | halo rows]), nnz nonzeros.
 
-    Made by `from_csr`; what only gradients need is made when it is first asked for, and kept.
+    Made by `from_csr`. What only gradients need is made at first use, and kept.
 
     Attributes
     ----------
@@ -114,14 +114,14 @@ class Pattern:
             Below `num_columns`; unsorted and repeated ones are allowed.
         num_columns : int
         device : torch.device or str
-            Where the dense operands are.
+            Device of the dense operands.
         native : bool, optional
             Numba kernels (CPU only) or torch operations; by default numba on CPUs.
 
         Raises
         ------
         InputError
-            A column is outside of 0 to ``num_columns - 1``: the kernels do not check again.
+            If a column is outside of 0 to ``num_columns - 1``: the kernels do not check again.
         """
         if len(column) and not 0 <= column.min() <= column.max() < num_columns:
             raise InputError(f"a column index is outside of 0 to {num_columns - 1}")
@@ -329,7 +329,7 @@ class Attention:
     scale: Tensor | None
 
     def arguments(self) -> tuple[Any, ...]:
-        """What the numba kernels take of them."""
+        """The operands as numba kernels take them."""
         scale = _or_empty(self.scale, self.source)
         return self.source, self.target, self.x, _scalar(self.slope, self.x), scale
 

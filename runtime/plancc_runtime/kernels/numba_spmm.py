@@ -30,11 +30,11 @@ from plancc.errors import InputError
 from plancc_runtime.kernels import openmp
 from plancc_runtime.kernels.base import Epilogue, SparseMatrix
 
-PREFETCH = 32  # nonzeros ahead; 16 to 48 differ by less than a tenth
+PREFETCH = 32  # distance of the prefetch in nonzeros; 16 to 48 differ by less than 10%
 BLOCK_WORK = 4096  # nonzeros and rows of a block that a thread claims
-THREAD_WORK = 1 << 17  # products that are worth a thread: some 40 microseconds
+THREAD_WORK = 1 << 17  # multiplications that are worth another thread: about 40 microseconds
 
-# A call as seen by the compiled code: addresses, sizes and flags.
+# Fields of a call of the compiled code: addresses, sizes and flags.
 NEXT, BLOCKS, NUM_BLOCKS, ROW_PTR, COLUMNS, VALUES, NUM_ROWS, NNZ = range(8)
 X, WIDTH, OUT, OUT_ROWS, ROWS, BIAS, WHERE, EPILOGUE, TILES, NUM_TILES, OUTSIDE = range(8, 19)
 CALL_SIZE = 19
@@ -69,7 +69,7 @@ class NumbaMatrix(SparseMatrix):
         width = x.shape[1]
         tiles = _tiles(width, x.element_size())
         rows = None if rows is None else rows.contiguous()
-        call = np.zeros(CALL_SIZE, np.int64)  # one a call: several threads may multiply at once
+        call = np.zeros(CALL_SIZE, np.int64)  # one per call: several threads may multiply at once
         call[BLOCKS:OUTSIDE] = [
             self._blocks.ctypes.data,
             len(self._blocks) - 1,
@@ -127,7 +127,7 @@ def _tiles(width: int, item: int) -> np.ndarray:
 
 @cache
 def _compiled(dtype: torch.dtype) -> Any:
-    """The product as a C function of the address of a call; from numba's cache after the first."""
+    """The product as a C function of the address of a call, compiled once and cached by numba."""
     signature = types.void(types.CPointer(types.int64))
     return cfunc(signature, cache=True)(_product32 if dtype == torch.float32 else _product64)
 
@@ -171,7 +171,7 @@ def _tile(typing_context, num_bytes, csr, dense, row, epilogue):  # type: ignore
     Parameters
     ----------
     num_bytes : literal int
-        Of w columns.
+        Bytes of w columns.
     csr : tuple
         columns and values, flat arrays.
     dense : tuple

@@ -1,10 +1,10 @@
-"""Compiled functions on the OpenMP threads that torch has already. Knows no matrix.
+"""Compiled functions on the OpenMP threads that torch already has. Knows no matrix.
 
-A second pool would have to share the cores with torch's threads, which spin for some
-milliseconds after each of torch's operators: on two cores a product after a dense one took 4.9 ms
-with threads of its own, 2.8 ms with torch's, 5.4 ms on one thread. numba's "omp" layer is
-such a second pool where torch brings its own libgomp, its "workqueue" must not be entered by two
-threads, and either is chosen for the whole process, which may be the user's.
+A second pool would share the cores with torch's threads, which spin for some milliseconds after
+each of torch's operators: on two cores a product after a dense one took 4.9 ms with threads of its
+own, 2.8 ms with torch's, 5.4 ms on one thread. numba's "omp" layer is such a second pool where
+torch brings its own libgomp, and two threads must not enter its "workqueue" layer; the choice of
+either holds for the whole process, which may be the user's.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Orders of a rank's rows in which the rows of x that a product gathers are still in a cache.
+"""Orders of a rank's rows that keep the rows of x that a product gathers in a cache.
 
 Knows the pattern of one rank's own block; must not know plans.
 
 Measured with the numba kernel, one thread, float32, widths 32, 64, 128, times the time in the order
 of the file: soc-Slashdot0902 rcm 1.20, 0.97, 0.93, degree 1.10, 0.94, 0.91; dblp-2010 rcm 0.99,
 1.12, 1.16, degree 1.48, 1.66, 1.61; R-MAT scale 17 rcm 0.95, 0.84, 0.74, degree 0.89, 0.76, 0.79.
-So neither pays in general where the order means something. After a random one (0.9 to 2.8) rcm
-comes back to 0.7 to 1.2.
+So neither pays in general where the given order is a natural one. After a random order (0.9 to
+2.8), rcm returns to 0.7 to 1.2.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def cache_order(pattern: csr_matrix, method: str, num_interior: int | None = Non
     Raises
     ------
     InputError
-        For an unknown method.
+        If the method is unknown.
     """
     check_choice("row order", method, ORDERS)
     m = pattern.shape[0]

@@ -22,7 +22,7 @@ def pack(x: Tensor, rows: Tensor, out: Tensor) -> None:
     Raises
     ------
     IndexError
-        For a row outside of x.
+        If a row is outside of x.
     """
     torch.index_select(x, 0, rows, out=out)
 
@@ -34,14 +34,14 @@ def add_rows(out: Tensor, rows: Tensor, received: Tensor) -> None:
     ----------
     out : Tensor[n, d]
     rows : Tensor, int64[m]
-        May repeat: the values of a repeated row are added one after the other in the order of k
-        (on GPUs in an order that is the same in every run).
+        Rows may repeat: their values are added in the order of k (on GPUs in an order that is the
+        same in every run).
     received : Tensor[m, d]
 
     Raises
     ------
     InputError
-        For a row outside of `out`, on CPUs before anything is added.
+        If a row is outside of `out`; on CPUs before anything is added.
     """
     if out.device.type != "cpu":
         out.index_put_((rows,), received, accumulate=True)  # index_add_ would use atomics

@@ -1,4 +1,4 @@
-"""Local sparse products: which kernels there are, which one is quickest. Knows no rank or layer.
+"""Local sparse products: the kernels, and which is quickest. Knows no rank or layer.
 
 Measured by ``python -m benchmarks kernels``; "numba" takes 0.2 to 0.5 of torch's time at widths 32
 to 128 and about as long at widths below 8.
@@ -24,9 +24,9 @@ KERNELS = Registry(
         "torch": "plancc_runtime.kernels.torch_spmm:TorchMatrix",
     },
 )
-SAMPLE = 1 << 21  # products that `choose_kernel` does at a time: about two milliseconds
-SMALL = 2**16
-CLEARLY = 0.6  # of the time of an earlier kernel in KERNELS is worth another choice
+SAMPLE = 1 << 21  # multiplications of one product in `choose_kernel`: about two milliseconds
+SMALL = 2**16  # nonzeros below which `choose_kernel` measures nothing
+CLEARLY = 0.6  # largest ratio of times at which a kernel replaces an earlier one in KERNELS
 
 
 def prepare(
@@ -35,7 +35,7 @@ def prepare(
     device: torch.device | str = "cpu",
     kernel: str = "torch",
 ) -> SparseMatrix:
-    """Lay `matrix` out for products by `kernel`.
+    """Prepare `matrix` for products by `kernel`.
 
     Parameters
     ----------
@@ -44,18 +44,18 @@ def prepare(
         entries are allowed; entries are added in the order in which they stand.
     dtype : torch.float32 or torch.float64
     device : torch.device or str
-        Where x and out will be.
+        Device of x and out.
     kernel : str
         A name in `KERNELS`: "numba" (CPUs), "torch" (CPUs by MKL, GPUs by cuSPARSE).
 
     Raises
     ------
     InputError
-        For an unknown kernel, a dtype that is not one of the two, a kernel that does not work on
-        the device, and a matrix that is too large for the kernel.
+        If the kernel is unknown, does not work on the device or takes no matrix of this size, or
+        for another dtype.
     """
     if dtype not in (torch.float32, torch.float64):
-        raise InputError(f"sparse products are of float32 or float64, not {dtype}")
+        raise InputError(f"dtype {dtype}: sparse products need float32 or float64")
     return KERNELS[kernel](matrix, dtype, torch.device(device))
 
 
@@ -68,11 +68,11 @@ def choose_kernel(
 ) -> str:
     """Name of the kernel that is quickest on a sample of rows of `matrix`.
 
-    Of less than `SMALL` nonzeros the first one, unmeasured: the same in every run. Otherwise some
-    products of about two milliseconds each (and once per machine the compilation of the numba
-    kernel). Measured times differ from run to run: a kernel replaces one that stands before it in
-    `KERNELS` only where it takes less than 0.6 of its time. Kernels sum in different orders, so
-    whoever needs the same bits again must store the choice.
+    With fewer than `SMALL` nonzeros it is the first one, so that every run chooses the same.
+    Otherwise some products of about two milliseconds each are measured; once per machine the numba
+    kernel is compiled. Times differ from run to run: a kernel replaces an earlier one of `KERNELS`
+    only if it takes less than 0.6 of its time. Kernels sum in different orders, so the choice must
+    be stored where the same bits are needed again.
 
     Parameters
     ----------
@@ -81,9 +81,9 @@ def choose_kernel(
     width : int
         Columns of the dense operand.
     threads : int
-        Threads that the products will use; those of torch are set to it meanwhile.
+        Threads of the products; torch's number of threads is set to it meanwhile.
     device : torch.device or str
-        Other than CPUs have "torch".
+        Devices other than CPUs have "torch" only.
     """
     device = torch.device(device)
     if device.type != "cpu":

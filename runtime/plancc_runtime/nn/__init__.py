@@ -1,4 +1,4 @@
-"""Layers, losses and what stands between layers; one convolution per module, in `MODELS`.
+"""Layers, losses, normalisation and dropout; one convolution per module, in `MODELS`.
 
 Importing this does not import torch: the modules are loaded where a layer is first named.
 """

@@ -24,19 +24,19 @@ def aggregate(
     """`operators.aggregate` over the nonzeros of every own row, wherever they are. Collective.
 
     In an edge plan every rank reduces the nonzeros that it has; owners reduce these partial rows.
-    The expand moves as many columns as x has, the fold as many as the result, and those of `target`
-    travel along it the other way. A gradient of max or min goes to one of the nonzeros that attain
-    it, on one rank.
+    The expand moves the columns of x, the fold those of the result; those of `target` travel along
+    the fold backward. A gradient of max or min goes to one of the nonzeros that attain it, on one
+    rank.
 
     Parameters
     ----------
     graph : LocalGraph
     x : Tensor[num_inputs, d] or None
-        None: `op` does not need it.
+        None if `op` does not need it.
     weight : Tensor[nnz] or Tensor[nnz, d], optional
-        Of this rank's nonzeros.
+        Weights of this rank's nonzeros.
     op, reduce : str
-        As of `operators.aggregate`.
+        As in `operators.aggregate`.
     target : Tensor[num_outputs, d], optional
     nonzeros : str
         A name in `layouts.block.NONZEROS`.

@@ -1,13 +1,13 @@
-"""What every convolution offers. Knows a layer's parameters and the graph as `LayerGraph`; must not
+"""Interface of convolutions. Knows a layer's parameters and the graph as `LayerGraph`; must not
 know transports, epochs or files.
 
 A convolution maps the rows of a layer's input to the rows of its output:
 
     y = conv(graph, x)                     x: [num_inputs, d_in] -> y: [num_outputs, d_out]
 
-What of it depends on the input alone, `fixed(graph, x)`, can be computed once where the input never
-changes, and handed to every call: `conv(graph, x, fixed)`. That is the whole exchange of the first
-layer.
+`fixed(graph, x)` is the part that depends on the input alone. Where the input never changes, it can
+be computed once and passed to every call, `conv(graph, x, fixed)`: it is the whole exchange of the
+first layer.
 """
 
 from __future__ import annotations
@@ -90,11 +90,11 @@ class Conv(nn.Module, ABC):
     fixed_rows : str
         What the rows of `fixed` are: those of the "outputs", or of the "columns" of the matrix.
     moves_input : bool
-        Whether rows of x itself travel: then none travel back where x needs no gradient.
+        Whether the rows of x themselves travel: then none travel back if x needs no gradient.
     reads_input : bool
         Whether x is read where `fixed` is given.
     whole_rows : bool
-        Whether a rank must hold all nonzeros of its rows, which it does not in an edge plan.
+        Whether a rank must have all nonzeros of its rows, which it has not in an edge plan.
     """
 
     uses: ClassVar[tuple[str, ...]] = ("bias",)
@@ -130,7 +130,7 @@ class Conv(nn.Module, ABC):
 
     @abstractmethod
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
-        """What depends on x and the graph alone, without gradient. Collective."""
+        """The part that depends on x and the graph alone, without gradient. Collective."""
 
     @abstractmethod
     def forward(self, graph: LayerGraph, x: Tensor, fixed: Tensor | None = None) -> Tensor:
@@ -195,7 +195,7 @@ class LinearAggregation:
     ----------
     widths, plain_widths : tuple of int
     moves_input : bool
-        As of `Conv`.
+        As in `Conv`.
     """
 
     def __init__(self, order: str, d_in: int, d_out: int, coefficients: str) -> None:

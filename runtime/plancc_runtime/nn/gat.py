@@ -21,11 +21,11 @@ from plancc_runtime.layouts.local import local_graph
 from plancc_runtime.nn.conv import Conv, glorot, plus
 from plancc_runtime.nn.operators import attention
 
-NEGATIVE_SLOPE = 0.2  # of the LeakyReLU (Velickovic et al., Section 2.1)
+NEGATIVE_SLOPE = 0.2  # slope of the LeakyReLU below 0 (Velickovic et al., Section 2.1)
 
 
 class GATConv(Conv):
-    """Heads of width d_out / heads beside each other; the last layer averages heads of width d_out.
+    """Concatenates heads of width d_out / heads; the last layer averages heads of width d_out.
 
     No bias unless asked for, as the paper's equations have it.
     """
@@ -40,8 +40,8 @@ class GATConv(Conv):
         heads, d_in = self.options.heads, self.d_in
         if not self.last and self.d_out % heads:
             raise InputError(
-                f"heads {heads}: must divide the width {self.d_out} of a layer, as its heads stand "
-                "beside each other"
+                f"heads {heads}: must divide the width {self.d_out} of a layer, which concatenates "
+                "its heads"
             )
         self.width = width = self.d_out if self.last else self.d_out // heads
         self.weight = nn.Parameter(

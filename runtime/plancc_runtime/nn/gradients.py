@@ -1,4 +1,4 @@
-"""Parameters that are the same on all ranks, and stay so. Knows parameters and a transport only."""
+"""Keeps parameters the same on all ranks. Knows parameters and a transport only."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def copy_from_first(tensors: Sequence[Tensor], transport: Transport) -> None:
         if transport.rank > 0:
             for tensor in tensors:
                 tensor.zero_()
-        # of any dtype: float64 holds all that occur, counters included
+        # float64 holds the values of all dtypes that occur, counters included
         _put(tensors, _summed([tensor.double() for tensor in tensors], transport))
 
 

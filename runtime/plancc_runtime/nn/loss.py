@@ -12,10 +12,10 @@ def share_of_loss(outputs: Tensor, labels: Tensor, num_global: int) -> Tensor:
     Parameters
     ----------
     outputs : Tensor[m, classes]
-        Of the split's vertices on this rank.
+        Outputs for the split's vertices on this rank.
     labels : int64[m] or bool[m, classes]
-        The class of every vertex: softmax cross-entropy. Or which classes it is of
-        (multi-label): sigmoid cross-entropy, the mean over classes too.
+        The class of every vertex, for softmax cross-entropy; or the set of its classes
+        (multi-label), for sigmoid cross-entropy, which is a mean over classes too.
     num_global : int
         Number of the split's vertices on all ranks.
     """

@@ -46,7 +46,7 @@ class NetworkOptions:
         Whether the input of a layer is added to its output, but for the last layer; through a
         matrix of its own where the widths differ.
     dropout, input_dropout : float
-        Rates in [0, 1), of the input of every layer but the first, and of the first.
+        Rates in [0, 1) for the inputs of all layers but the first, and for that of the first.
     """
 
     model: str = "gcn"
@@ -67,7 +67,7 @@ class Network(nn.Module):
         d_0..d_L.
     options : NetworkOptions
     seed : int
-        Of the initial weights and of dropout.
+        Seed of the initial weights and of dropout.
     dtype : torch.dtype
     """
 
@@ -92,7 +92,7 @@ class Network(nn.Module):
         self._activate = ACTIVATIONS[options.activation]
 
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
-        """What the first layer needs of a constant input (`Conv.fixed`). Collective."""
+        """`Conv.fixed` of the first layer, for a constant input. Collective."""
         return self.convs[0].fixed(graph, x)
 
     def forward(
@@ -110,7 +110,7 @@ class Network(nn.Module):
             One per layer: the outputs of one are the inputs of the next.
         x : Tensor[inputs of the first graph, d_0]
         fixed : Tensor, optional
-            What `fixed` returned for the first graph and x.
+            Result of `fixed` for the first graph and x.
         step : int
             Number of the update, for dropout.
 

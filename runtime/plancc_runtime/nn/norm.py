@@ -1,4 +1,4 @@
-"""Normalisation between layers. Knows rows, and those of other ranks by their sums; not epochs."""
+"""Normalisation between layers. Knows rows, and other ranks' rows by their sums; not epochs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torch.autograd.function import once_differentiable
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.transport.base import Transport
 
-BLOCK = 1 << 17  # numbers of a temporary that stays in the cache
+BLOCK = 1 << 17  # numbers of a temporary that fits in the cache
 
 
 class BatchNorm(nn.Module):
     """Batch normalisation (Ioffe and Szegedy 2015) over the rows of all ranks.
 
-    As `torch.nn.BatchNorm1d` on one process with all rows. A rank may have none, and several ranks
-    may have the same ones, as long as all rows are on as many.
+    The same as `torch.nn.BatchNorm1d` on one process with all rows. A rank may have no rows, and
+    several ranks may have the same ones, if every row is on equally many ranks.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class BatchNorm(nn.Module):
     eps : float
         Added to the variance.
     momentum : float
-        Of the running statistics, which evaluation uses.
+        Weight of a new value in the running statistics, which evaluation uses.
     """
 
     running_mean: Tensor
@@ -114,7 +114,7 @@ def _blocks(z: Tensor) -> tuple[Tensor, ...]:
 
 
 class LayerNorm(nn.LayerNorm):
-    """Layer normalisation (Ba, Kiros and Hinton 2016): of every row by itself."""
+    """Layer normalisation (Ba, Kiros and Hinton 2016) of every row by itself."""
 
     def forward(self, input: Tensor, graph: LayerGraph | None = None) -> Tensor:
         """Normalised rows, Tensor[m, width]; not collective."""

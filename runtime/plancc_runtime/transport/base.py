@@ -239,15 +239,15 @@ class Transport(ABC):
     traffic : Traffic
         The messages of a round count when it starts.
     timeout : float
-        The most seconds that one wait may last; infinite: no limit.
+        Longest wait in seconds; infinity for no limit.
     max_words : int
-        A longer buffer travels as several messages.
+        Longest message in words; a longer buffer travels as several.
     say : callable of str
-        Prints what this rank says when it ends the job by itself.
+        Prints the last sentence of a rank that ends the job by itself.
     thread : int or None
-        Number of this rank among the ranks of its process; None: it is the only one.
+        This rank's number in its process; None if it is the only rank there.
     agreed_error : PlanccError or None
-        The last error that `agree` raised: it is known to be raised by every rank.
+        The last error that `agree` raised, and with it every rank.
     """
 
     rank: int
@@ -311,7 +311,7 @@ class Transport(ABC):
 
     @abstractmethod
     def alltoall(self, array: np.ndarray) -> np.ndarray:
-        """Number k of `array` (one per rank) goes to rank k: what each sent here. Collective."""
+        """Send ``array[k]`` to rank k; returns what every rank sent here. Collective."""
 
     @abstractmethod
     def gather(self, value: Any) -> list[Any]:
@@ -337,7 +337,7 @@ class Transport(ABC):
         Raises
         ------
         PlanccError
-            Of the class that the first rank at fault brought.
+            An error of the class that the first rank at fault brought.
         """
         failed = np.array([error is not None], np.int8)
         self.allreduce_max(failed)
@@ -369,8 +369,8 @@ class Transport(ABC):
     def agreement(self) -> Iterator[None]:
         """A block in which one rank alone may fail: `agree` on its error at the end. Collective.
 
-        The block must not call anything collective. Lack of memory counts as an error; whatever
-        else is not a `PlanccError` passes at once: it is a defect, and the caller ends the job
+        The block must not call anything collective. Lack of memory counts as an error. Any other
+        exception that is no `PlanccError` is a defect and passes at once: the caller ends the job
         with `abort`.
         """
         error: PlanccError | None = None

@@ -106,7 +106,7 @@ class LibraryGroup(MessageGroup):
 
     @abstractmethod
     def _start_reduce_sum(self, words: Buffer, root: int) -> Any:
-        """As `_start_broadcast`."""
+        """The library's request for one message; `root` is a place among the members."""
 
     @abstractmethod
     def _waiting(self, what: Callable[[], str]) -> AbstractContextManager[None]:
@@ -155,11 +155,10 @@ class LibraryGroup(MessageGroup):
 
 
 class GroupTransport(Transport):
-    """The members of a group as a transport of their own, for layouts that know of no groups.
+    """The members of a group as a transport of their own, for layouts that know no groups.
 
-    Ranks and peers are places among the members; traffic, timeout and the longest message are those
-    of the group's transport, whose other ranks need not take part. `cores_per_rank` alone is
-    collective among all of its ranks.
+    Ranks and peers are places among the members. Traffic, timeout and the longest message are those
+    of the group's transport. Its other ranks take part in `cores_per_rank` only.
     """
 
     def __init__(self, group: Group) -> None:
@@ -228,7 +227,7 @@ def as_transport(group: Group) -> GroupTransport:
 
 @contextmanager
 def uncounted(traffic: Traffic) -> Iterator[None]:
-    """A block whose messages are not counted, or counted otherwise."""
+    """A block whose messages are not counted here."""
     before = vars(traffic).copy()
     try:
         yield

@@ -1,4 +1,4 @@
-"""Host memory for what may lie on a device. Knows arrays and tensors; must not know the network."""
+"""Host copies of buffers on devices. Knows arrays and tensors; must not know the network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def on_device(buffer: Buffer) -> bool:
 def host_array(buffer: Buffer) -> np.ndarray:
     """The array itself, or one over the memory of a tensor on the CPU.
 
-    numpy and MPI lack some 16-bit numbers: those appear as int16, good to be moved.
+    numpy and MPI lack some 16-bit types: these appear as int16, which can only be moved.
     """
     if isinstance(buffer, np.ndarray):
         return buffer.view(np.int16) if buffer.dtype == np.float16 else buffer
@@ -32,7 +32,7 @@ def host_array(buffer: Buffer) -> np.ndarray:
 
 @contextmanager
 def in_host_memory(array: Buffer) -> Iterator[np.ndarray]:
-    """The numbers of `array`, to be changed; they are copied back to a device at the end."""
+    """The numbers of `array`, which may be changed; at the end they are copied to its device."""
     if on_device(array):
         host = array.cpu()
         yield host.numpy()
@@ -64,13 +64,13 @@ class HostBuffers:
             self.buffers.append((peer, host_array(buffer)))
 
     def fetch(self, number: int) -> None:
-        """Bring buffer `number` from its device, if it lies on one."""
+        """Copy buffer `number` from its device, if it lies on one."""
         if number in self._copies:
             device, host = self._copies[number]
             host.copy_(device)
 
     def store(self, number: int) -> None:
-        """Bring buffer `number` to its device, if it lies on one."""
+        """Copy buffer `number` to its device, if it lies on one."""
         if number in self._copies:
             device, host = self._copies[number]
             device.copy_(host)

@@ -36,7 +36,7 @@ from plancc_runtime.transport.messages import (
     unfinished,
 )
 
-GRACE = 5.0  # seconds that the other ranks have to end what they compute, once one has failed
+GRACE = 5.0  # seconds for the other ranks to end what they compute, once one has failed
 
 T = TypeVar("T")
 
@@ -46,8 +46,8 @@ def run_ranks(
 ) -> list[T]:
     """Call ``work(transport)`` for every rank, each in a thread of its own.
 
-    Settings of torch that belong to a thread (`torch.set_num_threads`, `torch.no_grad`) are for
-    `work` to make.
+    `work` must make settings of torch that belong to a thread (`torch.set_num_threads`,
+    `torch.no_grad`) itself.
 
     Parameters
     ----------
@@ -55,21 +55,21 @@ def run_ranks(
     work : callable
         The same on all ranks; collective.
     timeout : float, optional
-        The most seconds that one wait may last; None or 0: no limit.
+        Longest wait in seconds; None or 0: no limit.
 
     Returns
     -------
     list
-        What the ranks return, in their order.
+        The results of the ranks, in their order.
 
     Raises
     ------
     TransportError
-        If a wait outlasted the timeout: what each waiting rank waits for, in one sentence.
+        If a wait outlasted the timeout; the sentence says what each rank waits for.
     PlanccError
-        The one that all ranks agreed on; or, naming the rank, the first that a rank raised alone.
+        The error that all ranks agreed on, or the first that a rank raised alone, with its number.
     BaseException
-        Any other error of a rank or of the caller (KeyboardInterrupt), as it is; a note names the
+        Any other error of a rank or of the caller (KeyboardInterrupt), with a note that names the
         rank. A rank may still be computing then: the caller should end the process.
     """
     import torch
@@ -80,8 +80,8 @@ def run_ranks(
     def be(rank: int) -> None:
         transport = LocalTransport(group, rank, timeout)
         try:
-            # one thread per device would run the backward passes of all ranks, one waiting for
-            # the other; this way each rank's own does
+            # otherwise one thread per device runs the backward passes of all ranks, which wait for
+            # each other
             torch.autograd.set_multithreading_enabled(False)
             results[rank] = work(transport)
         except BaseException as error:
@@ -136,7 +136,7 @@ class LocalTransport(Transport):
         self._allreduce(array, lambda x, y: torch.maximum(x, y, out=x))
 
     def _allreduce(self, array: Buffer, combine: Callable[[Any, Any], Any]) -> int:
-        """Each rank combines its share of the words of all, in the order of the ranks."""
+        """Combine this rank's share of the words of all ranks, in the order of the ranks."""
         mine = _tensor(array)
         bounds = [len(mine) * r // self.size for r in range(self.size + 1)]
         share = slice(bounds[self.rank], bounds[self.rank + 1])
@@ -197,7 +197,7 @@ class LocalTransport(Transport):
 
 
 class _Group:
-    """What the ranks share, under one lock."""
+    """State that the ranks share, under one lock."""
 
     def __init__(self, size: int) -> None:
         self.size = self.running = size
@@ -216,7 +216,7 @@ class _Group:
             self.conditions[rank].notify()
 
     def fail(self, error: BaseException, rank: int | None) -> None:
-        """End all ranks because of the first error; of one rank, or None: not of one alone."""
+        """End all ranks because of the first error; `rank` is None if not one rank alone raised."""
         with self.lock:
             if self.error is not None:
                 return
@@ -249,7 +249,7 @@ class _Group:
 
 
 class _Place(NamedTuple):
-    """Where the two ends of a message meet, round after round."""
+    """Key under which the two ends of a message meet, round after round."""
 
     sender: int
     receiver: int
@@ -265,7 +265,7 @@ class _End(NamedTuple):
 
 
 class _LocalExchange(Exchange):
-    """Whoever comes second to a message, its sender or its receiver, copies it."""
+    """A message is copied by its sender or its receiver, whichever comes second."""
 
     def __init__(self, transport: LocalTransport, sends: Addressed, receives: Addressed) -> None:
         self._transport, self._group = transport, transport._group

@@ -18,9 +18,9 @@ Addressed = Sequence[tuple[int, Buffer]]  # buffers, each with the rank at its o
 
 @dataclass
 class Traffic:
-    """What one rank has handed to the network so far; a word is one number, whatever its dtype.
+    """Counters of what one rank has sent and received; a word is one number of any dtype.
 
-    The reductions (`Transport.allreduce_sum`) are counted apart from the messages of exchanges.
+    Reductions (`Transport.allreduce_sum`) are counted apart from the messages of exchanges.
     """
 
     messages_sent: int = 0
@@ -112,7 +112,7 @@ def name_ranks(ranks: Iterable[int]) -> str:
 
 
 def unfinished(receiving: Iterable[int], sending: Iterable[int]) -> str:
-    """What an exchange waits for: "a message from rank 1 and ranks 2, 3 to take one"."""
+    """Text on what an exchange waits for: "a message from rank 1 and ranks 2, 3 to take one"."""
     receiving, sending = set(receiving), set(sending)
     parts = []
     if receiving:
@@ -123,10 +123,10 @@ def unfinished(receiving: Iterable[int], sending: Iterable[int]) -> str:
 
 
 def another_rank() -> str:
-    """What a collective call of all ranks waits for."""
+    """Text on what a collective call of all ranks waits for."""
     return "another rank to reach the collective call that this one is in"
 
 
 def overdue(what: str, timeout: float) -> str:
-    """What a rank says whose wait outlasted the timeout."""
+    """Sentence of a rank whose wait outlasted the timeout."""
     return f"timeout of {timeout:g} s: still waiting for {what}"

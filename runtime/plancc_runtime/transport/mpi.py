@@ -1,11 +1,11 @@
 """Buffers over MPI: persistent point-to-point requests of mpi4py (Open MPI, MPICH).
 
-Importing this module does not start MPI; constructing `MpiTransport` does. What lies on a device
-travels through host memory.
+Importing this module does not start MPI; constructing `MpiTransport` does. Buffers on a device
+travel through host memory.
 
-Groups broadcast and reduce by MPI's collectives. Their other operations are plain messages, which
-need no packing when pieces lie apart, and of which Open MPI makes its nonblocking ones too; so a
-reduce-scatter moves each piece to its owner alone, where Open MPI reduces all at one rank first.
+Groups broadcast and reduce by MPI's collectives. Their other operations are plain messages, as in
+Open MPI's own nonblocking collectives: pieces that lie apart need no packing, and a reduce-scatter
+moves each piece to its owner alone, where Open MPI reduces all at one rank first.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ def load_mpi() -> Any:
 
 
 class MpiTransport(Transport):
-    """All ranks that one mpirun (mpiexec, srun) started, or those of `comm`. Collective.
+    """The ranks that one mpirun (mpiexec, srun) started, or those of `comm`. Collective.
 
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm, optional
-        Duplicated, so that our messages can never be mistaken for a user's.
+        It is duplicated, so that messages can never be mistaken for the user's.
     timeout : float, optional
-        The most seconds that one wait may last; None or 0: no limit.
+        Longest wait in seconds; None or 0: no limit.
     """
 
     def __init__(self, comm: Any = None, timeout: float | None = TIMEOUT) -> None:
@@ -125,7 +125,7 @@ class MpiTransport(Transport):
 
 
 def _wait(request: Any, requests: list[Any], late: set[int]) -> None:
-    """Wait for all requests; of those not known to be complete, `late` has the numbers."""
+    """Wait for all requests; `late` has the numbers of those not known to be complete."""
     # most often all is done or about to be; else the watchdog must know who is late
     if not any(request.Testall(requests) for _ in range(TESTS)):
         while late:

@@ -7,8 +7,8 @@ the messages of a round in one order, by distance from sender to receiver, in gr
 same distances on all ranks: every message is in the same group at both ends.
 
 Groups (`Transport.subgroup`) broadcast and reduce by the library's collectives, and do all else by
-messages: gloo lacks pieces of several sizes. What they queue on a device stands in one stream, in
-the order of the calls, for several communicators of NCCL must not run at once.
+messages, because gloo lacks pieces of several sizes. Their work on a device is queued in one
+stream, in the order of the calls: several communicators of NCCL must not run at once.
 """
 
 from __future__ import annotations
@@ -105,23 +105,23 @@ def join(
 
 
 class TorchTransport(Transport):
-    """All ranks of a torch.distributed that runs already. Collective.
+    """The ranks of a torch.distributed that is already running. Collective.
 
     Parameters
     ----------
     backend : str
         "gloo", or "nccl": CUDA tensors travel by NCCL, all else by gloo.
     timeout : float, optional
-        The most seconds that one wait may last; None or 0: no limit.
+        Longest wait in seconds; None or 0: no limit.
     """
 
     def __init__(self, backend: str = "gloo", timeout: float | None = TIMEOUT) -> None:
         super().__init__(dist.get_rank(), dist.get_world_size(), timeout)
         self._watchdog = Watchdog(self)
         self.nccl = backend == "nccl"
-        # of its own: our messages can never be mistaken for a user's
+        # a group of its own: messages can never be mistaken for the user's
         self.group = self._new_group(tuple(range(self.size)))
-        self._groups: dict[tuple[int, ...], Any] = {}  # of subgroups; never freed, each made once
+        self._groups: dict[tuple[int, ...], Any] = {}  # by members; never freed, each made once
         self._stream: Any = None
 
     def exchange(self, sends: Addressed, receives: Addressed) -> Exchange:
@@ -222,14 +222,14 @@ class TorchTransport(Transport):
             done.record()
 
     def watch_device(self, what: Callable[[], str]) -> None:
-        """Nobody waits for what was queued on the device until now: let the watchdog do so."""
+        """Let the watchdog wait for what is queued on the device: nobody else does."""
         event = torch.cuda.Event()
         event.record()
         self._watchdog.later(event.query, what)
 
 
 class _HostExchange(Exchange):
-    """By gloo, each message as soon as it may go. Receives are waited for in their order."""
+    """Messages over gloo, each sent at once. Receives are waited for in their order."""
 
     def __init__(self, transport: TorchTransport, sends: Addressed, receives: Addressed) -> None:
         self._transport = transport
@@ -281,7 +281,7 @@ class _HostExchange(Exchange):
 
 
 class _DeviceExchange(Exchange):
-    """By NCCL, in few groups once the last send is ready; all waiting is the device's."""
+    """Messages over NCCL, in few groups once the last send is ready; only the device waits."""
 
     def __init__(self, transport: TorchTransport, sends: Addressed, receives: Addressed) -> None:
         self._transport = transport
@@ -413,7 +413,7 @@ class _TorchGroup(LibraryGroup):
 
 
 def _holding(buffers: Any, wait: Callable[[], None]) -> Pending:
-    """Keeps what a device still works on until the end of the wait for it."""
+    """Keep buffers that a device still works on until it is waited for."""
 
     def finish() -> None:
         nonlocal buffers
@@ -453,7 +453,7 @@ def _timedelta(seconds: float | None) -> timedelta:
 
 
 def _in_order(what: str, messages: Sequence[Sequence[Piece]]) -> str:
-    """The first of these messages is surely missing; whether the others are, gloo does not say."""
+    """The first of these messages is missing; gloo does not say whether the others are."""
     peers = [group[0].peer for group in messages if group]
     later = sorted(set(peers) - {peers[0]})
     return f"{what} rank {peers[0]}" + (f" (and then {name_ranks(later)})" if later else "")

@@ -1,6 +1,6 @@
 """Ends this process when one of its waits lasts too long. Knows a deadline; no messages, no ranks.
 
-The waits of MPI, gloo and NCCL are native calls that cannot be interrupted, so a thread of its own
+The waits of MPI, gloo and NCCL are native calls that cannot be interrupted, so a separate thread
 looks at the deadline. Arming it sets two variables.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.messages import overdue
 
-GRACE = 2.0  # seconds between the sentence of this rank and its end, for the others to say theirs
+GRACE = 2.0  # seconds between the last sentence of this rank and its end, for those of others
 
 
 class Watchdog:
