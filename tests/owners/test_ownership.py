@@ -15,6 +15,7 @@ from plancc.cost.pairs import pair_volumes_of
 from plancc.cost.topology import Topology, volumes_by_node
 from plancc.models.hypergraph import HypergraphModel
 from plancc.owners.rows import SEARCHED, Method
+from plancc.partitioners.options import PartitionOptions
 from plancc.partitioners.run import partition
 from plancc.plan.matrix import graph_of
 from plancc.predict.machine import Machine, epoch_rates
@@ -136,7 +137,7 @@ def test_a_search_minimises_its_objective(model, objective, graph):
 def test_a_named_partitioner_answers_alone(graph):
     plan = compiled(graph, partitioner="mtkahypar")
     problem = HypergraphModel().build(graph_of(plan), 6, balance="nnz", seed=1)
-    expected = partition(problem, 6, "mtkahypar", epsilon=0.05, seed=1)
+    expected = partition(problem, 6, PartitionOptions("mtkahypar", epsilon=0.05, seed=1))
     assert plan.owner().tolist() == expected.owner.tolist()
     assert not {"tried", "objective", "effort"} & plan.provenance.keys()
 

@@ -65,7 +65,7 @@ def silent(problem, num_parts, **options):
     os._exit(0)
 
 
-def adapter(name, run, library="numpy"):
+def adapter(name, run, library="numpy", rank=None):
     return Adapter(
         name=name,
         run=run,
@@ -74,10 +74,11 @@ def adapter(name, run, library="numpy"):
         objectives=("cut", "volume"),
         library=library,
         install=f"pip install {library}",
+        auto_rank={} if rank is None else {Hypergraph: rank},
     )
 
 
-CRASH = adapter("crash", crash)
+CRASH = adapter("crash", crash, rank=90)
 SLEEP = adapter("sleep", sleep)
 GARBAGE = adapter("garbage", garbage)
 TOO_SHORT = adapter("too_short", too_short)
@@ -88,4 +89,4 @@ RAISES = adapter("raises", raises)
 REFUSES = adapter("refuses", refuses)
 EXITS = adapter("exits", exits)
 SILENT = adapter("silent", silent)
-MISSING = adapter("missing", crash, library="no_such_library")
+MISSING = adapter("missing", crash, library="no_such_library", rank=91)

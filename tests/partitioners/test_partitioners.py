@@ -14,14 +14,14 @@ from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models import MODELS
 from plancc.models.graph import GraphModel
-from plancc.models.hypergraph import HypergraphModel
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.random import random_owner
 from plancc.models.weights import imbalance_bound, part_weights
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.adapter import scaled
 from plancc.partitioners.builtin import as_hypergraph
-from plancc.partitioners.run import DEFAULT_ORDER, TRIVIAL, partition
+from plancc.partitioners.options import PartitionOptions
+from plancc.partitioners.run import TRIVIAL, by_rank, partition, strongest
 from plancc.plan.metrics import imbalance
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
@@ -102,7 +102,7 @@ def test_tiny_input(name, model):
             if p > 3 and p < graph.num_vertices - 1:
                 continue
             problem = build(graph, model, p)
-            result = partition(problem, p, name, time_limit=60)
+            result = partition(problem, p, PartitionOptions(name, time_limit=60))
             check(result, problem, p)
             trivial = (
                 p in (1, graph.num_vertices) or not array[~np.eye(len(array), dtype=bool)].any()
@@ -115,7 +115,7 @@ def test_grid_and_communities(name, model):
     installed(name)
     for graph, p in ((grid(32), 7), (communities(60, 16), 16)):
         problem = build(graph, model, p)
-        result = partition(problem, p, name, epsilon=0.03, seed=3)
+        result = partition(problem, p, PartitionOptions(name, epsilon=0.03, seed=3))
         check(result, problem, p)
         reached = imbalance(part_weights(result.owner, problem.vertex_weights, p))
         bound = imbalance_bound(problem.vertex_weights, p)
@@ -124,18 +124,19 @@ def test_grid_and_communities(name, model):
         assert result.preset == PARTITIONERS[name].presets[0]
         random = volume(graph, random_owner(graph.num_vertices, p, 1))
         assert volume(graph, result.owner) < 0.5 * random
-        again = partition(problem, p, name, epsilon=0.03, seed=3)
+        again = partition(problem, p, PartitionOptions(name, epsilon=0.03, seed=3))
         assert again.owner.tobytes() == result.owner.tobytes()
 
 
 def test_builtin_beats_random_and_blocks():
     graph = grid(100)
     problem = build(graph, "hp", 16)
-    found = volume(graph, partition(problem, 16, "builtin").owner)
+    found = volume(graph, partition(problem, 16, PartitionOptions("builtin")).owner)
     assert found < 0.1 * volume(graph, random_owner(graph.num_vertices, 16, 1))
-    assert found < 0.5 * volume(graph, build(graph, "block", 16).owner)
-    other = partition(problem, 16, "builtin", seed=2)
-    assert other.owner.tobytes() != partition(problem, 16, "builtin").owner.tobytes()
+    assert found < 0.5 * volume(graph, build(graph, "block", 16).rows)
+    other = partition(problem, 16, PartitionOptions("builtin", seed=2))
+    first = partition(problem, 16, PartitionOptions("builtin"))
+    assert other.owner.tobytes() != first.owner.tobytes()
 
 
 def test_graph_objectives_as_hypergraphs():
@@ -159,7 +160,7 @@ def test_graph_objectives_as_hypergraphs():
 def test_volume_objective(name):
     graph = communities(60, 8)
     problem = build(graph, "gp", 8, objective="volume")
-    result = partition(problem, 8, name)
+    result = partition(problem, 8, PartitionOptions(name))
     check(result, problem, 8)
     assert volume(graph, result.owner) < 0.5 * volume(graph, random_owner(480, 8, 1))
 
@@ -176,7 +177,7 @@ def test_huge_weights_and_costs(name, model):
     else:
         costs = np.full(len(problem.indices), 10**11)
         problem = WeightedGraph(problem.indptr, problem.indices, heavy, costs)
-    result = partition(problem, 4, name, epsilon=0.1)
+    result = partition(problem, 4, PartitionOptions(name, epsilon=0.1))
     check(result, problem, 4)
     assert imbalance(part_weights(result.owner, heavy, 4)) <= 0.1 + 1e-9
     assert volume(graph, result.owner) < 60
@@ -188,7 +189,7 @@ def test_zero_weights(name, model):
     problem = build(grid(6), model, 3)
     for weights in (np.zeros(36, np.int64), (np.arange(36) % 2).astype(np.int64)):
         fields = vars(problem) | {"vertex_weights": weights}
-        result = partition(type(problem)(**fields), 3, name, epsilon=0.1)
+        result = partition(type(problem)(**fields), 3, PartitionOptions(name, epsilon=0.1))
         check(result, problem, 3)
         assert imbalance(part_weights(result.owner, weights, 3)) <= 0.1
 
@@ -198,7 +199,7 @@ def test_zero_weights(name, model):
 def test_extreme_epsilon(name, model, epsilon):
     installed(name)
     problem = build(grid(6), model, 3)
-    check(partition(problem, 3, name, epsilon=epsilon), problem, 3)
+    check(partition(problem, 3, PartitionOptions(name, epsilon=epsilon)), problem, 3)
 
 
 def test_weights_and_costs_that_no_partitioner_can_take():
@@ -210,7 +211,7 @@ def test_weights_and_costs_that_no_partitioner_can_take():
         ({"net_costs": np.full(problem.num_nets, 2**62)}, "costs sum"),
     ]:
         with pytest.raises(InputError, match=words):
-            partition(Hypergraph(**vars(problem) | fields), 2, "builtin")
+            partition(Hypergraph(**vars(problem) | fields), 2, PartitionOptions("builtin"))
 
 
 def test_scaled_keeps_what_fits():
@@ -230,19 +231,19 @@ def test_every_preset(name):
     model = "hp" if Hypergraph in adapter.accepts else "gp"
     problem = build(grid(12), model, 4)
     for preset in adapter.presets:
-        result = partition(problem, 4, name, preset=preset, epsilon=0.05)
+        result = partition(problem, 4, PartitionOptions(name, preset=preset, epsilon=0.05))
         check(result, problem, 4)
         assert result.preset == preset
         assert result.warnings == []
         assert volume(grid(12), result.owner) < 120
     with pytest.raises(InputError, match=adapter.presets[-1]):
-        partition(problem, 4, name, preset="best")
+        partition(problem, 4, PartitionOptions(name, preset="best"))
 
 
 def test_recursive_metis_has_no_volume_objective():
     problem = build(grid(5), "gp", 2, objective="volume")
     with pytest.raises(InputError, match="kway"):
-        partition(problem, 2, "metis", preset="recursive")
+        partition(problem, 2, PartitionOptions("metis", preset="recursive"))
 
 
 def test_wrong_options():
@@ -259,18 +260,19 @@ def test_wrong_options():
         ({"partitioner": "patoh"}, "auto, mtkahypar, kahypar, metis, kaminpar, builtin"),
         ({"partitioner": "metis"}, "a hypergraph: choose from mtkahypar, kahypar, builtin"),
     ]:
+        num_parts = options.pop("num_parts", 2)
         with pytest.raises(InputError, match=words):
-            partition(problem, **({"num_parts": 2} | options))
+            partition(problem, num_parts, PartitionOptions(**options))
     graph = build(grid(3), "gp", 2, objective="volume")
     with pytest.raises(InputError, match="'volume': choose from metis, builtin"):
-        partition(graph, 2, "kaminpar")
+        partition(graph, 2, PartitionOptions("kaminpar"))
 
 
 def test_heavy_vertex_is_a_bound_not_a_failure():
     star = np.eye(40)
     star[0] = 1
     problem = build(graph_of(star), "hp", 8)
-    result = partition(problem, 8, "builtin")
+    result = partition(problem, 8, PartitionOptions("builtin"))
     check(result, problem, 8)
     assert "heaviest vertex weighs 40" in result.warnings[0]
     assert result.warnings[0].endswith("below 3.051")
@@ -278,10 +280,22 @@ def test_heavy_vertex_is_a_bound_not_a_failure():
     assert reached == pytest.approx(40 * 8 / 79 - 1)
 
 
-def test_auto_follows_the_models():
-    assert DEFAULT_ORDER[Hypergraph] == HypergraphModel.partitioners
-    assert DEFAULT_ORDER[WeightedGraph] == GraphModel.partitioners
-    result = partition(build(grid(6), "gp", 3), 3)
+def test_auto_takes_the_best_that_is_installed():
+    hypergraph, graph = build(grid(6), "hp", 3), build(grid(6), "gp", 3)
+    by_volume = build(grid(6), "gp", 3, objective="volume")
+
+    def names(problem, ranks):
+        return [adapter.name for adapter in by_rank(problem, ranks)]
+
+    for problem, auto, strong in (
+        (hypergraph, ["mtkahypar", "kahypar", "builtin"], ["mtkahypar"]),
+        (graph, ["metis", "kaminpar", "builtin"], ["mtkahypar"]),
+        (by_volume, ["metis", "builtin"], []),
+    ):
+        assert names(problem, lambda adapter: adapter.auto_rank) == auto
+        assert names(problem, lambda adapter: adapter.strong_rank) == strong
+        assert strongest(problem) is (PARTITIONERS[strong[0]] if strong else None)
+    result = partition(graph, 3)
     assert result.partitioner == "metis"
     assert result.version
     assert result.seconds > 0
@@ -289,9 +303,12 @@ def test_auto_follows_the_models():
 
 def test_threads_are_noted():
     problem = build(grid(12), "hp", 4)
-    noted = partition(problem, 4, "mtkahypar", threads=2)
+    noted = partition(problem, 4, PartitionOptions("mtkahypar", threads=2))
     assert "2 threads may give another partition" in noted.warnings[-1]
-    runs = [partition(problem, 4, "mtkahypar", threads=2, preset="deterministic") for _ in range(2)]
+    runs = [
+        partition(problem, 4, PartitionOptions("mtkahypar", threads=2, preset="deterministic"))
+        for _ in range(2)
+    ]
     assert runs[0].warnings == []
     assert runs[0].owner.tobytes() == runs[1].owner.tobytes()
 
@@ -306,7 +323,9 @@ def test_several_constraints(name, model):
     installed(name)
     graph = communities(60, 16)
     problem = build(graph, model, 4, "nnz,rows")
-    result = partition(problem, 4, name, epsilon=0.03, seed=3, constraints=("nnz", "rows"))
+    result = partition(
+        problem, 4, PartitionOptions(name, epsilon=0.03, seed=3), constraints=("nnz", "rows")
+    )
     check(result, problem, 4)
     reached = [imbalance(load) for load in part_weights(result.owner, problem.vertex_weights, 4).T]
     missed = [
@@ -319,7 +338,7 @@ def test_several_constraints(name, model):
     if PARTITIONERS[name].constraints:
         assert missed == []
     assert volume(graph, result.owner) < 0.5 * volume(graph, random_owner(960, 4, 1))
-    again = partition(problem, 4, name, epsilon=0.03, seed=3)
+    again = partition(problem, 4, PartitionOptions(name, epsilon=0.03, seed=3))
     assert again.owner.tobytes() == result.owner.tobytes()
 
 
@@ -334,7 +353,7 @@ def test_metis_balances_what_one_weight_cannot(preset, costs):
     if costs is not None:
         weights = np.full(len(problem.indices), costs)
         problem = WeightedGraph(**vars(problem) | {"edge_weights": weights})
-    result = partition(problem, 4, "metis", preset=preset, epsilon=0.1)
+    result = partition(problem, 4, PartitionOptions("metis", preset=preset, epsilon=0.1))
     assert result.warnings == []
     for load in part_weights(result.owner, problem.vertex_weights, 4).T:
         assert imbalance(load) <= 0.1 + 1e-9
@@ -346,7 +365,7 @@ def test_constraints_without_weight_and_too_large_for_the_library(name, model):
     problem = build(grid(10), model, 4, "rows")
     one, zero = np.full(100, 10**12), np.zeros(100, np.int64)
     for columns in ([one, zero], [zero, zero], [one, np.arange(100) * 10**10, zero]):
-        result = partition(several(problem, columns), 4, name, epsilon=0.2)
+        result = partition(several(problem, columns), 4, PartitionOptions(name, epsilon=0.2))
         check(result, problem, 4)
         if len(columns) == 2 or PARTITIONERS[name].constraints:
             assert result.warnings == []
@@ -388,7 +407,7 @@ def test_quality_on_coauthor_cs(model, name, most):
         matrix = scipy.io.mmread(file).tocsr()
     graph = graph_of(matrix + sp.eye(matrix.shape[0]))
     problem = build(graph, model, 64)
-    result = partition(problem, 64, name)
+    result = partition(problem, 64, PartitionOptions(name))
     check(result, problem, 64)
     assert imbalance(part_weights(result.owner, problem.vertex_weights, 64)) <= 0.02
     random = volume(graph, random_owner(graph.num_vertices, 64, 1))

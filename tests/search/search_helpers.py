@@ -12,12 +12,12 @@ from plancc.cost.objectives import objective_value
 from plancc.cost.owners import traffic
 from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
-from plancc.graph.owners import Owners
 from plancc.models.weights import part_weights
 from plancc.predict.machine import Machine, epoch_rates
 from plancc_datasets import load_dataset
 
-RATES = epoch_rates((16, 8, 4), Machine())
+DIMS = (16, 8, 4)
+RATES = epoch_rates(DIMS, Machine())
 
 
 def graph_of(pattern) -> Graph:
@@ -51,14 +51,15 @@ def overload(owner, weights, num_parts, epsilon):
 
 def check(result, matrix, num_parts, *, objective="volume", weights=None, epsilon=0.01):
     """Owners, figures and the list of trials are right, and agree with each other."""
-    owner = result.owner
+    assert result.owners.nonzeros is None
+    owner = result.owners.rows
     assert owner.dtype == np.int32
     assert owner.shape == (matrix.num_vertices,)
     sizes = np.bincount(owner, minlength=num_parts)
     assert len(sizes) == num_parts
     assert sizes.min() >= 1
 
-    parts = traffic(matrix, Owners(owner), num_parts)
+    parts = traffic(matrix, result.owners, num_parts)
     assert result.value == objective_value(objective, parts, RATES)
     assert result.volume == parts.sent.sum()
     weights = matrix.row_nonzeros() if weights is None else weights

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from search_helpers import RATES, graph_of, small_graph
+from search_helpers import DIMS, RATES, graph_of, small_graph
 
 from plancc.cost.objectives import OBJECTIVES, objective_value
 from plancc.cost.owners import traffic
@@ -15,6 +15,7 @@ from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models.checkerboard import CheckerboardModel, assemble
 from plancc.models.limits import Limits
+from plancc.options import SearchOptions
 from plancc.passes.deadline import Deadline
 from plancc.passes.grid import (
     ATTEMPTS,
@@ -153,7 +154,11 @@ def test_search(objective, name, grid, p):
 
     def found(seed):
         return search_checkerboard(
-            matrix, model, p, objective=objective, seed=seed, rates=RATES, report=told.append
+            matrix,
+            model,
+            p,
+            SearchOptions(objective=objective, dims=DIMS, seed=seed),
+            report=told.append,
         )
 
     result = found(1)
@@ -180,7 +185,7 @@ def test_fewer_messages_than_by_rows_at_less_volume():
     matrix = small_graph("rmat")
     by_rows = search(matrix, 16)
     volume, messages = (
-        search_checkerboard(matrix, CheckerboardModel(), 16, objective=goal)
+        search_checkerboard(matrix, CheckerboardModel(), 16, SearchOptions(objective=goal))
         for goal in ("volume", "messages")
     )
     assert volume.volume < by_rows.volume
@@ -194,7 +199,9 @@ def test_fewer_messages_than_by_rows_at_less_volume():
 def test_efforts_and_budget(effort, budget, steps):
     """Two steps for each start, then V-cycles; a budget that is over allows one start."""
     matrix, model = small_graph("directed"), CheckerboardModel()
-    result = search_checkerboard(matrix, model, 4, effort=effort, objective="volume", budget=budget)
+    result = search_checkerboard(
+        matrix, model, 4, SearchOptions(effort=effort, objective="volume", budget=budget)
+    )
     assert len(result.tried) == steps
     assert len(result.owners.nonzeros) == matrix.num_nonzeros
 
@@ -227,7 +234,7 @@ def test_extremes(p, grid):
     empty = Graph(np.zeros(13, dtype=np.int64), np.empty(0, dtype=np.int32))
     for matrix in (tiny, empty):
         model = CheckerboardModel(grid)
-        result = search_checkerboard(matrix, model, p, objective="volume")
+        result = search_checkerboard(matrix, model, p, SearchOptions(objective="volume"))
         parts = traffic(matrix, result.owners, p)
         assert result.volume == parts.sent.sum()
         rows, columns = model.shape(p)
@@ -264,7 +271,7 @@ def test_grids():
 )
 def test_wrong_options(p, options):
     with pytest.raises(InputError):
-        search_checkerboard(directed(), CheckerboardModel(), p, **options)
+        search_checkerboard(directed(), CheckerboardModel(), p, SearchOptions(**options))
 
 
 def test_build_deals_blocks():

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from search_helpers import RATES, small_graph
+from search_helpers import DIMS, RATES, small_graph
 
 from plancc.cost.objectives import OBJECTIVES, objective_value
 from plancc.cost.owners import traffic
 from plancc.errors import BackendError, InputError
 from plancc.graph.graph import Graph
-from plancc.graph.owners import Owners
 from plancc.models.fine_grain import FineGrainModel
 from plancc.models.hub_split import HubSplitModel
 from plancc.models.medium_grain import MediumGrainModel
-from plancc.search import EFFORTS, edges, search
+from plancc.options import EFFORTS, SearchOptions
+from plancc.search import edges, search
 from plancc.search.edges import search_edges
 
 CASES = (
@@ -29,11 +31,12 @@ CASES = (
 def builtin(monkeypatch):
     """Native partitioners are not asked: their processes take longer than the rest."""
 
-    def partition(problem, num_parts, partitioner, **options):
-        name = "builtin" if partitioner == "auto" else partitioner
-        if name == "mtkahypar":
+    def partition(problem, num_parts, options):
+        if options.partitioner == "mtkahypar":
             raise BackendError("partitioner 'mtkahypar' failed")
-        return original(problem, num_parts, name, **options)
+        if options.partitioner == "auto":
+            options = replace(options, partitioner="builtin")
+        return original(problem, num_parts, options)
 
     original = edges.partition
     monkeypatch.setattr(edges, "partition", partition)
@@ -71,7 +74,7 @@ def check(result, matrix, num_parts, *, objective="volume", epsilon=0.01):
     assert (nonzero_owner == owner[row])[row == column].all()
 
     assert result.volume == volume(matrix, owner, nonzero_owner)
-    parts = traffic(matrix, Owners(owner, nonzero_owner), num_parts)
+    parts = traffic(matrix, result.owners, num_parts)
     assert result.value == objective_value(objective, parts, RATES)
     even = -(-matrix.num_nonzeros // num_parts)
     loads = np.bincount(nonzero_owner, minlength=num_parts)
@@ -89,11 +92,11 @@ def check(result, matrix, num_parts, *, objective="volume", epsilon=0.01):
 @pytest.mark.usefixtures("builtin", "few_combinations")
 def test_owners_figures_and_record(model, effort):
     matrix, p, told = small_graph("rmat"), 8, []
-    result = search_edges(matrix, model, p, effort=effort, report=told.append)
+    result = search_edges(matrix, model, p, SearchOptions(effort=effort), report=told.append)
     assert check(result, matrix, p) == 0
     assert told == result.tried
     assert result.seconds >= sum(trial.seconds for trial in told)
-    by_rows = search(matrix, p, effort="balanced").volume
+    by_rows = search(matrix, p, SearchOptions(effort="balanced")).volume
     assert result.volume < (1.0 if isinstance(model, HubSplitModel) else 0.8) * by_rows
     left_out = ["left out: partitioner 'mtkahypar' failed"]  # where it would be the second start
     medium = isinstance(model, MediumGrainModel)
@@ -110,10 +113,10 @@ def test_owners_figures_and_record(model, effort):
 @pytest.mark.parametrize("objective", [*OBJECTIVES][1:])
 def test_objectives(objective):
     matrix = small_graph("directed")
-    options = {"effort": "fast", "rates": RATES}
-    result = search_edges(matrix, MediumGrainModel(), 12, objective=objective, **options)
+    options = SearchOptions(effort="fast", dims=DIMS)
+    result = search_edges(matrix, MediumGrainModel(), 12, replace(options, objective=objective))
     assert check(result, matrix, 12, objective=objective) == 0
-    least = search_edges(matrix, MediumGrainModel(), 12, **options)
+    least = search_edges(matrix, MediumGrainModel(), 12, options)
     parts = traffic(matrix, least.owners, 12)
     assert result.value < objective_value(objective, parts, RATES)
 
@@ -123,7 +126,9 @@ def test_objectives(objective):
 def test_same_seed_same_owners(effort):
     def found(seed):
         matrix = small_graph("directed")
-        result = search_edges(matrix, MediumGrainModel(), 4, effort=effort, seed=seed)
+        result = search_edges(
+            matrix, MediumGrainModel(), 4, SearchOptions(effort=effort, seed=seed)
+        )
         return result.owners.rows.tobytes() + result.owners.nonzeros.tobytes()
 
     assert found(3) == found(3)
@@ -158,7 +163,7 @@ def test_small_and_extreme(model):
 def test_best_of_hub_split():
     """Starts only; nothing is combined, and only the best of them are kept."""
     matrix, model = small_graph("rmat"), HubSplitModel(20)
-    result = search_edges(matrix, model, 8, effort="best", objective="max-volume")
+    result = search_edges(matrix, model, 8, SearchOptions(effort="best", objective="max-volume"))
     assert check(result, matrix, 8, objective="max-volume") == 0
     steps = [trial.step for trial in result.tried]
     assert sum(step.startswith("by rows") for step in steps) == edges.STARTS
@@ -166,7 +171,7 @@ def test_best_of_hub_split():
 
 
 def test_one_part_of_best():
-    result = search_edges(small_graph("grid"), MediumGrainModel(), 1, effort="best")
+    result = search_edges(small_graph("grid"), MediumGrainModel(), 1, SearchOptions(effort="best"))
     assert check(result, small_graph("grid"), 1) == 0
     assert result.volume == 0
 
@@ -176,7 +181,7 @@ def test_one_part_of_best():
 def test_budget(objective):
     matrix = small_graph("rmat")
     result = search_edges(
-        matrix, MediumGrainModel(), 8, effort="best", objective=objective, budget=1.5
+        matrix, MediumGrainModel(), 8, SearchOptions(effort="best", objective=objective, budget=1.5)
     )
     check(result, matrix, 8, objective=objective)
     steps = {trial.step.split()[0].strip(",") for trial in result.tried}
@@ -197,6 +202,8 @@ def test_budget(objective):
     ],
 )
 def test_wrong_options(options, message):
-    given = {"num_parts": 4} | options
+    num_parts = options.pop("num_parts", 4)
     with pytest.raises(InputError, match=message):
-        search_edges(small_graph("directed"), MediumGrainModel(), **given)
+        search_edges(
+            small_graph("directed"), MediumGrainModel(), num_parts, SearchOptions(**options)
+        )

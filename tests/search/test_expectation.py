@@ -16,6 +16,7 @@ from search_helpers import graph_of, overload, small_graph
 import plancc
 from plancc.graph.vertexdata import VertexData
 from plancc.models.stochastic import MAX_BATCHES, StochasticModel, hoeffding_nets
+from plancc.options import SearchOptions
 from plancc.report.provenance import read_tried
 from plancc.sampling import FITTED, HELD_OUT, Population, parse_sampler
 from plancc.search import expectation as of_expectation
@@ -255,11 +256,15 @@ def net_counts(hypergraph) -> Counter:
     return found
 
 
+def walk(**options):
+    return StochasticModel("walk", sampler_options={"batch_size": 24}, **options)
+
+
 def test_growth_and_the_prior():
     """Four times as many batches; every nonzero is a net of its own besides."""
     name, p = "directed", 4
     matrix, weights = graph_of(dense(name)), np.ones(len(dense(name)), np.int64)
-    model = StochasticModel("walk", batch_size=24, theta=3.0)
+    model = walk(theta=3.0)
     found = expectation_of(model, matrix, weights, p, SEED)
     sampler, population = model.source(matrix).sampler, population_of(name)
 
@@ -283,7 +288,7 @@ def test_growth_and_the_prior():
     assert found.grow(fitted_to_it.owner, p, np.inf)
     assert net_counts(found.problem) == by_hand(4 * MIN_BATCHES) + prior
 
-    fixed = StochasticModel("walk", batch_size=24, batches=5)
+    fixed = walk(batches=5)
     found = expectation_of(fixed, matrix, weights, p, SEED)
     assert net_counts(found.problem) == by_hand(5)  # the paper's model as it is
     assert not found.grow(fitted_to_it.owner, p, np.inf)
@@ -555,12 +560,14 @@ def test_clusters_twice():
 def test_the_search_itself_takes_an_expectation():
     matrix = small_graph("grid")
     weights = matrix.row_nonzeros().astype(np.int64)
-    expectation = expectation_of(StochasticModel(batch_size=30), matrix, weights, 4, SEED)
+    expectation = expectation_of(
+        StochasticModel.from_options({"batch_size": 30}), matrix, weights, 4, SEED
+    )
     from plancc.search import search
 
-    result = search(matrix, 4, expectation=expectation, epsilon=EPSILON)
+    result = search(matrix, 4, SearchOptions(epsilon=EPSILON), expectation=expectation)
     n = matrix.num_vertices
     pattern = sp.csr_array((np.ones(len(matrix.indices)), matrix.indices, matrix.indptr), (n, n))
-    exact = uniform_volume(pattern.toarray() != 0, result.owner, 30)
+    exact = uniform_volume(pattern.toarray() != 0, result.owners.rows, 30)
     assert result.value == pytest.approx(exact, rel=1e-9)
-    assert exact == pytest.approx(expectation.value(result.owner, 4))
+    assert exact == pytest.approx(expectation.value(result.owners.rows, 4))

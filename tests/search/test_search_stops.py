@@ -9,6 +9,7 @@ import time
 import pytest
 from search_helpers import small_graph
 
+from plancc.options import SearchOptions
 from plancc.search import effort, search
 
 SEED, PROMPT, PATIENCE = 5, 15.0, 60.0
@@ -31,11 +32,12 @@ def stopped():
     """``stopped(error, options)``: the search raises it in time, and all its threads have ended."""
     before = set(threading.enumerate())
 
-    def stopped(error, **options):
-        search(small_graph("grid"), 4, effort="fast")  # compiles
+    def stopped(error, report=None, **options):
+        search(small_graph("grid"), 4, SearchOptions(effort="fast"))  # compiles
         begin = time.perf_counter()
+        asked = SearchOptions(seed=SEED, threads=2, **options)
         with pytest.raises(error):
-            search(small_graph("rmat"), 8, seed=SEED, threads=2, **options)
+            search(small_graph("rmat"), 8, asked, report=report)
         seconds = time.perf_counter() - begin
         for thread in set(threading.enumerate()) - before:
             thread.join(PROMPT)
