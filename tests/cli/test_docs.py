@@ -17,8 +17,11 @@ import pytest
 from cli_helpers import environment, ok, plancc
 from scipy.io import mmread
 
+from plancc.partitioners import PARTITIONERS
+
 ROOT = Path(__file__).parents[2]
-DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+DOCS = [*(ROOT / name for name in PAGES), *sorted((ROOT / "docs").glob("*.md"))]
 HAS_MPI = shutil.which("mpirun", path=environment()["PATH"]) is not None
 
 SOME_PARTITIONER = f"""#!{sys.executable}
@@ -143,6 +146,20 @@ def test_h5py_of_the_format(workplace: Path) -> None:
     product = mmread("graph.mtx").tocsr() @ names["H"]
     assert len(names["own"]) > 0
     np.testing.assert_allclose(names["Y_of_part_0"], product[names["own"]], rtol=1e-6)
+
+
+def test_the_partitioner_of_the_contributing_page(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (code,) = python_blocks(ROOT / "CONTRIBUTING.md")
+    (workplace / "dealt.py").write_text(code)
+    monkeypatch.syspath_prepend(workplace)
+    monkeypatch.setitem(PARTITIONERS._targets, "dealt", "dealt:ADAPTER")
+    for model in ("hp", "gp"):
+        words = ["--model", model, "--partitioner", "dealt", "-p", 4, "--epsilon", 0.1]
+        ok("compile", "graph.mtx", *words, "-o", "dealt.h5")
+        ok("verify", "dealt.h5", "--against", "graph.mtx")
+        assert "by dealt" in ok("inspect", "dealt.h5")
 
 
 def test_options_in_the_documentation_exist() -> None:
