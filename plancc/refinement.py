@@ -233,7 +233,7 @@ def refine(
     if not same and "expected_volume" in provenance:
         notes.append(
             f"the plan was made for mini-batches ({provenance.get('sampler')}): refined for "
-            f"{objective} it may move more rows in them (plancc inspect --batches)"
+            f"{objective} it may move more rows in them (inspect it with `batches`)"
         )
     for note in notes:
         warnings.warn(note, PlanccWarning, stacklevel=2)
@@ -279,7 +279,7 @@ def _loaded(
     if plan.fold is not None:
         raise InputError(
             "refine changes the owners of rows, and this is an edge plan: compile it again "
-            "with another effort or objective, or name owners of rows (part)"
+            "with another `effort` or `objective`, or name owners of rows (`part`)"
         )
     return plan
 
@@ -358,7 +358,7 @@ def _balance(plan: Plan, balance: str | None, dims: Sequence[int] | None) -> Bal
         if name in wanted.names:
             raise InputError(
                 f"balance '{wanted}': refine cannot balance by the '{name}' {of}, which a plan "
-                "does not keep; choose another balance"
+                "does not keep; choose another (`balance`)"
             )
     mask = plan.vertex_data.train_mask
     if mask is None:

@@ -12,6 +12,7 @@ import click
 
 from plancc.errors import PlanccError
 from plancc.registry import check_choice
+from plancc_cli.words import name_flags
 
 PROGRAM = "plancc"
 # What click raises for `plancc` alone, since 8.2; its message is the help text.
@@ -48,6 +49,10 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except PlanccError as error:
+            if ctx.invoked_subcommand in COMMANDS:
+                name_flags(error, self.get_command(ctx, ctx.invoked_subcommand))
+            raise
         except KeyboardInterrupt:  # click would say an empty line
             raise click.Abort() from None
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from plancc_cli.words import in_flags
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.status import Status
@@ -68,7 +70,8 @@ def _warnings_on_stderr() -> Iterator[None]:
 
     def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
         if issubclass(category, PlanccWarning):
-            click.echo(f"plancc: warning: {message}", err=True)
+            command = click.get_current_context().command
+            click.echo(f"plancc: warning: {in_flags(str(message), command)}", err=True)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", PlanccWarning)

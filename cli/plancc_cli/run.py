@@ -24,6 +24,7 @@ from rich.table import Table
 
 from plancc.errors import InputError, OutputError, PlanccError
 from plancc_cli import options
+from plancc_cli.words import in_flags
 from plancc_runtime import launch
 from plancc_runtime.nn import MODELS
 from plancc_runtime.options import CHOICES, DELAY, MINIMUM, PASSES, RATES, TrainOptions
@@ -375,13 +376,13 @@ def _told(error: BaseException) -> tuple[str, int]:
 def _check_alone(ranks: int, transport_name: str) -> None:
     _, size = launch.announced()
     if size > 1:
-        raise InputError(f"ranks {ranks}: the launcher has started {size} ranks already")
+        raise InputError(f"`ranks` {ranks}: the launcher has started {size} ranks already")
     if transport_name != "auto":
-        raise InputError(f"ranks {ranks}: threads need no transport {transport_name}")
+        raise InputError(f"`ranks` {ranks}: threads need no transport {transport_name}")
 
 
 def _say(sentence: str) -> None:
-    say(f"{PROGRAM}: error: {sentence}")
+    say(f"{PROGRAM}: error: {in_flags(sentence, command)}")
 
 
 def _say_alone(sentence: str, code: int) -> int:

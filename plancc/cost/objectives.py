@@ -57,7 +57,7 @@ OBJECTIVES = {
 ``time``        predicted seconds of an epoch at the slowest part
 ==============  ==================================================================
 """
-NEEDS_DIMS = "objective 'time' needs the widths of the layers (--dims)"
+NEEDS_DIMS = "objective 'time' needs the widths of the layers (`dims`)"
 """Message for an objective without the rates that it needs."""
 NO_RATES = EpochRates(0.0, 0.0, 0.0, 0.0)
 

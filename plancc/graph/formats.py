@@ -70,7 +70,7 @@ def find_format(path: StrPath, format: str | None = None) -> str:
         known.append(f"{candidate} ({' '.join(entry.extensions)})")
     raise InputError(
         f"{os.fspath(path)}: the extension '{extension}{'.gz' if zipped else ''}' tells no format; "
-        f"say --format with one of {', '.join(known)}"
+        f"name the `format`, one of {', '.join(known)}"
     )
 
 

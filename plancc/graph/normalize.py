@@ -74,8 +74,8 @@ def normalize(
         if len(bad):
             raise InputError(
                 f"{graph.source.name}: the weights of vertex {bad[0]} (counted from 0, with its "
-                f"self loop, if any) sum to {row_sum[bad[0]]:g}; --normalize {normalization} needs "
-                "positive and finite sums, use --normalize none"
+                f"self loop, if any) sum to {row_sum[bad[0]]:g}; `normalize` {normalization} needs "
+                "positive and finite sums, use `normalize` none"
             )
         scale[used] = row_sum[used]
         scale[~used] = np.inf

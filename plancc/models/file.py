@@ -50,7 +50,7 @@ class FileModel(Model):
             from plancc.graph.partvector import read_part_vector
 
             if not os.fspath(self.part):
-                raise InputError("model 'file' needs a part vector (part)")
+                raise InputError("model 'file' needs a part vector (`part`)")
             where = os.fspath(self.part)
             given = np.asarray(read_part_vector(self.part, n))
         else:

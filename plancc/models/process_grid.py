@@ -89,7 +89,7 @@ class ProcessGridModel(Model):
             takers = [name for name in names if not unknown_option(["part"], MODELS[name])]
             raise InputError(
                 f"a part vector is for blocks '{_or(takers)}', not for '{self.blocks}': name that "
-                "model (blocks), or drop the vector (part)"
+                "model (`blocks`), or drop `part`"
             )
         for name in ("replication", "groups"):
             value = getattr(self, name, 1)
@@ -211,7 +211,7 @@ class Cagnet2DModel(ProcessGridModel):
         if side * side != num_ranks:
             near = _near(num_ranks, side**2, (side + 1) ** 2)
             raise InputError(
-                f"{num_ranks} ranks: not a perfect square; take {near} ranks, or name a grid: "
+                f"{num_ranks} ranks: not a perfect square; take {near} ranks, or a `grid`: "
                 f"{_or(_shapes(num_ranks, 2))}"
             )
         return Shape(side, side)
@@ -242,7 +242,7 @@ class Cagnet3DModel(ProcessGridModel):
             side -= side**3 > num_ranks
             near = _near(num_ranks, side**3, (side + 1) ** 3)
             raise InputError(
-                f"{num_ranks} ranks: not a cube; take {near} ranks, or name a grid: "
+                f"{num_ranks} ranks: not a cube; take {near} ranks, or a `grid`: "
                 f"{_or(_shapes(num_ranks, 3))}"
             )
         return Shape(side, side, side)

@@ -68,7 +68,7 @@ class Balance:
                 raise InputError(f"balance '{self}' names '{name}' twice")
         if self.dims is None:
             if "work" in self.names:
-                raise InputError("balance 'work' needs the widths of the layers (--dims)")
+                raise InputError("balance 'work' needs the widths of the layers (`dims`)")
         elif len(self.dims) < 2 or not all(_is_width(width) for width in self.dims):
             raise InputError(f"dims {list(self.dims)}: two or more whole numbers >= 1 are needed")
 
@@ -268,7 +268,7 @@ def _work(matrix: Graph, balance: Balance) -> npt.NDArray[np.int64]:
 
 def _train(matrix: Graph, balance: Balance) -> npt.NDArray[np.int64]:
     if balance.train_mask is None:
-        raise InputError("balance 'train' needs vertex data with a 'train_mask' (--data)")
+        raise InputError("balance 'train' needs vertex data with a 'train_mask' (`data`)")
     if not balance.train_mask.any():
         raise InputError("balance 'train', but the 'train_mask' holds no vertex")
     return balance.train_mask.astype(np.int64)

@@ -68,7 +68,7 @@ class Assigner:
         if topology is not None and not self.grid.exchanges_rows:
             raise InputError(
                 f"topology {topology}: ranks of grid '{self.grid}' cannot be mapped to nodes; "
-                "those of row plans and of sparse 1D grids can"
+                "those of row plans and of cagnet-1d with `sparse` can"
             )
 
     def check_graph(self, num_vertices: int, vertex_data: VertexData) -> None:
@@ -89,8 +89,8 @@ class Assigner:
             if self.grid is None or f"'{self.model}'" not in str(error):
                 raise
             raise InputError(
-                f"{error} ('{self.model}' assigns the blocks of rows of '{self.named}': its option "
-                "blocks)"
+                f"{error} ('{self.model}' assigns the blocks of rows of '{self.named}': see "
+                "`blocks`)"
             ) from None
 
 

@@ -116,7 +116,7 @@ def _expectation(matrix: Graph, task: Task, loads: Loads, observer: Observer) ->
     given = model.batches != EXACT_OR_ENOUGH and not task.searches
     if given and options.budget is not None:
         raise InputError(
-            f"a budget is for a refinement, but the nets of {model.batches} batches are "
+            f"`budget` is for a refinement, but the nets of {model.batches} batches are "
             "partitioned and no more: drop one of the two"
         )
     from plancc.search.expectation import expectation_of

@@ -92,7 +92,7 @@ class Task:
         named = None if self.options.partitioner == AUTO else self.options.partitioner
         for option, value in (("partitioner", named), ("preset", self.options.preset)):
             if value is not None:
-                raise InputError(f"{option} '{value}': model '{self.name}' needs no partitioner")
+                raise InputError(f"`{option}` {value}: model '{self.name}' needs no partitioner")
 
     def _check_search(self) -> None:
         """Effort is for the search only; a budget also for a refinement after a partitioner."""
@@ -105,19 +105,19 @@ class Task:
         if not self.model.searched:
             searched = [name for name, model in MODELS.loaded().items() if model.searched]
             raise InputError(
-                f"{given[0]} is for the models {', '.join(searched)}, not for '{self.name}'"
+                f"`{given[0]}` is for the models {', '.join(searched)}, not for '{self.name}'"
             )
         partitioner = None if options.partitioner == AUTO else options.partitioner
         for name, value in (("partitioner", partitioner), ("preset", options.preset)):
             if value is not None:
-                which = "" if given[0] == "effort" else "is for an effort, which "
+                which = "" if given[0] == "effort" else "is for `effort`, which "
                 raise InputError(
-                    f"{given[0]} {which}chooses partitioners itself: drop {name} '{value}'"
+                    f"`{given[0]}` {which}chooses partitioners itself: drop `{name}` {value}"
                 )
         if options.objective in self.model.own_objectives:
             raise InputError(
-                f"{given[0]} is for the objectives {', '.join(OBJECTIVES)}: drop objective "
-                f"'{options.objective}'"
+                f"`{given[0]}` is for the objectives {', '.join(OBJECTIVES)}: drop `objective` "
+                f"{options.objective}"
             )
 
     @property

@@ -16,7 +16,7 @@ from typing import Any
 from plancc.errors import BackendError, PlanccError
 from plancc.partitioners.adapter import Adapter
 
-OTHERWISE = "try --partitioner builtin"
+OTHERWISE = "try `partitioner` builtin"
 ASK_SECONDS = 0.5
 """Between two questions whether to stop."""
 

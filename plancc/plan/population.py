@@ -56,7 +56,7 @@ def read_population(file: PlanFile, sampler: Sampler) -> Population:
         if name != "pattern" and name not in carried:
             raise InputError(
                 f"{file.path} carries no {name}: sampler '{sampler.name}' needs it "
-                "(compile with --data" + (", or --clusters)" if name == "clusters" else ")")
+                "(compile with `data`" + (", or `clusters`)" if name == "clusters" else ")")
             )
     if not sampler.needs:
         return Population(n)

@@ -1,4 +1,4 @@
-"""What plans cost on fresh mini-batches, as plain values: ``--batches`` of inspect and compare.
+"""What plans cost on fresh mini-batches, as plain values: for inspect and compare.
 
 Reads whole plans, and draws every batch once for all of them. Knows no terminal.
 """
@@ -126,7 +126,7 @@ def batch_reports(
         If a file is damaged.
     """
     if number < 1:
-        raise InputError(f"--batches {number}: at least 1 is needed")
+        raise InputError(f"`batches` {number}: at least 1 is needed")
     first: tuple[str, Population] | None = None
     owners, names, recorded = [], [], []
     for path in paths:

@@ -60,7 +60,7 @@ class NeighbourSampler(Sampler):
         numbers, given = len(self.fanouts), ",".join(map(str, self.fanouts))
         if numbers != num_layers:
             raise InputError(
-                f"--fanouts {given} has {numbers} number{'s' * (numbers != 1)}, the model "
+                f"`fanouts` {given} has {numbers} number{'s' * (numbers != 1)}, the model "
                 f"{num_layers} layer{'s' * (num_layers != 1)}"
             )
 

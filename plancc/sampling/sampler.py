@@ -137,16 +137,15 @@ def make_sampler(
     known = [field.name for field in fields(cls)]
     for key in options:
         if key not in known:
-            raise InputError(
-                f"sampler '{name}' has no {_option(key)}: it has {', '.join(map(_option, known))}"
-            )
+            has = ", ".join(f"`{each}`" for each in known)
+            raise InputError(f"sampler '{name}' has no `{key}`: it has {has}")
     if "batch_size" in known and batch_size is None:
         if cls.of_training and num_training is not None:
             num_vertices = num_training
         options["batch_size"] = max(1, round(DEFAULT_SHARE * num_vertices))
     for field in fields(cls):
         if field.name not in options and field.default is field.default_factory:
-            raise InputError(f"sampler '{name}' needs {_option(field.name)}")
+            raise InputError(f"sampler '{name}' needs `{field.name}`")
     sampler: Sampler = cls(**options)
     return sampler
 
@@ -209,25 +208,21 @@ def parse_sampler(text: str) -> Sampler:
     return make_sampler(name, 1, **options)
 
 
-def _option(field: str) -> str:
-    return "--" + field.replace("_", "-")
-
-
 def _whole(option: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise InputError(f"{_option(option)} {value!r}: a whole number is needed")
+        raise InputError(f"`{option}` {value!r}: a whole number is needed")
     return int(value)
 
 
 def _several(option: str, values: Any) -> tuple[int, ...]:
     if not isinstance(values, tuple | list | np.ndarray):
-        raise InputError(f"{_option(option)} {values!r}: whole numbers are needed")
+        raise InputError(f"`{option}` {values!r}: whole numbers are needed")
     return tuple(_whole(option, value) for value in values)
 
 
 def _number(option: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise InputError(f"{_option(option)} {value!r}: a number is needed")
+        raise InputError(f"`{option}` {value!r}: a number is needed")
     return float(value)
 
 
@@ -237,8 +232,8 @@ def _in_words(value: Any) -> str:
 
 _MISSING = {
     "pattern": "is not there",
-    "train_mask": "the vertex data do not have (--data)",
-    "clusters": "the vertex data do not have (--data, or --clusters makes some)",
+    "train_mask": "the vertex data do not have (`data`)",
+    "clusters": "the vertex data do not have (`data`, or `clusters` makes some)",
 }
 _CHECKS: dict[str, Any] = {
     "batch_size": _whole,

@@ -264,7 +264,7 @@ class SampledExpectation:
                 f"{sample.vertices_seen:.1%} of the vertices and {sample.nonzeros_seen:.1%} of the "
                 f"nonzeros: on fresh batches the plan moves {volumes.mean():.1f} rows each, on the "
                 f"sample {on_sample:.1f}"
-                + ("; '--batches auto' goes on until the two agree" if self._fixed else "")
+                + ("; `batches` 'auto' goes on until the two agree" if self._fixed else "")
             )
         bound = self._recipe["hoeffding_batches"]
         if not self._fixed and sample.num_batches < bound:

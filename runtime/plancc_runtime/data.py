@@ -162,21 +162,21 @@ def load_data(
     with transport.agreement():  # every rank sees the same reason
         if data.features is not None and num_features not in (None, width):
             raise InputError(
-                f"--features {num_features}: the plan carries features of width {width}; the "
+                f"`features` {num_features}: the plan carries features of width {width}; the "
                 "option is for random features"
             )
         if data.targets is not None and num_classes not in (None, classes):
             raise InputError(
-                f"--classes {num_classes}: the plan carries targets of {classes} classes"
+                f"`classes` {num_classes}: the plan carries targets of {classes} classes"
             )
         if num_classes is not None and classes > num_classes:
             raise InputError(
-                f"--classes {num_classes}: the plan carries labels up to {classes - 1}, "
+                f"`classes` {num_classes}: the plan carries labels up to {classes - 1}, "
                 f"which is {classes} classes"
             )
         if split is not None and given:
             raise InputError(
-                f"--split {','.join(map(str, split))}: the plan has masks of its own "
+                f"`split` {','.join(map(str, split))}: the plan has masks of its own "
                 f"({', '.join(given)})"
             )
         if sizes[0] == 0:

@@ -157,4 +157,4 @@ class _Split:
 
 
 def _diverged(loss: float, where: str, lr: float) -> PlanccError:
-    return PlanccError(f"the loss of {where} is {loss}: try a smaller --lr than {lr:g}")
+    return PlanccError(f"the loss of {where} is {loss}: try a smaller `lr` than {lr:g}")

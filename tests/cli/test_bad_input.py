@@ -137,8 +137,8 @@ OPTIONS = {
     "-p 2 --objective time": ["'time'", "--dims"],
     "-p 2 --objective time --dims 4,2 --machine none.toml": ["none.toml"],
     "-p 2 --effort foo": ["unknown effort 'foo'", "fast, balanced, best"],
-    "-p 2 --effort best --model rcm": ["--effort", "hp, gp, stochastic-hp", "'rcm'"],
-    "-p 2 --budget 5 --model file": ["--budget", "hp, gp, stochastic-hp", "'file'"],
+    "-p 2 --effort best --model rcm": ["--effort", "hp, stochastic-hp, gp", "'rcm'"],
+    "-p 2 --budget 5 --model file": ["--budget", "hp, stochastic-hp, gp", "'file'"],
     "-p 2 --effort fast --model gp --partitioner metis": [
         "--effort chooses partitioners itself: drop --partitioner metis"
     ],
@@ -154,10 +154,10 @@ OPTIONS = {
     "-p 2 --topology 2x3": ["2x3", "6 ranks", "2 parts"],
     "-p 2 --topology two": ["'two'", "4x8"],
     "-p 2 --part x": ["'hp'", "part"],
-    "-p 12 --model cagnet-2d": ["12 ranks make no square grid", "9 or 16", "4x3, 3x4, 6x2"],
+    "-p 12 --model cagnet-2d": ["12 ranks: not a perfect square", "9 or 16", "4x3, 3x4, 6x2"],
     "-p 12 --model cagnet-2d --grid 4x4": ["'4x4'", "grids of 12 ranks are 4x3, 3x4, 6x2"],
     "-p 8 --model cagnet-3d --grid 2x4": ["'2x4'", "3 sizes are needed, such as 4x4x2"],
-    "-p 9 --model cagnet-3d": ["no cube: take 8 or 27 ranks", "--grid 3x3x1, 3x1x3, 1x3x3"],
+    "-p 9 --model cagnet-3d": ["not a cube; take 8 or 27 ranks", "--grid: 3x3x1, 3x1x3, 1x3x3"],
     "-p 12 --model cagnet-1.5d --replication 3": ["replication 1 or 2", "9 or 18 ranks"],
     "-p 8 --model cagnet-1.5d --replication 0": ["replication 0", "at least 1"],
     "-p 6 --model mop --groups 4": ["4 groups of 6 ranks", "1, 2, 3 or 6 groups"],

@@ -140,7 +140,7 @@ def test_too_few_batches(graph: Path, tmp_path: Path) -> None:
     done = plancc("compile", graph, *STOCHASTIC, "--batches", 1, "-o", plan, "--json")
     assert done.code == 0
     assert re.fullmatch(
-        "plancc: warning: .*% of the vertices and .*% of the nonzeros.*'--batches auto'.*\n",
+        "plancc: warning: .*% of the vertices and .*% of the nonzeros.*--batches 'auto'.*\n",
         done.err,
     )
     found = json.loads(done.out)["provenance"]

@@ -128,7 +128,7 @@ def test_rows_without_a_positive_sum(normalization, row, total):
     array[1] = row
     with pytest.raises(InputError, match=rf"test\.mtx: .*vertex 1 .* sum to {total};") as caught:
         normalize(graph_of(array), normalization)
-    assert "--normalize none" in str(caught.value)
+    assert "`normalize` none" in str(caught.value)
     normalize(graph_of(array), "none", dtype=np.float64)
 
 

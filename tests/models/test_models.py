@@ -179,7 +179,7 @@ def test_file_model(tmp_path):
         FileModel([0, 1, 1]).build(graph, 2, **build)
     with pytest.raises(InputError, match="integers"):
         FileModel([0.0, 1.0, 1.0, 0.0]).build(graph, 2, **build)
-    with pytest.raises(InputError, match="--part"):
+    with pytest.raises(InputError, match="`part`"):
         FileModel().build(graph, 2, **build)
     path.write_text("1\n0\n")
     with pytest.raises(InputError):

@@ -478,7 +478,7 @@ def test_check_layers():
             else:
                 with pytest.raises(InputError, match=f"the model {layers} layer"):
                     sampler.check_layers(layers)
-    with pytest.raises(InputError, match=r"^--fanouts 3,2 has 2 numbers, the model 1 layer$"):
+    with pytest.raises(InputError, match=r"^`fanouts` 3,2 has 2 numbers, the model 1 layer$"):
         several.check_layers(1)
     with pytest.raises(InputError, match=r"^sampler 'uniform' has 2 blocks, the model 3 layers$"):
         TwoBlockSampler(4).check_layers(3)

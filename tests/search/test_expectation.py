@@ -306,7 +306,7 @@ def test_a_sample_grows_with_the_effort():
 
 
 def test_too_few_batches_are_told():
-    with pytest.warns(plancc.PlanccWarning, match="'--batches auto'") as caught:
+    with pytest.warns(plancc.PlanccWarning, match=".batches. 'auto'") as caught:
         plan = plancc.compile(source_of("rmat"), "stochastic-hp", P, epsilon=EPSILON, batches=1)
     found = plan.provenance
     told = [str(note.message) for note in caught]

@@ -1,0 +1,31 @@
+"""The compiler's words as the command line says them: parameters by their flags."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from plancc.errors import PlanccError
+
+RENAMED = {"num_parts": "parts"}
+"""Parameters of the library that a command calls otherwise."""
+
+
+def in_flags(sentence: str, command: click.Command | None) -> str:
+    """The sentence with `` `parameter` `` as the flag of `command`, or plain if it has none."""
+    flags = {}
+    for option in command.params if command is not None else ():
+        if isinstance(option, click.Option):
+            longest = max((*option.opts, *option.secondary_opts), key=len)
+            flags[str(option.name)] = longest
+
+    def flag(match: re.Match[str]) -> str:
+        return flags.get(RENAMED.get(match[1], match[1]), match[1])
+
+    return re.sub(r"`(\w+)`", flag, sentence)
+
+
+def name_flags(error: PlanccError, command: click.Command | None) -> None:
+    """Let an error name the flags of `command` in place of parameters."""
+    error.args = (in_flags(str(error), command), *error.args[1:])
