@@ -21,12 +21,15 @@ from benchmarks.report import Report
 from benchmarks.tables import Table
 from plancc.errors import InputError
 from plancc.graph.normalize import normalize
-from plancc.owners.grids import Inside
+from plancc.owners.grids import Assigner
+from plancc.plan.words import Collective
 from plancc.predict.machine_files import find_machine
-from plancc.predict.schedule import AllReduce, Broadcast, Collective, Operation
+from plancc.predict.scaling import Predictor, Sweep
+from plancc.predict.schedule import AllReduce, Broadcast, Operation
 from plancc.predict.schedules import schedule_of
 from plancc.predict.simulation import simulate
-from plancc.sweep import Request, Sizes, Sweep, parse_models, sweep, tables_of_sizes
+from plancc.predict.sizes import Sizes, tables_of_sizes
+from plancc.sweep import Request, parse_models, sweep
 
 GRAPHS = ("soc-Slashdot0902", "dblp-2010", "USA-road.NY")
 RANKS = (16, 32, 64, 128, 256, 512)
@@ -76,7 +79,8 @@ def cluster_sweep(name: str) -> Sweep:
     """Models of a graph on the CPU cluster."""
     graph = plancc.read_graph(SHARED / f"{name}.mtx.gz")
     matrix = normalize(graph, "sym", self_loops=True)
-    return sweep(*(matrix, RANKS, parse_models(MODELS), WIDTHS, find_machine(CLUSTER)), name=name)
+    predictor = Predictor(WIDTHS, find_machine(CLUSTER))
+    return sweep(matrix, RANKS, parse_models(MODELS), predictor, name=name)
 
 
 def moved(table: Sweep, label: str, num_ranks: int) -> float:
@@ -120,15 +124,15 @@ def summit_parts(name: str, machine: str, num_ranks: int, c: int | str) -> dict[
     request = Request.parse(str(c)) if isinstance(c, str) else summit_request(c)
     chosen = find_machine(machine)
     try:
-        inside = Inside.of(request.model, num_ranks, request.options)
-        inside.check_options(dims, None)
+        assigner = Assigner.of(request.model, num_ranks, request.options)
+        assigner.check_options(dims, None)
     except InputError:
         return None
-    tables = tables_of_sizes(Sizes(n, nonzeros), request, inside)
+    tables = tables_of_sizes(Sizes(n, nonzeros), request.label, assigner.num_parts, assigner.grid)
     schedule = schedule_of(tables, dims, passes=())
     if simulate(schedule, chosen).fits is False:
         return None
-    kinds = [_kind(operation, inside) for operation in schedule.operations]
+    kinds = [_kind(operation, assigner) for operation in schedule.operations]
     return {
         kind: simulate(
             replace(
@@ -145,16 +149,16 @@ def summit_parts(name: str, machine: str, num_ranks: int, c: int | str) -> dict[
     }
 
 
-def _kind(operation: Operation, inside: Inside) -> str:
+def _kind(operation: Operation, assigner: Assigner) -> str:
     """The name of an operation in the figures."""
     if isinstance(operation, AllReduce):
         return "reduce" if operation.place.layer else "weights"
     if isinstance(operation, Broadcast) and operation.of_matrix:
         return "sbcast"
-    assert inside.grid is not None
-    if isinstance(operation, Broadcast) and inside.grid.scheme == "1.5d":
+    assert assigner.grid is not None
+    if isinstance(operation, Broadcast) and assigner.grid.scheme == "1.5d":
         # between copies: the counterpart of the all-reduce
-        return "dbcast" if operation.members == inside.grid.rows else "reduce"
+        return "dbcast" if operation.members == assigner.grid.rows else "reduce"
     return "dbcast" if isinstance(operation, Collective) else "local"
 
 

@@ -9,7 +9,7 @@ from plancc.errors import BackendUnavailable, InputError
 from plancc.files import atomic_write, check_target
 
 if TYPE_CHECKING:
-    from plancc.sweep import Sweep
+    from plancc.predict.scaling import Sweep
 
 FORMATS = (".png", ".pdf", ".svg")
 MOST_BARS = 9

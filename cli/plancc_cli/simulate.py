@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plancc.errors import InputError
+from plancc.predict.passes import COMMON_PASSES
 from plancc_cli import options
 from plancc_cli.sweep import refuse, run_sweep, sweep_options
 
 if TYPE_CHECKING:
     from plancc.predict.machine import Machine
+    from plancc.predict.scaling import Predictor
 
 DEFAULT_MACHINE = "cpu-cluster"
-PASSES = ("order", "constant")
+"""Machine unless told otherwise."""
 OF_ONE_PLAN = ("ranks", "dtype", "per_rank")
 """Parameters that a sweep has no use for."""
 
@@ -32,7 +34,7 @@ OF_ONE_PLAN = ("ranks", "dtype", "per_rank")
     "--passes",
     metavar="NAME,...",
     callback=lambda context, parameter, text: _parse_passes(text),
-    help=f"Of {', '.join(PASSES)}, or none.  [default: {','.join(PASSES)}]",
+    help=f"Of {', '.join(COMMON_PASSES)}, or none.  [default: {','.join(COMMON_PASSES)}]",
 )
 @click.option(
     "--dtype",
@@ -59,7 +61,10 @@ def command(
 
     With --sweep: of GRAPH, compiled with several models for several numbers of ranks.
     """
+    from plancc.plan.reader import PlanFile
     from plancc.predict.machine_files import find_machine
+    from plancc.predict.scaling import Predictor
+    from plancc.report.provenance import recorded_dims
 
     chosen = machine or find_machine(DEFAULT_MACHINE)
     if ranks_per_node is not None:
@@ -69,12 +74,25 @@ def command(
             if given.pop(name):
                 option = "--" + name.replace("_", "-")
                 raise InputError(f"{option} is for one plan: drop it, or --sweep")
-        run_sweep(plan, dims, chosen, passes, as_json, given)
+        if dims is None:
+            raise InputError(
+                "--sweep needs the widths of the layers: give --dims such as 602,128,41"
+            )
+        run_sweep(plan, Predictor(dims, chosen, passes), as_json, given)
         return
     refuse(given)
-    if plan is not None and _is_graph(plan):
+    if plan is None:
+        raise InputError("nothing to predict: give a plan, or a graph and --sweep")
+    if _is_graph(plan):
         raise InputError(f"{plan}: a graph, not a plan: compile it first, or give --sweep p=4..64")
-    _simulate(plan, dims, chosen, passes, as_json, *(given[name] for name in OF_ONE_PLAN))
+    if dims is None:
+        with PlanFile(plan) as file:
+            dims = recorded_dims(file.attributes("provenance"))
+    if dims is None:
+        raise InputError(
+            f"{plan}: does not say the widths of the layers: give --dims such as 602,128,41"
+        )
+    _simulate(plan, Predictor(dims, chosen, passes), as_json, given)
 
 
 def _is_graph(path: str) -> bool:
@@ -86,45 +104,24 @@ def _is_graph(path: str) -> bool:
         return False
 
 
-def _simulate(
-    plan: str | None,
-    dims: list[int] | None,
-    machine: Machine,
-    passes: tuple[str, ...],
-    as_json: bool,
-    ranks: int | None,
-    dtype: str | None,
-    per_rank: bool,
-) -> None:
-    from plancc.plan.reader import PlanFile
-    from plancc.predict.schedules import read_tables, schedule_of
-    from plancc.predict.simulation import simulate
-    from plancc.report.provenance import recorded_dims
+def _simulate(plan: str, predictor: Predictor, as_json: bool, given: dict[str, Any]) -> None:
+    from plancc.predict.schedules import read_tables
     from plancc_cli.render import print_json
     from plancc_cli.render_simulation import print_prediction
 
-    if plan is None:
-        raise InputError("nothing to predict: give a plan, or a graph and --sweep")
-    if dims is None:
-        with PlanFile(plan) as file:
-            dims = recorded_dims(file.attributes("provenance"))
-    if dims is None:
-        raise InputError(
-            f"{plan}: does not say the widths of the layers: give --dims such as 602,128,41"
-        )
-    schedule = schedule_of(read_tables(plan, ranks), dims, passes)
-    result = simulate(schedule, machine, 8 if dtype == "float64" else 4)
+    word_bytes = 8 if given["dtype"] == "float64" else 4
+    result = predictor.epoch(read_tables(plan, given["ranks"]), word_bytes)
     if as_json:
-        print_json(result.as_dict(per_rank))
+        print_json(result.as_dict(given["per_rank"]))
     else:
-        print_prediction(result, per_rank)
+        print_prediction(result, given["per_rank"])
 
 
 def _parse_passes(text: str | None) -> tuple[str, ...]:
     if text is None:
-        return PASSES
+        return COMMON_PASSES
     passes = tuple(word for word in text.split(",") if word not in ("", "none"))
     for name in passes:
-        if name not in PASSES:
-            raise InputError(f"--passes '{text}': give none, or of {', '.join(PASSES)}")
+        if name not in COMMON_PASSES:
+            raise InputError(f"--passes '{text}': give none, or of {', '.join(COMMON_PASSES)}")
     return passes

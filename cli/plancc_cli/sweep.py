@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,15 +23,17 @@ from plancc_cli.progress import progress
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
-    from plancc.predict.machine import Machine
-    from plancc.sweep import Boundary, Cell, Sweep
+    from plancc.predict.scaling import Cell, Predictor, Sweep
+    from plancc.predict.sizes import Boundary, Sizes
 
+MODELS = "hp,gp,rp,cagnet-1d,cagnet-1.5d,cagnet-2d,mop,libra"
+"""Models of a sweep that names none."""
 CELL_WIDTH = 10
-"""Of a column with a number of ranks, its margins included."""
+"""Width of a column with a number of ranks, its margins included."""
 OF_GRAPHS = ("format", "pattern", "symmetrize", "transpose", "normalize", "no_self_loops")
-"""What says how a graph file is read."""
+"""Parameters that say how a graph file is read."""
 OF_NUMBERS = ("vertices", "nonzeros", "boundary")
-"""What stands for a graph."""
+"""Parameters that stand for a graph."""
 
 
 def sweep_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -76,8 +79,7 @@ def sweep_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--models",
             metavar="MODEL,...",
-            help="For --sweep, with options as cagnet-1.5d:replication=4.  [default: hp, gp, rp, "
-            "cagnet-1d, cagnet-1.5d, cagnet-2d, mop, libra]",
+            help=f"For --sweep, with options as cagnet-1.5d:replication=4.  [default: {MODELS}]",
         ),
         click.option(
             "--sweep",
@@ -107,40 +109,30 @@ def refuse(given: dict[str, Any]) -> None:
 
 
 def run_sweep(
-    graph: str | None,
-    dims: Sequence[int] | None,
-    machine: Machine,
-    passes: Sequence[str],
-    as_json: bool,
-    given: dict[str, Any],
+    graph: str | None, predictor: Predictor, as_json: bool, given: dict[str, Any]
 ) -> None:
     """Predict the table and print it.
 
     Parameters
     ----------
     graph : path, or None with ``--vertices``
-    dims : list of int, or None
-        Which is an InputError.
-    machine : Machine
-    passes : list of str
+    predictor : Predictor
     as_json : bool
     given : dict
         What `sweep_options` adds, "sweep" among it.
     """
     import plancc
     from plancc.graph.normalize import normalize
-    from plancc.sweep import EFFORT, MODELS_SHOWN, Sizes, parse_models, parse_ranks, sweep
+    from plancc.sweep import BALANCE, SEARCH, parse_models, parse_ranks, sweep
 
     ranks = parse_ranks(given["sweep"])
-    models = parse_models(given["models"] or ",".join(MODELS_SHOWN))
-    if dims is None:
-        raise InputError("--sweep needs the widths of the layers: give --dims such as 602,128,41")
+    models = parse_models(given["models"] or MODELS)
     if given["plot"] is not None:
         check_plot(given["plot"])
         options.check_output(given["plot"], graph)
     sizes = _sizes(graph, given)
-    settings = {name: given[name] for name in ("balance", "epsilon", "seed", "threads")}
-    settings = {name: value for name, value in settings.items() if value is not None}
+    search = {name: given[name] for name in ("effort", "epsilon", "seed", "threads")}
+    search = {name: value for name, value in search.items() if value is not None}
     with progress() as shown:
         source: Any = sizes
         if graph is not None:
@@ -154,13 +146,11 @@ def run_sweep(
             source,
             ranks,
             models,
-            dims,
-            machine,
-            passes=passes,
-            effort=given["effort"] or EFFORT,
-            name="no graph" if isinstance(source, Sizes) else source.source.name,
+            predictor,
+            options=replace(SEARCH, **search),
+            balance=given["balance"] or BALANCE,
+            name="no graph" if sizes is not None else source.source.name,
             observer=shown.stage,
-            **settings,
         )
         if given["plot"] is not None:
             with shown.stage("plot"):
@@ -168,9 +158,9 @@ def run_sweep(
     print_sweep(found, as_json)
 
 
-def _sizes(graph: str | None, given: dict[str, Any]) -> Any:
+def _sizes(graph: str | None, given: dict[str, Any]) -> Sizes | None:
     """Numbers in place of a graph, or None; refuses both and neither."""
-    from plancc.sweep import Boundary, Sizes
+    from plancc.predict.sizes import Boundary, Sizes
 
     if given["vertices"] is None:
         for name in OF_NUMBERS[1:]:
@@ -190,7 +180,7 @@ def _sizes(graph: str | None, given: dict[str, Any]) -> Any:
     for text in given["boundary"]:
         label, points = _label_of(text)
         if label in boundary:
-            raise InputError(f"--boundary '{text}': these fractions are there twice")
+            raise InputError(f"--boundary '{text}': these fractions are given twice")
         boundary[label] = Boundary.parse(points)
     return Sizes(given["vertices"], given["nonzeros"], boundary)
 
@@ -219,10 +209,10 @@ def print_sweep(sweep: Sweep, as_json: bool) -> None:
     label_width = max(len(label) for label in ("communication", *sweep.labels))
     columns = max(1, (out.width - label_width - 4) // CELL_WIDTH)
     for title, value in (
-        ("epoch", lambda cell: cell.seconds),
-        ("communication", lambda cell: cell.communication),
-        ("computation", lambda cell: cell.computation),
-        ("speed-up", lambda cell: (sweep.speedup(cell) or 0.0) / 1e3),
+        ("epoch", lambda cell: 1e3 * cell.seconds),
+        ("communication", lambda cell: 1e3 * cell.communication),
+        ("computation", lambda cell: 1e3 * cell.computation),
+        ("speed-up", sweep.speedup),
     ):
         for start in range(0, len(sweep.ranks), columns):
             out.print(_table(sweep, sweep.ranks[start : start + columns], title, value))
@@ -233,9 +223,9 @@ def print_sweep(sweep: Sweep, as_json: bool) -> None:
 
 
 def _table(
-    sweep: Sweep, ranks: Sequence[int], title: str, value: Callable[[Cell], float]
+    sweep: Sweep, ranks: Sequence[int], title: str, value: Callable[[Cell], Any]
 ) -> RichTable:
-    """A row per model, a column per number of ranks; values in thousandths."""
+    """A row per model, a column per number of ranks; `value` is of cells with figures."""
     from rich.table import Table
 
     table = Table()
@@ -247,7 +237,7 @@ def _table(
     for label in sweep.labels:
         row = []
         for cell in (sweep.cell(label, number) for number in ranks):
-            text = "-" if cell.seconds is None else digits(1e3 * value(cell))
+            text = "-" if cell.seconds is None else digits(value(cell))
             mark = "*" if cell in best else "" if cell.fits else "!"
             row.append(text + (mark or " "))
         table.add_row(label, *row)

@@ -24,7 +24,7 @@ from plancc.cost.batches import (
 from plancc.errors import InputError
 from plancc.plan.population import population_of
 from plancc.plan.reader import PlanFile
-from plancc.predict.schedules.tables import rank_of_parts
+from plancc.predict.schedules.plan_tables import rank_of_parts
 from plancc.report.plans import checked_ranks
 from plancc.sampling import Population, chosen_sampler
 

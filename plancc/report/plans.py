@@ -31,7 +31,7 @@ from plancc.plan.reader import PlanFile
 from plancc.plan.values import Header
 from plancc.predict.grid_traffic import ProductTraffic
 from plancc.predict.machine import Machine
-from plancc.predict.schedules.tables import rank_of_parts
+from plancc.predict.schedules.plan_tables import rank_of_parts
 from plancc.predict.training import PassCost, SampledCost, sampled_costs
 from plancc.report.costs import TopologyCost, TrainingCost, grid_pass_costs, read_product
 from plancc.report.provenance import decoded, recorded_machine, recorded_topology

@@ -36,7 +36,7 @@ def test_the_table(graph: Path, machine: Path) -> None:
     assert "*" in said
     assert "!" in said  # 9,000 bytes are too few for some
     assert [row[2].strip() for row in first if row[1].strip() == "cagnet-2d"] == ["-"]
-    assert "-  cagnet-2d, p = 2: 2 ranks make no square grid" in said
+    assert "-  cagnet-2d, p = 2: 2 ranks: not a perfect square" in said
     assert "out of memory" in said
 
 
@@ -89,9 +89,9 @@ BAD = {
     "both": (["GRAPH", *SWEEP, *NUMBERS], "drop"),
     "half": ([*SWEEP, "--vertices", 10], "--nonzeros"),
     "other half": (["GRAPH", *SWEEP, "--nonzeros", 10], "--vertices"),
-    "too few": ([*SWEEP, "--vertices", 10, "--nonzeros", 3, "--models", "mop"], "--nonzeros 3"),
+    "too few": ([*SWEEP, "--vertices", 10, "--nonzeros", 3, "--models", "mop"], "nonzeros 3"),
     "reading": ([*SWEEP, *NUMBERS, "--pattern"], "--pattern"),
-    "no fractions": ([*SWEEP, *NUMBERS, "--models", "hp"], "--boundary hp="),
+    "no fractions": ([*SWEEP, *NUMBERS, "--models", "hp"], "hp=PARTS:FRACTION"),
     "fractions": ([*SWEEP, *NUMBERS, "--models", "hp", "--boundary", "2:x"], "'2:x'"),
     "no such plan": ([*SWEEP, *NUMBERS, "--models", "hp", "--boundary", "x.h5"], "x.h5"),
     "edges": ([*SWEEP, *NUMBERS, "--models", "libra"], "'libra'"),

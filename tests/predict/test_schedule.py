@@ -97,7 +97,10 @@ def test_row_plans_move_what_inspect_says(case, dims, passes):
     assert counts.words_received.sum() == counts.words_sent.sum()
     weights = sum(a * b for a, b in pairwise(dims)) + 1
     assert counts.words_reduced.tolist() == [weights * (case[2] > 1)] * case[2]
-    of_owners = schedule_of(tables_of_owners(*case), dims, passes).counts()
+    graph, owner, num_parts = case
+    of_owners = schedule_of(
+        tables_of_owners(graph, Owners(owner), num_parts), dims, passes
+    ).counts()
     assert of_owners.words_sent.tolist() == expected.words_sent.tolist()
 
 
@@ -246,13 +249,13 @@ def test_owners_of_grids():
     exact = schedule_of(
         tables_of(with_grid(plan_helpers.lowered(graph, owner, 4), Grid("2d", 4, 2))), DIMS
     )
-    found = schedule_of(tables_of_owners(graph, owner, 4, Grid("2d", 4, 2)), DIMS)
+    found = schedule_of(tables_of_owners(graph, Owners(owner), 4, Grid("2d", 4, 2)), DIMS)
     assert "evenly" in found.notes[0]
     assert exact.notes == ()
     assert found.counts().words_sent.sum() == exact.counts().words_sent.sum()
     sparse = Grid("1d", 4, sparse=True)
     pairs = pairs_of(pair_volumes(graph, owner, 4))
-    assert tables_of_owners(graph, owner, 4, sparse).expand.rows.sum() == pairs.rows.sum()
+    assert tables_of_owners(graph, Owners(owner), 4, sparse).expand.rows.sum() == pairs.rows.sum()
 
 
 def test_files_are_read_without_values(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import plan_helpers
@@ -11,25 +12,18 @@ import pytest
 import plancc
 from plancc.errors import InputError
 from plancc.models.weights import Balance
-from plancc.owners.grids import Inside
-from plancc.owners.rows import Method
+from plancc.owners.grids import Assigner
 from plancc.plan.grid_slices import with_grid
 from plancc.predict.machine import Machine, Node
+from plancc.predict.scaling import Predictor
 from plancc.predict.schedules import schedule_of, tables_of
 from plancc.predict.simulation import simulate
-from plancc.sweep import (
-    Boundary,
-    Request,
-    Sizes,
-    _of_owners,
-    parse_models,
-    parse_ranks,
-    random_boundary,
-    sweep,
-)
+from plancc.predict.sizes import Boundary, Sizes, random_boundary
+from plancc.sweep import SEARCH, Request, _tables_of_graph, parse_models, parse_ranks, sweep
 
 DIMS = [16, 8, 4]
 MACHINE = Machine(latency=1e-6, bandwidth=1e9, multiply_adds=1e9)
+PREDICTOR = Predictor(DIMS, MACHINE)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +49,7 @@ def test_numbers_of_ranks(text, ranks):
 
 @pytest.mark.parametrize("text", ["", "p=", "16..", "0..4", "4..5000", "9..15", "8..4", "x", "1e3"])
 def test_numbers_of_ranks_that_are_none(text):
-    with pytest.raises(InputError, match="--sweep"):
+    with pytest.raises(InputError, match="ranks"):
         parse_ranks(text)
 
 
@@ -70,7 +64,7 @@ def test_models_with_options():
     ]
     for text in ("", "nope", "hp,hp", "hp:groups=2", "auto", "file:part=x", "mop:groups"):
         with pytest.raises(InputError):
-            parse_models(text) and Inside.of("mop", 4, Request.parse(text).options)
+            parse_models(text) and Assigner.of("mop", 4, Request.parse(text).options)
 
 
 def test_boundaries_are_power_laws():
@@ -83,7 +77,7 @@ def test_boundaries_are_power_laws():
     assert Boundary.parse("16:0,64:1").at(32) == pytest.approx((0.5, None))
     assert Boundary.parse("16:0,64:1").at(4)[0] == 0
     for text in ("", "16", "16:x", "0:1", "16:-1", "16:nan", "16:1,16:2", "16:1:2:3", "16:1e400"):
-        with pytest.raises(InputError, match="--boundary"):
+        with pytest.raises(InputError, match="boundary"):
             Boundary.parse(text)
 
 
@@ -112,16 +106,16 @@ def test_boundary_measured_on_plans(matrix, tmp_path):
 def test_tables_are_those_of_the_plan(matrix, text):
     """Words, messages and memory of a sweep's owners are those of the plan that they make."""
     request = Request.parse(text)
-    inside = Inside.of(request.model, 8, request.options)
-    method = Method(model=inside.model, num_parts=inside.num_parts)
-    tables = _of_owners(matrix, request, inside, method, Balance())
+    assigner = Assigner.of(request.model, 8, request.options)
+    options = replace(SEARCH, effort=None)
+    tables = _tables_of_graph(matrix, request, assigner, options, Balance())
     plan = plancc.compile(
-        *(matrix, inside.model, inside.num_parts),
+        *(matrix, assigner.model, assigner.num_parts),
         normalize="none",
         self_loops=False,
-        **inside.options,
+        **assigner.options,
     )
-    plan = plan if inside.grid is None else with_grid(plan, inside.grid)
+    plan = plan if assigner.grid is None else with_grid(plan, assigner.grid)
     expected = tables_of(plan)
     square = "2x4" not in text
     for name in ("rows", "nonzeros", "own_nonzeros", "blocks", "undirected"):
@@ -153,7 +147,7 @@ def test_a_sweep(matrix):
             return None
 
     models = parse_models("hp,rp,cagnet-1d,cagnet-2d,mop")
-    found = sweep(matrix, [1, 4, 8, 512], models, DIMS, MACHINE, name="g", observer=Stage)
+    found = sweep(matrix, [1, 4, 8, 512], models, PREDICTOR, name="g", observer=Stage)
     assert stages[:2] == ["hp, 1 ranks", "hp, 4 ranks"]
     assert len(found.cells) == len(stages) == 20
     for label in found.labels:
@@ -167,7 +161,7 @@ def test_a_sweep(matrix):
             assert cell.communication + cell.computation == pytest.approx(cell.seconds)
         assert found.cell(label, 4).computation < one.computation
         assert "512" in found.cell(label, 512).why
-    assert "no square grid" in found.cell("cagnet-2d", 8).why
+    assert "not a perfect square" in found.cell("cagnet-2d", 8).why
     assert found.cell("mop", 8).seconds  # though the last layer has 4 columns
     assert found.cell("rp", 4).communication < found.cell("cagnet-1d", 4).communication
     best = found.best(4)
@@ -181,11 +175,11 @@ def test_a_sweep(matrix):
 
 
 def test_memory_that_does_not_suffice(matrix):
-    plain = sweep(matrix, [2], parse_models("rp,mop"), DIMS, MACHINE)
+    plain = sweep(matrix, [2], parse_models("rp,mop"), PREDICTOR)
     most = plain.cell("rp", 2).memory
     assert plain.cell("rp", 2).fits
     small = Machine(latency=1e-6, bandwidth=1e9, multiply_adds=1e9, node=Node(memory=most - 1))
-    found = sweep(matrix, [2], parse_models("rp,mop"), DIMS, small)
+    found = sweep(matrix, [2], parse_models("rp,mop"), Predictor(DIMS, small))
     assert not found.cell("rp", 2).fits
     assert found.best(2) is None  # mop holds all of A on both ranks
 
@@ -194,7 +188,7 @@ def test_numbers_in_place_of_a_graph():
     n, nnz = 10**6, 2 * 10**7
     models = parse_models("hp,rp,cagnet-1d,cagnet-1d:sparse,mop")
     sizes = Sizes(n, nnz, {"": Boundary.parse("16:0.1:4,64:0.2:8")})
-    found = sweep(sizes, [16, 64], models, DIMS, MACHINE)
+    found = sweep(sizes, [16, 64], models, PREDICTOR)
     assert found.notes[1:] == [
         "hp: assumed boundary fractions",
         "rp: assumed boundary fractions, those of a random matrix",
@@ -207,12 +201,12 @@ def test_numbers_in_place_of_a_graph():
     assert found.cell("cagnet-1d:sparse", 16).seconds == found.cell("hp", 16).seconds
     assert found.cell("rp", 64).communication > found.cell("hp", 64).communication
     assert found.cell("mop", 64).seconds > found.cell("hp", 64).seconds  # ranks without a column
-    with pytest.raises(InputError, match="'hp' without a graph: give --boundary"):
-        sweep(Sizes(n, nnz), [16], models, DIMS, MACHINE)
+    with pytest.raises(InputError, match="'hp' without a graph: give its boundary"):
+        sweep(Sizes(n, nnz), [16], models, PREDICTOR)
     with pytest.raises(InputError, match="'libra'"):
-        sweep(sizes, [16], parse_models("libra"), DIMS, MACHINE)
-    with pytest.raises(InputError, match="model of --boundary"):
-        sweep(Sizes(n, nnz, {"gp": sizes.boundary[""]}), [16], models, DIMS, MACHINE)
+        sweep(sizes, [16], parse_models("libra"), PREDICTOR)
+    with pytest.raises(InputError, match="model of a boundary"):
+        sweep(Sizes(n, nnz, {"gp": sizes.boundary[""]}), [16], models, PREDICTOR)
     for vertices, nonzeros in ((0, 0), (10, 9), (10, 101)):
         with pytest.raises(InputError):
             Sizes(vertices, nonzeros)

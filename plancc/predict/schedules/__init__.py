@@ -1,6 +1,7 @@
 """Builders of schedules, one module per layout. Knows plans and widths; no machine.
 
-tables.py    what of a plan a schedule depends on: sizes of parts, messages; no nonzero
+tables.py    what of a plan a schedule depends on: sizes of parts, messages; no nonzero;
+             plan_tables.py reads them from plans, owner_tables.py counts them for owners
 epoch.py     what layers compute, and what of it the passes leave out
 row.py       row and edge plans
 grid.py      1D, 1.5D, 2D, 3D, also those that send needed rows only
@@ -17,15 +18,10 @@ from plancc.predict.schedule import Schedule
 from plancc.predict.schedules.epoch import Scheduler, epoch
 from plancc.predict.schedules.feature import FeatureScheduler
 from plancc.predict.schedules.grid import BlockRowScheduler, BlockScheduler
+from plancc.predict.schedules.owner_tables import pairs_of, tables_of_owners
+from plancc.predict.schedules.plan_tables import read_tables, tables_of
 from plancc.predict.schedules.row import RowScheduler
-from plancc.predict.schedules.tables import (
-    Tables,
-    divides_columns,
-    pairs_of,
-    read_tables,
-    tables_of,
-    tables_of_owners,
-)
+from plancc.predict.schedules.tables import Tables, divides_columns
 
 __all__ = [
     "Schedule",

@@ -1,0 +1,171 @@
+"""Predicted epochs of several models on several numbers of ranks, as a table. Finds no owners."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from plancc.predict.machine import Machine
+from plancc.predict.passes import COMMON_PASSES
+from plancc.predict.schedule import STEPS
+from plancc.predict.schedules import Tables, schedule_of
+from plancc.predict.simulation import Prediction, simulate
+from plancc.predict.training import WORD_BYTES
+
+COMPUTATION = ("multiply", "dense")
+"""Steps that compute."""
+COMMUNICATION = tuple(step for step in STEPS if step not in COMPUTATION)
+"""Steps that move words."""
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """An epoch of a GCN on a machine, whatever the plan.
+
+    Attributes
+    ----------
+    dims : sequence of int
+        Widths d_0..d_L.
+    machine : Machine
+    passes : sequence of str
+        Of `COMMON_PASSES`.
+    """
+
+    dims: Sequence[int]
+    machine: Machine
+    passes: Sequence[str] = COMMON_PASSES
+
+    def epoch(self, tables: Tables, word_bytes: int = WORD_BYTES) -> Prediction:
+        """The prediction for these tables, with numbers of 4 or 8 bytes."""
+        return simulate(schedule_of(tables, self.dims, self.passes), self.machine, word_bytes)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A model on a number of ranks.
+
+    Attributes
+    ----------
+    label : str
+    num_ranks : int
+    seconds : float or None
+        Of an epoch; None: see `why`.
+    steps : dict of str to float
+        Seconds of the steps of `plancc.predict.schedule.STEPS`; they add up to `seconds`.
+    memory : int
+        Bytes that the fullest rank holds.
+    fits : bool
+        Whether that is at most what the machine has for a rank; True where it does not say.
+    why : str
+        Why there is no figure.
+    notes : tuple of str
+        What was assumed, and what was noticed of the owners.
+    compile_seconds : float
+        That the owners took.
+    """
+
+    label: str
+    num_ranks: int
+    seconds: float | None = None
+    steps: dict[str, float] = field(default_factory=dict)
+    memory: int = 0
+    fits: bool = True
+    why: str = ""
+    notes: tuple[str, ...] = ()
+    compile_seconds: float = 0.0
+
+    def predicted(self, epoch: Prediction, notes: Sequence[str] = ()) -> Cell:
+        """This cell with the figures of an epoch."""
+        return replace(
+            self,
+            seconds=epoch.seconds,
+            steps={step: epoch.of_step(step)[0] for step in STEPS},
+            memory=epoch.memory["total"],
+            fits=epoch.fits is not False,
+            notes=(*self.notes, *notes),
+        )
+
+    @property
+    def communication(self) -> float:
+        """Seconds of messages and collectives."""
+        return sum(self.steps.get(name, 0.0) for name in COMMUNICATION)
+
+    @property
+    def computation(self) -> float:
+        return sum(self.steps.get(name, 0.0) for name in COMPUTATION)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The whole table.
+
+    Attributes
+    ----------
+    name : str
+        Of the graph.
+    vertices, nonzeros : int
+        Of the normalised matrix.
+    dims : list of int
+    machine : Machine
+    sequential : float
+        Predicted seconds of an epoch on one rank: what speed-ups are relative to.
+    ranks : list of int
+    labels : list of str
+    cells : list of Cell
+        By label, then by ranks.
+    notes : list of str
+        What holds for all: assumed boundary fractions.
+    """
+
+    name: str
+    vertices: int
+    nonzeros: int
+    dims: list[int]
+    machine: Machine
+    sequential: float
+    ranks: list[int]
+    labels: list[str]
+    cells: list[Cell]
+    notes: list[str] = field(default_factory=list)
+
+    def cell(self, label: str, num_ranks: int) -> Cell:
+        """KeyError if it is not part of the sweep."""
+        for cell in self.cells:
+            if (cell.label, cell.num_ranks) == (label, num_ranks):
+                return cell
+        raise KeyError((label, num_ranks))
+
+    def speedup(self, cell: Cell) -> float | None:
+        """Over one rank."""
+        return self.sequential / cell.seconds if cell.seconds else None
+
+    def best(self, num_ranks: int) -> Cell | None:
+        """The fastest model that fits."""
+        there = [c for c in self.cells if c.num_ranks == num_ranks and c.seconds and c.fits]
+        return min(there, key=lambda cell: cell.seconds or 0.0, default=None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        cells = [
+            asdict(cell)
+            | {
+                "communication": cell.communication,
+                "computation": cell.computation,
+                "speedup": self.speedup(cell),
+                "notes": list(cell.notes),
+            }
+            for cell in self.cells
+        ]
+        return {
+            "name": self.name,
+            "vertices": self.vertices,
+            "nonzeros": self.nonzeros,
+            "dims": list(self.dims),
+            "machine": self.machine.as_dict(),
+            "sequential_seconds": self.sequential,
+            "ranks": self.ranks,
+            "models": self.labels,
+            "notes": self.notes,
+            "cells": cells,
+        }

@@ -1,0 +1,111 @@
+"""Tables of owners, of whom no plan is made."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from plancc.cost.pairs import pair_volumes
+from plancc.graph.graph import Graph
+from plancc.graph.owners import Owners
+from plancc.plan.grid import Grid
+from plancc.plan.receive_sets import grouped
+from plancc.plan.values import Int32Array, Int64Array
+from plancc.predict.schedule import Pairs
+from plancc.predict.schedules.tables import (
+    CHUNK,
+    Tables,
+    divides_columns,
+    piece_of_rows,
+    pieces_of_grid,
+    sends_rows,
+)
+
+
+def tables_of_owners(
+    matrix: Graph,
+    owners: Owners,
+    num_parts: int,
+    grid: Grid | None = None,
+    name: str = "owners",
+    blocks: bool = False,
+) -> Tables:
+    """The tables of the plan that these owners would make; it is not built.
+
+    Parameters
+    ----------
+    matrix : Graph
+    owners : Owners
+        Of rows only where there is a grid.
+    num_parts : int
+        Parts of the grid, where there is one.
+    grid : Grid, optional
+    name : str
+    blocks : bool
+        Whether `Tables.blocks` are counted where the grid has them. Where pieces are smaller than
+        blocks, in grids that are not square, a block's rows are taken in the order of their
+        vertices; a plan has those without a halo first.
+    """
+    expand, fold, own_nonzeros = sp.csr_array((num_parts, num_parts), dtype=np.int64), None, None
+    if owners.nonzeros is not None:
+        row = np.repeat(np.arange(matrix.num_vertices), matrix.row_nonzeros())
+        expand = _copies(matrix.indices, owners, num_parts)
+        fold = pairs_of(_copies(row, owners, num_parts).T.tocsr())
+        own = owners.nonzeros == owners.rows[row]
+        own_nonzeros = np.bincount(owners.nonzeros[own], minlength=num_parts)
+    elif sends_rows(grid):
+        expand = pair_volumes(matrix, owners.rows, num_parts)
+    layout = "row" if fold is None else "edge"
+    counted = None
+    if blocks and grid is not None and divides_columns(grid):
+        counted = _column_blocks(matrix, owners.rows, grid)
+    return Tables(
+        name=name,
+        layout=layout if grid is None else grid.layout,
+        rows=owners.row_load(num_parts),
+        nonzeros=owners.nonzero_load(matrix, num_parts),
+        expand=pairs_of(expand),
+        fold=fold,
+        grid=grid,
+        own_nonzeros=own_nonzeros,
+        blocks=counted,
+    )
+
+
+def pairs_of(volumes: sp.csr_array) -> Pairs:
+    """From the rows that every part sends to every other: csr_array int64[p, p]."""
+    entries = volumes.tocoo()
+    source, target = (each.astype(np.int32) for each in entries.coords)
+    return Pairs(volumes.shape[0], source, target, entries.data.astype(np.int64))
+
+
+def _copies(vertex: npt.NDArray[np.integer], owners: Owners, num_parts: int) -> sp.csr_array:
+    """How many vertices of its nonzeros every part lacks, by their owners: int64[owner, part].
+
+    `vertex`, int[nnz], is the row or the column of every nonzero.
+    """
+    assert owners.nonzeros is not None
+    foreign = owners.rows[vertex] != owners.nonzeros
+    keys = np.unique(owners.nonzeros[foreign].astype(np.int64) * len(owners.rows) + vertex[foreign])
+    part, lacking = np.divmod(keys, len(owners.rows))
+    entries = np.ones(len(keys), np.int64), (owners.rows[lacking], part)
+    return sp.coo_array(entries, shape=(num_parts, num_parts)).tocsr()
+
+
+def _column_blocks(matrix: Graph, owner: Int32Array, grid: Grid) -> Int64Array:
+    """`Tables.blocks`, of owners int32[n] of the grid's blocks of rows."""
+    _, position, part_ptr = grouped(owner, grid.num_parts)
+    piece = piece_of_rows(grid, part_ptr)[position]
+    pieces = pieces_of_grid(grid)
+    found = np.zeros(grid.num_parts * pieces, np.int64)
+    row = 0
+    while row < matrix.num_vertices:
+        limit = matrix.indptr[row] + CHUNK
+        last = max(row + 1, int(np.searchsorted(matrix.indptr, limit, side="right")) - 1)
+        chosen = slice(int(matrix.indptr[row]), int(matrix.indptr[last]))
+        part = np.repeat(owner[row:last].astype(np.int64), np.diff(matrix.indptr[row : last + 1]))
+        place = part * pieces + piece[matrix.indices[chosen]]
+        found += np.bincount(place, minlength=len(found))
+        row = last
+    return found.reshape(grid.num_parts, pieces)

@@ -1,0 +1,199 @@
+"""Tables of plans, from a file or in memory.
+
+From a plan file only offsets and peers are read; the columns too, part by part, where a process
+grid divides a part's nonzeros by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError, PlanError
+from plancc.plan.grid import Grid
+from plancc.plan.matrix import graph_of, owners_of
+from plancc.plan.plan import Plan
+from plancc.plan.reader import PlanFile, within
+from plancc.plan.slices import block_of_parts
+from plancc.plan.values import Header, Int32Array, Int64Array
+from plancc.predict.schedule import Pairs
+from plancc.predict.schedules.owner_tables import tables_of_owners
+from plancc.predict.schedules.tables import (
+    CHUNK,
+    Tables,
+    divides_columns,
+    piece_of_rows,
+    pieces_of_grid,
+)
+
+
+def read_tables(
+    path: str | PathLike[str], num_ranks: int | None = None, blocks: bool = True
+) -> Tables:
+    """The tables of a plan file; values and features are never read.
+
+    Parameters
+    ----------
+    path : path of the plan
+    num_ranks : int, optional
+        As after merging the parts of a row plan onto so many ranks, which reads the whole plan.
+    blocks : bool
+        Whether `Tables.blocks` are counted where a grid has them, which reads all columns.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, or the plan does not run on `num_ranks`.
+    PlanError
+        If it is damaged.
+    """
+    with PlanFile(path) as file:
+        if num_ranks is not None and num_ranks != file.header.num_ranks:
+            return _merged(file, num_ranks)
+        arrays = _Arrays(
+            file.path,
+            file.header,
+            read=file.read,
+            offsets=file.read_offsets,
+            messages=file.read_messages,
+        )
+        return _tables(arrays, blocks)
+
+
+def _merged(file: PlanFile, num_ranks: int) -> Tables:
+    header = file.header
+    if header.grid is not None:
+        raise InputError(
+            f"{file.path}: {num_ranks} ranks for a plan of grid '{header.grid}', which runs on "
+            f"exactly {header.num_ranks}"
+        )
+    if not 1 <= num_ranks <= header.num_parts:
+        raise InputError(f"{num_ranks} ranks: {file.path} runs on 1 to {header.num_parts}")
+    file.check_row_plan("a prediction for fewer ranks than parts")
+    plan = file.read_plan()
+    owners = owners_of(plan).renumbered(rank_of_parts(header.num_parts, num_ranks))
+    return replace(
+        tables_of_owners(graph_of(plan), owners, num_ranks, name=file.path),
+        undirected=_undirected(header),
+    )
+
+
+def rank_of_parts(num_parts: int, num_ranks: int) -> Int32Array:
+    """Rank of every part when the parts are merged onto `num_ranks`, int32[num_parts]."""
+    blocks = block_of_parts(num_parts, num_ranks)
+    return np.searchsorted(blocks, np.arange(num_parts), side="right").astype(np.int32) - 1
+
+
+def tables_of(plan: Plan, name: str = "plan", blocks: bool = True) -> Tables:
+    """The tables of a plan in memory; `blocks` as of `read_tables`."""
+    arrays: Mapping[str, npt.NDArray[Any]] = plan.arrays()
+
+    def messages(table: str) -> tuple[Int64Array, Int32Array, Int64Array]:
+        return arrays[f"{table}_ptr"], arrays[f"{table}_peer"], arrays[f"{table}_row_ptr"]
+
+    found = _Arrays(
+        name,
+        plan.header,
+        read=lambda node, start=0, stop=None: arrays[node][start:stop],
+        offsets=lambda node, total: arrays[node],
+        messages=messages,
+    )
+    return _tables(found, blocks)
+
+
+@dataclass(frozen=True)
+class _Arrays:
+    """The datasets of a plan, in memory or in its file.
+
+    Attributes
+    ----------
+    name : str
+    header : Header
+    read : callable
+        Rows ``start:stop`` of a dataset.
+    offsets : callable
+        A whole table of offsets, which rises to a given number.
+    messages : callable
+        Offsets of messages, peers, and offsets of rows in ``expand/send`` and the like.
+    """
+
+    name: str
+    header: Header
+    read: Callable[..., npt.NDArray[Any]]
+    offsets: Callable[[str, int], Int64Array]
+    messages: Callable[[str], tuple[Int64Array, Int32Array, Int64Array]]
+
+    def pairs(self, table: str) -> tuple[Pairs, Int64Array, Int64Array]:
+        """The messages of a table, with the offsets of messages and of rows."""
+        ptr, peer, row_ptr = self.messages(table)
+        num_parts = self.header.num_parts
+        source = np.repeat(np.arange(num_parts, dtype=np.int32), np.diff(ptr))
+        return Pairs(num_parts, source, peer, np.diff(row_ptr)), ptr, row_ptr
+
+    def check(self, node: str, numbers: npt.NDArray[Any], bound: int) -> None:
+        """PlanError unless these numbers of a dataset are from 0 and below `bound`."""
+        if not within(numbers, bound):
+            raise PlanError(f"{self.name}: /{node} is damaged: a number is out of range")
+
+
+def _tables(arrays: _Arrays, with_blocks: bool) -> Tables:
+    header = arrays.header
+    expand, _, _ = arrays.pairs("expand/send")
+    part_ptr, row_ptr = (
+        arrays.offsets("rows/part_ptr", header.num_vertices),
+        arrays.offsets("matrix/row_ptr", header.num_nonzeros),
+    )
+    rows, local_ptr, fold = np.diff(part_ptr), part_ptr, None
+    if header.layout == "edge":
+        fold, ptr, fold_ptr = arrays.pairs("fold/send")
+        local_ptr = part_ptr + fold_ptr[ptr]
+    first, last = row_ptr[local_ptr[:-1]], row_ptr[local_ptr[1:]]
+    own_end = row_ptr[local_ptr[:-1] + rows]
+    num_interior = np.clip(arrays.read("rows/num_interior"), 0, rows)
+    interior = row_ptr[local_ptr[:-1] + num_interior]
+    blocks = None
+    if with_blocks and header.grid is not None and divides_columns(header.grid):
+        blocks = _count_blocks(arrays, header.grid, part_ptr, first, last)
+    return Tables(
+        name=arrays.name,
+        layout=header.layout,
+        rows=rows,
+        nonzeros=last - first,
+        expand=expand,
+        fold=fold,
+        grid=header.grid,
+        own_nonzeros=None if fold is None else own_end - first,
+        boundary_nonzeros=last - interior,
+        blocks=blocks,
+        undirected=_undirected(header) and fold is None,
+    )
+
+
+def _count_blocks(
+    arrays: _Arrays, grid: Grid, part_ptr: Int64Array, first: Int64Array, last: Int64Array
+) -> Int64Array:
+    """`Tables.blocks` of a plan; the nonzeros of every part are ``first:last``."""
+    received, ptr, halo_ptr = arrays.pairs("expand/recv")
+    piece = piece_of_rows(grid, part_ptr)
+    blocks = np.zeros((grid.num_parts, pieces_of_grid(grid)), np.int64)
+    for part in range(grid.num_parts):
+        messages = slice(int(ptr[part]), int(ptr[part + 1]))
+        halo = halo_ptr[messages.start : messages.stop + 1]
+        row = arrays.read("expand/recv_row", int(halo[0]), int(halo[-1]))
+        place = np.repeat(part_ptr[received.target[messages]], np.diff(halo)) + row
+        arrays.check("expand/recv_row", place, int(part_ptr[-1]))
+        held = np.concatenate([piece[part_ptr[part] : part_ptr[part + 1]], piece[place]])
+        for start in range(int(first[part]), int(last[part]), CHUNK):
+            column = arrays.read("matrix/column", start, min(start + CHUNK, int(last[part])))
+            arrays.check("matrix/column", column, len(held))
+            blocks[part] += np.bincount(held[column], minlength=blocks.shape[1])
+    return blocks
+
+
+def _undirected(header: Header) -> bool:
+    return not header.directed and header.normalization != "row"

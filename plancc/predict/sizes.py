@@ -1,0 +1,210 @@
+"""Graphs that are too large to be at hand: numbers in their place, and tables made of these.
+
+Parts are of equal sizes; how many halo rows they have is measured on plans, or assumed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from plancc.errors import InputError
+from plancc.plan.grid import Grid
+from plancc.plan.reader import PlanFile
+from plancc.plan.values import Int64Array
+from plancc.predict.schedule import Pairs
+from plancc.predict.schedules.tables import Tables, sends_rows
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """Halo rows per own row of a part, as a function of the number of parts.
+
+    The logarithm is linear in log p between the points, and beyond them as in the nearest interval.
+    One point is a constant.
+
+    Attributes
+    ----------
+    points : tuple of (int, float, float or None)
+        Parts, ascending; halo rows per own row; parts that a part receives from, None for as many
+        as there are rows for.
+    source : str
+        "assumed", or of which plans.
+    """
+
+    points: tuple[tuple[int, float, float | None], ...]
+    source: str = "assumed"
+
+    @classmethod
+    def parse(cls, text: str) -> Boundary:
+        """ "16:0.5,256:1.2", "16:0.5:12,..." with peers, or plan files that were compiled.
+
+        Raises
+        ------
+        InputError
+            Anything else, negative or infinite numbers, the same number of parts twice.
+        """
+        points: list[tuple[int, float, float | None]] = []
+        plans = []
+        for word in filter(None, (word.strip() for word in text.split(","))):
+            if word.endswith(".h5"):
+                points.append(_measured(word))
+                plans.append(word)
+                continue
+            try:
+                parts, fraction, *peers = word.split(":")
+                point = int(parts), float(fraction), float(peers[0]) if peers else None
+                if len(peers) > 1 or not all(math.isfinite(x) for x in point if x is not None):
+                    raise ValueError
+            except ValueError:
+                point = 0, 0.0, None
+            if point[0] < 1 or point[1] < 0 or (point[2] or 0) < 0:
+                raise InputError(
+                    f"boundary '{text}': '{word}' is not PARTS:FRACTION, such as 16:0.5 for half "
+                    "a halo row per own row of 16 parts, nor a plan file"
+                )
+            points.append(point)
+        points.sort(key=lambda point: point[0])
+        if not points:
+            raise InputError(f"boundary '{text}': give at least one PARTS:FRACTION")
+        numbers = [point[0] for point in points]
+        if len(set(numbers)) < len(numbers):
+            raise InputError(f"boundary '{text}': a number of parts is given twice")
+        return cls(tuple(points), f"measured on {', '.join(plans)}" if plans else "assumed")
+
+    def at(self, num_parts: int) -> tuple[float, float | None]:
+        """Halo rows per own row, and peers or None."""
+        parts = [point[0] for point in self.points]
+        fraction = _power_law(parts, [point[1] for point in self.points], num_parts)
+        peers = [point[2] for point in self.points if point[2] is not None]
+        if len(peers) < len(parts):
+            return fraction, None
+        return fraction, _power_law(parts, peers, num_parts)
+
+
+def _power_law(parts: Sequence[int], values: Sequence[float], at: int) -> float:
+    """Interpolation and extrapolation in logarithms; linear in log p where a value is 0."""
+    if len(parts) == 1:
+        return values[0]
+    last = min(max(1, int(np.searchsorted(parts, at))), len(parts) - 1)
+    x0, x1 = math.log(parts[last - 1]), math.log(parts[last])
+    y0, y1 = values[last - 1], values[last]
+    share = (math.log(at) - x0) / (x1 - x0)
+    if y0 > 0 and y1 > 0:
+        return math.exp(math.log(y0) + share * (math.log(y1) - math.log(y0)))
+    return max(0.0, y0 + share * (y1 - y0))
+
+
+def _measured(path: str) -> tuple[int, float, float | None]:
+    with PlanFile(path) as file:
+        metrics = file.metrics()
+        if metrics is None or file.header.layout == "edge":
+            raise InputError(f"{path}: has no halo rows per own row: a row plan is needed")
+        return file.header.num_parts, metrics.boundary_ratio, metrics.average_messages
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A graph that is too large to be at hand.
+
+    Attributes
+    ----------
+    vertices, nonzeros : int
+        Of the matrix, its diagonal included.
+    boundary : dict of str to Boundary
+        By label of a model; "" for all others that exchange rows, but rp: without any, a random
+        partition has the boundary of a random matrix with as many nonzeros in every row.
+
+    Raises
+    ------
+    InputError
+        No vertices, or fewer nonzeros than vertices.
+    """
+
+    vertices: int
+    nonzeros: int
+    boundary: Mapping[str, Boundary] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.vertices < 1:
+            raise InputError(f"vertices {self.vertices}: at least 1 is needed")
+        if not self.vertices <= self.nonzeros <= self.vertices**2:
+            raise InputError(
+                f"nonzeros {self.nonzeros}: {self.vertices} vertices have from {self.vertices} "
+                f"(the diagonal) to {self.vertices**2} of them"
+            )
+
+
+def tables_of_sizes(
+    sizes: Sizes,
+    name: str,
+    num_parts: int,
+    grid: Grid | None = None,
+    boundary: Boundary | None = None,
+) -> Tables:
+    """Parts of equal sizes, with the halo that is measured or assumed.
+
+    Parameters
+    ----------
+    sizes : Sizes
+    name : str
+    num_parts : int
+        Parts of the grid, where there is one.
+    grid : Grid, optional
+    boundary : Boundary, optional
+        Where parts send rows; without it that of a random matrix.
+    """
+    tables = even_tables(name, sizes.vertices, sizes.nonzeros, num_parts, grid)
+    if not sends_rows(grid):
+        return tables
+    fraction, peers = random_boundary(sizes.vertices, sizes.nonzeros, num_parts), None
+    if boundary is not None:
+        fraction, peers = boundary.at(num_parts)
+    return replace(tables, expand=_even_pairs(tables.rows, fraction, peers))
+
+
+def random_boundary(vertices: int, nonzeros: int, num_parts: int) -> float:
+    """Expected halo rows per own row of a random partition, if all columns were alike.
+
+    A column has d = nonzeros / vertices - 1 nonzeros beside the diagonal, in random rows: so many
+    of the other p - 1 parts need it, ``(p - 1) (1 - (1 - 1 / p)^d)``. Graphs whose columns differ
+    have fewer.
+    """
+    degree = nonzeros / vertices - 1
+    return (num_parts - 1) * (1 - (1 - 1 / num_parts) ** degree)
+
+
+def even_tables(
+    name: str, vertices: int, nonzeros: int, num_parts: int, grid: Grid | None = None
+) -> Tables:
+    """Parts of equal sizes that exchange nothing."""
+    nobody = np.zeros(0, np.int32)
+    return Tables(
+        name=name,
+        layout="row" if grid is None else grid.layout,
+        rows=_shares(vertices, num_parts),
+        nonzeros=_shares(nonzeros, num_parts),
+        expand=Pairs(num_parts, nobody, nobody, np.zeros(0, np.int64)),
+        grid=grid,
+    )
+
+
+def _shares(total: int, number: int) -> Int64Array:
+    return np.diff(np.arange(number + 1, dtype=np.int64) * total // number)
+
+
+def _even_pairs(rows: Int64Array, fraction: float, peers: float | None) -> Pairs:
+    """Every part receives `fraction` rows per own row, from `peers` parts all around it."""
+    num_parts = len(rows)
+    halo = min(round(fraction * int(rows.max())), int(rows.sum() - rows.max()))
+    number = num_parts - 1 if peers is None else min(num_parts - 1, max(1, round(peers)))
+    number = min(number, halo)
+    offsets = 1 + np.arange(number, dtype=np.int64) * (num_parts - 1) // max(1, number)
+    target = np.repeat(np.arange(num_parts, dtype=np.int32), number)
+    source = ((target + np.tile(offsets, num_parts)) % num_parts).astype(np.int32)
+    return Pairs(
+        num_parts, source, target, np.tile(_shares(halo, max(1, number))[:number], num_parts)
+    )
