@@ -93,9 +93,9 @@ class Part:
     fold : PartFold or None
         None in a row plan, which has no folded rows.
     grid : GridShare or None
-        Of layouts "grid" and "feature" (`plancc.plan.grid_slices`). `index` and `num_parts` count
-        ranks then; rows are those that this rank has in H between products, the local matrix and
-        the messages are empty.
+        Layouts "grid" and "feature" only (`plancc.plan.grid_slices`): `index` and `num_parts` count
+        ranks, the rows are those of H that this rank has between products, and the local matrix
+        and the messages are empty.
     """
 
     index: int
@@ -148,17 +148,12 @@ class PartRange:
     first, last : int
     part_ptr : int64[num_parts + 1]
         First row of every part in plan order, for *all* parts of the plan.
-    global_id : int32[rows]
-        Vertex of every row that these parts own.
     local_ptr : int64[last - first + 1]
         Where the local rows of every part start in `row_ptr`.
-    row_ptr : int64[local rows + 1], column : int32[nonzeros], value : float[nonzeros]
-        Columns in the local numbering of the part that holds the nonzero.
     send, receive : Exchange
         Messages of these parts; part `first` has number 0 there.
-    vertex_data : VertexData
-    fold : Fold or None
-        None in a row plan.
+    global_id, row_ptr, column, value, vertex_data, fold
+        As in `plancc.plan.plan.Plan`, for these parts.
     """
 
     first: int
@@ -171,7 +166,7 @@ class PartRange:
     value: npt.NDArray[np.floating]
     send: Exchange
     receive: Exchange
-    vertex_data: VertexData
+    vertex_data: VertexData = field(default_factory=VertexData)
     fold: Fold | None = None
 
     @property
@@ -208,15 +203,6 @@ class PartRange:
         """The part that holds each nonzero, int64[nonzeros]."""
         counts = np.diff(self.row_ptr[self.local_ptr])
         return np.repeat(np.arange(self.first, self.last), counts)
-
-    def columns_of_part(self) -> Int64Array:
-        """Columns that every part numbers, own rows and received ones: int64[num_parts].
-
-        Other parts' received rows are not known here, and do not count.
-        """
-        columns = np.diff(self.part_ptr)
-        columns[self.first : self.last] += self.receive.rows_per_part()
-        return columns
 
     def halo_ptr(self) -> Int64Array:
         """Where the received rows of every part start among all: int64[last - first + 1]."""

@@ -17,7 +17,7 @@ which it sends to their owners (the fold):
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from typing import Any, Self
@@ -106,45 +106,31 @@ class Plan:
         """Part `index` as a value of its own; its arrays are views of the plan's."""
         if not 0 <= index < self.num_parts:
             raise InputError(f"part {index}: the plan has parts 0..{self.num_parts - 1}")
-        return self.parts(index, index + 1).only_part(int(self.num_interior[index]))
+        part = self._parts(index, index + 1).only_part(int(self.num_interior[index]))
+        rows = np.arange(self.part_ptr[index], self.part_ptr[index + 1])
+        return replace(part, vertex_data=self.vertex_data.take(rows))
 
-    def parts(self, first: int, last: int) -> PartRange:
-        """Parts ``first..last-1``; all but offsets and vertex data are views of the plan's."""
-        rows = slice(self.part_ptr[first], self.part_ptr[last])
+    @cached_property
+    def all_parts(self) -> PartRange:
+        """All parts side by side, without vertex data."""
+        return self._parts(0, self.num_parts)
+
+    def _parts(self, first: int, last: int) -> PartRange:
+        """Parts ``first..last-1`` without vertex data; arrays are views but for offsets."""
         local_ptr = self.local_ptr[first : last + 1]
         row_ptr = self.row_ptr[local_ptr[0] : local_ptr[-1] + 1]
-        nonzeros = slice(row_ptr[0], row_ptr[-1])
         return PartRange(
             first=first,
             last=last,
             part_ptr=self.part_ptr,
-            global_id=self.global_id[rows],
+            global_id=self.global_id[self.part_ptr[first] : self.part_ptr[last]],
             local_ptr=local_ptr - local_ptr[0],
             row_ptr=row_ptr - row_ptr[0],
-            column=self.column[nonzeros],
-            value=self.value[nonzeros],
+            column=self.column[row_ptr[0] : row_ptr[-1]],
+            value=self.value[row_ptr[0] : row_ptr[-1]],
             send=self.send.of_parts(first, last),
             receive=self.receive.of_parts(first, last),
-            vertex_data=self.vertex_data.take(np.arange(rows.start, rows.stop)),
             fold=None if self.fold is None else self.fold.of_parts(first, last),
-        )
-
-    @cached_property
-    def all_parts(self) -> PartRange:
-        """All parts side by side, without vertex data; every array is the plan's."""
-        return PartRange(
-            first=0,
-            last=self.num_parts,
-            part_ptr=self.part_ptr,
-            global_id=self.global_id,
-            local_ptr=self.local_ptr,
-            row_ptr=self.row_ptr,
-            column=self.column,
-            value=self.value,
-            send=self.send,
-            receive=self.receive,
-            vertex_data=VertexData(),
-            fold=self.fold,
         )
 
     def __repr__(self) -> str:
@@ -218,20 +204,16 @@ class Plan:
         if self.fold is None:
             return Traffic(rows, nonzeros, *expand)
         fold = StepTraffic.of(self.fold.send, self.fold.receive)
-        return Traffic.of_steps(rows, nonzeros, expand, fold, rows + self._foreign_vertices())
-
-    def _foreign_vertices(self) -> Int64Array:
-        """Vertices of other parts that every part receives, or has a partial row of."""
-        assert self.fold is not None
-        at_parts = [
+        foreign = [  # vertices that a part receives, or has a partial row of
             table.part_of_row() * self.num_vertices + self.part_ptr[table.peer_of_row()] + table.row
             for table in (self.receive, self.fold.send)
         ]
-        held = np.union1d(*at_parts)
-        return np.bincount(held // self.num_vertices, minlength=self.num_parts)
+        foreign_part = np.unique(np.concatenate(foreign)) // self.num_vertices
+        copies = rows + np.bincount(foreign_part, minlength=self.num_parts)
+        return Traffic.of_steps(rows, nonzeros, expand, fold, copies)
 
     def metrics(self) -> Metrics:
-        """What the plan costs (`plancc.plan.metrics`), computed from its tables."""
+        """The figures of the plan, computed from its tables."""
         return summarize(self.traffic())
 
     def save(self, path: str | PathLike[str], *, compress: bool = False) -> str:

@@ -86,7 +86,7 @@ class PlanFile:
         except PermissionError as error:
             raise InputError(f"{self.path}: not readable (permission denied)") from error
         except OSError as error:
-            raise PlanError(f"{self.path}: not a plan: {_reason(error)}") from error
+            raise self._error(f"not a plan: {_reason(error)}") from error
         try:
             with self._reading("the header"):
                 self.header = self._read_header()
@@ -108,6 +108,9 @@ class PlanFile:
         except BaseException:
             self._file.close()
             raise
+
+    def _error(self, problem: str) -> PlanError:
+        return PlanError(f"{self.path}: {problem}")
 
     def __enter__(self) -> Self:
         return self
@@ -172,7 +175,7 @@ class PlanFile:
     def check(self, name: str, holds: bool | np.bool_) -> None:
         """PlanError that a number in dataset `name` is out of range, unless it `holds`."""
         if not holds:
-            raise PlanError(f"{self.path}: /{name} is damaged: a number is out of range")
+            raise self._error(f"/{name} is damaged: a number is out of range")
 
     def read_within(
         self, name: str, bound: int, start: int = 0, stop: int | None = None
@@ -232,21 +235,20 @@ class PlanFile:
     def _node(self, name: str) -> h5py.Dataset:
         node = NODES[name]
         if not self._is_there(name, h5py.Dataset):
-            raise PlanError(f"{self.path}: /{name} is missing")
+            raise self._error(f"/{name} is missing")
         dataset = self._file[name]
         if dataset.is_virtual or dataset.external:
-            raise PlanError(f"{self.path}: /{name} keeps its data outside the file")
+            raise self._error(f"/{name} keeps its data outside the file")
         creation = dataset.id.get_create_plist()
         filters = [creation.get_filter(k)[0] for k in range(creation.get_nfilters())]
         for code in filters:
             if code not in FILTERS:
-                raise PlanError(
-                    f"{self.path}: /{name} uses HDF5 filter {code}; allowed are "
-                    f"{', '.join(FILTERS.values())}"
+                raise self._error(
+                    f"/{name} uses HDF5 filter {code}; allowed are {', '.join(FILTERS.values())}"
                 )
         if dataset.dtype.str not in node.dtypes:
-            raise PlanError(
-                f"{self.path}: /{name} has type {dataset.dtype.str}, not {' or '.join(node.dtypes)}"
+            raise self._error(
+                f"/{name} has type {dataset.dtype.str}, not {' or '.join(node.dtypes)}"
             )
         expected = tuple(self._sizes.get(dimension) for dimension in node.shape)
         shape = dataset.shape or ()
@@ -254,13 +256,12 @@ class PlanFile:
             size is not None and size != found for size, found in zip(expected, shape, strict=True)
         ):
             wanted = (d if e is None else str(e) for d, e in zip(node.shape, expected, strict=True))
-            raise PlanError(
-                f"{self.path}: /{name} is of size {_by(map(str, shape))}; the header asks for "
-                f"{_by(wanted)}"
+            raise self._error(
+                f"/{name} is of size {_by(map(str, shape))}; the header asks for {_by(wanted)}"
             )
         deflation = MAX_DEFLATION if h5py.h5z.FILTER_DEFLATE in filters else 1
         if dataset.nbytes > deflation * dataset.id.get_storage_size():
-            raise PlanError(f"{self.path}: /{name} is not completely stored in the file")
+            raise self._error(f"/{name} is not completely stored in the file")
         return dataset
 
     def read_plan(self) -> Plan:
@@ -275,7 +276,7 @@ class PlanFile:
         plan = Plan.from_arrays(self.header, arrays)
         for name, problem in index_invariants(plan):
             if problem:
-                raise PlanError(f"{self.path}: {name}: {problem}")
+                raise self._error(f"{name}: {problem}")
         return replace(
             plan,
             provenance=self.attributes("provenance"),
@@ -296,20 +297,20 @@ class PlanFile:
         except PlanccError:
             raise
         except Exception as error:
-            raise PlanError(f"{self.path}: {what} is damaged: {_reason(error)}") from error
+            raise self._error(f"{what} is damaged: {_reason(error)}") from error
 
     def _check_no_fold(self) -> None:
         with self._reading("/fold"):
             if self._is_there("fold", h5py.Group):
-                raise PlanError(f"{self.path}: /fold in a plan of layout '{self.header.layout}'")
+                raise self._error(f"/fold in a plan of layout '{self.header.layout}'")
 
     def _step_sizes(self, step: str) -> tuple[int, int]:
         """Messages and rows of the expand or the fold, which their tables must have."""
         messages, volume = self._length(f"{step}/recv_peer"), self._length(f"{step}/recv_row")
         parts, vertices = self.header.num_parts, self.header.num_vertices
         if messages > parts * (parts - 1) or volume > (parts - 1) * vertices:
-            raise PlanError(
-                f"{self.path}: /{step} lists {messages} messages of {volume} rows, "
+            raise self._error(
+                f"/{step} lists {messages} messages of {volume} rows, "
                 f"more than {parts} parts can exchange"
             )
         self._sizes |= {
@@ -323,70 +324,61 @@ class PlanFile:
         """Size of a one-dimensional dataset before its bound is known."""
         with self._reading(f"/{name}"):
             if not self._is_there(name, h5py.Dataset):
-                raise PlanError(f"{self.path}: /{name} is missing")
+                raise self._error(f"/{name} is missing")
             shape: tuple[int, ...] = self._file[name].shape or ()
             if len(shape) != 1:
-                raise PlanError(f"{self.path}: /{name} has {len(shape)} dimensions, not one")
+                raise self._error(f"/{name} has {len(shape)} dimensions, not one")
             return int(shape[0])
 
     def _read_header(self) -> Header:
         attributes = self._file.attrs
         if _python(attributes.get("format")) != FORMAT:
-            raise PlanError(f"{self.path}: not a plan: its attribute 'format' is not '{FORMAT}'")
+            raise self._error(f"not a plan: its attribute 'format' is not '{FORMAT}'")
         version = _python(attributes.get("format_version", ""))
         try:
             major, self.minor = (int(part) for part in str(version).split("."))
         except ValueError:
-            raise PlanError(
-                f"{self.path}: format version '{_line(version)}' is not MAJOR.MINOR"
-            ) from None
+            raise self._error(f"format version '{_line(version)}' is not MAJOR.MINOR") from None
         if major != MAJOR:
-            raise PlanError(
-                f"{self.path}: format version {version}; this plancc reads {MAJOR}.x only"
-            )
+            raise self._error(f"format version {version}; this plancc reads {MAJOR}.x only")
         values: dict[str, Any] = {}
         for name, kind in HEADER_TYPES.items():
             value = _python(attributes.get(name))
             if kind is bool and value in (0, 1):
                 value = bool(value)
             if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-                raise PlanError(
-                    f"{self.path}: header attribute '{name}' is missing or not {kind.__name__}"
-                )
+                raise self._error(f"header attribute '{name}' is missing or not {kind.__name__}")
             values[name] = value
         header = Header(**values)
         if GRID_ATTRIBUTE in attributes:
             header = replace(header, grid=self._read_grid(_python(attributes[GRID_ATTRIBUTE])))
         if header.layout not in LAYOUTS:
-            raise PlanError(
-                f"{self.path}: layout '{_line(header.layout)}'; "
-                f"this plancc reads: {', '.join(LAYOUTS)}"
+            raise self._error(
+                f"layout '{_line(header.layout)}'; this plancc reads: {', '.join(LAYOUTS)}"
             )
         if self.minor < LAYOUTS[header.layout]:
-            raise PlanError(
-                f"{self.path}: layout '{header.layout}' in a plan of version {version}, which came "
+            raise self._error(
+                f"layout '{header.layout}' in a plan of version {version}, which came "
                 f"with {MAJOR}.{LAYOUTS[header.layout]}"
             )
         if header.normalization not in NORMALIZATIONS:
-            raise PlanError(f"{self.path}: unknown normalization '{_line(header.normalization)}'")
+            raise self._error(f"unknown normalization '{_line(header.normalization)}'")
         n, p, nnz = header.num_vertices, header.num_parts, header.num_nonzeros
         if not (1 <= p <= n <= MAX_VERTICES and 0 <= nnz <= n * n):
-            raise PlanError(
-                f"{self.path}: impossible header: {n} vertices, {nnz} nonzeros, {p} parts"
-            )
+            raise self._error(f"impossible header: {n} vertices, {nnz} nonzeros, {p} parts")
         if problem := header.grid_problem():
-            raise PlanError(f"{self.path}: {problem}")
+            raise self._error(f"{problem}")
         self.content_sha256 = str(_python(attributes.get("content_sha256", "")))
         return header
 
     def _read_grid(self, text: Any) -> Grid:
         text = _line(str(text))
         if len(text) > MAX_GRID_TEXT:
-            raise PlanError(f"{self.path}: header attribute '{GRID_ATTRIBUTE}' is no grid")
+            raise self._error(f"header attribute '{GRID_ATTRIBUTE}' is no grid")
         try:
             return Grid.parse(text)
         except InputError as error:
-            raise PlanError(f"{self.path}: header attribute {error}") from None
+            raise self._error(f"header attribute {error}") from None
 
     def _check_names(self) -> None:
         """Refuse unknown names, which only a higher minor version may bring."""
@@ -394,9 +386,8 @@ class PlanFile:
             return
         for name in self._file.attrs:
             if name not in ROOT_ATTRIBUTES:
-                raise PlanError(
-                    f"{self.path}: unknown attribute '{_line(name)}' in a plan of version "
-                    f"{MAJOR}.{self.minor}"
+                raise self._error(
+                    f"unknown attribute '{_line(name)}' in a plan of version {MAJOR}.{self.minor}"
                 )
         groups = (*GROUPS, *ATTRIBUTE_GROUPS)
         known = {*NODES, *groups}
@@ -406,9 +397,8 @@ class PlanFile:
                 names += [f"{group}/{name}" for name in self._file[group]]
             for name in names:
                 if name not in known:
-                    raise PlanError(
-                        f"{self.path}: unknown node /{_line(name)} in a plan of version "
-                        f"{MAJOR}.{self.minor}"
+                    raise self._error(
+                        f"unknown node /{_line(name)} in a plan of version {MAJOR}.{self.minor}"
                     )
 
     def _is_there(self, name: str, kind: type) -> bool:
@@ -420,15 +410,17 @@ class PlanFile:
             if link is None:
                 return False
             if not isinstance(link, h5py.HardLink):
-                raise PlanError(f"{self.path}: /{at} is a soft or external link")
+                raise self._error(f"/{at} is a soft or external link")
             if self._file.get(at, getclass=True) is not wanted:
-                raise PlanError(f"{self.path}: /{at} is not a {wanted.__name__.lower()}")
+                raise self._error(f"/{at} is not a {wanted.__name__.lower()}")
         return True
 
 
 def within(numbers: npt.NDArray[np.integer], bound: int | npt.NDArray[np.integer]) -> bool:
     """Whether every number is in ``0..bound-1``; `bound` may have one entry for each."""
-    return bool(((numbers >= 0) & (numbers < bound)).all())
+    if isinstance(bound, np.ndarray):
+        return bool(((numbers >= 0) & (numbers < bound)).all())
+    return len(numbers) == 0 or (int(numbers.min()) >= 0 and int(numbers.max()) < bound)
 
 
 def _open(path: str) -> h5py.File:

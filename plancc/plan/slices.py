@@ -1,12 +1,13 @@
 """Reading a rank's slice of a plan file. Knows no MPI: a rank is a number here.
 
-Rank k of r takes the contiguous block of parts ``k * p // r .. (k + 1) * p // r - 1``; what of
-several parts becomes of one rank is `plancc.plan.merge`'s business. Every number that is used as
-an index is checked here, so that a damaged file is an error and never a wrong address.
+Rank k of r takes the parts ``k * p // r .. (k + 1) * p // r - 1``; `plancc.plan.merge` makes one of
+them. Every number that is used as an index is checked here: a damaged file is an error and never a
+wrong address.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from os import PathLike
 
 import numpy as np
@@ -77,7 +78,7 @@ def read_part(file: PlanFile, rank: int, num_ranks: int) -> Part:
 
 
 def _read_grid_share(file: PlanFile, rank: int, num_ranks: int) -> Part:
-    """Of vertex data the rows that the rank has, whatever else it reads of their block."""
+    """The slice of a rank of a process grid; it may read more rows than it has vertex data of."""
     grid = check_ranks(file.path, file.header, num_ranks)
     block = _read_parts(file, *parts_to_read(grid, rank), with_data=False)
     part = _only_part(file, block) if keeps_part(grid) else None
@@ -86,9 +87,8 @@ def _read_grid_share(file: PlanFile, rank: int, num_ranks: int) -> Part:
 
 
 def _only_part(file: PlanFile, block: PartRange) -> Part:
-    num_rows = len(block.global_id)
-    index = block.first
-    num_interior = file.read_within("rows/num_interior", num_rows + 1, index, index + 1)
+    index, bound = block.first, len(block.global_id) + 1
+    num_interior = file.read_within("rows/num_interior", bound, index, index + 1)
     return block.only_part(int(num_interior[0]))
 
 
@@ -108,29 +108,30 @@ def _read_parts(file: PlanFile, first: int, last: int, *, with_data: bool = True
         owner = first + fold.receive.part_of_row()
         file.check("fold/recv_row", within(fold.receive.row, rows[owner]))
         local_ptr = local_ptr + folded_before + fold_send.row_ptr[fold_send.ptr]
-    local_rows = int(local_ptr[0]), int(local_ptr[-1])
-    row_ptr = file.read_offsets("matrix/row_ptr", header.num_nonzeros, *local_rows)
-    nonzeros = int(row_ptr[0]), int(row_ptr[-1])
+    local0, local1 = int(local_ptr[0]), int(local_ptr[-1])
+    row_ptr = file.read_offsets("matrix/row_ptr", header.num_nonzeros, local0, local1)
+    start, stop = int(row_ptr[0]), int(row_ptr[-1])
+    local_ptr, row_ptr = local_ptr - local_ptr[0], row_ptr - start
+    column = file.read("matrix/column", start, stop)
+    num_columns = (rows[first:last] + receive.rows_per_part()).tolist()
+    for bound, (begin, end) in zip(num_columns, pairwise(row_ptr[local_ptr]), strict=True):
+        file.check("matrix/column", within(column[begin:end], bound))
     file.check("expand/send_row", within(send.row, rows[first + send.part_of_row()]))
     file.check("expand/recv_row", within(receive.row, rows[receive.peer_of_row()]))
-    block = PartRange(
+    return PartRange(
         first=first,
         last=last,
         part_ptr=part_ptr,
         global_id=file.read_within("rows/global_id", header.num_vertices, row0, row1),
-        local_ptr=local_ptr - local_ptr[0],
-        row_ptr=row_ptr - row_ptr[0],
-        column=file.read("matrix/column", *nonzeros),
-        value=file.read("matrix/value", *nonzeros),
+        local_ptr=local_ptr,
+        row_ptr=row_ptr,
+        column=column,
+        value=file.read("matrix/value", start, stop),
         send=send,
         receive=receive,
         vertex_data=_read_vertex_data(file, row0, row1) if with_data else VertexData(),
         fold=fold,
     )
-    file.check(
-        "matrix/column", within(block.column, block.columns_of_part()[block.part_of_nonzero()])
-    )
-    return block
 
 
 def _read_exchange(file: PlanFile, table: str, first: int, last: int) -> tuple[int, Exchange]:
