@@ -1,4 +1,4 @@
-"""What mini-batches cost under owner vectors: counted batch by batch, or as an expectation.
+"""Cost of mini-batches under owner vectors: counted batch by batch, or as an expectation.
 
 Knows samplers, patterns and owners; no plan, no file, no terminal. In a batch a part receives row
 j once per block if it owns a row whose nonzero in column j the block keeps, and does not own j.
@@ -16,15 +16,16 @@ import numpy.typing as npt
 from numba import njit
 from scipy.stats import t as student_t
 
+from plancc.models.nets import column_nets
 from plancc.plan.metrics import imbalance
 from plancc.plan.receive_sets import grouped
 from plancc.plan.values import Int32Array, Int64Array
 from plancc.sampling import SHOWN, Inclusion, Population, Sampler
 
 CONFIDENCE = 0.95
-"""Of every interval."""
+"""Level of every confidence interval."""
 CHUNK = 32
-"""Batches that a thread draws at a time: few enough that an interrupt is soon heard."""
+"""Batches that a thread draws at a time: few enough for a quick answer to an interrupt."""
 
 Float64Array = npt.NDArray[np.float64]
 
@@ -83,7 +84,7 @@ def batch_figures(
     owners : sequence of (int32[n], int)
         Owner vectors, each with its number of parts.
     numbers : sequence of int
-        Of the batches, such as ``range(1000)``.
+        Numbers of the batches, such as ``range(1000)``.
     seed, stream : int
         See `Sampler.batch`.
     threads : int
@@ -135,8 +136,8 @@ def batch_figures(
 
 
 @njit(cache=True, nogil=True)
-def _new(vertices: Any, stamp: Any, ticket: Any) -> Any:
-    """How many of `vertices` had not got this stamp; now all have."""
+def _new(vertices, stamp, ticket):  # type: ignore[no-untyped-def]
+    """Stamp all `vertices`; returns how many had another stamp."""
     found = 0
     for v in vertices:
         if stamp[v] != ticket:
@@ -146,10 +147,8 @@ def _new(vertices: Any, stamp: Any, ticket: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _exchange(
-    rows: Any, ptr: Any, columns: Any, owner: Any, stamp: Any, talked: Any, ticket: Any, load: Any
-) -> Any:
-    """Adds the nonzeros, the rows sent and the rows received of every part; returns messages.
+def _exchange(rows, ptr, columns, owner, stamp, talked, ticket, load):  # type: ignore[no-untyped-def]
+    """Add nonzeros, rows sent and rows received of every part to `load`; returns messages.
 
     Part q marks the columns that it has seen, and the parts that it has heard of, with the stamp
     ``ticket + 1 + q``.
@@ -194,8 +193,6 @@ def expected_volume(
     owner : int32[n]
     num_parts : int
     """
-    from plancc.models.nets import column_nets
-
     net_ptr, pins, column = column_nets(indptr, indices)
     allowed = inclusion.vertices
     if allowed is None:
@@ -205,9 +202,7 @@ def expected_volume(
 
 
 @njit(cache=True, nogil=True)
-def _reached(
-    ptr: Any, pins: Any, column: Any, owner: Any, num_parts: int, reach: Any, allowed: Any
-) -> Any:
+def _reached(ptr, pins, column, owner, num_parts, reach, allowed):  # type: ignore[no-untyped-def]
     """Sum of the reach of all other parts over the column nets that may take part."""
     count = np.zeros(num_parts, dtype=np.int64)
     total = 0.0

@@ -24,16 +24,21 @@ kernels of their own.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+import numpy.typing as npt
 from numba import njit
 
 from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
-from plancc.plan.nonzeros import by_part
 from plancc.plan.plan import Plan
-from plancc.plan.receive_sets import grouped, list_marked, mark
+from plancc.plan.receive_sets import by_part, grouped, list_marked, mark
 from plancc.plan.values import Exchange, Fold, Header, Int32Array, Int64Array
+
+_Chunks = list[tuple[Int32Array, ...]]
+"""Messages of ranges of parts, as `_exchanges` takes them."""
 
 
 def lower(
@@ -63,32 +68,64 @@ def lower(
     Plan
         Without provenance, vertex data and metrics baseline.
     """
-    header = Header(
-        layout="edge" if owners.is_edge_partition else "row",
-        num_vertices=matrix.num_vertices,
-        num_nonzeros=matrix.num_nonzeros,
-        num_parts=num_parts,
-        directed=matrix.directed,
-        normalization=normalization,
-        self_loops=self_loops,
-    )
+    assert matrix.values is not None
+    indptr, indices, owner = matrix.indptr, matrix.indices, owners.rows
+    key = np.empty(matrix.num_vertices, dtype=np.int64)  # 2 part, and 1 more for boundary rows
     if owners.nonzeros is None:
-        return _lower_rows(matrix, owners.rows, header)
-    return _lower_edges(matrix, owners.rows, owners.nonzeros, header)
+        in_chunks(lambda first, last: _keys(indptr, indices, owner, first, last, key), indptr)
+    else:
+        _edge_keys(indptr, indices, owner, owners.nonzeros, key)
+    rows, position, key_ptr = grouped(key, 2 * num_parts)
+    order = _RowOrder(rows, position, key_ptr[::2].copy())
+    column = np.empty(matrix.num_nonzeros, dtype=np.int32)
+    value = np.empty(matrix.num_nonzeros, dtype=matrix.values.dtype)
+    fold = None
+    if owners.nonzeros is None:
+        row_ptr, expanded = _lower_rows(matrix, order, column, value)
+    else:
+        row_ptr, expanded, folded = _lower_edges(matrix, owners.nonzeros, order, column, value)
+        at_parts, at_owners = _exchanges(folded, num_parts)
+        fold = Fold(send=at_parts, receive=at_owners)
+    receive, send = _exchanges(expanded, num_parts)
+    return Plan(
+        header=Header(
+            layout="edge" if owners.is_edge_partition else "row",
+            num_vertices=matrix.num_vertices,
+            num_nonzeros=matrix.num_nonzeros,
+            num_parts=num_parts,
+            directed=matrix.directed,
+            normalization=normalization,
+            self_loops=self_loops,
+        ),
+        part_ptr=order.part_ptr,
+        global_id=rows,
+        num_interior=key_ptr[1::2] - order.part_ptr[:-1],
+        row_ptr=row_ptr,
+        column=column,
+        value=value,
+        send=send,
+        receive=receive,
+        fold=fold,
+    )
 
 
-def _lower_rows(matrix: Graph, owner: Int32Array, header: Header) -> Plan:
+class _RowOrder(NamedTuple):
+    """Plan order: all rows in it, the place of every row, the first place of every part."""
+
+    rows: Int32Array
+    position: Int32Array
+    part_ptr: Int64Array
+
+
+def _lower_rows(
+    matrix: Graph, order: _RowOrder, column: Int32Array, value: npt.NDArray[np.floating]
+) -> tuple[Int64Array, _Chunks]:
+    """Fill `column` and `value`; returns the plan's `row_ptr` and the received rows."""
     assert matrix.values is not None
     indptr, indices, values = matrix.indptr, matrix.indices, matrix.values
-    num_parts = header.num_parts
-    key = np.empty(matrix.num_vertices, dtype=np.int64)  # 2 part, and 1 more for boundary rows
-    in_chunks(lambda first, last: _keys(indptr, indices, owner, first, last, key), indptr)
-    plan_row, position, key_ptr = grouped(key, 2 * num_parts)
-    part_ptr = key_ptr[::2].copy()
-    row_ptr = np.concatenate([[0], np.diff(indptr)[plan_row]]).cumsum()
+    part_ptr, position = order.part_ptr, order.position
+    row_ptr = np.concatenate([[0], np.diff(indptr)[order.rows]]).cumsum()
     nonzeros_ptr = row_ptr[part_ptr]
-    column = np.empty(matrix.num_nonzeros, dtype=np.int32)
-    value = np.empty(matrix.num_nonzeros, dtype=values.dtype)
 
     def permute(first: int, last: int) -> None:
         _permute(indptr, indices, values, position, row_ptr, first, last, column, value)
@@ -101,18 +138,7 @@ def _lower_rows(matrix: Graph, owner: Int32Array, header: Header) -> Plan:
         return halo_row[: messages[0].sum()], *messages
 
     in_chunks(permute, indptr)
-    receive, send = _exchanges(in_chunks(lower_parts, nonzeros_ptr), num_parts)
-    return Plan(
-        header=header,
-        part_ptr=part_ptr,
-        global_id=plan_row,
-        num_interior=key_ptr[1::2] - part_ptr[:-1],
-        row_ptr=row_ptr,
-        column=column,
-        value=value,
-        send=send,
-        receive=receive,
-    )
+    return row_ptr, in_chunks(lower_parts, nonzeros_ptr)
 
 
 @njit(cache=True, nogil=True)
@@ -192,47 +218,34 @@ def _number(row_ptr, local, spare, column, value):  # type: ignore[no-untyped-de
 
 
 def _lower_edges(
-    matrix: Graph, owner: Int32Array, nonzero_owner: Int32Array, header: Header
-) -> Plan:
-    assert matrix.values is not None
-    num_parts = header.num_parts
-    boundary = np.empty(matrix.num_vertices, dtype=np.int64)
-    _boundary(matrix.indptr, matrix.indices, owner, nonzero_owner, boundary)
-    rows, position, key_ptr = grouped(2 * owner.astype(np.int64) + boundary, 2 * num_parts)
-    part_ptr = key_ptr[::2].copy()
-    nonzeros = by_part(matrix, nonzero_owner, num_parts, rows, position)
-    column = np.empty(matrix.num_nonzeros, dtype=np.int32)
-    value = np.empty(matrix.num_nonzeros, dtype=matrix.values.dtype)
+    matrix: Graph,
+    nonzero_owner: Int32Array,
+    order: _RowOrder,
+    column: Int32Array,
+    value: npt.NDArray[np.floating],
+) -> tuple[Int64Array, _Chunks, _Chunks]:
+    """As `_lower_rows`; returns the folded rows too."""
+    num_parts = len(order.part_ptr) - 1
+    nonzeros = by_part(matrix, nonzero_owner, num_parts, order.rows, order.position)
 
     def lower_parts(first: int, last: int) -> tuple[tuple[Int32Array, ...], ...]:
-        return _lower_edge_parts(part_ptr, *nonzeros, matrix.values, first, last, column, value)
+        return _lower_edge_parts(
+            order.part_ptr, *nonzeros, matrix.values, first, last, column, value
+        )
 
     chunks = zip(*in_chunks(lower_parts, nonzeros.ptr), strict=True)
     expanded, folded, degrees = (list(chunk) for chunk in chunks)
-    receive, send = _exchanges(expanded, num_parts)
-    fold = Fold(*_exchanges(folded, num_parts))
-    return Plan(
-        header=header,
-        part_ptr=part_ptr,
-        global_id=rows,
-        num_interior=key_ptr[1::2] - part_ptr[:-1],
-        row_ptr=np.concatenate([[0], *degrees]).cumsum(),
-        column=column,
-        value=value,
-        send=send,
-        receive=receive,
-        fold=fold,
-    )
+    return np.concatenate([[0], *degrees]).cumsum(), expanded, folded
 
 
 @njit(cache=True, nogil=True)
-def _boundary(indptr, indices, owner, nonzero_owner, boundary):  # type: ignore[no-untyped-def]
-    """1 for rows that have a nonzero with a foreign column at their owner, else 0."""
+def _edge_keys(indptr, indices, owner, nonzero_owner, key):  # type: ignore[no-untyped-def]
+    """As `_keys`, where only nonzeros count that the row's owner has."""
     for i in range(len(owner)):
-        boundary[i] = 0
+        key[i] = 2 * owner[i]
         for k in range(indptr[i], indptr[i + 1]):
             if nonzero_owner[k] == owner[i] and owner[indices[k]] != owner[i]:
-                boundary[i] = 1
+                key[i] += 1
                 break
 
 
@@ -313,7 +326,7 @@ def _fill(  # type: ignore[no-untyped-def]
                 free[r] += 1
 
 
-def _exchanges(chunks: list[tuple[Int32Array, ...]], num_parts: int) -> tuple[Exchange, Exchange]:
+def _exchanges(chunks: _Chunks, num_parts: int) -> tuple[Exchange, Exchange]:
     """Receive table, and the send table that mirrors it: the same messages, by sender.
 
     Every chunk has rows as their sender numbers them, and the length, receiver and sender of each

@@ -1,4 +1,4 @@
-"""From a plan to what samplers draw from. Reads no values, features or labels; knows no ranks.
+"""The population that samplers draw from, read from a plan. Knows no values and no ranks.
 
 Compiler and runtime must draw from the same population to see the same batches: vertices in the
 order of the source, and columns ascending in every row, since samplers pick them by their place.
@@ -27,7 +27,7 @@ def num_training(file: PlanFile) -> int | None:
 
 
 def read_population(file: PlanFile, sampler: Sampler) -> Population:
-    """What a sampler draws from, as far as it needs it.
+    """The population that a sampler draws from, as far as it needs it.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def read_population(file: PlanFile, sampler: Sampler) -> Population:
 
 
 def population_of(plan: Plan) -> Population:
-    """What any sampler draws from: the whole pattern, and the vertex data that the plan carries."""
+    """The population for any sampler: the whole pattern, and the plan's vertex data."""
     graph, data = graph_of(plan), plan.vertex_data
     place = np.empty_like(plan.global_id)
     place[plan.global_id] = np.arange(plan.num_vertices)
@@ -118,16 +118,9 @@ def _read_pattern(
 
 
 @njit(cache=True, nogil=True)
-def _renumbered(
-    part_ptr: Any,
-    global_id: Any,
-    row_ptr: Any,
-    column: Any,
-    halo_ptr: Any,
-    halo: Any,
-    indptr: Any,
-    indices: Any,
-) -> Any:
+def _renumbered(  # type: ignore[no-untyped-def]
+    part_ptr, global_id, row_ptr, column, halo_ptr, halo, indptr, indices
+):
     """Fill `indices` from the parts' local columns; False if one of them is out of range."""
     for part in range(len(part_ptr) - 1):
         row0, row1 = part_ptr[part], part_ptr[part + 1]

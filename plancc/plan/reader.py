@@ -367,7 +367,7 @@ class PlanFile:
         if not (1 <= p <= n <= MAX_VERTICES and 0 <= nnz <= n * n):
             raise self._error(f"impossible header: {n} vertices, {nnz} nonzeros, {p} parts")
         if problem := header.grid_problem():
-            raise self._error(f"{problem}")
+            raise self._error(problem)
         self.content_sha256 = str(_python(attributes.get("content_sha256", "")))
         return header
 
@@ -384,22 +384,18 @@ class PlanFile:
         """Refuse unknown names, which only a higher minor version may bring."""
         if self.minor > MINOR:
             return
-        for name in self._file.attrs:
-            if name not in ROOT_ATTRIBUTES:
-                raise self._error(
-                    f"unknown attribute '{_line(name)}' in a plan of version {MAJOR}.{self.minor}"
-                )
+        unknown = [
+            f"attribute '{_line(name)}'" for name in self._file.attrs if name not in ROOT_ATTRIBUTES
+        ]
         groups = (*GROUPS, *ATTRIBUTE_GROUPS)
-        known = {*NODES, *groups}
         for group in self._file:
             names = [group]
             if group in groups and self._is_there(group, h5py.Group):
                 names += [f"{group}/{name}" for name in self._file[group]]
-            for name in names:
-                if name not in known:
-                    raise self._error(
-                        f"unknown node /{_line(name)} in a plan of version {MAJOR}.{self.minor}"
-                    )
+            known = {*NODES, *groups}
+            unknown += [f"node /{_line(name)}" for name in names if name not in known]
+        if unknown:
+            raise self._error(f"unknown {unknown[0]} in a plan of version {MAJOR}.{self.minor}")
 
     def _is_there(self, name: str, kind: type) -> bool:
         """Whether `name` exists; refuses links on the way to it, which may lead out of the file."""

@@ -1,14 +1,19 @@
-"""Which rows every part must receive, from a matrix and the owners of its rows.
+"""Which rows every part receives, and has partial sums of, from a matrix and its owners.
 
-Both the lowering and the metrics of an owner vector start here; no plan is needed for it. A set
-of rows is a bitmap over an order in which the rows of a part are neighbours: marking a nonzero's
-column sets a bit, reading the bits in order yields the set sorted and cut into messages.
+Both the lowering and the traffic of owners start here; no plan is needed for it. A set of rows is a
+bitmap over an order in which the rows of a part are neighbours: marking a nonzero's column sets a
+bit, reading the bits in order yields the set sorted and cut into messages.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
+
+from plancc.graph.graph import Graph
+from plancc.plan.values import Int32Array, Int64Array
 
 ONE, SIX, LOW_SIX = np.uint64(1), np.uint64(6), np.uint64(63)
 
@@ -33,6 +38,64 @@ def grouped(key, num_groups):  # type: ignore[no-untyped-def]
         rows[at] = i
         position[i] = at
     return rows, position, ptr
+
+
+class Nonzeros(NamedTuple):
+    """The nonzeros of a matrix part by part, in each by row, then by column.
+
+    Attributes
+    ----------
+    ptr : int64[num_parts + 1]
+        Nonzeros of part m are ``ptr[m]:ptr[m + 1]``.
+    row, column : int32[num_nonzeros]
+        Where the caller's order has them.
+    at : int64[num_nonzeros]
+        Place in the matrix' CSR.
+    """
+
+    ptr: Int64Array
+    row: Int32Array
+    column: Int32Array
+    at: Int64Array
+
+
+def by_part(
+    matrix: Graph, nonzero_owner: Int32Array, num_parts: int, rows: Int32Array, position: Int32Array
+) -> Nonzeros:
+    """Group nonzeros by their owner.
+
+    Parameters
+    ----------
+    matrix : Graph
+    nonzero_owner : int32[nnz]
+    num_parts : int
+    rows, position : int32[n]
+        All rows in the order that they are to be in, and the place of every row there: rows and
+        columns of the result are such places, ascending by row in every part.
+    """
+    return Nonzeros(
+        *_by_part(matrix.indptr, matrix.indices, nonzero_owner, num_parts, rows, position)
+    )
+
+
+@njit(cache=True, nogil=True)
+def _by_part(indptr, indices, nonzero_owner, num_parts, rows, position):  # type: ignore[no-untyped-def]
+    ptr = np.zeros(num_parts + 1, dtype=np.int64)
+    for k in range(len(nonzero_owner)):
+        ptr[nonzero_owner[k] + 1] += 1
+    for m in range(num_parts):
+        ptr[m + 1] += ptr[m]
+    free = ptr[:-1].copy()
+    row = np.empty(len(indices), dtype=np.int32)
+    column = np.empty(len(indices), dtype=np.int32)
+    at = np.empty(len(indices), dtype=np.int64)
+    for r in range(len(rows)):
+        i = rows[r]
+        for k in range(indptr[i], indptr[i + 1]):
+            e = free[nonzero_owner[k]]
+            free[nonzero_owner[k]] = e + 1
+            row[e], column[e], at[e] = r, position[indices[k]], k
+    return ptr, row, column, at
 
 
 @njit(cache=True, nogil=True)

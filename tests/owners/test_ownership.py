@@ -87,7 +87,7 @@ def test_what_is_done(options, searches, goal, of_model):
         ({"objective": "cut"}, "objective 'cut' is model gp's"),
         ({"objective": "beauty"}, "'beauty': choose from volume, max-volume, messages, time"),
         ({"model": "gp", "objective": "beauty"}, "choose from cut, volume, max-volume"),
-        ({"objective": "time"}, r"'time' needs the widths of the layers \(--dims\)"),
+        ({"objective": "time"}, r"'time' needs the widths of the layers \(`dims`\)"),
         ({"machine": Machine()}, "a machine is for objective 'time', not for 'volume'"),
         ({"model": "rp", "machine": Machine()}, "a machine is for objective 'time'"),
         ({"effort": "enormous"}, "'enormous': choose from fast, balanced, best"),
