@@ -6,9 +6,9 @@
     torchrun --nproc-per-node 4 examples/own_model.py cora.h5
 
 Four lines differ from a script for one process: `open`, the graph as the first argument of a layer,
-`mean_loss`, and `sync_gradients` before the optimiser's step. All the rest, the linear layer and
-the optimiser included, is plain PyTorch on this rank's rows. `python -m mpi4py` ends all ranks
-where one of them fails.
+`mean_loss`, and `sync_gradients` before the optimiser's step. Everything else, the linear layer and
+the optimiser included, is plain PyTorch on this rank's rows. `python -m mpi4py` ends all ranks if
+one of them fails.
 """
 
 from __future__ import annotations

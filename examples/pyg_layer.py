@@ -6,7 +6,8 @@
 On a rank the graph is bipartite: edges lead from columns, own and halo rows, to own rows.
 `graph.columns(x)` fetches the halo rows, `graph.local_edge_index()` has the edges in PyG's form,
 and PyG's layers take the pair (rows of the columns, rows of the targets). Gradients of halo rows
-go back to their owners. In an edge plan a rank has only some edges of a row: take a row plan.
+return to their owners. The script needs a row plan: in an edge plan a rank has only some edges of
+a row.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ EPOCHS = 30
 
 
 class Gated(MessagePassing):
-    """A layer of one's own: every neighbour's row times a gate that both ends decide on."""
+    """A custom layer: every neighbour's row times a gate that both ends decide."""
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__(aggr="mean")

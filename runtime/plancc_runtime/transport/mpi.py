@@ -132,6 +132,14 @@ def _wait(request: Any, requests: list[Any], late: set[int]) -> None:
             late.difference_update(request.Waitsome(requests))
 
 
+def _unfinished(late: set[int], sources: list[int], targets: list[int]) -> str:
+    """What requests wait for whose receives, then sends, have these peers."""
+    late, num = late.copy(), len(sources)  # called by the watchdog, while the wait goes on
+    return unfinished(
+        (sources[i] for i in late if i < num), (targets[i - num] for i in late if i >= num)
+    )
+
+
 class _MpiGroup(LibraryGroup):
     """Collectives and messages over a communicator of the members."""
 
@@ -173,16 +181,10 @@ class _MpiGroup(LibraryGroup):
             out.fetch(number)
         requests += [self._comm.Isend(p.data, dest=p.peer, tag=p.tag) for p in outward]
         late = set(range(len(requests)))
-
-        def unfinished_ones() -> str:
-            missing, num = late.copy(), len(inward)  # by the watchdog, while this goes on
-            return unfinished(
-                (self.ranks[inward[i].peer] for i in missing if i < num),
-                (self.ranks[outward[i - num].peer] for i in missing if i >= num),
-            )
+        peers = [[self.ranks[p.peer] for p in side] for side in (inward, outward)]
 
         def finish() -> None:
-            with self._watchdog(unfinished_ones):
+            with self._watchdog(lambda: _unfinished(late, *peers)):
                 _wait(self._mpi.Request, requests, late)
             for number in range(len(receives)):
                 into.store(number)
@@ -256,11 +258,8 @@ class _MpiExchange(Exchange):
         self._stored[k] = True
 
     def _unfinished(self) -> str:
-        late, num = self._late.copy(), len(self._inward)  # by the watchdog, while this goes on
-        return unfinished(
-            (self._inward[i].peer for i in late if i < num),
-            (self._outward[i - num].peer for i in late if i >= num),
-        )
+        sources, targets = ([p.peer for p in side] for side in (self._inward, self._outward))
+        return _unfinished(self._late, sources, targets)
 
     def __del__(self) -> None:
         if not self._is_finalized():
