@@ -533,10 +533,10 @@ def test_samplers_from_options():
     assert make_sampler("walk", 100) == WalkSampler(6, 3)
     assert make_sampler("edges", 10, keep=0.5) == EdgeSampler(0.5)
     for name, options, words in [
-        ("neighbour", {}, "sampler 'neighbour' needs --fanouts"),
-        ("edges", {}, "sampler 'edges' needs --keep"),
-        ("edges", {"keep": 0.5, "batch_size": 3}, "sampler 'edges' has no --batch-size"),
-        ("uniform", {"walk_length": 3}, "sampler 'uniform' has no --walk-length"),
+        ("neighbour", {}, "sampler 'neighbour' needs `fanouts`"),
+        ("edges", {}, "sampler 'edges' needs `keep`"),
+        ("edges", {"keep": 0.5, "batch_size": 3}, "sampler 'edges' has no `batch_size`"),
+        ("uniform", {"walk_length": 3}, "sampler 'uniform' has no `walk_length`"),
         ("even", {}, "unknown sampler 'even'"),
     ]:
         with pytest.raises(InputError, match=words):
