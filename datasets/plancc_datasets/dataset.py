@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.fields import options_of, unknown_option
 from plancc.graph.graph import MAX_VERTICES, Graph, Source
 from plancc.graph.vertexdata import VertexData
 from plancc.registry import Registry
@@ -43,8 +44,7 @@ class Dataset:
 
 
 class Recipe(Protocol):
-    """What `DATASETS` holds: frozen dataclasses. Fields are the options; their metadata has
-    ``help``."""
+    """What `DATASETS` holds: frozen dataclasses, whose fields are options (`plancc.fields`)."""
 
     def build(self) -> Dataset:
         """Make the data set; the same options give the same bytes."""
@@ -52,7 +52,7 @@ class Recipe(Protocol):
 
 def dataset_options(name: str) -> tuple[Field[Any], ...]:
     """The options of a data set, as dataclass fields (name, type, default, metadata["help"])."""
-    return fields(DATASETS[name])
+    return options_of(DATASETS[name])
 
 
 def load_dataset(name: str, **options: Any) -> Dataset:
@@ -73,18 +73,11 @@ def load_dataset(name: str, **options: Any) -> Dataset:
         If a library that the data set comes from is not installed.
     """
     recipe = DATASETS[name]
-    known = [option.name for option in fields(recipe)]
-    for option in options:
-        if option not in known:
-            raise InputError(
-                f"dataset '{name}' has no option '{option}': choose from {', '.join(known)}"
-            )
+    unknown = unknown_option(options, recipe)
+    if unknown is not None:
+        known = ", ".join(each.name for each in options_of(recipe))
+        raise InputError(f"dataset '{name}' has no option '{unknown}': choose from {known}")
     return recipe(**options).build()
-
-
-def option(default: Any, help: str) -> Any:
-    """A dataclass field with a help text for the command line."""
-    return field(default=default, metadata={"help": help})
 
 
 def check_integer(name: str, value: Any, low: int, high: int = MAX_VERTICES) -> None:

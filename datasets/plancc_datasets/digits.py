@@ -7,16 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from plancc.errors import BackendUnavailable
+from plancc.fields import option
 from plancc.graph.canonical import build_graph
 from plancc.graph.vertexdata import VertexData
-from plancc_datasets.dataset import (
-    Dataset,
-    check_integer,
-    check_seed,
-    describe,
-    option,
-    split_masks,
-)
+from plancc_datasets.dataset import Dataset, check_integer, check_seed, describe, split_masks
 
 
 @dataclass(frozen=True)

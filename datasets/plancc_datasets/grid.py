@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from plancc.errors import InputError
+from plancc.fields import option
 from plancc.graph.canonical import build_graph
 from plancc.graph.graph import check_num_vertices
-from plancc_datasets.dataset import Dataset, check_integer, describe, option
+from plancc_datasets.dataset import Dataset, check_integer, describe
 
 
 @dataclass(frozen=True)

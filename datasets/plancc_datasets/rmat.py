@@ -7,15 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from plancc.errors import InputError
+from plancc.fields import option
 from plancc.graph.canonical import build_graph
-from plancc_datasets.dataset import (
-    Dataset,
-    check_integer,
-    check_number,
-    check_seed,
-    describe,
-    option,
-)
+from plancc_datasets.dataset import Dataset, check_integer, check_number, check_seed, describe
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.fields import option
 from plancc.graph.canonical import build_graph
 from plancc.graph.graph import MAX_VERTICES
 from plancc.graph.vertexdata import VertexData
@@ -17,7 +18,6 @@ from plancc_datasets.dataset import (
     check_number,
     check_seed,
     describe,
-    option,
     split_masks,
 )
 

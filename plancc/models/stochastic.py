@@ -29,7 +29,7 @@ from plancc.graph.vertexdata import VertexData
 from plancc.models.base import Model
 from plancc.models.problem import Hypergraph
 from plancc.models.weights import Balance, check_num_parts, vertex_weights
-from plancc.sampling import FITTED, SAMPLERS, Inclusion, Population, Sampler, make_sampler
+from plancc.sampling import FITTED, Inclusion, Population, Sampler, make_sampler, sampler_options
 
 if TYPE_CHECKING:
     from plancc.models.nets import NetUnion
@@ -104,10 +104,7 @@ class StochasticModel(Model):
     @classmethod
     def option_fields(cls) -> dict[str, Field[Any]]:
         """Its own options and those of all samplers."""
-        samplers = SAMPLERS.loaded().values()
-        return {each.name: each for sampler in samplers for each in options_of(sampler)} | {
-            each.name: each for each in options_of(cls)
-        }
+        return sampler_options() | {each.name: each for each in options_of(cls)}
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> StochasticModel:

@@ -19,9 +19,11 @@ from plancc.sampling.sampler import (
     SAMPLERS,
     SHOWN,
     Sampler,
+    SizedSampler,
     chosen_sampler,
     make_sampler,
     parse_sampler,
+    sampler_options,
 )
 
 __all__ = [
@@ -34,7 +36,9 @@ __all__ = [
     "Inclusion",
     "Population",
     "Sampler",
+    "SizedSampler",
     "chosen_sampler",
     "make_sampler",
     "parse_sampler",
+    "sampler_options",
 ]

@@ -10,30 +10,19 @@ import numpy.typing as npt
 
 from plancc.sampling.batch import Batch, Population, VertexBatch
 from plancc.sampling.counter import first_of, key_of
-from plancc.sampling.sampler import SHOWN, Sampler, check_batch_size
+from plancc.sampling.sampler import SHOWN, SizedSampler
 
 
 @dataclass(frozen=True)
-class ClusterSampler(Sampler):
+class ClusterSampler(SizedSampler):
     """As many of the K clusters as have `batch_size` vertices on average, at least one.
 
     Every set of that many clusters is equally likely (Chiang et al., Cluster-GCN, KDD 2019, section
     3.2, "stochastic multiple partitions"). Cluster numbers that no vertex has do not count.
-
-    Attributes
-    ----------
-    batch_size : int
-        In 1..num_vertices.
     """
 
     name: ClassVar[str] = "cluster"
     needs: ClassVar[tuple[str, ...]] = ("clusters",)
-
-    batch_size: int
-
-    def check(self, population: Population) -> None:
-        super().check(population)
-        check_batch_size(self.batch_size, population.num_vertices)
 
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
         drawn = self._clusters_per_batch(population)

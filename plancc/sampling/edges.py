@@ -10,6 +10,7 @@ import numpy.typing as npt
 from numba import njit
 
 from plancc.errors import InputError
+from plancc.fields import option
 from plancc.sampling.batch import Batch, Block, Inclusion, Population
 from plancc.sampling.counter import bits, key_of, unit
 from plancc.sampling.sampler import SHOWN, Sampler
@@ -30,7 +31,7 @@ class EdgeSampler(Sampler):
 
     name: ClassVar[str] = "edges"
 
-    keep: float
+    keep: float = option(help="share of nonzeros that are kept", metavar="P")
 
     def check(self, population: Population) -> None:
         super().check(population)

@@ -11,14 +11,15 @@ import numpy.typing as npt
 from numba import njit
 
 from plancc.errors import InputError
+from plancc.fields import option
 from plancc.sampling.batch import Batch, Block, Population
 from plancc.sampling.counter import below, bits, first_of, key_of, marked
 from plancc.sampling.kernels import diagonal, place_in
-from plancc.sampling.sampler import SHOWN, Sampler, check_batch_size
+from plancc.sampling.sampler import SHOWN, SizedSampler
 
 
 @dataclass(frozen=True)
-class NeighbourSampler(Sampler):
+class NeighbourSampler(SizedSampler):
     """Layer-wise neighbour sampling (Hamilton et al., GraphSAGE, NeurIPS 2017, algorithm 2).
 
     Every set of `batch_size` seeds is equally likely, among the training vertices if the population
@@ -30,7 +31,7 @@ class NeighbourSampler(Sampler):
     Attributes
     ----------
     batch_size : int
-        Seeds; in 1..training vertices, or ..num_vertices.
+        Number of seeds.
     fanouts : tuple of int
         One per layer, each at least 1, the first for the layer nearest the output (the first hop
         from the seeds, as in PyG's ``num_neighbors``).
@@ -40,8 +41,9 @@ class NeighbourSampler(Sampler):
     needs: ClassVar[tuple[str, ...]] = ("pattern",)
     of_training: ClassVar[bool] = True
 
-    batch_size: int
-    fanouts: tuple[int, ...]
+    fanouts: tuple[int, ...] = option(
+        help="columns drawn of a row, for every layer, the output's first", metavar="F1,F2,..."
+    )
 
     @property
     def num_blocks(self) -> int:
@@ -53,8 +55,6 @@ class NeighbourSampler(Sampler):
             raise InputError("no fan-outs: one per layer is needed")
         if min(self.fanouts) < 1:
             raise InputError(f"fan-out {min(self.fanouts)}: at least 1 is needed")
-        what = "vertices" if population.train_mask is None else "training vertices"
-        check_batch_size(self.batch_size, self._available(population), what)
 
     def check_layers(self, num_layers: int) -> None:
         numbers, given = len(self.fanouts), ",".join(map(str, self.fanouts))
@@ -66,19 +66,10 @@ class NeighbourSampler(Sampler):
 
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
         key = key_of(seed, stream, number)
-        seeds = first_of(self._available(population), self.batch_size, key)
+        seeds = first_of(self.available(population), self.batch_size, key)
         if population.train_mask is not None:
             seeds = population.training[seeds]
         return NeighbourBatch(population, seeds, self.fanouts, key)
-
-    def batches_per_epoch(self, population: Population) -> int:
-        return -(-self._available(population) // self.batch_size)
-
-    def _available(self, population: Population) -> int:
-        """Vertices that may be seeds."""
-        if population.train_mask is None:
-            return population.num_vertices
-        return len(population.training)
 
 
 class NeighbourBatch(Batch):

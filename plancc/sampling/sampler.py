@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
-from numbers import Real
+from dataclasses import MISSING, Field, dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from plancc.errors import InputError
+from plancc.fields import checked, option, options_of, parsed, unknown_option
 from plancc.registry import Registry
 from plancc.sampling.batch import Batch, Inclusion, Population
 
@@ -30,19 +28,29 @@ SHOWN, FITTED, HELD_OUT = 0, 1, 2
 """Streams of batches: those that runtime and inspect see, those that a model is made of, and those
 that tell the compiler when it has seen enough. No batch is in two of them."""
 DEFAULT_SHARE = 0.06
-"""Of the vertices in a batch, unless the user says otherwise (paper 000: 20,000 of 334,863)."""
+"""Share of the vertices in a batch, unless told otherwise (paper 000: 20,000 of 334,863)."""
 
 
 @dataclass(frozen=True)
 class Sampler(ABC):
-    """How batches are drawn; the fields are the options.
+    """How batches are drawn: a frozen dataclass whose fields are the options.
+
+    An option is declared by `plancc.fields.option` (or ``dataclasses.field`` with the metadata
+    ``help``), which gives its help text and default; its type is one of `plancc.fields.KINDS`. The
+    command line, `make_sampler` and the provenance of a plan take it from there. An option without
+    default must be given::
+
+        @dataclass(frozen=True)
+        class HubSampler(SizedSampler):
+            name: ClassVar[str] = "hubs"
+            least_degree: int = option(10, "nonzeros of a row that make it a hub")
 
     Attributes
     ----------
     name : str
-        In the registry.
+        Name in the registry (entry points ``plancc.samplers``).
     needs : tuple of str
-        What a `Population` must have for `batch`: of "pattern", "train_mask", "clusters".
+        What a `Population` must have for `batch`: "pattern", "train_mask", "clusters".
     of_training : bool
         Whether batches are drawn from the training vertices, where a mask says which they are.
     """
@@ -56,7 +64,6 @@ class Sampler(ABC):
         """Blocks of a batch: 1, or as many as the model must have layers."""
         return 1
 
-    @abstractmethod
     def check(self, population: Population) -> None:
         """Raise InputError if the options or the population do not allow a batch."""
         for need in self.needs:
@@ -94,32 +101,63 @@ class Sampler(ABC):
 
     def __str__(self) -> str:
         """For a provenance: the name, and every option as ``name=value``."""
-        options = [f"{f.name}={_in_words(getattr(self, f.name))}" for f in fields(self)]
-        return " ".join([self.name, *options])
+        values = {each.name: getattr(self, each.name) for each in options_of(self)}
+        words = (
+            f"{name}={','.join(map(str, value)) if isinstance(value, tuple) else value}"
+            for name, value in values.items()
+        )
+        return " ".join([self.name, *words])
 
 
-def check_batch_size(batch_size: int, available: int, what: str = "vertices") -> None:
-    """Raise InputError unless `batch_size` of `available` can be drawn."""
-    if batch_size < 1:
-        raise InputError(f"batch size {batch_size}: at least 1 is needed")
-    if batch_size > available:
-        raise InputError(f"batch size {batch_size}: there are only {available} {what}")
+@dataclass(frozen=True)
+class SizedSampler(Sampler):
+    """A sampler of batches of about the same size.
+
+    Attributes
+    ----------
+    batch_size : int
+        Vertices that are drawn, from 1 to all that may be. `make_sampler` has a default.
+    """
+
+    batch_size: int = option(
+        help="vertices of a batch", otherwise=f"{DEFAULT_SHARE:.0%} of those that may be drawn"
+    )
+
+    def check(self, population: Population) -> None:
+        super().check(population)
+        if self.batch_size < 1:
+            raise InputError(f"batch size {self.batch_size}: at least 1 is needed")
+        if self.batch_size > self.available(population):
+            what = f"{'training ' * self._draws_training(population)}vertices"
+            raise InputError(
+                f"batch size {self.batch_size}: there are only {self.available(population)} {what}"
+            )
+
+    def available(self, population: Population) -> int:
+        """Vertices that may be drawn."""
+        if self._draws_training(population):
+            return len(population.training)
+        return population.num_vertices
+
+    def batches_per_epoch(self, population: Population) -> int:
+        return -(-self.available(population) // self.batch_size)
+
+    def _draws_training(self, population: Population) -> bool:
+        return self.of_training and population.train_mask is not None
+
+
+def sampler_options() -> dict[str, Field[Any]]:
+    """The options of all samplers by name, as dataclass fields."""
+    return {each.name: each for cls in SAMPLERS.loaded().values() for each in options_of(cls)}
 
 
 def make_sampler(
-    name: str,
-    num_vertices: int,
-    num_training: int | None = None,
-    *,
-    batch_size: int | None = None,
-    fanouts: tuple[int, ...] | None = None,
-    walk_length: int | None = None,
-    keep: float | None = None,
+    name: str, num_vertices: int, num_training: int | None = None, **options: Any
 ) -> Sampler:
-    """A sampler from options; those that are None get their defaults.
+    """A sampler from options; those that are left out or None get their defaults.
 
-    The default batch size is `DEFAULT_SHARE` of the vertices, or of the training vertices where
-    there is a training mask and the sampler draws from them.
+    The default of an option ``batch_size`` is `DEFAULT_SHARE` of the vertices, or of the training
+    vertices where there is a training mask and the sampler draws from them.
 
     Raises
     ------
@@ -127,26 +165,21 @@ def make_sampler(
         An unknown sampler, an option that it does not have, or lacks; a value of another type.
     """
     cls = SAMPLERS[name]
-    given = {
-        "batch_size": batch_size,
-        "fanouts": fanouts,
-        "walk_length": walk_length,
-        "keep": keep,
-    }
-    options = {key: _CHECKS[key](key, value) for key, value in given.items() if value is not None}
-    known = [field.name for field in fields(cls)]
-    for key in options:
-        if key not in known:
-            has = ", ".join(f"`{each}`" for each in known)
-            raise InputError(f"sampler '{name}' has no `{key}`: it has {has}")
-    if "batch_size" in known and batch_size is None:
+    known = {each.name: each for each in options_of(cls)}
+    given = {key: value for key, value in options.items() if value is not None}
+    unknown = unknown_option(given, cls)
+    if unknown is not None:
+        names = ", ".join(f"`{key}`" for key in known) or "no options"
+        raise InputError(f"sampler '{name}' has no `{unknown}`: it has {names}")
+    values = {key: checked(known[key], value) for key, value in given.items()}
+    if "batch_size" in known and "batch_size" not in values:
         if cls.of_training and num_training is not None:
             num_vertices = num_training
-        options["batch_size"] = max(1, round(DEFAULT_SHARE * num_vertices))
-    for field in fields(cls):
-        if field.name not in options and field.default is field.default_factory:
-            raise InputError(f"sampler '{name}' needs `{field.name}`")
-    sampler: Sampler = cls(**options)
+        values["batch_size"] = max(1, round(DEFAULT_SHARE * num_vertices))
+    for key, each in known.items():
+        if key not in values and each.default is MISSING and each.default_factory is MISSING:
+            raise InputError(f"sampler '{name}' needs `{key}`")
+    sampler: Sampler = cls(**values)
     return sampler
 
 
@@ -169,7 +202,7 @@ def chosen_sampler(
     name : str, optional
         None: the recorded one, or "uniform".
     **options
-        Those of `make_sampler`; None where not given. Recorded ones fill in for the same sampler.
+        As in `make_sampler`. Recorded ones fill in for the same sampler.
 
     Raises
     ------
@@ -182,7 +215,7 @@ def chosen_sampler(
         known = None
     given = {key: value for key, value in options.items() if value is not None}
     if known is not None and name in (None, known.name):
-        kept = {f.name: getattr(known, f.name) for f in fields(known)}
+        kept = {each.name: getattr(known, each.name) for each in options_of(known)}
         return make_sampler(known.name, num_vertices, num_training, **(kept | given))
     return make_sampler(name or "uniform", num_vertices, num_training, **given)
 
@@ -196,54 +229,19 @@ def parse_sampler(text: str) -> Sampler:
         Another text.
     """
     name, *words = text.split() or [""]
+    known = {each.name: each for each in options_of(SAMPLERS[name])}
     options: dict[str, Any] = {}
     try:
         for word in words:
             key, _, value = word.partition("=")
-            if key not in _PARSERS:
-                raise ValueError(key)
-            options[key] = _PARSERS[key](value)
-    except ValueError:
+            options[key] = parsed(known[key], value)
+    except (KeyError, ValueError):
         raise InputError(f"'{text}' is no sampler") from None
     return make_sampler(name, 1, **options)
-
-
-def _whole(option: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise InputError(f"`{option}` {value!r}: a whole number is needed")
-    return int(value)
-
-
-def _several(option: str, values: Any) -> tuple[int, ...]:
-    if not isinstance(values, tuple | list | np.ndarray):
-        raise InputError(f"`{option}` {values!r}: whole numbers are needed")
-    return tuple(_whole(option, value) for value in values)
-
-
-def _number(option: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise InputError(f"`{option}` {value!r}: a number is needed")
-    return float(value)
-
-
-def _in_words(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 _MISSING = {
     "pattern": "is not there",
     "train_mask": "the vertex data do not have (`data`)",
     "clusters": "the vertex data do not have (`data`, or `clusters` makes some)",
-}
-_CHECKS: dict[str, Any] = {
-    "batch_size": _whole,
-    "fanouts": _several,
-    "walk_length": _whole,
-    "keep": _number,
-}
-_PARSERS: dict[str, Any] = {
-    "batch_size": int,
-    "fanouts": lambda text: tuple(map(int, text.split(","))),
-    "walk_length": int,
-    "keep": float,
 }

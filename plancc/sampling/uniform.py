@@ -10,35 +10,21 @@ import numpy.typing as npt
 
 from plancc.sampling.batch import Batch, Inclusion, Population, VertexBatch
 from plancc.sampling.counter import among_first, first_of, key_of
-from plancc.sampling.sampler import SHOWN, Sampler, check_batch_size
+from plancc.sampling.sampler import SHOWN, SizedSampler
 
 
 @dataclass(frozen=True)
-class UniformSampler(Sampler):
-    """Every set of `batch_size` vertices is equally likely (paper 000, section 4.3.3).
-
-    Attributes
-    ----------
-    batch_size : int
-        In 1..num_vertices.
-    """
+class UniformSampler(SizedSampler):
+    """Every set of `batch_size` vertices is equally likely (paper 000, section 4.3.3)."""
 
     name: ClassVar[str] = "uniform"
-
-    batch_size: int
-
-    def check(self, population: Population) -> None:
-        check_batch_size(self.batch_size, population.num_vertices)
 
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
         return UniformBatch(population, self.batch_size, key_of(seed, stream, number))
 
     def inclusion(self, population: Population, most_pins: int) -> Inclusion:
-        n = population.num_vertices
+        n = self.available(population)
         return Inclusion(self.batch_size / n, reach_of_sets(n, self.batch_size, most_pins))
-
-    def batches_per_epoch(self, population: Population) -> int:
-        return -(-population.num_vertices // self.batch_size)
 
 
 class UniformBatch(VertexBatch):

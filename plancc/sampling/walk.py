@@ -11,16 +11,17 @@ import numpy.typing as npt
 from numba import njit
 
 from plancc.errors import InputError
+from plancc.fields import option
 from plancc.sampling.batch import Batch, Population, VertexBatch
 from plancc.sampling.counter import below, bits, first_of, key_of
 from plancc.sampling.kernels import diagonal
-from plancc.sampling.sampler import SHOWN, Sampler, check_batch_size
+from plancc.sampling.sampler import SHOWN, SizedSampler
 
 MAX_LENGTH = 1_000_000
 
 
 @dataclass(frozen=True)
-class WalkSampler(Sampler):
+class WalkSampler(SizedSampler):
     """Random walks from distinct roots (Zeng et al., GraphSAINT, ICLR 2020, section 3.4).
 
     ``batch_size // (walk_length + 1)`` roots, at least one; every set of them is equally likely.
@@ -30,7 +31,7 @@ class WalkSampler(Sampler):
     Attributes
     ----------
     batch_size : int
-        In 1..num_vertices. A batch has at most that many vertices, or those of a single walk.
+        A batch has at most that many vertices, or those of a single walk.
     walk_length : int
         Steps of every walk, in 1..`MAX_LENGTH`.
     """
@@ -38,12 +39,10 @@ class WalkSampler(Sampler):
     name: ClassVar[str] = "walk"
     needs: ClassVar[tuple[str, ...]] = ("pattern",)
 
-    batch_size: int
-    walk_length: int = 3
+    walk_length: int = option(3, "steps of every walk")
 
     def check(self, population: Population) -> None:
         super().check(population)
-        check_batch_size(self.batch_size, population.num_vertices)
         if self.walk_length < 1:
             raise InputError(f"walk length {self.walk_length}: at least 1 is needed")
         if self.walk_length > MAX_LENGTH:
@@ -52,9 +51,6 @@ class WalkSampler(Sampler):
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
         roots = max(1, self.batch_size // (self.walk_length + 1))
         return WalkBatch(population, roots, self.walk_length, key_of(seed, stream, number))
-
-    def batches_per_epoch(self, population: Population) -> int:
-        return -(-population.num_vertices // self.batch_size)
 
 
 class WalkBatch(VertexBatch):

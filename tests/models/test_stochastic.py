@@ -42,6 +42,11 @@ SAMPLERS = {
 }
 
 
+def stochastic(sampler="uniform", **options):
+    """The model with options of its own and of its sampler."""
+    return StochasticModel.from_options({"sampler": sampler, **options})
+
+
 def random_array(seed: int = 0, n: int = N, density: float = 0.15, diagonal="some") -> np.ndarray:
     array = np.random.default_rng(seed).random((n, n)) < density
     if diagonal != "some":
@@ -139,7 +144,7 @@ def test_batches_of_a_bound():
 def test_a_given_number_of_batches(name):
     """All pins, sources and costs of the union; coverage."""
     array = random_array(1)
-    model = StochasticModel(name, **SAMPLERS[name], vertex_data=DATA, batches=7)
+    model = stochastic(name, **SAMPLERS[name], vertex_data=DATA, batches=7)
     source = model.source(graph_of(array))
     sample = source.sample(7, seed=5)
     expected, num_nets, vertices, nonzeros = nets_by_hand(source, array, range(7), 5)
@@ -163,7 +168,7 @@ def test_a_given_number_of_batches(name):
 def test_many_batches_are_merged_on_the_way():
     """300 batches of a small matrix: far more pins than may be held, but for equal nets."""
     array = random_array(2, 8, 0.4)
-    source = StochasticModel(batch_size=4).source(graph_of(array))
+    source = stochastic(batch_size=4).source(graph_of(array))
     sample = source.sample(300, seed=1)
     expected, num_nets, _, nonzeros = nets_by_hand(source, array, range(300), 1)
     assert sum(len(pins) * cost for (pins, _), cost in expected.items()) > 16 * array.sum()
@@ -175,7 +180,7 @@ def test_many_batches_are_merged_on_the_way():
 
 def test_the_pins_of_a_sample_are_bounded():
     array = random_array(3, 60, 0.2)
-    source = StochasticModel(batch_size=30).source(graph_of(array))
+    source = stochastic(batch_size=30).source(graph_of(array))
     sample = source.sample(10**9, seed=1)
     most = PINS_PER_NONZERO * array.sum()
     assert 20 < sample.num_batches < 10**4
@@ -187,7 +192,7 @@ def test_the_pins_of_a_sample_are_bounded():
 @pytest.mark.parametrize("self_loops", [False, True])
 def test_a_sample_without_nets(self_loops):
     array = np.eye(5, dtype=bool) if self_loops else np.zeros((5, 5), dtype=bool)
-    model = StochasticModel(batch_size=2, batches=3)
+    model = stochastic(batch_size=2, batches=3)
     sample = model.source(graph_of(array)).sample(3, seed=0)
     assert sample.hypergraph.num_nets == 0
     assert sample.num_nets == (6 if self_loops else 0)
@@ -200,7 +205,7 @@ def test_a_sample_without_nets(self_loops):
 def test_nets_per_batch(name):
     """Mean over the first four batches of the sample, nets of one pin among them."""
     array = random_array(4)
-    source = StochasticModel(name, **SAMPLERS[name], vertex_data=DATA).source(graph_of(array))
+    source = stochastic(name, **SAMPLERS[name], vertex_data=DATA).source(graph_of(array))
     num_nets = nets_by_hand(source, array, range(4), 8)[1]
     assert source.nets_per_batch(8) == pytest.approx(num_nets / 4)
 
@@ -209,16 +214,16 @@ def test_batches_of_equation_14():
     array = random_array(5)
     graph = graph_of(array)
     options = {"sampler": "walk", **SAMPLERS["walk"], "theta": 0.4}
-    model = StochasticModel(**options)
+    model = stochastic(**options)
     source = model.source(graph)
     number = math.ceil(hoeffding_nets(3, 0.4, 0.5) / source.nets_per_batch(2))
     assert number > 2
     assert model.num_batches(source, 3, 2) == number
     built = model.build(graph, 3, balance="rows", seed=2)
-    given = StochasticModel(**options, batches=number).build(graph, 3, balance="rows", seed=2)
+    given = stochastic(**options, batches=number).build(graph, 3, balance="rows", seed=2)
     assert net_counts(built) == net_counts(given)
-    assert StochasticModel(**options | {"theta": 1e-6}).num_batches(source, 3, 2) == MAX_BATCHES
-    assert StochasticModel(**options, batches=10**6).num_batches(source, 3, 2) == 10**6
+    assert stochastic(**options | {"theta": 1e-6}).num_batches(source, 3, 2) == MAX_BATCHES
+    assert stochastic(**options, batches=10**6).num_batches(source, 3, 2) == 10**6
 
 
 def test_merging_tells_sizes_and_sources_apart():
@@ -263,7 +268,7 @@ def test_exact_nets(name):
     """The column nets among those that may take part."""
     array = random_array(7)
     graph = graph_of(array)
-    source = StochasticModel(name, **SAMPLERS[name], vertex_data=DATA).source(graph)
+    source = stochastic(name, **SAMPLERS[name], vertex_data=DATA).source(graph)
     weights = vertex_weights(graph, "nnz,rows")
     hypergraph, inclusion = source.exact(weights)
     nets = columns_of(array, TRAIN if name == "train" else None)
@@ -275,7 +280,7 @@ def test_exact_nets(name):
 def test_no_exact_nets_where_probabilities_are_not_known():
     graph = graph_of(random_array(7))
     for name in ("neighbour", "walk", "cluster"):
-        source = StochasticModel(name, **SAMPLERS[name], vertex_data=DATA).source(graph)
+        source = stochastic(name, **SAMPLERS[name], vertex_data=DATA).source(graph)
         assert source.exact(vertex_weights(graph, "nnz")) is None
 
 
@@ -290,7 +295,7 @@ def test_fitted_costs(batch_size):
     """alpha (c > 0) + beta c for each other part with c pins; c = 1 and c = half are exact."""
     array = random_array(8, density=0.25)
     graph = graph_of(array)
-    model = StochasticModel(batch_size=batch_size)
+    model = stochastic(batch_size=batch_size)
     built = model.build(graph, 4, balance="nnz", seed=1)
     reach = [
         1 - math.comb(N - 1 - c, batch_size - 1) / math.comb(N - 1, batch_size - 1)
@@ -335,7 +340,7 @@ def test_fitted_costs_follow_the_expectation():
     array = random_array(10, 60, 0.1, "full")
     rng = np.random.default_rng(0)
     n, size = 60, 15
-    source = StochasticModel(batch_size=size).source(graph_of(array))
+    source = stochastic(batch_size=size).source(graph_of(array))
     hypergraph, inclusion = source.exact(np.ones(n, np.int64))
     model = fitted(hypergraph, inclusion)
     reach = [1 - math.comb(n - 1 - c, size - 1) / math.comb(n - 1, size - 1) for c in range(n)]
@@ -357,7 +362,7 @@ def test_fitted_where_nothing_can_move():
     array = np.zeros((6, 6), dtype=bool)
     array[0, 1] = array[2, 3] = True
     data = VertexData(train_mask=np.array([True, False, True, False, True, True]))
-    model = StochasticModel("train", batch_size=2, vertex_data=data)
+    model = stochastic("train", batch_size=2, vertex_data=data)
     built = model.build(graph_of(array), 2, balance="rows", seed=0)
     assert built.num_nets == 0
     assert built.pins.dtype == np.int32
@@ -373,22 +378,22 @@ def test_expected_nonzeros_over_all_sets(diagonal):
         for chosen in sets:
             inside = np.isin(np.arange(7), chosen)
             expected += (array & np.outer(inside, inside)).sum(axis=1) / len(sets)
-        source = StochasticModel(batch_size=size).source(graph_of(array))
+        source = stochastic(batch_size=size).source(graph_of(array))
         np.testing.assert_allclose(source.expected_nonzeros(0), expected, rtol=1e-12)
 
 
 def test_expected_nonzeros_of_training_vertices_and_of_edges():
     array = random_array(12, 7, 0.5)
     train = np.array([True, True, False, True, True, False, True])
-    source = StochasticModel(
-        "train", batch_size=2, vertex_data=VertexData(train_mask=train)
-    ).source(graph_of(array))
+    source = stochastic("train", batch_size=2, vertex_data=VertexData(train_mask=train)).source(
+        graph_of(array)
+    )
     expected = np.zeros(7)
     for chosen in combinations(np.flatnonzero(train).tolist(), 2):
         inside = np.isin(np.arange(7), chosen)
         expected += (array & np.outer(inside, inside)).sum(axis=1) / 10
     np.testing.assert_allclose(source.expected_nonzeros(0), expected, rtol=1e-12)
-    found = StochasticModel("edges", keep=0.3).source(graph_of(array)).expected_nonzeros(0)
+    found = stochastic("edges", keep=0.3).source(graph_of(array)).expected_nonzeros(0)
     off = array & ~np.eye(7, dtype=bool)
     np.testing.assert_allclose(found, 0.3 * off.sum(axis=1) + array.diagonal(), rtol=1e-12)
 
@@ -396,7 +401,7 @@ def test_expected_nonzeros_of_training_vertices_and_of_edges():
 @pytest.mark.parametrize("name", ["neighbour", "walk", "cluster"])
 def test_expected_nonzeros_are_a_mean_over_batches(name):
     array = random_array(13)
-    source = StochasticModel(name, **SAMPLERS[name], vertex_data=DATA).source(graph_of(array))
+    source = stochastic(name, **SAMPLERS[name], vertex_data=DATA).source(graph_of(array))
     total = np.zeros(N)
     for number in range(20):
         for kept in blocks_of(source, array, number, 3):
@@ -420,7 +425,7 @@ def test_balance_batch():
 
 def test_pairs():
     array = random_array(15)
-    pairs = StochasticModel().source(graph_of(array)).pairs()
+    pairs = stochastic().source(graph_of(array)).pairs()
     found = sorted(map(tuple, pairs.tolist()))
     assert found == sorted((j, i) for i, j in np.argwhere(array).tolist() if i != j)
 
@@ -435,9 +440,9 @@ def test_the_default_batch_size():
         ("neighbour", {"fanouts": (2,)}, 2),
         ("walk", {}, 6),
     ):
-        source = StochasticModel(name, vertex_data=data, **options).source(graph_of(array))
+        source = stochastic(name, vertex_data=data, **options).source(graph_of(array))
         assert source.sampler.batch_size == size
-    assert StochasticModel().source(graph_of(array[:3, :3])).sampler.batch_size == 1
+    assert stochastic().source(graph_of(array[:3, :3])).sampler.batch_size == 1
 
 
 NAN = float("nan")
@@ -464,7 +469,7 @@ WRONG = {
 @pytest.mark.parametrize(("options", "words"), WRONG.values(), ids=WRONG)
 def test_wrong_numbers(options, words):
     with pytest.raises(InputError) as caught:
-        StochasticModel(**options)
+        stochastic(**options)
     assert words in str(caught.value)
 
 
@@ -474,26 +479,26 @@ REFUSED = {
     "size -1": ({"batch_size": -1}, "batch size -1: at least 1"),
     "size 31": ({"batch_size": 31}, "batch size 31: there are only 30 vertices"),
     "size huge": ({"batch_size": 10**40}, "there are only 30 vertices"),
-    "size 2.5": ({"batch_size": 2.5}, "--batch-size 2.5: a whole number"),
-    "size nan": ({"batch_size": NAN}, "--batch-size nan: a whole number"),
-    "size text": ({"batch_size": "7"}, "--batch-size '7': a whole number"),
-    "size true": ({"batch_size": True}, "--batch-size True: a whole number"),
+    "size 2.5": ({"batch_size": 2.5}, "`batch_size` 2.5: a whole number"),
+    "size nan": ({"batch_size": NAN}, "`batch_size` nan: a whole number"),
+    "size text": ({"batch_size": "7"}, "`batch_size` '7': a whole number"),
+    "size true": ({"batch_size": True}, "`batch_size` True: a whole number"),
     "no mask": ({"sampler": "train"}, "sampler 'train' needs train_mask"),
     "no clusters": ({"sampler": "cluster"}, "sampler 'cluster' needs clusters"),
-    "no fanouts": ({"sampler": "neighbour"}, "'neighbour' needs --fanouts"),
+    "no fanouts": ({"sampler": "neighbour"}, "'neighbour' needs `fanouts`"),
     "empty fanouts": ({"sampler": "neighbour", "fanouts": ()}, "no fan-outs"),
     "fanout 0": ({"sampler": "neighbour", "fanouts": (2, 0)}, "fan-out 0: at least 1"),
-    "fanouts 5": ({"sampler": "neighbour", "fanouts": 5}, "--fanouts 5: whole numbers"),
-    "fanouts text": ({"sampler": "neighbour", "fanouts": "3,2"}, "--fanouts '3,2'"),
-    "fanouts 2.5": ({"sampler": "neighbour", "fanouts": [2.5]}, "--fanouts 2.5: a whole number"),
-    "fanouts": ({"fanouts": (3,)}, "'uniform' has no --fanouts: it has --batch-size"),
-    "no keep": ({"sampler": "edges"}, "'edges' needs --keep"),
-    "keep text": ({"sampler": "edges", "keep": "x"}, "--keep 'x': a number"),
+    "fanouts 5": ({"sampler": "neighbour", "fanouts": 5}, "`fanouts` 5: whole numbers"),
+    "fanouts text": ({"sampler": "neighbour", "fanouts": "3,2"}, "`fanouts` '3,2'"),
+    "fanouts 2.5": ({"sampler": "neighbour", "fanouts": [2.5]}, "`fanouts` 2.5: a whole number"),
+    "fanouts": ({"fanouts": (3,)}, "'uniform' has no `fanouts`: it has `batch_size`"),
+    "no keep": ({"sampler": "edges"}, "'edges' needs `keep`"),
+    "keep text": ({"sampler": "edges", "keep": "x"}, "`keep` 'x': a number"),
     "keep nan": ({"sampler": "edges", "keep": NAN}, "keep nan"),
     "keep 0": ({"sampler": "edges", "keep": 0}, "keep 0"),
     "keep 2": ({"sampler": "edges", "keep": 2}, "keep 2"),
     "steps 0": ({"sampler": "walk", "walk_length": 0}, "walk length 0: at least 1"),
-    "steps 1.5": ({"sampler": "walk", "walk_length": 1.5}, "--walk-length 1.5: a whole number"),
+    "steps 1.5": ({"sampler": "walk", "walk_length": 1.5}, "`walk_length` 1.5: a whole number"),
     "steps huge": ({"sampler": "walk", "walk_length": 10**30}, "at most 1000000"),
 }
 
@@ -501,7 +506,7 @@ REFUSED = {
 @pytest.mark.parametrize(("options", "words"), REFUSED.values(), ids=REFUSED)
 def test_wrong_options(options, words):
     with pytest.raises(InputError) as caught:
-        StochasticModel(**options).build(graph_of(random_array()), 2, balance="nnz", seed=1)
+        stochastic(**options).build(graph_of(random_array()), 2, balance="nnz", seed=1)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -510,22 +515,22 @@ def test_wrong_masks_and_parts():
     graph = graph_of(random_array())
     nobody = VertexData(train_mask=np.zeros(N, bool))
     with pytest.raises(InputError, match="the training mask holds no vertex"):
-        StochasticModel("train", vertex_data=nobody).source(graph)
+        stochastic("train", vertex_data=nobody).source(graph)
     with pytest.raises(InputError, match="batch size 21: there are only 20 training vertices"):
-        StochasticModel("train", batch_size=21, vertex_data=DATA).source(graph)
+        stochastic("train", batch_size=21, vertex_data=DATA).source(graph)
     with pytest.raises(InputError, match="31 parts for 30 vertices"):
-        StochasticModel().build(graph, 31, balance="nnz", seed=1)
+        stochastic().build(graph, 31, balance="nnz", seed=1)
     with pytest.raises(InputError, match="unknown balance 'x'"):
-        StochasticModel().build(graph, 3, balance="x", seed=1)
+        stochastic().build(graph, 3, balance="x", seed=1)
 
 
 def test_numbers_of_numpy_are_numbers():
     graph = graph_of(random_array())
-    plain = StochasticModel(batch_size=5, batches=3).build(graph, 2, balance="nnz", seed=1)
-    model = StochasticModel(
+    plain = stochastic(batch_size=5, batches=3).build(graph, 2, balance="nnz", seed=1)
+    model = stochastic(
         batch_size=np.int32(5), batches=np.int64(3), theta=np.float32(0.5), delta=np.float64(0.5)
     )
     assert net_counts(model.build(graph, 2, balance="nnz", seed=1)) == net_counts(plain)
     assert type(model.source(graph).sampler.batch_size) is int
-    model = StochasticModel("neighbour", fanouts=np.array([3, 2]))
+    model = stochastic("neighbour", fanouts=np.array([3, 2]))
     assert str(model.source(graph).sampler) == "neighbour batch_size=2 fanouts=3,2"

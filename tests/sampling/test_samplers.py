@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -12,15 +14,18 @@ from sampling_helpers import kept_by, population_of, random_pattern, volume_of
 from scipy.stats import chi2
 
 from plancc.errors import InputError
+from plancc.fields import option
 from plancc.sampling import (
     FITTED,
     HELD_OUT,
     SAMPLERS,
     SHOWN,
     Population,
+    SizedSampler,
     chosen_sampler,
     make_sampler,
     parse_sampler,
+    sampler_options,
 )
 from plancc.sampling.cluster import ClusterSampler
 from plancc.sampling.edges import EdgeSampler
@@ -557,3 +562,45 @@ def test_a_recorded_sampler_is_the_default():
 def test_words_of_no_sampler(text):
     with pytest.raises(InputError):
         parse_sampler(text)
+
+
+@dataclass(frozen=True)
+class EverySecond(SizedSampler):
+    """A third party's: it has options of every type."""
+
+    name: ClassVar[str] = "second"
+
+    first: int = option(0, "first vertex")
+    shares: tuple[int, ...] = option((1, 2), "shares")
+    rate: float = option(0.5, "rate")
+    backwards: bool = option(False, "from the last on")
+    label: str | None = option(None, "a label", otherwise="none")
+
+    def batch(self, population, seed, number, stream=SHOWN):
+        raise NotImplementedError
+
+
+def test_options_of_a_third_party_are_the_fields_of_its_class(monkeypatch):
+    monkeypatch.setitem(SAMPLERS._targets, "second", f"{__name__}:EverySecond")
+    assert make_sampler("second", 50) == EverySecond(3)
+    given = {"first": np.int64(1), "shares": [3], "rate": 1, "backwards": True, "label": "a"}
+    sampler = make_sampler("second", 50, batch_size=4, **given)
+    assert sampler == EverySecond(4, 1, (3,), 1.0, True, "a")
+    assert str(sampler) == "second batch_size=4 first=1 shares=3 rate=1.0 backwards=True label=a"
+    assert parse_sampler(str(sampler)) == sampler
+    assert chosen_sampler(str(sampler), 50, rate=0.25) == replace(sampler, rate=0.25)
+    known = sampler_options()
+    assert list(known)[:4] == ["batch_size", "fanouts", "walk_length", "keep"]
+    assert known["first"].metadata["help"] == "first vertex"
+    for wrong, words in [
+        ({"first": 1.5}, "`first` 1.5: a whole number"),
+        ({"rate": "x"}, "`rate` 'x': a number"),
+        ({"backwards": 1}, "`backwards` 1: True or False"),
+        ({"last": 1}, "'second' has no `last`: it has `batch_size`, `first`"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            make_sampler("second", 50, **wrong)
+    with pytest.raises(InputError, match="only 50 vertices"):
+        EverySecond(51).check(Population(50))
+    with pytest.raises(InputError, match="is no sampler"):
+        parse_sampler("second backwards=maybe")
