@@ -135,8 +135,9 @@ def _overhead(inputs: Inputs, report: Report) -> None:
     import torch
 
     from plancc_runtime.layouts.block import Block
-    from plancc_runtime.layouts.boundary import drawn
+    from plancc_runtime.layouts.boundary import draw
     from plancc_runtime.layouts.halo import Halo
+    from plancc_runtime.layouts.resources import Resources
     from plancc_runtime.layouts.row import RowLayout, halo_part
     from plancc_runtime.options import TrainOptions
     from plancc_runtime.transport.single import SingleTransport
@@ -150,12 +151,13 @@ def _overhead(inputs: Inputs, report: Report) -> None:
     plan.save(path)
     block = Block.of_part(plan.part(0), plan.header.self_loops)
     transport = SingleTransport()  # which is asked for nothing
-    layout = RowLayout(block, Halo(block, transport, torch.float32))
+    resources = Resources(transport, torch.float32)
+    layout = RowLayout(block, Halo(block, resources))
     part = halo_part(block)
 
     def draw_and_lay_out(options: TrainOptions) -> None:
-        sample = drawn(block, options, 0, 1)
-        halo = Halo(sample, transport, torch.float32)
+        sample = draw(block, options.sampling, 0, 1)
+        halo = Halo(sample, resources)
         layout.with_halo(sample.of_halo(part), sample.recv_ptr, halo)
 
     name = graph.name.partition(".")[0]

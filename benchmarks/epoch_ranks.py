@@ -61,11 +61,12 @@ def exchanges(plan: Path, width: int, rounds: int, transport: Transport) -> dict
     from plancc.plan.slices import read_rank_slice
     from plancc_runtime.layouts.block import Block
     from plancc_runtime.layouts.halo import Halo
+    from plancc_runtime.layouts.resources import Resources
     from plancc_runtime.transport.mpi import load_mpi
 
     comm = load_mpi().COMM_WORLD
     header, part = read_rank_slice(plan, comm.rank, comm.size)
-    halo = Halo(Block.of_part(part, header.self_loops), transport, torch.float32)
+    halo = Halo(Block.of_part(part, header.self_loops), Resources(transport, torch.float32))
     buffers = halo.buffers(width)
     own = torch.full((halo.num_inputs, width), float(comm.rank + 1))
     messages = range(len(part.send_peer))

@@ -69,18 +69,21 @@ class Variant:
         from plancc_runtime.data import load_data
         from plancc_runtime.layouts.feature import FeatureGraph
         from plancc_runtime.layouts.order import in_order
+        from plancc_runtime.layouts.resources import Resources
         from plancc_runtime.learner import Learner
         from plancc_runtime.options import TrainOptions
-        from plancc_runtime.train import make_network
+        from plancc_runtime.run import make_network
         from plancc_runtime.views import View
 
         options = TrainOptions(layers=LAYERS, hidden=hidden, features=hidden, lr=0.1, **chosen)
         header, part = read_rank_slice(plan, transport.rank, transport.size)
-        part = in_order(part, options, transport)
+        part = in_order(part, options.order, transport)
         clock = Clock()
-        self._data = load_data(part, transport, torch.float32, options.seed, hidden)
+        self._data = load_data(part, transport, torch.float32, options.data)
         network = make_network(options, self._data, transport, torch.float32)
-        graph = FeatureGraph(part, header, transport, torch.float32, clock, options=options)
+        graph = FeatureGraph(
+            part, header, Resources(transport, torch.float32, clock), options.feature
+        )
         if bandwidth is not None:
             card: Any = Card(graph._slicing.members, bandwidth)
             graph._slicing = replace(graph._slicing, members=card)

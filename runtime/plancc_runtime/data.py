@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from plancc.errors import InputError
 from plancc.plan.parts import Part
+from plancc_runtime.options import DataOptions
 from plancc_runtime.transport.base import Transport
 
 CPU = torch.device("cpu")
@@ -96,11 +97,7 @@ def load_data(
     part: Part,
     transport: Transport,
     dtype: torch.dtype,
-    seed: int,
-    num_features: int | None = None,
-    num_classes: int | None = None,
-    split: Sequence[float] | None = None,
-    normalize_features: bool = False,
+    options: DataOptions,
     device: torch.device = CPU,
 ) -> LocalData:
     """The vertex data of this rank's rows. Collective.
@@ -109,13 +106,12 @@ def load_data(
 
     Parameters
     ----------
-    num_features, num_classes : int, optional
-        Of random data (64 and 8 by default); where the plan has labels, `num_classes` may be
-        larger than those that occur.
-    split : three floats, optional
-        Shares of training, validation and test vertices to be drawn, for a plan without masks.
-    normalize_features : bool
-        Whether every row of features is divided by the sum of its magnitudes.
+    part : Part
+    transport : Transport
+    dtype : torch.dtype
+        Type of the features.
+    options : DataOptions
+        Where the plan has labels, `classes` may be larger than those that occur.
     device : torch.device
         Of all tensors.
 
@@ -124,11 +120,14 @@ def load_data(
     InputError
         If an option contradicts the plan's data, or no training vertex has a label.
     """
-    data = part.vertex_data
+    data, seed, split = part.vertex_data, options.seed, options.split
+    num_features, num_classes = options.features, options.classes
     features = data.features
     width = (num_features or DEFAULT_FEATURES) if features is None else features.shape[1]
     columns = _own_columns(part, width)
-    needed = slice(None) if normalize_features else columns  # a norm is that of the whole row
+    needed = (
+        slice(None) if options.normalize_features else columns
+    )  # a norm is that of the whole row
     if features is None:
         features = random_features(part.global_id, width, seed, needed)
     else:
@@ -183,7 +182,7 @@ def load_data(
             raise InputError("no vertex of the plan has both a label and a place in the train mask")
 
     dense = torch.from_numpy(np.ascontiguousarray(features)).to(device, dtype)
-    if normalize_features:
+    if options.normalize_features:
         dense = functional.normalize(dense, p=1, dim=1)[:, columns].contiguous()
     return LocalData(
         features=dense,

@@ -23,6 +23,7 @@ from plancc_runtime.devices import own_device
 from plancc_runtime.layouts.block import NONZEROS, Block
 from plancc_runtime.layouts.edge import with_whole_rows
 from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.nn.aggregation import aggregate
 from plancc_runtime.nn.dropout import dropout
 from plancc_runtime.nn.gradients import copy_from_first, sum_gradients
@@ -68,8 +69,8 @@ class Graph(LocalGraph):
         device: torch.device,
     ) -> None:
         block = with_whole_rows(Block.of_part(part, header.self_loops), transport)
-        super().__init__(block, transport, dtype, device=device)
-        self.device = device
+        super().__init__(block, Resources(transport, dtype, device=device))
+        self.dtype, self.device = dtype, device
         self._alike: set[tuple[tuple[int, ...], ...]] = set()
         data = part.vertex_data
         self.num_vertices = header.num_vertices

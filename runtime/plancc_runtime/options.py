@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from os import PathLike, fspath
+from typing import Any
 
 import numpy as np
 
 from plancc.errors import InputError
 from plancc.registry import check_choice
+from plancc_runtime.layouts.options import FeatureOptions, RowOrder, Sampling
+from plancc_runtime.nn import MODELS
 
 PASSES = ("order", "constant", "dead-rows", "overlap")
 CHOICES = {
@@ -41,12 +45,26 @@ MINIMUM = {
 PATHS = ("init", "checkpoint", "log", "trace")
 RATES = ("dropout", "input_dropout")
 RATES_KEPT = ("boundary_sampling", "drop_edge", "boundary_edge_sampling")
+MODEL_OPTIONS = ("heads", "aggregator")
+"""Options that some models have."""
+WATCHFUL = ("plateau",)
+"""Schedules that follow the validation loss."""
 DELAY = 5
-"""Epochs, of the delayed fold where none are given; paper 004 has cd-5."""
+"""Default delay of the delayed fold, in epochs: cd-5 of paper 004."""
 BATCH_OPTIONS = ("batch_size", "fanouts", "walk_length", "keep")
-
 MOST_STAGES = 1000
-"""Of a pipeline; its batches are a message each."""
+"""Largest number of stages of a pipeline; its batches are a message each."""
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """Where vertex data come from; attributes as of `TrainOptions`."""
+
+    seed: int = 0
+    features: int | None = None
+    classes: int | None = None
+    split: Sequence[float] | None = None
+    normalize_features: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,6 +81,8 @@ class TrainOptions:
         Of attention.
     aggregator : str
         Of GraphSAGE.
+    model_options : mapping of str to value or text, or None
+        Other options that the model declares (`nn.conv.ConvOptions`), by name.
     bias : bool or None
         None: as the model's paper has it.
     activation : str
@@ -182,6 +202,42 @@ class TrainOptions:
     resume: bool = False
     log: str | PathLike[str] | None = None
     trace: str | PathLike[str] | None = None
+    model_options: Mapping[str, Any] | None = None
+
+    @property
+    def data(self) -> DataOptions:
+        """How vertex data are read or drawn."""
+        return DataOptions(
+            self.seed, self.features, self.classes, self.split, self.normalize_features
+        )
+
+    @property
+    def sampling(self) -> Sampling:
+        """What an epoch keeps."""
+        return Sampling(
+            seed=self.seed,
+            boundary=self.boundary_sampling,
+            boundary_edges=self.boundary_edge_sampling,
+            edges=self.drop_edge,
+        )
+
+    @property
+    def order(self) -> RowOrder:
+        """The order of a rank's rows."""
+        return RowOrder(self.row_order, self.pipeline)
+
+    @property
+    def feature(self) -> FeatureOptions:
+        """How a feature plan is executed."""
+        return FeatureOptions(self.pipeline, self.aggregate_on)
+
+    def conv_options(self, declared: Sequence[str]) -> dict[str, Any]:
+        """The options of a model that declares these, as far as they are not its defaults."""
+        given: dict[str, Any] = {"order": self.product_order, "bias": self.bias}
+        for name in MODEL_OPTIONS:
+            if getattr(self, name) != getattr(TrainOptions, name):
+                given[name] = getattr(self, name)
+        return {k: v for k, v in given.items() if k in declared} | dict(self.model_options or {})
 
     @property
     def mini_batches(self) -> bool:
@@ -236,15 +292,13 @@ class TrainOptions:
                 "and test vertices, at most 1 together, such as 0.6,0.2,0.2"
             )
         for name, value in (("patience", self.patience), ("schedule", self.schedule)):
-            if value not in (None, *CHOICES["schedule"][:-1]) and not self.eval_every:
-                raise InputError(f"{name} {value}: needs evaluations; give --eval-every too")
+            wanted = value in WATCHFUL if name == "schedule" else value is not None
+            if wanted and not self.eval_every:
+                raise InputError(f"{name} {value}: needs evaluations; eval-every 0 has none")
         for name in ("every", "resume"):
             if getattr(self, name) and self.checkpoint is None:
-                raise InputError(f"{name}: give --checkpoint, the folder, too")
-        for name, model in (("heads", "gat"), ("aggregator", "sage")):
-            value = getattr(self, name)
-            if self.model != model and value != getattr(TrainOptions, name):
-                raise InputError(f"{name} {value}: model {self.model} has none, {model} has")
+                raise InputError(f"{name}: needs checkpoint, the folder")
+        self._check_model_options()
         for name in RATES_KEPT:
             if getattr(self, name) is not None and self.mini_batches:
                 raise InputError(
@@ -260,8 +314,26 @@ class TrainOptions:
             )
         if self.steps is not None and not self.mini_batches:
             raise InputError(
-                f"steps {self.steps}: only mini-batches have steps; give --sampler or --batch-size"
+                f"steps {self.steps}: only mini-batches have steps; give sampler or batch-size"
             )
+
+    def _check_model_options(self) -> None:
+        """InputError for an option that the model does not declare."""
+        given = {
+            name: getattr(self, name)
+            for name in MODEL_OPTIONS
+            if getattr(self, name) != getattr(TrainOptions, name)
+        }
+        given |= self.model_options or {}
+        if not given:
+            return
+        declared = MODELS[self.model].option_names()
+        for name, value in given.items():
+            if name not in declared:
+                raise InputError(
+                    f"{_flag(name)} {value}: model {self.model} has no such option; it has "
+                    f"{', '.join(declared)}"
+                )
 
     def _check_fold(self) -> None:
         if self.delay is not None and self.fold != "delayed":

@@ -13,7 +13,6 @@ from plancc_runtime.options import TrainOptions
 from plancc_runtime.transport.base import Transport
 
 if TYPE_CHECKING:
-    from plancc_runtime.execution.full_batch import Figures
     from plancc_runtime.layouts.pipeline import Pipelining
 
 TIMES = (*PHASES, "communication", "other", "total")
@@ -126,6 +125,29 @@ class Step:
     volume: int = 0
     messages: int = 0
     words_sent: int = 0
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Words that one training epoch moves, forward and back, over all ranks.
+
+    Without the set-up, evaluations and reductions; a word is one number, whatever its type.
+
+    Attributes
+    ----------
+    plain : int
+        Without any pass, as paper 000 executes it: for a GCN volume x sum of (d_{k-1} + d_k). The
+        volume of an edge plan is that of both steps. Of process grids, as paper 001 does.
+    words : dict of str to int
+        With the passes up to each of those that are on and change the number, in the order of
+        `PASSES`.
+    planned : int
+        With all of them.
+    """
+
+    plain: int
+    words: dict[str, int]
+    planned: int
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ from plancc_runtime.layouts.grid import GridGraph
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.replicated import ReplicatedGraph
-from plancc_runtime.nn.conv import ConvOptions
+from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.nn.gradients import sum_gradients
 from plancc_runtime.nn.network import Network, NetworkOptions
 from plancc_runtime.transport.local import LocalTransport, run_ranks
@@ -122,9 +122,9 @@ def graph_of_part(part, header, transport: LocalTransport) -> LayerGraph:
     grid, dtype = header.grid, torch.float64
     if grid is None or (grid.scheme == "1d" and grid.sparse):
         rows = part if grid is None else part.grid.block
-        return LocalGraph(Block.of_part(rows, False), transport, dtype)
+        return LocalGraph(Block.of_part(rows, False), Resources(transport, dtype))
     kinds = {"feature": FeatureGraph, "1.5d": ReplicatedGraph}
-    return kinds.get(grid.scheme, GridGraph)(part, header, transport, dtype)
+    return kinds.get(grid.scheme, GridGraph)(part, header, Resources(transport, dtype))
 
 
 def counted(plan: Plan, folder, passes) -> np.ndarray:
@@ -142,7 +142,7 @@ def counted(plan: Plan, folder, passes) -> np.ndarray:
             header = file.header
             part = read_part(file, transport.rank, transport.size)
         graph = graph_of_part(part, header, transport)
-        options = NetworkOptions(conv=ConvOptions(order=order))
+        options = NetworkOptions(conv={"order": order})
         network = Network(DIMS, options, seed=0, dtype=torch.float64)
         x = torch.from_numpy(features[part.global_id]).double()
         first = graph.first_column(DIMS[0])

@@ -14,16 +14,16 @@ import traceback
 import numpy as np
 import torch
 
-from plancc_runtime.clock import Clock
 from plancc_runtime.data import load_data
-from plancc_runtime.execution.full_batch import Execution
+from plancc_runtime.execution.choice import execution_of
 from plancc_runtime.layouts import halo, row
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.live import live_blocks
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.order import in_order
+from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.options import TrainOptions
-from plancc_runtime.train import make_network
+from plancc_runtime.run import make_network
 from plancc_runtime.transport.mpi import MpiTransport, load_mpi
 from plancc_runtime.transport.single import SingleTransport
 
@@ -33,10 +33,17 @@ RATE = 0.5
 def do_train(transport, header, parts, options, epochs):
     """Losses, weights, outputs of all rows, and traffic, of a plain loop of its own."""
     options = TrainOptions(dtype="float64", threads=1, **options)
-    part = in_order(parts[transport.rank], options, transport)
-    data = load_data(part, transport, torch.float64, options.seed)
+    part = in_order(parts[transport.rank], options.order, transport)
+    data = load_data(part, transport, torch.float64, options.data)
     network = make_network(options, data, transport, torch.float64)
-    execution = Execution(part, header, data, options, transport, torch.float64, Clock())
+    resources = Resources(
+        transport,
+        torch.float64,
+        overlap="overlap" in options.passes,
+        wire=options.wire,
+        kernel=options.kernel,
+    )
+    execution = execution_of(header, part, data, options, resources)
     traffic = [transport.traffic.as_array()]
     data = execution.prepare(network)
     traffic.append(transport.traffic.as_array())
@@ -102,7 +109,9 @@ def do_product(transport, header, parts, width, dtype, wire="fp32", kernel="auto
     block = Block.of_part(part, header.self_loops)
     answers = []
     for overlap in (True, False):
-        graph = LocalGraph(block, transport, dtype, None, overlap, wire, kernel)
+        graph = LocalGraph(
+            block, Resources(transport, dtype, overlap=overlap, wire=wire, kernel=kernel)
+        )
         graph.forward_product(h, "plan")  # exchanges are played again
         before = transport.traffic.as_array()
         forward = graph.forward_product(h, "plan")

@@ -18,6 +18,7 @@ from plancc.errors import InputError, PlanccError, PlanError
 from plancc_runtime.layouts import halo, row
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.slices import check_slices
 from plancc_runtime.train import train
@@ -46,7 +47,7 @@ def do_product(transport, header, parts, width, dtype, seed, group, max_words=No
     if max_words is not None:
         transport.max_words, usual = max_words, transport.max_words
     halo.GROUP_ROWS, row.GROUP_NONZEROS = group, 2 * group
-    graph = LocalGraph(Block.of_part(part, header.self_loops), transport, dtype)
+    graph = LocalGraph(Block.of_part(part, header.self_loops), Resources(transport, dtype))
     for _ in range(2):  # exchanges are played again
         forward = graph.forward_product(h, "plan")
         adjoint = graph.adjoint_product(g, "plan")

@@ -10,8 +10,9 @@ from scipy.sparse import csr_matrix
 
 from plancc_runtime.layouts import row
 from plancc_runtime.layouts.block import COEFFICIENTS, Block
-from plancc_runtime.layouts.boundary import drawn, halo_vertices, samples, told
+from plancc_runtime.layouts.boundary import draw, halo_vertices, ready_to_draw
 from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.transport.local import run_ranks
 
@@ -34,19 +35,19 @@ ADDED = np.eye(N, dtype=bool)
 
 
 def blocks_of(options: TrainOptions, owner: np.ndarray = OWNER) -> list[Block]:
-    """The blocks of all ranks, as `told` leaves them."""
+    """The blocks of all ranks, as `ready_to_draw` leaves them."""
     num_parts = int(owner.max()) + 1
     header, parts = reference.make_parts(A, owner, num_parts)
 
     def work(transport):
         block = Block.of_part(parts[transport.rank], header.self_loops)
-        return told(block, options, transport)
+        return ready_to_draw(block, options.sampling, transport)
 
     return run_ranks(num_parts, work, timeout=60)
 
 
 def sampled(blocks: list[Block], options: TrainOptions, epoch: int) -> list[Block]:
-    return [drawn(block, options, rank, epoch).block for rank, block in enumerate(blocks)]
+    return [draw(block, options.sampling, rank, epoch).block for rank, block in enumerate(blocks)]
 
 
 def dense_of(blocks: list[Block]) -> np.ndarray:
@@ -146,11 +147,11 @@ def test_products_are_those_of_the_sampled_matrix(rates, group, monkeypatch):
 
     def work(transport):
         block = blocks[transport.rank]
-        graph = LocalGraph(block, transport, torch.float64)
+        graph = LocalGraph(block, Resources(transport, torch.float64))
         mine = [torch.from_numpy(x[block.inputs]) for x in (h, g)]
         answers = {}
         for epoch in range(3):
-            part = graph.sampled(drawn(block, options, transport.rank, epoch))
+            part = graph.sampled(draw(block, options.sampling, transport.rank, epoch))
             for name in COEFFICIENTS:
                 x = mine[0].clone().requires_grad_()
                 y = part.product(x, name)
@@ -187,7 +188,7 @@ def test_variance_of_boundary_sampling(rate):
     for rank, block in enumerate(blocks):
         z = A[block.inputs] @ h
         for epoch in range(EPOCHS):
-            part = drawn(block, options, rank, epoch).block
+            part = draw(block, options.sampling, rank, epoch).block
             matrix = csr_matrix((part.value, part.column, part.row_ptr))
             known = h[np.concatenate([part.inputs, part.halo])]
             errors[epoch] += ((matrix @ known[: matrix.shape[1]] - z) ** 2).sum()
@@ -201,7 +202,7 @@ def test_variance_of_boundary_sampling(rate):
 @pytest.mark.parametrize("name", RATES)
 def test_a_rate_of_one_keeps_all(name):
     for options in (TrainOptions(**{name: 1.0}), TrainOptions()):
-        assert not samples(options)
+        assert not options.sampling.active
         np.testing.assert_array_equal(dense_of(sampled(blocks_of(options), options, 0)), A)
 
 

@@ -19,9 +19,9 @@ from plancc_runtime.layouts.block import COEFFICIENTS, NONZEROS, Block
 from plancc_runtime.layouts.edge import with_whole_rows
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.order import in_cache_order
+from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.wire import WIRES
 from plancc_runtime.nn import GATConv, SAGEConv
-from plancc_runtime.nn.conv import ConvOptions
 from plancc_runtime.nn.network import Network, NetworkOptions
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.slices import check_slices
@@ -130,7 +130,7 @@ def test_products_and_gradients_are_those_of_the_dense_matrix(p, kind, monkeypat
         block = with_whole_rows(Block.of_part(part, header.self_loops), transport)
         answers = {}
         for dtype, overlap, names in runs:
-            graph = LocalGraph(block, transport, dtype, overlap=overlap)
+            graph = LocalGraph(block, Resources(transport, dtype, overlap=overlap))
             for name in names:
                 x = torch.tensor(h[part.global_id], dtype=dtype, requires_grad=True)
                 words = [transport.traffic.words_sent]
@@ -185,7 +185,9 @@ def test_compressed_rows_of_both_steps_stay_within_their_bounds(wire):
 
     def work(transport):
         part = parts[transport.rank]
-        graph = LocalGraph(Block.of_part(part, True), transport, torch.float64, wire=wire)
+        graph = LocalGraph(
+            Block.of_part(part, True), Resources(transport, torch.float64, wire=wire)
+        )
         out, back = (torch.tensor(rows[part.global_id]) for rows in (h, g))
         return graph.forward_product(out, "plan"), graph.adjoint_product(back, "plan")
 
@@ -213,7 +215,9 @@ def test_rows_in_cache_order_are_the_same_plan(method):
     def work(transport):
         part = ordered[transport.rank]
         assert part.vertex_data.labels.tolist() == data().labels[part.global_id].tolist()
-        graph = LocalGraph(Block.of_part(part, header.self_loops), transport, torch.float64)
+        graph = LocalGraph(
+            Block.of_part(part, header.self_loops), Resources(transport, torch.float64)
+        )
         return graph.product(torch.tensor(h[part.global_id]))
 
     close(gathered(ordered, on_ranks(3, work)), matrix("directed")[0] @ h, 1e-12)
@@ -244,7 +248,7 @@ COMMON = {
 def dense_training(name: str) -> tuple[list[float], dict[str, np.ndarray]]:
     """Losses and final weights on one process."""
     model, aggregator = MODELS[name]["model"], MODELS[name].get("aggregator", "mean")
-    conv = ConvOptions(aggregator=aggregator)
+    conv = {"aggregator": aggregator} if model == "sage" else {}
     start = Network(DIMS, NetworkOptions(model, conv), 0, torch.float64).state_dict()
     vertices = data()
     return reference.train_model(

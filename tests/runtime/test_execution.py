@@ -15,16 +15,17 @@ from launcher import run
 from scipy.sparse import csr_matrix
 
 from plancc.graph.vertexdata import VertexData
-from plancc_runtime.clock import Clock
 from plancc_runtime.data import load_data
-from plancc_runtime.execution.full_batch import Execution
+from plancc_runtime.execution.choice import execution_of
+from plancc_runtime.execution.mini_batches import open_sampler
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.order import in_cache_order, reordered
+from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.row import is_symmetric
 from plancc_runtime.layouts.wire import WIRES
 from plancc_runtime.options import PASSES, TrainOptions
-from plancc_runtime.train import make_network
+from plancc_runtime.run import make_network
 from plancc_runtime.transport.single import SingleTransport
 
 MAIN = Path(__file__).with_name("execution_main.py")
@@ -381,9 +382,11 @@ def alone(**options):
     header, (part,) = reference.make_parts(graph(False), owners(1), 1, data(4))
     transport, dtype = SingleTransport(), torch.float64
     options = TrainOptions(dtype="float64", kernel="numba", **options)
-    given = load_data(part, transport, dtype, 0)
+    given = load_data(part, transport, dtype, options.data)
     network = make_network(options, given, transport, dtype)
-    execution = Execution(part, header, given, options, transport, dtype, Clock())
+    resources = Resources(transport, dtype, kernel=options.kernel)
+    drawn = open_sampler((header, part), options, header)
+    execution = execution_of(header, part, given, options, resources, drawn)
     execution.prepare(network)
     return execution, network
 
@@ -429,7 +432,9 @@ def test_wires_and_products_on_a_device(name):
     device = torch.device("cuda")
     header, (part,) = reference.make_parts(graph(True), owners(1), 1)
     block = Block.of_part(part, header.self_loops)
-    on_device = LocalGraph(block, SingleTransport(), torch.float32, wire=name, device=device)
+    on_device = LocalGraph(
+        block, Resources(SingleTransport(), torch.float32, wire=name, device=device)
+    )
     x = torch.randn(N, 8)
     expected = graph(True)[part.global_id] @ x[np.argsort(part.global_id)].double().numpy()
     got = on_device.product(x.to(device)).cpu().numpy()

@@ -23,9 +23,13 @@ from plancc.plan.grid import Grid
 from plancc.plan.grid_slices import with_grid
 from plancc.plan.parts import GridShare, Part
 from plancc.plan.values import Header
-from plancc_runtime.layouts.feature import FeatureGraph, check_feature
+from plancc.plan.words import Counts
+from plancc_runtime.execution.choice import check_layout
+from plancc_runtime.layouts.feature import FeatureGraph
+from plancc_runtime.layouts.layer_graph import Request
 from plancc_runtime.layouts.order import in_order
 from plancc_runtime.layouts.pipeline import Batches, bandwidth, wanted_stages
+from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import train
 from plancc_runtime.transport.base import Pending
@@ -86,10 +90,10 @@ def on_grid(a, grid, work, options=None, data=None, seed=1):
 
     def rank(transport):
         torch.set_num_threads(1)
-        part = in_order(feature_part(header, parts, grid, transport.rank), options, transport)
+        part = in_order(feature_part(header, parts, grid, transport.rank), options.order, transport)
         before = transport.traffic.as_array()
-        dtype = getattr(torch, options.dtype)
-        graph = FeatureGraph(part, header, transport, dtype, options=options)
+        resources = Resources(transport, getattr(torch, options.dtype))
+        graph = FeatureGraph(part, header, resources, options.feature)
         return work(graph, part), transport.traffic.as_array() - before
 
     return run_ranks(grid.num_ranks, rank, timeout=30)
@@ -116,7 +120,7 @@ def check_products(a, grid, options, width, narrow):
         def own(rows):
             return torch.from_numpy(rows[part.global_id]).to(getattr(torch, dtype))
 
-        found, planned = {}, 0
+        found, planned = {}, Counts.zero(1)
         for name in expected:
             mine = own(x).requires_grad_()
             weight = torch.from_numpy(w).to(mine.dtype).requires_grad_()
@@ -129,7 +133,8 @@ def check_products(a, grid, options, width, narrow):
                     out.backward(own(g))
             found[name] = out.detach(), mine.grad, weight.grad
             moved = narrow if name == "linear_product" else width
-            planned += graph.planned_words(moved) + graph.planned_words(moved, adjoint=True)
+            for back in (False, True):
+                planned.add(graph.counts(Request("product", moved, back)))
         return part.global_id, found, planned
 
     results = on_grid(a, grid, work, options)
@@ -143,8 +148,10 @@ def check_products(a, grid, options, width, narrow):
             total = sum(found[name][2].numpy() for (_, found, _), _ in results)
             assert close(total, of_weight, dtype), name
     for (_, _, planned), traffic in results:
-        assert traffic[1] == planned
-    return sum(planned for (_, _, planned), _ in results)
+        sent = planned.messages_sent, planned.words_sent
+        received = planned.messages_received, planned.words_received
+        assert traffic[[0, 1, 3, 4]].tolist() == np.concatenate([*sent, *received]).tolist()
+    return sum(int(planned.words_sent[0]) for (_, _, planned), _ in results)
 
 
 @pytest.mark.parametrize("directed", [True, False], ids=["directed", "undirected"])
@@ -434,7 +441,7 @@ def test_what_does_not_go_together_is_one_sentence(grid, options, words):
     layout = "row" if grid is None else grid.layout
     header = Header(layout, 8, 8, 1, True, "sym", True, grid=grid)
     with pytest.raises(InputError, match=words):
-        check_feature(header, TrainOptions(**options))
+        check_layout(header, TrainOptions(**options))
 
 
 @pytest.mark.parametrize("value", ["1", "-3", "many", "2.5"])

@@ -34,7 +34,8 @@ from plancc.plan.grid import Grid
 from plancc.plan.slices import read_rank_slice
 from plancc_runtime.execution.grids import grid_graph
 from plancc_runtime.kernels.torch_spmm import TorchMatrix
-from plancc_runtime.layouts.rehearsal import Operation
+from plancc_runtime.layouts.layer_graph import Request
+from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.slices import check_slices, open_slice
 from plancc_runtime.train import train
@@ -75,7 +76,7 @@ def test_products_and_gradients_are_those_of_the_dense_matrix(grid, kind):
         header, part = of_ranks[transport.rank]
         found = {}
         for dtype, overlap, names in runs:
-            graph = grid_graph(part, header, transport, dtype, overlap=overlap)
+            graph = grid_graph(part, header, Resources(transport, dtype, overlap=overlap))
             rows, columns = part.global_id, graph.slice_of(10)
             for name in names:
                 x = torch.tensor(h[rows][:, columns], dtype=dtype, requires_grad=True)
@@ -116,6 +117,12 @@ def test_a_matrix_of_tensors_is_the_csr_matrix_or_its_transpose(transposed):
 # ---- words ----
 
 
+NAMES = (
+    *("messages_sent", "words_sent", "messages_received", "words_received"),
+    *("reductions", "words_reduced"),
+)
+
+
 @pytest.mark.parametrize("grid", [Grid("1d", 4), Grid("2d", 3, 3), *SOME[2:]], ids=str)
 def test_words_and_messages_are_those_of_the_formulas(grid, plan_file):
     """Where every size can be divided; of one operation at a time, over all ranks."""
@@ -127,7 +134,7 @@ def test_words_and_messages_are_those_of_the_formulas(grid, plan_file):
 
     def work(transport):
         header, part = read_rank_slice(file, transport.rank, transport.size)
-        graph = grid_graph(part, header, transport, torch.float64)
+        graph = grid_graph(part, header, Resources(transport, torch.float64))
         own = graph.slice_of(width)
         x = torch.ones(part.num_rows, own.stop - own.start, dtype=torch.float64)
         x.requires_grad_()
@@ -146,7 +153,7 @@ def test_words_and_messages_are_those_of_the_formulas(grid, plan_file):
             counted.append(transport.traffic.as_array())
             moved += list(np.diff(counted, axis=0))
         planned = [
-            graph.words_sent(Operation(kind, columns, back, "plan"))
+            graph.counts(Request(kind, columns, back))
             for kind, back, columns in (
                 ("product", False, width),
                 ("product", True, width),
@@ -156,12 +163,13 @@ def test_words_and_messages_are_those_of_the_formulas(grid, plan_file):
                 ("whole rows", True, width),
             )
         ]
-        return np.array(moved), np.array(planned)
+        counted = [np.concatenate([getattr(each, name) for name in NAMES]) for each in planned]
+        return np.array(moved), np.array(counted)
 
     answers = on_ranks(grid.num_ranks, work)
     moved, planned = (sum(answer[k] for answer in answers) for k in (0, 1))
     messages, words, reduced = moved[:, 0], moved[:, 1], moved[:, 7]
-    np.testing.assert_array_equal(words, planned)
+    np.testing.assert_array_equal(moved[:, [0, 1, 3, 4, 6, 7]], planned)
     rows, columns, layers = grid.rows, grid.columns, grid.layers
     if grid.scheme == "1.5d":
         volume, count = (rows - 1) * n, rows * (rows - 1)

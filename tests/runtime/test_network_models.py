@@ -14,8 +14,8 @@ from torch.nn import functional
 from plancc.errors import InputError
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.nn import BatchNorm, GATConv, GCNConv, GINConv, LayerNorm, SAGEConv
-from plancc_runtime.nn.conv import ConvOptions
 from plancc_runtime.nn.network import Network, NetworkOptions
 from plancc_runtime.transport.local import run_ranks
 from plancc_runtime.transport.single import SingleTransport
@@ -146,7 +146,7 @@ def dense_conv(options, p, layer: Layer, x, last):
             z = z / edge.sum(1, keepdim=True).clamp(min=1) if reduce == "mean" else z
         z = torch.cat([z, own], 1) @ torch.cat([p["weight"], p["weight_self"]])
     else:
-        heads = options.conv.heads
+        heads = options.conv.get("heads", 1)
         outs = []
         for h, w in enumerate(p["weight"].chunk(heads, dim=1)):
             y = x @ w
@@ -229,7 +229,7 @@ def distributed(options, layers, num_ranks, dtype=torch.float64, fixed=False):
     num_chosen = int((outputs % 3 != 0).sum())
 
     def work(transport):
-        graphs = [LocalGraph(of[transport.rank], transport, dtype) for of in blocks]
+        graphs = [LocalGraph(of[transport.rank], Resources(transport, dtype)) for of in blocks]
         vertices = graphs[0].vertices.numpy()
         x = torch.tensor(features[vertices], dtype=dtype, requires_grad=True)
         network = make_network(options, dtype)
@@ -269,7 +269,7 @@ def assert_close(found, expected, tolerance):
 def network_options(model, norm="none", residual=False, dropout=0.0, activation="relu", **conv):
     return NetworkOptions(
         model=model,
-        conv=ConvOptions(**conv),
+        conv=conv,
         activation=activation,
         norm=norm,
         residual=residual,
@@ -349,9 +349,8 @@ def test_moves_the_columns_that_it_says(kind, choices, widths):
     _, parts = make_parts(a, owner, 3)
 
     def work(transport):
-        graph = LocalGraph(
-            Block.of_part(parts[transport.rank], self_loops), transport, torch.float64
-        )
+        block = Block.of_part(parts[transport.rank], self_loops)
+        graph = LocalGraph(block, Resources(transport, torch.float64))
         counts = []
         for d_in, d_out in ((5, 8), (8, 5)):
             conv = kind(d_in, d_out, dtype=torch.float64, **choices)
@@ -394,7 +393,7 @@ def test_batch_norm_is_torch_on_all_rows():
 
     def work(transport):
         block = Block.of_part(parts[transport.rank], False)
-        graph = LocalGraph(block, transport, torch.float64)
+        graph = LocalGraph(block, Resources(transport, torch.float64))
         rows = block.inputs
         norm = BatchNorm(5).double()
         for batch, gradient, (y, z_grad) in zip(batches, gradients, expected, strict=True):

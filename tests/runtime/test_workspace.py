@@ -11,6 +11,7 @@ from plancc_runtime import workspace
 from plancc_runtime.kernels.dense import linear, relu
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.nn.dropout import dropout
 from plancc_runtime.transport.single import SingleTransport
 from plancc_runtime.workspace import Workspace
@@ -28,7 +29,7 @@ def graph() -> tuple[LocalGraph, torch.Tensor]:
     a = reference.normalised(random.random((9, 9)) < 0.3)
     header, [part] = reference.make_parts(a, np.zeros(9, int), 1)
     block = Block.of_part(part, header.self_loops)
-    return LocalGraph(block, SingleTransport(), torch.float64), torch.tensor(a)
+    return LocalGraph(block, Resources(SingleTransport(), torch.float64)), torch.tensor(a)
 
 
 def test_memory_is_used_again_once_nobody_holds_it():

@@ -23,6 +23,7 @@ from plancc_runtime import launch
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.edge import with_whole_rows
 from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.nn.aggregation import aggregate
 from plancc_runtime.transport.base import usable_cores
 from plancc_runtime.transport.group import as_transport
@@ -341,7 +342,7 @@ def check_products(transport):
     for _, parts in plans:
         part = parts[transport.rank]
         block = with_whole_rows(Block.of_part(part, self_loops=False), transport)
-        graph = LocalGraph(block, transport, torch.float64)
+        graph = LocalGraph(block, Resources(transport, torch.float64))
 
         def check(reduced, forward, adjoint, width, mine=part.global_id):
             x, weight = random.standard_normal((2, 60, width))

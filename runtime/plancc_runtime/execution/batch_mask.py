@@ -2,7 +2,7 @@
 
 Every rank draws the same batches, so that no index travels with a step: the sender of a row knows
 by itself who needs it. It must know for that which of its peers' rows use its rows, the *boundary
-pins*, and a rank must know which vertices its halo rows are; both are told once, at the start.
+pins*, and a rank must know which vertices its halo rows are; both are sent once, at the start.
 
     row j of rank m goes to rank n in a batch that keeps the nonzero (i, j) of a row i of rank n
 
@@ -25,7 +25,7 @@ from plancc.plan.parts import Part
 from plancc.plan.values import Int32Array, Int64Array
 from plancc.sampling import Batch
 from plancc_runtime.layouts.boundary import kept_messages
-from plancc_runtime.layouts.swap import swap
+from plancc_runtime.layouts.row_numbers import RowNumbers, of_received, of_sent, send_numbers
 from plancc_runtime.transport.base import Transport
 
 BoolArray = npt.NDArray[np.bool_]
@@ -193,19 +193,22 @@ def _boundary(part: Part, transport: Transport) -> tuple[Int32Array, Int64Array,
     """
     sent = part.global_id[part.send_row]
     halo = np.empty(part.num_halo, dtype=np.int32)
-    swap(transport, part.send_peer, part.send_ptr, sent, part.recv_peer, part.recv_ptr, halo)
+    send_numbers(transport, of_sent(part, sent), of_received(part, halo))
 
     foreign = np.flatnonzero(part.column >= part.num_rows)
     foreign = foreign[np.argsort(part.column[foreign], kind="stable")]
     row = np.repeat(np.arange(part.num_rows), np.diff(part.row_ptr))[foreign]
     used = np.bincount(part.column[foreign] - part.num_rows, minlength=part.num_halo)
     uses = np.empty(len(sent), dtype=np.int64)
-    swap(transport, part.recv_peer, part.recv_ptr, used, part.send_peer, part.send_ptr, uses)
+    send_numbers(transport, of_received(part, used), of_sent(part, uses))
 
     used_ptr, pin_ptr = _offsets(used), _offsets(uses)
     pins = np.empty(pin_ptr[-1], dtype=np.int32)
-    there, here = used_ptr[part.recv_ptr], pin_ptr[part.send_ptr]
-    swap(transport, part.recv_peer, there, part.global_id[row], part.send_peer, here, pins)
+    send_numbers(
+        transport,
+        RowNumbers(part.recv_peer, used_ptr[part.recv_ptr], part.global_id[row]),
+        RowNumbers(part.send_peer, pin_ptr[part.send_ptr], pins),
+    )
     return halo, pin_ptr, pins
 
 

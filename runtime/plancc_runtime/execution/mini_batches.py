@@ -2,81 +2,82 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from os import PathLike
 
 import numpy as np
 
+from plancc.plan.parts import Part
 from plancc.plan.population import num_training, read_population
 from plancc.plan.reader import PlanFile
 from plancc.plan.values import Header
 from plancc.sampling import Population, Sampler, chosen_sampler
 from plancc_runtime.data import LocalData
 from plancc_runtime.execution.batch_mask import BatchMask
-from plancc_runtime.execution.full_batch import Execution
+from plancc_runtime.execution.full_batch import FullBatch
+from plancc_runtime.execution.protocol import EpochResult, RateOf
 from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.learner import Learner
+from plancc_runtime.nn.network import Network
 from plancc_runtime.options import BATCH_OPTIONS, TrainOptions
-from plancc_runtime.results import Step
+from plancc_runtime.results import Scores, Step
 from plancc_runtime.slices import Slice
 from plancc_runtime.views import View
 
 
-class MiniBatches:
-    """Epochs in mini-batches: batch s is the same on all ranks. Collective."""
+@dataclass(frozen=True)
+class Drawn:
+    """What mini-batches are drawn by and from, on every rank alike.
+
+    Attributes
+    ----------
+    sampler : Sampler
+    population : Population
+    per_epoch : int
+        Mini-batches of an epoch.
+    """
+
+    sampler: Sampler
+    population: Population
+    per_epoch: int
+
+
+class MiniBatches(FullBatch):
+    """Epochs in mini-batches; parameters as of `choice.execution_of`."""
 
     def __init__(
         self,
-        learner: Learner,
-        training: Execution,
+        header: Header,
+        part: Part,
         data: LocalData,
-        sampler: Sampler,
-        population: Population,
-        per_epoch: int,
+        options: TrainOptions,
+        resources: Resources,
+        drawn: Drawn,
     ) -> None:
-        self._learner, self._training, self._data = learner, training, data
-        self._sampler, self._population, self._per_epoch = sampler, population, per_epoch
-        self._mask = BatchMask(training.part, learner.transport)
+        super().__init__(header, part, data, options, resources)
+        self.sampler, self.steps_per_epoch = str(drawn.sampler), drawn.per_epoch
+        self.evaluates = False
+        self._drawn, self._self_loops = drawn, header.self_loops
+        part = replace(part, vertex_data=type(part.vertex_data)())
+        self._mask = BatchMask(part, self._transport)
 
-    def epoch(self, epoch: int, rate: float) -> tuple[float, dict[str, float], list[Step]]:
-        """All steps of an epoch. Collective.
+    def figures(self, network: Network) -> None:
+        return None
 
-        Returns
-        -------
-        loss : float
-            Mean over the targets of all steps.
-        accuracy : dict of str to float
-            "train": over the same targets; empty if there were none.
-        steps : list of Step
-        """
-        learner, training = self._learner, self._training
-        options, traffic = learner.options, learner.transport.traffic
-        self_loops = training.header.self_loops
-        first = epoch * self._per_epoch
+    def epoch(
+        self, learner: Learner, data: LocalData, number: int, evaluate: bool, rate_of: RateOf
+    ) -> EpochResult:
+        """All steps of an epoch; the loss is the mean over the targets of all of them."""
+        rate = rate_of(None)
         steps = []
         # of this rank: vertices, volume, messages, words and targets found, for every step
-        counts = np.zeros((self._per_epoch, 5), np.int64)
-        for k, number in enumerate(range(first, first + self._per_epoch)):
-            words = traffic.words_sent
-            local = self._mask.local(self._sampler.batch(self._population, options.seed, number))
-            batch = self._data.of_batch(local.rows, local.targets, learner.transport)
-            blocks = [
-                Block.of_part(part, self_loops, factor)
-                for part, factor in zip(local.parts, local.factors, strict=True)
-            ]
-            graphs = [training.graph(block) for block in blocks]
-            view = View(graphs if len(graphs) > 1 else graphs * options.layers)
-            loss, outputs = learner.gradients(view, batch, number, f"step {number}")
-            learner.update(rate)
-            steps.append(Step(number, loss, batch.split_sizes["train"]))
-            counts[k] = (
-                len(local.rows),
-                sum(len(block.send_row) for block in blocks),
-                sum(len(block.send_peer) for block in blocks),
-                traffic.words_sent - words,
-                learner.num_found(outputs, view, batch),
-            )
-        learner.transport.allreduce_sum(counts)
+        counts = np.zeros((self.steps_per_epoch, 5), np.int64)
+        for k in range(self.steps_per_epoch):
+            step, counts[k] = self._step(learner, data, number * self.steps_per_epoch + k, rate)
+            steps.append(step)
+        self._transport.allreduce_sum(counts)
         targets = sum(step.targets for step in steps)
         mean = sum(step.loss * step.targets for step in steps) / max(targets, 1)
         fields = ("vertices", "volume", "messages", "words_sent")
@@ -84,16 +85,48 @@ class MiniBatches:
             replace(step, **dict(zip(fields, numbers, strict=True)))
             for step, numbers in zip(steps, counts[:, :-1].tolist(), strict=True)
         ]
-        found = int(counts[:, -1].sum())
-        return mean, {"train": found / targets} if targets else {}, steps
+        accuracy = {"train": int(counts[:, -1].sum()) / targets} if targets else {}
+        return EpochResult(mean, rate, Scores(accuracy=accuracy), steps)
+
+    def batch(self, number: int, data: LocalData) -> tuple[View, LocalData, list[Block]]:
+        """What a step works on: its view, its data, and the blocks that the view is made of.
+
+        Collective.
+        """
+        drawn, options = self._drawn, self._options
+        local = self._mask.local(drawn.sampler.batch(drawn.population, options.seed, number))
+        blocks = [
+            Block.of_part(part, self._self_loops, factor)
+            for part, factor in zip(local.parts, local.factors, strict=True)
+        ]
+        graphs = [LocalGraph(block, self._resources) for block in blocks]
+        view = View(graphs if len(graphs) > 1 else graphs * options.layers)
+        return view, data.of_batch(local.rows, local.targets, self._transport), blocks
+
+    def _step(
+        self, learner: Learner, data: LocalData, number: int, rate: float
+    ) -> tuple[Step, tuple[int, ...]]:
+        """One step, and the counts of this rank. Collective."""
+        traffic = self._transport.traffic
+        words = traffic.words_sent
+        view, batch, blocks = self.batch(number, data)
+        loss, outputs = learner.gradients(view, batch, number, f"step {number}")
+        learner.update(rate)
+        return Step(number, loss, batch.split_sizes["train"]), (
+            len(batch.labels),
+            sum(len(block.send_row) for block in blocks),
+            sum(len(block.send_peer) for block in blocks),
+            traffic.words_sent - words,
+            learner.num_found(outputs, view, batch),
+        )
 
 
 def open_sampler(
     plan: str | PathLike[str] | Slice, options: TrainOptions, header: Header
-) -> tuple[Sampler, Population]:
+) -> Drawn | None:
     """The sampler of mini-batches, and what this rank needs to draw from; not collective.
 
-    What the user does not say is as the plan was compiled for.
+    What the user does not say is as the plan was compiled for. None: full batch.
 
     Raises
     ------
@@ -102,6 +135,8 @@ def open_sampler(
     PlanError
         If the plan is damaged.
     """
+    if not options.mini_batches:
+        return None
     given = {name: getattr(options, name) for name in BATCH_OPTIONS}
     n = header.num_vertices
     if isinstance(plan, tuple):
@@ -116,4 +151,4 @@ def open_sampler(
     sampler.check_layers(options.layers)
     sampler.check(population)
     sampler.batch(population, options.seed, 0)  # what it refuses, it refuses here
-    return sampler, population
+    return Drawn(sampler, population, options.steps or sampler.batches_per_epoch(population))

@@ -49,11 +49,11 @@ class Block:
     self_loops : bool
         Whether nonzeros of the diagonal were added by normalising, and are no edges.
     halo : int32[num_halo] or None
-        Vertex of every halo row, where `boundary.told` asked for it.
+        Vertex of every halo row, where `boundary.ready_to_draw` asked for it.
     uses : int32[sent rows] or None
         Nonzeros that the receiver of every sent row has in its column; likewise.
     edges : int64[num_local_rows] or None
-        Edges of every row, where `row_ptr` has fewer: before `boundary.drawn` left some out, or of
+        Edges of every row, where `row_ptr` has fewer: before `boundary.draw` left some out, or of
         all ranks, as `edge.with_whole_rows` counted them.
     closed_edges : int64[num_local_rows] or None
         The latter, and the row's own vertex where it is no edge.

@@ -12,8 +12,8 @@ of the two vertices for DropEdge, so that no index is sent:
 
 - boundary sampling: both ends of a message draw which of its rows travel;
 - boundary edge sampling: nonzero a of a halo row is kept if draw a of that row says so. The sender
-  knows from the start *how many* nonzeros its row has at the receiver (`told`), which is enough to
-  see that none is kept and the row need not travel;
+  knows from the start *how many* nonzeros its row has at the receiver (`ready_to_draw`), which is
+  enough to see that none is kept and the row need not travel;
 - DropEdge is the same whatever the partition. It does not look at the boundary: all halo rows
   travel, but for few in the paper's Table 9 too.
 
@@ -34,8 +34,8 @@ from scipy.sparse import csr_matrix
 from plancc.plan.values import Int32Array, Int64Array
 from plancc.sampling.counter import bits, key_of, unit
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.swap import swap
-from plancc_runtime.options import TrainOptions
+from plancc_runtime.layouts.options import Sampling
+from plancc_runtime.layouts.row_numbers import of_received, of_sent, send_numbers
 from plancc_runtime.transport.base import Transport
 
 BoolArray = npt.NDArray[np.bool_]
@@ -43,22 +43,16 @@ BoolArray = npt.NDArray[np.bool_]
 _ROWS, _NONZEROS, _EDGES = range(3)  # streams of random numbers
 
 
-def samples(options: TrainOptions) -> bool:
-    """Whether epochs work on a random subset."""
-    rates = (options.boundary_sampling, options.boundary_edge_sampling, options.drop_edge)
-    return any(rate is not None and rate < 1 for rate in rates)
-
-
-def told(block: Block, options: TrainOptions, transport: Transport) -> Block:
-    """The block with what its rank must know of its peers to draw as these options say. Collective.
+def ready_to_draw(block: Block, sampling: Sampling, transport: Transport) -> Block:
+    """The block with what its rank must know of its peers to draw samples. Collective.
 
     Boundary sampling needs nothing, DropEdge `Block.halo`, boundary edge sampling `Block.uses`.
     Once for every block at the start, after anything that changes its rows or messages: one
     exchange of 4 bytes per row moved, for either.
     """
-    if options.drop_edge is not None:
+    if sampling.edges is not None:
         block = replace(block, halo=halo_vertices(block, transport))
-    if options.boundary_edge_sampling is not None:
+    if sampling.boundary_edges is not None:
         block = replace(block, uses=uses_of_sent_rows(block, transport))
     return block
 
@@ -148,7 +142,7 @@ class Sample:
         return csr_matrix((value, column, row_ptr), (self.num_halo, part.shape[1]))
 
 
-def drawn(block: Block, options: TrainOptions, rank: int, epoch: int) -> Sample:
+def draw(block: Block, sampling: Sampling, rank: int, epoch: int) -> Sample:
     """The sample of one epoch.
 
     Not collective: every rank draws its ends of the messages. A rate of 1, or None, leaves all as
@@ -157,17 +151,16 @@ def drawn(block: Block, options: TrainOptions, rank: int, epoch: int) -> Sample:
     Parameters
     ----------
     block : Block
-        That of `told`.
-    options : TrainOptions
-        `seed` and the three rates.
+        That of `ready_to_draw`.
+    sampling : Sampling
     rank, epoch : int
     """
     rows, nonzeros, edges = (
         1.0 if rate is None else float(rate)
-        for rate in (options.boundary_sampling, options.boundary_edge_sampling, options.drop_edge)
+        for rate in (sampling.boundary, sampling.boundary_edges, sampling.edges)
     )
     row_key, nonzero_key, edge_key = (
-        key_of(options.seed, stream, epoch) for stream in (_ROWS, _NONZEROS, _EDGES)
+        key_of(sampling.seed, stream, epoch) for stream in (_ROWS, _NONZEROS, _EDGES)
     )
     pin_key = np.empty(0, dtype=np.uint64)
     received = _drawn(row_key, block.recv_peer, block.recv_ptr, rank, True, rows)
@@ -200,8 +193,7 @@ def halo_vertices(block: Block, transport: Transport) -> Int32Array:
     """Vertices of the halo rows: int32[num_halo]. Collective."""
     halo = np.empty(block.num_halo, dtype=np.int32)
     sent = block.inputs[block.send_row]
-    out, into = (block.send_peer, block.send_ptr, sent), (block.recv_peer, block.recv_ptr, halo)
-    swap(transport, *out, *into)
+    send_numbers(transport, of_sent(block, sent), of_received(block, halo))
     return halo
 
 
@@ -214,8 +206,7 @@ def uses_of_sent_rows(block: Block, transport: Transport) -> Int32Array:
     """
     used = np.bincount(_halo_columns(block), minlength=block.num_halo).astype(np.int32)
     uses = np.empty(len(block.send_row), dtype=np.int32)
-    out, into = (block.recv_peer, block.recv_ptr, used), (block.send_peer, block.send_ptr, uses)
-    swap(transport, *out, *into)
+    send_numbers(transport, of_received(block, used), of_sent(block, uses))
     return uses
 
 

@@ -38,16 +38,18 @@ from numba import njit
 from torch import Tensor
 
 from plancc.plan.values import Int32Array, Int64Array
+from plancc.plan.words import Counts, Rows, count
 from plancc.sampling.counter import mix
-from plancc_runtime.clock import Clock
 from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.kernels.rows import add_rows
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.edge import with_whole_rows
 from plancc_runtime.layouts.halo import Buffers, Halo, MessageLists
+from plancc_runtime.layouts.layer_graph import Request
 from plancc_runtime.layouts.local import LocalGraph
-from plancc_runtime.layouts.row import both_ways, layer, matrix_of
-from plancc_runtime.layouts.swap import swap
+from plancc_runtime.layouts.resources import Resources
+from plancc_runtime.layouts.row import both_ways, matrix_of
+from plancc_runtime.layouts.row_numbers import RowNumbers, of_received, of_sent, send_numbers
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.workspace import empty
 
@@ -174,11 +176,8 @@ def clones_of(block: Block, transport: Transport) -> Clones:
     figures = np.zeros((num_clones, 3))
     figures[row[on_diagonal], 0] = block.value[on_diagonal]
     figures[:num_own, 1], figures[:num_own, 2] = block.edges[:num_own], block.closed_edges[:num_own]
-    swap(
-        transport,
-        *(trees.send_peer, trees.send_ptr, figures[trees.send_row]),
-        *(trees.recv_peer, trees.recv_ptr, figures[num_own:]),
-    )
+    of_roots = figures[trees.send_row]
+    send_numbers(transport, of_sent(trees, of_roots), of_received(trees, figures[num_own:]))
     diagonal, edges, closed_edges = figures.T.copy()
     no_rows, no_ptr = np.empty(0, np.int32), np.zeros(1, np.int64)
     return Clones(
@@ -216,16 +215,16 @@ def _trees_of(block: Block, transport: Transport) -> tuple[Trees, Int32Array, In
     """
     fold = block.fold
     assert fold is not None
-    expanded = block.send_peer, block.send_ptr, block.inputs[block.send_row]
-    folded = fold.recv_peer, fold.recv_ptr, block.inputs[fold.recv_row]
-    from_expand = block.recv_peer, block.recv_ptr, np.empty(block.num_halo, np.int32)
-    from_fold = fold.send_peer, fold.send_ptr, np.empty(fold.num_folded, np.int32)
-    swap(transport, *expanded, *from_expand)
-    swap(transport, *folded, *from_fold)
+    expanded = of_sent(block, block.inputs[block.send_row])
+    folded = of_received(fold, block.inputs[fold.recv_row])
+    from_expand = of_received(block, np.empty(block.num_halo, np.int32))
+    from_fold = of_sent(fold, np.empty(fold.num_folded, np.int32))
+    send_numbers(transport, expanded, from_expand)
+    send_numbers(transport, folded, from_fold)
     leaves, leaf = np.unique(
-        np.concatenate([_keys(*from_expand), _keys(*from_fold)]), return_inverse=True
+        np.concatenate([_keys(from_expand), _keys(from_fold)]), return_inverse=True
     )
-    copies, first = np.unique(np.concatenate([_keys(*expanded), _keys(*folded)]), return_index=True)
+    copies, first = np.unique(np.concatenate([_keys(expanded), _keys(folded)]), return_index=True)
     recv_peer, recv_ptr = _messages(leaves)
     send_peer, send_ptr = _messages(copies)
     trees = Trees(
@@ -242,7 +241,7 @@ def _trees_of(block: Block, transport: Transport) -> tuple[Trees, Int32Array, In
 
 def with_leaves(clones: Clones, x: Tensor, transport: Transport) -> Tensor:
     """The rows of all clones, from own ones: Tensor[clones, width]. Collective."""
-    halo = Halo(clones.trees, transport, x.dtype, device=x.device)
+    halo = Halo(clones.trees, Resources(transport, x.dtype, device=x.device))
     buffers = halo.buffers(x.shape[1])
     halo.expand(x, buffers)
     return torch.cat([x, buffers.halo])
@@ -257,8 +256,7 @@ class CloneGraph(LocalGraph):
     Parameters
     ----------
     clones : Clones
-    transport, dtype, clock, kernel, device
-        As of `LocalGraph`.
+    resources : Resources
     last : bool
         Whether the outputs are own rows only, as nothing uses the leaves' after the last layer.
     sums : DelayedSums, optional
@@ -270,18 +268,14 @@ class CloneGraph(LocalGraph):
     def __init__(
         self,
         clones: Clones,
-        transport: Transport,
-        dtype: torch.dtype,
-        clock: Clock | None = None,
-        kernel: str = "auto",
-        device: torch.device | None = None,
+        resources: Resources,
         *,
         last: bool = False,
         sums: DelayedSums | None = None,
         constant: bool = False,
     ) -> None:
         block = clones.partial("plan", own_only=True) if last else clones.block
-        super().__init__(block, transport, dtype, clock, kernel=kernel, device=device)
+        super().__init__(block, resources)
         self._clones, self._sums = clones, sums
         self._constant = constant and sums is not None  # else there is one product only
         self._own_only = last and sums is None
@@ -293,7 +287,7 @@ class CloneGraph(LocalGraph):
         x, num_own = x.contiguous(), self._clones.num_own
         if self._product is None or not self._constant:
             out = empty(num_own if self._own_only else len(x), x.shape[1], x)
-            with self.clock("spmm"):
+            with self.resources.clock("spmm"):
                 matrix.multiply(x, out)
             if self._constant:
                 self._product, out = out, out.clone()
@@ -316,11 +310,20 @@ class CloneGraph(LocalGraph):
         if len(g) < num_rows:  # the last layer's leaves
             g = torch.cat([g, g.new_zeros(num_rows - len(g), g.shape[1])])
         out = empty(num_clones, g.shape[1], g)
-        with self.clock("spmm"):
+        with self.resources.clock("spmm"):
             transposed.multiply(g, out)
         if itself is not None:
             out[: len(g)].addcmul_(g, itself[: len(g)])
         return out
+
+    @property
+    def cycle(self) -> int:  # type: ignore[override]
+        return 1 if self._sums is None else self._sums.cycle
+
+    def counts(self, request: Request) -> Counts:
+        if self._sums is None or request.kind != "product" or request.back:
+            return Counts.zero(1)
+        return count(self._sums.transfers(request.width), 1)
 
     def release_buffers(self) -> None:
         super().release_buffers()
@@ -330,11 +333,13 @@ class CloneGraph(LocalGraph):
         """P and its transpose, laid out, and s: Tensor[clones, 1]."""
         if coefficients not in self._partial:
             block = self._clones.partial(coefficients, self._own_only)
-            both = both_ways(matrix_of(block), layer(self._halo, self._kernel))
+            both = both_ways(matrix_of(block), self.resources)
             itself = self._clones.of_itself(coefficients)
             column = None
             if itself is not None:
-                column = torch.from_numpy(itself[:, None]).to(self._halo.device, self.dtype)
+                column = torch.from_numpy(itself[:, None]).to(
+                    self.resources.device, self.resources.dtype
+                )
             self._partial[coefficients] = *both, column
         return self._partial[coefficients]
 
@@ -366,8 +371,7 @@ class Delay:
     clones : Clones
     epochs : int
         r, at least 1: how late a message is used. Also the number of bins.
-    transport, dtype, clock, wire, device
-        As of `Halo`.
+    resources : Resources
 
     Attributes
     ----------
@@ -376,34 +380,24 @@ class Delay:
     bins : list of Bin
     """
 
-    def __init__(
-        self,
-        clones: Clones,
-        epochs: int,
-        transport: Transport,
-        dtype: torch.dtype,
-        clock: Clock | None = None,
-        wire: str = "fp32",
-        device: torch.device | None = None,
-    ) -> None:
+    def __init__(self, clones: Clones, epochs: int, resources: Resources) -> None:
         self.num_own, self.epochs, self.epoch = clones.num_own, epochs, 0
-        self.clock = clock or Clock()
+        self.clock = resources.clock
         trees, vertices = clones.trees, clones.block.inputs
         sent = bin_of(vertices[trees.send_row], epochs)
         received = bin_of(vertices[self.num_own :], epochs)
         self.bins = [
             Bin(
-                Halo(*(trees.of(sent == k, received == k), transport, dtype, clock, wire, device)),
-                *(
-                    torch.from_numpy(rows.astype(np.int64)).to(device)
-                    for rows in (
-                        np.unique(trees.send_row[sent == k]),
-                        np.flatnonzero(received == k),
-                    )
-                ),
+                halo=Halo(trees.of(sent == k, received == k), resources),
+                roots=_on(resources, np.unique(trees.send_row[sent == k])),
+                leaves=_on(resources, np.flatnonzero(received == k)),
             )
             for k in range(epochs)
         ]
+
+
+def _on(resources: Resources, rows: npt.NDArray[np.integer]) -> Tensor:
+    return torch.from_numpy(rows.astype(np.int64)).to(resources.device)
 
 
 @dataclass(eq=False)
@@ -447,6 +441,17 @@ class DelayedSums:
         self._delay, self._returns, self._constant = delay, returns, constant
         self._turns: list[_Turns] = []
         self._arrived = False
+
+    @property
+    def cycle(self) -> int:
+        """Epochs until every bin has had its turn."""
+        return self._delay.epochs
+
+    def transfers(self, width: int) -> list[Rows]:
+        """What the turns of all bins move."""
+        steps = [each.halo.step for each in self._delay.bins]
+        ways = (True, False) if self._returns else (True,)
+        return [Rows(step, width, reverse=up) for step in steps for up in ways]
 
     def exchange(self, partial: Tensor) -> None:
         """Take what has arrived for the epoch's bin, and send its partial sums. Collective.
@@ -528,9 +533,10 @@ def _mixed(vertices: Any) -> Any:
 _VERTEX = 2**32 - 1
 
 
-def _keys(peer: Int32Array, ptr: Int64Array, vertex: Int32Array) -> Int64Array:
+def _keys(vertices: RowNumbers) -> Int64Array:
     """A number per row of some messages, by which they are ordered: by peer, then by vertex."""
-    return np.repeat(peer.astype(np.int64) << 32, np.diff(ptr)) | vertex
+    peer = vertices.peer.astype(np.int64) << 32
+    return np.repeat(peer, np.diff(vertices.ptr)) | vertices.values
 
 
 def _messages(keys: Int64Array) -> tuple[Int32Array, Int64Array]:

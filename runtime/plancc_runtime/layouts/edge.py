@@ -27,11 +27,10 @@ from dataclasses import replace
 import numpy as np
 from torch import Tensor
 
-from plancc_runtime.clock import Clock
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.halo import Buffers, Halo, MessageLists, complete
-from plancc_runtime.layouts.row import both_ways, halo_block, halo_blocks, layer, matrix_of
-from plancc_runtime.layouts.swap import swap
+from plancc_runtime.layouts.row import both_ways, halo_block, halo_blocks, matrix_of
+from plancc_runtime.layouts.row_numbers import of_received, of_sent, send_numbers
 from plancc_runtime.transport.base import Transport
 
 
@@ -77,17 +76,10 @@ def with_whole_rows(block: Block, transport: Transport) -> Block:
     edges = block.without_added_diagonal()
     counts = np.stack([np.diff(b.row_ptr) for b in (edges, edges.closed())], axis=1)
     arrived = np.empty((len(fold.recv_row), 2), np.int64)
-    swap(
-        transport,
-        *(fold.send_peer, fold.send_ptr, counts[own:]),
-        *(fold.recv_peer, fold.recv_ptr, arrived),
-    )
+    send_numbers(transport, of_sent(fold, counts[own:]), of_received(fold, arrived))
     np.add.at(counts, fold.recv_row, arrived)
-    swap(
-        transport,
-        *(fold.recv_peer, fold.recv_ptr, counts[fold.recv_row]),
-        *(fold.send_peer, fold.send_ptr, counts[own:]),
-    )
+    whole_rows = counts[fold.recv_row]
+    send_numbers(transport, of_received(fold, whole_rows), of_sent(fold, counts[own:]))
     whole, closed = counts.T.copy()
     return replace(block, edges=whole, closed_edges=closed)
 
@@ -103,40 +95,23 @@ class EdgeLayout:
     block : Block
         With a fold.
     halo : Halo
-        Of a block with the same messages.
+        The exchange of a block with the same messages.
     fold : Halo
-        Of its `copies`.
-    clock : Clock, optional
-        Gets the time of "spmm", and of "wait".
-    overlap : bool
-        Whether own rows are multiplied while messages travel; the results have the same bits.
-    kernel : str
-        As of `row.RowLayout`.
+        That of its `copies`.
     """
 
-    def __init__(
-        self,
-        block: Block,
-        halo: Halo,
-        fold: Halo,
-        clock: Clock | None = None,
-        overlap: bool = True,
-        kernel: str = "auto",
-    ) -> None:
+    def __init__(self, block: Block, halo: Halo, fold: Halo) -> None:
+        resources = halo.resources
         self._halo, self._fold = halo, fold
-        self._clock = clock or Clock()
-        self._overlap = overlap
+        self._clock, self._overlap = resources.clock, resources.overlap
         self._expand_is_longer = block.num_halo >= block.num_folded
-        laid_out, device = layer(halo, kernel), halo.device
         matrix, own, n = matrix_of(block), block.num_outputs, block.num_inputs
-        self._own, self._own_transposed = both_ways(matrix[:own, :n], laid_out)
+        self._own, self._own_transposed = both_ways(matrix[:own, :n], resources)
         everything = range(len(block.recv_peer)), slice(None)
-        self._own_halo = halo_block(*everything, matrix[:own, n:].T.tocsr(), laid_out, device)
+        self._own_halo = halo_block(*everything, matrix[:own, n:].T.tocsr(), resources)
         # of A^T, in which folded rows are the halo rows
-        self._folded = halo_block(range(0), slice(None), matrix[own:, :n], laid_out, device)
-        self._folded_halo = halo_blocks(
-            matrix[own:, n:].T.tocsr(), block.recv_ptr, laid_out, device
-        )
+        self._folded = halo_block(range(0), slice(None), matrix[own:, :n], resources)
+        self._folded_halo = halo_blocks(matrix[own:, n:].T.tocsr(), block.recv_ptr, resources)
 
     def forward(self, h: Tensor, out: Tensor, buffers: Buffers) -> None:
         """out = A h. Collective.

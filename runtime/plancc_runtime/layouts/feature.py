@@ -35,7 +35,7 @@ the one before is on its way to the owners of its rows, who then update it:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,21 +43,20 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from plancc.errors import InputError
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
-from plancc_runtime.clock import Clock
+from plancc.plan.words import AllToAll, Counts
 from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.kernels.dense import laid_out_for, weight_gradient
-from plancc_runtime.kernels.spmm import prepare
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.feature_flow import CPU, Flow, Slicing, Step
-from plancc_runtime.layouts.layer_graph import LayerGraph
+from plancc_runtime.layouts.feature_flow import BatchCallback, Flow, Slicing
+from plancc_runtime.layouts.grid_pieces import counts_of, members
+from plancc_runtime.layouts.layer_graph import LayerGraph, Request
 from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.options import FeatureOptions
 from plancc_runtime.layouts.pipeline import Batches, pipelining
+from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.row import is_symmetric, matrix_of
-from plancc_runtime.options import TrainOptions
-from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.group import as_transport
 from plancc_runtime.workspace import empty
 
@@ -65,42 +64,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 
-def check_feature(header: Header, options: TrainOptions) -> None:
-    """Whether a plan of this layout can be trained so, as far as feature slices are concerned.
-
-    Not collective.
-
-    Raises
-    ------
-    InputError
-        If an option needs feature slices and this is another plan, or the reverse.
-    """
-    grid = header.grid
-    if grid is None or grid.scheme != "feature":
-        for name, usual in (("pipeline", "off"), ("aggregate_on", "device")):
-            value = getattr(options, name)
-            if value != usual:
-                raise InputError(
-                    f"{name.replace('_', '-')} {value}: needs a plan of layout feature (compile "
-                    f"--model mop), not of layout {header.layout}"
-                )
-        return
-    if options.model == "gat":
-        raise InputError(
-            "model gat: a feature plan reduces neighbours element by element, each rank a slice of "
-            "the columns, and attention weighs whole rows; it needs a plan of layout row"
-        )
-    if options.aggregator == "max":
-        raise InputError("aggregator max: a feature plan has sums and means; choose one of them")
-    if options.wire != "fp32" and grid.rows == 1:
-        raise InputError(
-            f"wire {options.wire}: is for halo rows between groups, and grid '{grid}' has one group"
-        )
-    if options.pipeline != "off" and grid.rows > 1:
-        raise InputError(
-            f"pipeline {options.pipeline}: needs one group, whose ranks have the whole matrix; "
-            f"grid '{grid}' has {grid.rows}"
-        )
+DEFAULTS = FeatureOptions()
 
 
 class FeatureGraph(LayerGraph):
@@ -109,22 +73,11 @@ class FeatureGraph(LayerGraph):
     Parameters
     ----------
     part : Part
-        Of a plan of layout "feature", as `layouts.order.in_order` returns it for these options.
+        Part of a feature plan, as `layouts.order.in_order` returns it for the same pipeline.
     header : Header
-    transport : Transport
-    dtype : torch.dtype
-    clock : Clock, optional
-    overlap : bool
-        Whether messages travel while products are made.
-    wire : str
-        How halo rows travel between groups: a name in `layouts.wire.WIRES`.
-    kernel : str
-        Of local products: a name in `kernels.spmm.KERNELS`, or "auto": the usual one of the device.
-    device : torch.device, optional
-        Of the rows; by default the CPU.
-    options : TrainOptions, optional
-        Of them `pipeline` and `aggregate_on`: on "cpu", slices are brought to host memory, and
-        products made there, while the device updates rows (MixGCN-CPU; paper 002, Section 4.1).
+    resources : Resources
+        The wire is for halo rows between groups.
+    options : FeatureOptions
 
     Attributes
     ----------
@@ -136,24 +89,17 @@ class FeatureGraph(LayerGraph):
         self,
         part: Part,
         header: Header,
-        transport: Transport,
-        dtype: torch.dtype,
-        clock: Clock | None = None,
-        *,
-        overlap: bool = True,
-        wire: str = "fp32",
-        kernel: str = "auto",
-        device: torch.device | None = None,
-        options: TrainOptions | None = None,
+        resources: Resources,
+        options: FeatureOptions = DEFAULTS,
     ) -> None:
-        share, options = part.grid, options or TrainOptions()
+        share, transport = part.grid, resources.transport
         assert share is not None
         assert share.block is not None
         grid, rank = share.grid, share.rank
-        self.transport, self.dtype, self.clock = transport, dtype, clock or Clock()
+        self.transport = transport
         self.pipelining = pipelining(share, options.pipeline)
         self._grid, self._column = grid, grid.position(rank).column
-        self._device = device or CPU
+        self._device = resources.device
         self._block = Block.of_part(share.block, header.self_loops)
         stages = 1 if self.pipelining is None else self.pipelining.stages
         self._batches = Batches(self._block.num_inputs, grid.columns, stages)
@@ -161,22 +107,16 @@ class FeatureGraph(LayerGraph):
         if not np.array_equal(self._block.inputs[self._rows], part.global_id):
             raise ValueError("the rows of the part are not in the order of its pipeline")
         self._vertices = torch.from_numpy(part.global_id).to(self._device)
-        members = transport.subgroup(grid.ranks_of_row(rank))
         self._slicing = Slicing(
-            *(grid, self._batches, members, self._device),
+            grid=grid,
+            batches=self._batches,
+            members=transport.subgroup(grid.ranks_of_row(rank)),
+            resources=resources,
             crosses=options.aggregate_on == "cpu",
-            overlap=overlap,
-            clock=self.clock,
         )
-        self._place = self._slicing.place
-        usual = "numba" if self._place.type == "cpu" else "torch"
-        self._kernel = usual if kernel == "auto" else kernel
-        between = transport.subgroup(grid.ranks_of_column(rank))
-        self._slices = LocalGraph(
-            *(self._block, as_transport(between), dtype, self.clock, overlap, wire),
-            kernel=self._kernel,
-            device=self._place,
-        )
+        between = as_transport(transport.subgroup(grid.ranks_of_column(rank)))
+        self._resources = replace(resources, transport=between, device=self._slicing.place)
+        self._slices = LocalGraph(self._block, self._resources)
         self._staged: dict[str, tuple[_Stages, _Stages]] = {}
 
     @property
@@ -214,17 +154,28 @@ class FeatureGraph(LayerGraph):
             return super().linear_product(x, weight, coefficients)
         return _LinearProduct.apply(x, weight, self, coefficients)
 
-    def planned_words(self, width: int, adjoint: bool = False) -> int:
-        """Words that this rank sends in a product of `width` columns, or in its adjoint.
+    def counts(self, request: Request) -> Counts:
+        """What this rank hands to the network for a request: int64[1] each.
 
-        There, own rows without the own slice; back, the own slice without own rows. Over a group
-        of c equal shares that is 2 n width (c - 1) / c, whatever c is at most 2 n width (paper 002,
-        Proposition 3.4). Halo rows between groups, of a slice each, come on top.
+        In a product, own rows without the own slice go there; back, the own slice without own rows.
+        Over a group of c equal shares that is 2 n width (c - 1) / c, whatever c is at most 2 n
+        width (paper 002, Proposition 3.4). Halo rows between groups, of a slice each, come on top.
         """
-        first, last = self._grid.slice_of_columns(width, self._column)
-        own, rows = last - first, len(self._rows)
-        halo = own * (self._block.num_halo if adjoint else self._block.num_sent)
-        return rows * (width - own) + (self._block.num_inputs - rows) * own + halo
+        kind, width, back, _ = request
+        if kind != "product":
+            return Counts.zero(1)
+        batches, group = self._batches, self._slicing.members
+        slices = [self._grid.slice_of_columns(width, k) for k in range(group.size)]
+        columns = np.array([[last - first for first, last in slices]])
+        own = int(columns[0, self._column])
+        found = self._slices.counts(Request("product", own, back))
+        for stage in range(batches.stages):
+            shares = [batches.share(stage, k) for k in range(group.size)]
+            rows = np.array([[last - first for first, last in shares]])
+            for out in (False, True):
+                transfer = AllToAll(members(group), rows, columns, reverse=out)
+                found.add(counts_of(group, transfer))
+        return found
 
     def release_buffers(self) -> None:
         self._slices.release_buffers()
@@ -235,8 +186,8 @@ class FeatureGraph(LayerGraph):
         out: Tensor,
         coefficients: str,
         adjoint: bool = False,
-        before: Step | None = None,
-        after: Step | None = None,
+        before: BatchCallback | None = None,
+        after: BatchCallback | None = None,
         meanwhile: Callable[[], None] | None = None,
     ) -> None:
         """out = A source, or A^T source, outside of autograd, batch by batch. Collective.
@@ -289,7 +240,7 @@ class FeatureGraph(LayerGraph):
             return multiply(x, coefficients)
         matrix = self._stages_of(coefficients, adjoint).matrices[stage]
         out = empty(matrix.shape[0], x.shape[1], x)
-        with self.clock("spmm"):
+        with self._resources.clock("spmm"):
             matrix.multiply(x, out)
         return out
 
@@ -307,7 +258,7 @@ class FeatureGraph(LayerGraph):
         bounds = [batches.bounds(stage) for stage in range(batches.stages)]
         return _Stages(
             batches.needs(matrix.indptr, matrix.indices),
-            [prepare(matrix[a:b], self.dtype, self._place, self._kernel) for a, b in bounds],
+            [self._resources.lay_out(matrix[a:b]) for a, b in bounds],
         )
 
 
@@ -381,7 +332,7 @@ class _ProductLinear(torch.autograd.Function):
                     found.append(weight_gradient(aggregated, g))
 
             ctx.graph.run(
-                *(projected, back, ctx.coefficients, True), before=project, meanwhile=meanwhile
+                projected, back, ctx.coefficients, adjoint=True, before=project, meanwhile=meanwhile
             )
         return back, found[0] if found else None, None, None
 
@@ -415,7 +366,7 @@ class _LinearProduct(torch.autograd.Function):
             if need_x:
                 torch.mm(aggregated[at], weight.T, out=back[at])
 
-        ctx.graph.run(g.contiguous(), aggregated, ctx.coefficients, True, after=update)
+        ctx.graph.run(g.contiguous(), aggregated, ctx.coefficients, adjoint=True, after=update)
         return (
             back if need_x else None,
             weight_gradient(x, aggregated) if need_weight else None,

@@ -18,11 +18,11 @@ from torch import Tensor
 from plancc.plan.grid import Grid
 from plancc_runtime.clock import Clock
 from plancc_runtime.layouts.pipeline import Batches
+from plancc_runtime.layouts.resources import CPU, Resources
 from plancc_runtime.transport.base import Group, Pending
 from plancc_runtime.workspace import empty
 
-CPU = torch.device("cpu")
-Step = Callable[[slice], None]
+BatchCallback = Callable[[slice], None]
 
 
 @dataclass(frozen=True)
@@ -36,23 +36,17 @@ class Slicing:
         Of the rows of the group.
     members : Group
         The ranks of the group, by their process column.
-    device : torch.device
-        Of own rows.
+    resources : Resources
+        With the device of own rows.
     crosses : bool
         Whether slices are in host memory, wherever the rows are.
-    overlap : bool
-        Whether messages travel while this rank goes on.
-    clock : Clock
-        Gets the time of "pack" and "wait".
     """
 
     grid: Grid
     batches: Batches
     members: Group
-    device: torch.device
+    resources: Resources
     crosses: bool
-    overlap: bool
-    clock: Clock
 
     @property
     def column(self) -> int:
@@ -60,8 +54,17 @@ class Slicing:
         return self.members.rank
 
     @property
+    def clock(self) -> Clock:
+        return self.resources.clock
+
+    @property
+    def device(self) -> torch.device:
+        """Where own rows are."""
+        return self.resources.device
+
+    @property
     def place(self) -> torch.device:
-        """Of slices."""
+        """Where slices are."""
         return CPU if self.crosses else self.device
 
 
@@ -94,7 +97,7 @@ class Flow:
     """
 
     def __init__(
-        self, slicing: Slicing, source: Tensor, out: Tensor, before: Step | None = None
+        self, slicing: Slicing, source: Tensor, out: Tensor, before: BatchCallback | None = None
     ) -> None:
         self._slicing, self._source, self._out, self._before = slicing, source, out, before
         grid, batches, width = slicing.grid, slicing.batches, source.shape[1]
@@ -194,7 +197,7 @@ class Flow:
         ]
         with slicing.clock("wait"):
             pending = slicing.members.start_alltoall(*others)
-            if not slicing.overlap:
+            if not slicing.resources.overlap:
                 pending.wait()
         return _Moving(pending, receives, sends)
 

@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -51,21 +51,27 @@ from torch.autograd.function import once_differentiable
 from plancc.plan.grid import Piece
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
-from plancc_runtime.clock import Clock
+from plancc.plan.words import AllGather, Broadcast, Counts
 from plancc_runtime.kernels.dense import laid_out_for, weight_gradient
-from plancc_runtime.kernels.spmm import prepare
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.grid_block import (
     block_of_share,
     rows_of_process_row,
     with_whole_counts,
 )
-from plancc_runtime.layouts.grid_pieces import Multiplier, OwnPieces, RowPieces, in_turn
-from plancc_runtime.layouts.layer_graph import LayerGraph
+from plancc_runtime.layouts.grid_pieces import (
+    Multiplier,
+    OwnPieces,
+    RowPieces,
+    counts_of,
+    in_turn,
+    members,
+)
+from plancc_runtime.layouts.layer_graph import LayerGraph, Request
 from plancc_runtime.layouts.local import ProductFunction
-from plancc_runtime.layouts.rehearsal import Operation
+from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.row import halo_part
-from plancc_runtime.transport.base import Pending, Transport
+from plancc_runtime.transport.base import Pending
 from plancc_runtime.workspace import empty
 
 
@@ -75,8 +81,8 @@ class Product(Protocol):
     def forward(self, x: Tensor) -> Tensor: ...
     def adjoint(self, g: Tensor) -> Tensor: ...
     def release(self) -> None: ...
-    def words_sent(self, width: int, back: bool) -> int:
-        """Words that this rank sends, of `width` columns of its own, forward or back."""
+    def counts(self, columns: int, back: bool) -> Counts:
+        """What this rank hands to the network, for so many columns of its own: int64[1] each."""
         ...
 
 
@@ -90,16 +96,9 @@ class GridGraph(LayerGraph):
     part : Part
         With a `GridShare`.
     header : Header
-    transport : Transport
-        Of as many ranks as the grid.
-    dtype : torch.dtype
-    clock : Clock, optional
-    overlap : bool
-        Whether the next piece travels while one is multiplied.
-    kernel : str
-        Of local products: a name in `kernels.spmm.KERNELS`, or "auto": the usual one of the device.
-    device : torch.device, optional
-        Of the rows; by default the CPU.
+    resources : Resources
+        Of a transport of as many ranks as the grid. With `overlap` the next piece travels while one
+        is multiplied.
 
     Attributes
     ----------
@@ -108,25 +107,13 @@ class GridGraph(LayerGraph):
         Ranks that share the part; the process column, in this layer; the same place in all layers.
     """
 
-    def __init__(
-        self,
-        part: Part,
-        header: Header,
-        transport: Transport,
-        dtype: torch.dtype,
-        clock: Clock | None = None,
-        overlap: bool = True,
-        kernel: str = "auto",
-        device: torch.device | None = None,
-    ) -> None:
-        share = part.grid
+    def __init__(self, part: Part, header: Header, resources: Resources) -> None:
+        share, transport = part.grid, resources.transport
         assert share is not None
         assert share.rank == transport.rank
         grid, rank = share.grid, share.rank
-        self.grid, self.transport, self.dtype = grid, transport, dtype
-        self.clock, self.overlap = clock or Clock(), overlap
-        self.device = device or torch.device("cpu")
-        self.kernel = kernel
+        self.grid, self.resources, self.transport = grid, resources, transport
+        self.clock, self.device = resources.clock, resources.device
         self.copies = grid.copies
         self.position = grid.position(rank)
         self.row = transport.subgroup(grid.ranks_of_row(rank))
@@ -202,6 +189,10 @@ class GridGraph(LayerGraph):
                 self.fiber.allgather(g.split(self._rows_of_layers))
         return self.lay_out(coefficients).adjoint(g.contiguous())
 
+    def use_kernel(self, name: str) -> None:
+        """Make products by this kernel; before the first one."""
+        self.resources = replace(self.resources, kernel=name)
+
     def lay_out(self, coefficients: str) -> Product:
         """What multiplies by A with these values; made once. Collective."""
         if coefficients not in self._products:
@@ -266,26 +257,29 @@ class GridGraph(LayerGraph):
 
             return finish
 
-        return in_turn(self.row.size, start, self.overlap)
+        return in_turn(self.row.size, start, self.resources.overlap)
 
-    def words_sent(self, operation: Operation) -> int:
-        """Words that this rank sends for an operation of a layer; 0 for other operations."""
-        width, back = operation.width, operation.back
-        own = self.slice_of(width)
-        number = self.num_inputs * (own.stop - own.start)
-        if operation.kind == "product":
-            return self.lay_out(operation.coefficients).words_sent(
-                own.stop - own.start, back
-            ) + self._words_of_sums(number, own.stop - own.start, back)
-        if not self.grid.splits_columns or (operation.kind == "whole rows" and back):
-            return 0
-        return number * (self.row.size - 1)
+    def counts(self, request: Request) -> Counts:
+        kind, width, back, coefficients = request
+        if kind == "product":
+            own = self.slice_of(width)
+            columns = own.stop - own.start
+            found = self.lay_out(coefficients).counts(columns, back)
+            found.add(self._counts_of_sums(columns, back))
+            return found
+        if not self.grid.splits_columns or (kind == "whole rows" and back):
+            return Counts.zero(1)
+        slices = (self.slice_of(width, j) for j in range(self.row.size))
+        words = self.num_inputs * np.array([at.stop - at.start for at in slices])
+        if kind == "whole rows":
+            return counts_of(self.row, AllGather(members(self.row), words[None]))
+        rounds = np.arange(self.row.size)[:, None]
+        return counts_of(self.row, Broadcast(members(self.row), words[:, None], rounds))
 
-    def _words_of_sums(self, number: int, width: int, back: bool) -> int:
-        """Between layers; `number`: of words that this rank has of the product."""
-        if back:
-            return number * (self.fiber.size - 1)
-        return (self.num_row_rows - self.num_outputs) * width
+    def _counts_of_sums(self, columns: int, back: bool) -> Counts:
+        """Between layers, of a product with so many columns at this rank."""
+        words = np.array([self._rows_of_layers]) * columns
+        return counts_of(self.fiber, AllGather(members(self.fiber), words, reduce=not back))
 
     def release_buffers(self) -> None:
         for product in self._products.values():
@@ -309,13 +303,12 @@ class Summa:
         others = [size(piece) for piece in self.pieces if piece.row != graph.position.row]
         self._largest = max(others, default=0)
         travel = graph.grid.splits_columns
-        laid_out = partial(prepare, dtype=graph.dtype, device=graph.device, kernel=kernel_of(graph))
-        self._own = OwnPieces(halo_part(block), block.recv_ptr, laid_out, graph.device, travel)
+        resources = graph.resources
+        self._own = OwnPieces(halo_part(block), block.recv_ptr, resources, travel)
         self._of_row: RowPieces | None = None
         if travel:
             self._of_row = RowPieces(
-                *(self._own, self.pieces, graph.num_row_rows, graph.row, laid_out),
-                *(graph.dtype, graph.device),
+                self._own, self.pieces, graph.num_row_rows, graph.row, resources
             )
 
     def forward(self, h: Tensor) -> Tensor:
@@ -347,7 +340,7 @@ class Summa:
 
             return finish
 
-        arriving = in_turn(len(self.pieces), start, graph.overlap)
+        arriving = in_turn(len(self.pieces), start, graph.resources.overlap)
         for k, (matrix, rows) in enumerate(arriving):
             with graph.clock("spmm"):
                 (matrix.add_product if k else matrix.put_product)(rows, out)
@@ -386,7 +379,7 @@ class Summa:
 
             return finish
 
-        for piece, matrix in in_turn(len(self.pieces), start, graph.overlap):
+        for piece, matrix in in_turn(len(self.pieces), start, graph.resources.overlap):
             wait(1)
             rows = self._own_rows(piece, out)
             if rows is None:
@@ -396,7 +389,7 @@ class Summa:
                 matrix.matrix.multiply(g, rows)
             with graph.clock("wait"):
                 under_way.append(graph.column.start_reduce_sum(rows, piece.row))
-            if not graph.overlap:
+            if not graph.resources.overlap:
                 wait(0)
         wait(0)
         return out
@@ -406,13 +399,14 @@ class Summa:
         if self._of_row is not None:
             self._of_row.release()
 
-    def words_sent(self, width: int, back: bool) -> int:
-        graph = self._graph
-        own, others = 0, graph.column.size - 1
-        for piece in self.pieces:
-            is_own = piece.row == graph.position.row
-            own += size(piece) * (0 if is_own == back else 1 if back else others)
-        return own * width + (0 if self._of_row is None else self._of_row.words_sent())
+    def counts(self, columns: int, back: bool) -> Counts:
+        group = self._graph.column
+        words = np.array([[size(piece) * columns] for piece in self.pieces])
+        root = np.array([[piece.row] for piece in self.pieces])
+        found = counts_of(group, Broadcast(members(group), words, root, reduce=back))
+        if self._of_row is not None:
+            found.add(self._of_row.counts())
+        return found
 
     def _own_rows(self, piece: Piece, rows: Tensor) -> Tensor | None:
         """Of this rank's rows those of a piece, if it has them."""
@@ -431,13 +425,6 @@ class Summa:
 def size(piece: Piece) -> int:
     """Rows of a piece."""
     return piece.last - piece.first
-
-
-def kernel_of(graph: GridGraph) -> str:
-    """Of local products: a name in `kernels.spmm.KERNELS`."""
-    if graph.kernel != "auto":
-        return graph.kernel
-    return "numba" if graph.device.type == "cpu" else "torch"
 
 
 class _Linear(torch.autograd.Function):

@@ -19,9 +19,11 @@ from torch import Tensor
 
 from plancc.plan.grid import Piece
 from plancc.plan.values import Int64Array
+from plancc.plan.words import Broadcast, Counts, Transfer
 from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.kernels.torch_spmm import TorchMatrix
-from plancc_runtime.layouts.row import Layer, halo_block, is_symmetric
+from plancc_runtime.layouts.resources import Resources
+from plancc_runtime.layouts.row import halo_block, is_symmetric
 from plancc_runtime.transport.base import Group
 
 T = TypeVar("T")
@@ -41,6 +43,16 @@ def in_turn(count: int, start: Callable[[int], Callable[[], T]], overlap: bool) 
         yield here()
         if arriving is None and k + 1 < count:
             arriving = start(k + 1)
+
+
+def members(group: Group) -> Int64Array:
+    """A group alone, as transfers want it: int64[1, members]."""
+    return np.arange(group.size)[None]
+
+
+def counts_of(group: Group, transfer: Transfer) -> Counts:
+    """What this rank hands to the network in a transfer of its `members`."""
+    return transfer.counts(group.size).of_rank(group.rank)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,14 +99,14 @@ class Csr:
         """Of these buffers, those for a piece with so many nonzeros."""
         return Csr(self.value[:nonzeros], self.column[:nonzeros], self.row_ptr)
 
-    def laid_out(self, width: int, laid_out: Layer, transposed: bool) -> SparseMatrix:
+    def laid_out(self, width: int, resources: Resources, transposed: bool) -> SparseMatrix:
         """For products; `width`: columns of the piece."""
         shape = len(self.row_ptr) - 1, width
         if self.value.device.type != "cpu":
             return TorchMatrix.of_tensors(self.row_ptr, self.column, self.value, shape, transposed)
         value, column, row_ptr = (array.numpy() for array in self.arrays())
         matrix = csr_matrix((value, column, row_ptr), shape, copy=False)
-        return laid_out(matrix.T.tocsr() if transposed else matrix)
+        return resources.lay_out(matrix.T.tocsr() if transposed else matrix)
 
 
 class OwnPieces:
@@ -106,8 +118,7 @@ class OwnPieces:
         The block (`layouts.row.halo_part`).
     ptr : int64[pieces + 1]
         Columns of every piece.
-    laid_out : callable
-    device : torch.device
+    resources : Resources
     travel : bool
         Whether they are broadcast.
     """
@@ -116,8 +127,7 @@ class OwnPieces:
         self,
         transposed: csr_matrix,
         ptr: Int64Array,
-        laid_out: Layer,
-        device: torch.device,
+        resources: Resources,
         travel: bool,
     ) -> None:
         self.nonzeros = np.diff(transposed.indptr[ptr]).astype(np.int64)
@@ -128,18 +138,18 @@ class OwnPieces:
             at = slice(int(ptr[k]), int(ptr[k + 1]))
             part = transposed[at]
             if not travel and _has_empty_rows(part):
-                block = halo_block(range(k, k + 1), at, part, laid_out, device)
+                block = halo_block(range(k, k + 1), at, part, resources)
                 self._forward.append(Multiplier(block.matrix, block.rows))
                 self._adjoint.append(Multiplier(block.transposed))
                 continue
             matrix = part.T.tocsr()
-            forward = laid_out(matrix)
+            forward = resources.lay_out(matrix)
             same = is_symmetric(matrix)
             self._forward.append(Multiplier(forward))
-            self._adjoint.append(Multiplier(forward if same else laid_out(part)))
+            self._adjoint.append(Multiplier(forward if same else resources.lay_out(part)))
             if not travel:
                 continue
-            dtype = forward.dtype
+            dtype, device = forward.dtype, resources.device
             self._csr.append(
                 Csr(
                     torch.from_numpy(matrix.data).to(device, dtype),
@@ -175,8 +185,7 @@ class RowPieces:
         Of the process row.
     row : Group
         The process row.
-    laid_out, dtype, device
-        Of the pieces that arrive.
+    resources : Resources
     """
 
     def __init__(
@@ -185,13 +194,10 @@ class RowPieces:
         pieces: list[Piece],
         num_rows: int,
         row: Group,
-        laid_out: Layer,
-        dtype: torch.dtype,
-        device: torch.device,
+        resources: Resources,
     ) -> None:
         self._own, self._pieces, self._row = own, pieces, row
-        self._num_rows, self._laid_out = num_rows, laid_out
-        self._dtype, self._device = dtype, device
+        self._num_rows, self._resources = num_rows, resources
         self._first = next(k for k, piece in enumerate(pieces) if piece.column == row.rank)
         counts = np.zeros(len(pieces), np.int64)
         counts[self._first : self._first + len(own.nonzeros)] = own.nonzeros
@@ -212,15 +218,16 @@ class RowPieces:
             if mine:
                 return self._own.piece(k - self._first, transposed)
             width = piece.last - piece.first
-            return Multiplier(csr.laid_out(width, self._laid_out, transposed))
+            return Multiplier(csr.laid_out(width, self._resources, transposed))
 
         return finish
 
-    def words_sent(self) -> int:
-        """Words that this rank sends when every piece is broadcast once."""
-        own = self._own.nonzeros
-        words = 2 * int(own.sum()) + len(own) * (self._num_rows + 1)
-        return words * (self._row.size - 1)
+    def counts(self) -> Counts:
+        """What this rank hands to the network when every piece is broadcast once."""
+        nonzeros = np.array(self._nonzeros)[:, None]
+        root = np.array([[piece.column] for piece in self._pieces])
+        words, buffers = 2 * nonzeros + self._num_rows + 1, 1 + 2 * (nonzeros > 0)
+        return counts_of(self._row, Broadcast(members(self._row), words, root, buffers))
 
     def release(self) -> None:
         """Free the buffers of pieces that arrive."""
@@ -228,12 +235,12 @@ class RowPieces:
 
     def _buffer(self, k: int) -> Csr:
         if not self._buffers:
-            most = max(self._nonzeros)
+            most, device = max(self._nonzeros), self._resources.device
             self._buffers = [
                 Csr(
-                    torch.empty(most, dtype=self._dtype, device=self._device),
-                    torch.empty(most, dtype=torch.int32, device=self._device),
-                    torch.empty(self._num_rows + 1, dtype=torch.int32, device=self._device),
+                    torch.empty(most, dtype=self._resources.dtype, device=device),
+                    torch.empty(most, dtype=torch.int32, device=device),
+                    torch.empty(self._num_rows + 1, dtype=torch.int32, device=device),
                 )
                 for _ in range(2)
             ]

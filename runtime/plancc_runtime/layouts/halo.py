@@ -18,16 +18,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from plancc.plan.metrics import StepTraffic
 from plancc.plan.values import Int32Array, Int64Array
-from plancc_runtime.clock import Clock
 from plancc_runtime.kernels.rows import add_rows, pack
+from plancc_runtime.layouts.resources import Resources
+from plancc_runtime.layouts.row_numbers import PeerLists
 from plancc_runtime.layouts.wire import WIRES, CountsNumbers
-from plancc_runtime.transport.base import Exchange, Transport
+from plancc_runtime.transport.base import Exchange
 
 GROUP_ROWS = 2048  # to pack, or to add: as much work as one call of torch costs
 
 
-class Messages(Protocol):
+class Messages(PeerLists, Protocol):
     """The send and receive lists of a `Block`, or of a sample of one; its attributes."""
 
     @property
@@ -35,25 +37,17 @@ class Messages(Protocol):
     @property
     def num_halo(self) -> int: ...
     @property
-    def send_peer(self) -> Int32Array: ...
-    @property
-    def send_ptr(self) -> Int64Array: ...
-    @property
     def send_row(self) -> Int32Array: ...
-    @property
-    def recv_peer(self) -> Int32Array: ...
-    @property
-    def recv_ptr(self) -> Int64Array: ...
 
 
-class Group(Protocol):
+class MessageRun(Protocol):
     """Consecutive messages of one exchange."""
 
     @property
     def messages(self) -> range: ...
 
 
-G = TypeVar("G", bound=Group)
+G = TypeVar("G", bound=MessageRun)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,66 +118,62 @@ class Halo:
     Parameters
     ----------
     block : Messages
-    transport : Transport
-    dtype : torch.dtype
-        Of the rows.
-    clock : Clock, optional
-        Gets the time of "pack" and "wait".
-    wire : str
-        How rows travel: a name in `layouts.wire.WIRES`.
-    device : torch.device, optional
-        Of the rows; by default the CPU.
+    resources : Resources
 
     Attributes
     ----------
+    resources : Resources
     idle : bool
         Whether this rank neither sends nor receives.
     """
 
-    def __init__(
-        self,
-        block: Messages,
-        transport: Transport,
-        dtype: torch.dtype,
-        clock: Clock | None = None,
-        wire: str = "fp32",
-        device: torch.device | None = None,
-    ) -> None:
+    def __init__(self, block: Messages, resources: Resources) -> None:
         self.num_inputs, self.num_halo = block.num_inputs, block.num_halo
-        self.dtype, self.device = dtype, device or torch.device("cpu")
-        self._transport = transport
-        self._clock = clock or Clock()
-        self._wire = WIRES[wire]
+        self.resources = resources
+        self._clock, self._wire = resources.clock, WIRES[resources.wire]
         self._send = list(zip(block.send_peer.tolist(), _slices(block.send_ptr), strict=True))
         self._recv = list(zip(block.recv_peer.tolist(), _slices(block.recv_ptr), strict=True))
         self.idle = not self._send and not self._recv
-        send_row = torch.from_numpy(block.send_row.astype(np.int64)).to(self.device)
+        send_row = torch.from_numpy(block.send_row.astype(np.int64)).to(resources.device)
         self._outer = [
             OuterBlock(group, at, send_row[at])
             for group, at in groups(block.send_ptr, np.diff(block.send_ptr), GROUP_ROWS)
         ]
 
+    @property
+    def step(self) -> StepTraffic:
+        """What one round moves forward: int64[1] each."""
+        sent, received = (
+            np.array([at.stop - at.start for _, at in messages], np.int64)
+            for messages in (self._send, self._recv)
+        )
+        rows = (np.array([each.sum()]) for each in (sent, received))
+        return StepTraffic(
+            *rows, *(np.array([np.count_nonzero(each)]) for each in (sent, received))
+        )
+
     def buffers(self, width: int) -> Buffers:
         """New buffers for products of `width` columns; reusable for any number of them."""
         num_outer = self._send[-1][1].stop if self._send else 0
+        dtype, device = self.resources.dtype, self.resources.device
         outer, halo = (
-            torch.empty(num, width, dtype=self.dtype, device=self.device)
+            torch.empty(num, width, dtype=dtype, device=device)
             for num in (num_outer, self.num_halo)
         )
-        wire, traffic = self._wire, self._transport.traffic
+        wire, transport = self._wire, self.resources.transport
         outer_packed, halo_packed = outer, halo
         if wire is not None:
             outer_packed, halo_packed = (
-                wire.empty(len(rows), width, self.device) for rows in (outer, halo)
+                wire.empty(len(rows), width, device) for rows in (outer, halo)
             )
         out = [(n, outer_packed[at]) for n, at in self._send]
         into = [(n, halo_packed[at]) for n, at in self._recv]
-        expand = self._transport.exchange(out, into)
-        reduce = self._transport.exchange(into, out)
+        expand = transport.exchange(out, into)
+        reduce = transport.exchange(into, out)
         if wire is not None and wire.overhead:
             there, back = num_outer * wire.overhead, self.num_halo * wire.overhead
-            expand = CountsNumbers(expand, traffic, there, back)
-            reduce = CountsNumbers(reduce, traffic, back, there)
+            expand = CountsNumbers(expand, transport.traffic, there, back)
+            reduce = CountsNumbers(reduce, transport.traffic, back, there)
         return Buffers(outer, halo, outer_packed, halo_packed, expand, reduce)
 
     def send_rows(self, h: Tensor, buffers: Buffers) -> None:

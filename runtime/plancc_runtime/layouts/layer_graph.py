@@ -8,11 +8,33 @@ of the columns of its rows, and overrule what stands here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 from torch import Tensor
 
+from plancc.plan.words import Counts
 from plancc_runtime.kernels.dense import linear
 from plancc_runtime.transport.base import Transport
+
+
+class Request(NamedTuple):
+    """Something that a layer asks of the graph, in one direction.
+
+    Attributes
+    ----------
+    kind : str
+        "product", "linear" or "whole rows" (methods of `LayerGraph`).
+    width : int
+        Columns of x forward, of its output's gradient back; all of them, however they are held.
+    back : bool
+    coefficients : str
+        Values of A in a product.
+    """
+
+    kind: str
+    width: int
+    back: bool
+    coefficients: str = "plan"
 
 
 class LayerGraph(ABC):
@@ -22,11 +44,14 @@ class LayerGraph(ABC):
     ----------
     copies : int
         Ranks that compute the loss of every row: all sums over ranks are divided by it.
+    cycle : int
+        Epochs after which what a product moves repeats itself.
     transport : Transport
         Of all ranks, for sums over rows.
     """
 
     copies: int = 1
+    cycle: int = 1
     transport: Transport
 
     @property
@@ -86,6 +111,10 @@ class LayerGraph(ABC):
         What is computed of them is computed by `copies` ranks alike.
         """
         return x
+
+    @abstractmethod
+    def counts(self, request: Request) -> Counts:
+        """What this rank hands to the network for a request, in a whole cycle: int64[1] each."""
 
     @abstractmethod
     def release_buffers(self) -> None:

@@ -25,7 +25,7 @@ from numba import njit
 from plancc.plan.values import Int64Array
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.boundary import kept_messages
-from plancc_runtime.layouts.swap import swap
+from plancc_runtime.layouts.row_numbers import of_received, of_sent, send_numbers
 from plancc_runtime.transport.base import Transport
 
 
@@ -89,11 +89,7 @@ def _live_block(
     n = block.num_inputs
     live = _marked(block, outputs)
     sent = np.empty(len(block.send_row), np.bool_)
-    swap(
-        transport,
-        *(block.recv_peer, block.recv_ptr, live[n:]),
-        *(block.send_peer, block.send_ptr, sent),
-    )
+    send_numbers(transport, of_received(block, live[n:]), of_sent(block, sent))
     live[block.send_row[sent]] = True
     inputs = np.flatnonzero(live[:n])
     if len(outputs) == n and sent.all() and live.all():

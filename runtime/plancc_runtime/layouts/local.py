@@ -19,13 +19,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from plancc.errors import InputError
-from plancc_runtime.clock import Clock
+from plancc.plan.words import Counts, Rows, count
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.edge import EdgeLayout, copies, partials
 from plancc_runtime.layouts.halo import Buffers, Halo
-from plancc_runtime.layouts.layer_graph import LayerGraph
+from plancc_runtime.layouts.layer_graph import LayerGraph, Request
+from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.row import RowLayout, halo_part
-from plancc_runtime.transport.base import Transport
 from plancc_runtime.workspace import empty
 
 if TYPE_CHECKING:
@@ -42,42 +42,19 @@ class LocalGraph(LayerGraph):
     ----------
     block : Block
         If it has a fold, that of `edge.with_whole_rows`.
-    transport : Transport
-    dtype : torch.dtype
-    clock : Clock, optional
-    overlap : bool
-        Whether own rows are multiplied while messages travel.
-    wire : str
-        How halo rows travel: a name in `layouts.wire.WIRES`.
-    kernel : str
-        Of local products: a name in `kernels.spmm.KERNELS`, or "auto": the usual one of the device.
-    device : torch.device, optional
-        Of the rows; by default the CPU.
+    resources : Resources
     """
 
-    def __init__(
-        self,
-        block: Block,
-        transport: Transport,
-        dtype: torch.dtype,
-        clock: Clock | None = None,
-        overlap: bool = True,
-        wire: str = "fp32",
-        kernel: str = "auto",
-        device: torch.device | None = None,
-    ) -> None:
-        self.transport, self.dtype = transport, dtype
-        self.clock = clock or Clock()
+    def __init__(self, block: Block, resources: Resources) -> None:
+        self.resources, self.transport = resources, resources.transport
         self._block = block
         self._whole: LocalGraph | None = None
         self._sample: Sample | None = None
-        self._overlap, self._wire, self._kernel = overlap, wire, kernel
-        self._halo = Halo(block, transport, dtype, self.clock, wire, device)
+        self._halo = Halo(block, resources)
         self._copies = self._partials = None
         if block.fold is not None:
             self._copies, self._partials = (
-                Halo(messages, transport, dtype, self.clock, wire, device)
-                for messages in (copies(block), partials(block))
+                Halo(messages, resources) for messages in (copies(block), partials(block))
             )
         self._halo_parts: dict[str, csr_matrix] = {}
         self._layouts: dict[str, RowLayout | EdgeLayout] = {}
@@ -92,9 +69,7 @@ class LocalGraph(LayerGraph):
         """
         graph = copy(self)
         graph._whole, graph._sample = self, sample
-        graph._halo = Halo(
-            sample, self.transport, self.dtype, self.clock, self._wire, self._halo.device
-        )
+        graph._halo = Halo(sample, self.resources)
         graph._layouts, graph._buffers, graph._patterns = {}, {}, {}
         return graph
 
@@ -114,11 +89,11 @@ class LocalGraph(LayerGraph):
     @cached_property
     def vertices(self) -> Tensor:
         """Vertex of every own row of the input: int32[num_inputs]."""
-        return torch.from_numpy(self._block.inputs).to(self._halo.device)
+        return torch.from_numpy(self._block.inputs).to(self.resources.device)
 
     @cached_property
     def _places(self) -> Tensor:
-        return torch.from_numpy(self._block.output_places()).to(self._halo.device)
+        return torch.from_numpy(self._block.output_places()).to(self.resources.device)
 
     def targets(self, x: Tensor) -> Tensor:
         """The rows of the input x that are rows of the output too: Tensor[num_outputs, ...]."""
@@ -212,7 +187,7 @@ class LocalGraph(LayerGraph):
                 np.concatenate([[0], np.cumsum(degree)]),
                 column[np.argsort(rows, kind="stable")],
                 own + len(fold.recv_row),
-                self._halo.device,
+                self.resources.device,
             )
         return self._fold_patterns[nonzeros]
 
@@ -223,7 +198,7 @@ class LocalGraph(LayerGraph):
         closed = nonzeros == "closed" or (nonzeros == "plan" and self.block.self_loops)
         counts = self.block.closed_edges if closed else self.block.edges
         assert counts is not None
-        return torch.from_numpy(counts[: self.num_outputs]).to(self._halo.device)
+        return torch.from_numpy(counts[: self.num_outputs]).to(self.resources.device)
 
     def pattern(self, nonzeros: str) -> Pattern:
         """The pattern of the nonzeros that a name in `layouts.block.NONZEROS` stands for.
@@ -247,7 +222,7 @@ class LocalGraph(LayerGraph):
         if nonzeros not in self._patterns:
             block = self.block.with_nonzeros(nonzeros)
             self._patterns[nonzeros] = Pattern.from_csr(
-                block.row_ptr, block.column, block.num_columns, self._halo.device
+                block.row_ptr, block.column, block.num_columns, self.resources.device
             )
         return self._patterns[nonzeros]
 
@@ -264,6 +239,14 @@ class LocalGraph(LayerGraph):
         out = empty(self.num_inputs, g.shape[1], g)
         self.lay_out(coefficients).adjoint(g, out, self._product_buffers(g.shape[1]))
         return out
+
+    def counts(self, request: Request) -> Counts:
+        if request.kind != "product":
+            return Counts.zero(1)
+        transfers = [Rows(self._halo.step, request.width, reverse=request.back)]
+        if self._copies is not None:  # partial rows go to the owners, which copies come from
+            transfers.append(Rows(self._copies.step, request.width, reverse=not request.back))
+        return count(transfers, 1)
 
     def release_buffers(self) -> None:
         """Free what messages are packed in; made again when it is needed. Not collective."""
@@ -283,10 +266,9 @@ class LocalGraph(LayerGraph):
             assert isinstance(layout, RowLayout)
             return layout.with_halo(part, sample.recv_ptr, self._halo)
         block = self.block.with_coefficients(coefficients)
-        execution = self.clock, self._overlap, self._kernel
         if self._copies is None:
-            return RowLayout(block, self._halo, *execution)
-        return EdgeLayout(block, self._halo, self._copies, *execution)
+            return RowLayout(block, self._halo)
+        return EdgeLayout(block, self._halo, self._copies)
 
     def _halo_part(self, coefficients: str) -> csr_matrix:
         if coefficients not in self._halo_parts:

@@ -15,16 +15,16 @@ from plancc.errors import InputError
 from plancc.plan.grid_slices import rows_of_rank
 from plancc.plan.parts import Part
 from plancc.plan.values import Int64Array
+from plancc_runtime.layouts.options import RowOrder
 from plancc_runtime.layouts.pipeline import Batches, pipelining
-from plancc_runtime.options import TrainOptions
 from plancc_runtime.transport.base import Transport
 
 if TYPE_CHECKING:
     from plancc.graph.vertexdata import VertexData
 
 
-def in_order(part: Part, options: TrainOptions, transport: Transport) -> Part:
-    """The slice with its rows in the order that the options ask for. Collective.
+def in_order(part: Part, order: RowOrder, transport: Transport) -> Part:
+    """The slice with its rows in this order. Collective.
 
     Of a feature plan it is the group's rows that are put in order; then its ranks share them as the
     pipeline cuts them, and hand each other the vertex data of those that change hands.
@@ -35,11 +35,11 @@ def in_order(part: Part, options: TrainOptions, transport: Transport) -> Part:
         If an order is wanted for rows of another process grid.
     """
     feature = part.grid is not None and part.grid.grid.scheme == "feature"
-    method = options.row_order
+    method = order.method
     if method == "auto":
-        method = "rcm" if feature and options.pipeline != "off" else "none"
+        method = "rcm" if feature and order.pipeline != "off" else "none"
     if feature:
-        return _of_group(part, method, options.pipeline, transport)
+        return _of_group(part, method, order.pipeline, transport)
     with transport.agreement():
         if part.grid is not None and method != "none":
             raise InputError(

@@ -129,7 +129,7 @@ def pipelining(share: GridShare | None, choice: str) -> Pipelining | None:
     share : GridShare or None
         With the block in the order in which its rows are to be cut.
     choice : str
-        "off", "auto" or a number of stages, as of `TrainOptions`.
+        As of `layouts.options.FeatureOptions`.
     """
     if share is None or choice == "off":
         return None

@@ -6,40 +6,21 @@ Knows autograd and the graph as layers see it; no layout, no rank.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from plancc_runtime.layouts.layer_graph import LayerGraph
-
-
-class Operation(NamedTuple):
-    """Something that a layer asks of the graph, in one direction.
-
-    Attributes
-    ----------
-    kind : str
-        "product", "linear" or "whole rows" (methods of `LayerGraph`).
-    width : int
-        Columns of x forward, of its output's gradient back; all of them, however they are held.
-    back : bool
-    coefficients : str
-        Of a product.
-    """
-
-    kind: str
-    width: int
-    back: bool
-    coefficients: str = ""
+from plancc.plan.words import Counts
+from plancc_runtime.layouts.layer_graph import LayerGraph, Request
 
 
 def rehearse(
     forward: Callable[[Sequence[LayerGraph]], Tensor],
     parameters: Sequence[Tensor],
     layers: int,
-) -> list[list[Operation]]:
+) -> list[list[Request]]:
     """What every layer asks for in a training pass, forward and back; not collective.
 
     Parameters
@@ -64,7 +45,7 @@ class _Recorder(LayerGraph):
     num_inputs = num_outputs = 0
 
     def __init__(self, device: torch.device) -> None:
-        self.asked: list[Operation] = []
+        self.asked: list[Request] = []
         self._device = device
 
     @property
@@ -83,6 +64,9 @@ class _Recorder(LayerGraph):
     def degree(self, nonzeros: str) -> Tensor:
         return torch.empty(0, dtype=torch.int64, device=self._device)
 
+    def counts(self, request: Request) -> Counts:
+        return Counts.zero(1)
+
     def release_buffers(self) -> None:
         """There are none."""
 
@@ -95,7 +79,7 @@ class _Noted(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, weight: Tensor | None, graph: _Recorder, kind: str, coefficients: str
     ) -> Tensor:
-        graph.asked.append(Operation(kind, x.shape[1], False, coefficients))
+        graph.asked.append(Request(kind, x.shape[1], False, coefficients))
         ctx.noted, ctx.graph, ctx.width = (kind, coefficients), graph, x.shape[1]
         ctx.weight = None if weight is None else weight.detach()
         return x.new_empty(0, x.shape[1] if weight is None else weight.shape[1])
@@ -104,6 +88,6 @@ class _Noted(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> Any:
         kind, coefficients = ctx.noted
-        ctx.graph.asked.append(Operation(kind, g.shape[1], True, coefficients))
+        ctx.graph.asked.append(Request(kind, g.shape[1], True, coefficients))
         gradient = None if ctx.weight is None else torch.zeros_like(ctx.weight)
         return g.new_empty(0, ctx.width), gradient, None, None, None

@@ -31,9 +31,13 @@ row plan in place of R (R - 1).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 from torch import Tensor
 
 from plancc.plan.parts import Part
+from plancc.plan.words import AllReduce, Broadcast, Counts
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.grid import GridGraph, Product
 from plancc_runtime.layouts.grid_block import (
@@ -42,6 +46,8 @@ from plancc_runtime.layouts.grid_block import (
     held_pieces,
     with_whole_counts,
 )
+from plancc_runtime.layouts.grid_pieces import counts_of, members
+from plancc_runtime.layouts.layer_graph import Request
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.transport.group import as_transport
 from plancc_runtime.workspace import empty
@@ -58,7 +64,6 @@ class ReplicatedGraph(GridGraph):
         self.pieces = held_pieces(share)
         self.first_row, self.num_row_rows = part.first_row, part.num_rows
         self.place_in_row = slice(0, part.num_rows)
-        self._holds_part = self.grid.chunk(self.position.row) == self.position.column
         if share.block is not None:
             return block_of_chunk(share, self_loops)
         return block_of_share(share, self_loops)
@@ -72,11 +77,8 @@ class ReplicatedGraph(GridGraph):
         if not self.grid.sparse:
             return super()._new_product(coefficients)
         if self._local is None:
-            self._local = LocalGraph(
-                *(self._block, as_transport(self.column), self.dtype, self.clock, self.overlap),
-                kernel=self.kernel,
-                device=self.device,
-            )
+            resources = replace(self.resources, transport=as_transport(self.column))
+            self._local = LocalGraph(self._block, resources)
         return _Messages(self._local, coefficients)
 
     def forward_product(self, x: Tensor, coefficients: str) -> Tensor:
@@ -93,9 +95,13 @@ class ReplicatedGraph(GridGraph):
             self.row.broadcast(out, self.grid.chunk(self.position.row))
         return out
 
-    def _words_of_sums(self, number: int, width: int, back: bool) -> int:
-        """To the other copies; the sum forward is an all-reduce, which is counted apart."""
-        return number * (self.row.size - 1) if back and self._holds_part else 0
+    def _counts_of_sums(self, columns: int, back: bool) -> Counts:
+        """Between the copies, of a product with so many columns."""
+        words, group = np.array([self.num_inputs * columns]), members(self.row)
+        if not back:
+            return counts_of(self.row, AllReduce(group, words))
+        root = np.array([[self.grid.chunk(self.position.row)]])
+        return counts_of(self.row, Broadcast(group, words[None], root))
 
 
 class _Messages:
@@ -118,6 +124,5 @@ class _Messages:
     def release(self) -> None:
         self._graph.release_buffers()
 
-    def words_sent(self, width: int, back: bool) -> int:
-        block = self._graph.block
-        return width * (block.num_halo if back else block.num_sent)
+    def counts(self, columns: int, back: bool) -> Counts:
+        return self._graph.counts(Request("product", columns, back))

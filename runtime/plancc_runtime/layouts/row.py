@@ -25,10 +25,8 @@ rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,11 +36,10 @@ from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from plancc.plan.values import Int64Array
-from plancc_runtime.clock import Clock
 from plancc_runtime.kernels.base import SparseMatrix
-from plancc_runtime.kernels.spmm import prepare
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.halo import Buffers, Halo, complete, groups
+from plancc_runtime.layouts.resources import Resources
 
 GROUP_NONZEROS = 16384  # to multiply: as much work as one call of torch costs
 
@@ -80,31 +77,16 @@ class RowLayout:
     ----------
     block : Block
     halo : Halo
-        Of a block with the same messages.
-    clock : Clock, optional
-        Gets the time of "spmm", and of "wait".
-    overlap : bool
-        Whether own rows are multiplied while messages travel; the results have the same bits.
-    kernel : str
-        Of local products: a name in `kernels.spmm.KERNELS`, or "auto": the usual one of the device.
+        The exchange of a block with the same messages.
     """
 
-    def __init__(
-        self,
-        block: Block,
-        halo: Halo,
-        clock: Clock | None = None,
-        overlap: bool = True,
-        kernel: str = "auto",
-    ) -> None:
+    def __init__(self, block: Block, halo: Halo) -> None:
         self.halo = halo
-        self._clock = clock or Clock()
-        self._overlap = overlap
-        self._laid_out = layer(halo, kernel)
+        self._clock, self._overlap = halo.resources.clock, halo.resources.overlap
         matrix = matrix_of(block)
         own = matrix[:, : block.num_inputs] if block.num_halo else matrix
-        self._own, self._own_transposed = both_ways(own, self._laid_out)
-        self._halo_blocks = self._blocks_of(halo_part(block), block.recv_ptr)
+        self._own, self._own_transposed = both_ways(own, halo.resources)
+        self._halo_blocks = halo_blocks(halo_part(block), block.recv_ptr, halo.resources)
 
     def with_halo(self, part: csr_matrix, recv_ptr: Int64Array, halo: Halo) -> RowLayout:
         """The same own nonzeros, which are not laid out again, with other halo rows.
@@ -120,11 +102,8 @@ class RowLayout:
         """
         layout = copy(self)
         layout.halo = halo
-        layout._halo_blocks = layout._blocks_of(part, recv_ptr)
+        layout._halo_blocks = halo_blocks(part, recv_ptr, halo.resources)
         return layout
-
-    def _blocks_of(self, part: csr_matrix, recv_ptr: Int64Array) -> list[HaloBlock]:
-        return halo_blocks(part, recv_ptr, self._laid_out, self.halo.device)
 
     def forward(self, h: Tensor, out: Tensor, buffers: Buffers) -> None:
         """out = A h (Algorithm 1, lines 3-9, and Equation 7 without W). Collective.
@@ -191,20 +170,10 @@ class RowLayout:
         self.halo.add_arrived(out, buffers)
 
 
-Layer = Callable[[csr_matrix], SparseMatrix]
-
-
-def layer(halo: Halo, kernel: str) -> Layer:
-    """What lays matrices out for the rows of an exchange, `kernel` being as of `RowLayout`."""
-    if kernel == "auto":
-        kernel = "numba" if halo.device.type == "cpu" else "torch"
-    return partial(prepare, dtype=halo.dtype, device=halo.device, kernel=kernel)
-
-
-def both_ways(matrix: csr_matrix, laid_out: Layer) -> tuple[SparseMatrix, SparseMatrix]:
+def both_ways(matrix: csr_matrix, resources: Resources) -> tuple[SparseMatrix, SparseMatrix]:
     """The matrix and its transpose, laid out: the same where it is symmetric."""
-    forward = laid_out(matrix)
-    return forward, forward if is_symmetric(matrix) else laid_out(matrix.T.tocsr())
+    forward = resources.lay_out(matrix)
+    return forward, forward if is_symmetric(matrix) else resources.lay_out(matrix.T.tocsr())
 
 
 def is_symmetric(matrix: csr_matrix) -> bool:
@@ -247,19 +216,17 @@ def matrix_of(block: Block) -> csr_matrix:
     )
 
 
-def halo_blocks(
-    part: csr_matrix, recv_ptr: Int64Array, laid_out: Layer, device: torch.device
-) -> list[HaloBlock]:
+def halo_blocks(part: csr_matrix, recv_ptr: Int64Array, resources: Resources) -> list[HaloBlock]:
     """The nonzeros in halo columns, as `halo_part` has them, by groups of messages."""
     nonzeros = np.diff(part.indptr[recv_ptr])
     return [
-        halo_block(group, at, part[at], laid_out, device)
+        halo_block(group, at, part[at], resources)
         for group, at in groups(recv_ptr, nonzeros, GROUP_NONZEROS)
     ]
 
 
 def halo_block(
-    messages: range, at: slice, transposed: csr_matrix, laid_out: Layer, device: torch.device
+    messages: range, at: slice, transposed: csr_matrix, resources: Resources
 ) -> HaloBlock:
     """From CSR[halo rows, local rows]: the block itself keeps only the rows that have nonzeros."""
     num_halo, num_rows = transposed.shape
@@ -272,9 +239,9 @@ def halo_block(
     return HaloBlock(
         messages=messages,
         at=at,
-        rows=torch.from_numpy(rows.astype(np.int64)).to(device),
-        matrix=laid_out(matrix),
-        transposed=laid_out(transposed),
+        rows=torch.from_numpy(rows.astype(np.int64)).to(resources.device),
+        matrix=resources.lay_out(matrix),
+        transposed=resources.lay_out(transposed),
     )
 
 

@@ -12,8 +12,9 @@ first layer.
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,37 +28,37 @@ from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph, local_graph
 
 ORDERS = ("auto", "aggregate-first", "project-first", "paper")
-AGGREGATORS = ("mean", "sum", "max", "gcn")
 
 
 @dataclass(frozen=True)
 class ConvOptions:
-    """How convolutions are made; those of `TrainOptions` that concern them.
+    """What every convolution may be told. A model with other options has a subclass of its own.
 
     Attributes
     ----------
-    heads : int
-        Of attention.
-    aggregator : str
-        Of GraphSAGE: "mean", "sum", "max" or "gcn".
     bias : bool or None
         None: as the equations of the model's paper have it.
+    """
+
+    bias: bool | None = None
+
+
+@dataclass(frozen=True)
+class ProductOptions(ConvOptions):
+    """What a convolution may be told that multiplies A H W.
+
+    Attributes
+    ----------
     order : str
-        Of a product A H W. "aggregate-first": (A H) W. "project-first": A (H W). "auto": the one
+        Order of the product. "aggregate-first": (A H) W. "project-first": A (H W). "auto": the one
         that moves fewer columns, min(d_in, d_out). "paper": as Algorithms 1 and 2 of paper 000
         have it, d_in columns forward and d_out back.
     """
 
-    heads: int = 1
-    aggregator: str = "mean"
-    bias: bool | None = None
     order: str = "auto"
 
     def __post_init__(self) -> None:
-        check_choice("aggregator", self.aggregator, AGGREGATORS)
         check_choice("order", self.order, ORDERS)
-        if self.heads < 1:
-            raise InputError(f"heads {self.heads}: must be at least 1")
 
 
 class Conv(nn.Module, ABC):
@@ -75,10 +76,8 @@ class Conv(nn.Module, ABC):
         the same on all ranks unless they were seeded otherwise (`torch.manual_seed`).
     dtype : torch.dtype, optional
         Type of the weights; by default torch's.
-    options : ConvOptions, optional
-        Those that the model does not use are ignored.
     choices
-        Fields of `ConvOptions`, by name; those in `uses` only.
+        Fields of `Options`, by name; text stands for a value that is none.
 
     Raises
     ------
@@ -87,6 +86,8 @@ class Conv(nn.Module, ABC):
 
     Attributes
     ----------
+    Options : type
+        The model's options: `ConvOptions`, or a dataclass derived from it.
     fixed_rows : str
         What the rows of `fixed` are: those of the "outputs", or of the "columns" of the matrix.
     moves_input : bool
@@ -97,7 +98,7 @@ class Conv(nn.Module, ABC):
         Whether a rank must have all nonzeros of its rows, which it has not in an edge plan.
     """
 
-    uses: ClassVar[tuple[str, ...]] = ("bias",)
+    Options: ClassVar[type[ConvOptions]] = ConvOptions
     fixed_rows: ClassVar[str] = "outputs"
     moves_input: bool = False
     reads_input: bool = True
@@ -111,18 +112,33 @@ class Conv(nn.Module, ABC):
         last: bool = False,
         random: np.random.Generator | int | None = None,
         dtype: torch.dtype | None = None,
-        options: ConvOptions | None = None,
         **choices: Any,
     ) -> None:
         super().__init__()
-        for name in choices:
-            check_choice(f"option of {type(self).__name__}", name, self.uses)
         self.d_in, self.d_out, self.last = d_in, d_out, last
-        self.options = replace(options or ConvOptions(), **choices)
+        self.options = self._read_options(choices)
         if random is None:
             random = int(torch.randint(2**62, ()))
         self._make(np.random.default_rng(random))
         self.to(dtype or torch.get_default_dtype())
+
+    @classmethod
+    def option_names(cls) -> list[str]:
+        """Names of the model's options."""
+        return [each.name for each in fields(cls.Options)]
+
+    @classmethod
+    def _read_options(cls, choices: dict[str, Any]) -> Any:
+        """`Options` from values, or from text for those that are none."""
+        defaults = {each.name: each.default for each in fields(cls.Options)}
+        for name, value in choices.items():
+            check_choice(f"option of {cls.__name__}", name, sorted(defaults))
+            if isinstance(value, str) and not isinstance(defaults[name], str):
+                try:
+                    choices[name] = json.loads(value)
+                except json.JSONDecodeError:
+                    raise InputError(f"{name} '{value}': give a number, true or false") from None
+        return cls.Options(**choices)
 
     @abstractmethod
     def _make(self, random: np.random.Generator) -> None:
@@ -161,7 +177,8 @@ class Conv(nn.Module, ABC):
 
     def extra_repr(self) -> str:
         """The widths and the options in use, for `print`."""
-        used = ", ".join(f"{name}={getattr(self.options, name)!r}" for name in self.uses)
+        names = sorted(self.option_names())
+        used = ", ".join(f"{name}={getattr(self.options, name)!r}" for name in names)
         return f"{self.d_in}, {self.d_out}, {used}"
 
     def _new_bias(self, default: bool = False) -> nn.Parameter | None:
@@ -185,7 +202,7 @@ class LinearAggregation:
     Parameters
     ----------
     order : str
-        As in `ConvOptions`.
+        As in `ProductOptions`.
     d_in, d_out : int
         Shape of W.
     coefficients : str
@@ -232,7 +249,7 @@ class LinearAggregation:
 class LinearConv(Conv):
     """A convolution that exchanges rows for one product A H W alone."""
 
-    uses: ClassVar[tuple[str, ...]] = ("bias", "order")
+    Options = ProductOptions
     _aggregate: LinearAggregation
 
     def _aggregate_with(self, coefficients: str) -> None:

@@ -9,6 +9,7 @@ columns of row v; the values of the plan are not used.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -18,10 +19,27 @@ from torch import Tensor, nn
 from plancc.errors import InputError
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import local_graph
-from plancc_runtime.nn.conv import Conv, glorot, plus
+from plancc_runtime.nn.conv import Conv, ConvOptions, glorot, plus
 from plancc_runtime.nn.operators import attention
 
 NEGATIVE_SLOPE = 0.2  # slope of the LeakyReLU below 0 (Velickovic et al., Section 2.1)
+
+
+@dataclass(frozen=True)
+class GATOptions(ConvOptions):
+    """What the graph attention network may be told.
+
+    Attributes
+    ----------
+    heads : int
+        Number of heads of attention.
+    """
+
+    heads: int = 1
+
+    def __post_init__(self) -> None:
+        if self.heads < 1:
+            raise InputError(f"heads {self.heads}: must be at least 1")
 
 
 class GATConv(Conv):
@@ -30,7 +48,7 @@ class GATConv(Conv):
     No bias unless asked for, as the paper's equations have it.
     """
 
-    uses: ClassVar[tuple[str, ...]] = ("bias", "heads")
+    Options = GATOptions
     fixed_rows: ClassVar[str] = "columns"
     moves_input = False
     reads_input = False

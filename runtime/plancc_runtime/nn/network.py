@@ -6,9 +6,10 @@ epochs or files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from plancc.sampling.counter import key_of
 from plancc_runtime.kernels.dense import relu
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.nn import MODELS
-from plancc_runtime.nn.conv import Conv, ConvOptions, glorot
+from plancc_runtime.nn.conv import Conv, glorot
 from plancc_runtime.nn.dropout import dropout
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -37,7 +38,8 @@ class NetworkOptions:
     ----------
     model : str
         A name in `plancc_runtime.nn.MODELS`.
-    conv : ConvOptions
+    conv : mapping of str to value
+        Options of the convolutions, by name.
     activation : str
         A name in `ACTIVATIONS`, between layers.
     norm : str
@@ -50,7 +52,7 @@ class NetworkOptions:
     """
 
     model: str = "gcn"
-    conv: ConvOptions = field(default_factory=ConvOptions)
+    conv: Mapping[str, Any] = field(default_factory=dict)
     activation: str = "relu"
     norm: str = "none"
     residual: bool = False
@@ -80,7 +82,7 @@ class Network(nn.Module):
         last = len(dims) - 2
         self.options, self.dims, self._seed = options, list(dims), seed
         self.convs: Sequence[Conv] = nn.ModuleList(  # type: ignore[assignment]
-            kind(a, b, last=k == last, random=random, dtype=dtype, options=options.conv)
+            kind(a, b, last=k == last, random=random, dtype=dtype, **options.conv)
             for k, (a, b) in enumerate(pairwise(dims))
         )
         self.norms = nn.ModuleList(_norm(options.norm, d) for d in dims[1:-1])

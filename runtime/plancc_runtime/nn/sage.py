@@ -8,16 +8,36 @@ as z W_n + h W_s, so that the concatenation is never built.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from plancc.registry import check_choice
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import local_graph
 from plancc_runtime.nn.aggregation import aggregate
-from plancc_runtime.nn.conv import Conv, LinearAggregation, glorot, plus
+from plancc_runtime.nn.conv import Conv, LinearAggregation, ProductOptions, glorot, plus
+
+AGGREGATORS = ("mean", "sum", "max", "gcn")
+
+
+@dataclass(frozen=True)
+class SAGEOptions(ProductOptions):
+    """What GraphSAGE may be told.
+
+    Attributes
+    ----------
+    aggregator : str
+        A name in `AGGREGATORS`.
+    """
+
+    aggregator: str = "mean"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("aggregator", self.aggregator, AGGREGATORS)
 
 
 class SAGEConv(Conv):
@@ -27,7 +47,7 @@ class SAGEConv(Conv):
     (Hamilton et al., Equation 2). No bias unless asked for, as both papers have it.
     """
 
-    uses: ClassVar[tuple[str, ...]] = ("aggregator", "bias", "order")
+    Options = SAGEOptions
 
     def _make(self, random: np.random.Generator) -> None:
         aggregator, d_in, d_out = self.options.aggregator, self.d_in, self.d_out

@@ -1,0 +1,145 @@
+"""Which execution a plan and options ask for, and whether they fit. Knows headers of plans and
+options; must not know vertices or files.
+"""
+
+from __future__ import annotations
+
+from plancc.errors import InputError
+from plancc.plan.grid import Grid
+from plancc.plan.parts import Part
+from plancc.plan.values import Header
+from plancc_runtime.data import LocalData
+from plancc_runtime.execution.clones import Clones
+from plancc_runtime.execution.full_batch import FullBatch
+from plancc_runtime.execution.grids import Grids
+from plancc_runtime.execution.mini_batches import Drawn, MiniBatches
+from plancc_runtime.execution.protocol import Execution
+from plancc_runtime.layouts.resources import Resources
+from plancc_runtime.nn import MODELS
+from plancc_runtime.options import BATCH_OPTIONS, RATES_KEPT, TrainOptions
+
+
+def execution_of(
+    header: Header,
+    part: Part,
+    data: LocalData,
+    options: TrainOptions,
+    resources: Resources,
+    drawn: Drawn | None = None,
+) -> Execution:
+    """The execution that the options ask for. Collective.
+
+    Parameters
+    ----------
+    header, part
+        A plan's slice that `check_layout` accepts, in the order of `layouts.order.in_order`.
+    data : LocalData
+    options : TrainOptions
+    resources : Resources
+    drawn : Drawn or None
+        What mini-batches are drawn by and from; None: full batch.
+    """
+    if part.grid is not None:
+        return Grids(header, part, data, options, resources)
+    if drawn is not None:
+        return MiniBatches(header, part, data, options, resources, drawn)
+    kind = FullBatch if options.fold == "sync" else Clones
+    return kind(header, part, data, options, resources)
+
+
+def check_layout(header: Header, options: TrainOptions) -> None:
+    """Whether a plan of this layout can be trained so; not collective.
+
+    Raises
+    ------
+    InputError
+        If an option needs another layout.
+    """
+    if header.layout != "edge" and options.fold != "sync":
+        raise InputError(
+            f"fold {options.fold}: needs an edge plan; this is a plan of layout {header.layout}, "
+            "which has no fold"
+        )
+    grid = header.grid
+    if grid is not None and grid.layout == "feature":
+        _check_feature(grid, options)
+    else:
+        for name, usual in (("pipeline", "off"), ("aggregate_on", "device")):
+            if getattr(options, name) != usual:
+                raise InputError(
+                    f"{_setting(options, name)}: needs a plan of layout feature (model mop), not "
+                    f"of layout {header.layout}"
+                )
+    if header.layout == "row":
+        return
+    row_only = ("sampler", *BATCH_OPTIONS, *RATES_KEPT)
+    wanted = [_setting(options, name) for name in row_only if getattr(options, name) is not None]
+    if grid is not None:
+        _check_grid(grid, options, wanted)
+        return
+    if MODELS[options.model].whole_rows:
+        wanted.append(f"model {options.model}")
+    if wanted:
+        raise InputError(
+            f"{wanted[0]}: needs a plan of layout row, and this is an edge plan, whose rows are "
+            "spread over ranks"
+        )
+
+
+def _check_feature(grid: Grid, options: TrainOptions) -> None:
+    if MODELS[options.model].whole_rows:
+        raise InputError(
+            f"model {options.model}: a feature plan reduces neighbours element by element, each "
+            "rank a slice of the columns, and attention weighs whole rows; it needs a plan of "
+            "layout row"
+        )
+    if options.aggregator == "max":
+        raise InputError("aggregator max: a feature plan has sums and means; choose one of them")
+    if options.wire != "fp32" and grid.rows == 1:
+        raise InputError(
+            f"wire {options.wire}: is for halo rows between groups, and grid '{grid}' has one group"
+        )
+    if options.pipeline != "off" and grid.rows > 1:
+        raise InputError(
+            f"pipeline {options.pipeline}: needs one group, whose ranks have the whole matrix; "
+            f"grid '{grid}' has {grid.rows}"
+        )
+
+
+def _check_grid(grid: Grid, options: TrainOptions, wanted: list[str]) -> None:
+    """InputError for what a process grid does not offer; `wanted`: options for row plans only."""
+    if MODELS[options.model].whole_rows:
+        raise InputError(
+            f"model {options.model}: attention needs all neighbours of a row at once, and grid "
+            f"'{grid}' brings them piece by piece; take a plan of layout row"
+        )
+    if options.aggregator == "max":
+        wanted.append("aggregator max")
+    if options.norm != "none" and grid.splits_columns:
+        wanted.append(f"norm {options.norm}")
+    if "order" not in options.passes:
+        wanted.append(f"passes {','.join(options.passes) or 'none'}, without order")
+    if grid.layout == "grid" and options.wire != "fp32":
+        wanted.append(f"wire {options.wire}")
+    if wanted:
+        raise InputError(
+            f"{wanted[0]}: needs a plan of layout row, and this is one of grid '{grid}'"
+        )
+
+
+def _setting(options: TrainOptions, name: str) -> str:
+    return f"{name.replace('_', '-')} {getattr(options, name)}"
+
+
+def check_widths(header: Header, options: TrainOptions, data: LocalData) -> None:
+    """Whether every layer has columns for all ranks that share its rows; not collective.
+
+    Raises
+    ------
+    InputError
+        If the grid of the plan has more process columns than a layer is wide.
+    """
+    if header.grid is not None:
+        hidden = [options.hidden] * (options.layers > 1)
+        for width in (data.num_features, *hidden, data.num_classes):
+            header.grid.check_width(width)

@@ -1,0 +1,54 @@
+"""What layouts work with on one rank. Knows a transport and kernels; must not know plans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from scipy.sparse import csr_matrix
+
+from plancc_runtime.clock import Clock
+from plancc_runtime.kernels.base import SparseMatrix
+from plancc_runtime.kernels.spmm import prepare
+from plancc_runtime.transport.base import Transport
+
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a layout works with on one rank, and how.
+
+    Attributes
+    ----------
+    transport : Transport
+        To the ranks that the layout is spread over.
+    dtype : torch.dtype
+        Type of dense rows, and of the matrix.
+    clock : Clock
+        Gets the time of "spmm", "pack" and "wait".
+    overlap : bool
+        Whether messages travel while products are made; the results have the same bits.
+    wire : str
+        How halo rows travel: a name in `layouts.wire.WIRES`.
+    kernel : str
+        Kernel of local products: a name in `kernels.spmm.KERNELS`, or "auto": the usual one of the
+        device.
+    device : torch.device
+        Device of the rows.
+    """
+
+    transport: Transport
+    dtype: torch.dtype
+    clock: Clock = field(default_factory=Clock)
+    overlap: bool = True
+    wire: str = "fp32"
+    kernel: str = "auto"
+    device: torch.device = CPU
+
+    def lay_out(self, matrix: csr_matrix) -> SparseMatrix:
+        """The matrix, laid out for products with rows on the device."""
+        kernel = self.kernel
+        if kernel == "auto":
+            kernel = "numba" if self.device.type == "cpu" else "torch"
+        return prepare(matrix, self.dtype, self.device, kernel)

@@ -1,0 +1,312 @@
+"""The steps of a training run, which `train` puts in order. All are collective."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
+from os import PathLike
+
+import numpy as np
+import torch
+
+from plancc.errors import InputError
+from plancc.plan.parts import Part
+from plancc.plan.values import Header
+from plancc.registry import check_choice
+from plancc_runtime.checkpoint import Checkpoints
+from plancc_runtime.clock import Clock
+from plancc_runtime.data import LocalData, load_data
+from plancc_runtime.devices import own_device
+from plancc_runtime.execution.choice import check_layout, check_widths, execution_of
+from plancc_runtime.execution.mini_batches import Drawn, open_sampler
+from plancc_runtime.kernels.spmm import KERNELS
+from plancc_runtime.layouts.order import in_order
+from plancc_runtime.layouts.pipeline import pipelining
+from plancc_runtime.layouts.resources import Resources
+from plancc_runtime.learner import Learner
+from plancc_runtime.logs import RunLog
+from plancc_runtime.nn import MODELS
+from plancc_runtime.nn.network import Network, NetworkOptions
+from plancc_runtime.optim import Validation, learning_rate
+from plancc_runtime.options import WATCHFUL, TrainOptions
+from plancc_runtime.results import Measure, Scores, Step, TrainResult, spent_by_all, summarise
+from plancc_runtime.slices import Slice
+from plancc_runtime.trace import Trace
+from plancc_runtime.transport.base import Transport
+from plancc_runtime.weights import read_weights
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+def agree(
+    plan: str | PathLike[str] | Slice,
+    header: Header,
+    options: TrainOptions,
+    transport: Transport,
+) -> Drawn | None:
+    """Whether plan and options fit each other; the sampler of mini-batches, if there are any."""
+    with transport.agreement():
+        if options.kernel != "auto":
+            check_choice("kernel", options.kernel, KERNELS)
+        check_layout(header, options)
+    with transport.agreement():
+        return open_sampler(plan, options, header)
+
+
+class Run:
+    """A training run on one rank.
+
+    Parameters
+    ----------
+    header, part, content
+        What `slices.open_slice` returned.
+    options : TrainOptions
+    transport : Transport
+    """
+
+    def __init__(
+        self,
+        header: Header,
+        part: Part,
+        content: str,
+        options: TrainOptions,
+        transport: Transport,
+    ) -> None:
+        self.header, self.options, self.transport = header, options, transport
+        self._threads = options.threads or transport.cores_per_rank()
+        torch.set_num_threads(self._threads)
+        with transport.agreement():
+            device = own_device(options.device, transport)
+        clock = Clock()
+        self._resources = Resources(
+            transport,
+            DTYPES[options.dtype],
+            clock,
+            overlap="overlap" in options.passes,
+            wire=options.wire,
+            kernel=options.kernel,
+            device=device,
+        )
+        self._part: Part | None = in_order(part, options.order, transport)
+        self._pipelining = pipelining(self._part.grid, options.pipeline)
+        self._data = load_data(self._part, transport, self._resources.dtype, options.data, device)
+        with transport.agreement():
+            check_widths(header, options, self._data)
+        network = make_network(options, self._data, transport, self._resources.dtype)
+        self._trace = Trace(clock, transport) if options.trace is not None else None
+        self._learner = Learner(network, options, transport, clock)
+        with transport.agreement():
+            self._validated = _is_validated(options, self._data)
+        self._best, self._first = Validation(), 0
+        self._checkpoints = None
+        if options.checkpoint is not None:
+            self._checkpoints = Checkpoints(options, content, transport)
+            self._resume(self._checkpoints)
+        self._log = None
+        with transport.agreement():
+            if options.log is not None and transport.rank == 0:
+                self._log = RunLog(options.log, self._first)
+        self._measures: list[Measure] = []
+        self._steps: list[Step] = []
+        self._done = self._first
+
+    def _resume(self, checkpoints: Checkpoints) -> None:
+        """Go on from the last checkpoint, if the options say so."""
+        if self.options.resume:
+            self._first, self._best = checkpoints.load(self._learner)
+            if self.options.kernel == "auto" and checkpoints.kernels:
+                kernel = checkpoints.kernels[self.transport.rank]
+                self._resources = replace(self._resources, kernel=kernel)
+
+    def prepare(self, drawn: Drawn | None) -> None:
+        """Set up the execution; what that takes is measured."""
+        assert self._part is not None
+        before = self._learner.start()
+        with self._span("setup"):
+            self._execution = execution_of(
+                self.header, self._part, self._data, self.options, self._resources, drawn
+            )
+            if self._checkpoints is not None:
+                self._checkpoints.kernels = self.transport.gather(self._execution.kernel)
+            self._part = None
+            self._data = self._execution.prepare(self._learner.network)
+        _release_free_memory()
+        self._setup = self._learner.measure(before)
+
+    def loop(self, report: Callable[[Measure], None] | None) -> None:
+        """All epochs, or until the validation loss no longer falls."""
+        options, checkpoints = self.options, self._checkpoints
+        with self._execution.epochs():
+            for epoch in range(self._first, options.epochs):
+                if options.patience is not None and self._best.since >= options.patience:
+                    break
+                measure = self._epoch(epoch)
+                self._done = epoch + 1
+                self._measures.append(measure)
+                if options.log is not None:
+                    [row] = summarise([measure], self.transport)
+                    with self.transport.agreement():
+                        if self._log is not None:
+                            self._log.write(row)
+                if checkpoints and options.every and self._done % options.every == 0:
+                    checkpoints.save(self._learner, self._done, self._best)
+                if report is not None:
+                    report(measure)
+        if checkpoints and (not options.every or self._done % options.every):
+            checkpoints.save(self._learner, self._done, self._best)
+
+    def _epoch(self, epoch: int) -> Measure:
+        """One epoch, and an evaluation: of its training pass if that can be scored, or before."""
+        learner, execution, every = self._learner, self._execution, self.options.eval_every
+        where, scores, evaluating = f"epoch {epoch}", None, None
+        evaluated = every > 0 and epoch % every == 0
+        if evaluated and not execution.evaluates:
+            before = learner.start()
+            with self._span(f"evaluation {epoch}"):
+                scores = learner.evaluate(execution.whole(), self._data, where)
+            evaluating = learner.measure(before)
+            self._see(scores, epoch)
+
+        def rate_of(found: Scores | None) -> float:
+            if found is not None:
+                self._see(found, epoch)
+            return learning_rate(self.options, epoch, self._best.drops)
+
+        before = learner.start()
+        with self._span(where):
+            evaluates = evaluated and execution.evaluates
+            result = execution.epoch(learner, self._data, epoch, evaluates, rate_of)
+        volume = None
+        if result.steps:
+            self._steps += result.steps
+            volume = float(np.mean([step.volume for step in result.steps]))
+        return Measure(
+            epoch,
+            result.loss,
+            result.rate,
+            scores or result.scores or Scores(),
+            learner.measure(before),
+            evaluating,
+            volume,
+        )
+
+    def _see(self, scores: Scores, epoch: int) -> None:
+        """Take note of the validation loss after so many epochs."""
+        if self._validated:
+            self._best.see(scores.loss["val"], epoch, self._learner.network)
+
+    def finish(self) -> TrainResult:
+        """Scores of the final weights, or of the best ones, and all figures of the run."""
+        network, execution, transport = self._learner.network, self._execution, self.transport
+        final, best_epoch = self._final_pass(), None
+        if self.options.patience is not None:
+            self._best.see(final.scores.loss["val"], self._done, network)
+            best_epoch = self._best.epoch
+            if best_epoch != self._done:
+                assert self._best.weights is not None
+                network.load_state_dict(self._best.weights)
+                final = self._final_pass()
+        if self._trace is not None and self.options.trace is not None:
+            self._trace.write(self.options.trace)
+        if self._log is not None:
+            self._log.close()
+        grid, data = self.header.grid, self._data
+        copies = 1 if grid is None else grid.copies  # that count every vertex
+        *epochs, last = summarise([*self._measures, final], transport)
+        return TrainResult(
+            header=self.header,
+            options=self.options.with_plain_paths(),
+            num_ranks=transport.size,
+            threads=self._threads,
+            dims=network.dims,
+            split_sizes={split: size // copies for split, size in data.split_sizes.items()},
+            random_features=data.random_features,
+            random_labels=data.random_labels,
+            multi_label=data.multi_label,
+            kernel=execution.kernel,
+            setup=spent_by_all(self._setup, transport),
+            passes_off=execution.off,
+            figures=execution.figures(network),
+            epochs=epochs,
+            final=last,
+            best_epoch=best_epoch,
+            weights={k: w.detach().cpu().numpy() for k, w in network.state_dict().items()},
+            sampler=execution.sampler,
+            steps_per_epoch=execution.steps_per_epoch,
+            steps=self._steps,
+            pipelining=self._pipelining,
+        )
+
+    def _final_pass(self) -> Measure:
+        """Scores of the weights as they are."""
+        before = self._learner.start()
+        with self._span("final"):
+            scores = self._learner.evaluate(
+                self._execution.whole(), self._data, f"epoch {self._done}"
+            )
+        spent = self._learner.measure(before)
+        return Measure(self._done, scores.loss["train"], 0.0, scores, spent)
+
+    def _span(self, name: str) -> AbstractContextManager[None]:
+        """A stretch of the timeline, if there is one."""
+        return nullcontext() if self._trace is None else self._trace.span(name)
+
+
+def _is_validated(options: TrainOptions, data: LocalData) -> bool:
+    """Whether the best validation loss is kept.
+
+    Raises
+    ------
+    InputError
+        If an option needs one, and there are no validation vertices.
+    """
+    there = data.split_sizes.get("val", 0) > 0
+    needed = [f"patience {options.patience}"] * (options.patience is not None)
+    needed += [f"schedule {options.schedule}"] * (options.schedule in WATCHFUL)
+    if needed and not there:
+        raise InputError(f"{needed[0]}: no validation vertex has a label")
+    return there and (bool(needed) or options.checkpoint is not None)
+
+
+def make_network(
+    options: TrainOptions, data: LocalData, transport: Transport, dtype: torch.dtype
+) -> Network:
+    """The network of these options, the same on all ranks. Collective.
+
+    Raises
+    ------
+    InputError
+        If the model cannot be made so, or the initial weights do not fit it.
+    """
+    hidden = [options.hidden] * (options.layers - 1)
+    with transport.agreement():
+        network = Network(
+            [data.num_features, *hidden, data.num_classes],
+            NetworkOptions(
+                model=options.model,
+                conv=options.conv_options(MODELS[options.model].option_names()),
+                activation=options.activation,
+                norm=options.norm,
+                residual=options.residual,
+                dropout=options.dropout,
+                input_dropout=options.first_dropout,
+            ),
+            options.seed,
+            dtype,
+        ).to(data.features.device)
+        if options.init is not None:
+            shapes = {name: tuple(value.shape) for name, value in network.state_dict().items()}
+            given = read_weights(options.init, shapes)
+            network.load_state_dict({k: torch.from_numpy(w) for k, w in given.items()})
+    state = network.state_dict()
+    if not transport.all_equal(b"".join(w.cpu().numpy().tobytes() for w in state.values())):
+        transport.agree(InputError(f"{options.init}: not the same weights on all ranks"))
+    return network
+
+
+def _release_free_memory() -> None:
+    """Give the system back what reading and building left behind; glibc would keep it."""
+    with suppress(OSError, AttributeError):  # another libc
+        ctypes.CDLL(None).malloc_trim(0)
