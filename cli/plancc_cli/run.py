@@ -42,7 +42,7 @@ MOST_ROWS = 20
 SECTIONS = {
     "Model": (
         *("model", "layers", "hidden", "heads", "aggregator", "activation", "norm", "residual"),
-        *("bias", "dropout", "input_dropout", "init"),
+        *("bias", "model_options", "dropout", "input_dropout", "init"),
     ),
     "Data": ("normalize_features", "split", "features", "classes", "seed", "dtype"),
     "Training": (
@@ -124,6 +124,18 @@ def _parse_split(
         raise InputError(f"--split '{text}': give three shares, such as 0.6,0.2,0.2") from None
 
 
+def _parse_model_options(
+    context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
+) -> dict[str, str] | None:
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"--model-option '{text}': give NAME=VALUE")
+        found[name.replace("-", "_")] = value
+    return found or None
+
+
 @click.command(
     cls=Sections,
     epilog="One rank: plancc-run plan.h5. Several: plancc-run plan.h5 --ranks 4, or mpirun -n 4 "
@@ -140,6 +152,14 @@ def _parse_split(
 @_choice("norm", "Between layers; batch: over all rows of all ranks.")
 @_flag("residual", "Add the input of a layer to its output, but for the last.")
 @click.option("--bias/--no-bias", default=None, help="[default: as the model's paper has it]")
+@click.option(
+    "--model-option",
+    "model_options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_parse_model_options,
+    help="Another option that the model declares; may be repeated.",
+)
 @_share("dropout", "Share of every layer's input that is dropped.")
 @_share("input_dropout", "Of the first layer's input.  [default: as --dropout]")
 @_path("init", "Initial weights: .npz with an array for every parameter, as --save writes it.")

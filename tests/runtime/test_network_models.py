@@ -135,7 +135,7 @@ def dense_conv(options, p, layer: Layer, x, last):
         z = ((1 + p["eps"]) * own + edge.double() @ x) @ p["weight"] + p["bias"]
         return torch.relu(z) @ p["weight_out"] + p["bias_out"]
     elif options.model == "sage":
-        reduce = options.conv.aggregator
+        reduce = options.conv.get("aggregator", "mean")
         if reduce == "gcn":
             return closed.double() @ x / closed.sum(1, keepdim=True) @ p["weight"]
         if reduce == "max":
