@@ -215,7 +215,9 @@ def test_messages_travel_while_batches_are_multiplied(overlap):
     def work(graph, part):
         if graph._slicing.members.rank == 0:
             graph._slicing = replace(
-                graph._slicing, members=Watched(graph._slicing.members), overlap=overlap
+                graph._slicing,
+                members=Watched(graph._slicing.members),
+                resources=replace(graph._slicing.resources, overlap=overlap),
             )
             multiply = graph.multiply
 
