@@ -46,7 +46,7 @@ def case(tmp_path_factory):
     plan = lower(graph, Owners(owner), PARTS, normalization="sym", self_loops=True)
     replace(plan, vertex_data=data.take(plan.global_id)).save(folder / "plan.h5")
     plan.save(folder / "bare.h5")
-    lower(graph, np.zeros(N, np.int32), 1, normalization="sym", self_loops=True).save(
+    lower(graph, Owners(np.zeros(N, np.int32)), 1, normalization="sym", self_loops=True).save(
         folder / "one.h5"
     )
     weights = [random.standard_normal(shape) / 2 for shape in ((6, 5), (5, 3))]
