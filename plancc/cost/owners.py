@@ -80,7 +80,7 @@ def _edge_traffic(
 def _count_received(  # type: ignore[no-untyped-def]
     start, row_ptr, indices, position, part_ptr, first, last
 ):
-    """What parts first..last-1 receive, charged to both ends. Row r of the parts' order has the
+    """Count what parts first..last-1 receive, at both ends. Row r of the parts' order has the
     ``row_ptr[r + 1] - row_ptr[r]`` columns from ``indices[start[r]]`` on.
 
     Returns rows and messages sent by all parts, int64[num_parts] each, and rows and messages
@@ -111,7 +111,7 @@ def _count_received(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _count_both_steps(ptr, row, column, part_ptr, first, last):  # type: ignore[no-untyped-def]
-    """What parts first..last-1 need of columns and have of rows that other parts own.
+    """Count the columns that parts first..last-1 need, and the rows that they have, of other parts.
 
     Returns int64[4, num_parts]: rows and messages of the owners in expand and in fold; and
     int64[5, last - first]: rows and messages of these parts in both, and foreign vertices.

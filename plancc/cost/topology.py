@@ -1,4 +1,4 @@
-"""What travels inside and between the nodes of a machine. Knows no search (`plancc.passes`).
+"""Volume and messages inside and between the nodes of a machine. Knows no search.
 
 Parts are numbered node by node: node k runs parts ``k * ranks_per_node`` to
 ``(k + 1) * ranks_per_node - 1``, as MPI places ranks unless told otherwise.

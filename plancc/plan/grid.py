@@ -18,8 +18,8 @@ process row.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -29,7 +29,7 @@ from plancc.errors import InputError
 
 SCHEMES = ("1d", "1.5d", "2d", "3d", "feature")
 SPARSE_SCHEMES = ("1d", "1.5d")
-"""Those which can send needed rows only."""
+"""Schemes that can send needed rows only."""
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -43,7 +43,7 @@ class Position(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """What is broadcast at once in a layer of the grid: rows of H, columns of A.
+    """Rows of H, and columns of A, that are broadcast at once in a layer of the grid.
 
     Attributes
     ----------
@@ -70,11 +70,11 @@ class Grid:
     scheme : str
         One of `SCHEMES`.
     rows : int
-        Process rows; of "feature": groups.
+        Process rows; groups in "feature".
     columns : int
-        Process columns; of "1.5d" the replication factor c, of "feature" the ranks of a group.
+        Process columns; the replication factor c in "1.5d", the ranks of a group in "feature".
     layers : int
-        Of "3d"; 1 for the others.
+        1 except in "3d".
     sparse : bool
         Whether only needed rows travel, in messages instead of broadcasts ("1d" and "1.5d").
 
@@ -117,19 +117,18 @@ class Grid:
         """The grid that `str` wrote; InputError for anything else."""
         words = text.split(" ")
         try:
-            sizes = dict(
-                zip(("rows", "columns", "layers"), map(int, words[1].split("x")), strict=False)
-            )
+            names = ("rows", "columns", "layers")
+            sizes = dict(zip(names, map(int, words[1].split("x")), strict=False))
             found = cls(words[0], sparse="sparse" in words[2:], **sizes)
         except (IndexError, TypeError, ValueError):
-            raise InputError(f"grid '{text}': not a grid such as '2d 4x4'") from None
-        if str(found) != text:
+            found = None
+        if found is None or str(found) != text:
             raise InputError(f"grid '{text}': not a grid such as '2d 4x4'")
         return found
 
     @property
     def layout(self) -> str:
-        """Of plans with this grid: "grid" or "feature"."""
+        """Layout of plans with this grid: "grid" or "feature"."""
         return "feature" if self.scheme == "feature" else "grid"
 
     @property
@@ -184,7 +183,7 @@ class Grid:
         return [self.rank(row, column, layer) for layer in range(self.layers)]
 
     def chunk(self, part: int) -> int:
-        """Of "1.5d": the process column that multiplies with these rows of H (Equation 3)."""
+        """Process column of "1.5d" that multiplies with these rows of H (Equation 3)."""
         return part * self.columns // self.rows
 
     def slice_of_columns(self, width: int, column: int) -> tuple[int, int]:
@@ -194,7 +193,7 @@ class Grid:
     def check_width(self, width: int) -> None:
         """InputError if a matrix of this width has too few columns for the grid.
 
-        Of "feature" none has: ranks without a column only wait for the others.
+        Any width fits "feature": ranks without a column only wait for the others.
         """
         if self.splits_columns and width < self.columns:
             raise InputError(
@@ -204,16 +203,16 @@ class Grid:
             )
 
     def share_of_rows(self, first: int, last: int, column: int) -> tuple[int, int]:
-        """Of "feature": the rows of a part ``first:last`` that one of its ranks updates."""
-        size = last - first
-        return first + size * column // self.columns, first + size * (column + 1) // self.columns
+        """Rows of a part ``first:last`` that one of its ranks updates in "feature"."""
+        start, stop = self.slice_of_columns(last - first, column)
+        return first + start, first + stop
 
     def pieces(self, part_ptr: Int64Array, layer: int = 0) -> list[Piece]:
-        """What the ranks of a layer broadcast, one after the other (Algorithms 1 and 3).
+        """The pieces that the ranks of a layer broadcast in turn (Algorithms 1 and 3).
 
         Square grids have a piece per process row. Others have lcm(rows, columns) of them, so that
-        every piece has one owner in A and one in H. Of "1.5d" a piece is a part, and its `column`
-        the chunk that it is in.
+        every piece has one owner in A and one in H. In "1.5d" every part is a piece, and its
+        `column` is the chunk that it is in.
 
         Parameters
         ----------
@@ -221,22 +220,15 @@ class Grid:
             First row of every part in plan order.
         layer : int
         """
-        return list(self._pieces(part_ptr, layer))
-
-    def _pieces(self, part_ptr: Int64Array, layer: int) -> Iterator[Piece]:
+        parts = list(pairwise(part_ptr.tolist()))
         if self.scheme == "1.5d":
-            for part in range(self.num_parts):
-                yield Piece(int(part_ptr[part]), int(part_ptr[part + 1]), part, self.chunk(part))
-            return
+            return [Piece(*parts[part], part, self.chunk(part)) for part in range(self.num_parts)]
         count = math.lcm(self.rows, self.columns)
         per_row, per_column = count // self.rows, count // self.columns
+        pieces = []
         for number in range(count):
             row, place = divmod(number, per_row)
-            part = row * self.layers + layer
-            first, size = int(part_ptr[part]), int(part_ptr[part + 1] - part_ptr[part])
-            yield Piece(
-                first + size * place // per_row,
-                first + size * (place + 1) // per_row,
-                row,
-                number // per_column,
-            )
+            start, stop = parts[row * self.layers + layer]
+            first, last = ((stop - start) * k // per_row for k in (place, place + 1))
+            pieces.append(Piece(start + first, start + last, row, number // per_column))
+        return pieces

@@ -1,4 +1,4 @@
-"""What a rank of a process grid reads of a plan. Knows files of plans and grids; no MPI.
+"""The share of a plan that a rank of a process grid reads. Knows grids and parts; no MPI.
 
 The file holds a row plan, so that every grid of as many parts reads the same tables:
 
@@ -28,7 +28,7 @@ def with_grid(plan: Plan, grid: Grid) -> Plan:
     Parameters
     ----------
     plan : Plan
-        Of layout "row", with as many parts as the grid.
+        A row plan with as many parts as the grid.
     grid : Grid
 
     Raises
@@ -82,7 +82,7 @@ def keeps_part(grid: Grid) -> bool:
 def share_of_rank(
     grid: Grid, rank: int, block: PartRange, part: Part | None, vertex_data: VertexData
 ) -> Part:
-    """What a rank of the grid has.
+    """The share of a rank of the grid.
 
     Parameters
     ----------
@@ -93,12 +93,12 @@ def share_of_rank(
     part : Part or None
         The rank's own part of the row plan, if it `keeps_part`.
     vertex_data : VertexData
-        Of `rows_of_rank`.
+        Data of `rows_of_rank`.
 
     Returns
     -------
     Part
-        With `GridShare`; index and number of parts are those of ranks.
+        With `GridShare`; index and number of parts count ranks.
     """
     first, last = rows_of_rank(grid, block.part_ptr, rank)
     own = np.arange(first, last) - block.first_row
@@ -141,7 +141,7 @@ def share_of_rank(
 def _in_process_column(
     place: Int64Array, grid: Grid, rank: int, part_ptr: Int64Array
 ) -> npt.NDArray[np.bool_]:
-    """Which places are columns that the rank's process column, in its layer, has of A."""
+    """Whether the rank's process column, in its layer, has each place as a column of A."""
     if grid.columns == grid.layers == 1:
         return np.ones(len(place), np.bool_)
     _, column, layer = grid.position(rank)

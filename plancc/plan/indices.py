@@ -1,4 +1,4 @@
-"""What must hold before a plan's numbers may be used as indices. Knows plans, no file.
+"""Invariants that must hold before a plan's numbers are used as indices. Knows plans, no file.
 
 The reader checks this of every plan it loads; the verifier starts with it.
 """

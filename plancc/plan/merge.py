@@ -5,7 +5,7 @@ receive travels once. Both ends of a message order its rows by plan order (`plan
 so no rank needs to ask another what it sends.
 
 In an edge plan the nonzeros of a folded row go to the row itself where its owner is on the same
-rank. Where it is not, those that several parts of one rank have of it become one folded row.
+rank. Otherwise the folded rows that several parts of one rank have of it become one.
 
     part 0   part 1 | part 2   part 3          rank 0 | rank 1
        <--------------- row 7                     <------ row 7 (once)
@@ -23,7 +23,7 @@ from plancc.plan.values import Int32Array, Int64Array
 
 
 def merge(block: PartRange, rank: int, ranks: Int64Array) -> Part:
-    """The one part that rank `rank` makes of its parts.
+    """Merge the parts of rank `rank` into one.
 
     Parameters
     ----------
@@ -56,7 +56,8 @@ def merge(block: PartRange, rank: int, ranks: Int64Array) -> Part:
     nonzeros = np.lexsort((foreign, row))
     counts = np.bincount(row, minlength=len(order) + len(folded))
 
-    recv_peer, recv_ptr = _runs(_rank_of_row(halo, part_ptr, ranks))
+    first_row = part_ptr[ranks]
+    recv_peer, recv_ptr = _runs(_interval(halo, first_row))
     sent = part_ptr[block.first + block.send.part_of_row()] + block.send.row
     send_peer, send_ptr, sent = _united(block.send.peer_of_row(), sent, rank, ranks)
     fold = None
@@ -64,7 +65,7 @@ def merge(block: PartRange, rank: int, ranks: Int64Array) -> Part:
         added = part_ptr[block.first + block.fold.receive.part_of_row()] + block.fold.receive.row
         from_peer, from_ptr, added = _united(block.fold.receive.peer_of_row(), added, rank, ranks)
         fold = PartFold(
-            *_runs(_rank_of_row(folded, part_ptr, ranks)),
+            *_runs(_interval(folded, first_row)),
             recv_peer=from_peer,
             recv_ptr=from_ptr,
             recv_row=local[added - row0].astype(np.int32),
@@ -113,19 +114,15 @@ def _united(
     `peer` and `place` have the other end, a part, and the place of every row in the messages of
     the parts. Messages inside the rank are dropped.
     """
-    peer_rank = _rank_of(peer, ranks)
+    peer_rank = _interval(peer, ranks)
     limit = int(place.max(initial=0)) + 1
     key = np.unique((peer_rank * limit + place)[peer_rank != rank])
     return *_runs(key // limit), key % limit
 
 
-def _rank_of_row(place: Int64Array, part_ptr: Int64Array, ranks: Int64Array) -> Int64Array:
-    """The rank that owns the row at each place in plan order."""
-    return _rank_of(np.searchsorted(part_ptr, place, side="right") - 1, ranks)
-
-
-def _rank_of(part: npt.NDArray[np.integer], ranks: Int64Array) -> Int64Array:
-    return np.searchsorted(ranks, part, side="right") - 1
+def _interval(number: npt.NDArray[np.integer], starts: Int64Array) -> Int64Array:
+    """The interval that every number is in, from the starts of intervals, some of them empty."""
+    return np.searchsorted(starts, number, side="right") - 1
 
 
 def _runs(keys: Int64Array) -> tuple[Int32Array, Int64Array]:

@@ -1,4 +1,4 @@
-"""What a plan costs, one definition per figure; used by inspect, refinement and benchmarks alike.
+"""The cost of a plan, one definition per figure.
 
 Knows messages and arrays of parts; no plan, no machine, no file. All volumes are in rows of H (a
 row travels once per part that needs it); words are rows times the width of H. The volume of an edge
@@ -17,7 +17,7 @@ from plancc.plan.values import Exchange, Int64Array
 
 
 class StepTraffic(NamedTuple):
-    """What every part moves in one step of a product. All arrays are int64[num_parts].
+    """Rows and messages of every part in one step of a product, int64[num_parts] each.
 
     Attributes
     ----------
@@ -58,8 +58,8 @@ class Traffic:
     fold : StepTraffic or None
         The share of the fold in all these; None: there is no fold.
     copies : int64[num_parts] or None
-        Vertices that the part holds a row of, be it its own, received, or a partial one; None
-        without a fold: its own and received ones.
+        Vertices that the part holds an own, a received or a partial row of; None: there is no
+        fold, and these are the own and the received ones.
     """
 
     rows: Int64Array
@@ -87,7 +87,7 @@ class Traffic:
 
     @property
     def step(self) -> StepTraffic:
-        """What moves in both steps together."""
+        """Rows and messages of both steps together."""
         return StepTraffic(self.sent, self.received, self.messages_sent, self.messages_received)
 
     @property

@@ -45,9 +45,9 @@ FILTERS = {
     h5py.h5z.FILTER_FLETCHER32: "fletcher32",
 }
 MAX_GRID_TEXT = 64
-"""Characters of the attribute "grid": all that fit sizes of ten digits."""
+"""Longest attribute "grid": enough for sizes of ten digits."""
 MAX_DEFLATION = 1100
-"""Deflate shrinks at most to 1/1032: a dataset that claims more is not there, whatever it says."""
+"""Upper bound of the ratio of deflate, 1032: a dataset that claims more is not in the file."""
 
 
 class PlanFile:

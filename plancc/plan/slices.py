@@ -34,7 +34,7 @@ def block_of_parts(num_parts: int, num_ranks: int) -> Int64Array:
 
 
 def read_rank_slice(path: str | PathLike[str], rank: int, num_ranks: int) -> tuple[Header, Part]:
-    """What rank `rank` of `num_ranks` needs of a plan file; nothing else is read.
+    """The slice of rank `rank` of `num_ranks`; nothing else of the plan file is read.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What plans are made of: header, messages, fold. Knows no plan as a whole and no file."""
+"""Header, messages and fold of plans. Knows no plan as a whole and no file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Int64Array = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Header:
-    """What a reader must know before it touches an array.
+    """Sizes and kind of a plan, which a reader needs before it touches an array.
 
     Attributes
     ----------

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from os import PathLike, fspath
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from plancc.errors import PlanError
@@ -22,14 +23,14 @@ from plancc.plan.matrix import matrix_of
 from plancc.plan.metrics import Metrics
 from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile
-from plancc.plan.values import Exchange
+from plancc.plan.values import Exchange, Int64Array
 
 
 def verify_file(path: str | PathLike[str], against: Graph | None = None) -> list[str]:
     """Check a plan file, its checksums, content hash and stored metrics included.
 
-    Of a file of a higher minor version all that this version knows is checked. Its content hash is
-    not: what it has beyond that enters too.
+    In a file of a higher minor version, only what this version knows is checked, and not the
+    content hash.
 
     Parameters
     ----------
@@ -40,12 +41,12 @@ def verify_file(path: str | PathLike[str], against: Graph | None = None) -> list
     Returns
     -------
     list of str
-        What was checked, in words.
+        The names of the checks.
 
     Raises
     ------
     PlanError
-        Naming the first invariant that does not hold, and where.
+        Names the first invariant that does not hold, and where.
     """
     path = fspath(path)
     done = ["node types, sizes and checksums"]
@@ -158,24 +159,24 @@ def _diagonal(plan: Plan) -> str:
 def _once(plan: Plan) -> str:
     row = np.repeat(plan.all_parts.place_of_rows(), np.diff(plan.row_ptr))
     column = plan.all_parts.place_of_columns()
-    order = np.lexsort((column, row))
-    twice = np.flatnonzero((np.diff(row[order]) == 0) & (np.diff(column[order]) == 0))
-    if not len(twice):
-        return ""
-    k = order[twice[0]]
-    return f"({plan.global_id[row[k]]}, {plan.global_id[column[k]]}) is there twice"
+    for k in _repeated(row, column):
+        return f"({plan.global_id[row[k]]}, {plan.global_id[column[k]]}) is there twice"
+    return ""
 
 
 def _distinct(plan: Plan) -> str:
     row = np.repeat(np.arange(len(plan.row_ptr) - 1), np.diff(plan.row_ptr))
-    order = np.lexsort((plan.column, row))
-    same = (np.diff(row[order]) == 0) & (np.diff(plan.column[order]) == 0)
-    if same.any():
-        k = order[np.flatnonzero(same)[0]]
+    for k in _repeated(row, plan.column):
         return f"{_local_row(plan, row[k])} uses column {plan.column[k]} twice"
     foreign = plan.all_parts.has_received_column()
     wrong = np.flatnonzero(foreign[:-1] & ~foreign[1:] & (np.diff(row) == 0))
     return f"{_local_row(plan, row[wrong[0]])} has a received column first" if len(wrong) else ""
+
+
+def _repeated(row: Int64Array, column: npt.NDArray[np.integer]) -> Int64Array:
+    """Nonzeros of which there is another in the same place."""
+    order = np.lexsort((column, row))
+    return order[:-1][(np.diff(row[order]) == 0) & (np.diff(column[order]) == 0)]
 
 
 def _local_row(plan: Plan, row: int) -> str:
@@ -222,24 +223,16 @@ def _compare(plan: Plan, graph: Graph) -> None:
         raise PlanError(
             f"{graph.source.name} has {graph.num_vertices} vertices, the plan {plan.num_vertices}"
         )
-    matrix = normalize(
-        graph, header.normalization, self_loops=header.self_loops, dtype=plan.value.dtype
-    )
+    name, loops = graph.source.name, header.self_loops
+    matrix = normalize(graph, header.normalization, self_loops=loops, dtype=plan.value.dtype)
+    assert matrix.values is not None
     found = matrix_of(plan)
-    counts = np.diff(found.indptr)
-    wrong = np.flatnonzero(counts != matrix.row_nonzeros())
-    if len(wrong):
-        i = wrong[0]
-        expected = matrix.row_nonzeros()[i]
-        raise PlanError(
-            f"vertex {i} has {counts[i]} nonzeros, in {graph.source.name} it has {expected}"
-        )
-    wrong = np.flatnonzero((found.indices != matrix.indices) | (found.data != matrix.values))
-    if len(wrong):
-        k = wrong[0]
+    counts, expected = np.diff(found.indptr), matrix.row_nonzeros()
+    for i in np.flatnonzero(counts != expected):
+        raise PlanError(f"vertex {i} has {counts[i]} nonzeros, in {name} it has {expected[i]}")
+    for k in np.flatnonzero((found.indices != matrix.indices) | (found.data != matrix.values)):
         i = np.searchsorted(matrix.indptr, k, side="right") - 1
-        assert matrix.values is not None
         raise PlanError(
-            f"nonzero ({i}, {found.indices[k]}) is {found.data[k]:g}; in {graph.source.name} the "
-            f"row has ({i}, {matrix.indices[k]}) = {matrix.values[k]:g} there"
+            f"nonzero ({i}, {found.indices[k]}) is {found.data[k]:g}; in {name} the row has "
+            f"({i}, {matrix.indices[k]}) = {matrix.values[k]:g} there"
         )

@@ -23,7 +23,9 @@ from plancc.plan.format import (
 from plancc.plan.values import Header
 
 CHUNK_BYTES = 1 << 19
-CHUNKS_PER_WRITE = 64  # between two looks whether to go on
+"""Size of an HDF5 chunk."""
+CHUNKS_PER_WRITE = 64
+"""Chunks written between two checks for an interrupt."""
 
 
 def write_file(
@@ -61,10 +63,10 @@ def write_file(
 
 
 class _Stream(io.FileIO):
-    """What HDF5 writes to: a file that fails afterwards.
+    """A file for HDF5 that fails afterwards.
 
-    HDF5 crashes at the end of the process when a write of its own has failed. Hence an error is
-    kept here, everything after it is dropped, and `check` raises it.
+    HDF5 crashes at the end of the process after a failed write. Hence this file keeps an error,
+    drops everything after it, and `check` raises it.
     """
 
     _error: BaseException | None = None
