@@ -89,10 +89,10 @@ def parse_models(text: str) -> list[Request]:
     """Models with commas between them; InputError if there are none, or one is given twice."""
     found = [Request.parse(word) for word in text.split(",") if word.strip()]
     if not found:
-        raise InputError(f"models '{text}': name at least one, such as hp,cagnet-1d")
+        raise InputError(f"`models` '{text}': name at least one, such as hp,cagnet-1d")
     for request in found:
         if sum(request.label == other.label for other in found) > 1:
-            raise InputError(f"models '{text}': '{request.label}' is given twice")
+            raise InputError(f"`models` '{text}': '{request.label}' is given twice")
     return found
 
 
@@ -245,7 +245,7 @@ def _check_boundaries(sizes: Sizes, models: Sequence[Request]) -> None:
         needed = request.sends_rows and not model.even_random
         if needed and _boundary_of(sizes, request) is None:
             raise InputError(
-                f"model '{request.label}' without a graph: give its boundary, as in "
+                f"model '{request.label}' without a graph: give its `boundary`, as in "
                 f"{request.label}=PARTS:FRACTION, the halo rows per own row"
             )
 

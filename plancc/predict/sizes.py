@@ -63,16 +63,16 @@ class Boundary:
                 point = 0, 0.0, None
             if point[0] < 1 or point[1] < 0 or (point[2] or 0) < 0:
                 raise InputError(
-                    f"boundary '{text}': '{word}' is not PARTS:FRACTION, such as 16:0.5 for half "
+                    f"`boundary` '{text}': '{word}' is not PARTS:FRACTION, such as 16:0.5 for half "
                     "a halo row per own row of 16 parts, nor a plan file"
                 )
             points.append(point)
         points.sort(key=lambda point: point[0])
         if not points:
-            raise InputError(f"boundary '{text}': give at least one PARTS:FRACTION")
+            raise InputError(f"`boundary` '{text}': give at least one PARTS:FRACTION")
         numbers = [point[0] for point in points]
         if len(set(numbers)) < len(numbers):
-            raise InputError(f"boundary '{text}': a number of parts is given twice")
+            raise InputError(f"`boundary` '{text}': a number of parts is given twice")
         return cls(tuple(points), f"measured on {', '.join(plans)}" if plans else "assumed")
 
     def at(self, num_parts: int) -> tuple[float, float | None]:
@@ -130,10 +130,10 @@ class Sizes:
 
     def __post_init__(self) -> None:
         if self.vertices < 1:
-            raise InputError(f"vertices {self.vertices}: at least 1 is needed")
+            raise InputError(f"`vertices` {self.vertices}: at least 1 is needed")
         if not self.vertices <= self.nonzeros <= self.vertices**2:
             raise InputError(
-                f"nonzeros {self.nonzeros}: {self.vertices} vertices have from {self.vertices} "
+                f"`nonzeros` {self.nonzeros}: {self.vertices} vertices have from {self.vertices} "
                 f"(the diagonal) to {self.vertices**2} of them"
             )
 

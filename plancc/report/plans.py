@@ -165,7 +165,7 @@ def report(
     """
     if dims is None and (machine is not None or boundary_sampling):
         what = "boundary sampling" if machine is None else "a machine"
-        raise InputError(f"{what} is for training: give the widths of the layers (dims) too")
+        raise InputError(f"{what} is for training: give the widths of the layers (`dims`) too")
     with PlanFile(path) as file:
         source = _Source(file, checked_ranks(file, num_ranks))
         grid, provenance = file.header.grid, file.attributes("provenance")

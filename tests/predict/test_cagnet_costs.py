@@ -8,18 +8,11 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
+from grid_words import executed, sum_of
 
 from plancc.errors import InputError
 from plancc.plan.grid import Grid
-from plancc.predict.cagnet import (
-    Cost,
-    executed,
-    published,
-    published_memory,
-    rectangular,
-    sum_of,
-    total,
-)
+from plancc.predict.cagnet import Cost, published, published_memory, rectangular, total
 from plancc.predict.schedule import Pairs
 from plancc.predict.schedules import Tables, schedule_of
 

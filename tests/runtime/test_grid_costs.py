@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from grid_graphs import on_ranks
+from grid_words import executed, sum_of
 
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
@@ -14,7 +15,6 @@ from plancc.graph.vertexdata import VertexData
 from plancc.plan.grid import Grid
 from plancc.plan.grid_slices import with_grid
 from plancc.plan.lowering import lower
-from plancc.predict.cagnet import executed, sum_of
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import train
 
