@@ -3,43 +3,28 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from plancc.accelerators.design import SHIPPED
+from plancc.accelerators.design import CPU, SHIPPED
 from plancc.errors import InputError
-from plancc.registry import check_choice
 from plancc_cli import options
 
 if TYPE_CHECKING:
-    from plancc.accelerators import Accelerator, Aggregations, Estimate
+    from plancc.accelerators import Accelerator
     from plancc.accelerators.published import Comparison
+    from plancc.accelerators.study import Row, Subject
+
+    Shown = list[tuple[Subject, list[Row]]]
 
 KEEP = 0.5
+"""Share of outputs that are kept unless told otherwise."""
 GRAPH_DIMS = (128, 128, 128, 128)
+"""Widths of a GCN on a graph of the user's."""
 PLAN = ".h5"
-
-
-@dataclass(frozen=True)
-class Subject:
-    """What is aggregated; `dataset` if the published figures are for the same work."""
-
-    name: str
-    dims: tuple[int, ...]
-    work: Aggregations
-    dataset: str | None
-
-
-@dataclass(frozen=True)
-class Row:
-    """One accelerator on one subject."""
-
-    machine: str
-    estimate: Estimate
-    over_cpu: float
-    published_joules: float | None
+"""Extension of plans."""
 
 
 @click.command()
@@ -92,9 +77,8 @@ def command(
         plancc accelerators graph.mtx --dims 602,128,41 --keep 1
     """
     from plancc.accelerators import accelerator
-    from plancc.accelerators.design import CPU
-    from plancc.accelerators.model import estimate
-    from plancc.accelerators.published import DATASETS, comparisons
+    from plancc.accelerators.published import DATASETS
+    from plancc.accelerators.study import Subject, published_beside, study
 
     if not (math.isfinite(keep) and 0 <= keep <= 1):
         raise InputError(f"--keep {keep:g}: give a share between 0 and 1")
@@ -107,45 +91,21 @@ def command(
     if graph is not None:
         subjects = [_of_file(graph, dims or GRAPH_DIMS, keep, reading)]
     else:
-        subjects = [_of_dataset(name, dims, keep) for name in dict.fromkeys(datasets or DATASETS)]
-
-    cpu = accelerator(CPU)
-    shown: list[tuple[Subject, list[Row]]] = []
-    for subject in subjects:
-        base = estimate(cpu, subject.work).seconds
-        published = DATASETS[subject.dataset].joules if subject.dataset else {}
-        rows = []
-        for name, machine in chosen.items():
-            cost = estimate(machine, subject.work)
-            over_cpu = base / cost.seconds if cost.seconds else 1.0
-            rows.append(Row(name, cost, over_cpu, published.get(name)))
-        shown.append((subject, rows))
-    beside = [
-        each
-        for each in comparisons()
-        if each.machine in chosen and each.dataset in {subject.dataset for subject in subjects}
-    ]
+        names = dict.fromkeys(datasets or DATASETS)
+        subjects = [Subject.of_dataset(name, dims, keep) for name in names]
+    shown = [(subject, study(subject, chosen)) for subject in subjects]
+    beside = published_beside(subjects, chosen)
     if as_json:
         _print_json(shown, beside)
     else:
-        _print(shown, beside, chosen, cpu)
-
-
-def _of_dataset(name: str, dims: list[int] | None, keep: float) -> Subject:
-    from plancc.accelerators import gcn_aggregations
-    from plancc.accelerators.published import DATASETS
-
-    check_choice("data set", name, DATASETS)
-    dataset = DATASETS[name]
-    widths = tuple(dims or dataset.dims)
-    work = gcn_aggregations(dataset.vertices, dataset.nonzeros, widths, keep)
-    return Subject(name, widths, work, name if work == dataset.aggregations() else None)
+        _print(shown, beside, chosen)
 
 
 def _of_file(
     path: str, dims: list[int] | tuple[int, ...], keep: float, reading: dict[str, Any]
 ) -> Subject:
     from plancc.accelerators import gcn_aggregations
+    from plancc.accelerators.study import Subject
     from plancc.graph.formats import read_graph
     from plancc.plan.reader import PlanFile
 
@@ -162,10 +122,10 @@ def _of_file(
         work = gcn_aggregations(vertices, nonzeros, dims, keep)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-    return Subject(path, tuple(dims), work, None)
+    return Subject(path, tuple(dims), work)
 
 
-def _print_json(shown: list[tuple[Subject, list[Row]]], beside: list[Comparison]) -> None:
+def _print_json(shown: Shown, beside: list[Comparison]) -> None:
     from plancc_cli.render import print_json
 
     graphs = [
@@ -175,15 +135,7 @@ def _print_json(shown: list[tuple[Subject, list[Row]]], beside: list[Comparison]
             "nonzeros": subject.work.nonzeros,
             "dims": subject.dims,
             "keep": subject.work.keep,
-            "machines": [
-                {
-                    "machine": row.machine,
-                    **asdict(row.estimate),
-                    "speedup_over_cpu": row.over_cpu,
-                    "published_joules": row.published_joules,
-                }
-                for row in rows
-            ],
+            "machines": [row.as_dict() for row in rows],
         }
         for subject, rows in shown
     ]
@@ -191,67 +143,52 @@ def _print_json(shown: list[tuple[Subject, list[Row]]], beside: list[Comparison]
     print_json({"graphs": graphs, "published": published})
 
 
-def _print(
-    shown: list[tuple[Subject, list[Row]]],
-    beside: list[Comparison],
-    machines: dict[str, Accelerator],
-    cpu: Accelerator,
-) -> None:
-    from rich.table import Table
-
-    from plancc_cli.render import console, duration, size
+def _print(shown: Shown, beside: list[Comparison], machines: dict[str, Accelerator]) -> None:
+    from plancc.accelerators import accelerator
+    from plancc_cli.render import console, duration, size, table_of
 
     out = console()
     for subject, rows in shown:
         work = subject.work
-        table = Table(
-            title=f"{subject.name}: {work.vertices:,.0f} vertices, {work.nonzeros:,.0f} nonzeros, "
-            f"dims {','.join(map(str, subject.dims))}, {work.keep:.0%} of outputs kept",
-            title_justify="left",
-        )
         columns = ("", "additions", "memory", "limit", "time", "over CPU", "energy")
         published = any(row.published_joules is not None for row in rows)
-        for name in (*columns, *["published"] * published):
-            table.add_column(name, justify="right" if name else "left")
+        table = table_of(
+            (*columns, *["published"] * published),
+            f"{subject.name}: {work.vertices:,.0f} vertices, {work.nonzeros:,.0f} nonzeros, "
+            f"dims {','.join(map(str, subject.dims))}, {work.keep:.0%} of outputs kept",
+        )
         for row in rows:
             cost = row.estimate
-            cells = [
+            table.add_row(
                 machines[row.machine].name,
                 f"{cost.additions:.3g}",
                 size(cost.bytes),
                 "adders" if cost.compute_seconds > cost.memory_seconds else "memory",
                 duration(cost.seconds),
-                f"{row.over_cpu:.2f}",
+                f"{row.speedup_over_cpu:.2f}",
                 _joules(cost.joules),
-            ]
-            if published:
-                cells.append("-" if row.published_joules is None else _joules(row.published_joules))
-            table.add_row(*cells)
+                *[_joules(row.published_joules)] * published,
+            )
         out.print(table)
     if beside:
         _print_comparison(beside, machines)
     out.print(
-        f"One epoch, forward and back. Over CPU: {cpu.name}. A model: nothing was measured.",
+        f"One epoch, forward and back. Over CPU: {accelerator(CPU).name}. A model: nothing was "
+        "measured.",
         soft_wrap=True,
     )
 
 
 def _print_comparison(beside: list[Comparison], machines: dict[str, Accelerator]) -> None:
     """Speed-ups of Figure 12 by data set, and how far every figure is from the published one."""
-    from rich.table import Table
-
-    from plancc.accelerators.design import CPU
     from plancc.accelerators.published import SPEEDUPS
-    from plancc_cli.render import console
+    from plancc_cli.render import console, table_of
 
     out = console()
     speedups = [each for each in beside if each.figure == "speed-up"]
     if speedups:
-        table = Table(title="speed-up of MixGCN-SPU (Figure 12)", title_justify="left")
-        table.add_column("over")
-        names = list(dict.fromkeys(each.dataset for each in speedups))
-        for name in (*names, "published"):
-            table.add_column(name, justify="right")
+        names = dict.fromkeys(each.dataset for each in speedups)
+        table = table_of(("over", *names, "published"), "speed-up of MixGCN-SPU (Figure 12)")
         for machine in dict.fromkeys(each.machine for each in speedups):
             cells = [f"{each.value:.2f}" for each in speedups if each.machine == machine]
             low, high = SPEEDUPS[machine]
@@ -269,5 +206,7 @@ def _print_comparison(beside: list[Comparison], machines: dict[str, Accelerator]
         out.print("The CPU's published energies are divided by 1,000: see the documentation.")
 
 
-def _joules(value: float) -> str:
+def _joules(value: float | None) -> str:
+    if value is None:
+        return "-"
     return f"{value:,.1f} J" if value >= 0.1 else f"{value:.3g} J"

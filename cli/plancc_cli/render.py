@@ -21,11 +21,16 @@ if TYPE_CHECKING:
     from plancc.report.costs import TopologyCost, TrainingCost
     from plancc.report.plans import Report
 
-MOST_TRIED = 20  # steps that are shown one and all
-WIDTH = 110  # of tables that do not go to a terminal
-LABEL_WIDTH, PLAN_WIDTH = 38, 21  # of a comparison's columns
-
-# Metric, words for it; figures without a ratio are already relative to the ideal.
+MOST_TRIED = 20
+"""Number of steps up to which all of them are shown."""
+WIDTH = 110
+"""Width of tables that do not go to a terminal."""
+LABEL_WIDTH = 38
+"""Width of the first column of a comparison."""
+PLAN_WIDTH = 21
+"""Width of a plan's column in a comparison."""
+MARKS = ("best", "chosen")
+"""Columns of marks, which are centred."""
 FIGURES = (
     ("volume", "volume: rows moved per exchange"),
     ("expand_volume", "  by the expand"),
@@ -47,7 +52,9 @@ FIGURES = (
     ("max_boundary_ratio", "  at the worst part"),
     ("replication_factor", "copies per vertex (replication factor)"),
 )
+"""Metrics, and words for them."""
 NO_RATIO = ("nonzero_imbalance", "row_imbalance")
+"""Metrics without a ratio: they are relative to the ideal already."""
 PRODUCT = (
     ("rows", "rows of H sent"),
     ("sums", "sums sent to where they belong"),
@@ -55,11 +62,13 @@ PRODUCT = (
     ("reduced", "sums put into all-reductions"),
     ("matrix", "blocks of A sent"),
 )
+"""Attributes of `ProductTraffic`, and words for them."""
 OF_EDGE_PLANS = ("expand_volume", "fold_volume", "expand_messages", "fold_messages")
+"""Metrics that row plans do not have."""
 
 
 def figures(reports: Sequence[Report]) -> list[tuple[str, str]]:
-    """Those of `FIGURES` that say something of one of the plans."""
+    """The `FIGURES` that mean something for one of the plans."""
     edges = any(report.header.layout == "edge" for report in reports)
     return [(name, words) for name, words in FIGURES if edges or name not in OF_EDGE_PLANS]
 
@@ -71,6 +80,24 @@ def print_json(value: Any) -> None:
 
 def console() -> Console:
     return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else WIDTH)
+
+
+def table_of(
+    columns: Iterable[str], title: str = "", caption: str = "", left: int = 1, **every: Any
+) -> Table:
+    """An empty table whose first `left` columns are flush left; `every`: options of all columns."""
+    table = Table(title=title or None, title_justify="left")
+    for place, name in enumerate(columns):
+        right: Any = "center" if name in MARKS else "right"
+        table.add_column(name, justify="left" if place < left else right, **every)
+    add_caption(table, caption)
+    return table
+
+
+def add_caption(table: Table, caption: str) -> None:
+    """Set the caption of a table, unless it is empty."""
+    if caption:
+        table.caption, table.caption_justify = caption, "left"
 
 
 def number(value: float | None) -> str:
@@ -228,9 +255,7 @@ def _refinement(
     after: dict[str, Any],
     provenance: dict[str, Any],
 ) -> Table:
-    table = Table()
-    for name in ("", "before", "after", "ratio"):
-        table.add_column(name, justify="right" if name else "left")
+    table = table_of(("", "before", "after", "ratio"))
     if provenance["objective"] == "time":
         values = before["value"], after["value"]
         words = f"predicted time of an epoch, dims {provenance['dims']}"
@@ -304,10 +329,7 @@ def print_on_batches(report: Report, batches: BatchReport) -> None:
     """Figures per mini-batch beside those of a full batch, which exchanges as often."""
     of, full, times = batches.estimates, report.metrics, batches.num_blocks
     exchange = "exchange" if times == 1 else f"{times} exchanges"
-    table = Table(title=_on_which(batches), title_justify="left")
-    table.add_column("")
-    for name in ("per batch", "95% interval", "full batch"):
-        table.add_column(name, justify="right")
+    table = table_of(("", "per batch", "95% interval", "full batch"), _on_which(batches))
 
     def add(words: str, figure: Estimate, of_all: float) -> None:
         table.add_row(words, number(figure.mean), interval(figure), number(of_all))
@@ -325,10 +347,13 @@ def print_on_batches(report: Report, batches: BatchReport) -> None:
 
 def print_batch_comparison(reports: Sequence[BatchReport]) -> None:
     """Plans on the same mini-batches, a row for each."""
-    table = Table(title=f"{_on_which(reports[0])}, for all plans", title_justify="left")
-    table.add_column("", overflow="fold")
-    for name in ("volume per batch", "ratio to the first", "busiest part", "messages"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = table_of(
+        ("", "volume per batch", "ratio to the first", "busiest part", "messages"),
+        f"{_on_which(reports[0])}, for all plans",
+        "in brackets: 95% intervals; that of the ratio is paired",
+        no_wrap=True,
+    )
+    table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
     for each in reports:
         of = each.estimates
         table.add_row(
@@ -338,8 +363,6 @@ def print_batch_comparison(reports: Sequence[BatchReport]) -> None:
             number(of["max_volume"].mean),
             number(of["messages"].mean),
         )
-    table.caption = "in brackets: 95% intervals; that of the ratio is paired"
-    table.caption_justify = "left"
     console().print(table)
 
 
@@ -358,10 +381,9 @@ def interval(figure: Estimate, digits: str = "") -> str:
 
 def _comparison(reports: Sequence[Report]) -> Table:
     """One column for every plan; each figure but the imbalances with its ratio to random."""
-    table = Table(title="figure (ratio to an even random partition)", title_justify="left")
-    table.add_column("", min_width=24)
-    for report in reports:
-        table.add_column(report.path, justify="right", overflow="fold")
+    paths = (report.path for report in reports)
+    table = table_of(("", *paths), "figure (ratio to an even random partition)", overflow="fold")
+    table.columns[0].min_width = 24
 
     def add(words: str, cells: Iterable[str]) -> None:
         table.add_row(words, *cells)
@@ -415,25 +437,22 @@ def _plain_table() -> Table:
 
 
 def _figures(report: Report) -> Table:
-    table = Table(title="communication and balance", title_justify="left")
-    table.add_column("")
-    for name in ("this plan", "random", "ratio"):
-        table.add_column(name, justify="right")
+    table = table_of(("", "this plan", "random", "ratio"), "communication and balance")
     for name, words in figures([report]):
         value, base = getattr(report.metrics, name), getattr(report.random, name)
         beside = "" if name in NO_RATIO else ratio(value, base)
         table.add_row(words, number(value), number(base), beside)
     if report.header.grid is not None:
-        table.caption = "of the row plan inside: the rows that blocks of rows need of each other"
-        table.caption_justify = "left"
+        add_caption(
+            table, "figures of the row plan inside: rows that blocks of rows need of each other"
+        )
     return table
 
 
 def _product(product: ProductTraffic) -> Table:
     """What the ranks of a grid really send."""
-    table = Table(title="one product on the grid, forward", title_justify="left")
-    table.add_column(f"H of {number(product.width)} columns")
-    table.add_column("words of all ranks", justify="right")
+    columns = (f"H of {number(product.width)} columns", "words of all ranks")
+    table = table_of(columns, "one product on the grid, forward")
     for name, words in PRODUCT:
         value = getattr(product, name)
         if value or name == "rows":
@@ -442,30 +461,25 @@ def _product(product: ProductTraffic) -> Table:
 
 
 def _training_rows() -> list[tuple[str, Any, Any]]:
-    rows: list[tuple[str, Any, Any]] = [
+    memory = ("plan", "matrix", "halo", "features", "activations", "total")
+    return [
         ("words sent per epoch", lambda t: t.words, number),
         ("bytes sent per epoch (float32)", lambda t: 4 * t.words, size),
         ("  most by one rank", lambda t: 4 * t.max_words_sent, size),
         ("messages sent per epoch", lambda t: t.messages, number),
         ("  most by one rank", lambda t: t.max_messages_sent, number),
-    ]
-    rows += [
         ("predicted time of an epoch", lambda t: t.max_epoch_seconds, duration),
         ("  mean over the ranks", lambda t: t.mean_epoch_seconds, duration),
-    ]
-    for name in ("plan", "matrix", "halo", "features", "activations", "total"):
-        rows.append(
+        *(
             (f"memory of the fullest rank: {name}", lambda t, n=name: t.max_memory[n], size)
-        )
-    return rows
+            for name in memory
+        ),
+    ]
 
 
 def _training(training: TrainingCost, random: TrainingCost) -> Table:
     dims = " x ".join(map(str, training.dims))
-    table = Table(title=f"training a GCN of {dims}", title_justify="left")
-    table.add_column("")
-    for name in ("this plan", "random", "ratio"):
-        table.add_column(name, justify="right")
+    table = table_of(("", "this plan", "random", "ratio"), f"training a GCN of {dims}")
     for words, get, show in _training_rows():
         value, base = get(training), get(random)
         table.add_row(words, show(value), show(base), ratio(value, base))
@@ -474,10 +488,12 @@ def _training(training: TrainingCost, random: TrainingCost) -> Table:
 
 def _passes(costs: Sequence[PassCost], layout: str) -> Table:
     """What every pass saves beyond those before it; the last line is what plancc-run does."""
-    table = Table(title="words with passes, each added to those before", title_justify="left")
-    table.add_column("execution")
-    for name in ("words", "saved", "most by one", "messages"):
-        table.add_column(name, justify="right")
+    caption = "exact, per epoch, without dropout of the features; plancc-run has all passes on"
+    table = table_of(
+        ("execution", "words", "saved", "most by one", "messages"),
+        "words with passes, each added to those before",
+        caption + "; dead-rows is for row plans" * (layout != "row"),
+    )
     for cost in costs:
         table.add_row(
             f"+ {cost.passes[-1]}" if cost.passes else "plain",
@@ -486,19 +502,16 @@ def _passes(costs: Sequence[PassCost], layout: str) -> Table:
             number(cost.max_words_sent),
             number(cost.messages),
         )
-    table.caption = (
-        "exact, per epoch, without dropout of the features; plancc-run has all passes on"
-    )
-    if layout != "row":
-        table.caption += "; dead-rows is for row plans"
-    table.caption_justify = "left"
     return table
 
 
 def _sampled(costs: Sequence[SampledCost]) -> Table:
-    table = Table(title="boundary sampling (BNS-GCN)", title_justify="left")
-    for name in ("rate", "words", "messages", "memory, fullest", "mean"):
-        table.add_column(name, justify="right")
+    table = table_of(
+        ("rate", "words", "messages", "memory, fullest", "mean"),
+        "boundary sampling (BNS-GCN)",
+        "expected per epoch, with pass order alone; memory by Equation 4 of the paper",
+        left=0,
+    )
     for cost in costs:
         table.add_row(
             f"{cost.rate:g}",
@@ -507,8 +520,6 @@ def _sampled(costs: Sequence[SampledCost]) -> Table:
             size(cost.max_memory),
             size(cost.mean_memory),
         )
-    table.caption = "expected per epoch, with pass order alone; memory by Equation 4 of the paper"
-    table.caption_justify = "left"
     return table
 
 
@@ -531,11 +542,8 @@ def _machine(report: Report) -> str:
 
 def _topology(cost: TopologyCost) -> Table:
     of = cost.topology
-    title = f"on {of.nodes} nodes of {of.ranks_per_node} ranks"
-    table = Table(title=title, title_justify="left")
-    table.add_column("")
-    for name in ("inside nodes", "between nodes", "share between"):
-        table.add_column(name, justify="right")
+    columns = ("", "inside nodes", "between nodes", "share between")
+    table = table_of(columns, f"on {of.nodes} nodes of {of.ranks_per_node} ranks")
     for words, (inside, between) in (
         ("volume: rows moved per exchange", cost.volume),
         ("messages per exchange", cost.messages),
@@ -548,14 +556,16 @@ def _topology(cost: TopologyCost) -> Table:
 def _candidates(candidates: Sequence[dict[str, Any]], provenance: Mapping[str, Any]) -> Table:
     """The models that model auto compared, with a mark at the one that it chose."""
     by, dims = provenance.get("chosen_by", "-"), provenance.get("chosen_dims", "-")
-    title = f"candidates, the best by {by}; epoch: predicted for dims {dims}"
-    table = Table(title=title, title_justify="left")
-    table.add_column("model", overflow="fold")
-    for name in ("volume", "messages", "busiest part", "imb. nonzeros", "imb. rows"):
-        table.add_column(name, justify="right")
-    for name in ("epoch", "seconds"):
-        table.add_column(name, justify="right")
-    table.add_column("chosen", justify="center")
+    failed = [f"{each['model']}: {each['failed']}" for each in candidates if each["failed"]]
+    table = table_of(
+        (
+            *("model", "volume", "messages", "busiest part", "imb. nonzeros", "imb. rows"),
+            *("epoch", "seconds", "chosen"),
+        ),
+        f"candidates, the best by {by}; epoch: predicted for dims {dims}",
+        "\n".join(failed),
+    )
+    table.columns[0].overflow = "fold"
     for each in candidates:
         figures = [
             amount(each.get("volume")),
@@ -571,9 +581,6 @@ def _candidates(candidates: Sequence[dict[str, Any]], provenance: Mapping[str, A
             f"{each.get('seconds') or 0:.1f}",
             "*" if each.get("chosen") else "",
         )
-    failed = [f"{each['model']}: {each['failed']}" for each in candidates if each["failed"]]
-    if failed:
-        table.caption, table.caption_justify = "\n".join(failed), "left"
     return table
 
 
@@ -582,11 +589,9 @@ def _tried(tried: Sequence[dict[str, Any]]) -> Table:
 
     Of many steps only those.
     """
-    table = Table(title="tried", title_justify="left")
-    table.add_column("step", overflow="fold")
     over = any(each.get("overload") for each in tried)
-    for name in ("seconds", "value", "volume", *["overload"] * over, "best"):
-        table.add_column(name, justify="center" if name == "best" else "right")
+    table = table_of(("step", "seconds", "value", "volume", *["overload"] * over, "best"), "tried")
+    table.columns[0].overflow = "fold"
     shown = tried if len(tried) <= MOST_TRIED else [each for each in tried if each.get("best")]
     for each in shown:
         seconds = each.get("seconds")
@@ -599,8 +604,7 @@ def _tried(tried: Sequence[dict[str, Any]]) -> Table:
             "*" if each.get("best") else "",
         )
     if len(shown) < len(tried):
-        table.caption = f"{len(tried) - len(shown)} other steps were no better"
-        table.caption_justify = "left"
+        add_caption(table, f"{len(tried) - len(shown)} other steps were no better")
     return table
 
 
@@ -612,12 +616,11 @@ def amount(value: float | None) -> str:
 def _per_part(report: Report) -> Table:
     from plancc.report.plans import PART_FIGURES
 
-    table = Table(title="per part", title_justify="left")
     columns = {name: getattr(report.parts, name) for name in PART_FIGURES}
     if report.parts.fold is not None and report.parts.copies is not None:
         columns |= {"folded": report.parts.fold.sent, "copies": report.parts.copies}
-    for name in ("part", *columns):
-        table.add_column(name.replace("_", " "), justify="right")
+    names = (name.replace("_", " ") for name in ("part", *columns))
+    table = table_of(names, "per part", left=0)
     of_parts = zip(*(column.tolist() for column in columns.values()), strict=True)
     for part, values in enumerate(of_parts):
         table.add_row(str(part), *(number(value) for value in values))

@@ -5,16 +5,16 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from rich.table import Table
-
-from plancc_cli.render import console, duration, number, size
+from plancc_cli.render import console, duration, number, size, table_of
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from plancc.predict.machine import Machine
     from plancc.predict.simulation import Prediction
 
 MEMORY = {"halo": "buffers"}
-"""Terms of memory that are called something else where layouts differ."""
+"""Terms of memory that have another name in tables."""
 
 
 def print_prediction(prediction: Prediction, per_rank: bool = False) -> None:
@@ -62,10 +62,12 @@ def _steps(prediction: Prediction) -> Table:
     """A row per layer and direction, a column per step that takes any time."""
     names = list(dict.fromkeys(each.step for each in prediction.steps))
     names = [step for step in prediction.of_rank if step in names]
-    table = Table(title="predicted time of an epoch", title_justify="left")
-    table.add_column("", no_wrap=True)
-    for name in (*names, "all"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = table_of(
+        ("", *names, "all"),
+        "predicted time of an epoch",
+        "ranks wait for each other: an epoch is the sum of every step's slowest rank",
+        no_wrap=True,
+    )
     for (layer, direction), group in groupby(prediction.steps, lambda each: each[:2]):
         found = {each.step: each.slowest for each in group}
         title = direction if layer == 0 else f"layer {layer} {direction}"
@@ -81,8 +83,6 @@ def _steps(prediction: Prediction) -> Table:
     table.add_row("mean rank", *(duration(mean) for _, mean in both))
     total = prediction.seconds or 1.0
     table.add_row("share", *(f"{slowest / total:.1%}" for slowest, _ in both))
-    table.caption = "ranks wait for each other: an epoch is the sum of every step's slowest rank"
-    table.caption_justify = "left"
     return table
 
 
@@ -99,10 +99,9 @@ def _memory(prediction: Prediction) -> str:
 
 
 def _ranks(prediction: Prediction) -> Table:
-    table = Table(title="ranks", title_justify="left")
     steps = [name for name, spent in prediction.of_rank.items() if spent.any()]
-    for name in ("rank", *steps, "all", "words sent", "messages", "memory"):
-        table.add_column(name, justify="right", no_wrap=True)
+    columns = ("rank", *steps, "all", "words sent", "messages", "memory")
+    table = table_of(columns, "ranks", left=0, no_wrap=True)
     counts, memory = prediction.counts, prediction.memory_of_rank
     everything = prediction.rank_seconds
     for rank in range(prediction.schedule.num_ranks):

@@ -21,7 +21,7 @@ from plancc_cli.plot import FORMATS, check_plot, plot_sweep
 from plancc_cli.progress import progress
 
 if TYPE_CHECKING:
-    from rich.table import Table as RichTable
+    from rich.table import Table
 
     from plancc.predict.scaling import Cell, Predictor, Sweep
     from plancc.predict.sizes import Boundary, Sizes
@@ -222,16 +222,11 @@ def print_sweep(sweep: Sweep, as_json: bool) -> None:
         out.print(line, soft_wrap=True)
 
 
-def _table(
-    sweep: Sweep, ranks: Sequence[int], title: str, value: Callable[[Cell], Any]
-) -> RichTable:
+def _table(sweep: Sweep, ranks: Sequence[int], title: str, value: Callable[[Cell], Any]) -> Table:
     """A row per model, a column per number of ranks; `value` is of cells with figures."""
-    from rich.table import Table
+    from plancc_cli.render import table_of
 
-    table = Table()
-    table.add_column(title, no_wrap=True)
-    for number in ranks:
-        table.add_column(f"p={number}", justify="right", no_wrap=True)
+    table = table_of((title, *(f"p={number}" for number in ranks)), no_wrap=True)
     marked = len(sweep.labels) > 1 and title in ("epoch", "speed-up")
     best = [sweep.best(number) for number in ranks] if marked else []
     for label in sweep.labels:

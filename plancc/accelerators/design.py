@@ -7,12 +7,12 @@ An accelerator is a number of adders and a memory, and a way to keep what it nee
 from __future__ import annotations
 
 import os
-import tomllib
 from dataclasses import dataclass, fields
 from importlib.resources import files
 from typing import Any, ClassVar, TypeVar
 
 from plancc.errors import InputError
+from plancc.files import read_toml
 
 SHIPPED = ("mixgcn-spu", "hygcn", "awb-gcn", "xeon-8462y")
 """Names of the files in ``machines/``: the configurations of paper 002, section 4.4.1."""
@@ -20,7 +20,8 @@ SHIPPED = ("mixgcn-spu", "hygcn", "awb-gcn", "xeon-8462y")
 CPU = "xeon-8462y"
 """The one that speed-ups are over."""
 
-SMALLEST, LARGEST = 1e-30, 1e30  # of numbers that describe a machine: their products are floats
+SMALLEST, LARGEST = 1e-30, 1e30
+"""Range of the numbers of an accelerator, so that their products are finite."""
 
 Made = TypeVar("Made")
 
@@ -158,7 +159,7 @@ def accelerator(name: str | os.PathLike[str]) -> Accelerator:
     """
     text = os.fspath(name)
     if text in SHIPPED:
-        return _parse(files(__package__).joinpath(f"machines/{text}.toml").read_bytes(), text)
+        return read_accelerator(str(files(__package__).joinpath(f"machines/{text}.toml")))
     if not os.path.exists(text):
         raise InputError(
             f"{text}: no such file, and no shipped accelerator: choose from {', '.join(SHIPPED)}"
@@ -179,25 +180,10 @@ def read_accelerator(path: str | os.PathLike[str]) -> Accelerator:
     Raises
     ------
     InputError
-        If the file cannot be read or is no TOML; if a key is missing or unknown, or a value out of
+        If the file cannot be read or is not TOML; if a key is missing or unknown, or a value out of
         range.
     """
-    name = os.fspath(path)
-    try:
-        with open(name, "rb") as file:
-            return _parse(file.read(), name)
-    except FileNotFoundError:
-        raise InputError(f"{name}: no such file") from None
-    except OSError as error:
-        raise InputError(f"{name}: not readable ({error.strerror})") from error
-
-
-def _parse(text: bytes, name: str) -> Accelerator:
-    try:
-        values = tomllib.loads(text.decode())
-        repr(values)  # integers in hexadecimal may have more digits than Python prints
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{name}: not TOML: {error}") from error
+    values, name = read_toml(path), os.fspath(path)
     tables: dict[str, type[OutputTiles | Cache]] = {"tiles": OutputTiles, "cache": Cache}
     given = [key for key in tables if key in values]
     if len(given) != 1:
@@ -228,20 +214,19 @@ def _make(kind: type[Made], values: dict[str, Any], where: str, **others: Any) -
 def _check(value: Any, may_be_zero: tuple[str, ...] = ()) -> None:
     """Refuse values that are not what the type of their field says."""
     for field in fields(value):
-        given = getattr(value, field.name)
+        given, wanted = getattr(value, field.name), ""
         if field.name in _CHOICES:
             if given not in _CHOICES[field.name]:
                 choices = ", ".join(_CHOICES[field.name])
                 raise InputError(f"'{field.name}' is {given!r}: choose from {choices}")
         elif field.type == "bool":
-            if not isinstance(given, bool):
-                raise InputError(f"'{field.name}' is {given!r}, not true or false")
+            wanted = "" if isinstance(given, bool) else "true or false"
         elif field.type == "str":
-            if not isinstance(given, str) or not given:
-                raise InputError(f"'{field.name}' is {given!r}, not a text")
+            wanted = "" if isinstance(given, str) and given else "a text"
         elif field.type == "float":
             number = isinstance(given, int | float) and not isinstance(given, bool)
-            if field.name in may_be_zero and number and given == 0:
-                continue
-            if not number or not SMALLEST <= given <= LARGEST:
-                raise InputError(f"'{field.name}' is {given!r}, not a positive finite number")
+            zero = number and given == 0 and field.name in may_be_zero
+            if not zero and not (number and SMALLEST <= given <= LARGEST):
+                wanted = "a positive finite number"
+        if wanted:
+            raise InputError(f"'{field.name}' is {given!r}, not {wanted}")

@@ -31,9 +31,12 @@ import numpy.typing as npt
 from plancc.accelerators.design import Accelerator, Cache, OutputTiles
 from plancc.errors import InputError
 
-FEATURE_BYTES = 4  # float32
+FEATURE_BYTES = 4
+"""Bytes of a float32."""
 POINTER_BYTES = 4
-MOST_SLICE_WIDTHS = 4096  # slices of 1, 2, ... columns that are tried, beside all columns at once
+"""Bytes of a pointer to a row or a column."""
+MOST_SLICE_WIDTHS = 4096
+"""Widest slice that is tried, beside all columns at once."""
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -94,7 +97,7 @@ def gcn_aggregations(
 
 
 @dataclass(frozen=True)
-class Traffic:
+class MemoryTraffic:
     """Bytes of one aggregation by what they are, and the columns of a slice."""
 
     slice_width: int
@@ -143,7 +146,7 @@ def estimate(machine: Accelerator, work: Aggregations) -> Estimate:
     additions = features = adjacency = outputs = compute = memory = seconds = 0.0
     kept = work.keep if machine.memory.masked else 1.0
     for width, times in Counter(work.widths).items():
-        moved = traffic(machine.memory, work, width)
+        moved = memory_traffic(machine.memory, work, width)
         added = kept * work.nonzeros * width
         adding = added / (machine.adders * machine.clock * machine.utilisation)
         moving = moved.bytes / (machine.bandwidth * machine.efficiency)
@@ -159,14 +162,14 @@ def estimate(machine: Accelerator, work: Aggregations) -> Estimate:
     return Estimate(additions, features, adjacency, outputs, compute, memory, seconds, joules)
 
 
-def traffic(memory: OutputTiles | Cache, work: Aggregations, width: int) -> Traffic:
+def memory_traffic(memory: OutputTiles | Cache, work: Aggregations, width: int) -> MemoryTraffic:
     """What the memory moves for one aggregation of `width` columns."""
     if isinstance(memory, Cache):
         return _cached(memory, work, width)
     return _tiled(memory, work, width)
 
 
-def _tiled(memory: OutputTiles, work: Aggregations, width: int) -> Traffic:
+def _tiled(memory: OutputTiles, work: Aggregations, width: int) -> MemoryTraffic:
     n, nonzeros = work.vertices, work.nonzeros
     columns = np.arange(1, min(width, MOST_SLICE_WIDTHS) + 1, dtype=np.float64)
     if width > MOST_SLICE_WIDTHS:
@@ -195,7 +198,7 @@ def _tiled(memory: OutputTiles, work: Aggregations, width: int) -> Traffic:
     adjacency = np.where(matrix <= memory.adjacency_buffer, matrix, slices * matrix)
     outputs = _masked_outputs(work, whole) + (0 if memory.masked else 2 * whole)
     best = int(np.argmin(features + adjacency))
-    return Traffic(int(columns[best]), float(features[best]), float(adjacency[best]), outputs)
+    return MemoryTraffic(int(columns[best]), float(features[best]), float(adjacency[best]), outputs)
 
 
 def _masked_outputs(work: Aggregations, whole: float) -> float:
@@ -206,7 +209,7 @@ def _masked_outputs(work: Aggregations, whole: float) -> float:
     return (work.keep + 1 / 32) * whole
 
 
-def _cached(memory: Cache, work: Aggregations, width: int) -> Traffic:
+def _cached(memory: Cache, work: Aggregations, width: int) -> MemoryTraffic:
     """The better of two orders of a processor, all columns at once.
 
     Row by row: a nonzero reads its row of H unless the cache has it, with the probability that is
@@ -218,14 +221,14 @@ def _cached(memory: Cache, work: Aggregations, width: int) -> Traffic:
     unmasked = _masked_outputs(work, whole) + 2 * whole
     matrix = memory.nonzero_bytes * work.nonzeros
     missed = max(0.0, 1 - memory.cache / whole)
-    by_rows = Traffic(
+    by_rows = MemoryTraffic(
         width,
         whole + missed * FEATURE_BYTES * max(0.0, work.nonzeros - n) * width,
         matrix + POINTER_BYTES * n,
         unmasked,
     )
     blocks = float(np.ceil(whole / memory.cache))
-    by_blocks = Traffic(
+    by_blocks = MemoryTraffic(
         width, whole, matrix + POINTER_BYTES * n * blocks, unmasked + 2 * (blocks - 1) * whole
     )
     return min(by_rows, by_blocks, key=lambda each: each.bytes)

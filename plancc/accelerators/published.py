@@ -17,7 +17,8 @@ from plancc.accelerators.design import CPU, SHIPPED, accelerator
 from plancc.accelerators.model import Aggregations, Estimate, estimate, gcn_aggregations
 
 SPU = "mixgcn-spu"
-HIDDEN = 128  # of 3 layers, section 4.1
+HIDDEN = 128
+"""Width of the hidden layers, of three layers in all (section 4.1)."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,10 @@ SPEEDUPS = {CPU: (3.77, 21.6), "hygcn": (1.32, 1.80), "awb-gcn": (1.05, 1.66)}
 """Least and greatest speed-up of MixGCN-SPU over each of the others, on the five data sets."""
 
 SPEEDUP_FACTOR = 1.3
-"""What is claimed: every speed-up is within this factor of the published one or range."""
+"""Claimed factor between every speed-up and the published one or range."""
 
 ENERGY_FACTOR = {SPU: 1.6, "hygcn": 1.7, "awb-gcn": 2.9, CPU: 2.8}
-"""What is claimed: every energy is within this factor of Table 3."""
+"""Claimed factor between every energy and Table 3, by accelerator."""
 
 
 def speedups_over_cpu() -> dict[str, float]:

@@ -19,7 +19,7 @@ from plancc.accelerators import (
     estimate,
     gcn_aggregations,
 )
-from plancc.accelerators.model import traffic
+from plancc.accelerators.model import memory_traffic
 from plancc.accelerators.published import (
     DATASETS,
     ENERGY_FACTOR,
@@ -72,15 +72,15 @@ def test_slices_and_tiles() -> None:
     """
     work = Aggregations(10, 40, (4,))
     small = replace(ROOMY, node_buffer=16, output_buffer=16, adjacency_buffer=0)
-    found = traffic(small, work, 4)
+    found = memory_traffic(small, work, 4)
     assert (found.slice_width, found.features, found.adjacency) == (2, 800, 720)
-    pairs = traffic(replace(small, adjacency="pairs"), work, 4)  # 480 + 640, 800 + 320
+    pairs = memory_traffic(replace(small, adjacency="pairs"), work, 4)  # 480 + 640, 800 + 320
     assert (pairs.slice_width, pairs.bytes - pairs.outputs) == (1, 1120)
     # 2 rows of Z have a bit each: tiles are half as large, so one column at a time is best
-    bits = traffic(replace(small, mask_buffer=0.25), work, 4)
+    bits = memory_traffic(replace(small, mask_buffer=0.25), work, 4)
     assert (bits.slice_width, bits.features, bits.adjacency) == (1, 5 * 160, 4 * (160 + 3 * 40))
     # by columns, of which there are 10 whatever the node buffer holds, and A is kept on chip
-    csc = traffic(replace(small, adjacency="csc", adjacency_buffer=1000), work, 4)
+    csc = memory_traffic(replace(small, adjacency="csc", adjacency_buffer=1000), work, 4)
     assert (csc.slice_width, csc.features, csc.adjacency) == (1, 480, 160 + 3 * 40)
 
 
@@ -89,7 +89,7 @@ def test_rows_that_no_nonzero_needs_are_not_read(skips: str, rows: int) -> None:
     """Against drawing the columns of the nonzeros of each of 3 tiles."""
     n, nonzeros, tiles, draws = 100, 90, 3, 4000
     memory = replace(ROOMY, node_buffer=16, output_buffer=4 * 34, skips=skips)
-    found = traffic(memory, Aggregations(n, nonzeros, (1,)), 1)
+    found = memory_traffic(memory, Aggregations(n, nonzeros, (1,)), 1)
     columns = np.random.default_rng(3).integers(n, size=(draws, nonzeros // tiles))
     read = [rows * len(np.unique(each // rows)) for each in columns]
     assert found.features == pytest.approx(tiles * 4 * np.mean(read), rel=0.02)
@@ -97,13 +97,15 @@ def test_rows_that_no_nonzero_needs_are_not_read(skips: str, rows: int) -> None:
 
 def test_a_processor_takes_the_better_order() -> None:
     work = Aggregations(100, 1000, (4,))  # H: 1600 bytes; Z without mask: 1600 x 2.5 + 50
-    by_rows = traffic(Cache(400, 8), work, 4)  # three of four rows miss, beside the first time
+    by_rows = memory_traffic(Cache(400, 8), work, 4)
+    # three of four rows miss, beside the first time
     assert (by_rows.features, by_rows.outputs) == (1600 + 0.75 * 900 * 16, 4050)
     assert by_rows.adjacency == 8000 + 400
-    by_blocks = traffic(Cache(800, 8), work, 4)  # 2 blocks: 3200 bytes more of Z, 400 of pointers
+    by_blocks = memory_traffic(Cache(800, 8), work, 4)
+    # 2 blocks: 3200 bytes more of Z, 400 of pointers
     assert (by_blocks.features, by_blocks.outputs) == (1600, 4050 + 3200)
     assert by_blocks.adjacency == 8000 + 800
-    fits = traffic(Cache(1600, 8), work, 4)
+    fits = memory_traffic(Cache(1600, 8), work, 4)
     assert (fits.features, fits.adjacency, fits.outputs) == (1600, 8400, 4050)
 
 
