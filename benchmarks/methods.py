@@ -26,8 +26,9 @@ from plancc.models import MODELS
 from plancc.models.hypergraph import HypergraphModel
 from plancc.models.problem import Assignment, Hypergraph
 from plancc.models.weights import Balance, check_num_parts, constraints, vertex_weights
+from plancc.options import SearchOptions
+from plancc.partitioners.options import PartitionOptions
 from plancc.partitioners.run import partition
-from plancc.predict.machine import Machine, epoch_rates
 
 KAHYPAR_MAX_PARTS = 16
 """KaHyPar's time grows with the number of parts: beyond this it is left out."""
@@ -139,17 +140,19 @@ class FromModel:
         model = MODELS[self.model](**dict(self.model_options))
         build = _timed(model.build, case.matrix, num_parts, balance=case.balance, seed=options.seed)
         if isinstance(build.result, Assignment):
-            return Answer(build.result.owner, build.seconds)
+            return Answer(build.result.rows, build.seconds)
         found = _timed(
             partition,
             build.result,
             num_parts,
-            self.partitioner,
-            preset=self.preset,
-            epsilon=options.epsilon,
-            seed=options.seed,
-            threads=options.threads,
-            time_limit=options.time_limit,
+            PartitionOptions(
+                partitioner=self.partitioner,
+                preset=self.preset,
+                epsilon=options.epsilon,
+                seed=options.seed,
+                threads=options.threads,
+                time_limit=options.time_limit,
+            ),
         )
         return Answer(found.result.owner, found.seconds, found.result.warnings)
 
@@ -175,22 +178,22 @@ class FromSearch:
             search,
             case.matrix,
             case.num_parts,
-            effort=effort,
-            objective=self.objective,
-            weights=case.weights,
-            constraints=tuple(constraints(case.matrix, case.balance)),
-            epsilon=options.epsilon,
-            seed=options.seed,
-            threads=options.threads,
-            budget=budget,
-            time_limit=options.time_limit,
-            rates=epoch_rates(options.dims, Machine()) if self.objective == "time" else None,
+            SearchOptions(
+                effort=effort,
+                objective=self.objective,
+                epsilon=options.epsilon,
+                seed=options.seed,
+                threads=options.threads,
+                budget=budget,
+                time_limit=options.time_limit,
+                dims=options.dims,
+            ),
+            loads=constraints(case.matrix, case.balance),
         )
         notes = [] if budget is None else [f"budget {budget:.1f} s"]
-        notes += getattr(found.result, "warnings", [])
-        return Answer(
-            found.result.owner, found.seconds, notes, [_trial(each) for each in found.result.tried]
-        )
+        notes += found.result.warnings
+        tried = [_trial(each) for each in found.result.tried]
+        return Answer(found.result.owners.rows, found.seconds, notes, tried)
 
 
 @dataclass(frozen=True)

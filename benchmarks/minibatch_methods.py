@@ -26,8 +26,11 @@ from plancc.graph.vertexdata import VertexData
 from plancc.models import MODELS
 from plancc.models.stochastic import StochasticModel
 from plancc.models.weights import Balance
-from plancc.owners.rows import Method, find_owners, with_clusters
-from plancc.partitioners.run import AUTO
+from plancc.options import SearchOptions
+from plancc.owners.find import find_owners
+from plancc.owners.rows import with_clusters
+from plancc.owners.task import Task
+from plancc.partitioners.options import AUTO
 from plancc.sampling import Population, Sampler, make_sampler
 from plancc_datasets import load_dataset
 
@@ -212,9 +215,7 @@ class Bench:
 
     def _find(self, matrix: Graph, num_parts: int, way: Way, draw: Draw, data: VertexData) -> Found:
         options = self.options
-        method = Method(
-            model=way.model,
-            num_parts=num_parts,
+        asked = SearchOptions(
             partitioner=way.partitioner,
             epsilon=options.epsilon,
             seed=options.seed,
@@ -225,10 +226,9 @@ class Bench:
             model = replace(model_of(draw.sampler(matrix.num_vertices)), vertex_data=data)
             if way.batches is not None:
                 model = replace(model, batches=way.batches)
-        balance = Balance()
-        start = time.perf_counter()
-        found = find_owners(matrix, method, model, balance, nullcontext)
-        return Found(found.owner, time.perf_counter() - start, found.warnings)
+        task, start = Task(way.model, model, num_parts, asked), time.perf_counter()
+        found = find_owners(matrix, task, Balance(), nullcontext)
+        return Found(found.owners.rows, time.perf_counter() - start, found.warnings)
 
     def _warm_up(self, name: str, draw: Draw) -> None:
         """Once on a small graph, so that numba compiles untimed."""
@@ -246,7 +246,7 @@ class Bench:
 def model_of(sampler: Sampler, **options: Any) -> StochasticModel:
     """The model for batches of a sampler."""
     given = {each.name: getattr(sampler, each.name) for each in fields(sampler)}
-    return StochasticModel(sampler=sampler.name, **given, **options)
+    return StochasticModel(sampler.name, sampler_options=given, **options)
 
 
 def small_matrix() -> Graph:

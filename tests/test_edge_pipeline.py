@@ -11,13 +11,15 @@ import scipy.sparse as sp
 
 import plancc
 from plancc.errors import InputError
+from plancc.models import MODELS, make_model
+from plancc.options import SearchOptions
 from plancc.owners import choice
-from plancc.owners.rows import EDGE_SEARCHED, Method
+from plancc.owners.task import Task
 from plancc.plan.matrix import matrix_of
 from plancc.predict.machine import Machine
 
 N, PARTS = 60, 4
-EDGE_MODELS = [*EDGE_SEARCHED, "libra"]
+EDGE_MODELS = [name for name in MODELS if MODELS[name].layout == "edge"]
 
 
 def star_and_ring(directed):
@@ -152,7 +154,7 @@ def test_auto_predicts_an_epoch():
     ("options", "words"),
     [
         ({"model": "libra", "objective": "volume"}, ["libra", "objective"]),
-        ({"model": "libra", "effort": "best"}, ["--effort", "libra"]),
+        ({"model": "libra", "effort": "best"}, ["effort", "libra"]),
         ({"model": "checkerboard", "partitioner": "metis"}, ["metis", "checkerboard"]),
         ({"model": "checkerboard", "grid": "3x2"}, ["3x2", "4"]),
         ({"model": "medium-grain", "balance": "rows"}, ["rows", "medium-grain"]),
@@ -177,9 +179,9 @@ def test_wrong_options(options, words):
 
 
 def test_auto_shares_a_budget_among_the_searched():
-    method = Method("auto", PARTS, budget=6.0)
-    assert choice._task(method, "hp", "time", 3).budget == 2.0
-    assert choice._task(method, "libra", "time", 3).budget is None
+    task = Task("auto", make_model("auto", {}), PARTS, SearchOptions(budget=6.0))
+    assert choice._task(task, "hp", "time", 3).options.budget == 2.0
+    assert choice._task(task, "libra", "time", 3).options.budget is None
 
 
 def test_auto_notes_what_was_asked_for():

@@ -19,6 +19,7 @@ import plancc
 from plancc.cost.owners import random_traffic
 from plancc.graph.normalize import normalize
 from plancc.models import MODELS as REGISTRY
+from plancc.models.base import Model
 from plancc.models.problem import Assignment
 from plancc.plan.matrix import matrix_of
 from plancc.plan.metrics import summarize
@@ -311,7 +312,7 @@ def test_numpy_booleans_are_hashed_as_they_are_read(tmp_path):
 
 
 @dataclass(frozen=True)
-class WrongModel:
+class WrongModel(Model):
     """Of a third party."""
 
     owner: object

@@ -104,7 +104,8 @@ class StochasticModel(Model):
     @classmethod
     def option_fields(cls) -> dict[str, Field[Any]]:
         """Its own options and those of all samplers."""
-        return sampler_options() | {each.name: each for each in options_of(cls)}
+        own = {each.name: each for each in options_of(cls)}
+        return own | sampler_options() | own
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> StochasticModel:

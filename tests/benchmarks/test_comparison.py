@@ -14,6 +14,7 @@ from benchmarks import quality
 from benchmarks.comparison import Comparison, Row, geometric_mean, mean_over_method, ratio
 from benchmarks.inputs import Inputs
 from benchmarks.methods import OURS, Options
+from plancc.graph.owners import Owners
 
 N, PARTS = 60, 5
 
@@ -90,12 +91,13 @@ def test_resume_keeps_what_is_there_and_tries_failed_rows_again(graph, tmp_path,
     path, _ = graph
     asked = []
 
-    def search(matrix, num_parts, **options):
-        asked.append((num_parts, options["effort"], options["objective"], options["budget"]))
+    def search(matrix, num_parts, options, *, loads):
+        asked.append((num_parts, options.effort, options.objective, options.budget))
         if [num_parts for num_parts, *_ in asked].count(PARTS) == 1:  # the first after warming up
             raise RuntimeError("not today")
         trial = SimpleNamespace(step="first", seconds=0.5, value=np.int64(7))
-        return SimpleNamespace(owner=np.arange(matrix.num_vertices) % num_parts, tried=[trial])
+        owners = Owners(np.arange(matrix.num_vertices) % num_parts)
+        return SimpleNamespace(owners=owners, warnings=[], tried=[trial])
 
     monkeypatch.setitem(sys.modules, "plancc.search", SimpleNamespace(search=search))
     methods = "rp,plancc-messages,plancc-best"
@@ -140,9 +142,10 @@ def test_best_gets_a_multiple_of_the_time_of_its_reference(graph, tmp_path, monk
     path, _ = graph
     budgets = []
 
-    def search(matrix, num_parts, *, budget, **options):
-        budgets.append(budget)
-        return SimpleNamespace(owner=np.arange(matrix.num_vertices) % num_parts, tried=[])
+    def search(matrix, num_parts, options, *, loads):
+        budgets.append(options.budget)
+        owners = Owners(np.arange(matrix.num_vertices) % num_parts)
+        return SimpleNamespace(owners=owners, warnings=[], tried=[])
 
     monkeypatch.setitem(sys.modules, "plancc.search", SimpleNamespace(search=search))
     monkeypatch.setattr("benchmarks.comparison.REFERENCE", "block")

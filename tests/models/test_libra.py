@@ -38,7 +38,7 @@ def assigned(dense, num_parts, seed=0):
     found = LibraModel().build(graph_of(dense), num_parts, balance="nnz", seed=seed)
     rows, columns = np.nonzero(dense)
     pairs = zip(rows.tolist(), columns.tolist(), strict=True)
-    return found, dict(zip(pairs, found.nonzero_owner.tolist(), strict=True))
+    return found, dict(zip(pairs, found.nonzeros.tolist(), strict=True))
 
 
 def in_plain_python(dense, num_parts, seed):
@@ -85,9 +85,9 @@ def test_it_is_the_rule_in_plain_python(seed):
     num_parts = min(len(dense), [1, 2, 5, len(dense)][seed % 4])
     found, part = assigned(dense, num_parts, seed)
     owner, expected, held = in_plain_python(dense, num_parts, seed)
-    assert found.owner.tolist() == owner
+    assert found.rows.tolist() == owner
     assert part == expected
-    assert found.owner.dtype == found.nonzero_owner.dtype == np.int32
+    assert found.rows.dtype == found.nonzeros.dtype == np.int32
     copies = [len(parts) for parts in held if parts]
     assert not copies or found.notes["replication_factor"] == pytest.approx(np.mean(copies))
 
@@ -99,7 +99,7 @@ def test_many_parts_as_bits_and_as_lists(num_parts):
     dense[:, :3] |= random.random((200, 3)) < 0.8  # more nonzeros than parts / 64
     found, part = assigned(dense, num_parts, 5)
     owner, expected, _ = in_plain_python(dense, num_parts, 5)
-    assert found.owner.tolist() == owner
+    assert found.rows.tolist() == owner
     assert part == expected
 
 
@@ -112,14 +112,14 @@ def test_pairs_diagonals_and_owners(seed):
     for (i, j), m in part.items():
         assert 0 <= m < num_parts
         if i == j:
-            assert m == found.owner[i]
+            assert m == found.rows[i]
         else:
             assert part.get((j, i), m) == m
             holders[i].add(m)
             holders[j].add(m)
     for v, parts in enumerate(holders):
-        assert not parts or found.owner[v] in parts
-    assert ((found.owner >= 0) & (found.owner < num_parts)).all()
+        assert not parts or found.rows[v] in parts
+    assert ((found.rows >= 0) & (found.rows < num_parts)).all()
 
 
 @pytest.mark.parametrize("loops", [False, True])
@@ -129,7 +129,7 @@ def test_parts_are_even_and_copies_few(loops):
     dense = sp.csr_matrix((np.ones(graph.num_nonzeros), graph.indices, graph.indptr)).toarray() > 0
     np.fill_diagonal(dense, loops)
     found, part = assigned(dense, num_parts, 1)
-    load = np.bincount(found.nonzero_owner, minlength=num_parts)
+    load = np.bincount(found.nonzeros, minlength=num_parts)
     assert load.max() <= 1.01 * load.mean()
     edges = np.array([(i, j, m) for (i, j), m in part.items() if i != j])
     per_part = np.bincount(edges[:, 2], minlength=num_parts)
@@ -150,24 +150,24 @@ def test_the_bound_keeps_a_star_even():
     star = np.zeros((400, 400), dtype=bool)
     star[0, 1:] = star[1:, 0] = True
     found, _ = assigned(star, 8)
-    assert np.bincount(found.nonzero_owner, minlength=8).max() <= 1.01 * 798 / 8 + 1
+    assert np.bincount(found.nonzeros, minlength=8).max() <= 1.01 * 798 / 8 + 1
 
 
 def test_the_same_seed_gives_the_same_bytes():
     dense = random_pattern(6)
     first, again, other = (assigned(dense, 2, seed)[0] for seed in (3, 3, 4))
-    assert first.nonzero_owner.tobytes() == again.nonzero_owner.tobytes()
-    assert first.owner.tobytes() == again.owner.tobytes()
-    assert first.nonzero_owner.tobytes() != other.nonzero_owner.tobytes()
+    assert first.nonzeros.tobytes() == again.nonzeros.tobytes()
+    assert first.rows.tobytes() == again.rows.tobytes()
+    assert first.nonzeros.tobytes() != other.nonzeros.tobytes()
 
 
 def test_a_matrix_without_edges():
     found, _ = assigned(np.zeros((7, 7), dtype=bool), 3)
-    assert sorted(np.bincount(found.owner)) == [2, 2, 3]
-    assert len(found.nonzero_owner) == 0
+    assert sorted(np.bincount(found.rows)) == [2, 2, 3]
+    assert len(found.nonzeros) == 0
     assert found.notes == {}
     found, part = assigned(np.eye(7, dtype=bool), 3)
-    assert list(part.values()) == found.owner.tolist()
+    assert list(part.values()) == found.rows.tolist()
 
 
 def test_wrong_options():

@@ -138,15 +138,15 @@ def test_rcm_notes_and_order():
     assert problem.notes["bandwidth_after"] == 1
     assert problem.notes["stages_after"] == 3  # ceil(400 / 199)
     assert problem.notes["granularity_before"] == (n - before) / (2 * n)
-    assert rows_moved(graph, problem.owner) == 6  # three cuts of a path, one row each way
-    assert np.bincount(problem.owner).min() >= 49
+    assert rows_moved(graph, problem.rows) == 6  # three cuts of a path, one row each way
+    assert np.bincount(problem.rows).min() >= 49
 
 
 def test_rcm_of_an_empty_and_of_a_full_matrix():
     empty = RcmModel().build(graph_of(np.zeros((5, 5))), 5, balance="nnz", seed=0)
     assert empty.notes["bandwidth_after"] == 0
     assert empty.notes["stages_after"] == 2
-    assert sorted(empty.owner) == [0, 1, 2, 3, 4]
+    assert sorted(empty.rows) == [0, 1, 2, 3, 4]
     full = RcmModel().build(graph_of(np.ones((6, 6))), 2, balance="nnz", seed=0)
     assert full.notes["bandwidth_before"] == 5
     assert full.notes["stages_before"] == 12  # b = n - 1: 2n stages
@@ -158,17 +158,17 @@ def test_rcm_of_an_empty_and_of_a_full_matrix():
 
 def test_blocks_of_an_empty_matrix_are_even_in_rows():
     problem = BlockModel().build(graph_of(np.zeros((10, 10))), 4, balance="nnz", seed=0)
-    assert sorted(np.bincount(problem.owner)) == [2, 2, 3, 3]
+    assert sorted(np.bincount(problem.rows)) == [2, 2, 3, 3]
 
 
 def test_file_model(tmp_path):
     graph = graph_of(np.eye(4))
     build = {"balance": "nnz", "seed": 0}
-    assert FileModel([0, 1, 1, 0]).build(graph, 2, **build).owner.tolist() == [0, 1, 1, 0]
+    assert FileModel([0, 1, 1, 0]).build(graph, 2, **build).rows.tolist() == [0, 1, 1, 0]
     path = tmp_path / "graph.part.2"
     path.write_text("1\n0\n0\n1\n")
     for given_path in (path, str(path)):
-        owner = FileModel(given_path).build(graph, 2, **build).owner
+        owner = FileModel(given_path).build(graph, 2, **build).rows
         assert owner.tolist() == [1, 0, 0, 1]
         assert owner.dtype == np.int32
     with pytest.raises(InputError, match=r"vertex 2 is in part 2.*0\.\.1"):

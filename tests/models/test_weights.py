@@ -23,7 +23,6 @@ from plancc.models.weights import (
     part_weights,
     vertex_weights,
 )
-from plancc.owners.rows import layout_of
 from plancc.plan.metrics import imbalance
 
 ARRAY = np.array([[1, 1, 1], [0, 0, 0], [0, 0, 1]])
@@ -109,16 +108,16 @@ def test_weights_that_overflow_are_refused():
         vertex_weights(graph_of(np.eye(20), vertex_weights=weights), "weights")
 
 
-@pytest.mark.parametrize("model", [name for name in MODELS if layout_of(name) == "row"])
+@pytest.mark.parametrize("model", [name for name in MODELS if MODELS[name].layout == "row"])
 def test_every_row_model_takes_several_constraints(model):
     graph = graph_of(np.eye(12) + np.eye(12, k=1))
     options = {"part": np.arange(12) % 3} if model == "file" else {}
     problem = MODELS[model](**options).build(graph, 3, balance="nnz,rows", seed=0)
-    if model in ("hp", "gp", "stochastic-hp"):
+    if MODELS[model].problem is not None:
         assert problem.vertex_weights.shape == (12, 2)
         assert problem.num_vertices == 12
     else:
-        assert np.bincount(problem.owner, minlength=3).tolist() == [4, 4, 4]
+        assert np.bincount(problem.rows, minlength=3).tolist() == [4, 4, 4]
 
 
 @settings(max_examples=100, deadline=None)

@@ -13,8 +13,10 @@ import plancc
 from plancc.cost.objectives import OBJECTIVES, objective_value
 from plancc.cost.pairs import pair_volumes_of
 from plancc.cost.topology import Topology, volumes_by_node
+from plancc.models import MODELS, make_model
 from plancc.models.hypergraph import HypergraphModel
-from plancc.owners.rows import SEARCHED, Method
+from plancc.options import SearchOptions
+from plancc.owners.task import Task
 from plancc.partitioners.options import PartitionOptions
 from plancc.partitioners.run import partition
 from plancc.plan.matrix import graph_of
@@ -22,6 +24,7 @@ from plancc.predict.machine import Machine, epoch_rates
 from plancc.report.provenance import reached, read_tried
 
 DIMS = (16, 4)
+SEARCHED = [name for name in MODELS if MODELS[name].searched]
 
 
 def clustered(n=240, seed=2):
@@ -49,8 +52,12 @@ def value_of(plan, objective):
     return objective_value(objective, plan.traffic(), rates)
 
 
+def task_of(model, num_parts=6, **options):
+    return Task(model, make_model(model, {}), num_parts, SearchOptions(**options))
+
+
 @pytest.mark.parametrize(
-    ("options", "searches", "goal", "of_model"),
+    ("options", "searches", "objective", "handed_on"),
     [
         ({"model": "hp"}, True, "volume", {}),
         ({"model": "hp", "objective": "messages"}, True, "messages", {}),
@@ -73,12 +80,12 @@ def value_of(plan, objective):
         ({"model": "gp", "objective": "messages", "partitioner": "metis"}, False, "messages", {}),
         ({"model": "gp", "objective": "volume", "partitioner": "kaminpar"}, False, "volume", {}),
         ({"model": "rcm"}, False, None, {}),
-        ({"model": "rp", "objective": "its own"}, False, None, {"objective": "its own"}),
     ],
 )
-def test_what_is_done(options, searches, goal, of_model):
-    method = Method(num_parts=6, **options)
-    assert (method.searches, method.goal, method.model_options) == (searches, goal, of_model)
+def test_what_is_done(options, searches, objective, handed_on):
+    task = task_of(**options)
+    assert (task.searches, task.objective, task.handed_on) == (searches, objective, handed_on)
+    assert handed_on.get("objective", "cut") == getattr(task.model, "objective", "cut")
 
 
 @pytest.mark.parametrize(
@@ -90,22 +97,23 @@ def test_what_is_done(options, searches, goal, of_model):
         ({"objective": "time"}, r"'time' needs the widths of the layers \(`dims`\)"),
         ({"machine": Machine()}, "a machine is for objective 'time', not for 'volume'"),
         ({"model": "rp", "machine": Machine()}, "a machine is for objective 'time'"),
+        ({"model": "rp", "objective": "volume"}, "^model 'rp' has no option 'objective'$"),
         ({"effort": "enormous"}, "'enormous': choose from fast, balanced, best"),
         (
             {"effort": "fast", "partitioner": "metis"},
-            "^--effort chooses partitioners itself: drop --partitioner metis$",
+            "^effort chooses partitioners itself: drop partitioner 'metis'$",
         ),
-        ({"effort": "fast", "preset": "quality"}, "drop --preset quality"),
-        ({"budget": 3, "partitioner": "metis"}, "^--budget is for --effort, .* metis$"),
-        ({"model": "rp", "partitioner": "metis"}, "^--partitioner metis: model 'rp' needs no part"),
-        ({"model": "rcm", "preset": "kway"}, "^--preset kway: model 'rcm' needs no partitioner$"),
+        ({"effort": "fast", "preset": "quality"}, "drop preset 'quality'"),
+        ({"budget": 3, "partitioner": "metis"}, "^budget is for an effort, .* 'metis'$"),
+        ({"model": "rp", "partitioner": "metis"}, "^partitioner 'metis': model 'rp' needs no part"),
+        ({"model": "rcm", "preset": "kway"}, "^preset 'kway': model 'rcm' needs no partitioner$"),
         ({"topology": (2, 3)}, r"topology '\(2, 3\)'"),
-        ({"model": "gp", "effort": "fast", "objective": "cut"}, "drop --objective cut"),
+        ({"model": "gp", "effort": "fast", "objective": "cut"}, "drop objective 'cut'"),
         (
             {"model": "rcm", "effort": "fast"},
-            f"--effort is for the models {', '.join(SEARCHED)}, not for 'rcm'",
+            f"effort is for the models {', '.join(SEARCHED)}, not for 'rcm'",
         ),
-        ({"model": "file", "budget": 3}, f"--budget is for the models {', '.join(SEARCHED)}"),
+        ({"model": "file", "budget": 3}, f"budget is for the models {', '.join(SEARCHED)}"),
         ({"budget": 0}, "budget 0 s"),
         ({"budget": float("nan")}, "budget nan s"),
         ({"budget": float("inf")}, "budget inf s"),
@@ -116,7 +124,7 @@ def test_what_is_done(options, searches, goal, of_model):
 )
 def test_what_makes_no_sense(options, words):
     with pytest.raises(plancc.InputError, match=words) as caught:
-        Method(**{"model": "hp", "num_parts": 6, **options})
+        task_of(**{"model": "hp", **options})
     assert "\n" not in str(caught.value)
 
 
