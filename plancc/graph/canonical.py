@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.graph.graph import Graph, Source, check_num_vertices
+from plancc.graph.graph import Graph, Source, check_num_vertices, check_range
 
 IntArray = npt.NDArray[np.integer]
 
@@ -31,8 +31,6 @@ def build_graph(
     directed: bool = True,
     symmetrize: bool = False,
     transpose: bool = False,
-    vertex_weights: npt.NDArray[np.int64] | None = None,
-    original_ids: npt.NDArray[np.int64] | None = None,
     source: Source | None = None,
 ) -> Graph:
     """Turn entries in any order into a Graph: sorted, unique, without zeros.
@@ -51,24 +49,21 @@ def build_graph(
         undirected. An undirected source is left as it is.
     transpose : bool
         The result is ``A^T``.
-    vertex_weights, original_ids, source
-        Passed on.
+    source : Source, optional
+        Passed on; its name begins every message.
 
     Raises
     ------
     InputError
-        For no or too many vertices, an index out of range, NaN, infinity or a complex value;
-        the message names the source, not the line.
+        For no or too many vertices, an index out of range, NaN, infinity or a complex value.
     """
     from scipy.sparse import coo_array
 
     source = source or Source()
     where = source.name
     check_num_vertices(num_vertices, where)
-    for index in (row, col):
-        if len(index) and (index.min() < 0 or index.max() >= num_vertices):
-            bad = index[(index < 0) | (index >= num_vertices)][0]
-            raise InputError(f"{where}: vertex '{bad}' is out of range 0..{num_vertices - 1}")
+    check_range(row, num_vertices, where)
+    check_range(col, num_vertices, where)
     if transpose:
         row, col = col, row
     shape = (num_vertices, num_vertices)
@@ -96,8 +91,6 @@ def build_graph(
         indices=matrix.indices.astype(np.int32, copy=False),
         values=None if values is None else matrix.data,
         directed=directed and not symmetrize,
-        vertex_weights=vertex_weights,
-        original_ids=original_ids,
         source=source,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from plancc.errors import InputError
 from plancc.graph.canonical import as_values, build_graph, detect_direction
 from plancc.graph.formats import read_graph
-from plancc.graph.graph import MAX_VERTICES, Graph, Source, check_num_vertices
+from plancc.graph.graph import Graph, Source, check_num_vertices, check_range, check_square
 
 _ACCEPTED = (
     "a Graph, a path, a scipy sparse matrix, a networkx graph, or a pair (num_vertices, edge_index)"
@@ -63,9 +64,7 @@ def as_graph(obj: Any) -> Graph:
 
 def _from_scipy(matrix: Any) -> Graph:
     name = f"scipy {type(matrix).__name__}"
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        shape = " x ".join(map(str, matrix.shape))
-        raise InputError(f"{name}: a graph needs a square matrix, not one of '{shape}'")
+    check_square(matrix.shape, name)
     coo = matrix.tocoo()
     row, col = coo.coords if hasattr(coo, "coords") else (coo.row, coo.col)
     values = coo.data
@@ -109,7 +108,8 @@ def _from_networkx(graph: Any) -> Graph:
         if ids is not None and np.array_equal(ids, np.arange(n)):
             ids = None
     source = Source(name, format="networkx")
-    return build_graph(n, row, col, values, directed=directed, original_ids=ids, source=source)
+    built = build_graph(n, row, col, values, directed=directed, source=source)
+    return replace(built, original_ids=ids)
 
 
 def _from_edge_index(n: Any, edge_index: Any) -> Graph:
@@ -125,9 +125,7 @@ def _from_edge_index(n: Any, edge_index: Any) -> Graph:
         raise InputError(f"{name}: the shape must be (2, edges), not '{pair.shape}'")
     if pair.dtype.kind not in "iu" and pair.size:
         raise InputError(f"{name}: vertex numbers must be integers, not '{pair.dtype}'")
-    if pair.size and (pair.min() < 0 or pair.max() >= min(int(n), MAX_VERTICES)):
-        bad = pair[(pair < 0) | (pair >= n)][0]
-        raise InputError(f"{name}: vertex '{bad}' is out of range 0..{n - 1}")
+    check_range(pair, int(n), name)
     source, destination = pair
     return detect_direction(
         build_graph(int(n), destination, source, source=Source(name, format="edge_index"))

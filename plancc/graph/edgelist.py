@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+from dataclasses import replace
 from math import isfinite
 
 import numpy as np
@@ -17,6 +18,7 @@ from plancc.graph.graph import Graph, Source
 from plancc.graph.textfile import (
     StrPath,
     fail,
+    fail_first,
     has_odd_blank,
     parse_number,
     read_bytes,
@@ -66,17 +68,16 @@ def read_edgelist(
     if pattern:
         weights = None
     num_vertices, row, col, original_ids = compact_ids(u, v)
-    return build_graph(
+    graph = build_graph(
         num_vertices,
         row,
         col,
         weights,
-        directed=True,
         symmetrize=symmetrize,
         transpose=transpose,
-        original_ids=original_ids,
-        source=Source(os.path.basename(os.fspath(path)), format="edgelist"),
+        source=Source.of_file(path, "edgelist"),
     )
+    return replace(graph, original_ids=original_ids)
 
 
 def compact_ids(
@@ -159,12 +160,11 @@ def _read_integer_columns(
         fail(path, line, f"{columns} columns are expected, as in the first line, not", text)
     table = numbers.values.reshape(-1, columns)
     _check_separators(path, data, separator, columns, len(table))
-    negative = table[:, :2] < 0
-    if negative.any():
-        k = int(np.argmax(negative.any(axis=1)))
-        value = table[k, 0] if negative[k, 0] else table[k, 1]
-        fail(path, int(numbers.line[np.flatnonzero(count)[k]]), "a vertex id is negative:", value)
-    return table[:, 0], table[:, 1], table[:, -1]
+    u, v = table[:, 0], table[:, 1]
+    if (u < 0).any() or (v < 0).any():
+        lines, values = numbers.line[count > 0], np.where(u < 0, u, v)
+        fail_first(path, values < 0, lines, "a vertex id is negative:", values)
+    return u, v, table[:, -1]
 
 
 def _read_weighted(

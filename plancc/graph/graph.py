@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -33,6 +35,11 @@ class Source:
     sha256: str = ""
     format: str = ""
     reading: str = ""
+
+    @classmethod
+    def of_file(cls, path: str | os.PathLike[str], format: str) -> Source:
+        """Source of a file of that format; `plancc.graph.formats.read_graph` adds the hash."""
+        return cls(os.path.basename(os.fspath(path)), format=format)
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,3 +99,17 @@ def check_num_vertices(num_vertices: int, where: str) -> None:
         raise InputError(f"{where}: the graph has no vertices")
     if num_vertices > MAX_VERTICES:
         raise InputError(f"{where}: {num_vertices} vertices; at most {MAX_VERTICES} are supported")
+
+
+def check_square(shape: Sequence[int], where: str) -> None:
+    """Refuse a matrix that is not square; `where` names the source."""
+    if len(shape) != 2 or shape[0] != shape[1]:
+        shown = " x ".join(map(str, shape))
+        raise InputError(f"{where}: a graph needs a square matrix, not one of '{shown}'")
+
+
+def check_range(vertices: npt.NDArray[np.integer], num_vertices: int, where: str) -> None:
+    """Refuse vertex numbers outside 0..num_vertices - 1; `where` names the source."""
+    if vertices.size and (vertices.min() < 0 or vertices.max() >= num_vertices):
+        bad = vertices[(vertices < 0) | (vertices >= num_vertices)][0]
+        raise InputError(f"{where}: vertex '{bad}' is out of range 0..{num_vertices - 1}")

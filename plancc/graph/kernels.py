@@ -14,13 +14,16 @@ _MAX_DIGITS = 18
 
 
 @njit(cache=True, nogil=True)
-def count_integers(text: npt.NDArray[np.uint8], comments: npt.NDArray[np.uint8]):  # type: ignore[no-untyped-def]
-    """(tokens, lines, offset of the first bad byte or -1) of a text ending in a newline."""
-    tokens = 0
-    lines = 0
-    k = 0
-    size = len(text)
-    while k < size:
+def scan_integers(text, comments, values, ptr, line):  # type: ignore[no-untyped-def]
+    """Read the whole numbers of a text that ends in a newline, or count them.
+
+    `values`, `ptr` and `line` are filled (see `plancc.graph.textfile.Integers`); empty ones: what
+    is found is only counted. Returns tokens, lines, and the offset of the first bad byte or -1.
+    """
+    fill = len(ptr) > 0
+    tokens, lines, number, k = 0, 0, 0, 0
+    while k < len(text):
+        number += 1
         skipped = False
         for mark in comments:
             skipped = skipped or text[k] == mark
@@ -34,67 +37,24 @@ def count_integers(text: npt.NDArray[np.uint8], comments: npt.NDArray[np.uint8])
             if c in (_BLANK, _TAB, _RETURN):
                 k += 1
                 continue
-            if c == _MINUS:
-                k += 1
-            digits = 0
-            while _ZERO <= text[k] <= _NINE:
-                digits += 1
-                k += 1
-            c = text[k]
-            if digits == 0 or digits > _MAX_DIGITS:
-                return tokens, lines, k - (digits > 0)
-            if c not in (_BLANK, _TAB, _RETURN, _NEWLINE):
-                return tokens, lines, k
-            tokens += 1
-        lines += 1
-        k += 1
-    return tokens, lines, -1
-
-
-@njit(cache=True, nogil=True)
-def fill_integers(  # type: ignore[no-untyped-def]
-    text: npt.NDArray[np.uint8], comments: npt.NDArray[np.uint8], tokens: int, lines: int
-):
-    """(values int64[tokens], ptr int64[lines + 1], line int64[lines]) of a text that
-    `count_integers` found good."""
-    values = np.empty(tokens, np.int64)
-    ptr = np.zeros(lines + 1, np.int64)
-    line = np.empty(lines, np.int64)
-    token = 0
-    row = 0
-    number = 1
-    k = 0
-    size = len(text)
-    while k < size:
-        skipped = False
-        for mark in comments:
-            skipped = skipped or text[k] == mark
-        if skipped:
-            while text[k] != _NEWLINE:
-                k += 1
-            k += 1
-            number += 1
-            continue
-        while text[k] != _NEWLINE:
-            c = text[k]
-            if c in (_BLANK, _TAB, _RETURN):
-                k += 1
-                continue
-            negative = c == _MINUS
-            if negative:
-                k += 1
+            k += c == _MINUS
+            first = k
             value = np.int64(0)
             while _ZERO <= text[k] <= _NINE:
                 value = value * 10 + (np.int64(text[k]) - _ZERO)
                 k += 1
-            values[token] = -value if negative else value
-            token += 1
-        line[row] = number
-        row += 1
-        ptr[row] = token
+            if k == first or k - first > _MAX_DIGITS:
+                return tokens, lines, k - (k > first)
+            if text[k] not in (_BLANK, _TAB, _RETURN, _NEWLINE):
+                return tokens, lines, k
+            if fill:
+                values[tokens] = -value if c == _MINUS else value
+            tokens += 1
+        if fill:
+            line[lines], ptr[lines + 1] = number, tokens
+        lines += 1
         k += 1
-        number += 1
-    return values, ptr, line
+    return tokens, lines, -1
 
 
 @njit(cache=True, nogil=True)

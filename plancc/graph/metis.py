@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from plancc.errors import InputError
 from plancc.graph.canonical import build_graph, is_symmetric
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices
-from plancc.graph.textfile import Integers, StrPath, fail, read_bytes, read_integers
+from plancc.graph.textfile import Integers, StrPath, fail, fail_first, read_bytes, read_integers
 
 _FORMATS = (0, 1, 10, 11, 100, 101, 110, 111)
 
@@ -62,10 +63,8 @@ def read_metis(
     has_sizes, has_weights, has_values = digits >= 100, digits // 10 % 10 == 1, digits % 10 == 1
     ncon = ncon if has_weights else 0
     prefix = has_sizes + ncon
-    if (count < prefix).any():
-        k = int(np.argmax(count < prefix))
-        fail(path, int(line[k]), f"{prefix} numbers of the vertex are expected before its "
-             "neighbours, not", count[k])  # fmt: skip
+    message = f"{prefix} numbers of the vertex are expected before its neighbours, not"
+    fail_first(path, count < prefix, line, message, count)
     lead = ptr[:-1, None] + np.arange(prefix)
     leading = numbers.values[lead]
     if (leading < 0).any():
@@ -80,22 +79,24 @@ def read_metis(
     count = count - prefix
     weight = None
     if has_values:
-        if (count % 2).any():
-            k = int(np.argmax(count % 2))
-            fail(path, int(line[k]), "the last neighbour has no edge weight:",
-                 numbers.values[ptr[k + 1] - 1])  # fmt: skip
+        message = "the last neighbour has no edge weight:"
+        fail_first(path, count % 2 == 1, line, message, numbers.values[ptr[1:] - 1])
         entry, weight = entry[0::2], entry[1::2]
         count //= 2
     row = np.repeat(np.arange(n, dtype=np.int32), count)
-    _check_entries(path, n, row, entry, weight, line)
+    message = f"a neighbour is out of range 1..{n}:"
+    fail_first(path, (entry < 1) | (entry > n), line, message, entry, row)
+    message = "a vertex is its own neighbour (METIS has no self loops):"
+    fail_first(path, entry - 1 == row, line, message, entry, row)
+    if weight is not None:
+        fail_first(path, weight < 1, line, "an edge weight must be at least 1, not", weight, row)
     graph = build_graph(
         n,
         row,
         (entry - 1).astype(np.int32),
         weight,
         directed=False,
-        vertex_weights=np.ascontiguousarray(leading[:, int(has_sizes) :]) if ncon else None,
-        source=Source(os.path.basename(os.fspath(path)), format="metis"),
+        source=Source.of_file(path, "metis"),
     )
     if graph.num_nonzeros < len(row):
         key = row.astype(np.int64) * n + (entry - 1)
@@ -107,11 +108,8 @@ def read_metis(
     if len(row) != 2 * edges:
         fail(path, int(numbers.line[first]), f"the header declares {edges} edges; the file holds",
              len(row) // 2)  # fmt: skip
-    if pattern and graph.values is not None:
-        from dataclasses import replace
-
-        return replace(graph, values=None)
-    return graph
+    weights = np.ascontiguousarray(leading[:, int(has_sizes) :]) if ncon else None
+    return replace(graph, values=None if pattern else graph.values, vertex_weights=weights)
 
 
 def _header(path: StrPath, numbers: Integers) -> tuple[int, int, int, int, int]:
@@ -136,25 +134,6 @@ def _header(path: StrPath, numbers: Integers) -> tuple[int, int, int, int, int]:
         fail(path, line, "the number of edges is negative:", edges)
     check_num_vertices(n, f"{os.fspath(path)}, line {line}")
     return first, n, edges, digits, ncon
-
-
-def _check_entries(
-    path: StrPath,
-    n: int,
-    row: npt.NDArray[np.int32],
-    entry: npt.NDArray[np.int64],
-    weight: npt.NDArray[np.int64] | None,
-    line: npt.NDArray[np.int64],
-) -> None:
-    def refuse(wrong: npt.NDArray[np.bool_], message: str, value: npt.NDArray[np.int64]) -> None:
-        if wrong.any():
-            k = int(np.argmax(wrong))
-            fail(path, int(line[row[k]]), message, value[k])
-
-    refuse((entry < 1) | (entry > n), f"a neighbour is out of range 1..{n}:", entry)
-    refuse(entry - 1 == row, "a vertex is its own neighbour (METIS has no self loops):", entry)
-    if weight is not None:
-        refuse(weight < 1, "an edge weight must be at least 1, not", weight)
 
 
 def _explain_asymmetry(

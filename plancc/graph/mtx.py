@@ -19,7 +19,7 @@ import numpy as np
 from plancc.errors import InputError
 from plancc.graph.canonical import build_graph, is_symmetric, to_scipy
 from plancc.graph.formats import Format
-from plancc.graph.graph import Graph, Source, check_num_vertices
+from plancc.graph.graph import Graph, Source, check_num_vertices, check_square
 from plancc.graph.textfile import (
     StrPath,
     check_encoding,
@@ -101,7 +101,7 @@ def read_mtx(
         directed=header.symmetry == "general",
         symmetrize=symmetrize,
         transpose=transpose,
-        source=Source(os.path.basename(os.fspath(path)), format="mtx"),
+        source=Source.of_file(path, "mtx"),
     )
 
 
@@ -156,9 +156,9 @@ def _read_header(path: StrPath, stream: BinaryIO | gzip.GzipFile) -> _Header:
     if len(words) != 3 or not all(word.isascii() and word.isdigit() for word in words):
         fail(path, lines, "three whole numbers 'ROWS COLUMNS ENTRIES' are expected, not", text)
     rows, columns, entries = map(int, words)
-    if rows != columns:
-        fail(path, lines, "a graph needs a square matrix, not one of", f"{rows} x {columns}")
-    check_num_vertices(rows, f"{os.fspath(path)}, line {lines}")
+    where = f"{os.fspath(path)}, line {lines}"
+    check_square((rows, columns), where)
+    check_num_vertices(rows, where)
     return _Header(field, symmetry, rows, entries, lines)
 
 

@@ -84,11 +84,10 @@ def normalize(
     indices = graph.indices if missing is None else np.empty(indptr[-1], dtype=np.int32)
     col_scale = scale if normalization == "sym" else np.empty(0)
 
+    given, made = (graph.indptr, graph.indices, values), (indptr, indices, out_values)
+
     def fill(first: int, last: int) -> None:
-        _fill(
-            *(graph.indptr, graph.indices, values, indptr, scale, col_scale),
-            *(missing is not None, first, last, indices, out_values),
-        )
+        _fill(first, last, given, made, scale, col_scale, missing is not None)
 
     in_chunks(fill, indptr)
     if graph.values is not None and not np.isfinite(out_values).all():
@@ -127,20 +126,13 @@ def _row_sums(indptr, values):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _fill(  # type: ignore[no-untyped-def]
-    indptr,
-    indices,
-    values,
-    out_indptr,
-    row_scale,
-    col_scale,
-    add_identity,
-    first,
-    last,
-    out_indices,
-    out_values,
-):
-    """Copy rows first..last-1, insert or raise their diagonal entries, and scale them."""
+def _fill(first, last, given, made, row_scale, col_scale, add_identity):  # type: ignore[no-untyped-def]
+    """Copy rows first..last-1, insert or raise their diagonal entries, and scale them.
+
+    `given`, `made`: indptr, indices and values of a CSR, the second to be filled.
+    """
+    indptr, indices, values = given
+    out_indptr, out_indices, out_values = made
     ones = len(values) == 0
     scale_columns = len(col_scale) > 0
     for i in range(first, last):

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.graph.canonical import as_values, build_graph, detect_direction
 from plancc.graph.formats import Format
-from plancc.graph.graph import Graph, Source, check_num_vertices
+from plancc.graph.graph import Graph, Source, check_num_vertices, check_square
 from plancc.graph.textfile import StrPath, check_readable
 
 Array = npt.NDArray[Any]
@@ -123,9 +123,7 @@ def read_npz(
             if layout not in ("csr", "csc", "coo"):
                 raise InputError(f"{name}: sparse format '{layout}'; csr, csc and coo can be read")
             shape = archive.integers("shape").tolist()
-            if len(shape) != 2 or shape[0] != shape[1]:
-                shown = " x ".join(map(str, shape))
-                raise InputError(f"{name}: a graph needs a square matrix, not one of '{shown}'")
+            check_square(shape, name)
             n = shape[0]
             check_num_vertices(n, name)
             values = archive["data"]
@@ -155,7 +153,7 @@ def read_npz(
                 f"{name}: neither a scipy.sparse.save_npz file nor an archive with the keys "
                 f"'indptr', 'indices', 'num_nodes'; it has '{', '.join(archive)}'"
             )
-    source = Source(os.path.basename(name), format="npz")
+    source = Source.of_file(path, "npz")
     return detect_direction(
         build_graph(n, row, col, values, symmetrize=symmetrize, transpose=transpose, source=source)
     )

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.files import atomic_write
-from plancc.graph.textfile import StrPath, fail, read_bytes, read_integers
+from plancc.graph.textfile import StrPath, fail, fail_first, read_bytes, read_integers
 
 
 def read_part_vector(path: StrPath, num_vertices: int | None = None) -> npt.NDArray[np.int32]:
@@ -39,11 +39,8 @@ def read_part_vector(path: StrPath, num_vertices: int | None = None) -> npt.NDAr
         text = " ".join(map(str, part[numbers.ptr[k] : numbers.ptr[k + 1]]))
         fail(path, int(numbers.line[k]), "one part number per line is expected, not", text)
     line = numbers.line[count > 0]
-    wrong = (part < 0) | (part > np.iinfo(np.int32).max)
-    if wrong.any():
-        k = int(np.argmax(wrong))
-        what = "negative" if part[k] < 0 else "too large"
-        fail(path, int(line[k]), f"the part is {what}:", part[k])
+    fail_first(path, part < 0, line, "the part is negative:", part)
+    fail_first(path, part > np.iinfo(np.int32).max, line, "the part is too large:", part)
     if num_vertices is not None and len(part) != num_vertices:
         last = int(line[min(len(line) - 1, num_vertices)])
         fail(path, last, f"the graph has {num_vertices} vertices, the file lists the parts of",

@@ -13,7 +13,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple, NoReturn, TypeVar
+from typing import Any, BinaryIO, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,23 @@ def fail(path: StrPath, line: int, message: str, value: object = None) -> NoRetu
     """Raise the InputError that names file, line (1-based) and, unless None, the value."""
     tail = "" if value is None else f" {show(value)}"
     raise InputError(f"{os.fspath(path)}, line {line}: {message}{tail}")
+
+
+def fail_first(
+    path: StrPath,
+    wrong: npt.NDArray[np.bool_],
+    lines: npt.NDArray[np.int64],
+    message: str,
+    values: npt.NDArray[Any],
+    row: npt.NDArray[np.integer] | None = None,
+) -> None:
+    """`fail` for the first k with ``wrong[k]``, if any, with ``values[k]``.
+
+    Its line is ``lines[k]``, or with `row` ``lines[row[k]]``.
+    """
+    if wrong.any():
+        k = int(np.argmax(wrong))
+        fail(path, int(lines[k if row is None else row[k]]), message, values[k])
 
 
 def show(value: object) -> str:
@@ -146,7 +163,8 @@ def read_integers(path: StrPath, data: bytes, *, comments: bytes = b"%") -> Inte
         data += b"\n"
     buffer = np.frombuffer(data, dtype=np.uint8)
     skipped = np.frombuffer(comments, dtype=np.uint8)
-    num_values, num_lines, bad = kernels.count_integers(buffer, skipped)
+    none = np.empty(0, dtype=np.int64)
+    num_values, num_lines, bad = kernels.scan_integers(buffer, skipped, none, none, none)
     if bad >= 0:
         line = data.count(b"\n", 0, bad) + 1
         start = bad
@@ -155,4 +173,7 @@ def read_integers(path: StrPath, data: bytes, *, comments: bytes = b"%") -> Inte
         token = re.split(rb"[ \t\r\n]", data[start : start + 80], maxsplit=1)[0]
         digits = token.removeprefix(b"-").isdigit()
         fail(path, line, f"not a whole number{' of at most 18 digits' if digits else ''}", token)
-    return Integers(*kernels.fill_integers(buffer, skipped, num_values, num_lines))
+    values, ptr = np.empty(num_values, dtype=np.int64), np.zeros(num_lines + 1, dtype=np.int64)
+    numbers = Integers(values, ptr, np.empty(num_lines, dtype=np.int64))
+    kernels.scan_integers(buffer, skipped, *numbers)
+    return numbers

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -65,20 +66,11 @@ def read_vertex_data(path: StrPath, num_vertices: int) -> VertexData:
     num_vertices : int
         Rows that every array must have.
 
-    Returns
-    -------
-    VertexData
-        features float32[num_vertices, num_features], labels int32[num_vertices] (-1: unknown),
-        masks bool[num_vertices], clusters int32[num_vertices], targets
-        bool[num_vertices, num_classes]; None where the file has none.
-
     Raises
     ------
     InputError
-        For a damaged archive, pickled objects, none of the keys, a wrong length, NaN or infinity,
-        labels that are not integers >= -1, masks that are not boolean, clusters that are not
-        integers >= 0, targets other than 0 and 1, labels and targets both; the message names file,
-        key and value.
+        For a damaged archive, pickled objects, none of the keys, and what `check_vertex_data`
+        refuses; the message names file, key and value.
     """
     with Archive(path) as archive:
         arrays = {key: archive[key] for key in KEYS if key in archive}
@@ -145,19 +137,15 @@ def _finite(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.float32]:
     return result
 
 
-def _labels(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.int32]:
-    return _integers(array, what, -1, "labels are integers >= -1 (-1: unknown)")
-
-
-def _clusters(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.int32]:
-    return _integers(array, what, 0, "clusters are integers >= 0")
+def _check_list(array: npt.NDArray[Any], what: str, kinds: str, words: str) -> None:
+    if array.ndim != 1 or array.dtype.kind not in kinds:
+        raise InputError(
+            f"{what} must be a list of {words}, not '{array.dtype}' of shape {array.shape}"
+        )
 
 
 def _integers(array: npt.NDArray[Any], what: str, least: int, rule: str) -> npt.NDArray[np.int32]:
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise InputError(
-            f"{what} must be a list of integers, not '{array.dtype}' of shape {array.shape}"
-        )
+    _check_list(array, what, "iu", "integers")
     wrong = (array < least) | (array > np.iinfo(np.int32).max)
     if wrong.any():
         raise InputError(f"{what} holds '{array[wrong][0]}'; {rule}")
@@ -165,10 +153,7 @@ def _integers(array: npt.NDArray[Any], what: str, least: int, rule: str) -> npt.
 
 
 def _mask(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.bool_]:
-    if array.ndim != 1 or array.dtype != np.bool_:
-        raise InputError(
-            f"{what} must be a list of booleans, not '{array.dtype}' of shape {array.shape}"
-        )
+    _check_list(array, what, "b", "booleans")
     return array
 
 
@@ -185,9 +170,9 @@ def _targets(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.bool_]:
 
 _CHECKS: dict[str, Callable[[npt.NDArray[Any], str], npt.NDArray[Any]]] = {
     "features": _features,
-    "labels": _labels,
+    "labels": partial(_integers, least=-1, rule="labels are integers >= -1 (-1: unknown)"),
     **dict.fromkeys(MASKS, _mask),
-    "clusters": _clusters,
+    "clusters": partial(_integers, least=0, rule="clusters are integers >= 0"),
     "targets": _targets,
 }
 

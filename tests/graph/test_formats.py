@@ -30,7 +30,7 @@ def test_unknown_extension(tmp_path, name):
     (tmp_path / name).write_text("0 1\n")
     with pytest.raises(InputError) as caught:
         read_graph(tmp_path / name)
-    for words in (str(tmp_path / name), "--format", *FORMATS):
+    for words in (str(tmp_path / name), "`format`", *FORMATS):
         assert words in str(caught.value)
 
 
