@@ -77,12 +77,12 @@ class Variant:
 
         options = TrainOptions(layers=LAYERS, hidden=hidden, features=hidden, lr=0.1, **chosen)
         header, part = read_rank_slice(plan, transport.rank, transport.size)
-        part = in_order(part, options.order, transport)
+        part = in_order(part, options.row_order, options.pipeline, transport)
         clock = Clock()
-        self._data = load_data(part, transport, torch.float32, options.data)
+        self._data = load_data(part, transport, torch.float32, options)
         network = make_network(options, self._data, transport, torch.float32)
         graph = FeatureGraph(
-            part, header, Resources(transport, torch.float32, clock), options.feature
+            part, header, Resources(transport, torch.float32, clock), options.pipeline
         )
         if bandwidth is not None:
             card: Any = Card(graph._slicing.members, bandwidth)

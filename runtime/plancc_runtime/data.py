@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from plancc.errors import InputError
 from plancc.plan.parts import Part
-from plancc_runtime.options import DataOptions
+from plancc_runtime.options import TrainOptions
 from plancc_runtime.transport.base import Transport
 
 CPU = torch.device("cpu")
@@ -38,7 +38,7 @@ class LocalData:
     features : Tensor[num_rows, num_features]
         On a process grid that splits columns, the columns of this rank.
     num_features : int
-        Of all columns.
+        Number of all columns.
     labels : int64[num_rows] or bool[num_rows, num_classes]
         The class of every vertex, -1 where unknown; or which classes it is of.
     num_classes : int
@@ -97,7 +97,7 @@ def load_data(
     part: Part,
     transport: Transport,
     dtype: torch.dtype,
-    options: DataOptions,
+    options: TrainOptions,
     device: torch.device = CPU,
 ) -> LocalData:
     """The vertex data of this rank's rows. Collective.
@@ -110,10 +110,10 @@ def load_data(
     transport : Transport
     dtype : torch.dtype
         Type of the features.
-    options : DataOptions
+    options : TrainOptions
         Where the plan has labels, `classes` may be larger than those that occur.
     device : torch.device
-        Of all tensors.
+        Device of all tensors.
 
     Raises
     ------

@@ -44,7 +44,7 @@ class Graph(LocalGraph):
     Attributes
     ----------
     num_vertices : int
-        Of the whole graph.
+        Vertices of the whole graph.
     features : Tensor[num_rows, width] or None
     labels : int64[num_rows], bool[num_rows, num_classes] or None
         -1 where the class is unknown; a matrix where vertices have any number of classes.
@@ -54,9 +54,9 @@ class Graph(LocalGraph):
     vertices : int32[num_rows]
         Vertex of every row (in the order of the graph that was compiled).
     dtype : torch.dtype
-        Of the plan's values, and of every x.
+        Type of the plan's values, and of every x.
     device : torch.device
-        Of every tensor.
+        Device of every tensor.
     transport : Transport
     """
 
@@ -257,7 +257,7 @@ class Graph(LocalGraph):
         Parameters
         ----------
         x : Tensor[...]
-            Of the same shape on all ranks; of float32, float64 or int64.
+            The same shape on all ranks; of float32, float64 or int64.
         """
         total = x.detach().clone(memory_format=torch.contiguous_format)
         self.transport.allreduce_sum(total)

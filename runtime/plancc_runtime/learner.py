@@ -55,7 +55,7 @@ class Learner:
         loss : float
             Mean over the training vertices of all ranks.
         outputs : Tensor[outputs of the view, classes]
-            Of this rank, without gradient.
+            Outputs of this rank, without gradient.
         """
         self.network.train()
         with self.clock("dense"):

@@ -11,7 +11,7 @@ import numpy as np
 
 from plancc.errors import InputError
 from plancc.registry import check_choice
-from plancc_runtime.layouts.options import FeatureOptions, RowOrder, Sampling
+from plancc_runtime.layouts.sampling import Sampling
 from plancc_runtime.nn import MODELS
 
 PASSES = ("order", "constant", "dead-rows", "overlap")
@@ -57,17 +57,6 @@ MOST_STAGES = 1000
 
 
 @dataclass(frozen=True)
-class DataOptions:
-    """Where vertex data come from; attributes as of `TrainOptions`."""
-
-    seed: int = 0
-    features: int | None = None
-    classes: int | None = None
-    split: Sequence[float] | None = None
-    normalize_features: bool = False
-
-
-@dataclass(frozen=True)
 class TrainOptions:
     """How to train; the fields are the options of `plancc-run`.
 
@@ -78,9 +67,9 @@ class TrainOptions:
     hidden : int
         Width of the hidden layers (of all heads together).
     heads : int
-        Of attention.
+        Number of heads of attention.
     aggregator : str
-        Of GraphSAGE.
+        Aggregator of GraphSAGE.
     model_options : mapping of str to value or text, or None
         Other options that the model declares (`nn.conv.ConvOptions`), by name.
     bias : bool or None
@@ -92,7 +81,7 @@ class TrainOptions:
     dropout : float
         Rate in [0, 1), of the input of every layer.
     input_dropout : float or None
-        Of the first layer's; None: as `dropout`.
+        Rate of the first layer's; None: as `dropout`.
     normalize_features : bool
         Whether every row of features is divided by the sum of its magnitudes.
     split : three floats or None
@@ -107,7 +96,7 @@ class TrainOptions:
     eval_every : int
         Epochs between two evaluations of all splits; 0: only at the end.
     seed : int
-        Of the initial weights, dropout, sampling and random vertex data.
+        Seed of the initial weights, dropout, sampling and random vertex data.
     threads : int or None
         Threads per rank; by default this machine's usable cores, shared among its ranks.
     features, classes : int or None
@@ -115,18 +104,18 @@ class TrainOptions:
     init : path or None
         ``.npz`` with initial weights.
     passes : tuple of str
-        Of `PASSES`: how communication is avoided, exactly.
+        Names in `PASSES`: how communication is avoided, exactly.
     wire : str
         How halo rows travel; all but "fp32" are lossy.
     device : str
         "cpu", "cuda" (one for every rank of a machine, in turn) or "cuda:NUMBER".
     kernel : str
-        Of local products: "auto", or a name in `plancc_runtime.kernels.spmm.KERNELS`.
+        Kernel of local products: "auto", or a name in `plancc_runtime.kernels.spmm.KERNELS`.
     row_order : str
-        Of a rank's rows, for the cache. "auto": "rcm" with a pipeline, else "none".
+        Order of a rank's rows, for the cache. "auto": "rcm" with a pipeline, else "none".
     pipeline : str
-        Of a feature plan (paper 002): "off", "auto" (as many stages as its bandwidth asks for) or a
-        number of stages.
+        Pipeline of a feature plan (paper 002): "off", "auto" (as many stages as its bandwidth asks
+        for) or a number of stages.
     aggregate_on : str
         Where a feature plan makes its sparse products: on the "device" that updates rows, or on
         the "cpu".
@@ -134,15 +123,15 @@ class TrainOptions:
         Share that is *kept* of the boundary rows, of all edges, of the boundary edges, in every
         epoch (paper 003).
     fold : str
-        Of an edge plan in training (paper 004). "sync": partial sums reach their rows before the
-        layer goes on (cd-0). "none": every rank computes with copies of its vertices and its own
-        nonzeros alone (0c). "delayed": partial sums arrive some epochs later (cd-r).
+        Fold of an edge plan in training (paper 004). "sync": partial sums reach their rows before
+        the layer goes on (cd-0). "none": every rank computes with copies of its vertices and its
+        own nonzeros alone (0c). "delayed": partial sums arrive some epochs later (cd-r).
     delay : int or None
         Epochs, r; for the delayed fold, which by default has `DELAY`.
     sampler, batch_size, fanouts, walk_length, keep : str, int, tuple of int, int, float, or None
-        Of mini-batches (`plancc.sampling.chosen_sampler`); all None: full batch.
+        How mini-batches are drawn (`plancc.sampling.chosen_sampler`); all None: full batch.
     steps : int or None
-        Mini-batches per epoch; by default as many as ask for every output once.
+        Mini-batches per epoch; by default enough to cover every target once.
     checkpoint : path or None
         Folder for checkpoints.
     every : int or None
@@ -205,13 +194,6 @@ class TrainOptions:
     model_options: Mapping[str, Any] | None = None
 
     @property
-    def data(self) -> DataOptions:
-        """How vertex data are read or drawn."""
-        return DataOptions(
-            self.seed, self.features, self.classes, self.split, self.normalize_features
-        )
-
-    @property
     def sampling(self) -> Sampling:
         """What an epoch keeps."""
         return Sampling(
@@ -221,23 +203,19 @@ class TrainOptions:
             edges=self.drop_edge,
         )
 
-    @property
-    def order(self) -> RowOrder:
-        """The order of a rank's rows."""
-        return RowOrder(self.row_order, self.pipeline)
-
-    @property
-    def feature(self) -> FeatureOptions:
-        """How a feature plan is executed."""
-        return FeatureOptions(self.pipeline, self.aggregate_on)
-
     def conv_options(self, declared: Sequence[str]) -> dict[str, Any]:
         """The options of a model that declares these, as far as they are not its defaults."""
-        given: dict[str, Any] = {"order": self.product_order, "bias": self.bias}
-        for name in MODEL_OPTIONS:
-            if getattr(self, name) != getattr(TrainOptions, name):
-                given[name] = getattr(self, name)
-        return {k: v for k, v in given.items() if k in declared} | dict(self.model_options or {})
+        given = {"order": self.product_order, "bias": self.bias, **self._model_options()}
+        extra = self.model_options or {}
+        return {k: v for k, v in given.items() if k in declared} | dict(extra)
+
+    def _model_options(self) -> dict[str, Any]:
+        """Those of `MODEL_OPTIONS` that are not the default."""
+        return {
+            name: getattr(self, name)
+            for name in MODEL_OPTIONS
+            if getattr(self, name) != getattr(TrainOptions, name)
+        }
 
     @property
     def mini_batches(self) -> bool:
@@ -265,92 +243,77 @@ class TrainOptions:
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 value = getattr(self, name)
-                raise InputError(f"{_flag(name)} {value!r}: choose one of {', '.join(choices)}")
+                raise InputError(f"`{name}` {value!r}: choose one of {', '.join(choices)}")
         for name in self.passes:
             check_choice("pass", name, PASSES)
         for name, least in MINIMUM.items():
             value = getattr(self, name)
             if value is not None and value < least:
-                raise InputError(f"{_flag(name)} {value}: must be at least {least}")
+                raise self._wrong(name, f"must be at least {least}")
         if not 0 < self.lr < np.inf:
-            raise InputError(f"lr {self.lr}: must be a positive number")
+            raise self._wrong("lr", "must be a positive number")
         if not 0 <= self.weight_decay < np.inf:
-            raise InputError(f"weight-decay {self.weight_decay}: must not be negative")
+            raise self._wrong("weight_decay", "must not be negative")
         for name in RATES:
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
-                raise InputError(f"{_flag(name)} {value}: must be at least 0 and below 1")
+                raise self._wrong(name, "must be at least 0 and below 1")
         for name in RATES_KEPT:
             value = getattr(self, name)
             if value is not None and not 0 <= value <= 1:
-                raise InputError(f"{_flag(name)} {value}: must be between 0 and 1")
+                raise self._wrong(name, "must be between 0 and 1")
+            if value is not None and self.mini_batches:
+                why = "is for the full batch; mini-batches have samplers of their own"
+                raise self._wrong(name, why)
         if self.split is not None and not (
             len(self.split) == 3 and min(self.split) >= 0 and 0 < sum(self.split) <= 1 + 1e-9
         ):
-            raise InputError(
-                f"split {','.join(map(str, self.split))}: give the shares of training, validation "
-                "and test vertices, at most 1 together, such as 0.6,0.2,0.2"
+            raise self._wrong(
+                "split",
+                "give the shares of training, validation and test vertices, at most 1 together, "
+                "such as 0.6,0.2,0.2",
             )
-        for name, value in (("patience", self.patience), ("schedule", self.schedule)):
-            wanted = value in WATCHFUL if name == "schedule" else value is not None
-            if wanted and not self.eval_every:
-                raise InputError(f"{name} {value}: needs evaluations; eval-every 0 has none")
+        self._check_what_goes_together()
+
+    def _check_what_goes_together(self) -> None:
+        watches = {"patience": self.patience is not None, "schedule": self.schedule in WATCHFUL}
+        for name, watching in watches.items():
+            if watching and not self.eval_every:
+                raise self._wrong(name, "needs evaluations; give `eval_every` too")
         for name in ("every", "resume"):
             if getattr(self, name) and self.checkpoint is None:
-                raise InputError(f"{name}: needs checkpoint, the folder")
-        self._check_model_options()
-        for name in RATES_KEPT:
-            if getattr(self, name) is not None and self.mini_batches:
+                raise InputError(f"`{name}`: give `checkpoint`, the folder, too")
+        given = {**self._model_options(), **(self.model_options or {})}
+        if given:
+            declared = MODELS[self.model].option_names()
+            for name in given.keys() - set(declared):
                 raise InputError(
-                    f"{_flag(name)} {getattr(self, name)}: is for the full batch; mini-batches "
-                    "have samplers of their own"
+                    f"`{name}` {given[name]}: model {self.model} has no such option; it has "
+                    f"{', '.join(declared)}"
                 )
-        self._check_fold()
         if self.pipeline not in ("off", "auto") and not (
             self.pipeline.isdecimal() and 2 <= int(self.pipeline) <= MOST_STAGES
         ):
-            raise InputError(
-                f"pipeline {self.pipeline}: give off, auto, or 2 to {MOST_STAGES} stages"
-            )
+            raise self._wrong("pipeline", f"give off, auto, or 2 to {MOST_STAGES} stages")
         if self.steps is not None and not self.mini_batches:
-            raise InputError(
-                f"steps {self.steps}: only mini-batches have steps; give sampler or batch-size"
+            raise self._wrong(
+                "steps", "only mini-batches have steps; give `sampler` or `batch_size`"
             )
-
-    def _check_model_options(self) -> None:
-        """InputError for an option that the model does not declare."""
-        given = {
-            name: getattr(self, name)
-            for name in MODEL_OPTIONS
-            if getattr(self, name) != getattr(TrainOptions, name)
-        }
-        given |= self.model_options or {}
-        if not given:
-            return
-        declared = MODELS[self.model].option_names()
-        for name, value in given.items():
-            if name not in declared:
-                raise InputError(
-                    f"{_flag(name)} {value}: model {self.model} has no such option; it has "
-                    f"{', '.join(declared)}"
-                )
-
-    def _check_fold(self) -> None:
         if self.delay is not None and self.fold != "delayed":
-            raise InputError(f"delay {self.delay}: only fold delayed has one, not fold {self.fold}")
+            raise self._wrong("delay", f"only fold delayed has one, not fold {self.fold}")
         if self.fold == "sync":
             return
         for name, choice in (("aggregator", "max"), ("norm", "batch")):
             if getattr(self, name) == choice:
-                raise InputError(f"fold {self.fold}: does not go with {name} {choice}")
+                raise self._wrong("fold", f"does not go with {name} {choice}")
         if self.fold == "delayed" and self.resume:
-            raise InputError(
-                "fold delayed: cannot resume, since partial sums on their way are in no checkpoint"
-            )
+            why = "cannot resume, since partial sums on their way are in no checkpoint"
+            raise self._wrong("fold", why)
 
-
-def _flag(name: str) -> str:
-    return name.replace("_", "-")
+    def _wrong(self, name: str, why: str) -> InputError:
+        value = getattr(self, name)
+        text = ",".join(map(str, value)) if isinstance(value, tuple) else value
+        return InputError(f"`{name}` {text}: {why}")
 
 
 OPTION_NAMES = tuple(field.name for field in fields(TrainOptions))

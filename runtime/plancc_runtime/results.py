@@ -21,7 +21,7 @@ WORDS_SENT = 1  # place of the counter in `Traffic.as_array`
 
 @dataclass(frozen=True)
 class Scores:
-    """Of the labelled vertices of every split that has any, over all ranks.
+    """Scores of the labelled vertices of every split that has any, over all ranks.
 
     Attributes
     ----------
@@ -66,13 +66,13 @@ class Epoch:
         Rows of H and G (on process grids, nonzeros of A and rows for W too) on the wire, summed
         over ranks, counted by the transport.
     words_sent_max, messages_sent_max : int
-        Of the rank that sends most.
+        Counts of the rank that sends most.
     words_reduced : int
         Words that every rank hands to all-reduces (weight gradients, loss, scores, of every
         mini-batch the number of targets, and of 1.5D grids the sums over copies), counted apart.
     evaluation_seconds, evaluation_words : float, int
-        Of an evaluation that needed a pass of its own, apart from all figures above: the slowest
-        rank's seconds, and words on the wire, summed over ranks.
+        Seconds of the slowest rank, and words of all ranks, in an evaluation that needed a pass of
+        its own; apart from all figures above.
     volume_per_step : float or None
         Mean of `Step.volume`; None without mini-batches.
     """
@@ -104,7 +104,7 @@ class Step:
     Attributes
     ----------
     number : int
-        Of the batch: over all epochs, from 0.
+        Number of the batch over all epochs, from 0.
     loss : float
         Mean over its targets; 0 if there are none.
     targets : int
@@ -175,7 +175,7 @@ class TrainResult:
     Attributes
     ----------
     kernel : str
-        Of local products.
+        Kernel of local products.
     setup : Setup
     passes_off : dict of str to str
         Passes that were asked for and do not fit the other options: why.
@@ -197,13 +197,13 @@ class TrainResult:
     weights : dict of str to array
         Every parameter of the network, by its name.
     sampler : str
-        Of the mini-batches, with its options; empty for full batch.
+        Sampler of mini-batches, with its options; empty for full batch.
     steps_per_epoch : int
         0 for full batch.
     steps : list of Step
-        Of all epochs.
+        Steps of all epochs.
     pipelining : Pipelining or None
-        Of a feature plan with a pipeline.
+        The pipeline of a feature plan, if it has one.
     """
 
     header: Header

@@ -89,9 +89,9 @@ class Run:
             kernel=options.kernel,
             device=device,
         )
-        self._part: Part | None = in_order(part, options.order, transport)
+        self._part: Part | None = in_order(part, options.row_order, options.pipeline, transport)
         self._pipelining = pipelining(self._part.grid, options.pipeline)
-        self._data = load_data(self._part, transport, self._resources.dtype, options.data, device)
+        self._data = load_data(self._part, transport, self._resources.dtype, options, device)
         with transport.agreement():
             check_widths(header, options, self._data)
         network = make_network(options, self._data, transport, self._resources.dtype)

@@ -1,7 +1,7 @@
 """Which rows, nonzeros and messages a pass uses: the graphs of its layers. Knows slices; must not
 know weights, losses or files.
 
-`execution` makes those of full-batch epochs, `steps` those of mini-batches.
+`execution` makes them.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ RATE = 0.5
 def do_train(transport, header, parts, options, epochs):
     """Losses, weights, outputs of all rows, and traffic, of a plain loop of its own."""
     options = TrainOptions(dtype="float64", threads=1, **options)
-    part = in_order(parts[transport.rank], options.order, transport)
-    data = load_data(part, transport, torch.float64, options.data)
+    part = in_order(parts[transport.rank], options.row_order, options.pipeline, transport)
+    data = load_data(part, transport, torch.float64, options)
     network = make_network(options, data, transport, torch.float64)
     resources = Resources(
         transport,

@@ -330,10 +330,10 @@ def test_bins_are_even_and_depend_on_the_vertex_alone():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"delay": 2}, "delay 2: only fold delayed has one, not fold sync"),
-        ({"fold": "none", "delay": 2}, "delay 2: only fold delayed has one, not fold none"),
-        ({"fold": "delayed", "delay": 0}, "delay 0: must be at least 1"),
-        ({"fold": "late"}, "fold 'late': choose one of sync, none, delayed"),
+        ({"delay": 2}, "`delay` 2: only fold delayed has one, not fold sync"),
+        ({"fold": "none", "delay": 2}, "`delay` 2: only fold delayed has one, not fold none"),
+        ({"fold": "delayed", "delay": 0}, "`delay` 0: must be at least 1"),
+        ({"fold": "late"}, "`fold` 'late': choose one of sync, none, delayed"),
         ({"fold": "none", "norm": "batch"}, "does not go with norm batch"),
         ({"fold": "none", "model": "sage", "aggregator": "max"}, "with aggregator max"),
         ({"fold": "delayed", "resume": True, "checkpoint": "x"}, "cannot resume"),
@@ -347,13 +347,13 @@ def test_options_that_do_not_fit(options, sentence):
 def test_what_a_plan_does_not_have():
     header, parts = reference.make_parts(case(2).a, case(2).owner, 2)
     for fold in ("none", "delayed"):
-        with pytest.raises(InputError, match=f"^fold {fold}: needs an edge plan"):
+        with pytest.raises(InputError, match=f"^`fold` {fold}: needs an edge plan"):
             run_ranks(
                 2,
                 lambda t, fold=fold: train((header, parts[t.rank]), TrainOptions(fold=fold), t),
                 timeout=60,
             )
-    with pytest.raises(InputError, match=r"^model gat: needs a plan of layout row"):
+    with pytest.raises(InputError, match=r"^`model` gat: needs a plan of layout row"):
         trained(case(2), 1, fold="none", model="gat")
 
 

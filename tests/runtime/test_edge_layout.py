@@ -502,12 +502,12 @@ def test_a_script_of_ones_own_learns_on_an_edge_plan():
 @pytest.mark.parametrize(
     ("chosen", "named"),
     [
-        ({"model": "gat"}, "model gat: "),
-        ({"boundary_sampling": 0.5}, "boundary-sampling 0.5: "),
-        ({"boundary_edge_sampling": 0.25}, "boundary-edge-sampling 0.25: "),
-        ({"drop_edge": 0.9}, "drop-edge 0.9: "),
-        ({"sampler": "uniform", "batch_size": 8}, "sampler uniform: "),
-        ({"batch_size": 8}, "batch-size 8: "),
+        ({"model": "gat"}, "`model` gat: "),
+        ({"boundary_sampling": 0.5}, "`boundary_sampling` 0.5: "),
+        ({"boundary_edge_sampling": 0.25}, "`boundary_edge_sampling` 0.25: "),
+        ({"drop_edge": 0.9}, "`drop_edge` 0.9: "),
+        ({"sampler": "uniform", "batch_size": 8}, "`sampler` uniform: "),
+        ({"batch_size": 8}, "`batch_size` 8: "),
     ],
 )
 def test_what_needs_a_row_plan_says_so(chosen, named):

@@ -382,7 +382,7 @@ def alone(**options):
     header, (part,) = reference.make_parts(graph(False), owners(1), 1, data(4))
     transport, dtype = SingleTransport(), torch.float64
     options = TrainOptions(dtype="float64", kernel="numba", **options)
-    given = load_data(part, transport, dtype, options.data)
+    given = load_data(part, transport, dtype, options)
     network = make_network(options, given, transport, dtype)
     resources = Resources(transport, dtype, kernel=options.kernel)
     drawn = open_sampler((header, part), options, header)

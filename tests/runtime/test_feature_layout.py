@@ -90,10 +90,15 @@ def on_grid(a, grid, work, options=None, data=None, seed=1):
 
     def rank(transport):
         torch.set_num_threads(1)
-        part = in_order(feature_part(header, parts, grid, transport.rank), options.order, transport)
+        part = in_order(
+            feature_part(header, parts, grid, transport.rank),
+            options.row_order,
+            options.pipeline,
+            transport,
+        )
         before = transport.traffic.as_array()
         resources = Resources(transport, getattr(torch, options.dtype))
-        graph = FeatureGraph(part, header, resources, options.feature)
+        graph = FeatureGraph(part, header, resources, options.pipeline, options.aggregate_on)
         return work(graph, part), transport.traffic.as_array() - before
 
     return run_ranks(grid.num_ranks, rank, timeout=30)
@@ -430,12 +435,12 @@ def test_processes_train_as_threads_do(tmp_path):
 @pytest.mark.parametrize(
     ("grid", "options", "words"),
     [
-        (Grid("feature", 1, 2), {"model": "gat"}, "model gat: .* element by element"),
-        (Grid("feature", 1, 2), {"model": "sage", "aggregator": "max"}, "aggregator max"),
-        (Grid("feature", 1, 2), {"wire": "int8"}, "wire int8: .* one group"),
-        (Grid("feature", 2, 2), {"pipeline": "auto"}, "pipeline auto: needs one group"),
-        (Grid("2d", 2, 2), {"pipeline": "3"}, "pipeline 3: needs a plan of layout feature"),
-        (None, {"aggregate_on": "cpu"}, "aggregate-on cpu: needs a plan of layout feature"),
+        (Grid("feature", 1, 2), {"model": "gat"}, "`model` gat: .* element by element"),
+        (Grid("feature", 1, 2), {"model": "sage", "aggregator": "max"}, "`aggregator` max"),
+        (Grid("feature", 1, 2), {"wire": "int8"}, "`wire` int8: .* one group"),
+        (Grid("feature", 2, 2), {"pipeline": "auto"}, "`pipeline` auto: needs one group"),
+        (Grid("2d", 2, 2), {"pipeline": "3"}, "`pipeline` 3: needs a plan of layout feature"),
+        (None, {"aggregate_on": "cpu"}, "`aggregate_on` cpu: needs a plan of layout feature"),
     ],
     ids=str,
 )

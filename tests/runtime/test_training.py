@@ -269,10 +269,10 @@ def test_what_does_not_fit_the_plan_is_refused_by_all_ranks(options, masks, word
     [
         ({"split": (0.6, 0.5, 0.2)}, "split 0.6,0.5,0.2"),
         ({"split": (0.6, 0.4)}, "split 0.6,0.4"),
-        ({"patience": 3, "eval_every": 0}, "eval-every"),
-        ({"schedule": "plateau", "eval_every": 0}, "eval-every"),
-        ({"every": 5}, "needs checkpoint"),
-        ({"resume": True}, "needs checkpoint"),
+        ({"patience": 3, "eval_every": 0}, "eval_every"),
+        ({"schedule": "plateau", "eval_every": 0}, "eval_every"),
+        ({"every": 5}, "`checkpoint`"),
+        ({"resume": True}, "`checkpoint`"),
     ],
 )
 def test_options_that_do_not_fit_each_other(options, words):

@@ -57,7 +57,7 @@ def check_layout(header: Header, options: TrainOptions) -> None:
     """
     if header.layout != "edge" and options.fold != "sync":
         raise InputError(
-            f"fold {options.fold}: needs an edge plan; this is a plan of layout {header.layout}, "
+            f"`fold` {options.fold}: needs an edge plan; this is a plan of layout {header.layout}, "
             "which has no fold"
         )
     grid = header.grid
@@ -78,7 +78,7 @@ def check_layout(header: Header, options: TrainOptions) -> None:
         _check_grid(grid, options, wanted)
         return
     if MODELS[options.model].whole_rows:
-        wanted.append(f"model {options.model}")
+        wanted.append(f"`model` {options.model}")
     if wanted:
         raise InputError(
             f"{wanted[0]}: needs a plan of layout row, and this is an edge plan, whose rows are "
@@ -89,19 +89,20 @@ def check_layout(header: Header, options: TrainOptions) -> None:
 def _check_feature(grid: Grid, options: TrainOptions) -> None:
     if MODELS[options.model].whole_rows:
         raise InputError(
-            f"model {options.model}: a feature plan reduces neighbours element by element, each "
+            f"`model` {options.model}: a feature plan reduces neighbours element by element, each "
             "rank a slice of the columns, and attention weighs whole rows; it needs a plan of "
             "layout row"
         )
     if options.aggregator == "max":
-        raise InputError("aggregator max: a feature plan has sums and means; choose one of them")
+        raise InputError("`aggregator` max: a feature plan has sums and means; choose one of them")
     if options.wire != "fp32" and grid.rows == 1:
         raise InputError(
-            f"wire {options.wire}: is for halo rows between groups, and grid '{grid}' has one group"
+            f"`wire` {options.wire}: is for halo rows between groups, and grid '{grid}' has one "
+            "group"
         )
     if options.pipeline != "off" and grid.rows > 1:
         raise InputError(
-            f"pipeline {options.pipeline}: needs one group, whose ranks have the whole matrix; "
+            f"`pipeline` {options.pipeline}: needs one group, whose ranks have the whole matrix; "
             f"grid '{grid}' has {grid.rows}"
         )
 
@@ -110,17 +111,17 @@ def _check_grid(grid: Grid, options: TrainOptions, wanted: list[str]) -> None:
     """InputError for what a process grid does not offer; `wanted`: options for row plans only."""
     if MODELS[options.model].whole_rows:
         raise InputError(
-            f"model {options.model}: attention needs all neighbours of a row at once, and grid "
+            f"`model` {options.model}: attention needs all neighbours of a row at once, and grid "
             f"'{grid}' brings them piece by piece; take a plan of layout row"
         )
     if options.aggregator == "max":
-        wanted.append("aggregator max")
+        wanted.append("`aggregator` max")
     if options.norm != "none" and grid.splits_columns:
-        wanted.append(f"norm {options.norm}")
+        wanted.append(f"`norm` {options.norm}")
     if "order" not in options.passes:
-        wanted.append(f"passes {','.join(options.passes) or 'none'}, without order")
+        wanted.append(f"`passes` {','.join(options.passes) or 'none'}, without order")
     if grid.layout == "grid" and options.wire != "fp32":
-        wanted.append(f"wire {options.wire}")
+        wanted.append(f"`wire` {options.wire}")
     if wanted:
         raise InputError(
             f"{wanted[0]}: needs a plan of layout row, and this is one of grid '{grid}'"
@@ -128,7 +129,7 @@ def _check_grid(grid: Grid, options: TrainOptions, wanted: list[str]) -> None:
 
 
 def _setting(options: TrainOptions, name: str) -> str:
-    return f"{name.replace('_', '-')} {getattr(options, name)}"
+    return f"`{name}` {getattr(options, name)}"
 
 
 def check_widths(header: Header, options: TrainOptions, data: LocalData) -> None:

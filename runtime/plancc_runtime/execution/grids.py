@@ -57,7 +57,7 @@ class Grids(Execution):
                 block = Block.of_part(part.grid.block, header.self_loops)
                 kernel = quickest_kernel(block, width, replace(resources, device=device))
                 resources = replace(resources, kernel=kernel)
-            graph = FeatureGraph(part, header, resources, options.feature)
+            graph = FeatureGraph(part, header, resources, options.pipeline, options.aggregate_on)
             self.kernel = resources.kernel
         else:
             graph = grid_graph(part, header, resources)

@@ -34,8 +34,8 @@ from scipy.sparse import csr_matrix
 from plancc.plan.values import Int32Array, Int64Array
 from plancc.sampling.counter import bits, key_of, unit
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.options import Sampling
 from plancc_runtime.layouts.row_numbers import of_received, of_sent, send_numbers
+from plancc_runtime.layouts.sampling import Sampling
 from plancc_runtime.transport.base import Transport
 
 BoolArray = npt.NDArray[np.bool_]

@@ -351,7 +351,7 @@ class Bin:
     Attributes
     ----------
     halo : Halo
-        Of their `Trees`.
+        The exchange of their `Trees`.
     roots : int64[m]
         Own rows that have leaves elsewhere.
     leaves : int64[l]
@@ -407,7 +407,7 @@ class _Turns:
     Attributes
     ----------
     up, down : Buffers or None
-        Of partial sums, from leaves to roots, and of their totals, from roots to leaves; None:
+        Buffers of partial sums, from leaves to roots, and of totals, from roots to leaves; None:
         not yet, or not any more.
     sums : Tensor[roots, width] or None
         What the roots add; None: nothing has arrived yet.

@@ -122,7 +122,7 @@ class EdgeLayout:
         out : Tensor[num_outputs, width]
             Own rows, contiguous.
         buffers : Buffers
-            Of the same width, with those of the fold; overwritten.
+            Buffers of the same width, with those of the fold; overwritten.
         """
         clock, fold = self._clock, _fold_of(buffers)
         early = self._overlap and self._expand_is_longer
@@ -158,13 +158,7 @@ class EdgeLayout:
     def adjoint(self, g: Tensor, out: Tensor, buffers: Buffers) -> None:
         """out = A^T g. Collective.
 
-        Parameters
-        ----------
-        g : Tensor[num_outputs, width]
-        out : Tensor[num_inputs, width]
-            Own rows, contiguous.
-        buffers : Buffers
-            Of the same width, with those of the fold; overwritten.
+        g : Tensor[num_outputs, width], out : Tensor[num_inputs, width]; otherwise as `forward`.
         """
         clock, fold = self._clock, _fold_of(buffers)
         late = self._overlap and self._expand_is_longer

@@ -53,7 +53,6 @@ from plancc_runtime.layouts.feature_flow import BatchCallback, Flow, Slicing
 from plancc_runtime.layouts.grid_pieces import counts_of, members
 from plancc_runtime.layouts.layer_graph import LayerGraph, Request
 from plancc_runtime.layouts.local import LocalGraph
-from plancc_runtime.layouts.options import FeatureOptions
 from plancc_runtime.layouts.pipeline import Batches, pipelining
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.row import is_symmetric, matrix_of
@@ -62,9 +61,6 @@ from plancc_runtime.workspace import empty
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
-
-
-DEFAULTS = FeatureOptions()
 
 
 class FeatureGraph(LayerGraph):
@@ -77,7 +73,11 @@ class FeatureGraph(LayerGraph):
     header : Header
     resources : Resources
         The wire is for halo rows between groups.
-    options : FeatureOptions
+    pipeline : str
+        As of `layouts.pipeline.pipelining`.
+    aggregate_on : str
+        "device" or "cpu". On "cpu", slices are brought to host memory, and products made there,
+        while the device updates rows (MixGCN-CPU; paper 002, Section 4.1).
 
     Attributes
     ----------
@@ -90,14 +90,15 @@ class FeatureGraph(LayerGraph):
         part: Part,
         header: Header,
         resources: Resources,
-        options: FeatureOptions = DEFAULTS,
+        pipeline: str = "off",
+        aggregate_on: str = "device",
     ) -> None:
         share, transport = part.grid, resources.transport
         assert share is not None
         assert share.block is not None
         grid, rank = share.grid, share.rank
         self.transport = transport
-        self.pipelining = pipelining(share, options.pipeline)
+        self.pipelining = pipelining(share, pipeline)
         self._grid, self._column = grid, grid.position(rank).column
         self._device = resources.device
         self._block = Block.of_part(share.block, header.self_loops)
@@ -112,7 +113,7 @@ class FeatureGraph(LayerGraph):
             batches=self._batches,
             members=transport.subgroup(grid.ranks_of_row(rank)),
             resources=resources,
-            crosses=options.aggregate_on == "cpu",
+            crosses=aggregate_on == "cpu",
         )
         between = as_transport(transport.subgroup(grid.ranks_of_column(rank)))
         self._resources = replace(resources, transport=between, device=self._slicing.place)
@@ -138,7 +139,7 @@ class FeatureGraph(LayerGraph):
     def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
         """A x, held as x is; its gradient is A^T g. Collective.
 
-        Of an x with fewer columns than a group has ranks, some of these have none.
+        If x has fewer columns than a group has ranks, some of these have none.
         """
         return _Product.apply(x, self, coefficients)
 

@@ -33,7 +33,7 @@ class Slicing:
     ----------
     grid : Grid
     batches : Batches
-        Of the rows of the group.
+        Batches of the rows of the group.
     members : Group
         The ranks of the group, by their process column.
     resources : Resources

@@ -97,7 +97,7 @@ class GridGraph(LayerGraph):
         With a `GridShare`.
     header : Header
     resources : Resources
-        Of a transport of as many ranks as the grid. With `overlap` the next piece travels while one
+        Its transport has as many ranks as the grid. With `overlap` the next piece travels while one
         is multiplied.
 
     Attributes
@@ -148,7 +148,6 @@ class GridGraph(LayerGraph):
         return self._vertices
 
     def degree(self, nonzeros: str) -> Tensor:
-        """Nonzeros of every row of the output: int64[num_outputs]. Collective."""
         block = self._with_whole_counts()
         closed = nonzeros == "closed" or (nonzeros == "plan" and block.self_loops)
         counts = block.closed_edges if closed else block.edges
@@ -167,7 +166,6 @@ class GridGraph(LayerGraph):
         return self._block
 
     def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
-        """A x, held as x is; its gradient is A^T g. Collective."""
         return ProductFunction.apply(x, self, coefficients)
 
     def forward_product(self, x: Tensor, coefficients: str) -> Tensor:
@@ -226,7 +224,7 @@ class GridGraph(LayerGraph):
         return slice(*self.grid.slice_of_columns(width, column))
 
     def whole_rows(self, x: Tensor, width: int) -> Tensor:
-        """All columns of x, which is `width` wide: Tensor[rows, width]. Collective.
+        """All columns of x, as in `LayerGraph`. Collective.
 
         The loss of a row is computed by `copies` ranks, each of which counts it once among so many;
         the gradient of a rank's slice is `copies` times what it finds.
@@ -295,7 +293,7 @@ class Summa:
     ----------
     graph : GridGraph
     block : Block
-        Of `GridGraph.block`.
+        What `GridGraph.block` returned.
     """
 
     def __init__(self, graph: GridGraph, block: Block) -> None:
@@ -409,7 +407,7 @@ class Summa:
         return found
 
     def _own_rows(self, piece: Piece, rows: Tensor) -> Tensor | None:
-        """Of this rank's rows those of a piece, if it has them."""
+        """The rows of a piece among this rank's, if it has them."""
         if piece.row != self._graph.position.row:
             return None
         first = piece.first - self._graph.first_row

@@ -104,9 +104,9 @@ def with_whole_counts(block: Block, groups: Sequence[Group]) -> Block:
 def block_of_chunk(share: GridShare, self_loops: bool) -> Block:
     """The block of a rank of "1.5d" to which only needed rows travel.
 
-    Of its part of the row plan it has the columns of the chunk of its process column: what other
-    ranks of this process column send and, if its own part is of the chunk, own columns. Peers are
-    parts, which number the ranks of a process column.
+    It has those columns of its part that are in the chunk of its process column: what other ranks
+    of this process column send and, if its own part is of the chunk, own columns. Peers are parts,
+    which number the ranks of a process column.
 
     Parameters
     ----------

@@ -96,7 +96,7 @@ class Csr:
         return self.value, self.column, self.row_ptr
 
     def of(self, nonzeros: int) -> Csr:
-        """Of these buffers, those for a piece with so many nonzeros."""
+        """These buffers, cut for a piece with so many nonzeros."""
         return Csr(self.value[:nonzeros], self.column[:nonzeros], self.row_ptr)
 
     def laid_out(self, width: int, resources: Resources, transposed: bool) -> SparseMatrix:
@@ -180,9 +180,9 @@ class RowPieces:
     ----------
     own : OwnPieces
     pieces : sequence of Piece
-        Of the layer.
+        Pieces of the layer.
     num_rows : int
-        Of the process row.
+        Rows of the process row.
     row : Group
         The process row.
     resources : Resources

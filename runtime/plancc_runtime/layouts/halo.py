@@ -73,7 +73,7 @@ class OuterBlock:
     Attributes
     ----------
     messages : range
-        Of this rank's messages in the order of its send masks.
+        This rank's messages, in the order of its send masks.
     at : slice
         Their place in `Buffers.outer`.
     rows : int64[m]
@@ -98,9 +98,9 @@ class Buffers:
     outer_packed, halo_packed : Tensor
         The same rows as they travel; the same tensors where the wire changes nothing.
     expand, reduce : Exchange
-        Of the packed rows: forward, and back.
+        Exchanges of the packed rows: forward, and back.
     fold : Buffers or None
-        Of the fold (`layouts.edge`), where there is one.
+        Buffers of the fold (`layouts.edge`), where there is one.
     """
 
     outer: Tensor

@@ -47,7 +47,7 @@ class LayerGraph(ABC):
     cycle : int
         Epochs after which what a product moves repeats itself.
     transport : Transport
-        Of all ranks, for sums over rows.
+        Transport of all ranks, for sums over rows.
     """
 
     copies: int = 1
@@ -70,7 +70,10 @@ class LayerGraph(ABC):
 
     @abstractmethod
     def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
-        """A x, held as x is; its gradient is A^T g. Collective."""
+        """A x, held as x is; its gradient is A^T g. Collective.
+
+        `coefficients`: the values of A, a name in `layouts.block.COEFFICIENTS`.
+        """
 
     @abstractmethod
     def degree(self, nonzeros: str) -> Tensor:
@@ -98,7 +101,7 @@ class LayerGraph(ABC):
         return self.product(self.linear(x, weight), coefficients)
 
     def own_columns(self, vector: Tensor) -> Tensor:
-        """Of a vector over all columns, such as a bias, those that this rank has."""
+        """The columns that this rank has of a vector over all of them, such as a bias."""
         return vector
 
     def first_column(self, width: int) -> int:

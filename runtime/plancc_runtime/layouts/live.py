@@ -37,7 +37,7 @@ def live_blocks(
     Parameters
     ----------
     block : Block
-        Of all rows.
+        The block of all rows.
     wanted : int64[m]
         Local rows whose output is wanted, ascending.
     layers : int

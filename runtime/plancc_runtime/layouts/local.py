@@ -88,7 +88,6 @@ class LocalGraph(LayerGraph):
 
     @cached_property
     def vertices(self) -> Tensor:
-        """Vertex of every own row of the input: int32[num_inputs]."""
         return torch.from_numpy(self._block.inputs).to(self.resources.device)
 
     @cached_property
@@ -96,35 +95,14 @@ class LocalGraph(LayerGraph):
         return torch.from_numpy(self._block.output_places()).to(self.resources.device)
 
     def targets(self, x: Tensor) -> Tensor:
-        """The rows of the input x that are rows of the output too: Tensor[num_outputs, ...]."""
         return x if self._block.outputs is None else x.index_select(0, self._places)
 
     def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
-        """A x; its gradient is A^T g. Collective.
-
-        Parameters
-        ----------
-        x : Tensor[num_inputs, width]
-        coefficients : str
-            Values of A: a name in `layouts.block.COEFFICIENTS`.
-
-        Returns
-        -------
-        Tensor[num_outputs, width]
-        """
+        """A x: Tensor[num_outputs, width]; its gradient is A^T g. Collective."""
         return ProductFunction.apply(x, self, coefficients)
 
     def halo(self, x: Tensor) -> Tensor:
-        """The halo rows of x; gradients go back to the owners, who add them. Collective.
-
-        Parameters
-        ----------
-        x : Tensor[num_inputs, ...]
-
-        Returns
-        -------
-        Tensor[num_halo, ...]
-        """
+        """The halo rows of x, Tensor[num_halo, ...]; owners add their gradients. Collective."""
         return self._copied(x, self._halo)
 
     def columns(self, x: Tensor) -> Tensor:
@@ -137,34 +115,18 @@ class LocalGraph(LayerGraph):
         return self._copies is not None
 
     def local_rows(self, x: Tensor) -> Tensor:
-        """Own rows of x and, of their owners, its folded rows, as the rows of the local matrix.
+        """Own and folded rows of x, Tensor[num_local_rows, ...], as the local matrix has rows.
 
-        Collective. Gradients of folded rows go back to the owners, who add them.
-
-        Parameters
-        ----------
-        x : Tensor[num_outputs, ...]
-
-        Returns
-        -------
-        Tensor[num_local_rows, ...]
+        Collective. Owners add the gradients of folded rows.
         """
         if self._copies is None:
             return x
         return torch.cat([x, self._copied(x, self._copies)])
 
     def partial_rows(self, x: Tensor) -> Tensor:
-        """Own rows of x, and the folded rows that other ranks have of x for own rows. Collective.
+        """Own rows of x, Tensor[num_local_rows, ...], and other ranks' folded rows for them.
 
-        What is to be folded; `fold_pattern` says into which row. Gradients go back.
-
-        Parameters
-        ----------
-        x : Tensor[num_local_rows, ...]
-
-        Returns
-        -------
-        Tensor[num_outputs + received rows, ...]
+        Collective. `fold_pattern` says which of them make an own row. Gradients go back.
         """
         if self._partials is None:
             return x

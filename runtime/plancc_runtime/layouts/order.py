@@ -15,7 +15,6 @@ from plancc.errors import InputError
 from plancc.plan.grid_slices import rows_of_rank
 from plancc.plan.parts import Part
 from plancc.plan.values import Int64Array
-from plancc_runtime.layouts.options import RowOrder
 from plancc_runtime.layouts.pipeline import Batches, pipelining
 from plancc_runtime.transport.base import Transport
 
@@ -23,11 +22,20 @@ if TYPE_CHECKING:
     from plancc.graph.vertexdata import VertexData
 
 
-def in_order(part: Part, order: RowOrder, transport: Transport) -> Part:
-    """The slice with its rows in this order. Collective.
+def in_order(part: Part, method: str, pipeline: str, transport: Transport) -> Part:
+    """The slice with its rows in the order of a method. Collective.
 
-    Of a feature plan it is the group's rows that are put in order; then its ranks share them as the
+    In a feature plan the group's rows are put in order; then its ranks share them as the
     pipeline cuts them, and hand each other the vertex data of those that change hands.
+
+    Parameters
+    ----------
+    part : Part
+    method : str
+        "none", "rcm", "degree", or "auto": "rcm" with a pipeline, else "none".
+    pipeline : str
+        As of `layouts.pipeline.pipelining`.
+    transport : Transport
 
     Raises
     ------
@@ -35,15 +43,15 @@ def in_order(part: Part, order: RowOrder, transport: Transport) -> Part:
         If an order is wanted for rows of another process grid.
     """
     feature = part.grid is not None and part.grid.grid.scheme == "feature"
-    method = order.method
     if method == "auto":
-        method = "rcm" if feature and order.pipeline != "off" else "none"
+        method = "rcm" if feature and pipeline != "off" else "none"
     if feature:
-        return _of_group(part, method, order.pipeline, transport)
+        return _of_group(part, method, pipeline, transport)
     with transport.agreement():
         if part.grid is not None and method != "none":
             raise InputError(
-                f"row-order {method}: rows of a plan of grid '{part.grid.grid}' stay in plan order"
+                f"`row_order` {method}: rows of a plan of grid '{part.grid.grid}' stay in plan "
+                "order"
             )
         return in_cache_order(part, method)
 

@@ -36,7 +36,7 @@ class Batches:
     Attributes
     ----------
     num_rows : int
-        Of the part.
+        Rows of the part.
     columns : int
         Ranks that share them.
     stages : int
@@ -52,7 +52,7 @@ class Batches:
         return self.num_rows * stage // self.stages, self.num_rows * (stage + 1) // self.stages
 
     def share(self, stage: int, column: int) -> tuple[int, int]:
-        """Of these, the rows ``first:last`` of one rank."""
+        """The rows ``first:last`` of a batch that one rank has."""
         first, last = self.bounds(stage)
         size = last - first
         return first + size * column // self.columns, first + size * (column + 1) // self.columns
@@ -111,7 +111,7 @@ class Pipelining:
 
     @classmethod
     def of(cls, row_ptr: Int64Array, column: np.ndarray, stages: int | None = None) -> Pipelining:
-        """Of a square CSR matrix; by default with as many stages as `wanted_stages` says."""
+        """The pipelining of a square CSR matrix; by default with `wanted_stages`."""
         n, b = len(row_ptr) - 1, bandwidth(row_ptr, column)
         return cls(n, b, max(1, min(n, stages or wanted_stages(n, b))))
 
@@ -129,7 +129,7 @@ def pipelining(share: GridShare | None, choice: str) -> Pipelining | None:
     share : GridShare or None
         With the block in the order in which its rows are to be cut.
     choice : str
-        As of `layouts.options.FeatureOptions`.
+        "off", "auto" (as many stages as the bandwidth asks for) or a number of stages.
     """
     if share is None or choice == "off":
         return None

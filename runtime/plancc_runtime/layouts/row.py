@@ -51,7 +51,7 @@ class HaloBlock:
     Attributes
     ----------
     messages : range
-        Of the messages that this rank receives, in the order of the senders.
+        Messages that this rank receives, in the order of the senders.
     at : slice
         Their place in `Buffers.halo`.
     rows : int64[m]
@@ -98,7 +98,7 @@ class RowLayout:
         recv_ptr : int64[r + 1]
             Which of the halo rows every message has.
         halo : Halo
-            Of these messages.
+            The exchange of these messages.
         """
         layout = copy(self)
         layout.halo = halo
@@ -114,7 +114,7 @@ class RowLayout:
         out : Tensor[num_outputs, width]
             Own rows, contiguous.
         buffers : Buffers
-            Of the same width; overwritten.
+            Buffers of the same width; overwritten.
         """
         clock, exchange = self._clock, buffers.expand
         if self.halo.idle:
@@ -142,13 +142,7 @@ class RowLayout:
     def adjoint(self, g: Tensor, out: Tensor, buffers: Buffers) -> None:
         """out = A^T g (Algorithm 2, lines 4-10, with A^T for directed matrices). Collective.
 
-        Parameters
-        ----------
-        g : Tensor[num_outputs, width]
-        out : Tensor[num_inputs, width]
-            Own rows, contiguous.
-        buffers : Buffers
-            Of the same width; overwritten.
+        g : Tensor[num_outputs, width], out : Tensor[num_inputs, width]; otherwise as `forward`.
         """
         clock, exchange = self._clock, buffers.reduce
         if self.halo.idle:

@@ -1,0 +1,32 @@
+"""How much an epoch keeps. Knows no torch, no block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """What an epoch keeps of a block (`layouts.boundary`); a rate of None or 1: all.
+
+    Attributes
+    ----------
+    seed : int
+    boundary : float or None
+        Share of the boundary rows.
+    boundary_edges : float or None
+        Share of the nonzeros in halo columns.
+    edges : float or None
+        Share of all edges.
+    """
+
+    seed: int = 0
+    boundary: float | None = None
+    boundary_edges: float | None = None
+    edges: float | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether epochs work on a random subset."""
+        rates = self.boundary, self.boundary_edges, self.edges
+        return any(rate is not None and rate < 1 for rate in rates)
