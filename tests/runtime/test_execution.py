@@ -17,6 +17,7 @@ from scipy.sparse import csr_matrix
 from plancc.graph.vertexdata import VertexData
 from plancc_runtime.data import load_data
 from plancc_runtime.execution.choice import execution_of
+from plancc_runtime.execution.figures import words_of_pass
 from plancc_runtime.execution.mini_batches import open_sampler
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.local import LocalGraph
@@ -26,6 +27,7 @@ from plancc_runtime.layouts.row import is_symmetric
 from plancc_runtime.layouts.wire import WIRES
 from plancc_runtime.options import PASSES, TrainOptions
 from plancc_runtime.run import make_network
+from plancc_runtime.transport.local import run_ranks
 from plancc_runtime.transport.single import SingleTransport
 
 MAIN = Path(__file__).with_name("execution_main.py")
@@ -415,6 +417,52 @@ def test_what_does_not_fit_is_off_and_says_why(options, off):
     figures = execution.figures(network)
     drawn = options.get("boundary_sampling") == 0.5 or "batch_size" in options
     assert (figures is None) == drawn
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"boundary_sampling": 0.5}, {"boundary_edge_sampling": 0.4}, {"drop_edge": 0.5}),
+        *({"batch_size": 8}, {"sampler": "edges", "keep": 0.4}),
+        *({"fold": "none"}, {"passes": ()}),
+    ],
+    ids=str,
+)
+def test_words_of_a_pass_are_counted_before_it_is_made(options):
+    """What `figures` cannot say for all epochs alike, for every one of them."""
+    p, owner, a = 3, owners(3), graph(True)
+    header, parts = reference.make_parts(a, owner, p, data(4))
+    if "fold" in options:
+        of_nonzeros = np.random.default_rng(1).integers(0, p, a.shape)
+        np.fill_diagonal(of_nonzeros, owner)
+        header, parts = reference.make_edge_parts(a, owner, of_nonzeros, p, data(4))
+    options = TrainOptions(dtype="float64", kernel="numba", **options)
+
+    def work(transport):
+        mine = header, parts[transport.rank]
+        given = load_data(mine[1], transport, torch.float64, options)
+        network = make_network(options, given, transport, torch.float64)
+        resources = Resources(transport, torch.float64, kernel="numba")
+        drawn = open_sampler(mine, options, header)
+        execution = execution_of(*mine, given, options, resources, drawn)
+        given = execution.prepare(network)
+        found = []
+        for number in range(4):
+            view, batch = execution.view(number), given
+            if drawn is not None:
+                view, batch, _ = execution.batch(number, given)
+            fixed = view.fixed is not None
+            expected = words_of_pass(network, view.graphs, fixed=fixed).sum()
+            before = transport.traffic.words_sent
+            outputs = network(view.graphs, view.rows_of(batch.features), view.fixed)
+            with torch.autograd.set_multithreading_enabled(False):
+                outputs.sum().backward()
+            found.append((transport.traffic.words_sent - before, expected))
+        return found
+
+    words = np.array(run_ranks(p, work, timeout=60))  # [ranks, epochs, (counted, expected)]
+    np.testing.assert_array_equal(words[..., 0], words[..., 1])
+    assert words.any() == (options.fold == "sync")
 
 
 def test_a_view_is_the_same_in_every_epoch_unless_it_is_drawn():

@@ -114,7 +114,7 @@ class MiniBatches(FullBatch):
         learner.update(rate)
         return Step(number, loss, batch.split_sizes["train"]), (
             len(batch.labels),
-            sum(len(block.send_row) for block in blocks),
+            sum(block.num_sent for block in blocks),
             sum(len(block.send_peer) for block in blocks),
             traffic.words_sent - words,
             learner.num_found(outputs, view, batch),

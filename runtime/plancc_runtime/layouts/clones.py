@@ -98,10 +98,6 @@ class Clones:
     trees: Trees
     diagonal: npt.NDArray[np.float64]
 
-    @property
-    def num_leaves(self) -> int:
-        return self.trees.num_halo
-
     def alone(self) -> Clones:
         """The same with means over the edges at hand, as 0c has them."""
         block = self.block
