@@ -267,8 +267,8 @@ def test_what_does_not_fit_the_plan_is_refused_by_all_ranks(options, masks, word
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"split": (0.6, 0.5, 0.2)}, "split 0.6,0.5,0.2"),
-        ({"split": (0.6, 0.4)}, "split 0.6,0.4"),
+        ({"split": (0.6, 0.5, 0.2)}, "`split` 0.6,0.5,0.2"),
+        ({"split": (0.6, 0.4)}, "`split` 0.6,0.4"),
         ({"patience": 3, "eval_every": 0}, "eval_every"),
         ({"schedule": "plateau", "eval_every": 0}, "eval_every"),
         ({"every": 5}, "`checkpoint`"),
