@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, fields
+from dataclasses import Field, asdict, fields
 from functools import partial
 from typing import Any
 
@@ -11,24 +11,46 @@ import click
 
 from plancc.cost.objectives import OBJECTIVES
 from plancc.models import MODELS
-from plancc.models.auto import CANDIDATES
 from plancc.options import EFFORT, EFFORTS, SearchOptions
 from plancc.owners.grids import prepared
-from plancc.owners.task import Task
 from plancc.partitioners import PARTITIONERS
+from plancc.partitioners.options import AUTO
 from plancc_cli import options
+from plancc_cli.generated import Sections, fields_of, option_of, with_options
 from plancc_cli.progress import command_line, progress
 
-AUTO = "auto"
-OF_MODELS = (
-    *("part", "sampler", "batch_size", "fanouts", "walk_length", "keep"),
-    *("batches", "theta", "delta", "grid", "threshold", "candidates"),
-    *("replication", "sparse", "groups", "blocks"),
+OF_MODELS = fields_of({name: model.option_fields() for name, model in MODELS.loaded().items()})
+"""Options of the models, those of third parties included: the field, and whose it is."""
+OF_BATCHES = fields_of(
+    {name: m.option_fields() for name, m in MODELS.loaded().items() if m.of_batches}
 )
-"""Options that a model may have."""
+"""Options of the models of mini-batches, which the help shows in a section."""
+SECTIONS = {
+    "Plan": ("output", "parts", "data", "value_dtype", "compress"),
+    "Model": ("model", "normalize", "no_self_loops"),
+    "Search": (
+        *("objective", "effort", "budget", "seed", "threads", "dims", "machine"),
+        *("partitioner", "preset", "time_limit", "topology"),
+    ),
+    "Balance": ("balance", "epsilon"),
+    "Graph file": ("format", "pattern", "symmetrize", "transpose"),
+    "Mini-batches (model stochastic-hp)": (*OF_BATCHES, "clusters"),
+}
 
 
-@click.command()
+def _model_option(name: str, field: Field[Any], models: list[str]) -> click.Option:
+    """A model's option; the help of this command shows those of mini-batches only."""
+    if name in OF_BATCHES:
+        return option_of(field)
+    return option_of(field, ", ".join(models), hidden=True)
+
+
+@click.command(
+    cls=Sections,
+    sections=SECTIONS,
+    epilog="Options of single models: plancc models NAME.",
+    context_settings={"max_content_width": 100},
+)
 @click.argument("graph", type=click.Path())
 @click.option("-o", "--output", required=True, type=click.Path(), help="The plan file to write.")
 @click.option(
@@ -36,109 +58,45 @@ OF_MODELS = (
     "--parts",
     required=True,
     type=int,
-    help="Number of parts (MPI ranks); of process grids and mop the ranks.",
+    help="Number of parts (MPI ranks); for process grids and mop, number of ranks.",
 )
 @click.option(
     "--model",
     default="hp",
     show_default=True,
     type=options.NameIn("model", MODELS),
-    help=f"What is partitioned: {', '.join(MODELS)}.",
+    help=f"What is partitioned: {', '.join(MODELS)} (see plancc models).",
 )
 @click.option(
     "--objective",
     metavar="NAME",
-    help=f"What the plan shall have little of: {', '.join(OBJECTIVES)}; for gp also cut.  "
-    "[default: volume; checkerboard: messages; auto: time; gp without --effort and --budget: cut]",
+    help=f"Objective to minimise: {', '.join(OBJECTIVES)}, or one of the model's own.  "
+    "[default: the model's]",
 )
 @click.option(
     "--effort",
     metavar="NAME",
     type=options.NameIn("effort", EFFORTS),
-    help=f"How long to search: {', '.join(EFFORTS)}; gp then searches for volume.  "
-    f"[default: {EFFORT}]",
+    help=f"How long to search: {', '.join(EFFORTS)}.  [default: {EFFORT}]",
 )
-@options.budget("For the search, or the refinement after --partitioner; best uses all of it.")
-@options.sampling("uniform")
+@options.budget("Seconds for the search, or for the refinement after --partitioner.")
+@with_options(_model_option(name, *each) for name, each in OF_MODELS.items())
 @click.option(
-    "--batches",
-    metavar="auto|NUMBER",
-    callback=options.auto_or_number,
-    help="For stochastic-hp: exact probabilities, or as many batches as it takes (auto), or the "
-    "nets of so many batches.  [default: auto]",
-)
-@click.option(
-    "--theta",
-    type=float,
-    help="For stochastic-hp: error of the expected connectivity.  [default: 0.1]",
-)
-@click.option(
-    "--delta",
-    type=float,
-    help="For stochastic-hp: probability of a larger error.  [default: 0.5]",
-)
-@click.option(
-    "--clusters", type=int, help="Carry so many clusters of vertices, for the sampler cluster."
-)
-@click.option(
-    "--grid",
-    metavar="RxC|RxCxL",
-    help="For checkerboard, cagnet-2d and (with layers) cagnet-3d: the process grid.  "
-    "[default: square, cube]",
-)
-@click.option(
-    "--replication",
-    type=int,
-    metavar="C",
-    help="For cagnet-1.5d: ranks that share a block of rows.  [default: 2]",
-)
-@click.option(
-    "--sparse",
-    is_flag=True,
-    default=None,
-    help="For cagnet-1d and -1.5d: send needed rows only, in messages.",
-)
-@click.option(
-    "--groups",
-    type=int,
-    metavar="NUMBER",
-    help="For mop: groups of ranks, which share the rows of the matrix.  [default: 1]",
-)
-@click.option(
-    "--blocks",
-    metavar="MODEL",
-    help="For cagnet-* and mop: the row model that assigns rows to blocks; options of the search "
-    "are its.  [default: rp]",
-)
-@click.option(
-    "--threshold",
-    type=click.IntRange(min=0),
-    metavar="NONZEROS",
-    help="For hub-split: heavier rows are split.  [default: 2% of an average part's nonzeros]",
-)
-@click.option(
-    "--candidates",
-    metavar="MODEL,...",
-    help=f"For auto: the models that compete.  [default: {','.join(CANDIDATES)}]",
-)
-@click.option(
-    "--part",
-    type=click.Path(),
-    help="For file, and --blocks file: a part vector, one number per line.",
+    "--clusters", type=int, help="Store this many clusters of vertices, for sampler cluster."
 )
 @click.option(
     "--partitioner",
     default=AUTO,
     show_default=True,
     type=options.NameIn("partitioner", [AUTO, *PARTITIONERS]),
-    help=f"For the searched models: auto (search), or one alone: {', '.join(PARTITIONERS)}.",
+    help=f"Use one partitioner in place of the search: {', '.join(PARTITIONERS)}.",
 )
 @click.option("--preset", metavar="NAME", help="Preset of the partitioner (its own names).")
 @options.epsilon(0.01)
 @options.balancing(
     None,
     "What parts share evenly  [default: nnz; objective time: work]",
-    "Features, labels and masks (.npz) to carry in the plan.",
+    "Features, labels and masks (.npz) to store in the plan.",
     "Widths d0,d1,...,dL of the layers, for balance work and objective time.",
 )
 @options.machine_option("Latency, bandwidth and multiply_adds, for objective time.")
@@ -150,14 +108,14 @@ OF_MODELS = (
     show_default=True,
     type=click.IntRange(min=1),
     metavar="INTEGER",
-    help="Of search and partitioner; more than one may give another plan in every run.",
+    help="Threads of search and partitioner; not reproducible with more than one.",
 )
 @click.option(
     "--time-limit",
     type=click.FloatRange(0, options.MAX_SECONDS, min_open=True),
     metavar="SECONDS",
     callback=options.not_negative,
-    help="For one native partitioner.  [default: 6 hours]",
+    help="Seconds for one native partitioner.  [default: 6 hours]",
 )
 @options.normalizing("sym")
 @click.option("--no-self-loops", is_flag=True, help="Do not add the identity.")
@@ -166,7 +124,7 @@ OF_MODELS = (
     default="float32",
     show_default=True,
     type=click.Choice(("float32", "float64")),
-    help="Of the matrix in the plan.",
+    help="Type of the matrix in the plan.",
 )
 @click.option("--compress", is_flag=True, help="Deflate the plan file (smaller, slower).")
 @options.reading
@@ -191,10 +149,11 @@ def command(
     from plancc_cli.render import print_json, print_summary
 
     options.check_output(output, graph, settings["part"], settings["data"])
-    for name in OF_MODELS:
-        if settings[name] is None:
-            del settings[name]
-    task = _task(parts, settings)
+    settings = {k: v for k, v in settings.items() if k not in OF_MODELS or v is not None}
+    of_model = {name: value for name, value in settings.items() if name in OF_MODELS}
+    names = {field.name for field in fields(SearchOptions)} & settings.keys()
+    search = SearchOptions(**{name: settings[name] for name in names})
+    _, task, _ = prepared(settings["model"], parts, of_model, search, settings["balance"])
     named = task.options.partitioner
     who = named if named != AUTO else task.options.preset or task.name
     if task.searches:
@@ -235,12 +194,3 @@ def command(
         )
     else:
         print_summary(plan, output, digest, seconds)
-
-
-def _task(parts: int, settings: dict[str, Any]) -> Task:
-    """How owners will be found; refuses what no graph can make right."""
-    of_model = {name: settings[name] for name in OF_MODELS if name in settings}
-    names = {field.name for field in fields(SearchOptions)} & settings.keys()
-    options = SearchOptions(**{name: settings[name] for name in names})
-    _, task, _ = prepared(settings["model"], parts, of_model, options, settings["balance"])
-    return task

@@ -9,9 +9,8 @@ import click
 
 from plancc.registry import check_choice
 from plancc_cli import options
+from plancc_cli.generated import option_of
 from plancc_datasets.dataset import DATASETS, dataset_options
-
-TYPES = {"int": int, "float": float, "bool": bool, "str": str}
 
 
 class DatasetGroup(click.Group):
@@ -44,19 +43,7 @@ def _dataset_command(name: str) -> click.Command:
             help="Graph file (.mtx, .graph, also .gz); vertex data go beside it as .npz.",
         )
     ]
-    for field in dataset_options(name):
-        words = field.type.__name__ if isinstance(field.type, type) else str(field.type)
-        kind = TYPES[words.split(" ")[0]]
-        parameters.append(
-            click.Option(
-                [f"--{field.name.replace('_', '-')}"],
-                type=kind,
-                default=field.default,
-                show_default=field.default is not None,
-                is_flag=kind is bool,
-                help=field.metadata["help"],
-            )
-        )
+    parameters += [option_of(field) for field in dataset_options(name)]
 
     def write(output: str, **values: Any) -> None:
         from plancc.files import check_target
@@ -64,6 +51,7 @@ def _dataset_command(name: str) -> click.Command:
         from plancc.graph.vertexdata import save_vertex_data
         from plancc_datasets.dataset import load_dataset
 
+        values = {name: value for name, value in values.items() if value is not None}
         check_target(output)
         options.check_writable_format(output)
         dataset = load_dataset(name, **values)

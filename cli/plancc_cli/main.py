@@ -17,7 +17,7 @@ from plancc_cli.words import name_flags
 PROGRAM = "plancc"
 # What click raises for `plancc` alone, since 8.2; its message is the help text.
 NO_ARGUMENTS = getattr(click.exceptions, "NoArgsIsHelpError", ())
-COMMANDS = {  # each is plancc_cli.<name>.command
+COMMANDS = {
     "compile": "Compile a graph into a communication plan.",
     "refine": "Look for better owners of a plan's rows.",
     "inspect": "Show what a plan costs, beside a random partition.",
@@ -28,7 +28,16 @@ COMMANDS = {  # each is plancc_cli.<name>.command
     "export": "Write a graph or a plan for other tools.",
     "accelerators": "Model neighbour aggregation on sparse accelerators.",
     "dataset": "Write a built-in graph or a generated one.",
+    "models": "List the models, or explain one.",
+    "partitioners": "List the partitioners, or explain one.",
+    "samplers": "List the samplers of mini-batches, or explain one.",
+    "formats": "List the graph formats.",
+    "machines": "List the machines of simulate, or show one.",
+    "objectives": "List the objectives of a search.",
 }
+"""Commands and what they do; each is ``plancc_cli.<name>.command`` but those of `LISTINGS`."""
+LISTINGS = ("models", "partitioners", "samplers", "formats", "machines", "objectives")
+"""Commands in ``plancc_cli.registries``, by their names."""
 
 
 class LazyGroup(click.Group):
@@ -39,7 +48,11 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         check_choice("command", cmd_name, COMMANDS)
-        command: click.Command = import_module(f"plancc_cli.{cmd_name}").command
+        if cmd_name in LISTINGS:
+            module, name = "plancc_cli.registries", cmd_name
+        else:
+            module, name = f"plancc_cli.{cmd_name}", "command"
+        command: click.Command = getattr(import_module(module), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -151,69 +151,26 @@ class NameIn(click.ParamType):
 def sampling(default: str, what_for: str = "") -> Decorator:
     """How mini-batches are drawn; `default` says which sampler draws them otherwise.
 
-    Five parameters, None where not given: sampler, batch_size, fanouts, walk_length, keep.
+    A parameter ``sampler`` and one for every option of a sampler, None where not given.
     """
+    from plancc.fields import options_of
     from plancc.sampling import SAMPLERS
+    from plancc_cli.generated import fields_of, option_of, with_options
 
-    names = ", ".join(SAMPLERS)
+    names, samplers = ", ".join(SAMPLERS), SAMPLERS.loaded()
+    known = fields_of({n: {f.name: f for f in options_of(s)} for n, s in samplers.items()})
 
-    def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
-        for option in (
-            click.option(
-                "--keep",
-                type=float,
-                metavar="P",
-                help="For edges: share of nonzeros that are kept; needed.",
-            ),
-            click.option("--walk-length", type=int, help="For walk: steps.  [default: 3]"),
-            click.option(
-                "--fanouts",
-                metavar="F1,F2,...",
-                callback=_parse_fanouts,
-                help="For neighbour: columns drawn of a row, for every layer, the output's first; "
-                "needed.",
-            ),
-            click.option(
-                "--batch-size", type=int, help="Vertices of a batch.  [default: 6% of them]"
-            ),
-            click.option(
-                "--sampler",
-                type=NameIn("sampler", SAMPLERS),
-                metavar="NAME",
-                help=f"{what_for}How batches are drawn: {names}.  [default: {default}]",
-            ),
-        ):
-            function = option(function)
-        return function
+    def who(names: list[str]) -> str:
+        return "" if len(names) > 2 else ", ".join(names)
 
-    return decorated
-
-
-def _parse_fanouts(
-    context: click.Context, parameter: click.Parameter, text: str | None
-) -> tuple[int, ...] | None:
-    if text is None:
-        return None
-    try:
-        fanouts = tuple(int(word) for word in text.split(","))
-    except ValueError:
-        fanouts = ()
-    if not fanouts or min(fanouts) < 1 or max(fanouts) > MAX_WIDTH:
-        raise InputError(
-            f"--fanouts '{text}': give a number from 1 to {MAX_WIDTH} for every layer, such as 10,5"
-        )
-    return fanouts
-
-
-def auto_or_number(
-    context: click.Context, parameter: click.Parameter, text: str | None
-) -> str | int | None:
-    """ "auto", or a whole number from 1."""
-    if text is None or text == "auto":
-        return text
-    if not re.fullmatch("[0-9]{1,9}", text, re.ASCII) or int(text) < 1:
-        raise InputError(f"--batches '{text}': give auto or a whole number from 1")
-    return int(text)
+    generated = with_options([option_of(field, who(names)) for field, names in known.values()])
+    chosen = click.option(
+        "--sampler",
+        type=NameIn("sampler", SAMPLERS),
+        metavar="NAME",
+        help=f"{what_for}How batches are drawn: {names}.  [default: {default}]",
+    )
+    return lambda function: chosen(generated(function))
 
 
 def fresh_batches(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -241,8 +198,9 @@ def of_batches(batches: int | None, given: dict[str, Any]) -> dict[str, Any]:
     """Which of the options that `fresh_batches` adds are given; refuses them without --batches."""
     chosen = {name: value for name, value in given.items() if value is not None}
     if batches is None and chosen:
-        option = "--" + next(iter(chosen)).replace("_", "-")
-        raise InputError(f"{option} says which mini-batches: give --batches, their number, too")
+        raise InputError(
+            f"`{next(iter(chosen))}` says which mini-batches: give `batches`, their number, too"
+        )
     return chosen
 
 

@@ -24,6 +24,7 @@ from rich.table import Table
 
 from plancc.errors import InputError, OutputError, PlanccError
 from plancc_cli import options
+from plancc_cli.generated import Sections
 from plancc_cli.words import in_flags
 from plancc_runtime import launch
 from plancc_runtime.nn import MODELS
@@ -61,22 +62,6 @@ SECTIONS = {
         *("checkpoint", "every", "resume", "log", "trace", "f1", "save", "json_path"),
     ),
 }
-
-
-class Sections(click.Command):
-    """A command whose options stand in `SECTIONS`."""
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        records = {
-            str(p.name): record
-            for p in self.get_params(ctx)
-            if isinstance(p, click.Option) and (record := p.get_help_record(ctx))
-        }
-        for title, names in SECTIONS.items():
-            with formatter.section(title):
-                formatter.write_dl([records.pop(name) for name in names])
-        with formatter.section("Other"):
-            formatter.write_dl(list(records.values()))
 
 
 def _option(name: str, text: str, **settings: Any) -> Callable[[Any], Any]:
@@ -138,6 +123,7 @@ def _parse_model_options(
 
 @click.command(
     cls=Sections,
+    sections=SECTIONS,
     epilog="One rank: plancc-run plan.h5. Several: plancc-run plan.h5 --ranks 4, or mpirun -n 4 "
     "plancc-run plan.h5; a plan runs on any number of ranks up to its number of parts.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

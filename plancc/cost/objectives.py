@@ -17,6 +17,8 @@ class Objective:
 
     Attributes
     ----------
+    what : str
+        What it counts.
     value : callable
         ``value(parts, rates)``: the number, exactly, from the `Traffic` of a partition.
     of_busiest : bool
@@ -27,6 +29,7 @@ class Objective:
         Whether it needs `EpochRates` (`plancc.predict.machine.epoch_rates`).
     """
 
+    what: str
     value: Callable[[Traffic, EpochRates], int | float]
     of_busiest: bool = False
     counts_messages: bool = False
@@ -39,24 +42,29 @@ class Objective:
 
 
 OBJECTIVES = {
-    "volume": Objective(lambda parts, _: summarize(parts).volume),
-    "max-volume": Objective(lambda parts, _: summarize(parts).max_volume, of_busiest=True),
-    "messages": Objective(lambda parts, _: summarize(parts).messages, counts_messages=True),
+    "volume": Objective(
+        "rows moved by one product: by the expand, and the fold if there is one",
+        lambda parts, _: summarize(parts).volume,
+    ),
+    "max-volume": Objective(
+        "rows sent or received, whichever is more, at the busiest part",
+        lambda parts, _: summarize(parts).max_volume,
+        of_busiest=True,
+    ),
+    "messages": Objective(
+        "ordered pairs of parts that talk, in each of these steps",
+        lambda parts, _: summarize(parts).messages,
+        counts_messages=True,
+    ),
     "time": Objective(
+        "predicted seconds of an epoch at the slowest part",
         lambda parts, rates: float(rates.seconds(parts).max()),
         of_busiest=True,
         counts_messages=True,
         needs_rates=True,
     ),
 }
-"""
-==============  ==================================================================
-``volume``      rows moved by one product: by the expand, and the fold if there is one
-``max-volume``  rows sent or received, whichever is more, at the busiest part
-``messages``    ordered pairs of parts that talk, in each of these steps
-``time``        predicted seconds of an epoch at the slowest part
-==============  ==================================================================
-"""
+"""The objectives of a search, by name."""
 NEEDS_DIMS = "objective 'time' needs the widths of the layers (`dims`)"
 """Message for an objective without the rates that it needs."""
 NO_RATES = EpochRates(0.0, 0.0, 0.0, 0.0)

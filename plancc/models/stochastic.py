@@ -51,7 +51,7 @@ FITTED_COST = 1000
 
 @dataclass(frozen=True, eq=False)
 class StochasticModel(Model):
-    """Nets of mini-batches.
+    """The expected volume of a mini-batch: nets of batches, or their probabilities.
 
     Attributes
     ----------

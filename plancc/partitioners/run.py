@@ -204,6 +204,12 @@ def by_rank(
     return sorted(ranked, key=lambda adapter: -ranks(adapter)[type(problem)])
 
 
+def ranked(kind: type) -> list[str]:
+    """Names of the partitioners that "auto" chooses from for a kind of problem, best first."""
+    ranks = {n: a.auto_rank[kind] for n, a in PARTITIONERS.loaded().items() if kind in a.auto_rank}
+    return sorted(ranks, key=lambda name: -ranks[name])
+
+
 def strongest(problem: Hypergraph | WeightedGraph) -> Adapter | None:
     """The best partitioner for `problem` among slow ones, whether installed or not."""
     return next(iter(by_rank(problem, lambda adapter: adapter.strong_rank)), None)

@@ -1,0 +1,151 @@
+"""Options of commands, made from the fields of dataclasses (`plancc.fields`); sections of helps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, Field
+from typing import Any
+
+import click
+
+from plancc.errors import InputError
+from plancc.fields import kind_of, parsed
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+class Several(click.ParamType):
+    """Whole numbers with commas between them."""
+
+    name = "numbers"
+
+    def __init__(self, field: Field[Any]) -> None:
+        self.field = field
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return parsed(self.field, value)
+        except ValueError:
+            raise InputError(
+                f"`{self.field.name}` '{value}': give whole numbers with commas, such as 10,5"
+            ) from None
+
+
+class NumberOrWord(click.ParamType):
+    """A whole number, or a word that stands for one."""
+
+    name = "word"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
+def default_in_words(field: Field[Any]) -> str | None:
+    """The default of an option for a help text; None where there is nothing to say."""
+    if "otherwise" in field.metadata:
+        return str(field.metadata["otherwise"])
+    if field.default is MISSING:
+        return "needed"
+    if field.default is None or isinstance(field.default, bool) or field.default == "":
+        return None
+    if isinstance(field.default, tuple):
+        return ",".join(map(str, field.default))
+    return str(field.default)
+
+
+def flag_of(field: Field[Any]) -> str:
+    """The option's flag."""
+    return f"--{field.name.replace('_', '-')}"
+
+
+def option_of(field: Field[Any], who: str = "", **settings: Any) -> click.Option:
+    """The option of a field, None where it is not given.
+
+    Parameters
+    ----------
+    field : dataclasses.Field
+    who : str
+        Whose option it is, for the help text.
+    **settings
+        Passed to `click.Option`.
+    """
+    kind = kind_of(field)
+    types = {
+        "int": int,
+        "float": float,
+        "tuple[int, ...]": Several(field),
+        "str | int": NumberOrWord(),
+    }
+    words = str(field.metadata.get("help", ""))
+    default = default_in_words(field)
+    if kind == "bool":
+        settings["is_flag"] = True
+    else:
+        settings["type"] = types.get(kind, str)
+    return click.Option(
+        [flag_of(field)],
+        default=None,
+        metavar=field.metadata.get("metavar"),
+        help=(f"For {who}: " if who else "")
+        + (words if who else words[:1].upper() + words[1:])
+        + "."
+        + (f"  [default: {default}]" if default and default != "needed" else "")
+        + ("  [needed]" if default == "needed" else ""),
+        **settings,
+    )
+
+
+def with_options(options: Iterable[click.Option]) -> Decorator:
+    """A decorator that adds options to a command."""
+
+    def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
+        known = getattr(function, "__click_params__", [])
+        function.__click_params__ = [*known, *reversed([*options])]  # type: ignore[attr-defined]
+        return function
+
+    return decorated
+
+
+def fields_of(declared: Mapping[str, Any]) -> dict[str, tuple[Field[Any], list[str]]]:
+    """Options of several classes by name: the field, and the names of the classes that have it.
+
+    Parameters
+    ----------
+    declared : dict of str to dict of str to Field
+        Options of a class by the name of the class.
+    """
+    found: dict[str, tuple[Field[Any], list[str]]] = {}
+    for who, options in declared.items():
+        for name, field in options.items():
+            found.setdefault(name, (field, []))[1].append(who)
+    return found
+
+
+class Sections(click.Command):
+    """A command whose help shows its options in sections.
+
+    Parameters
+    ----------
+    sections : dict of str to tuple of str
+        Names of parameters by the title of their section; the others stand in "Other".
+    """
+
+    def __init__(self, *args: Any, sections: Mapping[str, tuple[str, ...]], **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.sections = sections
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        records = {
+            str(p.name): record
+            for p in self.get_params(ctx)
+            if isinstance(p, click.Option) and (record := p.get_help_record(ctx))
+        }
+        for title, names in self.sections.items():
+            shown = [records.pop(name) for name in names if name in records]
+            if shown:
+                with formatter.section(title):
+                    formatter.write_dl(shown)
+        with formatter.section("Other"):
+            formatter.write_dl(list(records.values()))
