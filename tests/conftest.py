@@ -10,3 +10,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Threads of torch that wait for work spin otherwise, and take the cores of the tests beside them.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+# Folders whose files take longest. They come first, so that at the end no worker is left alone with
+# one of them (`pytest -n 2 --dist loadfile --no-loadscope-reorder`).
+LONG = ("runtime", "search", "cli", "benchmarks", "partitioners")
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.path.parent.name not in LONG)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,8 +38,21 @@ def plancc(*words: object) -> Outcome:
     """`plancc WORDS` in this process: `main` with everything that it does to streams and errors."""
     from plancc_cli.main import main
 
+    return in_process(main, "plancc", *words)
+
+
+def plancc_run(*words: object) -> Outcome:
+    """`plancc-run WORDS` in this process, on one rank or on threads."""
+    from plancc_cli.run import main
+
+    with patch.object(os, "_exit", sys.exit):  # the end of a job on threads
+        return in_process(main, "plancc-run", *words)
+
+
+def in_process(main: Callable[[], None], *words: object) -> Outcome:
+    """A program in this process, with all that it does to streams and errors."""
     out, err = io.StringIO(), io.StringIO()
-    argv = ["plancc", *map(str, words)]
+    argv = list(map(str, words))
     handler = signal.getsignal(signal.SIGTERM)
     code: object = 0
     try:

@@ -54,25 +54,32 @@ def case(tmp_path_factory):
     return folder, a, owner, data, weights
 
 
-@pytest.mark.parametrize("ranks", [None, 2, 3])
-def test_any_number_of_ranks_up_to_the_parts(ranks, case, tmp_path):
-    folder, a, owner, data, weights = case
-    arguments = (
+def training(folder, ranks) -> list:
+    """Arguments of a run on so many ranks; what it writes is named after them."""
+    return [
         *(folder / "plan.h5", "--epochs", 5, "--hidden", 5, "--lr", 0.3),
-        *("--dtype", "float64", "--init", folder / "init.npz", "--json", tmp_path / "run.json"),
-        *("--save", tmp_path / "w.npz", "--passes", "none"),
-    )
-    result = alone(*arguments) if ranks is None else plancc_run(ranks, *arguments)
+        *("--dtype", "float64", "--init", folder / "init.npz", "--passes", "none"),
+        *("--json", folder / f"{ranks}.json", "--save", folder / f"{ranks}.npz"),
+    ]
+
+
+@pytest.mark.parametrize("ranks", [None, 2, 3])
+def test_any_number_of_ranks_up_to_the_parts(ranks, case, on_two_ranks):
+    folder, a, owner, data, weights = case
+    if ranks is None:
+        result = alone(*training(folder, ranks))
+    else:
+        result = on_two_ranks["trains"] if ranks == 2 else plancc_run(3, *training(folder, 3))
     assert result.returncode == 0, result.stderr
     assert not sentences(result)
     losses, trained, logits = reference.train_dense(
         *(a, data.features, data.labels, data.train_mask),
         *(weights, 5, 0.3, "sgd", "relu"),
     )
-    found = json.loads((tmp_path / "run.json").read_text())
+    found = json.loads((folder / f"{ranks}.json").read_text())
     rows = [*found["epochs"], found["final"]]
     np.testing.assert_allclose([e["loss"] for e in rows], losses, rtol=1e-10)
-    with np.load(tmp_path / "w.npz") as file:
+    with np.load(folder / f"{ranks}.npz") as file:
         for k, w in enumerate(trained):
             np.testing.assert_allclose(file[NAMES[k]], w, rtol=0, atol=1e-10)
     hits = logits.argmax(axis=1) == data.labels
@@ -134,8 +141,8 @@ def damaged(case, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def refused(case, damaged, tmp_path_factory):
-    """What two ranks say to arguments that they cannot work with, by a name for each."""
+def on_two_ranks(case, damaged, tmp_path_factory):
+    """What two ranks say, by a name for each command; one launch."""
     plan, bare, one = (case[0] / name for name in ("plan.h5", "bare.h5", "one.h5"))
     both = {
         "more ranks than parts": [one],
@@ -147,10 +154,11 @@ def refused(case, damaged, tmp_path_factory):
         "no folder to save in": [plan, "--epochs", 10**9, "--save", "/no/such/folder/x"],
         "diverging": [plan, "--lr", "1e38"],
     }
+    both["trains"] = training(case[0], 2)
     each = {name: [arguments, arguments] for name, arguments in both.items()}
     each["rank 1 finds no plan"] = [[plan], [case[0] / "gone.h5"]]
     each["different plans"] = [[plan], [bare]]
-    results = one_after_another(list(each.values()), tmp_path_factory.mktemp("refused"))
+    results = one_after_another(list(each.values()), tmp_path_factory.mktemp("two"))
     return dict(zip(each, results, strict=True))
 
 
@@ -175,8 +183,8 @@ def test_missing_file(case, tmp_path):
         ("different plans", 1, ["different plans"]),
     ],
 )
-def test_two_ranks_refuse_in_one_sentence(refused, which, code, words):
-    fails(refused[which], code, *words)
+def test_two_ranks_refuse_in_one_sentence(on_two_ranks, which, code, words):
+    fails(on_two_ranks[which], code, *words)
 
 
 @pytest.mark.parametrize(
