@@ -59,8 +59,7 @@ class BatchFigures:
 
     @classmethod
     def empty(cls, batches: int) -> BatchFigures:
-        counts = np.zeros((5, batches), dtype=np.int64)
-        vertices, nonzeros, volume, max_volume, messages = counts
+        vertices, nonzeros, volume, max_volume, messages = np.zeros((5, batches), dtype=np.int64)
         return cls(vertices, nonzeros, volume, max_volume, messages, np.zeros(batches))
 
 
@@ -174,11 +173,7 @@ def _exchange(rows, ptr, columns, owner, stamp, talked, ticket, load):  # type: 
 
 
 def expected_volume(
-    inclusion: Inclusion,
-    indptr: Int64Array,
-    indices: Int32Array,
-    owner: Int32Array,
-    num_parts: int,
+    inclusion: Inclusion, indptr: Int64Array, indices: Int32Array, owner: Int32Array, num_parts: int
 ) -> float:
     """Expected rows moved by one exchange of a batch, exactly, from inclusion probabilities.
 

@@ -149,7 +149,6 @@ class Plan:
             "rows/part_ptr": self.part_ptr,
             "rows/global_id": self.global_id,
             "rows/num_interior": self.num_interior,
-            "rows/original_id": None,
             "matrix/row_ptr": self.row_ptr,
             "matrix/column": self.column,
             "matrix/value": self.value,

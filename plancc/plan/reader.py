@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
-from types import TracebackType
 from typing import Any, Self
 
 import h5py
@@ -115,12 +114,7 @@ class PlanFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._file.close()
 
     def check_row_plan(self, what: str) -> None:
@@ -232,20 +226,20 @@ class PlanFile:
         with self._reading(f"/{name}"):
             return self._node(name)
 
-    def _node(self, name: str) -> h5py.Dataset:
-        node = NODES[name]
+    def _dataset(self, name: str) -> h5py.Dataset:
         if not self._is_there(name, h5py.Dataset):
             raise self._error(f"/{name} is missing")
-        dataset = self._file[name]
+        return self._file[name]
+
+    def _node(self, name: str) -> h5py.Dataset:
+        node, dataset = NODES[name], self._dataset(name)
         if dataset.is_virtual or dataset.external:
             raise self._error(f"/{name} keeps its data outside the file")
         creation = dataset.id.get_create_plist()
         filters = [creation.get_filter(k)[0] for k in range(creation.get_nfilters())]
-        for code in filters:
-            if code not in FILTERS:
-                raise self._error(
-                    f"/{name} uses HDF5 filter {code}; allowed are {', '.join(FILTERS.values())}"
-                )
+        for code in set(filters) - set(FILTERS):
+            allowed = ", ".join(FILTERS.values())
+            raise self._error(f"/{name} uses HDF5 filter {code}; allowed are {allowed}")
         if dataset.dtype.str not in node.dtypes:
             raise self._error(
                 f"/{name} has type {dataset.dtype.str}, not {' or '.join(node.dtypes)}"
@@ -272,22 +266,17 @@ class PlanFile:
         PlanError
             If a dataset cannot be read, or a number in it is no index of what it points to.
         """
-        arrays = {name: self.read(name) for name in NODES if self._wanted(name)}
+        arrays = {
+            name: self.read(name)
+            for name, node in NODES.items()
+            if (self.has(name) if node.optional else node.layout in ("", self.header.layout))
+        }
         plan = Plan.from_arrays(self.header, arrays)
         for name, problem in index_invariants(plan):
             if problem:
                 raise self._error(f"{name}: {problem}")
-        return replace(
-            plan,
-            provenance=self.attributes("provenance"),
-            baseline=self.metrics("random_"),
-        )
-
-    def _wanted(self, name: str) -> bool:
-        node = NODES[name]
-        if node.optional:
-            return self.has(name)
-        return node.layout in ("", self.header.layout)
+        provenance, baseline = self.attributes("provenance"), self.metrics("random_")
+        return replace(plan, provenance=provenance, baseline=baseline)
 
     @contextmanager
     def _reading(self, what: str) -> Iterator[None]:
@@ -323,9 +312,7 @@ class PlanFile:
     def _length(self, name: str) -> int:
         """Size of a one-dimensional dataset before its bound is known."""
         with self._reading(f"/{name}"):
-            if not self._is_there(name, h5py.Dataset):
-                raise self._error(f"/{name} is missing")
-            shape: tuple[int, ...] = self._file[name].shape or ()
+            shape: tuple[int, ...] = self._dataset(name).shape or ()
             if len(shape) != 1:
                 raise self._error(f"/{name} has {len(shape)} dimensions, not one")
             return int(shape[0])
