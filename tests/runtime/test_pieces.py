@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -14,10 +15,14 @@ import torch
 from plancc.errors import InputError, PlanccError
 from plancc_runtime import launch
 from plancc_runtime.clock import Clock
-from plancc_runtime.data import random_features, random_labels
+from plancc_runtime.data import load_data, random_features, random_labels
+from plancc_runtime.nn import MODELS
+from plancc_runtime.nn.conv import ConvOptions
+from plancc_runtime.nn.gcn import GCNConv
 from plancc_runtime.nn.network import ACTIVATIONS, Network, NetworkOptions
 from plancc_runtime.optim import OPTIMIZERS
 from plancc_runtime.options import CHOICES, TrainOptions
+from plancc_runtime.run import make_network
 from plancc_runtime.transport.single import SingleTransport
 from plancc_runtime.weights import read_weights
 
@@ -96,6 +101,45 @@ def test_optimisers_are_torchs(name, decay):
 def test_options_are_checked(wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):
         TrainOptions(**wrong)
+
+
+@dataclass(frozen=True)
+class SlopedOptions(ConvOptions):
+    heads: int = 3
+    slope: float = 0.1
+
+
+class SlopedConv(GCNConv):
+    """A third party's layer: its options are fields, one of them a known option of plancc-run."""
+
+    Options = SlopedOptions
+
+    def _make(self, random):
+        self.weight, self.bias = torch.nn.Parameter(torch.zeros(self.d_in, self.d_out)), None
+
+
+def test_a_registered_layer_gets_the_options_that_it_declares(monkeypatch):
+    monkeypatch.setitem(MODELS._targets, "sloped", f"{__name__}:SlopedConv")
+    _, (part,) = reference.make_parts(np.eye(5), np.zeros(5, int), 1)
+    transport = SingleTransport()
+    for given, heads, slope in (
+        ({}, 3, 0.1),
+        ({"heads": 4, "model_options": {"slope": "0.5"}}, 4, 0.5),
+        ({"model_options": {"slope": 2.0, "heads": 1}}, 1, 2.0),
+    ):
+        options = TrainOptions(model="sloped", features=5, **given)
+        data = load_data(part, transport, torch.float32, options)
+        network = make_network(options, data, transport, torch.float32)
+        assert [conv.options for conv in network.convs] == [SlopedOptions(None, heads, slope)] * 2
+    for wrong, words in (
+        ({"aggregator": "sum"}, "`aggregator` sum: model sloped has no such option"),
+        ({"model_options": {"steep": 1}}, "`steep` 1: .* it has bias, heads, slope"),
+    ):
+        with pytest.raises(InputError, match=words):
+            TrainOptions(model="sloped", **wrong)
+    options = TrainOptions(model="sloped", model_options={"slope": "steep"})
+    with pytest.raises(InputError, match="slope 'steep': give a number"):
+        make_network(options, load_data(part, transport, torch.float32, options), transport, None)
 
 
 @pytest.mark.parametrize(
