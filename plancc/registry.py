@@ -26,10 +26,22 @@ class Registry:
         Entry-point group that third parties use.
     targets : dict of str to str
         The built-in entries, in the order in which they are listed to users.
+    instance_of, subclass_of : str, optional
+        Target of a class: entries of third parties must be its instances, or its subclasses
+        without abstract methods.
     """
 
-    def __init__(self, kind: str, group: str, targets: dict[str, str]) -> None:
+    def __init__(
+        self,
+        kind: str,
+        group: str,
+        targets: dict[str, str],
+        *,
+        instance_of: str = "",
+        subclass_of: str = "",
+    ) -> None:
         self.kind = kind
+        self._instance_of, self._subclass_of = instance_of, subclass_of
         self._targets = dict(targets)
         self._group = group
         self._plugins: dict[str, EntryPoint] | None = None
@@ -67,20 +79,41 @@ class Registry:
         InputError
             If there is no such entry; the message lists those that exist.
         BackendUnavailable
-            If the entry is a third party's and cannot be loaded; the message names its package.
+            If the entry is a third party's and cannot be loaded, or is of another type than the
+            registry's; the message names its package.
         """
         check_choice(self.kind, name, self.names())
         if name in self._targets:
-            module, _, attribute = self._targets[name].partition(":")
-            return getattr(import_module(module), attribute)
+            return _loaded(self._targets[name])
         point = self._read_plugins()[name]
+        who = f"{self.kind} '{name}'" + (f" of package {point.dist.name}" if point.dist else "")
         try:
-            return point.load()
+            found = point.load()
         except Exception as error:  # their code runs
-            package = f" of package {point.dist.name}" if point.dist else ""
             raise BackendUnavailable(
-                f"{self.kind} '{name}'{package} cannot be loaded: {type(error).__name__}: {error}"
+                f"{who} cannot be loaded: {type(error).__name__}: {error}"
             ) from error
+        wrong = self._wrong_with(found)
+        if wrong:
+            raise BackendUnavailable(f"{who} cannot be used: {point.value} {wrong}")
+        return found
+
+    def _wrong_with(self, found: object) -> str:
+        """What keeps a third party's object from being an entry, in words; "" for nothing."""
+        if self._instance_of and not isinstance(found, _loaded(self._instance_of)):
+            return f"is no instance of {self._instance_of.replace(':', '.')}"
+        if self._subclass_of:
+            if not (isinstance(found, type) and issubclass(found, _loaded(self._subclass_of))):
+                return f"is no subclass of {self._subclass_of.replace(':', '.')}"
+            missing = sorted(getattr(found, "__abstractmethods__", ()))
+            if missing:
+                return f"does not define {', '.join(missing)}"
+        return ""
+
+
+def _loaded(target: str) -> Any:
+    module, _, attribute = target.partition(":")
+    return getattr(import_module(module), attribute)
 
 
 def check_choice(kind: str, value: str, choices: Iterable[str]) -> None:

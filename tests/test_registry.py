@@ -6,53 +6,102 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+import scipy.sparse as sp
 
+import plancc
 from plancc.errors import BackendUnavailable, InputError
+from plancc.graph.formats import FORMATS
+from plancc.models import MODELS
+from plancc.models.graph import GraphModel
+from plancc.models.hypergraph import HypergraphModel
+from plancc.partitioners import PARTITIONERS
+from plancc.partitioners.run import partition
 from plancc.registry import Registry
+from plancc.report.provenance import read_tried
+from plancc.sampling import SAMPLERS
 
 ENTRY_POINTS = """
 [plancc.models]
 stripes = others:Stripes
+scaled = others:Scaled
 absent = no_such_module:Model
 nothing = others:Nothing
+loner = others:Loner
+idle = others:Idle
+instance = others:INSTANCE
 hp = others:Stripes
 [plancc.partitioners]
 dealt = others:DEALT
+bare = others:deal
 [plancc.formats]
 pairs = others:PAIRS
 absent = no_such_module:FORMAT
+plain = others:read_pairs
+[plancc.samplers]
+nobody = others:Loner
 [plancc.datasets]
 line = others:Line
 """
 
 # without "from __future__ import annotations": the types of the fields are types, not strings
 MODULE = """
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
 
+from plancc.fields import option
 from plancc.graph.canonical import build_graph
 from plancc.graph.formats import Format
+from plancc.models.base import Model
+from plancc.models.hypergraph import HypergraphModel
 from plancc.models.problem import Assignment, Hypergraph
 from plancc.partitioners.adapter import Adapter
 from plancc_datasets.dataset import Dataset
 
 
-@dataclass(frozen=True)
-class Stripes:
-    partitioners: ClassVar[tuple] = ()
-
+class Stripes(Model):
     def build(self, matrix, num_parts, *, balance, seed):
         return Assignment(np.arange(matrix.num_vertices, dtype=np.int32) % num_parts)
 
 
+@dataclass(frozen=True)
+class Scaled(Model):
+    \"\"\"Column nets at a price.\"\"\"
+
+    problem: ClassVar[type] = Hypergraph
+    searched: ClassVar[bool] = True
+    default_objective: ClassVar[str] = "volume"
+    minimised: ClassVar[tuple] = ("volume",)
+
+    factor: int = option(3, "cost of a net")
+
+    def build(self, matrix, num_parts, *, balance, seed):
+        found = HypergraphModel().build(matrix, num_parts, balance=balance, seed=seed)
+        return replace(found, net_costs=np.full(found.num_nets, self.factor))
+
+
+class Loner:
+    def build(self, matrix, num_parts, *, balance, seed):
+        return Assignment(np.zeros(matrix.num_vertices, dtype=np.int32))
+
+
+class Idle(Model):
+    pass
+
+
+INSTANCE = Scaled()
+
+
 def deal(problem, num_parts, *, epsilon, seed, preset, threads):
+    costs = None if problem.net_costs is None else problem.net_costs.max()
+    print(f"dealt: nets of cost {costs}")
     return np.arange(problem.num_vertices) % num_parts
 
 
-DEALT = Adapter("dealt", deal, (Hypergraph,), ("only",))
+DEALT = Adapter("dealt", deal, (Hypergraph,), ("only",), auto_rank={Hypergraph: 99})
 
 
 def read_pairs(path, *, pattern, symmetrize, transpose):
@@ -90,15 +139,93 @@ def package(tmp_path):
 def test_names_and_errors(package, monkeypatch):
     monkeypatch.syspath_prepend(package)
     models = Registry("model", "plancc.models", {"hp": "plancc.models.hypergraph:HypergraphModel"})
-    assert models.names() == ["hp", "stripes", "absent", "nothing"]
+    assert models.names()[:4] == ["hp", "stripes", "scaled", "absent"]
     assert models["hp"].__name__ == "HypergraphModel"  # not theirs
     assert models["stripes"].__name__ == "Stripes"
-    with pytest.raises(InputError, match="unknown model 'best': choose from hp, stripes, absent"):
+    with pytest.raises(
+        InputError, match="unknown model 'best': choose from hp, stripes, scaled, absent"
+    ):
         models["best"]
     with pytest.raises(BackendUnavailable, match="model 'absent' of package others cannot be lo"):
         models["absent"]
     with pytest.raises(BackendUnavailable, match="model 'nothing' of package others cannot be lo"):
         models["nothing"]
+
+
+@pytest.fixture
+def registered(package, monkeypatch):
+    """All registries with the package's entries."""
+    monkeypatch.syspath_prepend(package)
+    for registry in (FORMATS, MODELS, PARTITIONERS, SAMPLERS):
+        monkeypatch.setattr(registry, "_plugins", None)
+    yield
+    sys.modules.pop("others", None)
+
+
+WRONG = [
+    (MODELS, "loner", "model 'loner' of package others cannot be used: others:Loner is no subclass "
+     "of plancc.models.base.Model"),
+    (MODELS, "instance", "others:INSTANCE is no subclass of plancc.models.base.Model"),
+    (MODELS, "idle", "model 'idle' of package others cannot be used: others:Idle does not define "
+     "build"),
+    (PARTITIONERS, "bare", "others:deal is no instance of plancc.partitioners.adapter.Adapter"),
+    (FORMATS, "plain", "others:read_pairs is no instance of plancc.graph.formats.Format"),
+    (SAMPLERS, "nobody", "others:Loner is no subclass of plancc.sampling.sampler.Sampler"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("registry", "name", "words"), WRONG)
+@pytest.mark.usefixtures("registered")
+def test_what_does_not_fit_is_said_when_it_is_used(registry, name, words):
+    assert name in registry
+    assert name not in registry.loaded()
+    with pytest.raises(BackendUnavailable) as caught:
+        registry[name]
+    assert str(caught.value).endswith(words)
+
+
+RING = sp.csr_array(np.roll(np.eye(12), 1, axis=1))
+
+
+@pytest.mark.usefixtures("registered")
+def test_what_does_not_fit_disturbs_nobody_else():
+    with pytest.raises(BackendUnavailable, match="partitioner 'bare' of package others"):
+        plancc.compile(RING, "hp", 3, partitioner="bare")
+    with pytest.raises(BackendUnavailable, match="model 'loner' of package others"):
+        plancc.compile(RING, "loner", 3)
+    with pytest.raises(BackendUnavailable, match="sampler 'nobody' of package others"):
+        plancc.compile(RING, "stochastic-hp", 3, sampler="nobody")
+    with pytest.raises(InputError, match="no option 'factor', which is scaled's"):
+        plancc.compile(RING, "rp", 3, factor=4)
+    with pytest.raises(InputError, match=r"pairs \(.pairs\)$"):
+        plancc.read_graph(__file__)
+    plan = plancc.compile(RING, "auto", 3, candidates=["stripes", "scaled"], effort="fast")
+    assert plan.provenance["chosen_model"] == "scaled"
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_partitioner_of_high_rank_is_what_auto_takes(capsys):
+    problem = HypergraphModel().build(plancc.as_graph(RING), 3, balance="nnz", seed=1)
+    assert partition(problem, 3).partitioner == "dealt"
+    assert capsys.readouterr().out == "dealt: nets of cost None\n"
+    graph = GraphModel().build(plancc.as_graph(RING), 3, balance="nnz", seed=1)
+    assert partition(graph, 3).partitioner == "metis"  # dealt takes no graphs
+    plan = plancc.compile(RING, "hp", 3, preset="only")
+    assert plan.provenance["partitioner"] == "dealt"
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_model_is_searched_from_its_own_problem(capsys):
+    plan = plancc.compile(RING, "scaled", 3, effort="fast", factor=7)
+    plancc.verify(plan)
+    assert capsys.readouterr().out == "dealt: nets of cost 7\n"
+    steps = [trial["step"] for trial in read_tried(plan.provenance)]
+    assert steps == ["dealt seed 1", "sweeps"]
+    named = {"partitioner": "plancc", "partitioner_versions": "dealt", "model_factor": "7"}
+    assert plan.provenance | named == plan.provenance
+    alone = plancc.compile(RING, "scaled", 3, partitioner="dealt")
+    assert alone.owner().tolist() == [i % 3 for i in range(12)]
+    assert capsys.readouterr().out == "dealt: nets of cost 3\n"
 
 
 def test_the_command_line_takes_them(package, tmp_path):
@@ -110,6 +237,8 @@ for line in sys.stdin:
     command.main(line.split(), standalone_mode=False)
 """
     lines = [
+        "compile --help",
+        "simulate --help",
         "compile ring.pairs --model stripes -p 2 -o a.h5",
         "compile ring.pairs --model hp --partitioner dealt -p 2 -o b.h5",
         "dataset line --n 7 -o line.mtx",  # whatever the format that cannot be loaded

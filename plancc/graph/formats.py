@@ -22,6 +22,7 @@ FORMATS = Registry(
         "edgelist": "plancc.graph.edgelist:FORMAT",
         "npz": "plancc.graph.npz:FORMAT",
     },
+    instance_of="plancc.graph.formats:Format",
 )
 
 
@@ -63,8 +64,8 @@ def find_format(path: StrPath, format: str | None = None) -> str:
     zipped = name.endswith(".gz")
     extension = os.path.splitext(name.removesuffix(".gz"))[1]
     known = []
-    for candidate in FORMATS:
-        entry: Format = FORMATS[candidate]
+    entry: Format
+    for candidate, entry in FORMATS.loaded().items():
         if extension in entry.extensions and (entry.gzip or not zipped):
             return candidate
         known.append(f"{candidate} ({' '.join(entry.extensions)})")
@@ -156,7 +157,7 @@ def write_graph(
     name = find_format(path, format)
     write = FORMATS[name].write
     if write is None:
-        able = [each for each in FORMATS if FORMATS[each].write is not None]
+        able = [each for each, entry in FORMATS.loaded().items() if entry.write is not None]
         raise InputError(
             f"{os.fspath(path)}: format '{name}' can be read but not written; "
             f"choose from {', '.join(able)}"

@@ -36,6 +36,7 @@ MODELS = Registry(
         "cagnet-3d": "plancc.models.process_grid:Cagnet3DModel",
         "mop": "plancc.models.process_grid:MopModel",
     },
+    subclass_of="plancc.models.base:Model",
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import Field
+from dataclasses import Field, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from plancc.fields import options_of
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from plancc.models.weights import Balance
 
 
+@dataclass(frozen=True)
 class Model(ABC):
     """A frozen dataclass that turns a normalised matrix into a `Problem`; its fields are options.
 

@@ -20,4 +20,5 @@ PARTITIONERS = Registry(
         "kaminpar": "plancc.partitioners.kaminpar:ADAPTER",
         "builtin": "plancc.partitioners.builtin:ADAPTER",
     },
+    instance_of="plancc.partitioners.adapter:Adapter",
 )

@@ -22,6 +22,7 @@ SAMPLERS = Registry(
         "cluster": "plancc.sampling.cluster:ClusterSampler",
         "edges": "plancc.sampling.edges:EdgeSampler",
     },
+    subclass_of="plancc.sampling.sampler:Sampler",
 )
 
 SHOWN, FITTED, HELD_OUT = 0, 1, 2
