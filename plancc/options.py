@@ -61,8 +61,8 @@ class SearchOptions(PartitionOptions):
             raise InputError(f"budget {self.budget:g} s: a number of seconds above 0 is needed")
         if self.dims is not None:
             object.__setattr__(self, "dims", tuple(self.dims))
-        if isinstance(self.topology, str):
-            object.__setattr__(self, "topology", Topology.parse(self.topology))
+        if self.topology is not None and not isinstance(self.topology, Topology):
+            object.__setattr__(self, "topology", Topology.parse(str(self.topology)))
 
     @property
     def names_partitioner(self) -> bool:

@@ -377,7 +377,7 @@ def test_provenance_of_rcm():
         ({"model": "gp", "objective": "beauty"}, "'beauty': choose from cut, volume, max-volume"),
         (
             {"model": "gp", "part": "x"},
-            "model 'gp' has no option 'part': it has objective",
+            "model 'gp' has no option 'part', which is file's",
         ),
         ({"topology": "4x8"}, "topology 4x8 has 32 ranks"),
         ({"model": "file"}, "needs a part vector"),

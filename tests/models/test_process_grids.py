@@ -38,10 +38,10 @@ def test_default_shapes_of_all_numbers_of_ranks():
         assert fits("mop", p) == Grid("feature", 1, p)
         sides = [side for side in range(1, 9) if side**2 == p]
         found = fits("cagnet-2d", p)
-        assert found == Grid("2d", *sides * 2) if sides else "no square grid" in found
+        assert found == Grid("2d", *sides * 2) if sides else "not a perfect square" in found
         sides = [side for side in range(1, 5) if side**3 == p]
         found = fits("cagnet-3d", p)
-        assert found == Grid("3d", *sides * 3) if sides else "no cube" in found
+        assert found == Grid("3d", *sides * 3) if sides else "not a cube" in found
         for c in (1, 2, 3):
             found = fits("cagnet-1.5d", p, replication=c)
             if p % c**2:

@@ -195,7 +195,7 @@ def test_budget(objective):
     [
         ({"effort": "much"}, "effort"),
         ({"objective": "cut"}, "objective"),
-        ({"objective": "time"}, "--dims"),
+        ({"objective": "time"}, "`dims`"),
         ({"budget": 0}, "budget 0 s"),
         ({"epsilon": -1}, "epsilon -1"),
         ({"num_parts": 400}, "400 parts"),

@@ -531,7 +531,7 @@ WRONG = {
     "clusters 2.5": ({"clusters": 2.5}, "2.5 clusters: a whole number"),
     "clusters true": ({"clusters": True}, "True clusters: a whole number"),
     "clusters nan": ({"clusters": math.nan}, "nan clusters: a whole number"),
-    "effort": ({"effort": "fast", "partitioner": "builtin"}, "drop partitioner 'builtin'"),
+    "effort": ({"effort": "fast", "partitioner": "builtin"}, "drop `partitioner` builtin"),
     "dims": ({"balance": "work"}, "needs the widths"),
     "topology": ({"topology": "2x2"}, "4 ranks"),
 }
