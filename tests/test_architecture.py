@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -185,6 +186,55 @@ def test_imports_form_no_circle():
 # -- habits ----------------------------------------------------------------------------------------
 
 
+def functions(module: str) -> Iterator[ast.FunctionDef]:
+    return (node for node in ast.walk(tree_of(module)) if isinstance(node, ast.FunctionDef))
+
+
 def test_every_module_says_what_it_is():
     sources = {m: path.read_text() for m, path in MODULES.items() if path.name != "__init__.py"}
     assert not [m for m, source in sources.items() if not ast.get_docstring(ast.parse(source))]
+
+
+MOST_PARAMETERS = 8
+# The front door of the compiler: all that a caller may say stands in one signature.
+FRONT_DOOR = ("plancc.pipeline", "compile")
+
+
+def is_kernel(function: ast.FunctionDef) -> bool:
+    """Whether numba compiles a function: `njit`, or a name bound to it."""
+    words = {ast.unparse(decorator).partition("(")[0] for decorator in function.decorator_list}
+    return bool(words & {"njit", "_compiled"})
+
+
+def is_command(function: ast.FunctionDef) -> bool:
+    """Whether click calls a function, with an argument for every option of a command."""
+    words = [ast.unparse(decorator) for decorator in function.decorator_list]
+    return any(re.match(r"\w+\.command\b", word) for word in words)
+
+
+def test_no_function_takes_many_parameters():
+    wrong = {}
+    for module in MODULES:
+        for function in functions(module):
+            a = function.args
+            names = [x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs)]
+            count = len([name for name in names if name not in ("self", "cls")])
+            if count > MOST_PARAMETERS and not (is_kernel(function) or is_command(function)):
+                wrong[module, function.name] = count
+    del wrong[FRONT_DOOR]
+    assert not wrong, "\n".join(map(str, wrong.items()))
+
+
+def test_the_library_names_parameters_not_flags():
+    """Who calls from Python typed no `--flag`; the command line translates."""
+    wrong = []
+    for module in MODULES:
+        if module.startswith("plancc_cli"):
+            continue
+        nodes = list(ast.walk(tree_of(module)))
+        texts = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+        for node in nodes:
+            text = node.value if isinstance(node, ast.Constant) and id(node) not in texts else None
+            if isinstance(text, str) and re.search(r"(?<![\w-])--[a-z]", text):
+                wrong.append(f"{module}, line {node.lineno}: {text}")
+    assert not wrong, "\n".join(wrong)
