@@ -55,8 +55,8 @@ def place_of(rows: Tensor, outputs: Tensor | None) -> tuple[Tensor, Tensor]:
     """
     if outputs is None:
         return rows, rows
-    places = torch.searchsorted(outputs, rows)
-    found = outputs[places.clamp(max=max(len(outputs) - 1, 0))] == rows if len(outputs) else None
-    if found is None:
+    if not len(outputs):
         return rows[:0], rows[:0]
+    places = torch.searchsorted(outputs, rows)
+    found = outputs[places.clamp(max=len(outputs) - 1)] == rows
     return rows[found], places[found]

@@ -121,14 +121,6 @@ class FeatureGraph(LayerGraph):
         self._staged: dict[str, tuple[_Stages, _Stages]] = {}
 
     @property
-    def num_inputs(self) -> int:
-        return len(self._rows)
-
-    @property
-    def num_outputs(self) -> int:
-        return len(self._rows)
-
-    @property
     def vertices(self) -> Tensor:
         return self._vertices
 

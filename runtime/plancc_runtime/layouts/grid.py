@@ -20,20 +20,7 @@ adjoint, G -> A^T G, the same read backward:
     for every piece q:   A_iq is broadcast in the process row
                          A_iq^T G_ij is reduced in the process column to the rank that has H_qj
 
-Words over all ranks, for n rows and nnz nonzeros on a grid of R x C x K (rows, columns, layers)
-with S = lcm(R, C) pieces in a layer; of a product of width w in either direction:
-
-    H, or sums for it           (R - 1) n w
-    A                           (C - 1) (2 nnz + K S (n + R))
-    between layers              (K - 1) n w
-
-and of the other operations:
-
-    x W, of d_in x d_out        (C - 1) n d_in forward, (C - 1) n d_out back
-    whole rows of width w       (C - 1) n w forward, none back
-
-Messages, where nothing is empty: of H K S C (R - 1), of A 3 K S R (C - 1), between layers
-R C K (K - 1), of the other operations R K C (C - 1).
+`GridGraph.counts` says what all this moves; the closed forms are in `plancc.predict.cagnet`.
 """
 
 from __future__ import annotations
@@ -134,14 +121,6 @@ class GridGraph(LayerGraph):
         parts = self.position.row * self.grid.layers + np.arange(self.grid.layers)
         self._rows_of_layers = np.diff(share.part_ptr)[parts].tolist()
         return block_of_share(share, self_loops)
-
-    @property
-    def num_inputs(self) -> int:
-        return len(self._vertices)
-
-    @property
-    def num_outputs(self) -> int:
-        return len(self._vertices)
 
     @property
     def vertices(self) -> Tensor:

@@ -56,17 +56,18 @@ class LayerGraph(ABC):
 
     @property
     @abstractmethod
-    def num_inputs(self) -> int:
-        """Rows of the input that this rank has."""
-
-    @property
-    @abstractmethod
-    def num_outputs(self) -> int: ...
-
-    @property
-    @abstractmethod
     def vertices(self) -> Tensor:
         """Vertex of every row of the input: int32[num_inputs]."""
+
+    @property
+    def num_inputs(self) -> int:
+        """Rows of the input that this rank has."""
+        return len(self.vertices)
+
+    @property
+    def num_outputs(self) -> int:
+        """Rows of the output; by default those of the input."""
+        return self.num_inputs
 
     @abstractmethod
     def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:

@@ -42,8 +42,6 @@ def rehearse(
 class _Recorder(LayerGraph):
     """A graph without vertices that notes what it is asked for; it has no ranks to sum over."""
 
-    num_inputs = num_outputs = 0
-
     def __init__(self, device: torch.device) -> None:
         self.asked: list[Request] = []
         self._device = device

@@ -17,16 +17,6 @@ reductions in the process column.
 All copies compute the same loss, of which each counts one in c: gradients of the copies of a row
 are equal, and each is 1 / c of the whole one; so they stay if every rank takes its own through the
 adjoint, and those of the weights, summed over all ranks, are whole ones.
-
-Words over all ranks of a product of width w on R x c ranks, for n rows of which V are sent by the
-row plan:
-
-    forward     (R - 1) n w, and c n w in all-reduces (of all ranks)
-    back        (R - 1) n w + (c - 1) n w
-    sparse      V w in place of (R - 1) n w
-
-Messages, where nothing is empty: R (R - 1) forward, and R (c - 1) more back; sparse, those of the
-row plan in place of R (R - 1).
 """
 
 from __future__ import annotations
