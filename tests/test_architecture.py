@@ -14,6 +14,10 @@ from pathlib import Path
 
 import networkx as nx
 
+from plancc.models import MODELS
+from plancc.partitioners import PARTITIONERS
+from plancc_runtime.nn import MODELS as CONVOLUTIONS
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 PACKAGES = {
@@ -223,6 +227,49 @@ def test_no_function_takes_many_parameters():
                 wrong[module, function.name] = count
     del wrong[FRONT_DOOR]
     assert not wrong, "\n".join(map(str, wrong.items()))
+
+
+# Registered names, and the modules that register them.
+REGISTERED: dict[str, set[str]] = {}
+for registry in (MODELS, PARTITIONERS, CONVOLUTIONS):
+    for name, target in registry._targets.items():
+        REGISTERED.setdefault(name, set()).add(target.partition(":")[0])
+# Names that are values of other options too: they count where the code speaks of a model.
+AMBIGUOUS = {"auto", "block", "file", "gcn", "rcm"}
+SPEAKS_OF_ONE = re.compile(r"(?i)\b(model|convolution)s?\b(?!\.)")
+# Constants of any module that hold a registered name.
+NAMED = {
+    target.id: node.value.value
+    for module in MODULES
+    for node in tree_of(module).body
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+    for target in node.targets
+    if isinstance(target, ast.Name) and node.value.value in REGISTERED
+}
+
+
+def registered_names(expression: ast.expr) -> set[str]:
+    """The registered names in an expression, as strings or by the name of a constant."""
+    found = set()
+    for node in ast.walk(expression):
+        if isinstance(node, ast.Constant) and node.value in REGISTERED:
+            found.add(node.value)
+        elif isinstance(node, ast.Name) and node.id in NAMED:
+            found.add(NAMED[node.id])
+    return found if SPEAKS_OF_ONE.search(ast.unparse(expression)) else found - AMBIGUOUS
+
+
+def test_nobody_asks_for_the_name_of_a_model_or_partitioner():
+    """What others need to know of one, it declares. Model auto lists whom it compares."""
+    wrong = []
+    for module in MODULES.keys() - {"plancc.models.auto"}:
+        for node in ast.walk(tree_of(module)):
+            several = isinstance(node, ast.Tuple | ast.List | ast.Set) and len(node.elts) > 1
+            if several or isinstance(node, ast.Compare):
+                names = registered_names(node)
+                if any(module not in REGISTERED[name] for name in names):
+                    wrong.append(f"{module}, line {node.lineno}: {ast.unparse(node)}")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_the_library_names_parameters_not_flags():
