@@ -145,7 +145,7 @@ def _print_json(shown: Shown, beside: list[Comparison]) -> None:
 
 def _print(shown: Shown, beside: list[Comparison], machines: dict[str, Accelerator]) -> None:
     from plancc.accelerators import accelerator
-    from plancc_cli.render import console, duration, size, table_of
+    from plancc_cli.render import console, duration, say, size, table_of
 
     out = console()
     for subject, rows in shown:
@@ -172,17 +172,16 @@ def _print(shown: Shown, beside: list[Comparison], machines: dict[str, Accelerat
         out.print(table)
     if beside:
         _print_comparison(beside, machines)
-    out.print(
+    say(
         f"One epoch, forward and back. Over CPU: {accelerator(CPU).name}. A model: nothing was "
         "measured.",
-        soft_wrap=True,
     )
 
 
 def _print_comparison(beside: list[Comparison], machines: dict[str, Accelerator]) -> None:
     """Speed-ups of Figure 12 by data set, and how far every figure is from the published one."""
     from plancc.accelerators.published import SPEEDUPS
-    from plancc_cli.render import console, table_of
+    from plancc_cli.render import console, say, table_of
 
     out = console()
     speedups = [each for each in beside if each.figure == "speed-up"]
@@ -197,10 +196,9 @@ def _print_comparison(beside: list[Comparison], machines: dict[str, Accelerator]
     for figure in ("speed-up", "energy"):
         factors = [each.factor for each in beside if each.figure == figure]
         if factors:
-            out.print(
+            say(
                 f"{figure}: within a factor {math.ceil(100 * max(factors)) / 100:.2f} of the "
                 "published",
-                soft_wrap=True,
             )
     if any(each.machine == CPU for each in beside):
         out.print("The CPU's published energies are divided by 1,000: see the documentation.")

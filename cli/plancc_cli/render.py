@@ -29,6 +29,8 @@ LABEL_WIDTH = 38
 """Width of the first column of a comparison."""
 PLAN_WIDTH = 21
 """Width of a plan's column in a comparison."""
+BESIDE_RANDOM = ("", "this plan", "random", "ratio")
+"""Columns of figures beside those of a random partition."""
 MARKS = ("best", "chosen")
 """Columns of marks, which are centred."""
 FIGURES = (
@@ -80,6 +82,17 @@ def print_json(value: Any) -> None:
 
 def console() -> Console:
     return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else WIDTH)
+
+
+def say(sentence: str) -> None:
+    """Print a sentence without line breaks of its own."""
+    console().print(sentence, soft_wrap=True)
+
+
+def count_of(number: int, what: str) -> str:
+    """Such as "1 rank" and "1,234 ranks"; `what` is of one."""
+    first, *rest = what.split(" ", 1)
+    return " ".join([f"{number:,} {first}{'s' * (number != 1)}", *rest])
 
 
 def table_of(
@@ -139,32 +152,27 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
     assert random is not None
     header = plan.header
     out = console()
-    out.print(
-        f"{output}: {header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "
-        f"{_parts(header)}, model {plan.provenance['model']}"
-        f"{_blocks(plan.provenance)}{_by(plan.provenance)}, {seconds:.1f} s",
-        soft_wrap=True,
+    say(
+        f"{output}: {_sizes(header)}, {_origin(plan.provenance)}, {seconds:.1f} s",
     )
     product = product_of(plan)
     if product is not None:
         counts = [(getattr(product, name), words) for name, words in PRODUCT]
         moved = ", ".join(f"{number(count)} {words}" for count, words in counts if count)
-        out.print(
-            f"runs on exactly {_on_ranks(header)}; one product of {product.width} columns, in "
-            f"words: {moved or 'nothing sent'}",
-            soft_wrap=True,
+        say(
+            f"runs on exactly {count_of(header.num_ranks, 'rank')}; one product of {product.width} "
+            f"columns, in words: {moved or 'nothing sent'}"
         )
     inside = "" if product is None else "row plan inside: "
-    out.print(
+    say(
         f"{inside}volume {metrics.volume:,} rows "
         f"({ratio(metrics.volume, random.volume)} of random), "
         f"busiest part {metrics.max_volume:,} ({ratio(metrics.max_volume, random.max_volume)}), "
         f"messages {metrics.messages:,} ({ratio(metrics.messages, random.messages)}), "
         f"imbalance of nonzeros {metrics.nonzero_imbalance:.3f}",
-        soft_wrap=True,
     )
     if "expected_volume" in plan.provenance:
-        out.print(_expectation(plan.provenance), soft_wrap=True)
+        say(_expectation(plan.provenance))
     candidates = read_candidates(plan.provenance)
     if candidates:
         out.print(_candidates(candidates, plan.provenance))
@@ -173,14 +181,12 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
         objective = plan.provenance.get("objective", "volume")
         if objective == "cut":  # what was tried was measured by what travels
             objective = "volume"
-        out.print(
-            f"{objective} {amount(reached(tried))}, the best of {len(tried)} steps:", soft_wrap=True
-        )
+        say(f"{objective} {amount(reached(tried))}, the best of {len(tried)} steps:")
         out.print(_tried(tried))
     for name, value in plan.provenance.items():
         if name.startswith(("bandwidth", "granularity", "stages")):
-            out.print(f"{name.replace('_', ' ')}: {_provenance(name, value)}", soft_wrap=True)
-    out.print(f"content {digest}", soft_wrap=True)
+            say(f"{name.replace('_', ' ')}: {_provenance(name, value)}")
+    say(f"content {digest}")
 
 
 def _expectation(provenance: dict[str, Any]) -> str:
@@ -198,32 +204,24 @@ def _batches(number: int) -> str:
     return f"{number:,} batch{'es' if number != 1 else ''}"
 
 
-def _parts(header: Header) -> str:
-    """What the rows are divided into, with the grid that shares it."""
+def _sizes(header: Header) -> str:
+    """Vertices, nonzeros, and what the rows are divided into, with the grid that shares it."""
+    sizes = f"{header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "
     if header.grid is None:
-        return f"{header.num_parts} parts"
-    return f"{_blocks_of_rows(header)} on grid {header.grid}"
+        return f"{sizes}{header.num_parts} parts"
+    return f"{sizes}{count_of(header.num_parts, 'block of rows')} on grid {header.grid}"
 
 
-def _blocks_of_rows(header: Header) -> str:
-    return f"{header.num_parts} block{'s' * (header.num_parts != 1)} of rows"
-
-
-def _on_ranks(header: Header) -> str:
-    return f"{header.num_ranks} rank{'s' * (header.num_ranks != 1)}"
-
-
-def _blocks(provenance: dict[str, Any]) -> str:
-    blocks = provenance.get("blocks")
-    return f", blocks {blocks}" if blocks else ""
-
-
-def _by(provenance: dict[str, Any]) -> str:
+def _origin(provenance: dict[str, Any]) -> str:
+    """The model, and what partitioned."""
+    model = f"model {provenance['model']}"
+    if provenance.get("blocks"):
+        model += f", blocks {provenance['blocks']}"
     partitioner = provenance.get("partitioner")
     if not partitioner or partitioner == "none":
-        return ""
+        return model
     how = provenance.get("preset") or provenance.get("effort")
-    return f" by {partitioner}{f' ({how})' if how else ''}"
+    return f"{model} by {partitioner}{f' ({how})' if how else ''}"
 
 
 def print_refinement(given: Plan, better: Plan, output: str, digest: str, seconds: float) -> None:
@@ -233,19 +231,17 @@ def print_refinement(given: Plan, better: Plan, output: str, digest: str, second
     provenance, (before, after) = better.provenance, read_tried(better.provenance)
     out, header = console(), better.header
     out.print(
-        f"{output}: {header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "
-        f"{_parts(header)}, refined for {provenance['objective']}, {seconds:.1f} s",
+        f"{output}: {_sizes(header)}, refined for {provenance['objective']}, {seconds:.1f} s",
         soft_wrap=True,
     )
     if after["best"]:
         out.print(_refinement(given.metrics(), better.metrics(), before, after, provenance))
     else:
         value = amount(before["value"])
-        out.print(
+        say(
             f"nothing better was found: the owners are the same, {provenance['objective']} {value}",
-            soft_wrap=True,
         )
-    out.print(f"content {digest}", soft_wrap=True)
+    say(f"content {digest}")
 
 
 def _refinement(
@@ -283,8 +279,9 @@ def print_report(report: Report, per_part: bool) -> None:
     if header.grid is None:
         table.add_row("layout", f"{header.layout}, {header.num_parts} parts{merged}")
     else:
-        shared = f"{header.layout} ({header.grid}), {_on_ranks(header)}, {_blocks_of_rows(header)}"
-        table.add_row("layout", shared)
+        blocks = count_of(header.num_parts, "block of rows")
+        ranks = count_of(header.num_ranks, "rank")
+        table.add_row("layout", f"{header.layout} ({header.grid}), {ranks}, {blocks}")
     table.add_row("vertex data", ", ".join(report.vertex_data) or "none")
     table.add_row("content", report.content_sha256)
     for name, value in report.provenance.items():
@@ -437,7 +434,7 @@ def _plain_table() -> Table:
 
 
 def _figures(report: Report) -> Table:
-    table = table_of(("", "this plan", "random", "ratio"), "communication and balance")
+    table = table_of(BESIDE_RANDOM, "communication and balance")
     for name, words in figures([report]):
         value, base = getattr(report.metrics, name), getattr(report.random, name)
         beside = "" if name in NO_RATIO else ratio(value, base)
@@ -479,7 +476,7 @@ def _training_rows() -> list[tuple[str, Any, Any]]:
 
 def _training(training: TrainingCost, random: TrainingCost) -> Table:
     dims = " x ".join(map(str, training.dims))
-    table = table_of(("", "this plan", "random", "ratio"), f"training a GCN of {dims}")
+    table = table_of(BESIDE_RANDOM, f"training a GCN of {dims}")
     for words, get, show in _training_rows():
         value, base = get(training), get(random)
         table.add_row(words, show(value), show(base), ratio(value, base))

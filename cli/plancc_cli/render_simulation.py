@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from plancc_cli.render import console, duration, number, size, table_of
+from plancc_cli.render import console, count_of, duration, number, say, size, table_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,38 +22,34 @@ def print_prediction(prediction: Prediction, per_rank: bool = False) -> None:
     schedule, machine, out = prediction.schedule, prediction.machine, console()
     ranks = schedule.num_ranks
     widths = " x ".join(map(str, schedule.dims))
-    out.print(
-        f"{schedule.name}: layout {schedule.layout}, {ranks:,} rank{'s' * (ranks != 1)}, a GCN of "
+    say(
+        f"{schedule.name}: layout {schedule.layout}, {count_of(ranks, 'rank')}, a GCN of "
         f"{widths}, passes {', '.join(schedule.passes) or 'none'}",
-        soft_wrap=True,
     )
-    out.print(_machine(machine, ranks), soft_wrap=True)
+    say(_machine(machine, ranks))
     out.print(_steps(prediction))
     busiest = prediction.rank_seconds
-    out.print(
+    say(
         f"busiest rank {int(busiest.argmax())}: {duration(float(busiest.max()))} by itself; "
         f"mean {duration(prediction.mean_seconds)}",
-        soft_wrap=True,
     )
-    out.print(
+    say(
         f"words sent {number(prediction.words)}, most by one rank {number(prediction.max_words)}; "
         f"messages {number(prediction.messages)}, most by one {number(prediction.max_messages)}; "
         f"words reduced {number(prediction.words_reduced)}",
-        soft_wrap=True,
     )
-    out.print(_memory(prediction), soft_wrap=True)
+    say(_memory(prediction))
     for note in schedule.notes:
-        out.print(f"note: {note}", soft_wrap=True)
+        say(f"note: {note}")
     if per_rank:
         out.print(_ranks(prediction))
 
 
 def _machine(machine: Machine, ranks: int) -> str:
-    per_node = machine.node.ranks
-    nodes = -(-ranks // per_node)
+    nodes = count_of(-(-ranks // machine.node.ranks), "node")
     return (
-        f"machine {machine.name or 'given'}: {nodes:,} node{'s' * (nodes != 1)} of {per_node:,} "
-        f"rank{'s' * (per_node != 1)}, {duration(machine.latency)} per message and "
+        f"machine {machine.name or 'given'}: {nodes} of {count_of(machine.node.ranks, 'rank')}, "
+        f"{duration(machine.latency)} per message and "
         f"{machine.bandwidth:.3g} B/s of a rank, {machine.injection:.3g} B/s of a node"
     )
 

@@ -193,18 +193,17 @@ def _label_of(text: str) -> tuple[str, str]:
 
 def print_sweep(sweep: Sweep, as_json: bool) -> None:
     """The table, or JSON."""
-    from plancc_cli.render import console, duration, print_json
+    from plancc_cli.render import console, duration, print_json, say
 
     if as_json:
         print_json(sweep.as_dict())
         return
     out = console()
-    out.print(
+    say(
         f"{sweep.name}: {sweep.vertices:,} vertices, {sweep.nonzeros:,} nonzeros, dims "
         f"{','.join(map(str, sweep.dims))}, machine "
         f"{sweep.machine.name or sweep.machine}; one rank {duration(sweep.sequential)} per epoch, "
         "predicted; times in ms",
-        soft_wrap=True,
     )
     label_width = max(len(label) for label in ("communication", *sweep.labels))
     columns = max(1, (out.width - label_width - 4) // CELL_WIDTH)
@@ -219,7 +218,7 @@ def print_sweep(sweep: Sweep, as_json: bool) -> None:
     if len(sweep.labels) > 1:
         out.print("*  the fastest")
     for line in [*_why(sweep), *sweep.notes]:
-        out.print(line, soft_wrap=True)
+        say(line)
 
 
 def _table(sweep: Sweep, ranks: Sequence[int], title: str, value: Callable[[Cell], Any]) -> Table:
