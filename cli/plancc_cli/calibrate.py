@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from plancc_runtime.transport.base import Transport
 
 SUFFIX = ".toml"
-GRACE = 3  # seconds that other ranks leave to rank 0 to speak, since mpirun ends all with one
+"""Extension of machine files."""
+GRACE = 3
+"""Seconds that other ranks leave to rank 0 to speak, since mpirun ends all with one."""
 
 
 @click.command()

@@ -35,10 +35,8 @@ if TYPE_CHECKING:
 def command(
     plan: str,
     dims: list[int] | None,
-    boundary_sampling: tuple[float, ...],
     per_part: bool,
     ranks: int | None,
-    topology: str | None,
     machine: Machine | None,
     batches: int | None,
     as_json: bool,
@@ -50,6 +48,7 @@ def command(
     from plancc.report.plans import report
     from plancc_cli.render import print_json, print_on_batches, print_report
 
+    topology, rates = given.pop("topology"), given.pop("boundary_sampling")
     drawn = options.of_batches(batches, given)
     result = report(
         plan,
@@ -57,7 +56,7 @@ def command(
         num_ranks=ranks,
         machine=machine,
         topology=None if topology is None else Topology.parse(topology),
-        boundary_sampling=boundary_sampling,
+        boundary_sampling=rates,
     )
     on_batches = None
     if batches is not None:

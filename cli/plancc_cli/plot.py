@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 FORMATS = (".png", ".pdf", ".svg")
 MOST_BARS = 9
-"""Numbers of ranks that have bars."""
+"""Most numbers of ranks that have bars."""
 HIGHEST_BAR = 10
-"""Times the fastest model's seconds."""
+"""Height at which bars are cut, in seconds of the fastest model."""
 COLOURS = {
     "multiply": "#4477aa",
     "dense": "#88ccee",
@@ -24,7 +24,7 @@ COLOURS = {
     "collectives": "#aa4499",
     "all-reduce": "#999933",
 }
-"""Of the steps of an epoch, from the bottom of a bar upward."""
+"""Colours of the steps of an epoch, from the bottom of a bar upward."""
 
 
 def check_plot(path: str) -> None:
@@ -119,7 +119,9 @@ def _bars(axes: Any, sweep: Sweep) -> None:
             if cell.seconds is None:
                 axes.text(x, 0, "-", ha="center", va="bottom", fontsize=7)
             axes.text(
-                *(x, -0.02, label),
+                x,
+                -0.02,
+                label,
                 transform=axes.get_xaxis_transform(),
                 rotation=90,
                 ha="center",

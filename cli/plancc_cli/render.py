@@ -190,7 +190,7 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
 
 
 def _expectation(provenance: dict[str, Any]) -> str:
-    """What a plan was compiled for, in a sentence: sampler, expected volume, sample."""
+    """Sampler, expected volume and sample of a plan for mini-batches, in a sentence."""
     batches, bound = provenance["batches"], provenance["hoeffding_batches"]
     return (
         f"mini-batches of {provenance['sampler']}: {provenance['expected_volume']:,.1f} rows "
@@ -225,7 +225,7 @@ def _origin(provenance: dict[str, Any]) -> str:
 
 
 def print_refinement(given: Plan, better: Plan, output: str, digest: str, seconds: float) -> None:
-    """What `refine` did: figures before and after."""
+    """Figures before and after `refine`."""
     from plancc.report.provenance import read_tried
 
     provenance, (before, after) = better.provenance, read_tried(better.provenance)
@@ -264,7 +264,7 @@ def _refinement(
 
 
 def print_report(report: Report, per_part: bool) -> None:
-    """What `inspect` shows."""
+    """All that `inspect` shows, but batches."""
     out, header = console(), report.header
     table = _plain_table()
     table.add_row("plan", report.path)
@@ -416,7 +416,7 @@ def _comparison(reports: Sequence[Report]) -> Table:
 
 
 def _passes_of(report: Report) -> list[PassCost]:
-    """What an epoch moves with more and more passes; empty without dims."""
+    """Costs of an epoch with more and more passes; empty without dims."""
     return report.on_grid if report.training is None else report.training.passes
 
 
@@ -447,7 +447,7 @@ def _figures(report: Report) -> Table:
 
 
 def _product(product: ProductTraffic) -> Table:
-    """What the ranks of a grid really send."""
+    """Words that the ranks of a grid really send."""
     columns = (f"H of {number(product.width)} columns", "words of all ranks")
     table = table_of(columns, "one product on the grid, forward")
     for name, words in PRODUCT:
@@ -484,7 +484,7 @@ def _training(training: TrainingCost, random: TrainingCost) -> Table:
 
 
 def _passes(costs: Sequence[PassCost], layout: str) -> Table:
-    """What every pass saves beyond those before it; the last line is what plancc-run does."""
+    """Saving of every pass beyond those before it; plancc-run does what the last line says."""
     caption = "exact, per epoch, without dropout of the features; plancc-run has all passes on"
     table = table_of(
         ("execution", "words", "saved", "most by one", "messages"),
@@ -582,9 +582,9 @@ def _candidates(candidates: Sequence[dict[str, Any]], provenance: Mapping[str, A
 
 
 def _tried(tried: Sequence[dict[str, Any]]) -> Table:
-    """What the compiler tried, with a mark at whatever was the best so far; the last is the plan.
+    """Steps of the compiler, with a mark at the best so far; the last of these is the plan.
 
-    Of many steps only those.
+    Where there are many steps, only these are shown.
     """
     over = any(each.get("overload") for each in tried)
     table = table_of(("step", "seconds", "value", "volume", *["overload"] * over, "best"), "tried")

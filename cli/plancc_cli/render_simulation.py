@@ -18,7 +18,7 @@ MEMORY = {"halo": "buffers"}
 
 
 def print_prediction(prediction: Prediction, per_rank: bool = False) -> None:
-    """What a schedule takes, by layer, direction and step."""
+    """The time of an epoch by layer, direction and step, its words and its memory."""
     schedule, machine, out = prediction.schedule, prediction.machine, console()
     ranks = schedule.num_ranks
     widths = " x ".join(map(str, schedule.dims))

@@ -19,32 +19,30 @@ if TYPE_CHECKING:
 DEFAULT_MACHINE = "cpu-cluster"
 """Machine unless told otherwise."""
 OF_ONE_PLAN = ("ranks", "dtype", "per_rank")
-"""Parameters that a sweep has no use for."""
+"""Parameters that a sweep does not have."""
 
 
 @click.command()
 @click.argument("plan", metavar="PLAN|GRAPH", required=False, type=click.Path())
 @options.dims_option(
-    "Widths d0,d1,...,dL of the layers; those of the plan's own compile otherwise."
+    "Widths d0,d1,...,dL of the layers.  [default: those that the plan was compiled for]"
 )
 @options.machine_option(
-    f"One that comes with plancc, or a file of one's own.  [default: {DEFAULT_MACHINE}]"
+    f"A machine that comes with plancc, or a file of yours.  [default: {DEFAULT_MACHINE}]"
 )
 @click.option(
     "--passes",
     metavar="NAME,...",
     callback=lambda context, parameter, text: _parse_passes(text),
-    help=f"Of {', '.join(COMMON_PASSES)}, or none.  [default: {','.join(COMMON_PASSES)}]",
+    help=f"Passes: {', '.join(COMMON_PASSES)}, or none.  [default: {','.join(COMMON_PASSES)}]",
 )
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "float64"]),
-    help="Of rows and weights.  [default: float32]",
+    help="Type of rows and weights.  [default: float32]",
 )
 @click.option("-p", "--ranks", type=int, help="Ranks, fewer than parts (parts are merged).")
-@click.option(
-    "--ranks-per-node", type=click.IntRange(min=1), help="In place of those of the machine."
-)
+@click.option("--ranks-per-node", type=click.IntRange(min=1), help="Replace those of the machine.")
 @click.option("--per-rank", is_flag=True, help="One line for every rank.")
 @options.as_json
 @sweep_options

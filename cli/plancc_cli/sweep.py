@@ -45,16 +45,21 @@ def sweep_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--normalize",
             type=click.Choice(NORMALIZATIONS),
-            help="With --sweep: of the graph.  [default: sym]",
+            help="With --sweep: normalisation of the graph.  [default: sym]",
         ),
-        click.option("--threads", type=click.IntRange(min=1), help="Of the search for owners."),
         click.option(
-            "--seed", type=click.IntRange(0, 2**31 - 1), metavar="INTEGER", help="Of owners."
+            "--threads", type=click.IntRange(min=1), help="Threads of the search for owners."
+        ),
+        click.option(
+            "--seed",
+            type=click.IntRange(0, 2**31 - 1),
+            metavar="INTEGER",
+            help="Seed of the search for owners.",
         ),
         click.option(
             "--balance",
             metavar="NAME,...",
-            help="What parts of row plans share evenly; of nnz, rows, weights, work.  "
+            help="What parts of row plans share evenly: nnz, rows, weights, work.  "
             "[default: nnz,rows]",
         ),
         options.epsilon(None, " Of owners.  [default: 0.01]"),
@@ -62,7 +67,7 @@ def sweep_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "--effort",
             metavar="NAME",
             type=options.NameIn("effort", EFFORTS),
-            help=f"Of the search for owners: {', '.join(EFFORTS)}.  [default: fast]",
+            help=f"How long to search for owners: {', '.join(EFFORTS)}.  [default: fast]",
         ),
         click.option(
             "--boundary",
@@ -71,9 +76,11 @@ def sweep_options(function: Callable[..., Any]) -> Callable[..., Any]:
             help="With --vertices: halo rows per own row of P parts, as 16:0.5,256:1.2, or plan "
             "files to measure them on; P:F:N with the N parts that a part receives from.",
         ),
-        click.option("--nonzeros", type=int, help="Of the matrix, for --vertices."),
+        click.option("--nonzeros", type=int, help="Nonzeros of the matrix, for --vertices."),
         click.option(
-            "--vertices", type=int, help="In place of GRAPH: of one too large for this machine."
+            "--vertices",
+            type=int,
+            help="Vertices, in place of a GRAPH that is too large for this machine.",
         ),
         click.option("--plot", metavar="FILE", help=f"Draw the table ({', '.join(FORMATS)})."),
         click.option(

@@ -18,7 +18,7 @@ SHIPPED = ("mixgcn-spu", "hygcn", "awb-gcn", "xeon-8462y")
 """Names of the files in ``machines/``: the configurations of paper 002, section 4.4.1."""
 
 CPU = "xeon-8462y"
-"""The one that speed-ups are over."""
+"""The accelerator that speed-ups are over."""
 
 SMALLEST, LARGEST = 1e-30, 1e30
 """Range of the numbers of an accelerator, so that their products are finite."""
@@ -102,7 +102,7 @@ class Cache:
 
 @dataclass(frozen=True)
 class Accelerator:
-    """What a machine for neighbour aggregation can do.
+    """A machine for neighbour aggregation.
 
     Attributes
     ----------

@@ -48,7 +48,7 @@ class Aggregations:
     Attributes
     ----------
     vertices, nonzeros : float
-        Of A; rounded figures such as 1.81e9 will do. At least one vertex.
+        Sizes of A; rounded figures such as 1.81e9 will do. At least one vertex.
     widths : tuple of int
         Columns of H in every aggregation.
     keep : float
@@ -82,7 +82,7 @@ class Aggregations:
 def gcn_aggregations(
     vertices: float, nonzeros: float, dims: Sequence[int], keep: float = 0.5
 ) -> Aggregations:
-    """Those of one epoch of a GCN, forward and back.
+    """The aggregations of one epoch of a GCN, forward and back.
 
     Layer l aggregates H^{l-1}, which dropout masks, and on the way back a gradient of the same
     width, which the ReLU of the layer before masks (paper 002, section 3.2.1); the first layer has
@@ -91,7 +91,7 @@ def gcn_aggregations(
     Parameters
     ----------
     dims : list of int
-        Widths d_0..d_L, at least two; the last is that of no aggregation.
+        Widths d_0..d_L, at least two; nothing is aggregated in the last.
     """
     return Aggregations(vertices, nonzeros, (*dims[:-1], *dims[1:-1]), keep)
 
@@ -112,7 +112,7 @@ class MemoryTraffic:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What aggregations cost on an accelerator.
+    """Time and energy of aggregations on an accelerator.
 
     Attributes
     ----------
@@ -120,9 +120,9 @@ class Estimate:
     features, adjacency, outputs : float
         Bytes that the memory moves, of H, of A, and of Z with the mask.
     compute_seconds, memory_seconds : float
-        Of adders and memory, each on its own.
+        Time of the adders and of the memory, each on its own.
     seconds : float
-        Of both.
+        Time of both.
     joules : float
     """
 
@@ -163,7 +163,7 @@ def estimate(machine: Accelerator, work: Aggregations) -> Estimate:
 
 
 def memory_traffic(memory: OutputTiles | Cache, work: Aggregations, width: int) -> MemoryTraffic:
-    """What the memory moves for one aggregation of `width` columns."""
+    """Bytes that the memory moves for one aggregation of `width` columns."""
     if isinstance(memory, Cache):
         return _cached(memory, work, width)
     return _tiled(memory, work, width)

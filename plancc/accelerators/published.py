@@ -1,4 +1,4 @@
-"""What paper 002 says of its accelerators, and how far `plancc.accelerators.model` is from it.
+"""Figures of paper 002, and how far `plancc.accelerators.model` is from them.
 
 Holds Table 2, the ranges of Figure 12 (section 4.4.1 gives them; its bars are not in the text) and
 Table 3. The energies of the CPU in Table 3 are taken as a thousandth of what is printed: as
@@ -46,7 +46,7 @@ class Dataset:
         return (self.features, HIDDEN, HIDDEN, self.classes)
 
     def aggregations(self) -> Aggregations:
-        """Those of an epoch of the paper's GCN, half of whose outputs are kept."""
+        """Aggregations of an epoch of the paper's GCN, half of whose outputs are kept."""
         return gcn_aggregations(self.vertices, self.nonzeros, self.dims)
 
 

@@ -25,7 +25,7 @@ from plancc.predict.schedules import Tables, pairs_of, schedule_of
 from plancc.predict.training import WORD_BYTES
 
 FASTEST = np.array([1e-15, 1e-15, 0.0])
-"""Seconds per multiply-add, byte and operation below which nothing is believed."""
+"""Least seconds per multiply-add, byte and operation that a fit may give."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class EpochSeconds:
     dims : tuple of int
         Widths d_0..d_L.
     rest : float
-        Seconds of all but sparse products.
+        Seconds of everything but sparse products.
     """
 
     rows: int

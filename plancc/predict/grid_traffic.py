@@ -1,4 +1,4 @@
-"""What one product A H moves on a process grid, in all: the words of a schedule, by what they are.
+"""Words that one product A H moves on a process grid, by what they are.
 
 Knows schedules; no file, no machine, no training. A broadcast of m words among g ranks is g - 1
 times m words, as the runtime counts it.
@@ -22,15 +22,15 @@ class ProductTraffic:
     width : int
         Columns of H.
     rows : int
-        Of H: broadcasts within process columns; messages where needed rows travel.
+        Rows of H: broadcasts within process columns, or messages where needed rows travel.
     sums : int
-        Of the product: 3d, scattered over the layers.
+        Sums of the product that are scattered over the layers of a 3d grid.
     swapped : int
-        Feature: rows made into slices of columns before the product, and back after it.
+        Rows made into slices of columns before the product, and back after it (feature).
     reduced : int
-        1.5d: that ranks put into all-reductions over the copies.
+        Words that ranks put into all-reductions over the copies (1.5d).
     matrix : int
-        2d, 3d: blocks of A, broadcast within process rows; a word for a value, one for its column,
+        Blocks of A, broadcast within process rows (2d, 3d): a word per value, one for its column,
         and one for every row of a piece and its end.
     """
 
@@ -43,12 +43,12 @@ class ProductTraffic:
 
 
 def product_traffic(tables: Tables, width: int) -> ProductTraffic:
-    """What one product moves (paper 001, Algorithms 1 to 3; paper 002, Algorithm 2).
+    """Words of one product (paper 001, Algorithms 1 to 3; paper 002, Algorithm 2).
 
     Parameters
     ----------
     tables : Tables
-        Of a grid plan; its `blocks` make no difference to sums over ranks.
+        Tables of a grid plan; their `blocks` make no difference to sums over ranks.
     width : int
         Columns of H.
     """

@@ -81,20 +81,20 @@ def _check(part: Any, prefix: str = "") -> None:
 
 @dataclass(frozen=True)
 class Node:
-    """What the ranks of a node share; None: it follows from the machine's own numbers.
+    """What the ranks of a node share. None stands for a value that follows from the machine's.
 
     Attributes
     ----------
     ranks : int
         Per node: rank r is on node ``r // ranks``.
     cores : int or None
-        That these ranks share; where there are fewer, all compute is slower by ranks / cores.
-        None: as many as ranks.
+        Cores that these ranks share; fewer of them slow all compute by ranks / cores. None: as
+        many as ranks.
     injection : float or None
         Bytes per second that the whole node sends into the network while it receives as many.
         None: ranks x bandwidth.
     latency, bandwidth : float or None
-        Of a rank, inside the node; None: as between nodes.
+        Numbers of a rank inside the node; None: as between nodes.
     memory : float or None
         Bytes per rank.
     """
@@ -140,13 +140,13 @@ class SparseRates:
     Attributes
     ----------
     nonzeros_per_row, width : tuple of float
-        Where it was measured; ascending.
+        Points of the measurements; ascending.
     multiply_adds : tuple of tuple of float
         For every number of nonzeros per row, one rate for every width; with `rows`, such a table
         for every number of rows.
     rows : tuple of float
-        Of a square matrix: whether its dense operand fits into a cache. Ascending; empty: the rates
-        are those of all sizes.
+        Rows of a square matrix, on which it depends whether the dense operand fits a cache.
+        Ascending; empty: the rates hold for all sizes.
     """
 
     nonzeros_per_row: tuple[float, ...]
@@ -207,7 +207,7 @@ def _place(points: Sequence[float], values: npt.ArrayLike) -> tuple[npt.NDArray[
 
 @dataclass(frozen=True)
 class Overlap:
-    """What happens at once.
+    """Share of communication that products hide.
 
     Attributes
     ----------
@@ -268,7 +268,7 @@ class Machine:
     Raises
     ------
     InputError
-        If a value is none of what is allowed, such as a positive finite number.
+        If a value is not allowed, such as a latency that is not positive and finite.
     """
 
     latency: float = 2e-6
@@ -316,13 +316,13 @@ class Machine:
 
     @property
     def dense_multiply_adds(self) -> float:
-        """Per second, of dense products."""
+        """Multiply-adds per second of dense products."""
         return self.multiply_adds if self.compute.dense is None else self.compute.dense
 
     def sparse_multiply_adds(
         self, nonzeros_per_row: npt.ArrayLike, width: npt.ArrayLike, rows: npt.ArrayLike = 1
     ) -> Float64Array:
-        """Per second, of sparse products of these shapes."""
+        """Multiply-adds per second of sparse products of these shapes."""
         if self.spmm is None:
             shape = np.broadcast(nonzeros_per_row, width, rows).shape
             return np.full(shape, float(self.multiply_adds))
@@ -358,7 +358,7 @@ def epoch_rates(dims: Sequence[int], machine: Machine) -> EpochRates:
 
     The backward exchange sends what the forward one received, so the busier end is the same.
 
-    Of the machine, the three numbers of `FLAT` count alone.
+    Only the three numbers of `FLAT` count.
 
     Parameters
     ----------

@@ -17,7 +17,8 @@ from plancc.plan.metrics import Traffic
 from plancc.plan.values import Int64Array
 from plancc.predict.training import WORD_BYTES
 
-NONZERO_BYTES = 4 + WORD_BYTES  # a column number and a value
+NONZERO_BYTES = 4 + WORD_BYTES
+"""Bytes of a column number and a value."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,9 @@ def row_memory(
     Parameters
     ----------
     parts : Traffic
-        Of all rows.
+        Traffic of the exchange of all rows.
     live : list of Traffic
-        Of every layer without dead rows (`plancc.predict.training.live_traffic`).
+        Traffic of every layer without dead rows (`plancc.predict.training.live_traffic`).
     dims : list of int
         Widths d_0..d_L.
     halo_nonzeros : int64[num_parts]
@@ -83,7 +84,7 @@ def row_memory(
     symmetric : bool
         Whether the own nonzeros of every part equal their transpose.
     value_bytes : int
-        Of a value in the plan file.
+        Bytes of a value in the plan file.
     """
     dead = any((each.rows < parts.rows).any() for each in live)
     layers = list(live) if dead else [parts] * len(live)
@@ -206,13 +207,13 @@ def grid_memory(
     Parameters
     ----------
     rows : int64[num_ranks]
-        Of H, between products.
+        Rows of H between products.
     block_rows, nonzeros : int64[num_ranks]
-        Of the block of A that the rank has.
+        Sizes of the block of A that the rank has.
     dims : list of int
         Widths d_0..d_L.
     held : list of int or int64[num_ranks]
-        Of these columns, those that the rank holds between products.
+        Columns of these widths that the rank holds between products.
     buffers : int64[num_ranks]
         Words of what a product receives, and of its results before they are reduced or reordered.
     laid_out : int

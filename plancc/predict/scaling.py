@@ -29,7 +29,7 @@ class Predictor:
         Widths d_0..d_L.
     machine : Machine
     passes : sequence of str
-        Of `COMMON_PASSES`.
+        Names in `COMMON_PASSES`.
     """
 
     dims: Sequence[int]
@@ -50,7 +50,7 @@ class Cell:
     label : str
     num_ranks : int
     seconds : float or None
-        Of an epoch; None: see `why`.
+        Time of an epoch; None: see `why`.
     steps : dict of str to float
         Seconds of the steps of `plancc.predict.schedule.STEPS`; they add up to `seconds`.
     memory : int
@@ -60,7 +60,7 @@ class Cell:
     why : str
         Why there is no figure.
     notes : tuple of str
-        What was assumed, and what was noticed of the owners.
+        Assumptions, and warnings about the owners.
     compile_seconds : float
         That the owners took.
     """
@@ -103,19 +103,19 @@ class Sweep:
     Attributes
     ----------
     name : str
-        Of the graph.
+        Name of the graph.
     vertices, nonzeros : int
-        Of the normalised matrix.
+        Sizes of the normalised matrix.
     dims : list of int
     machine : Machine
     sequential : float
-        Predicted seconds of an epoch on one rank: what speed-ups are relative to.
+        Predicted seconds of an epoch on one rank, the base of speed-ups.
     ranks : list of int
     labels : list of str
     cells : list of Cell
         By label, then by ranks.
     notes : list of str
-        What holds for all: assumed boundary fractions.
+        Notes on all cells: assumed boundary fractions.
     """
 
     name: str

@@ -22,7 +22,7 @@ from plancc.plan.words import Counts
 from plancc.predict.memory import Memory
 
 STEPS = ("expand", "multiply", "fold", "collectives", "dense", "all-reduce")
-"""What an operation may be part of, in the order of tables."""
+"""Steps of an epoch, in the order of tables."""
 DIRECTIONS = ("forward", "back", "update")
 
 
@@ -45,7 +45,7 @@ class Pairs:
     _split: dict[int, PairSplit] = field(default_factory=dict, repr=False)
 
     def by_node(self, ranks_per_node: int) -> PairSplit:
-        """What every rank sends and receives inside and between nodes; kept for the next call."""
+        """Traffic of every rank between nodes and in total; kept for the next call."""
         if ranks_per_node not in self._split:
             sums = _split(self.source, self.target, self.rows, self.num_ranks, ranks_per_node)
             self._split[ranks_per_node] = PairSplit(StepTraffic(*sums[0]), StepTraffic(*sums[1]))
@@ -53,12 +53,12 @@ class Pairs:
 
     @property
     def step(self) -> StepTraffic:
-        """What every rank moves in the exchange."""
+        """Traffic of every rank in the exchange."""
         return self.by_node(1).total
 
 
 class PairSplit(NamedTuple):
-    """What every rank moves in one exchange: between nodes, and everywhere."""
+    """Traffic of every rank in one exchange: between nodes, and in total."""
 
     between: StepTraffic
     total: StepTraffic
@@ -72,9 +72,9 @@ class Place(NamedTuple):
     layer : int
         From 1; 0: of all layers.
     direction : str
-        Of `DIRECTIONS`.
+        One of `DIRECTIONS`.
     step : str
-        Of `STEPS`.
+        One of `STEPS`.
     """
 
     layer: int
@@ -158,7 +158,7 @@ class SparseProduct(Operation):
     Attributes
     ----------
     rows, nonzeros : int64[num_ranks]
-        Of the sparse matrices; in all calls together.
+        Rows and nonzeros of the sparse matrices, in all calls together.
     width : int or int64[num_ranks]
         Columns of the dense ones.
     calls : int
@@ -211,7 +211,7 @@ class Schedule:
     Attributes
     ----------
     name : str
-        Of what it is the schedule: a path, or words.
+        Path of the plan, or words for it.
     layout : str
         Such as "row" or "grid 2d 4x4".
     num_ranks : int
@@ -235,7 +235,7 @@ class Schedule:
     notes: tuple[str, ...] = ()
 
     def counts(self, chosen: Callable[[Operation], bool] = lambda operation: True) -> Counts:
-        """What every rank hands to the network in an epoch, exactly; of the chosen operations."""
+        """What every rank hands to the network in the chosen operations of an epoch; exact."""
         transfers = (each for each in self.operations if isinstance(each, words.Transfer))
         return words.count((each for each in transfers if chosen(each)), self.num_ranks)
 

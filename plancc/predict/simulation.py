@@ -52,7 +52,7 @@ from plancc.predict.training import WORD_BYTES
 Float64Array = npt.NDArray[np.float64]
 
 WORDS = (4, 8)
-"""Bytes of a number."""
+"""Bytes that a number may have."""
 
 
 class StepTime(NamedTuple):
@@ -61,7 +61,7 @@ class StepTime(NamedTuple):
     Attributes
     ----------
     slowest, mean : float
-        Of the slowest rank, and the mean over the ranks.
+        Seconds of the slowest rank, and mean over the ranks.
     rank : int
         The slowest one.
     """
@@ -76,7 +76,7 @@ class StepTime(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """What an epoch of a schedule takes on a machine.
+    """Predicted time and memory of an epoch on a machine.
 
     Attributes
     ----------
@@ -100,17 +100,17 @@ class Prediction:
 
     @property
     def seconds(self) -> float:
-        """Of an epoch: of the slowest rank in every step."""
+        """Time of an epoch: of the slowest rank in every step."""
         return sum(each.slowest for each in self.steps)
 
     @property
     def mean_seconds(self) -> float:
-        """Of the mean rank, which waits for nobody."""
+        """Time of the mean rank, which waits for nobody."""
         return sum(each.mean for each in self.steps)
 
     @property
     def rank_seconds(self) -> Float64Array:
-        """Of every rank, without waiting for others: float64[num_ranks]."""
+        """Time of every rank without waiting for others: float64[num_ranks]."""
         return np.sum(list(self.of_rank.values()), axis=0)
 
     @property
@@ -119,33 +119,33 @@ class Prediction:
         return sum(each.slowest for each in self.steps if each.step not in ("multiply", "dense"))
 
     def of_step(self, step: str) -> tuple[float, float]:
-        """Seconds of one of `STEPS` in all layers: slowest ranks' and mean."""
+        """Seconds of one of `STEPS` in all layers: of the slowest ranks, and mean."""
         chosen = [each for each in self.steps if each.step == step]
         return sum(each.slowest for each in chosen), sum(each.mean for each in chosen)
 
     @property
     def words(self) -> int:
-        """Sent by all ranks."""
+        """Words that all ranks send."""
         return int(self.counts.words_sent.sum())
 
     @property
     def messages(self) -> int:
-        """Sent by all ranks."""
+        """Messages that all ranks send."""
         return int(self.counts.messages_sent.sum())
 
     @property
     def max_words(self) -> int:
-        """Sent by the rank that sends most."""
+        """Words of the rank that sends most."""
         return int(self.counts.words_sent.max())
 
     @property
     def max_messages(self) -> int:
-        """Sent by the rank that sends most."""
+        """Messages of the rank that sends most."""
         return int(self.counts.messages_sent.max())
 
     @property
     def words_reduced(self) -> int:
-        """Of all-reduces, by all ranks."""
+        """Words of all-reduces, of all ranks together."""
         return int(self.counts.words_reduced.sum())
 
     @property
@@ -161,7 +161,7 @@ class Prediction:
 
     @property
     def fits(self) -> bool | None:
-        """Whether the fullest rank has the memory that it needs; None: that is not known."""
+        """Whether the fullest rank has enough memory; None: the machine does not say."""
         memory = self.machine.node.memory
         return None if memory is None else self.memory["total"] <= memory
 
@@ -212,7 +212,7 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
     schedule : Schedule
     machine : Machine
     word_bytes : int
-        Of a number: 4 or 8.
+        Bytes of a number: 4 or 8.
 
     Raises
     ------
@@ -268,7 +268,7 @@ def _order(place: Place) -> tuple[int, int, int]:
 
 
 class _Rings(NamedTuple):
-    """Of every group: seconds of all its links but one, and bytes per second of the slowest."""
+    """Rings of groups: seconds of all links but one, and bytes per second of the slowest."""
 
     latency: Float64Array
     bandwidth: Float64Array

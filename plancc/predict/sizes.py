@@ -1,4 +1,4 @@
-"""Graphs that are too large to be at hand: numbers in their place, and tables made of these.
+"""Numbers in place of a graph that is too large to be at hand, and tables made of them.
 
 Parts are of equal sizes; how many halo rows they have is measured on plans, or assumed.
 """
@@ -108,12 +108,12 @@ def _measured(path: str) -> tuple[int, float, float | None]:
 
 @dataclass(frozen=True)
 class Sizes:
-    """A graph that is too large to be at hand.
+    """Numbers in place of a graph.
 
     Attributes
     ----------
     vertices, nonzeros : int
-        Of the matrix, its diagonal included.
+        Sizes of the matrix, its diagonal included.
     boundary : dict of str to Boundary
         By label of a model; "" for all others that exchange rows, but rp: without any, a random
         partition has the boundary of a random matrix with as many nonzeros in every row.

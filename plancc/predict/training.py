@@ -50,7 +50,7 @@ def live_traffic(
     num_layers: int,
     wanted: BoolArray | None,
 ) -> list[Traffic]:
-    """What every layer's exchange moves if dead rows are left out.
+    """Traffic of every layer's exchange without dead rows.
 
     The rows of the last layer are the wanted ones; those of the layer before are the same and the
     columns of their nonzeros. A row travels to the parts that own a live row which uses it.
@@ -149,9 +149,9 @@ def pass_costs(
     Parameters
     ----------
     parts : Traffic
-        Of the exchange of all rows.
+        Traffic of the exchange of all rows.
     live : list of Traffic
-        Of every layer without dead rows: `live_traffic`.
+        Traffic of every layer without dead rows: `live_traffic`.
     dims : list of int
         Widths d_0..d_L.
     passes : list of str

@@ -1,4 +1,4 @@
-"""What plans cost on fresh mini-batches, as plain values: for inspect and compare.
+"""Costs of plans on fresh mini-batches, as plain values: for inspect and compare.
 
 Reads whole plans, and draws every batch once for all of them. Knows no terminal.
 """
@@ -40,14 +40,14 @@ class BatchReport:
         With its options, as in a provenance.
     seed : int
     num_blocks : int
-        Of a batch; volume and messages are of one exchange of each.
+        Blocks of a batch; volume and messages are of one exchange of each.
     figures : BatchFigures
-        Of every batch.
+        Figures of every batch.
     expected_volume : float or None
-        Exactly, where the sampler's probabilities are known.
+        Exact, where the sampler's probabilities are known.
     difference, ratio : Estimate or None
-        Of the volume, to that of the first plan on the same batches; None where there is but one
-        plan, and no ratio where the first moves nothing.
+        Volume compared with that of the first plan on the same batches; None where there is only
+        one plan, and no ratio where the first moves nothing.
     """
 
     path: str
@@ -61,7 +61,7 @@ class BatchReport:
 
     @property
     def number(self) -> int:
-        """Of batches."""
+        """Number of batches."""
         return len(self.figures.volume)
 
     @property
@@ -107,7 +107,7 @@ def batch_reports(
     paths : paths of plans
         What batches are drawn from, training mask and clusters too, is the first plan's.
     number : int
-        Of batches, at least 1.
+        Number of batches, at least 1.
     num_ranks : int, optional
         Figures after merging the parts onto that many ranks.
     sampler : str, optional

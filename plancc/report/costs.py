@@ -40,9 +40,9 @@ class TrainingCost:
     Attributes
     ----------
     words, max_words_sent, messages, max_messages_sent : int
-        Of the plain execution (`plancc.predict.training`), sent by all parts, and most by one.
+        Sent in the plain execution (`plancc.predict.passes`) by all parts, and most by one.
     max_epoch_seconds, mean_epoch_seconds : float
-        Of the plain execution, by `plancc.predict.machine`: the slowest part's, and the mean.
+        Predicted time of the plain execution (`plancc.predict.machine`): slowest part, and mean.
     max_memory : dict of str to int
         Bytes of the fullest part with all passes, by term and in total (`plancc.predict.memory`).
     passes : list of PassCost
@@ -107,7 +107,7 @@ class TrainingCost:
 
 @dataclass(frozen=True)
 class TopologyCost:
-    """What one expand moves inside and between the nodes of a topology.
+    """Traffic of one expand inside and between the nodes of a topology.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ class TopologyCost:
 
 
 def product_of(plan: Plan) -> ProductTraffic | None:
-    """What one product of a grid plan moves, H as wide as its features; None for other plans."""
+    """Words of one product of a grid plan, with H as wide as its features; None for other plans."""
     header, features = plan.header, plan.vertex_data.features
     if header.grid is None:
         return None
@@ -153,7 +153,7 @@ def product_of(plan: Plan) -> ProductTraffic | None:
 
 
 def read_product(file: PlanFile) -> ProductTraffic | None:
-    """What `product_of` says of the plan in an open file."""
+    """As `product_of`, for the plan in an open file."""
     if file.header.grid is None:
         return None
     width = WIDTH

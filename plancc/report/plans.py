@@ -1,4 +1,4 @@
-"""Everything that can be said of a plan, as plain values: what inspect and compare print.
+"""Figures of a plan as plain values: what inspect and compare print.
 
 Reads offsets and header only, unless it is an edge plan, or figures for fewer ranks, training costs
 of the baseline, or a missing baseline ask for the matrix. Knows no terminal.
@@ -57,17 +57,17 @@ class Report:
     training, random_training : TrainingCost or None
         For given dims; the random one is computed with them.
     sampled : list of SampledCost
-        For given rates of boundary sampling.
+        Costs at the given rates of boundary sampling.
     machine : Machine or None
-        Whose seconds `training` has.
+        Machine of the seconds in `training`.
     machine_from : str
         Where it is from: "given", "plan" (its provenance) or "default"; "" if there is none.
     topology : TopologyCost or None
         For the given topology, or the one that the plan was compiled for.
     product : ProductTraffic or None
-        What one product moves on the grid of a grid plan.
+        Words of one product on the grid of a grid plan.
     on_grid : list of PassCost
-        What an epoch of given dims moves on it.
+        Costs of an epoch of given dims on it.
     """
 
     path: str
@@ -147,8 +147,7 @@ def report(
         For the seconds, so only with `dims`; without it the one in the plan's provenance, or else
         the default machine.
     topology : Topology, optional
-        Of exactly `num_ranks` ranks; without it the one in the plan's provenance, if it has as
-        many.
+        One of `num_ranks` ranks; without it the one in the plan's provenance, if it has as many.
     boundary_sampling : list of float
         Rates in [0, 1], for what an epoch then costs; only with `dims`.
 

@@ -1,4 +1,4 @@
-"""What a plan's provenance says of how it was made: decoded, or nothing where it is unreadable."""
+"""The provenance of a plan, decoded; nothing where it is unreadable."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def read_candidates(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def read_tried(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What the compiler tried, in its order; empty where the provenance has no such text.
+    """Steps that the compiler tried, in its order; empty where the provenance has no such text.
 
     Every dict has a name (step) and, as numbers or None, seconds, value, volume, overload (plans
     of older writers have none) and whether it was the best so far.
@@ -90,7 +90,7 @@ def _read_list(
 
 
 def reached(tried: Sequence[Mapping[str, Any]]) -> int | float | None:
-    """The value of the best of them, which is the plan's."""
+    """The value of the best step, which is the plan's."""
     return next((each.get("value") for each in reversed(tried) if each.get("best")), None)
 
 

@@ -1,6 +1,6 @@
 """Builders of schedules, one module per layout. Knows plans and widths; no machine.
 
-tables.py    what of a plan a schedule depends on: sizes of parts, messages; no nonzero;
+tables.py    sizes of parts and messages, which a schedule depends on; no nonzero;
              plan_tables.py reads them from plans, owner_tables.py counts them for owners
 epoch.py     what layers compute, and what of it the passes leave out
 row.py       row and edge plans
@@ -60,7 +60,7 @@ def schedule_of(
     dims : list of int
         Widths d_0..d_L.
     passes : sequence of str
-        Of `plancc.predict.passes.COMMON_PASSES`.
+        Names in `plancc.predict.passes.COMMON_PASSES`.
 
     Raises
     ------

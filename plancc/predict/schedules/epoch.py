@@ -82,7 +82,7 @@ class Scheduler(ABC):
     ----------
     num_ranks : int
     rows : int64[num_ranks]
-        Of H, at every rank between products.
+        Rows of H at every rank between products.
     """
 
     num_ranks: int
@@ -93,7 +93,7 @@ class Scheduler(ABC):
         """A x, or back A^T g, of so many columns."""
 
     def columns(self, width: int) -> int | Int64Array:
-        """Of a matrix of this width, those that every rank holds between products."""
+        """Columns of a matrix of this width that every rank holds between products."""
         return width
 
     def linear(self, layer: Layer) -> Iterator[Operation]:
@@ -118,11 +118,11 @@ class Scheduler(ABC):
             )
 
     def gathered(self, layer: Layer, direction: str, width: int) -> Iterator[Operation]:
-        """What makes whole rows of a matrix of this width for a product with W."""
+        """Operations that make whole rows of a matrix of this width, for a product with W."""
         yield from ()
 
     def whole_rows(self, layer: int, width: int) -> Iterator[Operation]:
-        """What makes whole rows of the outputs."""
+        """Operations that make whole rows of the outputs."""
         yield from ()
 
     def check_width(self, width: int) -> None:  # noqa: B027

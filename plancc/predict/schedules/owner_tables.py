@@ -1,4 +1,4 @@
-"""Tables of owners, of whom no plan is made."""
+"""Tables of owners, without a plan."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def tables_of_owners(
     ----------
     matrix : Graph
     owners : Owners
-        Of rows only where there is a grid.
+        Owners of rows only, where there is a grid.
     num_parts : int
         Parts of the grid, where there is one.
     grid : Grid, optional

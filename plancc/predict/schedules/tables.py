@@ -1,4 +1,4 @@
-"""What of a plan a schedule depends on: sizes of parts, and messages between them.
+"""The part of a plan that a schedule depends on: sizes of parts, and messages between them.
 
 Knows no widths and no machine. `plan_tables` reads them from plans, `owner_tables` counts them for
 owners that have no plan.
@@ -29,19 +29,19 @@ class Tables:
     Attributes
     ----------
     name : str
-        Of the plan, for tables.
+        Name of the plan, for tables.
     layout : str
         "row", "edge", "grid" or "feature".
     rows, nonzeros : int64[num_parts]
         Rows that a part owns, and nonzeros that it holds.
     expand : Pairs
-        Between parts. Of layouts that only broadcast, it may be empty.
+        Messages between parts; may be empty for layouts that only broadcast.
     fold : Pairs or None
-        Of layout "edge": from the parts to the owners.
+        For layout "edge": from the parts to the owners.
     grid : Grid or None
-        Of layouts "grid" and "feature".
+        For layouts "grid" and "feature".
     own_nonzeros : int64[num_parts] or None
-        Of layout "edge": nonzeros in own rows.
+        For layout "edge": nonzeros in own rows.
     boundary_nonzeros : int64[num_parts] or None
         Nonzeros of the rows that have a received column; None: not known.
     blocks : int64[num_parts, k] or None
@@ -103,10 +103,9 @@ def pieces_of_grid(grid: Grid) -> int:
 
 
 def piece_of_rows(grid: Grid, part_ptr: Int64Array) -> Int32Array:
-    """The piece that every row in plan order, as a column of A, is in: int32[n].
+    """The piece of every row in plan order, as a column of A: int32[n].
 
-    Of "1.5d" the chunk; of the others ``layer * pieces + number``, numbers as `Grid.pieces` has
-    them.
+    The chunk for "1.5d", for the others ``layer * pieces + number``, numbered as in `Grid.pieces`.
     """
     found = np.zeros(int(part_ptr[-1]), np.int32)
     if grid.scheme == "1.5d":
