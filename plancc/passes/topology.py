@@ -12,9 +12,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from numba import njit
 
-from plancc.cost.topology import ByNode, Topology, messages_by_node, volumes_by_node
-
-__all__ = ["ByNode", "MapToTopology", "Topology", "messages_by_node", "volumes_by_node"]
+from plancc.cost.topology import Topology
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from numba import njit
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.limits import Limits
+from plancc.passes.kernels.nets import transpose
 
 
 @dataclass(frozen=True)
@@ -83,14 +84,7 @@ def _needs(indptr, indices, nonzero_owner, num_parts):  # type: ignore[no-untype
     the place of every diagonal nonzero, int64[n], or -1.
     """
     n = len(indptr) - 1
-    degree = np.zeros(n + 1, dtype=np.int64)
-    for i in range(n):
-        for k in range(indptr[i], indptr[i + 1]):
-            if indices[k] != i:
-                degree[indices[k] + 1] += 1
-    column_ptr = np.cumsum(degree)
-    free = column_ptr[:-1].copy()
-    of_column = np.empty(column_ptr[-1], dtype=np.int32)
+    column_ptr, _, place = transpose(indptr, indices, np.arange(len(indices)), n)
     diagonal = np.full(n, -1, dtype=np.int64)
     bound = np.int64(0)
     for i in range(n):
@@ -98,13 +92,10 @@ def _needs(indptr, indices, nonzero_owner, num_parts):  # type: ignore[no-untype
         for k in range(indptr[i], indptr[i + 1]):
             if indices[k] == i:
                 diagonal[i] = k
-            else:
-                of_column[free[indices[k]]] = nonzero_owner[k]
-                free[indices[k]] += 1
     ptr = np.zeros(n + 1, dtype=np.int64)
     part = np.empty(bound, dtype=np.int32)
     kind = np.empty(bound, dtype=np.int8)
-    place = np.full(num_parts, -1, dtype=np.int64)
+    last_place = np.full(num_parts, -1, dtype=np.int64)
     end = np.int64(0)
     for v in range(n):
         start = end
@@ -113,14 +104,15 @@ def _needs(indptr, indices, nonzero_owner, num_parts):  # type: ignore[no-untype
                 (indptr[v], indptr[v + 1]) if side == 0 else (column_ptr[v], column_ptr[v + 1])
             )
             for k in range(first, last):
-                if side == 0 and indices[k] == v:
+                at = k if side == 0 else place[k]
+                if at == diagonal[v]:
                     continue
-                q = nonzero_owner[k] if side == 0 else of_column[k]
-                if place[q] < start:
-                    place[q] = end
+                q = nonzero_owner[at]
+                if last_place[q] < start:
+                    last_place[q] = end
                     part[end], kind[end] = q, 0
                     end += 1
-                kind[place[q]] |= side + 1
+                kind[last_place[q]] |= side + 1
         ptr[v + 1] = end
     return ptr, part[:end].copy(), kind[:end].copy(), diagonal
 

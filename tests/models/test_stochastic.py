@@ -42,11 +42,6 @@ SAMPLERS = {
 }
 
 
-def stochastic(sampler="uniform", **options):
-    """The model with options of its own and of its sampler."""
-    return StochasticModel.from_options({"sampler": sampler, **options})
-
-
 def random_array(seed: int = 0, n: int = N, density: float = 0.15, diagonal="some") -> np.ndarray:
     array = np.random.default_rng(seed).random((n, n)) < density
     if diagonal != "some":

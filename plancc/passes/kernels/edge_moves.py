@@ -231,18 +231,9 @@ def sweep_nets(order: Any, pattern: Any, state: Any, prices: Any, anywhere: bool
 
 
 @njit(cache=True, nogil=True)
-def _best_part(
-    e: int,
-    f: int,
-    q: int,
-    saved: float,
-    lightest: int,
-    mine: Any,
-    theirs: Any,
-    state: Any,
-    prices: Any,
-    toll: Any,
-) -> int:
+def _best_part(  # type: ignore[no-untyped-def]
+    e, f, q, saved, lightest, mine, theirs, state, prices, toll
+):
     """The part that a nonzero of nets e and f in part q should move to, or -1.
 
     `saved` is what its leaving q saves; `mine` counts the pins of e by part; `theirs` is all false,
@@ -297,18 +288,9 @@ def _best_part(
 
 
 @njit(cache=True, nogil=True)
-def _leave(
-    e: int,
-    q: int,
-    pins: Any,
-    mine: Any,
-    added: Any,
-    goal: Any,
-    pattern: Any,
-    state: Any,
-    prices: Any,
-    toll: Any,
-) -> int:
+def _leave(  # type: ignore[no-untyped-def]
+    e, q, pins, mine, added, goal, pattern, state, prices, toll
+):
     """Move all nonzeros of net e in part q, not its owner's, to its other parts, if that gains.
 
     Parameters
@@ -485,18 +467,9 @@ def _staying(
 
 
 @njit(cache=True, nogil=True)
-def _best_owner(
-    v: int,
-    q: int,
-    weight: int,
-    mine: Any,
-    base: Any,
-    num: Any,
-    bonus: Any,
-    state: Any,
-    prices: Any,
-    toll: Any,
-) -> int:
+def _best_owner(  # type: ignore[no-untyped-def]
+    v, q, weight, mine, base, num, bonus, state, prices, toll
+):
     """The part that vertex v of part q should move to, with its `weight` nonzeros; or -1."""
     n = len(state.owner)
     best, best_value = -1, TINY

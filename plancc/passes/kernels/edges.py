@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from plancc.passes.kernels.nets import transpose
+
 
 class Pattern(NamedTuple):
     """A matrix by rows and by columns; nothing of it changes.
@@ -105,27 +107,11 @@ def pattern_of(indptr: Any, indices: Any, movable: Any = None) -> Pattern:
     diagonal = np.full(n, -1, dtype=np.int64)
     diagonal[row[on_diagonal]] = on_diagonal
     movable = movable & (row != indices)
-    net_ptr, pins = _by_net(indptr, indices)
+    places = np.arange(len(indices))
+    column_ptr, _, by_column = transpose(indptr, indices, places, n)
+    net_ptr = np.concatenate([indptr, column_ptr[1:] + len(indices)])
+    pins = np.concatenate([places, by_column])
     return Pattern(net_ptr, pins, row, indices, diagonal, movable, free)
-
-
-@njit(cache=True, nogil=True)
-def _by_net(indptr: Any, indices: Any) -> Any:
-    n, nnz = len(indptr) - 1, len(indices)
-    net_ptr = np.zeros(2 * n + 1, dtype=np.int64)
-    net_ptr[: n + 1] = indptr
-    for k in range(nnz):
-        net_ptr[n + indices[k] + 1] += 1
-    for e in range(n, 2 * n):
-        net_ptr[e + 1] += net_ptr[e]
-    pins = np.empty(2 * nnz, dtype=np.int64)
-    place = net_ptr[n:].copy()
-    for k in range(nnz):
-        pins[k] = k
-        j = indices[k]
-        pins[place[j]] = k
-        place[j] += 1
-    return net_ptr, pins
 
 
 def owners_of(

@@ -82,14 +82,17 @@ def with_transpose(nets: Nets) -> Nets:
 
 @njit(cache=True, nogil=True)
 def transpose(net_ptr: Any, pins: Any, size: Any, n: int) -> Any:
-    """The nets of every vertex: vertex_ptr int64[n + 1], nets int32[num_pins], sizes likewise."""
+    """The nets of every vertex: vertex_ptr int64[n + 1], nets int32[num_pins], sizes likewise.
+
+    In other words the transpose of a CSR pattern; `size` may be any values, or empty.
+    """
     ptr = np.zeros(n + 1, dtype=np.int64)
     for pin in pins:
         ptr[pin + 1] += 1
     ptr = np.cumsum(ptr)
     end = ptr[:-1].copy()
     nets = np.empty(len(pins), dtype=np.int32)
-    size_at_vertex = np.empty(len(size), dtype=np.int32)
+    size_at_vertex = np.empty(len(size), dtype=size.dtype)
     for e in range(len(net_ptr) - 1):
         for k in range(net_ptr[e], net_ptr[e + 1]):
             v = pins[k]

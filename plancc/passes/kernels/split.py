@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from plancc.passes.kernels.nets import transpose
+
 
 class Cut(NamedTuple):
     """The nonzeros between parts as a bipartite graph.
@@ -72,30 +74,10 @@ def _groups(owner: Any, num_parts: int, ptr: Any, other: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _transposed(indptr: Any, indices: Any) -> Any:
-    """CSC of a CSR pattern: column_ptr int64[n + 1], rows int32[nnz], CSR places int64[nnz]."""
-    n = len(indptr) - 1
-    column_ptr = np.zeros(n + 1, dtype=np.int64)
-    for j in indices:
-        column_ptr[j + 1] += 1
-    for j in range(n):
-        column_ptr[j + 1] += column_ptr[j]
-    free = column_ptr[:-1].copy()
-    rows = np.empty(len(indices), dtype=np.int32)
-    place = np.empty(len(indices), dtype=np.int64)
-    for i in range(n):
-        for k in range(indptr[i], indptr[i + 1]):
-            e = free[indices[k]]
-            free[indices[k]] = e + 1
-            rows[e], place[e] = i, k
-    return column_ptr, rows, place
-
-
-@njit(cache=True, nogil=True)
 def cut_of(indptr: Any, indices: Any, owner: Any, num_parts: int) -> Any:
     """The `Cut` of a CSR pattern under owners int32[n]; about 50 bytes for every nonzero."""
     left, num_left = _groups(owner, num_parts, indptr, indices)
-    column_ptr, rows, place = _transposed(indptr, indices)
+    column_ptr, rows, place = transpose(indptr, indices, np.arange(len(indices)), len(indptr) - 1)
     of_columns, num_right = _groups(owner, num_parts, column_ptr, rows)
     right = np.empty(len(indices), dtype=np.int32)
     for e in range(len(place)):

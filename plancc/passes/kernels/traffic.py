@@ -177,16 +177,9 @@ def _fee(q: int, m: int, step: int, flow: Any, tariff: Any) -> float:
 
 
 @njit(cache=True, nogil=True)
-def sweep_traffic(
-    order: Any,
-    nets: Any,
-    state: Any,
-    flow: Any,
-    tariff: Any,
-    target: Any,
-    price: Any,
-    cap: Any,
-) -> Any:
+def sweep_traffic(  # type: ignore[no-untyped-def]
+    order, nets, state, flow, tariff, target, price, cap
+):
     """Move every vertex in `order` to the part where all costs together fall most, if any.
 
     Parameters
