@@ -12,6 +12,10 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 
+Ints = npt.NDArray[Any]
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+
 
 @dataclass(frozen=True, eq=False)
 class Population:
@@ -87,21 +91,15 @@ class Batch(ABC):
     num_blocks: int = 1
 
     @abstractmethod
-    def members(self, vertices: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    def members(self, vertices: Ints) -> Bools:
         """Whether each of `vertices` takes part in any block, as row or as column: bool[m]."""
 
-    def targets(self, vertices: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    def targets(self, vertices: Ints) -> Bools:
         """Whether the output at each of `vertices` counts for the loss: bool[m]."""
         return self.members(vertices)
 
     @abstractmethod
-    def factors(
-        self,
-        block: int,
-        vertices: npt.NDArray[Any],
-        rows: npt.NDArray[Any],
-        columns: npt.NDArray[Any],
-    ) -> npt.NDArray[np.float64]:
+    def factors(self, block: int, vertices: Ints, rows: Ints, columns: Ints) -> Floats:
         """By what the batch multiplies nonzeros of the matrix: 0 where it leaves them out.
 
         Parameters
@@ -138,13 +136,7 @@ class VertexBatch(Batch):
     def vertices(self) -> npt.NDArray[np.int32]:
         """All vertices of the batch, ascending."""
 
-    def factors(
-        self,
-        block: int,
-        vertices: npt.NDArray[Any],
-        rows: npt.NDArray[Any],
-        columns: npt.NDArray[Any],
-    ) -> npt.NDArray[np.float64]:
+    def factors(self, block: int, vertices: Ints, rows: Ints, columns: Ints) -> Floats:
         return np.ones(len(rows), dtype=np.float64)
 
     def block(self, block: int) -> Block:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from plancc.sampling.batch import Batch, Population, VertexBatch
+from plancc.sampling.batch import Batch, Bools, Ints, Population, VertexBatch
 from plancc.sampling.counter import first_of, key_of
 from plancc.sampling.sampler import SHOWN, SizedSampler
 
@@ -46,7 +46,7 @@ class ClusterBatch(VertexBatch):
         self._drawn = np.zeros(num_clusters, dtype=np.bool_)
         self._drawn[first_of(num_clusters, drawn, key)] = True
 
-    def members(self, vertices: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    def members(self, vertices: Ints) -> Bools:
         return self._drawn[self._cluster_of[vertices]]
 
     def vertices(self) -> npt.NDArray[np.int32]:

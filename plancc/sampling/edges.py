@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
 from plancc.errors import InputError
 from plancc.fields import option
-from plancc.sampling.batch import Batch, Block, Inclusion, Population
+from plancc.sampling.batch import Batch, Block, Bools, Floats, Inclusion, Ints, Population
 from plancc.sampling.counter import bits, key_of, unit
 from plancc.sampling.sampler import SHOWN, Sampler
 
@@ -55,17 +54,11 @@ class EdgeBatch(Batch):
         self.population = population
         self._keep, self._key = float(keep), key
 
-    def members(self, vertices: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    def members(self, vertices: Ints) -> Bools:
         return np.ones(len(vertices), dtype=np.bool_)
 
-    def factors(
-        self,
-        block: int,
-        vertices: npt.NDArray[Any],
-        rows: npt.NDArray[Any],
-        columns: npt.NDArray[Any],
-    ) -> npt.NDArray[np.float64]:
-        found: npt.NDArray[np.float64] = _factors(vertices, rows, columns, self._keep, self._key)
+    def factors(self, block: int, vertices: Ints, rows: Ints, columns: Ints) -> Floats:
+        found: Floats = _factors(vertices, rows, columns, self._keep, self._key)
         return found
 
     def block(self, block: int) -> Block:

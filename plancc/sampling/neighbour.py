@@ -12,7 +12,7 @@ from numba import njit
 
 from plancc.errors import InputError
 from plancc.fields import option
-from plancc.sampling.batch import Batch, Block, Population
+from plancc.sampling.batch import Batch, Block, Bools, Floats, Ints, Population
 from plancc.sampling.counter import below, bits, first_of, key_of, marked
 from plancc.sampling.kernels import diagonal, place_in
 from plancc.sampling.sampler import SHOWN, SizedSampler
@@ -86,23 +86,15 @@ class NeighbourBatch(Batch):
         self.num_blocks = len(fanouts)
         self._seeds, self._fanouts, self._key = seeds, fanouts, key
 
-    def members(self, vertices: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    def members(self, vertices: Ints) -> Bools:
         return self._inside[vertices]
 
-    def targets(self, vertices: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    def targets(self, vertices: Ints) -> Bools:
         return np.isin(vertices, self._seeds)
 
-    def factors(
-        self,
-        block: int,
-        vertices: npt.NDArray[Any],
-        rows: npt.NDArray[Any],
-        columns: npt.NDArray[Any],
-    ) -> npt.NDArray[np.float64]:
+    def factors(self, block: int, vertices: Ints, rows: Ints, columns: Ints) -> Floats:
         kept, scale = self._blocks[block]
-        found: npt.NDArray[np.float64] = _factors(
-            vertices, rows, columns, kept.rows, kept.ptr, kept.columns, scale
-        )
+        found: Floats = _factors(vertices, rows, columns, kept.rows, kept.ptr, kept.columns, scale)
         return found
 
     def block(self, block: int) -> Block:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from plancc.sampling.batch import Batch, Inclusion, Population
+from plancc.sampling.batch import Batch, Bools, Inclusion, Ints, Population
 from plancc.sampling.counter import among_first, first_of, key_of
 from plancc.sampling.sampler import SHOWN
 from plancc.sampling.uniform import UniformBatch, UniformSampler
@@ -32,7 +32,7 @@ class TrainSampler(UniformSampler):
 class TrainBatch(UniformBatch):
     """The first `size` training vertices in the random order of `key`."""
 
-    def members(self, vertices: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    def members(self, vertices: Ints) -> Bools:
         training = self.population.training
         assert self.population.train_mask is not None
         inside = self.population.train_mask[vertices]

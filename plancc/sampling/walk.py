@@ -12,7 +12,7 @@ from numba import njit
 
 from plancc.errors import InputError
 from plancc.fields import option
-from plancc.sampling.batch import Batch, Population, VertexBatch
+from plancc.sampling.batch import Batch, Bools, Ints, Population, VertexBatch
 from plancc.sampling.counter import below, bits, first_of, key_of
 from plancc.sampling.kernels import diagonal
 from plancc.sampling.sampler import SHOWN, SizedSampler
@@ -60,7 +60,7 @@ class WalkBatch(VertexBatch):
         super().__init__(population)
         self._roots, self._length, self._key = roots, length, key
 
-    def members(self, vertices: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    def members(self, vertices: Ints) -> Bools:
         return self._visited[vertices]
 
     def vertices(self) -> npt.NDArray[np.int32]:
