@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.fields import options_of, unknown_option
+from plancc.fields import kind_of, option, options_of, unknown_option
 from plancc.graph.graph import MAX_VERTICES, Graph, Source
 from plancc.graph.vertexdata import VertexData
 from plancc.registry import Registry
@@ -44,7 +44,10 @@ class Dataset:
 
 
 class Recipe(Protocol):
-    """What `DATASETS` holds: frozen dataclasses, whose fields are options (`plancc.fields`)."""
+    """What `DATASETS` holds: frozen dataclasses, whose fields are options (`plancc.fields`).
+
+    Their metadata may have ``low`` and ``high``, for `check_options`.
+    """
 
     def build(self) -> Dataset:
         """Make the data set; the same options give the same bytes."""
@@ -80,28 +83,31 @@ def load_dataset(name: str, **options: Any) -> Dataset:
     return recipe(**options).build()
 
 
-def check_integer(name: str, value: Any, low: int, high: int = MAX_VERTICES) -> None:
-    """InputError unless `value` is an integer in low..high."""
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or not low <= value <= high:
-        raise InputError(f"option '{name}' must be an integer in {low}..{high}, not '{value}'")
+def check_options(recipe: Recipe) -> None:
+    """InputError for an option of another type, or outside ``low..high`` of its metadata."""
+    for each in options_of(recipe):
+        value, kind = getattr(recipe, each.name), kind_of(each)
+        low, high = each.metadata.get("low", 0), each.metadata.get("high", MAX_VERTICES)
+        numbers = int | np.integer if kind == "int" else int | float | np.number
+        right = isinstance(value, numbers) and low <= value <= high
+        words = f"an integer in {low}..{high}"
+        if kind == "bool":
+            words = "true or false"
+        elif kind == "float":
+            words = f"a number in {low:g}..{high:g}"
+        if isinstance(value, bool) != (kind == "bool") or not right:
+            raise InputError(f"option '{each.name}' must be {words}, not '{value}'")
 
 
-def check_number(name: str, value: Any, low: float, high: float) -> None:
-    """InputError unless `value` is a number in [low, high]."""
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not low <= value <= high:
-        raise InputError(f"option '{name}' must be a number in {low:g}..{high:g}, not '{value}'")
+def seed_option(help: str = "random seed") -> Any:
+    return option(0, help, high=2**63 - 1)
 
 
-def check_seed(seed: Any) -> None:
-    check_integer("seed", seed, 0, 2**63 - 1)
-
-
-def describe(name: str, recipe: Any) -> Source:
+def describe(recipe: Recipe) -> Source:
     """Source of a generated graph: its name and options."""
-    text = ", ".join(f"{each.name}={getattr(recipe, each.name)}" for each in fields(recipe))
-    return Source(f"{name}({text})", format="dataset")
+    values = {each.name: getattr(recipe, each.name) for each in options_of(recipe)}
+    text = ", ".join(f"{name}={value}" for name, value in values.items())
+    return Source(f"{type(recipe).__name__.lower()}({text})", format="dataset")
 
 
 def split_masks(

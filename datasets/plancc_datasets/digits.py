@@ -10,7 +10,7 @@ from plancc.errors import BackendUnavailable
 from plancc.fields import option
 from plancc.graph.canonical import build_graph
 from plancc.graph.vertexdata import VertexData
-from plancc_datasets.dataset import Dataset, check_integer, check_seed, describe, split_masks
+from plancc_datasets.dataset import Dataset, check_options, describe, seed_option, split_masks
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,11 @@ class Digits:
     train, 20 % validation, 60 % test, stratified by class.
     """
 
-    neighbors: int = option(10, "nearest images that every image is joined to")
-    seed: int = option(0, "random seed of the masks")
+    neighbors: int = option(10, "nearest images that every image is joined to", low=1, high=1796)
+    seed: int = seed_option("random seed of the masks")
 
     def build(self) -> Dataset:
-        check_integer("neighbors", self.neighbors, 1, 1796)
-        check_seed(self.seed)
+        check_options(self)
         try:
             from sklearn.datasets import load_digits
         except ImportError as error:
@@ -42,9 +41,7 @@ class Digits:
         np.fill_diagonal(distance, np.inf)
         nearest = np.argsort(distance, axis=1, kind="stable")[:, : self.neighbors]
         row = np.repeat(np.arange(n), self.neighbors)
-        graph = build_graph(
-            n, row, nearest.ravel(), symmetrize=True, source=describe("digits", self)
-        )
+        graph = build_graph(n, row, nearest.ravel(), symmetrize=True, source=describe(self))
         labels = classes.astype(np.int32)
         masks = split_masks(labels, np.random.default_rng(self.seed))
         return Dataset(graph, VertexData((pixels / 16).astype(np.float32), labels, **masks))

@@ -9,7 +9,7 @@ import numpy as np
 from plancc.fields import option
 from plancc.graph.canonical import build_graph
 from plancc.graph.vertexdata import VertexData
-from plancc_datasets.dataset import Dataset, check_integer, check_number, check_seed, describe
+from plancc_datasets.dataset import Dataset, check_options, describe, seed_option
 
 
 @dataclass(frozen=True)
@@ -19,14 +19,14 @@ class Geometric:
     Features: the two coordinates, float32[n, 2].
     """
 
-    num_vertices: int = option(4096, "number of points")
-    radius: float = option(0.0, "largest distance of joined points; 0: a mean degree of about 8")
-    seed: int = option(0, "random seed")
+    num_vertices: int = option(4096, "number of points", low=1)
+    radius: float = option(
+        0.0, "largest distance of joined points; 0: a mean degree of about 8", high=2
+    )
+    seed: int = seed_option()
 
     def build(self) -> Dataset:
-        check_integer("num_vertices", self.num_vertices, 1)
-        check_number("radius", self.radius, 0, 2)
-        check_seed(self.seed)
+        check_options(self)
         from scipy.spatial import cKDTree
 
         n = self.num_vertices
@@ -34,7 +34,5 @@ class Geometric:
         radius = self.radius or min(np.sqrt(8 / (np.pi * n)), np.sqrt(2))
         points = np.random.default_rng(self.seed).random((n, 2))
         pairs = cKDTree(points).query_pairs(radius, output_type="ndarray")
-        graph = build_graph(
-            n, pairs[:, 0], pairs[:, 1], symmetrize=True, source=describe("geometric", self)
-        )
+        graph = build_graph(n, *pairs.T, symmetrize=True, source=describe(self))
         return Dataset(graph, VertexData(features=points.astype(np.float32)))

@@ -10,7 +10,7 @@ from plancc.errors import InputError
 from plancc.fields import option
 from plancc.graph.canonical import build_graph
 from plancc.graph.graph import check_num_vertices
-from plancc_datasets.dataset import Dataset, check_integer, describe
+from plancc_datasets.dataset import Dataset, check_options, describe
 
 
 @dataclass(frozen=True)
@@ -21,18 +21,15 @@ class Grid:
     With `periodic` the grid closes to a torus.
     """
 
-    rows: int = option(64, "rows of the grid")
-    cols: int = option(64, "columns of the grid")
+    rows: int = option(64, "rows of the grid", low=1)
+    cols: int = option(64, "columns of the grid", low=1)
     points: int = option(5, "stencil: 5 or 9 points")
     periodic: bool = option(False, "join opposite borders")
 
     def build(self) -> Dataset:
-        check_integer("rows", self.rows, 1)
-        check_integer("cols", self.cols, 1)
+        check_options(self)
         if self.points not in (5, 9):
             raise InputError(f"option 'points' must be 5 or 9, not '{self.points}'")
-        if not isinstance(self.periodic, bool):
-            raise InputError(f"option 'periodic' must be true or false, not '{self.periodic}'")
         n = self.rows * self.cols
         check_num_vertices(n, "dataset 'grid'")
         number = np.arange(n, dtype=np.int32).reshape(self.rows, self.cols)
@@ -52,6 +49,4 @@ class Grid:
             targets.append(there.ravel())
         row, col = np.concatenate(sources), np.concatenate(targets)
         kept = row != col  # a torus of one row or column would join vertices to themselves
-        return Dataset(
-            build_graph(n, row[kept], col[kept], symmetrize=True, source=describe("grid", self))
-        )
+        return Dataset(build_graph(n, row[kept], col[kept], symmetrize=True, source=describe(self)))

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plancc.fields import option
 from plancc.graph.canonical import build_graph
 from plancc.graph.vertexdata import VertexData
-from plancc_datasets.dataset import Dataset, check_seed, describe, split_masks
+from plancc_datasets.dataset import Dataset, check_options, describe, seed_option, split_masks
 
 
 @dataclass(frozen=True)
@@ -19,18 +18,16 @@ class Karate:
     Features: one-hot member number, float32[34, 34]; labels: 0 for "Mr. Hi", 1 for "Officer".
     """
 
-    seed: int = option(0, "random seed of the masks")
+    seed: int = seed_option("random seed of the masks")
 
     def build(self) -> Dataset:
-        check_seed(self.seed)
+        check_options(self)
         import networkx
 
         club = networkx.karate_club_graph()
         edges = np.array(list(club.edges), dtype=np.int32)
         n = club.number_of_nodes()
-        graph = build_graph(
-            n, edges[:, 0], edges[:, 1], symmetrize=True, source=describe("karate", self)
-        )
+        graph = build_graph(n, *edges.T, symmetrize=True, source=describe(self))
         clubs = np.array([name for _, name in club.nodes(data="club")])
         labels = (clubs == "Officer").astype(np.int32)
         masks = split_masks(labels, np.random.default_rng(self.seed))

@@ -9,7 +9,7 @@ import numpy as np
 from plancc.errors import InputError
 from plancc.fields import option
 from plancc.graph.canonical import build_graph
-from plancc_datasets.dataset import Dataset, check_integer, check_number, check_seed, describe
+from plancc_datasets.dataset import Dataset, check_options, describe, seed_option
 
 
 @dataclass(frozen=True)
@@ -21,19 +21,15 @@ class Rmat:
     lower right).
     """
 
-    scale: int = option(14, "the graph has 2**scale vertices")
-    edge_factor: int = option(16, "edges drawn per vertex")
-    a: float = option(0.57, "probability of the upper left quadrant")
-    b: float = option(0.19, "probability of the upper right quadrant")
-    c: float = option(0.19, "probability of the lower left quadrant")
-    seed: int = option(0, "random seed")
+    scale: int = option(14, "the graph has 2**scale vertices", low=1, high=28)
+    edge_factor: int = option(16, "edges drawn per vertex", low=1, high=4096)
+    a: float = option(0.57, "probability of the upper left quadrant", high=1)
+    b: float = option(0.19, "probability of the upper right quadrant", high=1)
+    c: float = option(0.19, "probability of the lower left quadrant", high=1)
+    seed: int = seed_option()
 
     def build(self) -> Dataset:
-        check_integer("scale", self.scale, 1, 28)
-        check_integer("edge_factor", self.edge_factor, 1, 4096)
-        for name in "abc":
-            check_number(name, getattr(self, name), 0, 1)
-        check_seed(self.seed)
+        check_options(self)
         total = self.a + self.b + self.c
         if total > 1 + 1e-12:
             raise InputError(f"options 'a', 'b', 'c' must add up to at most 1, not '{total:g}'")
@@ -55,4 +51,4 @@ class Rmat:
                 r |= lower
                 c <<= 1
                 c |= ((draw >= to_b) & ~lower) | (draw >= to_d)
-        return Dataset(build_graph(n, row, col, source=describe("rmat", self)))
+        return Dataset(build_graph(n, row, col, source=describe(self)))

@@ -12,14 +12,7 @@ from plancc.fields import option
 from plancc.graph.canonical import build_graph
 from plancc.graph.graph import MAX_VERTICES
 from plancc.graph.vertexdata import VertexData
-from plancc_datasets.dataset import (
-    Dataset,
-    check_integer,
-    check_number,
-    check_seed,
-    describe,
-    split_masks,
-)
+from plancc_datasets.dataset import Dataset, check_options, describe, seed_option, split_masks
 
 
 @dataclass(frozen=True)
@@ -31,22 +24,18 @@ class Sbm:
     train, 20 % validation, 60 % test.
     """
 
-    blocks: int = option(8, "number of blocks")
-    size: int = option(256, "vertices per block")
-    p_in: float = option(0.05, "probability of an edge within a block")
-    p_out: float = option(0.002, "probability of an edge between blocks")
-    num_features: int = option(32, "features per vertex")
-    noise: float = option(1.0, "standard deviation of the features around their block's mean")
-    seed: int = option(0, "random seed")
+    blocks: int = option(8, "number of blocks", low=1)
+    size: int = option(256, "vertices per block", low=1)
+    p_in: float = option(0.05, "probability of an edge within a block", high=1)
+    p_out: float = option(0.002, "probability of an edge between blocks", high=1)
+    num_features: int = option(32, "features per vertex", low=1, high=65536)
+    noise: float = option(
+        1.0, "standard deviation of the features around their block's mean", high=1e6
+    )
+    seed: int = seed_option()
 
     def build(self) -> Dataset:
-        check_integer("blocks", self.blocks, 1)
-        check_integer("size", self.size, 1)
-        check_integer("num_features", self.num_features, 1, 65536)
-        check_number("p_in", self.p_in, 0, 1)
-        check_number("p_out", self.p_out, 0, 1)
-        check_number("noise", self.noise, 0, 1e6)
-        check_seed(self.seed)
+        check_options(self)
         n = self.blocks * self.size
         if n > MAX_VERTICES:
             raise InputError(
@@ -58,7 +47,7 @@ class Sbm:
         inner = _sample(rng, inner_pairs, self.p_in)
         outer = _sample(rng, outer_pairs, self.p_out)
         row, col = self._ends(inner, outer)
-        graph = build_graph(n, row, col, symmetrize=True, source=describe("sbm", self))
+        graph = build_graph(n, row, col, symmetrize=True, source=describe(self))
         labels = np.repeat(np.arange(self.blocks, dtype=np.int32), self.size)
         means = rng.standard_normal((self.blocks, self.num_features), dtype=np.float32)
         features = rng.standard_normal((n, self.num_features), dtype=np.float32)

@@ -6,7 +6,6 @@ import io
 import os
 import re
 from dataclasses import replace
-from math import isfinite
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +16,13 @@ from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source
 from plancc.graph.textfile import (
     StrPath,
+    data_lines,
     fail,
     fail_first,
-    has_odd_blank,
     parse_number,
     read_bytes,
     read_integers,
-    show,
+    read_number,
 )
 
 _COMMENT = (b"#", b"%")
@@ -211,11 +210,7 @@ def _without_comments(data: bytes) -> bytes:
 def _explain(path: StrPath, data: bytes, separator: bytes, columns: int) -> None:
     """Raise the InputError for the first wrong line. Slow: only for files that are wrong."""
     most = _MAX_DIGITS if columns == 2 else _MAX_DIGITS_WEIGHTED
-    for line, text in enumerate(io.BytesIO(data), 1):
-        if not text.strip() or text.startswith(_COMMENT):
-            continue
-        if has_odd_blank(text):
-            fail(path, line, "a control character stands within the line", text)
+    for line, text in data_lines(path, io.BytesIO(data), comments=_COMMENT):
         words = [word.strip() for word in text.split(separator or None)]
         if len(words) != columns or not all(words):
             message = f"{columns} columns are expected, as in the first line, not"
@@ -228,12 +223,7 @@ def _explain(path: StrPath, data: bytes, separator: bytes, columns: int) -> None
             if len(word) > most:
                 fail(path, line, f"a vertex id has more than {most} digits:", word)
         if columns == 3:
-            if not _is_number(words[2]):
-                fail(path, line, "the weight is not a number:", words[2])
-            if not isfinite(float(words[2])):
-                raise InputError(
-                    f"{os.fspath(path)}, line {line}: the weight {show(words[2])} is not finite"
-                )
+            read_number(path, line, "weight", words[2], float)
 
 
 FORMAT = Format((".txt", ".csv", ".tsv", ".el", ".edges"), read_edgelist)

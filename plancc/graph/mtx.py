@@ -10,7 +10,6 @@ import gzip
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -24,12 +23,12 @@ from plancc.graph.textfile import (
     StrPath,
     check_encoding,
     check_readable,
+    data_lines,
     fail,
-    has_odd_blank,
     input_errors,
     is_gzip,
     open_input,
-    parse_number,
+    read_number,
 )
 
 _FIELDS = {"pattern": 0, "integer": 1, "unsigned-integer": 1, "real": 2, "double": 2}
@@ -174,7 +173,8 @@ def _entries_look_right(path: StrPath, header: _Header) -> bool:
     """Whether all lines after the header have the form of an entry; values are not compared."""
     field = _FIELDS[header.field]
     if os.path.getsize(path) < _SMALL and not is_gzip(path):
-        return _first_problem(path, header) is None
+        _explain(path, header)
+        return True
     from plancc.graph import kernels
 
     with open_input(path) as stream:
@@ -194,58 +194,33 @@ def _entries_look_right(path: StrPath, header: _Header) -> bool:
 
 
 def _explain(path: StrPath, header: _Header) -> None:
-    """Raise the InputError for the first wrong line, if there is one. Slow: only for bad files."""
-    problem = _first_problem(path, header)
-    if problem is not None:
-        fail(path, *problem)
-
-
-def _first_problem(path: StrPath, header: _Header) -> tuple[int, str, object] | None:
-    """(line, message, value) of the first wrong line, read one by one in plain Python."""
+    """Raise the InputError for the first wrong line, if any. Plain Python: slow for large files."""
     valued = header.field != "pattern"
     number: Any = float if _FIELDS[header.field] == 2 else int
     least = 0 if header.field == "unsigned-integer" else -(2**63)
-    count = 0
-    line = header.lines
+    count, line = 0, header.lines
     expected = "'ROW COLUMN VALUE' is expected, not" if valued else "'ROW COLUMN' is expected, not"
     with input_errors(path), open_input(path) as stream:
-        for _ in range(header.lines):
-            stream.readline()
-        for text in stream:
-            line += 1
-            if has_odd_blank(text):
-                return line, "a control character stands within the line", text
+        for line, text in data_lines(path, stream, header.lines):
             words = text.split()
-            if not words:
-                continue
             if count == header.entries:
-                return (
-                    line,
-                    f"the header declares {header.entries} entries; this is one more:",
-                    text,
-                )
+                message = f"the header declares {header.entries} entries; this is one more:"
+                fail(path, line, message, text)
             if len(words) != (3 if valued else 2):
-                return line, expected, text
+                fail(path, line, expected, text)
             for word, what in zip(words, ("row", "column"), strict=False):
                 if not word.isdigit():
-                    return line, f"the {what} is not a whole number:", word
+                    fail(path, line, f"the {what} is not a whole number:", word)
                 if not 1 <= int(word) <= header.size:
-                    return line, f"the {what} is out of range 1..{header.size}:", word
+                    fail(path, line, f"the {what} is out of range 1..{header.size}:", word)
             if valued:
-                try:
-                    value = parse_number(words[2], number)
-                except ValueError:
-                    kind = "a number" if number is float else "a whole number"
-                    return line, f"the value is not {kind}:", words[2]
-                if not isfinite(value):
-                    return line, "the value is not finite:", words[2]
+                value = read_number(path, line, "value", words[2], number)
                 if number is int and not least <= value < least + 2**64:
                     kind = "unsigned 64-bit" if least == 0 else "64-bit"
-                    return line, f"the value is not a {kind} integer:", words[2]
+                    fail(path, line, f"the value is not a {kind} integer:", words[2])
             count += 1
     if count < header.entries:
-        return line, f"the file ends after {count} of {header.entries} entries", None
-    return None
+        fail(path, line, f"the file ends after {count} of {header.entries} entries")
 
 
 def write_mtx(

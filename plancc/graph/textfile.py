@@ -12,7 +12,8 @@ import gzip
 import os
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from math import isfinite
 from typing import Any, BinaryIO, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
@@ -122,6 +123,34 @@ def parse_number(word: bytes, kind: type[Number]) -> Number:
     if b"_" in word or word.startswith(b"+"):
         raise ValueError(word)
     return kind(word)
+
+
+def data_lines(
+    path: StrPath, stream: Iterable[bytes], skipped: int = 0, comments: tuple[bytes, ...] = ()
+) -> Iterator[tuple[int, bytes]]:
+    """Number and text of every line that is neither blank nor a comment, after `skipped` lines.
+
+    InputError for a line with what only Python takes for a blank.
+    """
+    for line, text in enumerate(stream, 1):
+        if line <= skipped or (comments and text.startswith(comments)):
+            continue
+        if has_odd_blank(text):
+            fail(path, line, "a control character stands within the line", text)
+        if text.strip():
+            yield line, text
+
+
+def read_number(path: StrPath, line: int, what: str, word: bytes, kind: type[Number]) -> Number:
+    """The finite number that a word is; InputError otherwise."""
+    try:
+        value = parse_number(word, kind)
+    except ValueError:
+        words = "a number" if kind is float else "a whole number"
+        fail(path, line, f"the {what} is not {words}:", word)
+    if not isfinite(value):
+        fail(path, line, f"the {what} is not finite:", word)
+    return value
 
 
 class Integers(NamedTuple):

@@ -31,21 +31,21 @@ if TYPE_CHECKING:
     from plancc.passes.kernels.nets import Nets
 
 SWEEPS = 20
-"""Per level; one is over the row groups and over the column groups."""
+"""Sweeps per level, each over the row groups and over the column groups."""
 FIRST_PRICE, LAST_PRICE = 0.2, 20.0
-"""Of the sweeps, growing by a factor; in units of `Board.price_unit`."""
+"""Prices of the first and the last sweep, in units of `Board.price_unit`."""
 RESTORING_PRICES = (30.0, 100.0, 300.0)
-"""Prices until no cell is above the limit, ..."""
+"""Prices of nonzeros above the target until no cell is above the limit."""
 STEEP_PRICES = (1000.0, 10000.0)
-"""... then these for what is above the limit itself, ..."""
+"""Prices of nonzeros above the limit, after those."""
 ATTEMPTS = 4
-"""... all over again as often, with a first sweep that is warm."""
+"""Most rounds of both; later ones begin with a warm sweep."""
 CLIMBS = 2
 """Sweeps within the limit that end a refinement."""
 TEMPERATURE = 0.7
-"""Of the first sweep, in rows; it falls to 0 evenly."""
+"""Temperature of the first sweep, in rows; it falls to 0 evenly."""
 PART_TEMPERATURE, PART_SWEEPS = 20.0, 100
-"""The same where whole parts move."""
+"""Temperature and number of sweeps where whole parts move."""
 
 NO_FEES = np.empty(0)
 
@@ -193,8 +193,10 @@ class Board:
         target: float | None = None,
     ) -> None:
         """Every vertex in a random order, by row groups and then by column groups."""
-        from plancc.passes.kernels.grid import Messages, flows, sweep
+        from plancc.passes.kernels.grid import Messages, Rules, flows, sweep
 
+        target = self.limits.target if target is None else target
+        rules = Rules(target, price, cap, temperature, self.least_size)
         flow = [np.zeros((1, 1, 1), dtype=np.int64)] * 2
         if len(self.fee) > 0:
             flow = [
@@ -213,12 +215,8 @@ class Board:
                 self.counts[k],
                 load,
                 size,
-                self.limits.target if target is None else target,
-                price,
-                cap,
-                temperature,
+                rules,
                 self.rng,
-                self.least_size,
                 Messages(flow[k], flow[1 - k], self.counts[1 - k], self.fee),
             )
             self.load, self.size = (load.T, size.T) if k else (load, size)

@@ -15,11 +15,11 @@ from numba import njit
 from plancc.errors import InputError
 
 ROUNDS = 8
-"""Of the Feistel network behind `permuted`."""
+"""Rounds of the Feistel network behind `permuted`."""
 LEAST_SIDE = 16
-"""Of the grid that the network works on: on smaller ones its orders would not be even."""
+"""Least side of the grid that the network works on: smaller ones give uneven orders."""
 SPARSE = 64
-"""Drawing this many times fewer than there are sorts them, instead of marking all."""
+"""A sample this many times smaller than the whole is sorted; a larger one marks all."""
 
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MUL1 = np.uint64(0xBF58476D1CE4E5B9)

@@ -107,7 +107,7 @@ def test_sweeps_keep_the_counts(strength):
 
 def test_flows_follow_moves():
     """What a sweep with fees keeps up to date is what counting anew gives."""
-    from plancc.passes.kernels.grid import Messages, sweep
+    from plancc.passes.kernels.grid import Messages, Rules, sweep
 
     matrix, shape = directed(), (4, 3)
     g, c = drawn(matrix, shape)
@@ -117,10 +117,8 @@ def test_flows_follow_moves():
     flow, other_flow = flows(g, c, count, 3), flows(c, g, other_count, 4)
     messages = Messages(flow, other_flow, other_count, fees(400, shape, 2.0))
     rng, before = np.random.default_rng(0), g.copy()
-    sweep(
-        rng.permutation(60), sides[0], g, c, count, load, size, 0.0, 0.0, np.inf, 1.0, rng, 1,
-        messages,
-    )  # fmt: skip
+    rules = Rules(0.0, 0.0, np.inf, 1.0, 1)
+    sweep(rng.permutation(60), sides[0], g, c, count, load, size, rules, rng, messages)
     assert (g != before).sum() > 10
     wanted = np.zeros((3, 4, 4), int), np.zeros((4, 3, 3), int)
     expand, fold = moved(matrix, g, c)

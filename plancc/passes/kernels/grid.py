@@ -144,23 +144,29 @@ def _reroute(v: int, b_own: int, source: int, count: Any, messages: Any, sign: i
             messages.other_flow[source, b_own, b] += sign
 
 
+class Rules(NamedTuple):
+    """Which moves a sweep makes.
+
+    Attributes
+    ----------
+    target, price, cap : float
+        Nonzeros up to which a cell costs nothing, price, and what no move fills a cell above.
+    temperature : float
+        0: the best group is taken, if it is better than the vertex' own. Above: a heat bath; group
+        q is drawn with a probability in proportion to ``exp(gain / temperature)``.
+    least_size : int
+        No move leaves a cell fewer vertices.
+    """
+
+    target: float
+    price: float
+    cap: float
+    temperature: float
+    least_size: int
+
+
 @njit(cache=True, nogil=True)
-def sweep(
-    order: Any,
-    side: Any,
-    group: Any,
-    other: Any,
-    count: Any,
-    load: Any,
-    size: Any,
-    target: float,
-    price: float,
-    cap: float,
-    temperature: float,
-    rng: Any,
-    least_size: int,
-    messages: Any,
-) -> None:
+def sweep(order, side, group, other, count, load, size, rules, rng, messages):  # type: ignore[no-untyped-def]
     """Offer every vertex in `order` the groups of its side; changes group, count, load and size.
 
     What falls is ``volume + sum over the cells of price / 2 * max(0, load - target)^2``, as in
@@ -178,18 +184,13 @@ def sweep(
         See `pins_by_group`.
     load, size : int64[num_groups, num_others]
         See `cells`.
-    target, price, cap : float
-        Nonzeros up to which a cell costs nothing, price, and what no move fills a cell above.
-    temperature : float
-        0: the best group is taken, if it is better than the vertex' own. Above: a heat bath; group
-        q is drawn with a probability in proportion to ``exp(gain / temperature)``.
+    rules : Rules
     rng : numpy.random.Generator
         Asked if the temperature is above 0.
-    least_size : int
-        No move leaves a cell fewer vertices.
     messages : Messages
         Its flows change too, where there are fees.
     """
+    target, price, cap, temperature, least_size = rules
     num_groups, num_others = load.shape
     held = np.zeros(num_others, dtype=np.int64)  # nonzeros of v by group of the other side
     entered = np.zeros(num_groups)  # nets of v that have no pin in the group, and their fees
