@@ -54,6 +54,11 @@ def graph_of(array: np.ndarray) -> Graph:
     return Graph(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
 
 
+def stochastic(sampler: str = "uniform", **options) -> StochasticModel:
+    """The model with options of its own and of its sampler."""
+    return StochasticModel.from_options({"sampler": sampler} | options)
+
+
 def net_counts(hypergraph) -> Counter:
     """Cost of every net, by the set of its pins and its source."""
     found: Counter = Counter()
