@@ -18,6 +18,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -43,12 +44,17 @@ from plancc_cli.run import main as plancc_run_main
 
 Outcome = dict[str, dict[str, Any]]
 
-MEASURED = ("seconds_max", "seconds_mean", "evaluation_seconds", "partition_seconds")
+MEASURED = (
+    *("seconds_max", "seconds_mean", "evaluation_seconds"),
+    *("partition_seconds", "compile_seconds"),
+)
 """Keys of times, wherever they stand."""
 LISTS_WITH_TIMES = ("tried", "candidates", "setup")
 """Keys below which "seconds" was measured; in other places it is predicted."""
 TIME_LIMIT = 300
 """Seconds that a case with a process of its own may run."""
+PROGRESS = r"^plancc-run: epoch \d+: loss .*\n"
+"""What a run says where it takes long."""
 EVERY = 10
 """Seconds from one line of progress to the next."""
 
@@ -195,7 +201,8 @@ class Corpus:
             try:
                 printed = json.loads(out)
             except ValueError:
-                found["texts"][f"{number} stdout"] = out
+                predicted = words[:1] == ["simulate"]
+                found["texts"][f"{number} stdout"] = out if predicted else without_times(out)
                 continue
             if isinstance(printed, dict) and words[0] in ("compile", "refine"):
                 printed.pop("seconds")
@@ -217,7 +224,7 @@ class Corpus:
             every = ["plancc-run", *words, "--json", str(result), "--save", str(weights)]
             code, err = forked(every)
             found["figures"][f"{number} code"] = code
-            found["texts"][f"{number} stderr"] = err
+            found["texts"][f"{number} stderr"] = re.sub(PROGRESS, "", err, flags=re.M)
             if result.exists():
                 printed = json.loads(result.read_text())
                 printed.pop("options")  # as given; new ones may join
@@ -298,6 +305,21 @@ def split(value: Any, name: str, found: Outcome, timed: bool = False) -> None:
         wording = name.endswith((".warnings", ".failed", ".why", ".notes"))
         section = "texts" if wording and isinstance(value, str) else "figures"
         found[section][name] = plain(value)
+
+
+def without_times(text: str) -> str:
+    """What a command prints, without the seconds that it measured."""
+    text = re.sub(r"(partition seconds +)[\d.]+", r"\1", text)
+    lines, place = [], None
+    for line in re.sub(r", [\d.]+ s$", "", text, flags=re.M).split("\n"):
+        if "┃" in line:
+            titles = [title.strip() for title in line.split("┃")]
+            place = titles.index("seconds") if "seconds" in titles else None
+        cells = line.split("│")
+        if place is not None and len(cells) > place:
+            cells[place] = ""
+        lines.append("│".join(cells))
+    return "\n".join(lines)
 
 
 def plain(value: Any) -> Any:
