@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import Field, asdict, fields
+from dataclasses import asdict, fields
 from functools import partial
 from typing import Any
 
@@ -15,8 +15,9 @@ from plancc.options import EFFORT, EFFORTS, SearchOptions
 from plancc.owners.grids import prepared
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import AUTO
+from plancc.sampling import sampler_options
 from plancc_cli import options
-from plancc_cli.generated import Sections, fields_of, option_of, with_options
+from plancc_cli.generated import Sections, fields_of, flag_of, option_of, with_options
 from plancc_cli.progress import command_line, progress
 
 OF_MODELS = fields_of({name: model.option_fields() for name, model in MODELS.loaded().items()})
@@ -36,19 +37,24 @@ SECTIONS = {
     "Graph file": ("format", "pattern", "symmetrize", "transpose"),
     "Mini-batches (model stochastic-hp)": (*OF_BATCHES, "clusters"),
 }
+SAMPLING = {"sampler", *sampler_options()}
+"""Options of `options.sampling`."""
 
 
-def _model_option(name: str, field: Field[Any], models: list[str]) -> click.Option:
-    """A model's option; the help of this command shows those of mini-batches only."""
-    if name in OF_BATCHES:
-        return option_of(field)
-    return option_of(field, ", ".join(models), hidden=True)
+def _of_single_models() -> str:
+    """The flags that the sections leave out, by model."""
+    flags: dict[str, list[str]] = {}
+    for name, (field, models) in OF_MODELS.items():
+        if name not in OF_BATCHES:
+            flags.setdefault(", ".join(models), []).append(flag_of(field))
+    lines = [f"  {models}: {' '.join(each)}" for models, each in flags.items()]
+    return "\n".join(["\b\nSingle models (see plancc models NAME):", *lines])
 
 
 @click.command(
     cls=Sections,
     sections=SECTIONS,
-    epilog="Options of single models: plancc models NAME.",
+    epilog=_of_single_models(),
     context_settings={"max_content_width": 100},
 )
 @click.argument("graph", type=click.Path())
@@ -80,7 +86,12 @@ def _model_option(name: str, field: Field[Any], models: list[str]) -> click.Opti
     help=f"How long to search: {', '.join(EFFORTS)}.  [default: {EFFORT}]",
 )
 @options.budget("Seconds for the search, or for the refinement after --partitioner.")
-@with_options(_model_option(name, *each) for name, each in OF_MODELS.items())
+@with_options(
+    option_of(field, hidden=name not in OF_BATCHES)
+    for name, (field, _) in OF_MODELS.items()
+    if name not in SAMPLING
+)
+@options.sampling("uniform")
 @click.option(
     "--clusters", type=int, help="Store this many clusters of vertices, for sampler cluster."
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field
 from typing import Any
@@ -34,12 +35,12 @@ class Several(click.ParamType):
 
 
 class NumberOrWord(click.ParamType):
-    """A whole number, or a word that stands for one."""
+    """A whole number of at most 9 digits, or a word that stands for one."""
 
     name = "word"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return int(value) if isinstance(value, str) and value.isdecimal() else value
+        return int(value) if re.fullmatch("[0-9]{1,9}", str(value), re.ASCII) else value
 
 
 def default_in_words(field: Field[Any]) -> str | None:
@@ -47,7 +48,7 @@ def default_in_words(field: Field[Any]) -> str | None:
     if "otherwise" in field.metadata:
         return str(field.metadata["otherwise"])
     if field.default is MISSING:
-        return "needed"
+        return "required"
     if field.default is None or isinstance(field.default, bool) or field.default == "":
         return None
     if isinstance(field.default, tuple):
@@ -79,7 +80,12 @@ def option_of(field: Field[Any], who: str = "", **settings: Any) -> click.Option
         "str | int": NumberOrWord(),
     }
     words = str(field.metadata.get("help", ""))
+    words = f"For {who}: {words}" if who else words[:1].upper() + words[1:]
     default = default_in_words(field)
+    if default is None:
+        note = ""
+    else:
+        note = "  [required]" if default == "required" else f"  [default: {default}]"
     if kind == "bool":
         settings["is_flag"] = True
     else:
@@ -88,11 +94,7 @@ def option_of(field: Field[Any], who: str = "", **settings: Any) -> click.Option
         [flag_of(field)],
         default=None,
         metavar=field.metadata.get("metavar"),
-        help=(f"For {who}: " if who else "")
-        + (words if who else words[:1].upper() + words[1:])
-        + "."
-        + (f"  [default: {default}]" if default and default != "needed" else "")
-        + ("  [needed]" if default == "needed" else ""),
+        help=f"{words}.{note}",
         **settings,
     )
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import click
 
+from plancc.errors import BackendUnavailable
 from plancc.models.problem import Hypergraph, WeightedGraph
-from plancc.registry import check_choice
+from plancc.registry import Registry, check_choice
 from plancc_cli import options
 from plancc_cli.generated import default_in_words, flag_of
 
@@ -23,19 +24,31 @@ KINDS = {Hypergraph: "hypergraphs", WeightedGraph: "graphs"}
 """Kinds of problem in words."""
 
 
-def _first(declared: Any) -> str:
-    """First sentence of a docstring, without its full stop."""
-    text = " ".join((inspect.getdoc(declared) or "").split("\n\n")[0].split())
-    return text.split(". ")[0].removesuffix(".")
+def _about(declared: type) -> str:
+    """A class's own docstring; "" where it has none, or the one that a dataclass gets by itself."""
+    text = inspect.cleandoc(declared.__doc__ or "").split("\n\nAttributes")[0]
+    return "" if text.startswith(f"{declared.__name__}(") else text.replace("`", "")
 
 
-def _options(fields: Iterable[Field[Any]]) -> dict[str, str]:
-    """Help texts of options by their flags."""
-    found = {}
+def _of_class(declared: type, fields: Iterable[Field[Any]]) -> dict[str, Any]:
+    """What a class says of itself: its first sentence, all of it, and its options by flag."""
+    about, told = _about(declared), {}
     for field in fields:
         default = default_in_words(field)
         words = str(field.metadata.get("help", ""))
-        found[flag_of(field)] = words + (f" [{default}]" if default else "")
+        told[flag_of(field)] = words + (f" [{default}]" if default else "")
+    first = " ".join(about.split("\n\n")[0].split()).split(". ")[0].removesuffix(".")
+    return {"what": first, "about": about, "options": told}
+
+
+def _each(registry: Registry, describe: Callable[[Any], dict[str, Any]]) -> Entries:
+    """The facts about every entry; of one that cannot be loaded, why."""
+    found = {}
+    for name in registry:
+        try:
+            found[name] = describe(registry[name])
+        except BackendUnavailable as error:
+            found[name] = {"what": str(error)}
     return found
 
 
@@ -43,25 +56,22 @@ def _models() -> Entries:
     from plancc.models import MODELS
     from plancc.partitioners.run import ranked
 
-    return {
-        name: {
-            "what": _first(model),
+    def describe(model: Any) -> dict[str, Any]:
+        return _of_class(model, model.option_fields().values()) | {
             "layout": model.layout,
             "searched": model.searched,
             "objective": model.default_objective,
             "partitioners": [] if model.problem is None else ranked(model.problem),
-            "about": inspect.getdoc(model),
-            "options": _options(model.option_fields().values()),
         }
-        for name, model in MODELS.loaded().items()
-    }
+
+    return _each(MODELS, describe)
 
 
 def _partitioners() -> Entries:
     from plancc.partitioners import PARTITIONERS
 
-    return {
-        name: {
+    def describe(adapter: Any) -> dict[str, Any]:
+        return {
             "what": ", ".join(KINDS[kind] for kind in adapter.accepts),
             "installed": adapter.available(),
             "install": adapter.install,
@@ -69,37 +79,32 @@ def _partitioners() -> Entries:
             "objectives of graphs": list(adapter.objectives),
             "several balances": adapter.constraints,
         }
-        for name, adapter in PARTITIONERS.loaded().items()
-    }
+
+    return _each(PARTITIONERS, describe)
 
 
 def _samplers() -> Entries:
     from plancc.fields import options_of
     from plancc.sampling import SAMPLERS
 
-    return {
-        name: {
-            "what": _first(sampler),
-            "needs": list(sampler.needs),
-            "about": inspect.getdoc(sampler),
-            "options": _options(options_of(sampler)),
-        }
-        for name, sampler in SAMPLERS.loaded().items()
-    }
+    def describe(sampler: Any) -> dict[str, Any]:
+        return _of_class(sampler, options_of(sampler)) | {"needs": list(sampler.needs)}
+
+    return _each(SAMPLERS, describe)
 
 
 def _formats() -> Entries:
     from plancc.graph.formats import FORMATS
 
-    return {
-        name: {
-            "what": f"{', '.join(format.extensions)}: read"
-            + (" and written" if format.write is not None else ""),
+    def describe(format: Any) -> dict[str, Any]:
+        written = format.write is not None
+        return {
+            "what": f"{', '.join(format.extensions)}: read{' and written' * written}",
             "extensions": list(format.extensions),
-            "written": format.write is not None,
+            "written": written,
         }
-        for name, format in FORMATS.loaded().items()
-    }
+
+    return _each(FORMATS, describe)
 
 
 def _machines() -> Entries:
@@ -121,14 +126,14 @@ def _objectives() -> Entries:
     from plancc.cost.objectives import OBJECTIVES
     from plancc.models import MODELS
 
-    models = MODELS.loaded().items()
-    own = {o: name for name, model in models for o in model.own_objectives}
     found = {name: {"what": OBJECTIVES[name].what} for name in OBJECTIVES}
-    return found | {o: {"what": f"model {name}'s own"} for o, name in own.items()}
+    for name, model in MODELS.loaded().items():
+        found |= {own: {"what": f"only of model {name}"} for own in model.own_objectives}
+    return found
 
 
 def _listing(kind: str, plural: str, entries: Callable[[], Entries]) -> click.Command:
-    @click.command(plural, help=f"List the {plural}, or say all about one of them (NAME).")
+    @click.command(plural, help=f"List the {plural}, or explain one of them (NAME).")
     @click.argument("name", required=False)
     @options.as_json
     def command(name: str | None, as_json: bool) -> None:
@@ -153,20 +158,20 @@ def _print_all(found: Entries) -> None:
     for name, entry in found.items():
         more = []
         if "layout" in entry:
-            more = [f"{entry['layout']} plans", *([", ".join(entry["partitioners"])] * 1)]
-        if "installed" in entry:
-            more = [] if entry["installed"] else [f"not installed: {entry['install']}"]
-        line = "; ".join(filter(None, [entry["what"], *more]))
-        click.echo(f"{name:{width}}  {line}")
+            more = [f"{entry['layout']} plans", ", ".join(entry["partitioners"])]
+        if not entry.get("installed", True):
+            more = [f"not installed: {entry['install']}"]
+        click.echo(f"{name:{width}}  {'; '.join(filter(None, [entry['what'], *more]))}")
 
 
 def _print_one(name: str, entry: dict[str, Any]) -> None:
     """Everything about an entry."""
-    about = (entry.pop("about", None) or entry["what"]).split("\n\nAttributes")[0]
-    click.echo(f"{name}: {about}\n")
+    click.echo(f"{name}: {entry.get('about') or entry['what']}\n")
     for key, value in entry.items():
-        if key in ("what", "options") or value in (None, [], ""):
+        if key in ("what", "about", "options") or value in (None, [], ""):
             continue
+        if isinstance(value, bool):
+            value = "yes" if value else "no"
         click.echo(f"  {key}: {', '.join(map(str, value)) if isinstance(value, list) else value}")
     if entry.get("options"):
         click.echo("\nOptions:")

@@ -82,7 +82,7 @@ class StochasticModel(Model):
     delta: float = option(0.5, "probability of a larger error")
     batches: str | int = option(
         AUTO,
-        "exact probabilities, or as many batches as needed (auto), or the nets of that many",
+        "number of sampled batches; auto: exact probabilities if known, else enough batches",
         metavar="auto|NUMBER",
     )
     sampler_options: Mapping[str, Any] = field(default_factory=dict, metadata={"internal": True})
@@ -98,7 +98,7 @@ class StochasticModel(Model):
         )
         if self.batches != AUTO and not (is_number and self.batches >= 1):
             raise InputError(
-                f"batches {self.batches!r}: '{AUTO}' or a whole number from 1 is needed"
+                f"`batches` {self.batches!r}: '{AUTO}' or a whole number from 1 is needed"
             )
 
     @classmethod

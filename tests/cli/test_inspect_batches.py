@@ -249,7 +249,7 @@ WRONG = {
     "--batches 5 --walk-length 3": "'uniform' has no --walk-length",
     "--batches 5 --sampler cluster --fanouts 3": "'cluster' has no --fanouts",
     "--batches 5 --fanouts 3,x": "--fanouts '3,x'",
-    "--batches 5 --fanouts 0": "--fanouts '0'",
+    "--batches 5 --sampler neighbour --fanouts 0": "fan-out 0: at least 1",
     "--batches 5 --threads 0": "--threads",
     "--batches 5 --seed -1": "--seed",
     "--batches 5 --sampler neighbour": "'neighbour' needs --fanouts",

@@ -457,12 +457,12 @@ WRONG = {
     "delta 1": ({"delta": 1.0}, "delta 1.0: must be between 0 and 1"),
     "delta nan": ({"delta": NAN}, "delta nan: must be between 0 and 1"),
     "delta text": ({"delta": "x"}, "delta 'x': must be between 0 and 1"),
-    "batches 0": ({"batches": 0}, "batches 0: 'auto' or a whole number from 1"),
-    "batches -1": ({"batches": -1}, "batches -1"),
-    "batches 2.0": ({"batches": 2.0}, "batches 2.0"),
-    "batches text": ({"batches": "3"}, "batches '3'"),
-    "batches true": ({"batches": True}, "batches True"),
-    "batches none": ({"batches": None}, "batches None"),
+    "batches 0": ({"batches": 0}, "`batches` 0: 'auto' or a whole number from 1"),
+    "batches -1": ({"batches": -1}, "`batches` -1"),
+    "batches 2.0": ({"batches": 2.0}, "`batches` 2.0"),
+    "batches text": ({"batches": "3"}, "`batches` '3'"),
+    "batches true": ({"batches": True}, "`batches` True"),
+    "batches none": ({"batches": None}, "`batches` None"),
 }
 
 

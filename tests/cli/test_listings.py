@@ -1,0 +1,141 @@
+"""`plancc models` and its like list what is registered, third parties' entries included."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli_helpers import fails, ok
+from plancc.cost.objectives import OBJECTIVES
+from plancc.graph.formats import FORMATS
+from plancc.models import MODELS
+from plancc.partitioners import PARTITIONERS
+from plancc.predict.machine_files import shipped_machines
+from plancc.sampling import SAMPLERS
+
+NAMES = {
+    "models": MODELS,
+    "partitioners": PARTITIONERS,
+    "samplers": SAMPLERS,
+    "formats": FORMATS,
+    "machines": shipped_machines(),
+    "objectives": [*OBJECTIVES, "cut"],
+}
+
+
+@pytest.mark.parametrize(("plural", "registry"), NAMES.items(), ids=NAMES)
+def test_a_line_for_every_name(plural, registry, tmp_path):
+    names = list(registry)
+    lines = ok(plural).splitlines()
+    assert [line.split()[0] for line in lines] == names
+    assert all(len(line.split()) > 1 for line in lines)
+    every = json.loads(ok(plural, "--json"))
+    assert list(every) == names
+    for name in names:
+        assert ok(plural, name).startswith(f"{name}: ")
+        assert json.loads(ok(plural, name, "--json")) == every[name]
+    error = fails(tmp_path, plural, "bogus")
+    assert error.startswith(f"unknown {plural[:-1]} 'bogus': choose from {names[0]}, ")
+
+
+def test_what_a_line_says():
+    lines = {line.split()[0]: line for line in ok("models").splitlines()}
+    assert lines["gp"].endswith("row plans; metis, kaminpar, builtin")
+    assert lines["mop"].endswith("feature plans")
+    assert ".mtx: read and written" in ok("formats")
+    assert ".npz: read\n" in ok("formats")
+
+
+def test_options_of_one():
+    page = ok("models", "stochastic-hp")
+    assert "  --theta              error of the expected connectivity [0.1]\n" in page
+    assert "  --fanouts" in page
+    assert "  searched: yes\n" in page
+    assert json.loads(ok("samplers", "neighbour", "--json"))["options"]["--fanouts"].endswith(
+        "[required]"
+    )
+    assert "Options" not in ok("models", "rp")
+
+
+ENTRY_POINTS = """
+[plancc.models]
+striped = others:Striped
+absent = no_such_module:Model
+"""
+
+MODULE = '''
+from dataclasses import dataclass
+
+import numpy as np
+
+from plancc.fields import option
+from plancc.models.base import Model
+from plancc.models.problem import Assignment
+
+
+@dataclass(frozen=True)
+class Striped(Model):
+    """Rows in stripes. More of it."""
+
+    stripe_width: int = option(1, "rows of a stripe")
+
+    def build(self, matrix, num_parts, *, balance, seed):
+        rows = np.arange(matrix.num_vertices) // self.stripe_width
+        return Assignment((rows % num_parts).astype(np.int32))
+'''
+
+
+@pytest.fixture
+def others(tmp_path):
+    """Run `plancc` beside a package of a third party, as pip installs it."""
+    info = tmp_path / "site" / "others-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(ENTRY_POINTS)
+    (info.parent / "others.py").write_text(MODULE)
+    (tmp_path / "ring.el").write_text("0 1\n1 2\n2 3\n3 0\n")
+
+    def run(*lines: str) -> subprocess.CompletedProcess[str]:
+        code = (
+            "import sys\nfrom plancc_cli.main import command\n"
+            "for line in sys.stdin:\n"
+            "    command.main(line.split(), prog_name='plancc', standalone_mode=False)\n"
+        )
+        return subprocess.run(
+            [sys.executable, "-c", code],
+            input="\n".join(lines),
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(info.parent)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    return run
+
+
+def test_a_model_of_a_third_party(others, tmp_path: Path):
+    done = others(
+        "models",
+        "models striped",
+        "models absent",
+        "--help",
+        "compile --help",
+        "compile ring.el --model striped --stripe-width 2 -p 2 -o plan.h5 --json",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "\nstriped        Rows in stripes; row plans\n" in done.stdout
+    assert "\nabsent         model 'absent' of package others cannot be loaded: " in done.stdout
+    assert "\nstriped: Rows in stripes. More of it.\n" in done.stdout
+    assert "\n  --stripe-width       rows of a stripe [1]\n" in done.stdout
+    assert "\n    striped: --stripe-width\n" in done.stdout  # the help of compile
+    compiled = json.loads(done.stdout[done.stdout.rindex("\n{") :])
+    assert compiled["provenance"]["model_stripe_width"] == "2"
+    refused = others("compile ring.el --stripe-width 2 -p 2 -o other.h5")
+    assert "model 'hp' has no option 'stripe_width'" in refused.stderr
+    assert not (tmp_path / "other.h5").exists()
