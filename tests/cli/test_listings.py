@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from cli_helpers import fails, ok
+
 from plancc.cost.objectives import OBJECTIVES
 from plancc.graph.formats import FORMATS
 from plancc.models import MODELS
