@@ -299,7 +299,7 @@ def test_a_slice_alone_does_for_samplers_that_need_no_more():
         ("--sampler train --fanouts 2,2", "sampler 'train' has no --fanouts"),
         (
             "--sampler train",
-            "carries no train_mask: sampler 'train' needs it (compile with `data`)",
+            "carries no train_mask: sampler 'train' needs it (compile with data)",
         ),
         ("--sampler cluster", "carries no clusters: sampler 'cluster' needs it"),
         ("--fanouts 2,x", "--fanouts '2,x': give a number from 1"),
