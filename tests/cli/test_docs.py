@@ -171,9 +171,10 @@ def test_options_in_the_documentation_exist() -> None:
     """Every option that a page gives to a command is one of that command's, in its help or not."""
     known = {}
     for name in ("compile", "refine", "inspect", "compare", "verify", "export"):
-        found = command.get_command(click.Context(command), name)
+        context = click.Context(command)
+        found = command.get_command(context, name)
         assert found is not None
-        known[name] = {option for each in found.params for option in each.opts}
+        known[name] = {option for each in found.get_params(context) for option in each.opts}
     seen = 0
     for path in DOCS:
         for name, words in re.findall(r"plancc (\w+) ([^`\n#]*)", path.read_text()):
