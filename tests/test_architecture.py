@@ -199,6 +199,17 @@ def test_every_module_says_what_it_is():
     assert not [m for m, source in sources.items() if not ast.get_docstring(ast.parse(source))]
 
 
+def test_no_docstring_begins_as_half_a_sentence():
+    wrong = []
+    for module in MODULES:
+        for node in ast.walk(tree_of(module)):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                text = ast.get_docstring(node) or ""
+                if text.startswith("Of "):
+                    wrong.append(f"{module}.{getattr(node, 'name', '')}: {text.splitlines()[0]}")
+    assert not wrong, "\n".join(wrong)
+
+
 MOST_PARAMETERS = 8
 # The front door of the compiler: all that a caller may say stands in one signature.
 FRONT_DOOR = ("plancc.pipeline", "compile")
