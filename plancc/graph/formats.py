@@ -70,8 +70,8 @@ def find_format(path: StrPath, format: str | None = None) -> str:
             return candidate
         known.append(f"{candidate} ({' '.join(entry.extensions)})")
     raise InputError(
-        f"{os.fspath(path)}: the extension '{extension}{'.gz' if zipped else ''}' tells no format; "
-        f"name the `format`, one of {', '.join(known)}"
+        f"{os.fspath(path)}: cannot infer the format from the extension "
+        f"'{extension}{'.gz' if zipped else ''}'; name the `format`, one of {', '.join(known)}"
     )
 
 

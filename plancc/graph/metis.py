@@ -186,7 +186,7 @@ def write_metis(
         if wrong.any():
             raise InputError(
                 f"{name}: METIS edge weights are whole numbers >= 1, not "
-                f"'{weight[np.argmax(wrong)]}'; write the graph without values (pattern)"
+                f"'{weight[np.argmax(wrong)]}'; write the graph without values (`pattern`)"
             )
     if not is_symmetric(graph, values=weight is not None):
         raise InputError(

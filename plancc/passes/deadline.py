@@ -15,7 +15,7 @@ class Deadline:
     Attributes
     ----------
     at : float
-        Of `time.perf_counter`.
+        Seconds on the clock of `time.perf_counter`.
     """
 
     at: float = np.inf

@@ -90,7 +90,7 @@ class RefineEdges:
     budget : float, optional
         Seconds after which no further sweep starts, but for those that restore the balance.
     rates : EpochRates, for objective "time" only
-        Of the widths and the machine (`plancc.predict.machine.epoch_rates`).
+        See `plancc.predict.machine.epoch_rates`.
     """
 
     objective: str = "volume"
@@ -130,8 +130,7 @@ class RefineEdges:
         Raises
         ------
         InputError
-            An unknown objective, or "time" without rates; owners of another number of rows or
-            nonzeros, outside 0..num_parts-1, or of a diagonal nonzero that is not its row's.
+            See `find_objective` and `Owners.check`.
         """
         objective = find_objective(self.objective, self.rates)
         owners.check(matrix, num_parts)
@@ -178,9 +177,8 @@ class _Search:
 
         nonzeros = self.owners.of_nonzeros(self.matrix)
         pairs = self.objective.counts_messages
-        self.state: State = owners_of(
-            self.pattern, self.owners.rows, nonzeros, self.num_parts, pairs
-        )
+        rows = self.owners.rows
+        self.state: State = owners_of(self.pattern, rows, nonzeros, self.num_parts, pairs)
 
     def _merit(self) -> Merit:
         from plancc.passes.kernels.edges import volume

@@ -141,7 +141,7 @@ class Board:
     least_size : int
         No move leaves a cell fewer vertices.
     fee : float64[k]
-        Of messages (`plancc.passes.kernels.grid.Messages`), on the finest level only.
+        Fees of messages (`plancc.passes.kernels.grid.Messages`), on the finest level only.
     counts : two int32[num_nets, num_groups]
         Pins of the expand nets by row group, and of the fold nets by column group.
     load, size : int64[shape]
@@ -321,7 +321,7 @@ def refine(
         No sweep starts after it but those that balance.
     coarsen : bool
     fee : float64[k], optional
-        Of messages (`fees`), without coarsening only.
+        Fees of messages (`fees`), without coarsening only.
     """
     steps: list[tuple[Level, npt.NDArray[np.int32] | None]] = [(finest, None)]
     if coarsen:

@@ -32,7 +32,7 @@ SMALL = 0.1
 MAX_FEE_SIZE = 4096.0
 """Fees are spread over no more rows of a message than a few times this."""
 CEILING = 0.5
-"""Where traffic starts to be priced: this far from the mean to the maximum."""
+"""Level from which traffic is priced, between the mean (0) and the maximum (1)."""
 
 
 class Merit(NamedTuple):
@@ -241,9 +241,9 @@ class RefineExpected(RefineVolume):
 TRAFFIC_PRICES = (0.2, 0.5, 1.0, 2.0, 4.0)
 """Pressure on traffic from sweep to sweep, over the strength of the round."""
 WEAKER, STRONGER = 0.6, 1.25
-"""Strength of the next round over this one's, after one above the allowed volume or any other."""
+"""Factors of the strength after a round above the allowed volume, and after any other."""
 MAX_FRUITLESS = 3
-"""Rounds one after the other that find nothing better before a pass gives up."""
+"""Rounds in a row without anything better after which a pass ends."""
 CLIMBS = 3
 """Sweeps within the limit that end a round."""
 
@@ -401,7 +401,7 @@ class RefineTime(_RefineTraffic):
     Attributes
     ----------
     rates : EpochRates
-        Of the widths and the machine.
+        See `plancc.predict.machine.epoch_rates`.
     """
 
     objective: ClassVar[str] = "time"

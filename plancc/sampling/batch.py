@@ -1,4 +1,4 @@
-"""What samplers draw from, and what a draw is."""
+"""The population that samplers draw from, and a batch: what they draw."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """What samplers draw from, over all vertices in the order of the source.
+    """All vertices in the order of the source, as far as samplers must know them.
 
     Attributes
     ----------
@@ -100,14 +100,14 @@ class Batch(ABC):
 
     @abstractmethod
     def factors(self, block: int, vertices: Ints, rows: Ints, columns: Ints) -> Floats:
-        """By what the batch multiplies nonzeros of the matrix: 0 where it leaves them out.
+        """Factors of nonzeros of the matrix: 0 where the batch leaves them out.
 
         Parameters
         ----------
         block : int
             In 0..num_blocks - 1.
         vertices : int[v]
-            Members of the batch only: what is said of others means nothing.
+            Members of the batch; the answer means nothing for others.
         rows, columns : int[m]
             Nonzero k is (``vertices[rows[k]]``, ``vertices[columns[k]]``).
 

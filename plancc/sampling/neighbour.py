@@ -73,7 +73,7 @@ class NeighbourSampler(SizedSampler):
 
 
 class NeighbourBatch(Batch):
-    """What `seeds`, ascending, read under `key`."""
+    """The nonzeros that `seeds`, ascending, read under `key`."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class NeighbourBatch(Batch):
 
 @njit(cache=True, nogil=True)
 def _sampled(indptr: Any, indices: Any, rows: Any, fanout: Any, key: Any) -> Any:
-    """What `rows` keep: ptr, columns (ascending in every row), degree / kept of every row.
+    """Nonzeros that `rows` keep: ptr, columns (ascending by row), degree / kept of every row.
 
     Subsets are drawn by Floyd's algorithm (Bentley and Floyd, CACM 1987).
     """

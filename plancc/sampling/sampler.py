@@ -1,4 +1,4 @@
-"""What every sampler is, and how one is made from options or from a plan's provenance."""
+"""The base of all samplers, and samplers from options or from a plan's provenance."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ SAMPLERS = Registry(
 )
 
 SHOWN, FITTED, HELD_OUT = 0, 1, 2
-"""Streams of batches: those that runtime and inspect see, those that a model is made of, and those
-that tell the compiler when it has seen enough. No batch is in two of them."""
+"""Streams of batches, which have none in common: for the runtime and inspect; to make a model of;
+to tell the compiler when it has seen enough."""
 DEFAULT_SHARE = 0.06
 """Share of the vertices in a batch, unless told otherwise (paper 000: 20,000 of 334,863)."""
 

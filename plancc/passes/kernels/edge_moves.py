@@ -28,14 +28,14 @@ from plancc.passes.kernels.volume import penalty
 TINY = 1e-9
 """Gains up to it are rounding."""
 SHORT = 32
-"""Nets with that many times fewer nonzeros than there are parts never look at all parts."""
+"""Factor by which a short net has fewer nonzeros than there are parts: it looks at its own only."""
 BURDEN, RELIEF, GIVE, TAKE, OUT, INTO = range(6)
 """Rows of the tolls of all parts, float64[6, num_parts]: what one nonzero more costs (inf: there is
 no room), what one less saves; what a unit of load sent, and received, costs; both sides."""
 
 
 class Prices(NamedTuple):
-    """What weight and traffic cost, see the module.
+    """Prices of weight and traffic, see the module.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Prices(NamedTuple):
         Loads.
     ceiling, pressure : float
     fees : float64[m], m at least 1
-        Of the first, second, ... row of a message; the last is for all that follow. Messages and
+        Fees of the first, second, ... row of a message, the last for all that follow. Messages and
         fees need ``Owners.pair``.
     """
 
@@ -126,7 +126,7 @@ def _touched(e: int, state: Any, parts: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _fee(step: int, q: int, m: int, more: int, pair: Any, prices: Any, toll: Any) -> float:
-    """What messages add to the cost of the next row (`more` 0), or of the last one (-1).
+    """Cost that messages add to the next row (`more` 0), or to the last one (-1).
 
     Of a net whose owner is part q, in part m; `step` is 1 in the expand, 0 in the fold.
     """
@@ -140,7 +140,7 @@ def _fee(step: int, q: int, m: int, more: int, pair: Any, prices: Any, toll: Any
 
 @njit(cache=True, nogil=True)
 def _saved(e: int, q: int, state: Any, prices: Any, toll: Any) -> float:
-    """What is saved when net e leaves part q, not its owner's."""
+    """Cost that net e saves when it leaves part q, not its owner's."""
     n = len(state.owner)
     owner, step = state.owner[e % n], 1 if e >= n else 0
     cost = 1.0 + prices.row * (toll[GIVE + step, q] + toll[TAKE - step, owner])
@@ -427,7 +427,7 @@ def sweep_owners(order: Any, pattern: Any, state: Any, prices: Any) -> int:
 def _staying(
     e: int, q: int, pins: Any, mine: Any, bonus: Any, pattern: Any, state: Any, toll: Any
 ) -> Any:
-    """What it gains to move all that net e has in its owner's part q, but for the owner's pins.
+    """Gain of moving all that net e has in its owner's part q, but for the owner's pins.
 
     Fills `pins` with these nonzeros and `bonus` with what more it gains, by part, when the net
     touches that part too.
@@ -514,6 +514,6 @@ def _best_owner(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _strain(load: float, more: float, prices: Any) -> float:
-    """What so much more load costs on one side of a part."""
+    """Cost of more load on one side of a part."""
     cost = penalty(load + more, prices.ceiling, prices.pressure)
     return cost - penalty(load, prices.ceiling, prices.pressure)

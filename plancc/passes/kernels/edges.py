@@ -177,7 +177,7 @@ def last_slot(e: int, state: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def pins_in(e: int, q: int, state: Any) -> int:
-    """How many pins net e has in part q."""
+    """Number of pins of net e in part q."""
     start = state.slot_ptr[e]
     if state.slot_ptr[e + 1] - start == len(state.load):
         return state.slot_count[start + q]

@@ -43,7 +43,7 @@ def expected(nets: Any, state: Any, reach: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _rate(v: int, nets: Any, state: Any, reach: Any, score: Any, touched: Any, seen: Any) -> Any:
-    """What moving v to other parts saves, without any balance.
+    """Rows that moving v to other parts saves, without any balance.
 
     Fills ``seen[:num]`` with the parts other than v's that its nets touch; moving v to part q gains
     ``base + score[q]``. The caller sets `score` and `touched` back to 0.

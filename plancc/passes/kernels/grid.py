@@ -67,11 +67,11 @@ class Messages(NamedTuple):
     flow : int64[num_others, num_groups, num_groups]
         Rows of this side's step (``flow[b, a, q]``: from cell (a, b) to cell (q, b)).
     other_flow : int64[num_groups, num_others, num_others]
-        Of the other side's step.
+        Rows of the other side's step.
     other_count : int32[n, num_others]
         Pins of the other side's nets.
     fee : float64[k]
-        ``fee[x]``: of a row that joins x others in their message, with k <= x none; k = 0: no fees.
+        Fee of a row that joins x others in their message: ``fee[x]``, none from k on.
     """
 
     flow: Any

@@ -191,7 +191,7 @@ def match(cut: Any, banned: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def cover(cut: Any, banned: Any, mate: Any, mate_right: Any) -> Any:
-    """What every minimum vertex cover holds, and what it may choose (Koenig; Dulmage, Mendelsohn).
+    """Vertices of every minimum cover, and those of some (Koenig; Dulmage, Mendelsohn).
 
     Every minimum cover that has all of `banned` holds the right vertices that alternating paths
     from free left vertices reach, and the left vertices that such paths from free right ones reach.
@@ -203,7 +203,7 @@ def cover(cut: Any, banned: Any, mate: Any, mate_right: Any) -> Any:
     left, right : bool[num_left], bool[num_right]
         In every cover.
     component : int32[num_left]
-        Of left vertices that may be chosen; -1: of the others. A right vertex has its mate's.
+        Component of every left vertex that may be chosen, or -1. A right vertex has its mate's.
     num_components : int
     """
     num_left, num_right = len(cut.left_ptr) - 1, len(cut.right_ptr) - 1

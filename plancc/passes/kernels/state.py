@@ -115,7 +115,7 @@ def boundary(nets: Any, state: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def pins_in(e: int, q: int, state: Any) -> int:
-    """How many pins net e has in part q."""
+    """Number of pins of net e in part q."""
     start = state.slot_ptr[e]
     if state.slot_ptr[e + 1] - start == len(state.sums):
         return state.count[start + q]

@@ -24,7 +24,7 @@ from plancc.passes.kernels.state import move, pins_in
 from plancc.passes.kernels.volume import fits, penalty
 
 MAX_FEES_READ = 1 << 12
-"""Fees read to choose a part for one vertex: hubs try some parts only, from part to part."""
+"""Most fees that are read to choose a part for one vertex: hubs try some parts only."""
 
 
 class Flow(NamedTuple):
@@ -51,7 +51,7 @@ class Flow(NamedTuple):
 
 
 class Tariff(NamedTuple):
-    """What traffic costs.
+    """Prices of traffic.
 
     Attributes
     ----------
@@ -164,7 +164,7 @@ def _sides(q: int, sent: int, received: int, own: float, flow: Any, tariff: Any)
 
 @njit(cache=True, nogil=True)
 def _row_price(q: int, flow: Any, tariff: Any) -> float:
-    """What one more row sent by part q costs now: the row itself, and the strain."""
+    """Cost of one more row sent by part q now: the row itself, and the strain."""
     out = tariff.row * flow.sent[q] + tariff.message * flow.messages_sent[q] + flow.load[q]
     return 1.0 + tariff.pressure * tariff.row * max(0.0, out - tariff.ceiling)
 
@@ -186,7 +186,7 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
     ----------
     order : int64[m]
     target, price, cap : float64[num_constraints]
-        Of the balance, see ``volume.sweep``.
+        Balance of the parts, see ``volume.sweep``.
 
     With fees a vertex that needs rows of very many parts tries some of its parts only.
 

@@ -16,7 +16,7 @@ from numba import njit
 from plancc.passes.kernels.state import move
 
 NOTHING, DONE = 1e-9, 1 - 1e-9
-"""Relieving an overload by less than these shares of it counts as nothing, by more as all."""
+"""Shares of an overload: relieving less counts as nothing, relieving more as all of it."""
 
 
 @njit(cache=True, nogil=True)
@@ -146,7 +146,7 @@ def sweep(order: Any, nets: Any, state: Any, target: Any, price: Any, cap: Any) 
 
 @njit(cache=True, nogil=True)
 def _overload(state: Any, q: int, v: int, sign: int, nets: Any, limit: Any) -> float:
-    """How far part q is above `limit` with (sign 1), without (-1) or as is (0) to v's weight."""
+    """Overload of part q with v's weight added (sign 1), taken out (-1) or as it is (0)."""
     total = 0.0
     for c in range(len(limit)):
         over = state.sums[q, c] + sign * nets.weight[v, c] - limit[c]
@@ -157,7 +157,7 @@ def _overload(state: Any, q: int, v: int, sign: int, nets: Any, limit: Any) -> f
 
 @njit(cache=True, nogil=True)
 def _relief_here(v: int, nets: Any, state: Any, limit: Any) -> float:
-    """By how much the overload of v's part falls when v leaves it; 0 if v is all that it has."""
+    """Overload that v's part loses when v leaves it; 0 if v is all that it has."""
     here = state.owner[v]
     alone = True
     for c in range(len(limit)):
@@ -169,13 +169,13 @@ def _relief_here(v: int, nets: Any, state: Any, limit: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _burden(v: int, there: int, nets: Any, state: Any, limit: Any) -> float:
-    """By how much the overload of part `there` rises when v enters it."""
+    """Overload that part `there` gains when v enters it."""
     return _overload(state, there, v, 1, nets, limit) - _overload(state, there, v, 0, nets, limit)
 
 
 @njit(cache=True, nogil=True)
 def _best_relief(v: int, nets: Any, state: Any, limit: Any, score: Any, seen: Any) -> Any:
-    """Where v's move relieves its overweight part for the fewest rows.
+    """The part to which v's move relieves its overweight part for the fewest rows.
 
     Returns
     -------
