@@ -2,8 +2,9 @@
 
     python -m benchmarks replay OLD_COMMIT
     python -m benchmarks replay OLD_COMMIT --quick --only run/
+    python -m benchmarks replay OLD_COMMIT --new COMMIT          while the present tree is edited
 
-The old commit is checked out into a temporary work tree. Each tree runs all cases (`replay_cases`)
+A commit is checked out into a temporary work tree. Each tree runs all cases (`replay_cases`)
 in a process of its own (`replay_corpus`, the present one for both), on one thread. What comes out
 is compared value by value, floats by all their bits:
 
@@ -146,6 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("old", metavar="OLD_COMMIT", help="what the present tree is compared with")
+    parser.add_argument("--new", metavar="COMMIT", help="compare this one, not the present tree")
     parser.add_argument("--quick", action="store_true", help="fewer parts, seeds and graphs")
     parser.add_argument("--only", metavar="TEXT", default="", help="cases with TEXT in the name")
     parser.add_argument("--again", action="store_true", help="use no kept results")
@@ -163,7 +165,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
 
-    commit = _git("rev-parse", "--verify", f"{options.old}^{{commit}}")
+    commits = [
+        each and _git("rev-parse", "--verify", f"{each}^{{commit}}")
+        for each in (options.old, options.new)
+    ]
     cases = [
         each for each in corpus(options.quick, SHARED.exists()) if options.only in each["name"]
     ]
@@ -172,49 +177,54 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.folder.mkdir(parents=True, exist_ok=True)
     place = _place()
     cases = [{**case, "key": _key(case, place)} for case in cases]
-    sources = sources_hash(ROOT)
 
-    kept = Kept(options.folder / f"{commit}.jsonl", options.again)
-    missing = kept.missing(cases)
-    if missing:
-        with _work_tree(commit) as tree:
-            run(tree, missing, kept.path, f"old {commit[:7]}")
-    old = kept.outcomes(cases)
-    name = f"present-{sources[:12]}{'-cold' if options.cold else ''}"
-    kept = Kept(options.folder / f"{name}.jsonl", options.again)
-    missing = kept.missing(cases)
-    if missing:
-        run(ROOT, missing, kept.path, "present", options.cold)
-        if sources_hash(ROOT) != sources:
-            kept.path.unlink()
-            print("the present tree changed while it ran: run again", file=sys.stderr)
-            return 2
-    found = compare(old, kept.outcomes(cases))
+    old, new = (
+        _outcomes(commit, cases, options.folder, options.again, options.cold) for commit in commits
+    )
+    found = compare(old, new)
     for line in lines_of(found):
         print(line)
     return int(found.failed)
 
 
+def _outcomes(
+    commit: str | None,
+    cases: list[dict[str, Any]],
+    folder: Path,
+    again: bool,
+    cold: bool,
+) -> dict[str, Any]:
+    """Of a commit, None: of the present tree; runs the cases that have no kept results."""
+    if commit is not None:
+        kept = Kept(folder / f"{commit}.jsonl")
+        missing = cases if again else kept.missing(cases)
+        if missing:
+            with _work_tree(commit) as tree:
+                run(tree, missing, kept.path, commit[:7])
+        return kept.outcomes(cases)
+    sources = sources_hash(ROOT)
+    kept = Kept(folder / f"present-{sources[:12]}{'-cold' if cold else ''}.jsonl")
+    missing = cases if again else kept.missing(cases)
+    if missing:
+        run(ROOT, missing, kept.path, "present", cold)
+        if sources_hash(ROOT) != sources:
+            kept.path.unlink()
+            print(
+                "the present tree changed while it ran: run again, or --new",
+                file=sys.stderr,
+            )
+            raise SystemExit(2)
+    return kept.outcomes(cases)
+
+
 @dataclass(frozen=True)
 class Kept:
-    """The results of one tree, a line of JSON for every case that has run.
-
-    Attributes
-    ----------
-    path : Path
-    again : bool
-        Whether to begin anew.
-    """
+    """The results of one tree in a file, a line of JSON for every case that has run."""
 
     path: Path
-    again: bool = False
-
-    def __post_init__(self) -> None:
-        if self.again:
-            self.path.unlink(missing_ok=True)
 
     def _lines(self) -> dict[str, dict[str, Any]]:
-        """By the keys of the cases; a line that was cut short does not count."""
+        """By the keys of the cases, the last of a key; a line cut short does not count."""
         found = {}
         for line in self.path.read_text().splitlines() if self.path.exists() else ():
             try:
@@ -236,10 +246,17 @@ class Kept:
 
 
 def run(
-    tree: Path, cases: Sequence[dict[str, Any]], results: Path, label: str, cold: bool = False
+    tree: Path,
+    cases: Sequence[dict[str, Any]],
+    results: Path,
+    label: str,
+    cold: bool = False,
 ) -> None:
     """Run cases with the packages of `tree`, in a process of its own; adds to `results`."""
     print(f"{label}: {len(cases)} cases", flush=True)
+    if results.exists() and not results.read_bytes().endswith(b"\n"):  # of a run cut short
+        with results.open("a") as file:
+            file.write("\n")
     begin, used = time.monotonic(), _processor_seconds()
     with tempfile.TemporaryDirectory(prefix="plancc-replay-") as folder:
         job = Path(folder, "cases.json")
@@ -305,7 +322,11 @@ def sources_hash(tree: Path) -> str:
 def _key(case: dict[str, Any], place: str) -> str:
     """Under which the result of a case is kept: what it is, what runs it, and where."""
     used = [PLANS.get(name) for name in (*case.get("plans", ()), case.get("plan", ""))]
-    graphs = [case.get("graph", ""), *case.get("inputs", ()), *(p["graph"] for p in used if p)]
+    graphs = [
+        case.get("graph", ""),
+        *case.get("inputs", ()),
+        *(p["graph"] for p in used if p),
+    ]
     made = [GRAPHS.get(name) for name in graphs]
     text = json.dumps([case, used, made, place], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -75,7 +75,13 @@ def test_results_are_kept_by_key_and_a_line_cut_short_is_not(tmp_path):
     kept = Kept(path)
     assert kept.missing(cases) == cases[1:]
     assert kept.outcomes(cases) == {"a": outcome()}
-    assert Kept(path, again=True).missing(cases) == cases
+
+
+def test_of_two_results_of_a_case_the_last_counts(tmp_path):
+    path = tmp_path / "results.jsonl"
+    results = [{"key": "1", "outcome": outcome(content)} for content in ("ab", "cd")]
+    path.write_text("".join(json.dumps(result) + "\n" for result in results))
+    assert Kept(path).outcomes([{"name": "a", "key": "1"}]) == {"a": outcome("cd")}
 
 
 @pytest.mark.parametrize("quick", [True, False])
