@@ -64,14 +64,14 @@ def _of_single_models() -> str:
     "--parts",
     required=True,
     type=int,
-    help="Number of parts (MPI ranks); for process grids and mop, number of ranks.",
+    help="Number of parts (MPI ranks).",
 )
 @click.option(
     "--model",
     default="hp",
     show_default=True,
     type=options.NameIn("model", MODELS),
-    help=f"What is partitioned: {', '.join(MODELS)} (see plancc models).",
+    help=f"Partitioning model: {', '.join(MODELS)} (see plancc models).",
 )
 @click.option(
     "--objective",
@@ -83,35 +83,34 @@ def _of_single_models() -> str:
     "--effort",
     metavar="NAME",
     type=options.NameIn("effort", EFFORTS),
-    help=f"How long to search: {', '.join(EFFORTS)}.  [default: {EFFORT}]",
+    help=f"Search effort: {', '.join(EFFORTS)}.  [default: {EFFORT}]",
 )
-@options.budget("Seconds for the search, or for the refinement after --partitioner.")
+@options.budget("Time limit of the search (30s, 5m), or of the refinement after --partitioner.")
 @with_options(
     option_of(field, hidden=name not in OF_BATCHES)
     for name, (field, _) in OF_MODELS.items()
     if name not in SAMPLING
 )
 @options.sampling("uniform")
-@click.option(
-    "--clusters", type=int, help="Store this many clusters of vertices, for sampler cluster."
-)
+@click.option("--clusters", type=int, help="Store this many clusters, for sampler cluster.")
 @click.option(
     "--partitioner",
     default=AUTO,
     show_default=True,
     type=options.NameIn("partitioner", [AUTO, *PARTITIONERS]),
-    help=f"Use one partitioner in place of the search: {', '.join(PARTITIONERS)}.",
+    help=f"Partitioner in place of the search: {', '.join(PARTITIONERS)}.",
 )
-@click.option("--preset", metavar="NAME", help="Preset of the partitioner (its own names).")
+@click.option(
+    "--preset", metavar="NAME", help="Preset of the partitioner (see plancc partitioners)."
+)
 @options.epsilon(0.01)
 @options.balancing(
-    None,
-    "What parts share evenly  [default: nnz; objective time: work]",
+    "nnz; for objective time, work",
     "Features, labels and masks (.npz) to store in the plan.",
     "Widths d0,d1,...,dL of the layers, for balance work and objective time.",
 )
-@options.machine_option("Latency, bandwidth and multiply_adds, for objective time.")
-@options.topology_option("Number parts so that those which exchange much share a node, as 4x8.")
+@options.machine_option("Machine, for objective time (see plancc machines).")
+@options.topology_option("Number parts for nodes x ranks, as 4x8: few rows between nodes.")
 @options.seed
 @click.option(
     "--threads",
@@ -119,14 +118,14 @@ def _of_single_models() -> str:
     show_default=True,
     type=click.IntRange(min=1),
     metavar="INTEGER",
-    help="Threads of search and partitioner; not reproducible with more than one.",
+    help="Threads of the search; not reproducible with more than one.",
 )
 @click.option(
     "--time-limit",
     type=click.FloatRange(0, options.MAX_SECONDS, min_open=True),
     metavar="SECONDS",
     callback=options.not_negative,
-    help="Seconds for one native partitioner.  [default: 6 hours]",
+    help="Time limit of a native partitioner.  [default: 6 hours]",
 )
 @options.normalizing("sym")
 @click.option("--no-self-loops", is_flag=True, help="Do not add the identity.")
@@ -135,7 +134,7 @@ def _of_single_models() -> str:
     default="float32",
     show_default=True,
     type=click.Choice(("float32", "float64")),
-    help="Type of the matrix in the plan.",
+    help="Type of the matrix values.",
 )
 @click.option("--compress", is_flag=True, help="Deflate the plan file (smaller, slower).")
 @options.reading
@@ -146,10 +145,6 @@ def command(
     parts: int,
     no_self_loops: bool,
     compress: bool,
-    format: str | None,
-    pattern: bool,
-    symmetrize: bool,
-    transpose: bool,
     as_json: bool,
     **settings: Any,
 ) -> None:
@@ -160,6 +155,7 @@ def command(
     from plancc_cli.render import print_json, print_summary
 
     options.check_output(output, graph, settings["part"], settings["data"])
+    reading = {name: settings.pop(name) for name in options.READING}
     settings = {k: v for k, v in settings.items() if k not in OF_MODELS or v is not None}
     of_model = {name: value for name, value in settings.items() if name in OF_MODELS}
     names = {field.name for field in fields(SearchOptions)} & settings.keys()
@@ -172,9 +168,7 @@ def command(
     start = time.perf_counter()
     with progress() as shown:
         with shown.stage("read"):
-            source = plancc.read_graph(
-                graph, format, pattern=pattern, symmetrize=symmetrize, transpose=transpose
-            )
+            source = plancc.read_graph(graph, **reading)
         plan = plancc.compile(
             source,
             num_parts=parts,

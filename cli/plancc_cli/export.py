@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import click
 
@@ -22,8 +23,7 @@ NONZERO_PARTS = re.compile(r"\.part\.mtx$")
 @options.normalizing("none")
 @click.option("--self-loops", is_flag=True, help="Add the identity first.")
 @options.balancing(
-    None,
-    "Vertex weights of an .hgr (nnz if not given) or .graph (its own)",
+    "nnz in .hgr, the graph's own weights in .graph",
     "Vertex data (.npz) with the training mask, for balance train.",
 )
 @options.reading
@@ -35,12 +35,9 @@ def command(
     balance: str | None,
     dims: list[int] | None,
     data: str | None,
-    format: str | None,
-    pattern: bool,
-    symmetrize: bool,
-    transpose: bool,
+    **reading: Any,
 ) -> None:
-    """Write SOURCE for other tools; the extension of the output decides.
+    """Write SOURCE for other tools, in the format of the output's extension.
 
     \b
         plancc export graph.txt -o graph.mtx          MatrixMarket
@@ -53,8 +50,8 @@ def command(
     wanted = Balance.parse(balance or "nnz", dims)
     if balance is not None and not output.removesuffix(".gz").endswith(WEIGHTED):
         raise InputError(
-            f"{output}: no weights are written to this format, so --balance {balance} has no "
-            f"effect: drop it, or choose from {', '.join(WEIGHTED)}"
+            f"{output}: this format has no weights: drop --balance {balance}, or choose from "
+            f"{', '.join(WEIGHTED)}"
         )
     if NONZERO_PARTS.search(output):
         _export_nonzero_owner(source, output)
@@ -72,7 +69,7 @@ def command(
     from plancc.models.hmetis import write_hmetis
     from plancc.models.hypergraph import HypergraphModel
 
-    graph = read_graph(source, format, pattern=pattern, symmetrize=symmetrize, transpose=transpose)
+    graph = read_graph(source, **reading)
     if self_loops or normalize != "none":
         graph = normalized(graph, normalize, self_loops=self_loops, dtype="float64")
     if data is not None:
@@ -102,10 +99,7 @@ def _export_owner(source: str, output: str) -> None:
 
 
 def _export_nonzero_owner(source: str, output: str) -> None:
-    """Entry (i, j) is the part, counted from 1, that holds the nonzero (i, j) of the plan.
-
-    From 1, since a reader may drop zeros.
-    """
+    """Write the part of every nonzero, counted from 1, since readers may drop zeros."""
     from scipy.io import mmwrite
     from scipy.sparse import csr_array
 

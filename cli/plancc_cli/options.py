@@ -27,20 +27,22 @@ UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
 
+READING = ("format", "pattern", "symmetrize", "transpose")
+"""Parameters of `reading`: keywords of `plancc.read_graph`."""
+
+
 def reading(function: Callable[..., Any]) -> Callable[..., Any]:
     """How a graph file is read."""
     from plancc.graph.formats import FORMATS
 
     for option in (
         click.option("--transpose", is_flag=True, help="Read entry (i, j) as (j, i)."),
-        click.option(
-            "--symmetrize", is_flag=True, help="Read every entry (i, j) as (j, i) too (undirected)."
-        ),
-        click.option("--pattern", is_flag=True, help="Ignore the values: every entry is a one."),
+        click.option("--symmetrize", is_flag=True, help="Add entry (j, i) for every entry (i, j)."),
+        click.option("--pattern", is_flag=True, help="Ignore the values: every entry is 1."),
         click.option(
             "--format",
             metavar="NAME",
-            help=f"Format of the graph whatever its extension: {', '.join(FORMATS)}.",
+            help=f"Graph format, in place of the extension's: {', '.join(FORMATS)}.",
         ),
     ):
         function = option(function)
@@ -48,27 +50,27 @@ def reading(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def normalizing(default: str) -> Decorator:
-    """``--normalize``, of which `default` is the default."""
+    """``--normalize``."""
     return click.option(
         "--normalize",
         default=default,
         show_default=True,
         type=click.Choice(NORMALIZATIONS),
-        help="D^-1/2 (A+I) D^-1/2, row mean, or nothing.",
+        help="Normalisation: D^-1/2 (A+I) D^-1/2, row mean, or none.",
     )
 
 
 def not_negative(
     context: click.Context, parameter: click.Parameter, value: float | None
 ) -> float | None:
-    """Refuse what no range of click's refuses: NaN and infinity."""
+    """Refuse NaN and infinity too, which click's ranges accept."""
     if value is not None and not (math.isfinite(value) and value >= 0):
         raise click.BadParameter(f"{value:g} is not a number that is at least 0.")
     return value
 
 
 def epsilon(default: float | None, otherwise: str = "") -> Decorator:
-    """``--epsilon``, of which `default` is the default, or `otherwise` says what is."""
+    """``--epsilon``; `otherwise` adds a default in words."""
     return click.option(
         "--epsilon",
         type=float,
@@ -85,7 +87,7 @@ seed = click.option(
     show_default=True,
     type=click.IntRange(0, 2**31 - 1),
     metavar="INTEGER",
-    help="Same seed, same plan.",
+    help="Random seed.",
 )
 
 
@@ -110,27 +112,19 @@ def _parse_seconds(
 
 
 def balancing(
-    default: str | None,
-    help_text: str,
-    data_help: str,
-    dims_help: str = "Widths d0,d1,...,dL of the layers, for balance work.",
+    otherwise: str, data_help: str, dims_help: str = "Widths d0,d1,...,dL, for balance work."
 ) -> Decorator:
-    """``--balance``, of which `default` is the default, and what it may need: dims and data."""
+    """``--balance``, whose default is told in words, and what it may need: dims and data."""
 
     def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
-        for option in (
-            click.option("--data", type=click.Path(), help=data_help),
-            dims_option(dims_help),
-            click.option(
-                "--balance",
-                default=default,
-                show_default=True,
-                metavar="NAME,...",
-                help=f"{help_text}; of {', '.join(BALANCES)} (of the training mask), or several.",
-            ),
-        ):
-            function = option(function)
-        return function
+        balance = click.option(
+            "--balance",
+            metavar="NAME,...",
+            help=f"Row weights to balance: {', '.join(BALANCES)}, or several.  "
+            f"[default: {otherwise}]",
+        )
+        data = click.option("--data", type=click.Path(), help=data_help)
+        return balance(dims_option(dims_help)(data(function)))
 
     return decorated
 
@@ -149,7 +143,7 @@ class NameIn(click.ParamType):
 
 
 def sampling(default: str, what_for: str = "") -> Decorator:
-    """How mini-batches are drawn; `default` says which sampler draws them otherwise.
+    """How mini-batches are drawn; `default` is the sampler's default in words.
 
     A parameter ``sampler`` and one for every option of a sampler, None where not given.
     """
@@ -157,20 +151,19 @@ def sampling(default: str, what_for: str = "") -> Decorator:
     from plancc.sampling import SAMPLERS
     from plancc_cli.generated import fields_of, option_of, with_options
 
-    names, samplers = ", ".join(SAMPLERS), SAMPLERS.loaded()
+    samplers = SAMPLERS.loaded()
     known = fields_of({n: {f.name: f for f in options_of(s)} for n, s in samplers.items()})
-
-    def who(names: list[str]) -> str:
-        return "" if len(names) > 2 else ", ".join(names)
-
-    generated = with_options([option_of(field, who(names)) for field, names in known.values()])
-    chosen = click.option(
-        "--sampler",
+    chosen = click.Option(
+        ["--sampler"],
         type=NameIn("sampler", SAMPLERS),
         metavar="NAME",
-        help=f"{what_for}How batches are drawn: {names}.  [default: {default}]",
+        help=f"{what_for}Sampler of batches: {', '.join(SAMPLERS)}.  [default: {default}]",
     )
-    return lambda function: chosen(generated(function))
+    own = [
+        option_of(field, "" if len(names) > 2 else ", ".join(names))
+        for field, names in known.values()
+    ]
+    return with_options([chosen, *own])
 
 
 def fresh_batches(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -178,16 +171,21 @@ def fresh_batches(function: Callable[..., Any]) -> Callable[..., Any]:
     function = sampling("the plan's own, or uniform")(function)
     for option in (
         click.option(
-            "--threads", type=click.IntRange(min=1), help="That count batches.  [default: 1]"
+            "--threads",
+            type=click.IntRange(min=1),
+            help="Threads that count batches.  [default: 1]",
         ),
         click.option(
             "--seed",
             type=click.IntRange(0, 2**31 - 1),
             metavar="INTEGER",
-            help="Same seed, same batches.  [default: 0]",
+            help="Random seed of the batches.  [default: 0]",
         ),
         click.option(
-            "--batches", type=int, metavar="NUMBER", help="Figures on that many fresh mini-batches."
+            "--batches",
+            type=int,
+            metavar="NUMBER",
+            help="Add figures of this many fresh mini-batches.",
         ),
     ):
         function = option(function)
@@ -195,11 +193,11 @@ def fresh_batches(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def of_batches(batches: int | None, given: dict[str, Any]) -> dict[str, Any]:
-    """Which of the options that `fresh_batches` adds are given; refuses them without --batches."""
+    """The options of `fresh_batches` that are given; InputError for them without --batches."""
     chosen = {name: value for name, value in given.items() if value is not None}
     if batches is None and chosen:
         raise InputError(
-            f"`{next(iter(chosen))}` says which mini-batches: give `batches`, their number, too"
+            f"`{next(iter(chosen))}` is for mini-batches: give their number by `batches` too"
         )
     return chosen
 
@@ -217,7 +215,7 @@ def check_output(output: str, *inputs: str | None) -> None:
 
 
 def check_writable_format(output: str, *others: str) -> None:
-    """Refuse, before any work, an output whose extension no graph is written under."""
+    """Refuse, before any work, an output extension of no writable graph format."""
     from plancc.graph.formats import FORMATS
 
     known: list[str] = []
@@ -229,13 +227,12 @@ def check_writable_format(output: str, *others: str) -> None:
             return
         known += format.extensions
     raise InputError(
-        f"{output}: no graph is written under this extension: choose from "
-        f"{', '.join((*known, *others))}"
+        f"{output}: unsupported output extension: choose from {', '.join((*known, *others))}"
     )
 
 
 def topology_option(help_text: str) -> Decorator:
-    """``--topology 4x8``: nodes x ranks per node, as text."""
+    """``--topology 4x8``: nodes x ranks per node."""
     return click.option("--topology", metavar="NODESxRANKS", help=help_text)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -13,22 +13,11 @@ from click.core import ParameterSource
 from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError
 from plancc_cli import options
-from plancc_cli.progress import Progress, command_line, progress
-
-if TYPE_CHECKING:
-    from plancc import Plan
+from plancc_cli.progress import command_line, progress
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
-OF_GRAPHS = {  # parameters that tell how a graph is read, and their options
-    "parts": "--parts",
-    "normalize": "--normalize",
-    "no_self_loops": "--no-self-loops",
-    "data": "--data",
-    "format": "--format",
-    "pattern": "--pattern",
-    "symmetrize": "--symmetrize",
-    "transpose": "--transpose",
-}
+OF_GRAPHS = ("parts", "normalize", "no_self_loops", "data", *options.READING)
+"""Parameters that are for a graph."""
 
 
 def _parse_share(
@@ -51,32 +40,32 @@ def _parse_share(
     show_default=True,
     type=options.NameIn("objective", OBJECTIVES),
     metavar="NAME",
-    help=f"What shall be small: {', '.join(OBJECTIVES)}.",
+    help=f"Objective to minimise: {', '.join(OBJECTIVES)}.",
 )
-@options.budget("Start nothing new after that long.")
-@click.option("--cycles", type=click.IntRange(min=0), metavar="INTEGER", help="V-cycles at most.")
+@options.budget("Time limit (30s, 5m); a step that runs is finished.")
+@click.option("--cycles", type=click.IntRange(min=0), metavar="INTEGER", help="Most V-cycles.")
 @click.option(
     "--max-extra-volume",
     metavar="SHARE",
     callback=_parse_share,
-    help="How much the volume may rise for another objective.  [default: 3% for max-volume, 5%]",
+    help="Allowed rise of the volume for other objectives.  [default: max-volume: 3%, else 5%]",
 )
 @click.option(
-    "--part", type=click.Path(), help="Start from this part vector; SOURCE may then be a graph."
+    "--part", type=click.Path(), help="Part vector to start from; SOURCE may then be a graph."
 )
 @click.option(
-    "-p", "--parts", type=int, help="Of a graph.  [default: the highest in --part, plus 1]"
+    "-p",
+    "--parts",
+    type=int,
+    help="Number of parts of a graph.  [default: the highest in --part, plus 1]",
 )
 @options.epsilon(None, "  [default: the plan's, or 0.01]")
 @options.balancing(
-    None,
-    "What parts share evenly (the plan's if not given, or nnz)",
-    "Of a graph: features, labels and masks (.npz) to carry in the plan.",
+    "the plan's, or nnz",
+    "Features, labels and masks (.npz) of a graph, to store in the plan.",
     "Widths d0,d1,...,dL of the layers, for balance work and objective time.",
 )
-@options.machine_option(
-    "Latency, bandwidth and multiply_adds, for objective time; the plan's own by default."
-)
+@options.machine_option("Machine, for objective time.  [default: the plan's]")
 @options.seed
 @options.normalizing("sym")
 @click.option("--no-self-loops", is_flag=True, help="Do not add the identity to a graph.")
@@ -94,45 +83,46 @@ def command(
     normalize: str,
     no_self_loops: bool,
     compress: bool,
-    format: str | None,
-    pattern: bool,
-    symmetrize: bool,
-    transpose: bool,
     as_json: bool,
     **settings: Any,
 ) -> None:
-    """Look for better owners of the rows of SOURCE, a plan, starting from those that it has.
+    """Search for better owners of the rows of the plan SOURCE, starting from its own.
 
-    With --part it starts from that part vector; SOURCE may then also be a graph file, which is
-    compiled first. The result is never worse than what was given.
+    With --part the search starts from a part vector; SOURCE may then be a graph, which is compiled
+    first. The result is never worse than the start.
     """
     import plancc
+    from plancc.graph.partvector import read_part_vector
     from plancc.refinement import with_part
     from plancc.report.provenance import decoded, read_tried
     from plancc_cli.render import print_json, print_refinement
 
     options.check_output(output, source, part, data)
+    reading = {name: settings.pop(name) for name in options.READING}
     of_graph = _is_graph(source)
     if of_graph and part is None:
-        raise InputError(
-            f"{source}: not a plan; to refine owners of a graph, name them with --part FILE"
-        )
+        raise InputError(f"{source}: not a plan; to refine owners of a graph, give them by `part`")
     if not of_graph:
-        _refuse_graph_options(context, source)
+        for name in OF_GRAPHS:
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                raise InputError(f"`{name}` is for a graph; {source} is a plan")
     start = time.perf_counter()
     with progress() as shown:
         if of_graph:
-            assert part is not None
-            reading = {"pattern": pattern, "symmetrize": symmetrize, "transpose": transpose}
-            given = _compiled(
-                shown,
-                source,
-                part,
+            with shown.stage("read"):
+                graph = plancc.read_graph(source, **reading)
+                assert part is not None
+                if parts is None:
+                    parts = int(read_part_vector(part, graph.num_vertices).max()) + 1
+            given = plancc.compile(
+                graph,
+                "file",
                 parts,
-                reading=reading | {"format": format},
+                part=part,
                 normalize=normalize,
                 self_loops=not no_self_loops,
                 data=data,
+                observer=shown.stage,
             )
         else:
             with shown.stage("read"):
@@ -170,35 +160,9 @@ def command(
 
 
 def _is_graph(source: str) -> bool:
-    """Whether a file is there and no HDF5, as every plan is."""
+    """Whether a file exists and is not HDF5, as every plan is."""
     try:
         with open(source, "rb") as file:
             return file.read(len(HDF5)) != HDF5
     except OSError:  # whoever reads it says why
         return False
-
-
-def _refuse_graph_options(context: click.Context, source: str) -> None:
-    for name, option in OF_GRAPHS.items():
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise InputError(f"{option} is for a graph; {source} is a plan")
-
-
-def _compiled(
-    shown: Progress,
-    source: str,
-    part: str,
-    parts: int | None,
-    *,
-    reading: dict[str, Any],
-    **settings: Any,
-) -> Plan:
-    """The plan of a graph under the owners of a part vector."""
-    import plancc
-    from plancc.graph.partvector import read_part_vector
-
-    with shown.stage("read"):
-        graph = plancc.read_graph(source, **reading)
-        if parts is None:
-            parts = int(read_part_vector(part, graph.num_vertices).max()) + 1
-    return plancc.compile(graph, "file", parts, part=part, observer=shown.stage, **settings)

@@ -130,94 +130,95 @@ def _parse_model_options(
 )
 @click.argument("plan", type=click.Path())
 @_option("model", f"{', '.join(MODELS)}.", type=options.NameIn("model", MODELS), metavar="NAME")
-@_integer("layers", "Layers of the network.")
+@_integer("layers", "Number of layers.")
 @_integer("hidden", "Width of the hidden layers.")
-@_integer("heads", "For gat: heads of attention.")
-@_choice("aggregator", "For sage.")
-@_choice("activation", "Between layers; none after the last.")
-@_choice("norm", "Between layers; batch: over all rows of all ranks.")
-@_flag("residual", "Add the input of a layer to its output, but for the last.")
-@click.option("--bias/--no-bias", default=None, help="[default: as the model's paper has it]")
+@_integer("heads", "For gat: attention heads.")
+@_choice("aggregator", "For sage: aggregator.")
+@_choice("activation", "Activation between layers.")
+@_choice("norm", "Normalisation between layers; batch: over the rows of all ranks.")
+@_flag("residual", "Add the input of every layer but the last to its output.")
+@click.option(
+    "--bias/--no-bias", default=None, help="Bias of the layers.  [default: as in the model's paper]"
+)
 @click.option(
     "--model-option",
     "model_options",
     multiple=True,
     metavar="NAME=VALUE",
     callback=_parse_model_options,
-    help="Another option that the model declares; may be repeated.",
+    help="Another option of the model; may be repeated.",
 )
-@_share("dropout", "Share of every layer's input that is dropped.")
-@_share("input_dropout", "Of the first layer's input.  [default: as --dropout]")
-@_path("init", "Initial weights: .npz with an array for every parameter, as --save writes it.")
-@_flag("normalize_features", "Divide every row of features by its sum (of magnitudes).")
+@_share("dropout", "Dropout of every layer's input.")
+@_share("input_dropout", "Dropout of the first layer's input.  [default: as --dropout]")
+@_path("init", "Initial weights: an .npz file as --save writes it.")
+@_flag("normalize_features", "Divide every row of features by its sum of magnitudes.")
 @click.option(
     "--split",
     metavar="P,P,P",
     callback=_parse_split,
-    help="Draw training, validation and test vertices, for a plan without masks: 0.6,0.2,0.2.",
+    help="Random training, validation and test shares, for a plan without masks: 0.6,0.2,0.2.",
 )
 @_integer("features", "Width of random features, for a plan without features.  [default: 64]")
-@_integer("classes", "Number of classes, for a plan without labels.  [default: 8]")
-@_integer("seed", "Of weights, dropout, samples, and random data.")
-@_choice("dtype", "Of features, weights and messages.")
-@_integer("epochs", "How often the weights see the whole graph.")
-@_choice("optimizer", "How weights follow their gradients.")
+@_integer("classes", "Classes of random labels, for a plan without labels.  [default: 8]")
+@_integer("seed", "Random seed of weights, dropout, samples and data.")
+@_choice("dtype", "Type of features, weights and messages.")
+@_integer("epochs", "Number of epochs.")
+@_choice("optimizer", "Optimiser.")
 @_option("lr", "Learning rate.", type=click.FloatRange(min=0, min_open=True))
 @_option("weight_decay", "L2 penalty; decoupled for adamw.", type=click.FloatRange(min=0))
 @_choice(
     "schedule",
-    "Of the rate. step: a tenth after 1/2 and again after 3/4 of the epochs. cosine: down to 0. "
-    "plateau: halved after 5 evaluations without a better validation loss.",
+    "Learning-rate schedule. step: divide by 10 after 1/2 and 3/4 of the epochs. cosine: down to "
+    "0. plateau: halve after 5 evaluations without a better validation loss.",
 )
 @_integer(
     "patience",
-    "Stop after that many evaluations without a better validation loss, and go back to the best "
-    "weights.",
+    "Early stopping: evaluations without a better validation loss; the best weights are kept.",
 )
-@_integer("eval_every", "Epochs from one evaluation to the next; 0: only at the end.")
+@_integer("eval_every", "Epochs between evaluations; 0: only at the end.")
 @options.sampling(
-    "the plan's own, or uniform", "Train in mini-batches, as any of these five options says. "
+    "the plan's own, or uniform", "Train in mini-batches (any sampler option does). "
 )
-@_integer("steps", "Mini-batches per epoch.  [default: as many as ask for every output once]")
+@_integer("steps", "Mini-batches per epoch.  [default: enough to cover every target once]")
 @click.option(
     "--passes",
     default="all",
     show_default=True,
     metavar="NAME,...",
     callback=_parse_passes,
-    help=f"What avoids communication, exactly: all, none, or some of {', '.join(PASSES)}.",
+    help=f"Exact passes that save communication: all, none, or some of {', '.join(PASSES)}.",
 )
-@_choice("wire", "How halo rows travel; all but fp32 lose digits.")
-@_share("boundary_sampling", "Share of the boundary rows that an epoch keeps (BNS-GCN).")
-@_share("drop_edge", "Share of the edges that an epoch keeps (DropEdge).")
-@_share("boundary_edge_sampling", "Share of the edges to other ranks that an epoch keeps.")
+@_choice("wire", "Number format of halo rows in messages; only fp32 is exact.")
+@_share("boundary_sampling", "Share of boundary rows kept in an epoch (BNS-GCN).")
+@_share("drop_edge", "Share of edges kept in an epoch (DropEdge).")
+@_share("boundary_edge_sampling", "Share of edges to other ranks kept in an epoch.")
 @_choice(
     "fold",
-    "Of an edge plan in training. sync: partial sums reach their rows at once. none: copies of a "
-    "vertex ignore each other (0c of DistGNN). delayed: partial sums arrive later (cd-r).",
+    "Fold of an edge plan in training. sync: exact. none: no exchange of partial sums (0c of "
+    "DistGNN). delayed: partial sums arrive later (cd-r).",
 )
-@_integer("delay", "Epochs that the delayed fold takes.  [default: 5]")
-@_integer("threads", "Threads per rank.  [default: this machine's cores, shared by its ranks]")
-@_option("device", "cpu, cuda (one for every rank of a machine, in turn), or cuda:NUMBER.")
-@_option("kernel", "Of local products: auto measures, or numba, torch.", metavar="NAME")
-@_choice("row_order", "Of a rank's rows, for the cache. auto: rcm with a pipeline, else none.")
+@_integer("delay", "Delay of the delayed fold in epochs.  [default: 5]")
+@_integer("threads", "Threads per rank.  [default: the machine's cores / its ranks]")
+@_option("device", "Device: cpu, cuda (the machine's GPUs in turn), or cuda:NUMBER.")
+@_option("kernel", "Kernel of local products: auto (measured), numba or torch.", metavar="NAME")
+@_choice("row_order", "Order of a rank's rows. auto: rcm with a pipeline, else none.")
 @_option(
     "pipeline",
-    "Of a feature plan: product, messages and update of one batch of rows after the other. auto: "
-    "as many batches as the bandwidth asks for.",
+    "Stages of a feature plan's pipeline of products, messages and updates. auto: chosen by the "
+    "matrix bandwidth.",
     metavar="off|auto|STAGES",
 )
-@_choice("aggregate_on", "Of a feature plan: sparse products on the CPU, updates on the device.")
-@_path("checkpoint", "Folder for checkpoints: the last, and the one of the best validation loss.")
-@_integer("every", "Epochs from one checkpoint to the next.  [default: only at the end]")
-@_flag("resume", "Go on from the last checkpoint, to the same bits.")
-@_path("log", "Write a line of JSON per epoch, as it happens.")
-@_path("trace", "Write a timeline of all ranks, for Perfetto or chrome://tracing.")
-@click.option("--f1", is_flag=True, help="Print F1, micro/macro, in place of the accuracy.")
+@_choice("aggregate_on", "Device of a feature plan's sparse products.")
+@_path("checkpoint", "Folder for checkpoints: the last, and the best by validation loss.")
+@_integer("every", "Epochs between checkpoints.  [default: only at the end]")
+@_flag("resume", "Resume from the last checkpoint, bit by bit the same.")
+@_path("log", "Log file: a line of JSON per epoch.")
+@_path("trace", "Timeline of all ranks, for Perfetto or chrome://tracing.")
+@click.option("--f1", is_flag=True, help="Print F1 (micro/macro) in place of accuracy.")
 @click.option(
     "--ranks",
     type=click.IntRange(min=1),
-    help="Ranks as threads of this process; no launcher needed.",
+    help="Run this many ranks as threads, without a launcher.",
 )
 @click.option(
     "--transport",
@@ -225,17 +226,17 @@ def _parse_model_options(
     type=click.Choice(launch.TRANSPORTS),
     default="auto",
     show_default=True,
-    help="What carries messages between ranks; auto: torch under torchrun, else MPI.",
+    help="Transport of messages; auto: torch under torchrun, else MPI.",
 )
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0),
     default=launch.TIMEOUT,
     show_default=True,
-    help="Seconds that a rank waits for others before the job fails; 0: for ever.",
+    help="Seconds that a rank waits for others before the job fails; 0: no limit.",
 )
-@_path("save", "Write the trained weights: .npz with an array for every parameter.")
-@click.option("--json", "json_path", type=click.Path(), help="Write every figure as JSON.")
+@_path("save", "Write the trained weights (.npz, an array per parameter).")
+@click.option("--json", "json_path", type=click.Path(), help="Write all results as JSON.")
 @click.version_option(package_name="plancc", prog_name=PROGRAM)
 def command(
     plan: str,

@@ -15,23 +15,21 @@ from plancc_cli import options
     "--against",
     type=click.Path(),
     metavar="GRAPH",
-    help="Check too that the parts make up the normalised matrix of this graph.",
+    help="Also check that the parts make up the normalised matrix of this graph.",
 )
 @options.reading
 @options.as_json
 def command(
     plan: str,
     against: str | None,
-    format: str | None,
-    pattern: bool,
-    symmetrize: bool,
-    transpose: bool,
     as_json: bool,
+    format: str | None,
+    **flags: bool,
 ) -> None:
     """Check every invariant of PLAN.
 
-    With --against the graph is read as the plan says it was read (--symmetrize and so on, and
-    --format if the file has the same name), unless such options are given here.
+    With --against, the graph is read as the plan records it (--symmetrize and the like; --format
+    if the file has the same name), unless such options are given.
     """
     from plancc.graph.formats import FORMATS, read_graph
     from plancc.plan.reader import PlanFile
@@ -40,7 +38,6 @@ def command(
 
     graph = None
     if against is not None:
-        flags = {"pattern": pattern, "symmetrize": symmetrize, "transpose": transpose}
         with PlanFile(plan) as file:
             provenance = file.attributes("provenance")
         if not any(flags.values()):

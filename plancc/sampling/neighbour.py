@@ -42,7 +42,7 @@ class NeighbourSampler(SizedSampler):
     of_training: ClassVar[bool] = True
 
     fanouts: tuple[int, ...] = option(
-        help="columns drawn of a row, for every layer, the output's first", metavar="F1,F2,..."
+        help="columns sampled per row, a number per layer, the output layer first", metavar="F1,F2,..."
     )
 
     @property

@@ -455,7 +455,7 @@ def test_exports(graph: Path, tmp_path: Path) -> None:
     )
     for name in ("x.mtx", "x.part"):
         error = fails(tmp_path, "export", graph, "--balance", "rows", "-o", tmp_path / name)
-        assert error.startswith(f"{tmp_path / name}: no weights are written to this format")
+        assert error.startswith(f"{tmp_path / name}: this format has no weights")
     for balance, words in (("work", "--dims"), ("train", "--data"), ("nnz,rows", "one weight")):
         error = fails(tmp_path, "export", graph, "--balance", balance, "-o", tmp_path / "x.hgr")
         assert words in error

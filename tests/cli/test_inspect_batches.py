@@ -262,7 +262,7 @@ WRONG = {
     "--fanouts 5": "--fanouts",
     "--walk-length 5": "--walk-length",
     "--keep 0.5": "--keep",
-    "--seed 5": "--seed says which mini-batches: give --batches",
+    "--seed 5": "--seed is for mini-batches: give their number by --batches",
     "--threads 2": "--threads",
 }
 
