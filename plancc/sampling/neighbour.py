@@ -42,7 +42,8 @@ class NeighbourSampler(SizedSampler):
     of_training: ClassVar[bool] = True
 
     fanouts: tuple[int, ...] = option(
-        help="columns sampled per row, a number per layer, the output layer first", metavar="F1,F2,..."
+        help="columns sampled per row, a number per layer, the output layer first",
+        metavar="F1,F2,...",
     )
 
     @property

@@ -171,9 +171,7 @@ def test_options(options: str, says: list[str], poor: Path, tmp_path: Path) -> N
 def test_sources(poor: Path, graph: Path, tmp_path: Path) -> None:
     target = tmp_path / "better.h5"
     error = fails(tmp_path, "refine", graph, "-o", target)
-    assert error == (
-        f"{graph}: not a plan; to refine owners of a graph, give them by --part"
-    )
+    assert error == (f"{graph}: not a plan; to refine owners of a graph, give them by --part")
     assert "no such file" in fails(tmp_path, "refine", tmp_path / "none.h5", "-o", target)
     assert str(tmp_path) in fails(tmp_path, "refine", tmp_path, "-o", target)
     damaged = tmp_path / "damaged.h5"
