@@ -176,9 +176,7 @@ def _parse_model_options(
     "Early stopping: evaluations without a better validation loss; the best weights are kept.",
 )
 @_integer("eval_every", "Epochs between evaluations; 0: only at the end.")
-@options.sampling(
-    "the plan's own, or uniform", "Train in mini-batches (any sampler option does). "
-)
+@options.sampling("the plan's own, or uniform", "Train in mini-batches (any sampler option does). ")
 @_integer("steps", "Mini-batches per epoch.  [default: enough to cover every target once]")
 @click.option(
     "--passes",
