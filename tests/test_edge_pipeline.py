@@ -58,7 +58,6 @@ def test_every_edge_model(model, directed, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", plancc.PlanccWarning)
         plan = plancc.compile(matrix, model, PARTS, effort=None)
-        again = plancc.compile(matrix, model, PARTS)
     graph = plancc.as_graph(matrix)
     assert plan.header.layout == "edge"
     assert plan.header.directed is directed
@@ -67,7 +66,6 @@ def test_every_edge_model(model, directed, tmp_path):
     expand, fold = volume_of(plan)
     metrics = plan.metrics()
     assert (metrics.volume, metrics.fold_volume) == (expand + fold, fold)
-    assert plan.content_sha256() == again.content_sha256()
 
 
 @pytest.mark.parametrize("model", EDGE_MODELS)
@@ -194,17 +192,6 @@ def test_auto_notes_what_was_asked_for():
         )
     noted = {"model_candidates": "block,libra", "effort": "fast", "budget": 5.0, "threads": 1}
     assert plan.provenance | noted == plan.provenance
-
-
-@pytest.mark.parametrize("model", EDGE_MODELS)
-def test_a_matrix_without_nonzeros(model):
-    matrix = sp.csr_array((5, 5))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", plancc.PlanccWarning)
-        plan = plancc.compile(matrix, model, 3, normalize="none", self_loops=False)
-    plancc.verify(plan)
-    assert (plan.header.layout, plan.header.num_nonzeros) == ("edge", 0)
-    assert plan.metrics().volume == 0
 
 
 def test_an_edge_plan_is_not_refined():

@@ -430,7 +430,7 @@ def test_no_warning_where_all_is_well():
         plancc.compile(symmetric_matrix(), model="rp", num_parts=4)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", ["rp", "hp"])
 def test_the_same_seed_gives_the_same_bytes(model, tmp_path, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     files = []

@@ -1,0 +1,19 @@
+"""Checks that a third party's code inherits: one class each for what can be registered.
+
+    class TestMine(PartitionerTests):
+        name = "mine"
+
+Install the package first (``pip install -e .``): everything is found by its entry point, as plancc
+finds it. Needs pytest. The checks of a transport are in ``plancc_runtime.testing``.
+"""
+
+import pytest
+
+for _name in ("formats", "models", "partitioners", "samplers"):
+    pytest.register_assert_rewrite(f"{__name__}.{_name}")  # a failed check shows its values
+
+
+def documented(declared: type) -> bool:
+    """Whether a dataclass has a docstring of its own, not the signature that Python makes."""
+    text = declared.__doc__ or ""
+    return bool(text) and not text.startswith(f"{declared.__name__}(")

@@ -1,0 +1,184 @@
+"""Checks of a model: what the pipeline, the search and the partitioners rely on."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from plancc.cost.objectives import OBJECTIVES
+from plancc.errors import InputError, PlanccWarning
+from plancc.graph.convert import as_graph
+from plancc.graph.graph import Graph
+from plancc.models import MODELS, make_model
+from plancc.models.base import Model
+from plancc.models.problem import Assignment, EdgeProblem, Hypergraph, WeightedGraph
+from plancc.pipeline import compile
+from plancc.plan.plan import Plan
+from plancc.plan.verify import verify
+from plancc.testing import documented
+
+VERTICES = 24
+"""Number of vertices of the graphs that models are tried on."""
+
+
+def graph_of(name: str) -> Graph:
+    """ "directed" (an isolated vertex, no diagonal), "undirected" or "empty"."""
+    array = np.random.default_rng(1).random((VERTICES, VERTICES)) < 0.15
+    array[5] = array[:, 5] = False
+    np.fill_diagonal(array, False)
+    if name == "undirected":
+        array = array | array.T | np.eye(VERTICES, dtype=bool)
+    return as_graph(sp.csr_array((array if name != "empty" else 0 * array).astype(float)))
+
+
+class ModelTests:
+    """Inherit, and name the model.
+
+    Attributes
+    ----------
+    name : str
+        Its name in `plancc.models.MODELS`.
+    options : dict
+        Options that it needs, for graphs of `VERTICES` vertices.
+    num_parts : int
+        A number of parts that it admits.
+    """
+
+    name: ClassVar[str]
+    options: ClassVar[Mapping[str, Any]] = {}
+    num_parts: ClassVar[int] = 4
+
+    @pytest.fixture
+    def model(self) -> Model:
+        return make_model(self.name, self.options)
+
+    @pytest.fixture(params=["directed", "undirected", "empty"])
+    def graph(self, request: pytest.FixtureRequest) -> Graph:
+        return graph_of(request.param)
+
+    def built(self, model: Model, graph: Graph, num_parts: int) -> Any:
+        """The model's problem, or its answer, checked."""
+        problem = model.build(graph, num_parts, balance="nnz", seed=3)
+        if isinstance(problem, Assignment):
+            assert model.problem is None
+            check_numbers(problem.rows, graph.num_vertices, num_parts)
+            if problem.nonzeros is not None:
+                assert model.layout == "edge"
+                check_numbers(problem.nonzeros, graph.num_nonzeros, num_parts)
+        elif isinstance(problem, EdgeProblem):
+            assert (model.layout, model.problem) == ("edge", Hypergraph)
+            num_vertices = problem.hypergraph.num_vertices
+            check_hypergraph(problem.hypergraph)
+            check_numbers(problem.row_vertex, graph.num_vertices, num_vertices)
+            check_numbers(problem.nonzero_vertex, graph.num_nonzeros, num_vertices)
+            row = np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())
+            vertex = problem.row_vertex[row]
+            assert (problem.nonzero_vertex == vertex)[row == graph.indices].all()
+        else:
+            assert (model.layout, model.problem) == ("row", type(problem))
+            assert problem.num_vertices == graph.num_vertices
+            if isinstance(problem, Hypergraph):
+                check_hypergraph(problem)
+            else:
+                check_weighted_graph(problem)
+        return problem
+
+    def compiled(self, graph: Graph, **options: Any) -> Plan:
+        """A verified plan; warnings are not looked at."""
+        if not options and MODELS[self.name].searched:
+            options["effort"] = "fast"
+        options |= {"normalize": "none", "self_loops": False, "seed": 3} | dict(self.options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PlanccWarning)
+            plan = compile(graph, self.name, self.num_parts, **options)
+        verify(plan, graph)
+        return plan
+
+    def test_declaration(self, model: Model) -> None:
+        """Documented options; objectives that there are."""
+        assert type(model) is MODELS[self.name]
+        assert documented(type(model))
+        hash(model)
+        for each in model.option_fields().values():
+            assert each.metadata.get("help"), f"option {each.name} says nothing of itself"
+        with pytest.raises(InputError, match="no option 'not_an_option'"):
+            make_model(self.name, {"not_an_option": 1})
+        objectives = {*OBJECTIVES, *model.own_objectives}
+        assert set(model.minimised) <= objectives
+        assert not model.searched or model.of_batches or model.default_objective in objectives
+
+    def test_what_it_builds(self, model: Model, graph: Graph) -> None:
+        """What holds together, and is the same with the same seed."""
+        if model.layout not in ("row", "edge"):
+            pytest.skip("other models assign its rows")
+        first, again = (self.built(model, graph, self.num_parts) for _ in range(2))
+        assert pickle.dumps(first) == pickle.dumps(again)
+        for objective in model.own_objectives:
+            self.built(model.with_objective(objective), graph, self.num_parts)
+        for num_parts in (1, VERTICES):
+            with suppress(InputError):  # a part vector is for one number of parts
+                self.built(model, graph, num_parts)
+        for num_parts in (0, VERTICES + 1):
+            with pytest.raises(InputError):
+                self.built(model, graph, num_parts)
+
+    def test_plans(self, graph: Graph) -> None:
+        """From the graph to a verified plan."""
+        plan, layout = self.compiled(graph), MODELS[self.name].layout
+        assert plan.provenance["model"] == self.name
+        assert layout in (plan.header.layout, "any")
+
+    def test_same_seed_same_plan(self) -> None:
+        first, again = (self.compiled(graph_of("directed")) for _ in range(2))
+        assert first.content_sha256() == again.content_sha256()
+
+    def test_a_partitioner_takes_its_problem(self, model: Model) -> None:
+        if model.problem is None:
+            pytest.skip("it needs no partitioner")
+        self.compiled(graph_of("directed"), partitioner="builtin")
+
+
+def check_numbers(numbers: Any, length: int, end: int) -> None:
+    """int32[length] in 0..end - 1."""
+    assert (numbers.dtype, numbers.shape) == (np.int32, (length,))
+    assert length == 0 or 0 <= numbers.min() <= numbers.max() < end
+
+
+def check_pointers(pointers: Any, length: int) -> None:
+    """int64, ascending from 0 to `length`."""
+    assert pointers.dtype == np.int64
+    assert (pointers[0], pointers[-1]) == (0, length)
+    assert (np.diff(pointers) >= 0).all()
+
+
+def check_hypergraph(problem: Hypergraph) -> None:
+    """Nets, costs and sources as `Hypergraph` says."""
+    check_pointers(problem.net_ptr, len(problem.pins))
+    check_numbers(problem.pins, len(problem.pins), problem.num_vertices)
+    net = np.repeat(np.arange(problem.num_nets), np.diff(problem.net_ptr))
+    held = set(zip(net.tolist(), problem.pins.tolist(), strict=True))
+    assert len(held) == len(problem.pins), "a net has a pin twice"
+    assert problem.vertex_weights.min() >= 0
+    assert problem.net_costs is None or problem.net_costs.min(initial=1) >= 1
+    assert problem.net_costs is None or len(problem.net_costs) == problem.num_nets
+    assert problem.net_sources is None or held >= set(enumerate(problem.net_sources.tolist()))
+
+
+def check_weighted_graph(problem: WeightedGraph) -> None:
+    """Both directions of every edge and no loops, as `WeightedGraph` says."""
+    n = problem.num_vertices
+    check_pointers(problem.indptr, len(problem.indices))
+    check_numbers(problem.indices, len(problem.indices), n)
+    costs = np.ones_like(problem.indices) if problem.edge_weights is None else problem.edge_weights
+    assert costs.min(initial=1) >= 1
+    assert problem.vertex_weights.min() >= 0
+    dense = sp.csr_array((costs, problem.indices, problem.indptr), (n, n)).toarray()
+    assert np.array_equal(dense, dense.T)
+    assert not dense.diagonal().any()

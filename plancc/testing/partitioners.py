@@ -1,0 +1,135 @@
+"""Checks of a partitioner: what `plancc.partitioners.run.partition` relies on."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+from importlib import import_module
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import scipy.sparse as sp
+
+from plancc.errors import InputError
+from plancc.graph.convert import as_graph
+from plancc.models.graph import GraphModel
+from plancc.models.hypergraph import HypergraphModel
+from plancc.models.limits import Limits
+from plancc.models.problem import Hypergraph, WeightedGraph
+from plancc.models.weights import part_weights
+from plancc.partitioners import PARTITIONERS
+from plancc.partitioners.adapter import Adapter
+from plancc.partitioners.options import PartitionOptions
+from plancc.partitioners.run import partition
+
+Problem = Hypergraph | WeightedGraph
+
+
+class PartitionerTests:
+    """Inherit, and name the partitioner.
+
+    Attributes
+    ----------
+    name : str
+        Its name in `plancc.partitioners.PARTITIONERS`.
+    heeds_epsilon : bool
+        False: parts may be heavier than epsilon allows; plancc warns of it.
+    """
+
+    name: ClassVar[str]
+    heeds_epsilon: ClassVar[bool] = True
+
+    @pytest.fixture
+    def adapter(self) -> Adapter:
+        """The partitioner; the test is skipped if its library is not installed."""
+        adapter: Adapter = PARTITIONERS[self.name]
+        if not adapter.available():
+            pytest.skip(f"{self.name} is not installed: {adapter.install}")
+        return adapter
+
+    def problems(self, adapter: Adapter, side: int = 8) -> list[Problem]:
+        """A square grid and two isolated vertices, as every problem that the partitioner takes."""
+        path = sp.diags_array([1.0, 1.0], offsets=[1, -1], shape=(side, side))
+        grid = sp.kron(path, sp.eye_array(side)) + sp.kron(sp.eye_array(side), path)
+        graph = as_graph(sp.block_diag([grid, sp.csr_array((2, 2))], format="csr"))
+        models: list[Any] = [HypergraphModel(), *map(GraphModel, adapter.objectives)]
+        problems = [model.build(graph, 2, balance="rows", seed=0) for model in models]
+        return [problem for problem in problems if adapter.takes(problem)]
+
+    def owner(
+        self, problem: Problem, num_parts: int, epsilon: float = 0.1, seed: int = 1
+    ) -> npt.NDArray[np.int32]:
+        """Owners that are right: no part is heavier than allowed unless a warning says so."""
+        given, options = deepcopy(problem), PartitionOptions(self.name, None, epsilon, seed)
+        result = partition(problem, num_parts, options)
+        assert result.partitioner == self.name
+        for name, array in vars(given).items():
+            assert np.array_equal(getattr(problem, name), array), f"it has changed {name}"
+        weights, owner = problem.vertex_weights, result.owner
+        assert (owner.dtype, owner.shape) == (np.int32, (problem.num_vertices,))
+        assert set(owner.tolist()) == set(range(num_parts))
+        limit = Limits.of(weights, num_parts, epsilon).limit
+        missed = bool((part_weights(owner, weights, num_parts) > limit).any())
+        assert missed == any("above epsilon" in note for note in result.about_owners)
+        assert not (missed and self.heeds_epsilon and epsilon > 0), result.about_owners
+        return owner
+
+    def test_declaration(self) -> None:
+        """Kinds, objectives, presets and ranks; the child process can import `run` by name."""
+        adapter: Adapter = PARTITIONERS[self.name]
+        assert adapter.name == self.name
+        assert {Hypergraph, WeightedGraph} >= {*adapter.accepts} >= {*adapter.auto_rank}
+        assert {*adapter.accepts} >= {*adapter.strong_rank}
+        assert (WeightedGraph in adapter.accepts) == bool(adapter.objectives)
+        assert len(set(adapter.presets)) == len(adapter.presets) > 0
+        assert adapter.install or not adapter.library
+        assert isinstance(adapter.version(), str)
+        run: Any = adapter.run
+        assert getattr(import_module(run.__module__), run.__name__) is run
+
+    def test_number_of_parts(self, adapter: Adapter) -> None:
+        """From 2 to one less than there are vertices."""
+        for problem in self.problems(adapter, 3):
+            for num_parts in (2, 10):
+                self.owner(problem, num_parts, epsilon=1.0)
+            with pytest.raises(InputError, match="12 parts for 11 vertices"):
+                self.owner(problem, 12)
+
+    def test_seed(self, adapter: Adapter) -> None:
+        for problem in self.problems(adapter):
+            first, again = (self.owner(problem, 5, seed=2**31 - 1) for _ in range(2))
+            assert first.tobytes() == again.tobytes()
+
+    def test_epsilon(self, adapter: Adapter) -> None:
+        """None, and more than any partition has."""
+        for problem in self.problems(adapter):
+            for epsilon in (0.0, 1e300):
+                self.owner(problem, 3, epsilon)
+
+    def test_weights_and_costs(self, adapter: Adapter) -> None:
+        """Zeros, more than `max_total`, and several constraints, one of them without weight."""
+        for problem in self.problems(adapter):
+            ones = problem.vertex_weights
+            some = (np.arange(len(ones)) % 3 == 0).astype(np.int64)
+            for weights in (
+                some,
+                0 * ones,
+                10**12 * ones,
+                np.stack([ones, 7 * ones, 0 * ones], axis=1),
+            ):
+                self.owner(replace(problem, vertex_weights=weights), 3)
+            if isinstance(problem, Hypergraph):
+                costly = replace(problem, net_costs=np.full(problem.num_nets, 10**11))
+                self.owner(costly, 3)
+            else:
+                self.owner(replace(problem, edge_weights=np.full(len(problem.indices), 10**11)), 3)
+
+    def test_presets_and_threads(self, adapter: Adapter) -> None:
+        problem = self.problems(adapter)[0]
+        for preset in adapter.presets:
+            options = PartitionOptions(self.name, preset, epsilon=0.1, threads=2)
+            result = partition(problem, 4, options)
+            assert result.preset == preset
+            assert set(result.owner.tolist()) == {0, 1, 2, 3}

@@ -1,0 +1,168 @@
+"""Checks of a sampler: what compiler and runtime rely on, which draw the same batches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import product
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from plancc.errors import InputError
+from plancc.sampling import (
+    FITTED,
+    HELD_OUT,
+    SAMPLERS,
+    SHOWN,
+    Batch,
+    Population,
+    Sampler,
+    make_sampler,
+    parse_sampler,
+)
+from plancc.testing import documented
+
+VERTICES, TRAINING = 30, 20
+"""Number of vertices that samplers are tried on, and of those in the training mask."""
+BATCHES = 1000
+"""Number of batches whose mean volume is compared with the expected one."""
+
+
+def pattern_of(density: float) -> npt.NDArray[np.bool_]:
+    """A directed pattern; a row and a column are empty, and one vertex has neither."""
+    pattern = np.random.default_rng(0).random((VERTICES, VERTICES)) < density
+    pattern[1] = pattern[:, 2] = pattern[3] = pattern[:, 3] = False
+    return pattern
+
+
+def population_of(pattern: npt.NDArray[np.bool_]) -> Population:
+    """A pattern with a training mask and 15 clusters."""
+    rows, columns = np.nonzero(pattern)
+    ptr, place = np.searchsorted(rows, np.arange(VERTICES + 1)), np.arange(VERTICES)
+    clusters = (7 * (place % 15)).astype(np.int32)
+    return Population(VERTICES, ptr, columns.astype(np.int32), place % 3 < 2, clusters)
+
+
+def kept_by(batch: Batch, k: int) -> set[tuple[int, int]]:
+    """The nonzeros of block k, whose arrays are checked."""
+    block = batch.block(k)
+    assert (block.rows.dtype, block.columns.dtype) == (np.int32, np.int32)
+    assert block.ptr.dtype == np.int64
+    assert (block.ptr[0], block.ptr[-1]) == (0, len(block.columns))
+    assert (np.diff(block.rows) > 0).all()
+    rows = np.repeat(block.rows, np.diff(block.ptr))
+    kept = list(zip(rows.tolist(), block.columns.tolist(), strict=True))
+    assert kept == sorted(set(kept))
+    return set(kept)
+
+
+class SamplerTests:
+    """Inherit, and name the sampler.
+
+    Attributes
+    ----------
+    name : str
+        Its name in `plancc.sampling.SAMPLERS`.
+    options : dict
+        Options for `VERTICES` vertices, of which `TRAINING` are in the training mask.
+    varies : bool
+        Whether 27 batches all differ with these options.
+    """
+
+    name: ClassVar[str]
+    options: ClassVar[Mapping[str, Any]] = {}
+    varies: ClassVar[bool] = True
+
+    @pytest.fixture
+    def sampler(self) -> Sampler:
+        return make_sampler(self.name, VERTICES, TRAINING, **self.options)
+
+    def test_declaration(self, sampler: Sampler) -> None:
+        """A docstring; options that are read back from a provenance, and no others."""
+        assert type(sampler) is SAMPLERS[self.name]
+        assert sampler.name == self.name
+        assert documented(type(sampler))
+        read = parse_sampler(str(sampler))
+        assert (read, hash(read)) == (sampler, hash(sampler))
+        with pytest.raises(InputError, match="not_an_option"):
+            make_sampler(self.name, VERTICES, not_an_option=1)
+
+    def test_population(self, sampler: Sampler) -> None:
+        """A population that lacks what the sampler needs is refused."""
+        population = population_of(pattern_of(0.2))
+        sampler.check(population)
+        assert sampler.batches_per_epoch(population) >= 1
+        for need in sampler.needs:
+            missing: dict[str, Any] = {"indptr" if need == "pattern" else need: None}
+            with pytest.raises(InputError, match=f"'{self.name}' needs {need}"):
+                sampler.check(replace(population, **missing))
+
+    def test_seed_stream_and_number_say_which_batch(self, sampler: Sampler) -> None:
+        """Whoever draws it, and whatever was drawn before."""
+        population = population_of(pattern_of(0.3))
+
+        def drawn(sampler: Sampler, *which: int) -> tuple[Any, ...]:
+            batch = sampler.batch(population, *which)
+            return tuple(frozenset(kept_by(batch, k)) for k in range(batch.num_blocks))
+
+        which = list(product((0, 1, 7), range(3), (SHOWN, FITTED, HELD_OUT)))
+        found = [drawn(sampler, *each) for each in which]
+        another = make_sampler(self.name, VERTICES, TRAINING, **self.options)
+        assert [drawn(another, *each) for each in which[::-1]] == found[::-1]
+        assert drawn(sampler, 0, 0) == found[0]
+        assert not self.varies or len(set(found)) == len(found)
+        with pytest.raises(InputError, match="seed -1"):
+            sampler.batch(population, -1, 0)
+
+    @pytest.mark.parametrize("density", [0.0, 0.2, 1.0])
+    def test_a_batch_agrees_with_itself(self, sampler: Sampler, density: float) -> None:
+        """Blocks, members, targets and factors, asked for in any order."""
+        pattern, rng = pattern_of(density), np.random.default_rng(1)
+        vertices = rng.permutation(VERTICES).astype(np.int32)
+        for number in range(3):
+            batch = sampler.batch(population_of(pattern), 4, number)
+            assert batch.num_blocks == sampler.num_blocks
+            inside = vertices[batch.members(vertices)]
+            among = np.argwhere(pattern[np.ix_(inside, inside)]).astype(np.int32)
+            rows, columns = rng.permutation(among).T
+            touched: set[int] = set()
+            for k in range(batch.num_blocks):
+                kept, factors = kept_by(batch, k), batch.factors(k, inside, rows, columns)
+                assert factors.dtype == np.float64
+                ends = inside[rows[factors != 0]], inside[columns[factors != 0]]
+                assert kept == set(zip(*(each.tolist() for each in ends), strict=True))
+                of_block = set(batch.block(k).rows.tolist())
+                touched |= of_block | {j for _, j in kept}
+            assert set(inside.tolist()) == touched
+            assert set(vertices[batch.targets(vertices)].tolist()) == of_block
+
+    @pytest.mark.parametrize("density", [0.1, 0.5])
+    def test_probabilities_are_those_of_batches(self, sampler: Sampler, density: float) -> None:
+        """The expected volume is within four standard errors of the mean of many batches."""
+        pattern = pattern_of(density)
+        population, most = population_of(pattern), int(pattern.sum(axis=0).max())
+        inclusion = sampler.inclusion(population, most)
+        if inclusion is None:
+            pytest.skip("its probabilities are not known")
+        reach, owner = inclusion.reach, np.random.default_rng(3).integers(0, 4, VERTICES)
+        assert len(reach) > most
+        assert reach[0] == 0
+        assert (np.diff(reach) >= 0).all()
+        assert (np.diff(reach, 2) <= 1e-12).all()
+        may = np.ones(VERTICES, bool) if inclusion.vertices is None else inclusion.vertices
+        expected = 0.0
+        for j in np.flatnonzero(may):
+            users = np.bincount(owner[pattern[:, j] & may & (owner != owner[j])], minlength=4)
+            expected += inclusion.share * float(reach[users].sum())
+        volumes = np.zeros(BATCHES)
+        for number in range(BATCHES):
+            batch = sampler.batch(population, 1, number)
+            for k in range(batch.num_blocks):
+                ends = kept_by(batch, k)
+                volumes[number] += len({(j, owner[i]) for i, j in ends if owner[i] != owner[j]})
+        error = volumes.std(ddof=1) / math.sqrt(BATCHES)
+        assert abs(volumes.mean() - expected) <= 4 * error + 1e-9

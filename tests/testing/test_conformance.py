@@ -1,0 +1,101 @@
+"""What is built in passes the checks that third parties inherit."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from plancc.graph.canonical import to_scipy
+from plancc.models import MODELS
+from plancc.partitioners import PARTITIONERS
+from plancc.sampling import SAMPLERS
+from plancc.testing.formats import FormatTests
+from plancc.testing.models import VERTICES, ModelTests
+from plancc.testing.partitioners import PartitionerTests
+from plancc.testing.samplers import SamplerTests
+
+
+class TestPartitioners(PartitionerTests):
+    @pytest.fixture(autouse=True, params=PARTITIONERS.names())
+    def each(self, request):
+        self.name = request.param
+
+
+class TestMatrixMarket(FormatTests):
+    name = "mtx"
+    hostile = (
+        b"%%MatrixMarket matrix coordinate pattern general\n9 9 99999999999\n1 2\n",
+        b"%%MatrixMarket matrix coordinate real general\n9 9 2000000000\n1 2 3\n",
+    )
+
+
+class TestMetis(FormatTests):
+    name, directed = "metis", False
+    hostile = (b"2000000000 1\n2\n1\n", b"2 99999999999\n2\n1\n", b"2 1 10 2000000000\n2\n1\n")
+
+
+class TestEdgeList(FormatTests):
+    name = "edgelist"
+    hostile = (b"0 99999999999999999999\n", b"99999999999999999999 0 0.5\n")
+
+    def write(self, graph, path):
+        entries = to_scipy(graph).tocoo()
+        np.savetxt(path, np.stack([entries.row, entries.col, entries.data], axis=1), fmt="%d")
+
+
+def archive(**arrays):
+    file = io.BytesIO()
+    np.savez(file, **{name: np.asarray(value) for name, value in arrays.items()})
+    return file.getvalue()
+
+
+class TestArchive(FormatTests):
+    name, garbage = "npz", b""
+    hostile = (
+        archive(indptr=[0, 2**40], indices=[0], num_nodes=1),
+        archive(indptr=[0, 1], indices=[0], num_nodes=2**31),
+        archive(indptr=[0, 1], indices=[2**40], num_nodes=1),
+    )
+
+    def write(self, graph, path):
+        sp.save_npz(path, to_scipy(graph))
+
+
+MODEL_OPTIONS = {"file": {"part": np.arange(VERTICES) % 4}}
+
+
+class TestModels(ModelTests):
+    @pytest.fixture(autouse=True, params=MODELS.names())
+    def each(self, request):
+        self.name = request.param
+        self.options = MODEL_OPTIONS.get(self.name, {})
+        self.num_parts = 8 if self.name == "cagnet-3d" else 4
+
+
+SAMPLER_OPTIONS = [
+    *(("uniform", {"batch_size": size}) for size in (1, 6, 30)),
+    *(("train", {"batch_size": size}) for size in (5, 20)),
+    ("neighbour", {"batch_size": 12, "fanouts": (3,)}),
+    ("neighbour", {"batch_size": 12, "fanouts": (2, 2)}),
+    ("neighbour", {"batch_size": 20, "fanouts": (2, 10**30, 1)}),
+    ("walk", {"batch_size": 12, "walk_length": 1}),
+    ("walk", {"batch_size": 30}),
+    ("cluster", {"batch_size": 12}),
+    ("cluster", {"batch_size": 30}),
+    *(("edges", {"keep": share}) for share in (0.15, 0.4, 1.0)),
+]
+ALL_THE_SAME = [{"batch_size": 1}, {"batch_size": 30}, {"batch_size": 20}, {"keep": 1.0}]
+
+
+def test_all_samplers_are_among_them():
+    assert {name for name, _ in SAMPLER_OPTIONS} == set(SAMPLERS)
+
+
+class TestSamplers(SamplerTests):
+    @pytest.fixture(autouse=True, params=SAMPLER_OPTIONS, ids=lambda each: " ".join(map(str, each)))
+    def each(self, request):
+        self.name, self.options = request.param
+        self.varies = self.options not in ALL_THE_SAME
