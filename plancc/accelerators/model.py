@@ -26,7 +26,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from plancc.accelerators.design import Accelerator, Cache, OutputTiles
 from plancc.errors import InputError
@@ -37,8 +36,6 @@ POINTER_BYTES = 4
 """Bytes of a pointer to a row or a column."""
 MOST_SLICE_WIDTHS = 4096
 """Widest slice that is tried, beside all columns at once."""
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
