@@ -142,7 +142,7 @@ class NameIn(click.ParamType):
         return value
 
 
-def sampling(default: str, what_for: str = "") -> Decorator:
+def sampling(default: str) -> Decorator:
     """How mini-batches are drawn; `default` is the sampler's default in words.
 
     A parameter ``sampler`` and one for every option of a sampler, None where not given.
@@ -157,7 +157,7 @@ def sampling(default: str, what_for: str = "") -> Decorator:
         ["--sampler"],
         type=NameIn("sampler", SAMPLERS),
         metavar="NAME",
-        help=f"{what_for}Sampler of batches: {', '.join(SAMPLERS)}.  [default: {default}]",
+        help=f"Sampler of batches: {', '.join(SAMPLERS)}.  [default: {default}]",
     )
     own = [
         option_of(field, "" if len(names) > 2 else ", ".join(names))

@@ -23,12 +23,22 @@ from rich.console import Console
 from rich.table import Table
 
 from plancc.errors import InputError, OutputError, PlanccError
+from plancc.sampling import SAMPLERS
 from plancc_cli import options
-from plancc_cli.generated import Sections
+from plancc_cli.generated import Sections, Several, with_options
 from plancc_cli.words import in_flags
 from plancc_runtime import launch
 from plancc_runtime.nn import MODELS
-from plancc_runtime.options import CHOICES, DELAY, MINIMUM, PASSES, RATES, TrainOptions
+from plancc_runtime.options import (
+    CHOICES,
+    DELAY,
+    MINIMUM,
+    PASSES,
+    PATHS,
+    RATES,
+    RATES_KEPT,
+    TrainOptions,
+)
 from plancc_runtime.transport.base import is_lack_of_memory, say
 
 if TYPE_CHECKING:
@@ -40,60 +50,109 @@ COLUMNS = ("total", "comm", "spmm", "dense", "reduce", "words", "messages")
 MOST_ROWS = 20
 
 
-SECTIONS = {
-    "Model": (
-        *("model", "layers", "hidden", "heads", "aggregator", "activation", "norm", "residual"),
-        *("bias", "model_options", "dropout", "input_dropout", "init"),
-    ),
-    "Data": ("normalize_features", "split", "features", "classes", "seed", "dtype"),
-    "Training": (
-        *("epochs", "optimizer", "lr", "weight_decay", "schedule", "patience", "eval_every"),
-    ),
-    "Mini-batches": ("sampler", "batch_size", "fanouts", "walk_length", "keep", "steps"),
-    "Communication": (
-        *("passes", "wire", "boundary_sampling", "drop_edge", "boundary_edge_sampling"),
-        *("fold", "delay"),
-    ),
-    "Execution": (
-        *("ranks", "transport_name", "timeout", "threads", "device", "kernel", "row_order"),
-        *("pipeline", "aggregate_on"),
-    ),
-    "Checkpoints and results": (
-        *("checkpoint", "every", "resume", "log", "trace", "f1", "save", "json_path"),
-    ),
+HELP = {
+    "Model": {
+        "model": f"{', '.join(MODELS)}.",
+        "layers": "Number of layers.",
+        "hidden": "Width of the hidden layers.",
+        "heads": "For gat: attention heads.",
+        "aggregator": "For sage: aggregator.",
+        "activation": "Activation between layers.",
+        "norm": "Normalisation between layers; batch: over the rows of all ranks.",
+        "residual": "Add the input of every layer but the last to its output.",
+        "bias": "Bias of the layers.  [default: as in the model's paper]",
+        "model_options": "Another option of the model; may be repeated.",
+        "dropout": "Dropout of every layer's input.",
+        "input_dropout": "Dropout of the first layer's input.  [default: as --dropout]",
+        "init": "Initial weights: an .npz file as --save writes it.",
+    },
+    "Data": {
+        "normalize_features": "Divide every row of features by its sum of magnitudes.",
+        "split": "Random training, validation and test shares, for a plan without masks: "
+        "0.6,0.2,0.2.",
+        "features": "Width of random features, for a plan without features.  [default: 64]",
+        "classes": "Classes of random labels, for a plan without labels.  [default: 8]",
+        "seed": "Random seed of weights, dropout, samples and data.",
+        "dtype": "Type of features, weights and messages.",
+    },
+    "Training": {
+        "epochs": "Number of epochs.",
+        "optimizer": "Optimiser.",
+        "lr": "Learning rate.",
+        "weight_decay": "L2 penalty; decoupled for adamw.",
+        "schedule": "Learning-rate schedule. step: divide by 10 after 1/2 and 3/4 of the epochs. "
+        "cosine: down to 0. plateau: halve after 5 evaluations without a better validation loss.",
+        "patience": "Early stopping: evaluations without a better validation loss; the best "
+        "weights are kept.",
+        "eval_every": "Epochs between evaluations; 0: only at the end.",
+    },
+    "Mini-batches": {
+        "sampler": "Train in mini-batches (so does any of the next four). Sampler of batches: "
+        f"{', '.join(SAMPLERS)}.  [default: the plan's own, or uniform]",
+        "batch_size": "Vertices of a batch.  [default: 6% of those that may be drawn]",
+        "fanouts": "For neighbour: columns sampled per row, a number per layer, the output layer "
+        "first.",
+        "walk_length": "For walk: steps of every walk.  [default: 3]",
+        "keep": "For edges: share of nonzeros that are kept.",
+        "steps": "Mini-batches per epoch.  [default: enough to cover every target once]",
+    },
+    "Communication": {
+        "passes": f"Exact passes that save communication: all, none, or some of "
+        f"{', '.join(PASSES)}.",
+        "wire": "Number format of halo rows in messages; only fp32 is exact.",
+        "boundary_sampling": "Share of boundary rows kept in an epoch (BNS-GCN).",
+        "drop_edge": "Share of edges kept in an epoch (DropEdge).",
+        "boundary_edge_sampling": "Share of edges to other ranks kept in an epoch.",
+        "fold": "Fold of an edge plan in training. sync: exact. none: no exchange of partial sums "
+        "(0c of DistGNN). delayed: partial sums arrive later (cd-r).",
+        "delay": "Delay of the delayed fold in epochs.  [default: 5]",
+    },
+    "Execution": {
+        "ranks": "Run this many ranks as threads, without a launcher.",
+        "transport_name": "Transport of messages; auto: torch under torchrun, else MPI.",
+        "timeout": "Seconds that a rank waits for others before the job fails; 0: no limit.",
+        "threads": "Threads per rank.  [default: the machine's cores / its ranks]",
+        "device": "Device: cpu, cuda (the machine's GPUs in turn), or cuda:NUMBER.",
+        "kernel": "Kernel of local products: auto (measured), numba or torch.",
+        "row_order": "Order of a rank's rows. auto: rcm with a pipeline, else none.",
+        "pipeline": "Stages of a feature plan's pipeline of products, messages and updates. auto: "
+        "chosen by the matrix bandwidth.",
+        "aggregate_on": "Device of a feature plan's sparse products.",
+    },
+    "Checkpoints and results": {
+        "checkpoint": "Folder for checkpoints: the last, and the best by validation loss.",
+        "every": "Epochs between checkpoints.  [default: only at the end]",
+        "resume": "Resume from the last checkpoint, bit by bit the same.",
+        "log": "Log file: a line of JSON per epoch.",
+        "trace": "Timeline of all ranks, for Perfetto or chrome://tracing.",
+        "f1": "Print F1 (micro/macro) in place of accuracy.",
+        "save": "Write the trained weights (.npz, an array per parameter).",
+        "json_path": "Write all results as JSON.",
+    },
 }
+"""Help texts by section and parameter; `_option` knows the rest."""
+SECTIONS = {title: tuple(texts) for title, texts in HELP.items()}
 
 
-def _option(name: str, text: str, **settings: Any) -> Callable[[Any], Any]:
-    """An option for a field of `TrainOptions`, with its default."""
-    default = getattr(TrainOptions, name)
-    return click.option(
-        f"--{name.replace('_', '-')}",
-        default=default,
-        show_default=default is not None,
-        help=text,
-        **settings,
-    )
-
-
-def _integer(name: str, text: str) -> Callable[[Any], Any]:
-    return _option(name, text, type=click.IntRange(min=MINIMUM[name]))
-
-
-def _choice(name: str, text: str) -> Callable[[Any], Any]:
-    return _option(name, text, type=click.Choice(CHOICES[name]))
-
-
-def _share(name: str, text: str) -> Callable[[Any], Any]:
-    return _option(name, text, type=click.FloatRange(0, 1, max_open=name in RATES), metavar="P")
-
-
-def _flag(name: str, text: str) -> Callable[[Any], Any]:
-    return click.option(f"--{name.replace('_', '-')}", is_flag=True, help=text)
-
-
-def _path(name: str, text: str) -> Callable[[Any], Any]:
-    return click.option(f"--{name}", type=click.Path(), help=text)
+def _option(name: str, text: str) -> click.Option:
+    """The option of a parameter; the default is that of `TrainOptions`."""
+    default = getattr(TrainOptions, name, None)
+    settings: dict[str, Any] = {"default": default}
+    if name in SETTINGS:
+        settings |= SETTINGS[name]
+    elif name in CHOICES:
+        settings["type"] = click.Choice(CHOICES[name])
+    elif name in MINIMUM:
+        settings["type"] = click.IntRange(min=MINIMUM[name])
+    elif name in (*RATES, *RATES_KEPT):
+        settings |= {"type": click.FloatRange(0, 1, max_open=name in RATES), "metavar": "P"}
+    elif name in PATHS:
+        settings["type"] = click.Path()
+    elif default is False:
+        settings["is_flag"] = True
+    shown = settings["default"] is not None and settings["default"] is not False
+    flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
+    return click.Option([flag, name], show_default=shown, help=text, **settings)
 
 
 def _parse_passes(context: click.Context, parameter: click.Parameter, text: str) -> tuple[str, ...]:
@@ -121,6 +180,44 @@ def _parse_model_options(
     return found or None
 
 
+FLAGS = {
+    "bias": "--bias/--no-bias",
+    "model_options": "--model-option",
+    "transport_name": "--transport",
+    "json_path": "--json",
+}
+"""Flags that are not the parameter's name."""
+SETTINGS: dict[str, dict[str, Any]] = {
+    "model": {"type": options.NameIn("model", MODELS), "metavar": "NAME"},
+    "model_options": {
+        "multiple": True,
+        "metavar": "NAME=VALUE",
+        "callback": _parse_model_options,
+    },
+    "split": {"metavar": "P,P,P", "callback": _parse_split},
+    "lr": {"type": click.FloatRange(min=0, min_open=True)},
+    "weight_decay": {"type": click.FloatRange(min=0)},
+    "sampler": {"type": options.NameIn("sampler", SAMPLERS), "metavar": "NAME"},
+    "batch_size": {"type": int},
+    "fanouts": {
+        "type": Several(TrainOptions.__dataclass_fields__["fanouts"]),
+        "metavar": "F1,F2,...",
+    },
+    "walk_length": {"type": int},
+    "keep": {"type": float, "metavar": "P"},
+    "passes": {"default": "all", "metavar": "NAME,...", "callback": _parse_passes},
+    "kernel": {"metavar": "NAME"},
+    "pipeline": {"metavar": "off|auto|STAGES"},
+    "f1": {"is_flag": True, "default": False},
+    "ranks": {"type": click.IntRange(min=1)},
+    "transport_name": {"type": click.Choice(launch.TRANSPORTS), "default": "auto"},
+    "timeout": {"type": click.FloatRange(min=0), "default": launch.TIMEOUT},
+    "save": {"type": click.Path()},
+    "json_path": {"type": click.Path()},
+}
+"""Settings of parameters that no list of `plancc_runtime.options` has."""
+
+
 @click.command(
     cls=Sections,
     sections=SECTIONS,
@@ -129,112 +226,7 @@ def _parse_model_options(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.argument("plan", type=click.Path())
-@_option("model", f"{', '.join(MODELS)}.", type=options.NameIn("model", MODELS), metavar="NAME")
-@_integer("layers", "Number of layers.")
-@_integer("hidden", "Width of the hidden layers.")
-@_integer("heads", "For gat: attention heads.")
-@_choice("aggregator", "For sage: aggregator.")
-@_choice("activation", "Activation between layers.")
-@_choice("norm", "Normalisation between layers; batch: over the rows of all ranks.")
-@_flag("residual", "Add the input of every layer but the last to its output.")
-@click.option(
-    "--bias/--no-bias", default=None, help="Bias of the layers.  [default: as in the model's paper]"
-)
-@click.option(
-    "--model-option",
-    "model_options",
-    multiple=True,
-    metavar="NAME=VALUE",
-    callback=_parse_model_options,
-    help="Another option of the model; may be repeated.",
-)
-@_share("dropout", "Dropout of every layer's input.")
-@_share("input_dropout", "Dropout of the first layer's input.  [default: as --dropout]")
-@_path("init", "Initial weights: an .npz file as --save writes it.")
-@_flag("normalize_features", "Divide every row of features by its sum of magnitudes.")
-@click.option(
-    "--split",
-    metavar="P,P,P",
-    callback=_parse_split,
-    help="Random training, validation and test shares, for a plan without masks: 0.6,0.2,0.2.",
-)
-@_integer("features", "Width of random features, for a plan without features.  [default: 64]")
-@_integer("classes", "Classes of random labels, for a plan without labels.  [default: 8]")
-@_integer("seed", "Random seed of weights, dropout, samples and data.")
-@_choice("dtype", "Type of features, weights and messages.")
-@_integer("epochs", "Number of epochs.")
-@_choice("optimizer", "Optimiser.")
-@_option("lr", "Learning rate.", type=click.FloatRange(min=0, min_open=True))
-@_option("weight_decay", "L2 penalty; decoupled for adamw.", type=click.FloatRange(min=0))
-@_choice(
-    "schedule",
-    "Learning-rate schedule. step: divide by 10 after 1/2 and 3/4 of the epochs. cosine: down to "
-    "0. plateau: halve after 5 evaluations without a better validation loss.",
-)
-@_integer(
-    "patience",
-    "Early stopping: evaluations without a better validation loss; the best weights are kept.",
-)
-@_integer("eval_every", "Epochs between evaluations; 0: only at the end.")
-@options.sampling("the plan's own, or uniform", "Train in mini-batches (any sampler option does). ")
-@_integer("steps", "Mini-batches per epoch.  [default: enough to cover every target once]")
-@click.option(
-    "--passes",
-    default="all",
-    show_default=True,
-    metavar="NAME,...",
-    callback=_parse_passes,
-    help=f"Exact passes that save communication: all, none, or some of {', '.join(PASSES)}.",
-)
-@_choice("wire", "Number format of halo rows in messages; only fp32 is exact.")
-@_share("boundary_sampling", "Share of boundary rows kept in an epoch (BNS-GCN).")
-@_share("drop_edge", "Share of edges kept in an epoch (DropEdge).")
-@_share("boundary_edge_sampling", "Share of edges to other ranks kept in an epoch.")
-@_choice(
-    "fold",
-    "Fold of an edge plan in training. sync: exact. none: no exchange of partial sums (0c of "
-    "DistGNN). delayed: partial sums arrive later (cd-r).",
-)
-@_integer("delay", "Delay of the delayed fold in epochs.  [default: 5]")
-@_integer("threads", "Threads per rank.  [default: the machine's cores / its ranks]")
-@_option("device", "Device: cpu, cuda (the machine's GPUs in turn), or cuda:NUMBER.")
-@_option("kernel", "Kernel of local products: auto (measured), numba or torch.", metavar="NAME")
-@_choice("row_order", "Order of a rank's rows. auto: rcm with a pipeline, else none.")
-@_option(
-    "pipeline",
-    "Stages of a feature plan's pipeline of products, messages and updates. auto: chosen by the "
-    "matrix bandwidth.",
-    metavar="off|auto|STAGES",
-)
-@_choice("aggregate_on", "Device of a feature plan's sparse products.")
-@_path("checkpoint", "Folder for checkpoints: the last, and the best by validation loss.")
-@_integer("every", "Epochs between checkpoints.  [default: only at the end]")
-@_flag("resume", "Resume from the last checkpoint, bit by bit the same.")
-@_path("log", "Log file: a line of JSON per epoch.")
-@_path("trace", "Timeline of all ranks, for Perfetto or chrome://tracing.")
-@click.option("--f1", is_flag=True, help="Print F1 (micro/macro) in place of accuracy.")
-@click.option(
-    "--ranks",
-    type=click.IntRange(min=1),
-    help="Run this many ranks as threads, without a launcher.",
-)
-@click.option(
-    "--transport",
-    "transport_name",
-    type=click.Choice(launch.TRANSPORTS),
-    default="auto",
-    show_default=True,
-    help="Transport of messages; auto: torch under torchrun, else MPI.",
-)
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0),
-    default=launch.TIMEOUT,
-    show_default=True,
-    help="Seconds that a rank waits for others before the job fails; 0: no limit.",
-)
-@_path("save", "Write the trained weights (.npz, an array per parameter).")
-@click.option("--json", "json_path", type=click.Path(), help="Write all results as JSON.")
+@with_options(_option(name, text) for texts in HELP.values() for name, text in texts.items())
 @click.version_option(package_name="plancc", prog_name=PROGRAM)
 def command(
     plan: str,
