@@ -58,7 +58,7 @@ class Task:
         self._check_partitioner()
         self._check_search()
         if self.model.layout != "any":  # else the machine judges the candidates
-            self.rates  # noqa: B018  # raises what is missing
+            _ = self.rates  # raises what is missing
         if self.options.nodes is not None:
             self.options.nodes.check(self.num_parts)
         for asked in self.handed_on.values():
