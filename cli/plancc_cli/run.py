@@ -33,6 +33,7 @@ from plancc_runtime.options import (
     CHOICES,
     DELAY,
     MINIMUM,
+    OPTION_NAMES,
     PASSES,
     PATHS,
     RATES,
@@ -287,7 +288,7 @@ def _run(
 
     first = transport.rank == 0
     with transport.agreement():  # before the work, not after it
-        train_options = TrainOptions(**settings)
+        train_options = _options(settings)
         taken = {os.path.realpath(path) for path in (plan, settings["init"]) if path}
         for path in (save, json_path, settings["log"], settings["trace"]):
             if first and path:
@@ -310,6 +311,13 @@ def _run(
     with transport.agreement():
         if first and save:
             save_weights(save, result.weights)
+
+
+def _options(settings: dict[str, Any]) -> TrainOptions:
+    """The options of a run; what `TrainOptions` does not name is an option of a sampler."""
+    own = {name: value for name, value in settings.items() if name in OPTION_NAMES}
+    further = {n: v for n, v in settings.items() if n not in own and v is not None}
+    return TrainOptions(**own, sampler_options=further or None)
 
 
 def _together(transport: Transport, work: Callable[[], None]) -> int:

@@ -130,6 +130,8 @@ class TrainOptions:
         Epochs, r; for the delayed fold, which by default has `DELAY`.
     sampler, batch_size, fanouts, walk_length, keep : str, int, tuple of int, int, float, or None
         How mini-batches are drawn (`plancc.sampling.chosen_sampler`); all None: full batch.
+    sampler_options : dict of str to Any, or None
+        Further options of a registered sampler.
     steps : int or None
         Mini-batches per epoch; by default enough to cover every target once.
     checkpoint : path or None
@@ -185,6 +187,7 @@ class TrainOptions:
     fanouts: tuple[int, ...] | None = None
     walk_length: int | None = None
     keep: float | None = None
+    sampler_options: Mapping[str, Any] | None = None
     steps: int | None = None
     checkpoint: str | PathLike[str] | None = None
     every: int | None = None
@@ -220,7 +223,8 @@ class TrainOptions:
     @property
     def mini_batches(self) -> bool:
         """Whether any option asks for mini-batches."""
-        return any(getattr(self, name) is not None for name in ("sampler", *BATCH_OPTIONS))
+        names = ("sampler", *BATCH_OPTIONS, "sampler_options")
+        return any(getattr(self, name) is not None for name in names)
 
     @property
     def product_order(self) -> str:

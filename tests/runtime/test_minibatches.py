@@ -302,7 +302,7 @@ def test_a_slice_alone_does_for_samplers_that_need_no_more():
             "carries no train_mask: sampler 'train' needs it (compile with data)",
         ),
         ("--sampler cluster", "carries no clusters: sampler 'cluster' needs it"),
-        ("--fanouts 2,x", "--fanouts '2,x': give a number from 1"),
+        ("--fanouts 2,x", "--fanouts '2,x': give whole numbers"),
         ("--steps 3", "steps 3: only mini-batches have steps"),
         ("--batch-size 4 --steps 0", "steps"),
         ("--batch-size 4 --seed 99999999999999999999", "seed 99999999999999999999"),
@@ -335,6 +335,12 @@ def test_ranks_agree_on_a_wrong_option(bare):
     with pytest.raises(InputError, match="carries no train_mask") as caught:
         run_ranks(2, lambda transport: train(bare, options, transport))
     assert "rank" not in str(caught.value)  # no rank is special
+
+
+def test_a_further_option_reaches_the_sampler(bare):
+    options = TrainOptions(sampler_options={"least_degree": 3}, threads=1)
+    with pytest.raises(InputError, match="sampler 'uniform' has no `least_degree`"):
+        run_ranks(1, lambda transport: train(bare, options, transport))
 
 
 def test_what_is_printed(bare, tmp_path):

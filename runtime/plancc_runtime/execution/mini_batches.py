@@ -138,6 +138,7 @@ def open_sampler(
     if not options.mini_batches:
         return None
     given = {name: getattr(options, name) for name in BATCH_OPTIONS}
+    given |= options.sampler_options or {}
     n = header.num_vertices
     if isinstance(plan, tuple):
         sampler = chosen_sampler("", n, None, options.sampler, **given)
