@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plancc.errors import InputError
+from plancc.graph.formats import FORMATS
 from plancc.graph.graph import NORMALIZATIONS
 from plancc.models.weights import BALANCES
 from plancc.registry import check_choice
@@ -27,26 +28,29 @@ UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
 
+def together(*decorators: Decorator) -> Decorator:
+    """Several options as one decorator, in this order in the help."""
+
+    def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return decorated
+
+
 READING = ("format", "pattern", "symmetrize", "transpose")
 """Parameters of `reading`: keywords of `plancc.read_graph`."""
-
-
-def reading(function: Callable[..., Any]) -> Callable[..., Any]:
-    """How a graph file is read."""
-    from plancc.graph.formats import FORMATS
-
-    for option in (
-        click.option("--transpose", is_flag=True, help="Read entry (i, j) as (j, i)."),
-        click.option("--symmetrize", is_flag=True, help="Add entry (j, i) for every entry (i, j)."),
-        click.option("--pattern", is_flag=True, help="Ignore the values: every entry is 1."),
-        click.option(
-            "--format",
-            metavar="NAME",
-            help=f"Graph format, in place of the extension's: {', '.join(FORMATS)}.",
-        ),
-    ):
-        function = option(function)
-    return function
+reading = together(
+    click.option(
+        "--format",
+        metavar="NAME",
+        help=f"Graph format, in place of the extension's: {', '.join(FORMATS)}.",
+    ),
+    click.option("--pattern", is_flag=True, help="Ignore the values: every entry is 1."),
+    click.option("--symmetrize", is_flag=True, help="Add entry (j, i) for every entry (i, j)."),
+    click.option("--transpose", is_flag=True, help="Read entry (i, j) as (j, i)."),
+)
 
 
 def normalizing(default: str) -> Decorator:
@@ -115,18 +119,16 @@ def balancing(
     otherwise: str, data_help: str, dims_help: str = "Widths d0,d1,...,dL, for balance work."
 ) -> Decorator:
     """``--balance``, whose default is told in words, and what it may need: dims and data."""
-
-    def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
-        balance = click.option(
+    names = ", ".join(BALANCES)
+    return together(
+        click.option(
             "--balance",
             metavar="NAME,...",
-            help=f"Row weights to balance: {', '.join(BALANCES)}, or several.  "
-            f"[default: {otherwise}]",
-        )
-        data = click.option("--data", type=click.Path(), help=data_help)
-        return balance(dims_option(dims_help)(data(function)))
-
-    return decorated
+            help=f"Row weights to balance: {names}, or several.  [default: {otherwise}]",
+        ),
+        dims_option(dims_help),
+        click.option("--data", type=click.Path(), help=data_help),
+    )
 
 
 class NameIn(click.ParamType):
@@ -166,30 +168,22 @@ def sampling(default: str) -> Decorator:
     return with_options([chosen, *own])
 
 
-def fresh_batches(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``--batches``, and what says which ones; see `of_batches`."""
-    function = sampling("the plan's own, or uniform")(function)
-    for option in (
-        click.option(
-            "--threads",
-            type=click.IntRange(min=1),
-            help="Threads that count batches.  [default: 1]",
-        ),
-        click.option(
-            "--seed",
-            type=click.IntRange(0, 2**31 - 1),
-            metavar="INTEGER",
-            help="Random seed of the batches.  [default: 0]",
-        ),
-        click.option(
-            "--batches",
-            type=int,
-            metavar="NUMBER",
-            help="Add figures of this many fresh mini-batches.",
-        ),
-    ):
-        function = option(function)
-    return function
+fresh_batches = together(
+    click.option(
+        "--batches", type=int, metavar="NUMBER", help="Add figures of this many fresh mini-batches."
+    ),
+    click.option(
+        "--seed",
+        type=click.IntRange(0, 2**31 - 1),
+        metavar="INTEGER",
+        help="Random seed of the batches.  [default: 0]",
+    ),
+    click.option(
+        "--threads", type=click.IntRange(min=1), help="Threads that count batches.  [default: 1]"
+    ),
+    lambda function: sampling("the plan's own, or uniform")(function),
+)
+"""``--batches``, and what says which ones; see `of_batches`."""
 
 
 def of_batches(batches: int | None, given: dict[str, Any]) -> dict[str, Any]:
@@ -216,8 +210,6 @@ def check_output(output: str, *inputs: str | None) -> None:
 
 def check_writable_format(output: str, *others: str) -> None:
     """Refuse, before any work, an output extension of no writable graph format."""
-    from plancc.graph.formats import FORMATS
-
     known: list[str] = []
     for name in FORMATS:
         format = FORMATS[name]

@@ -30,75 +30,66 @@ MODELS = "hp,gp,rp,cagnet-1d,cagnet-1.5d,cagnet-2d,mop,libra"
 """Models of a sweep that names none."""
 CELL_WIDTH = 10
 """Width of a column with a number of ranks, its margins included."""
-OF_GRAPHS = ("format", "pattern", "symmetrize", "transpose", "normalize", "no_self_loops")
+OF_GRAPHS = (*options.READING, "normalize", "no_self_loops")
 """Parameters that say how a graph file is read."""
 OF_NUMBERS = ("vertices", "nonzeros", "boundary")
 """Parameters that stand for a graph."""
 
 
-def sweep_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of a sweep; all are None, False or empty where they are not given."""
-    for option in (
-        click.option(
-            "--no-self-loops", is_flag=True, help="With --sweep: do not add the identity."
-        ),
-        click.option(
-            "--normalize",
-            type=click.Choice(NORMALIZATIONS),
-            help="With --sweep: normalisation of the graph.  [default: sym]",
-        ),
-        click.option(
-            "--threads", type=click.IntRange(min=1), help="Threads of the search for owners."
-        ),
-        click.option(
-            "--seed",
-            type=click.IntRange(0, 2**31 - 1),
-            metavar="INTEGER",
-            help="Seed of the search for owners.",
-        ),
-        click.option(
-            "--balance",
-            metavar="NAME,...",
-            help="What parts of row plans share evenly: nnz, rows, weights, work.  "
-            "[default: nnz,rows]",
-        ),
-        options.epsilon(None, " Of owners.  [default: 0.01]"),
-        click.option(
-            "--effort",
-            metavar="NAME",
-            type=options.NameIn("effort", EFFORTS),
-            help=f"How long to search for owners: {', '.join(EFFORTS)}.  [default: fast]",
-        ),
-        click.option(
-            "--boundary",
-            multiple=True,
-            metavar="[MODEL=]P:F,...",
-            help="With --vertices: halo rows per own row of P parts, as 16:0.5,256:1.2, or plan "
-            "files to measure them on; P:F:N with the N parts that a part receives from.",
-        ),
-        click.option("--nonzeros", type=int, help="Nonzeros of the matrix, for --vertices."),
-        click.option(
-            "--vertices",
-            type=int,
-            help="Vertices, in place of a GRAPH that is too large for this machine.",
-        ),
-        click.option("--plot", metavar="FILE", help=f"Draw the table ({', '.join(FORMATS)})."),
-        click.option(
-            "--models",
-            metavar="MODEL,...",
-            help=f"For --sweep, with options as cagnet-1.5d:replication=4.  [default: {MODELS}]",
-        ),
-        click.option(
-            "--sweep",
-            metavar="p=A..B",
-            help="Compile a graph with --models for A..B ranks (powers of two), or p=16,36,64, "
-            "and predict them all.",
-        ),
-    ):
-        function = option(function)
-    return options.reading(function)
-
-
+sweep_options = options.together(
+    options.reading,
+    click.option(
+        "--sweep",
+        metavar="p=A..B",
+        help="Compile a graph with --models for A..B ranks (powers of two), or p=16,36,64, and "
+        "predict them all.",
+    ),
+    click.option(
+        "--models",
+        metavar="MODEL,...",
+        help=f"For --sweep, with options as cagnet-1.5d:replication=4.  [default: {MODELS}]",
+    ),
+    click.option("--plot", metavar="FILE", help=f"Draw the table ({', '.join(FORMATS)})."),
+    click.option(
+        "--vertices",
+        type=int,
+        help="Vertices, in place of a GRAPH that is too large for this machine.",
+    ),
+    click.option("--nonzeros", type=int, help="Nonzeros of the matrix, for --vertices."),
+    click.option(
+        "--boundary",
+        multiple=True,
+        metavar="[MODEL=]P:F,...",
+        help="With --vertices: halo rows per own row of P parts, as 16:0.5,256:1.2, or plan files "
+        "to measure them on; P:F:N with the N parts that a part receives from.",
+    ),
+    click.option(
+        "--effort",
+        metavar="NAME",
+        type=options.NameIn("effort", EFFORTS),
+        help=f"Search effort: {', '.join(EFFORTS)}.  [default: fast]",
+    ),
+    options.epsilon(None, "  [default: 0.01]"),
+    click.option(
+        "--balance",
+        metavar="NAME,...",
+        help="Row weights to balance in row plans: nnz, rows, weights, work.  [default: nnz,rows]",
+    ),
+    click.option(
+        "--seed",
+        type=click.IntRange(0, 2**31 - 1),
+        metavar="INTEGER",
+        help="Random seed of the search.",
+    ),
+    click.option("--threads", type=click.IntRange(min=1), help="Threads of the search."),
+    click.option(
+        "--normalize",
+        type=click.Choice(NORMALIZATIONS),
+        help="With --sweep: normalisation of the graph.  [default: sym]",
+    ),
+    click.option("--no-self-loops", is_flag=True, help="With --sweep: do not add the identity."),
+)
+"""The options of a sweep; all are None, False or empty where they are not given."""
 SWEEP_OPTIONS = (
     *("models", "plot", "effort", "balance", "epsilon", "seed", "threads"),
     *(*OF_NUMBERS, *OF_GRAPHS),
@@ -143,12 +134,12 @@ def run_sweep(
     with progress() as shown:
         source: Any = sizes
         if graph is not None:
-            reading = {name: given[name] for name in ("pattern", "symmetrize", "transpose")}
             with shown.stage("read"):
-                read = plancc.read_graph(graph, given["format"], **reading)
-            loops, how = not given["no_self_loops"], given["normalize"] or "sym"
+                how = {name: given[name] for name in options.READING}
+                read = plancc.read_graph(graph, **how)
             with shown.stage("normalize"):
-                source = normalize(read, how, self_loops=loops)
+                loops = not given["no_self_loops"]
+                source = normalize(read, given["normalize"] or "sym", self_loops=loops)
         found = sweep(
             source,
             ranks,
