@@ -17,7 +17,7 @@ CANDIDATES = ("hp", "medium-grain", "hub-split", "checkerboard", "libra")
 
 @dataclass(frozen=True)
 class AutoModel(Model):
-    """The best of several models by the objective (`plancc.owners.choice` compares them).
+    """Best of several models by the objective.
 
     Attributes
     ----------

@@ -66,7 +66,7 @@ def assemble(matrix: Graph, row_group: Groups, column_group: Groups, columns: in
 
 @dataclass(frozen=True)
 class CheckerboardModel(EdgeModel):
-    """A Cartesian partition of the matrix into the cells of a grid, one for each part.
+    """Cartesian partition of the matrix into the cells of a grid, one per part.
 
     Groups worth having are found by `plancc.search.checkerboard.search_checkerboard`; `build`
     itself knows no search, and deals blocks.

@@ -18,7 +18,7 @@ from plancc.models.weights import Balance, check_num_parts
 
 @dataclass(frozen=True, eq=False)
 class FileModel(Model):
-    """A part vector read from a file or given as an array.
+    """Part vector from a file or an array.
 
     Attributes
     ----------

@@ -20,7 +20,7 @@ MAX_NUM_VERTICES = 2**31 - 1
 
 @dataclass(frozen=True)
 class FineGrainModel(EdgeModel):
-    """One vertex per nonzero, one net per column and one per row.
+    """Hypergraph with one vertex per nonzero, one net per column and one per row.
 
     After Catalyurek and Aykanat, "A fine-grain hypergraph model for 2D decomposition of sparse
     matrices" (IPDPS 2001). Nonzero (i, j) is a pin of the expand net of column j, whose parts need

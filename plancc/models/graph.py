@@ -20,7 +20,7 @@ OBJECTIVES = ("cut", "volume")
 
 @dataclass(frozen=True)
 class GraphModel(Model):
-    """Cut few edges of the undirected graph that has {i, j} wherever A has (i, j) or (j, i).
+    """Few cut edges of the undirected graph with {i, j} wherever A has (i, j) or (j, i).
 
     Every edge costs 1, also where only one direction is present: the paper charges each
     undirected edge for rows i and j in both directions, a constant, hence ``w(v_i, v_j) = 1``.

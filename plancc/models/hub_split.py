@@ -28,7 +28,7 @@ DEGREES = 4
 
 @dataclass(frozen=True)
 class HubSplitModel(EdgeModel):
-    """A row plan, but for the nonzeros of heavy rows.
+    """Row partition, except for the nonzeros of heavy rows.
 
     A nonzero goes with its column if its row is a *hub*, heavier than the threshold, and its column
     is lighter than the row (`MediumGrainModel`); all others stay with their rows. So a hub's row is

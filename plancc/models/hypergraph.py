@@ -13,7 +13,7 @@ from plancc.models.weights import Balance, check_num_parts, vertex_weights
 
 @dataclass(frozen=True)
 class HypergraphModel(Model):
-    """One vertex per row, one net per column: connectivity - 1 summed is the rows moved.
+    """Column-net hypergraph: its cut, the sum of connectivity - 1, is the rows moved.
 
     ``pins(n_j) = {i : A[i, j] != 0} + {j}`` (equation 10; the paper's matrix always holds its
     diagonal, here j is added where it does not, since the owner of row j is where row j starts).

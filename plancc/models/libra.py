@@ -19,7 +19,7 @@ SLACK = 0.01
 
 @dataclass(frozen=True)
 class LibraModel(EdgeModel):
-    """Edges one by one, each to the least loaded part that is relevant to it.
+    """Greedy vertex-cut: every edge goes to the least loaded part that is relevant to it.
 
     Libra (Xie, Yan, Li and Zhang, "Distributed power-law graph computing", NIPS 2014) as paper 004
     uses it (section 5.1). Nonzeros (i, j) and (j, i) are one edge and stay together; one without

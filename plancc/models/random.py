@@ -34,7 +34,7 @@ def random_owner(num_vertices: int, num_parts: int, seed: int) -> npt.NDArray[np
 
 @dataclass(frozen=True)
 class RandomModel(Model):
-    """Every part gets the same number of rows, drawn at random (paper 000, ``RP``)."""
+    """Random rows, the same number for every part (paper 000, RP)."""
 
     even_random: ClassVar[bool] = True
 

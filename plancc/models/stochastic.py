@@ -51,7 +51,7 @@ FITTED_COST = 1000
 
 @dataclass(frozen=True, eq=False)
 class StochasticModel(Model):
-    """The expected volume of a mini-batch: nets of batches, or their probabilities.
+    """Expected volume of a mini-batch, from the sampler's probabilities or sampled batches.
 
     Attributes
     ----------
