@@ -13,6 +13,7 @@ from launcher import run
 
 from plancc.errors import BackendUnavailable, InputError, PlanError
 from plancc_runtime import launch
+from plancc_runtime.testing import TransportTests
 from plancc_runtime.transport.local import run_ranks
 from plancc_runtime.transport.messages import Piece
 from plancc_runtime.transport.single import SingleTransport
@@ -49,6 +50,13 @@ def test_groups_of_whole_grids(ranks):
         transport_checks.check_groups(transport, groups, 7, [torch.float32])
 
     run_ranks(ranks, work, timeout=60)
+
+
+class TestThreads(TransportTests):
+    """As a third party inherits it."""
+
+    def run(self, ranks, work):
+        run_ranks(ranks, work, timeout=60)
 
 
 def test_groups_sum_in_the_order_of_the_members():

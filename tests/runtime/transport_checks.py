@@ -18,18 +18,21 @@ import pytest
 import reference
 import torch
 
-from plancc.errors import InputError, PlanccError, PlanError
-from plancc_runtime import launch
+from plancc_runtime import launch, testing
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.edge import with_whole_rows
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.nn.aggregation import aggregate
-from plancc_runtime.transport.base import usable_cores
+from plancc_runtime.testing import (
+    check_exchanges,
+    check_reductions,
+    check_small_talk,
+    content,
+    fill,
+)
 from plancc_runtime.transport.group import as_transport
 
-ROUNDS = 3
-KINDS = (torch.float32, torch.float64, torch.bfloat16, torch.float16, np.float32, np.int64)
 GROUP_KINDS = (torch.float32, torch.bfloat16, np.float64, np.int32)
 
 
@@ -37,125 +40,13 @@ DEVICE = "cpu"  # of tensors
 
 
 def empty(words, kind):
-    if isinstance(kind, torch.dtype):
-        return torch.zeros(words, dtype=kind, device=DEVICE)
-    return np.zeros(words, kind)
+    return testing.empty(words, kind, DEVICE)
 
 
-def content(words, *key):
-    """Small integers, which all kinds of numbers hold exactly."""
-    return np.random.default_rng(key).integers(-100, 100, words)
-
-
-def fill(buffer, values):
-    if isinstance(buffer, np.ndarray):
-        buffer[:] = values
-    else:
-        buffer.copy_(torch.from_numpy(values))
-
-
-def numbers(buffer):
-    return buffer.tolist()
-
-
-def check_exchanges(transport, seed, make=None):
-    """Several exchanges under way at once, each for several rounds, in every way to wait."""
-    make = make or transport.exchange
-    rank, size = transport.rank, transport.size
-    random = np.random.default_rng(seed)
-    cases = []
-    for case, kind in enumerate(KINDS):
-        messages = []  # (sender, receiver, number, words), for both ends in this order
-        for sender, receiver in random.permutation(
-            [(a, b) for a in range(size) for b in range(size) if a != b]
-        ).tolist():
-            for number in range(random.integers(0, 4)):
-                words = int(random.choice([0, 1, 2, 7, 500]))
-                messages.append((sender, receiver, number, words))
-        sends = [(m, empty(m[3], kind)) for m in messages if m[0] == rank]
-        receives = [(m, empty(m[3], kind)) for m in messages if m[1] == rank]
-        exchange = make([(m[1], b) for m, b in sends], [(m[0], b) for m, b in receives])
-        cases.append((case, exchange, sends, receives))
-    own = np.random.default_rng([seed, rank])  # the order of sends is each rank's own
-    for turn in range(ROUNDS):
-        before = transport.traffic.as_array()
-        expected = np.zeros(6, np.int64)
-        for case, exchange, sends, receives in cases:
-            for _, buffer in receives:
-                fill(buffer, np.full(len(buffer), 77))
-            exchange.start()
-            for k in own.permutation(len(sends)).tolist():
-                message, buffer = sends[k]
-                fill(buffer, content(len(buffer), seed, case, turn, *message))
-                exchange.send(k)
-            for at, side in ((0, sends), (3, receives)):
-                for _, b in side:
-                    pieces = -(-len(b) // transport.max_words)
-                    expected[at : at + 3] += pieces, len(b), b.nbytes
-        for case, exchange, _, receives in cases:
-            if (case + turn) % 2 == 0:
-                arrived = []
-                for k in exchange.arrivals():
-                    message, buffer = receives[k]
-                    right = content(len(buffer), seed, case, turn, *message)
-                    assert numbers(buffer) == right.tolist()
-                    arrived.append(k)
-                assert sorted(arrived) == list(range(len(receives)))
-            exchange.finish()
-            for message, buffer in receives:
-                right = content(len(buffer), seed, case, turn, *message)
-                assert numbers(buffer) == right.tolist(), (message, turn)
-        counted = transport.traffic.as_array() - before
-        assert counted[:6].tolist() == expected.tolist()
-        everywhere = sum(transport.gather(counted))
-        assert everywhere[:3].tolist() == everywhere[3:6].tolist()
-
-
-def check_split_messages(transport, make=None):
+def check_pieces(transport, make):
     transport.max_words, usual = 3, transport.max_words
     check_exchanges(transport, 2, make)
-    check_reductions(transport, (0, 1, 10))
     transport.max_words = usual
-
-
-def check_reductions(transport, lengths=(0, 1, 1000)):
-    rank, size = transport.rank, transport.size
-    for dtype in (np.float32, np.float64, np.int64, np.int8):
-        for words in lengths:
-            every = np.array([content(words, r) // size for r in range(size)])
-            for wrap in (np.array, partial(torch.tensor, device=DEVICE)):
-                total = wrap(every[rank].astype(dtype))
-                transport.allreduce_sum(total)
-                assert numbers(total) == every.sum(axis=0).tolist()
-                largest = wrap(every[rank].astype(dtype))
-                transport.allreduce_max(largest)
-                assert numbers(largest) == every.max(axis=0).tolist()
-    before = transport.traffic.as_array()
-    transport.allreduce_sum(np.zeros((5, 7)))
-    transport.allreduce_max(np.zeros(3))
-    difference = transport.traffic.as_array() - before
-    assert difference.tolist() == [0] * 6 + [1, 35]
-
-
-def check_small_talk(transport):
-    rank, size = transport.rank, transport.size
-    arrived = transport.alltoall(np.array([100 * rank + k for k in range(size)]))
-    assert arrived.tolist() == [100 * k + rank for k in range(size)]
-    assert transport.gather(("rank", rank)) == [("rank", r) for r in range(size)]
-    assert transport.all_equal(b"one")
-    assert transport.all_equal(b"one" if rank else b"other") == (size == 1)
-    assert 1 <= transport.cores_per_rank() <= len(usable_cores())
-    with pytest.raises(PlanError) as caught:
-        transport.agree(PlanError("broken") if rank == size - 1 else None)
-    last = transport.numbers[-1]
-    assert str(caught.value) == (f"rank {last}: broken" if size > 1 else "broken")
-    assert caught.value is transport.agreed_error
-    with pytest.raises(InputError, match=r"^same$"), transport.agreement():
-        raise InputError("same")
-    with pytest.raises(PlanccError, match="out of memory"), transport.agreement():
-        raise MemoryError
-    with pytest.raises(ValueError, match="contiguous"):
-        transport.exchange([((rank + 1) % size, np.zeros((4, 4))[:, 1])], [])
 
 
 def part_of(words, kind):
@@ -225,7 +116,7 @@ def check_group(group, key, kind, counted, ends):
         return numbers_of_group.choice([0, 1, 2, 7, most], size).tolist()
 
     def expect(buffer, right):
-        assert numbers(buffer) == right.tolist(), (group.ranks, key, kind)
+        assert buffer.tolist() == right.tolist(), (group.ranks, key, kind)
 
     def later(pending, *expected):
         def end():
@@ -298,9 +189,9 @@ def check_members_alone(group):
     members = as_transport(group)
     assert (members.rank, members.size) == (group.rank, group.size)
     check_small_talk(members)
-    check_reductions(members, (0, 10))
+    check_reductions(members, (0, 10), DEVICE)
     if members.size > 1:
-        check_exchanges(members, 4)
+        check_exchanges(members, 4, device=DEVICE)
     check_groups(members, [members.subgroup(range(members.size))], 8, [np.float64])
 
 
@@ -400,7 +291,7 @@ def check_grouped_messages(transport):
     transport.watch_device = lambda what: None  # there is no device
     torch_dist.DISTANCES, torch_dist.TAGS = 1, 2  # several groups
     check_exchanges(transport, 3, make)
-    check_split_messages(transport, make)
+    check_pieces(transport, make)
     transport.exchange = make
     transport.queued = lambda: nullcontext(lambda: None)
     torch_dist._TorchGroup._is_queued = lambda group, data: isinstance(data, torch.Tensor)
@@ -408,11 +299,7 @@ def check_grouped_messages(transport):
 
 
 def check_all(transport):
-    check_small_talk(transport)
-    if transport.size > 1:
-        check_exchanges(transport, 1)
-        check_split_messages(transport)
-    check_reductions(transport)
+    testing.check_transport(transport, DEVICE)
     check_all_groups(transport)
     if DEVICE == "cpu":
         check_products(transport)
