@@ -190,7 +190,7 @@ def test_wrong_words(plan: Path, tmp_path: Path) -> None:
     assert error == f"{machine}: machine: 'latency' is -1, not a positive finite number"
     machine.write_text("latency = 1\n")
     for command in ("inspect", "compare"):
-        assert "(dims)" in fails(tmp_path, command, plan, "--machine", machine)
+        assert "(--dims)" in fails(tmp_path, command, plan, "--machine", machine)
 
 
 def test_the_machine_of_the_plan(plan: Path, tmp_path: Path) -> None:
