@@ -44,8 +44,8 @@ FAILING = ("plans", "figures")
 TEXTS = "texts"
 MOST_LINES = 20
 """Of the differences of one section."""
-WIDTH = 160
-"""Characters of a line."""
+MOST_CHARACTERS = 60
+"""Of a value that is printed."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,7 @@ class Difference:
     new: str
 
     def __str__(self) -> str:
-        text = f"{self.case}: {self.key}: {self.old} -> {self.new}".replace("\n", " ")
-        return text if len(text) <= WIDTH else f"{text[: WIDTH - 3]}..."
+        return f"{self.case}: {self.key}: {self.old} -> {self.new}"
 
 
 @dataclass
@@ -104,20 +103,32 @@ def compare(old: dict[str, Any], new: dict[str, Any]) -> Comparison:
             before, after = old[case].get(section, {}), new[case].get(section, {})
             for key in [*before, *(key for key in after if key not in before)]:
                 found.values += 1
-                sides = [json.dumps(s[key]) if key in s else "missing" for s in (before, after)]
+                sides = [
+                    _shown(side[key]) if key in side else "missing" for side in (before, after)
+                ]
                 if sides[0] != sides[1]:
                     differences.append(Difference(case, key, *_around(*sides)))
     return found
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _around(old: str, new: str) -> tuple[str, str]:
     """Two texts from a little before the place where they begin to differ."""
     pairs = enumerate(zip(old, new, strict=False))
     place = next((k for k, (a, b) in pairs if a != b), min(len(old), len(new)))
-    if place < 40:
-        return old, new
-    start = place - 20
-    return f"...{old[start : place + 60]}", f"...{new[start : place + 60]}"
+    start = max(place - MOST_CHARACTERS // 3, 0)
+    return _piece(old, start), _piece(new, start)
+
+
+def _piece(text: str, start: int) -> str:
+    """Some characters of a long text, all of a short one."""
+    if len(text) <= MOST_CHARACTERS:
+        return text
+    end = start + MOST_CHARACTERS
+    return f"{'...' * (start > 0)}{text[start:end]}{'...' * (end < len(text))}"
 
 
 def lines_of(found: Comparison) -> Iterator[str]:
