@@ -42,7 +42,10 @@ def content(words: int, *key: int) -> npt.NDArray[np.int64]:
 
 
 def fill(buffer: Any, values: npt.NDArray[Any]) -> None:
-    buffer[:] = values if isinstance(buffer, np.ndarray) else torch.from_numpy(values)
+    if isinstance(buffer, np.ndarray):
+        buffer[:] = values
+    else:
+        buffer.copy_(torch.from_numpy(values))
 
 
 def check_exchanges(
