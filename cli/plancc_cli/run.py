@@ -33,7 +33,6 @@ from plancc_runtime.options import (
     CHOICES,
     DELAY,
     MINIMUM,
-    OPTION_NAMES,
     PASSES,
     PATHS,
     RATES,
@@ -95,6 +94,7 @@ HELP = {
         "first.",
         "walk_length": "For walk: steps of every walk.  [default: 3]",
         "keep": "For edges: share of nonzeros that are kept.",
+        "sampler_options": "Another option of the sampler; may be repeated.",
         "steps": "Mini-batches per epoch.  [default: enough to cover every target once]",
     },
     "Communication": {
@@ -169,32 +169,31 @@ def _parse_split(
         raise InputError(f"--split '{text}': give three shares, such as 0.6,0.2,0.2") from None
 
 
-def _parse_model_options(
+def _parse_named(
     context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
 ) -> dict[str, str] | None:
     found = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not equals:
-            raise InputError(f"--model-option '{text}': give NAME=VALUE")
+            raise InputError(f"{parameter.opts[0]} '{text}': give NAME=VALUE")
         found[name.replace("-", "_")] = value
     return found or None
 
 
+NAMED = {"multiple": True, "metavar": "NAME=VALUE", "callback": _parse_named}
 FLAGS = {
     "bias": "--bias/--no-bias",
     "model_options": "--model-option",
+    "sampler_options": "--sampler-option",
     "transport_name": "--transport",
     "json_path": "--json",
 }
 """Flags that are not the parameter's name."""
 SETTINGS: dict[str, dict[str, Any]] = {
     "model": {"type": options.NameIn("model", MODELS), "metavar": "NAME"},
-    "model_options": {
-        "multiple": True,
-        "metavar": "NAME=VALUE",
-        "callback": _parse_model_options,
-    },
+    "model_options": NAMED,
+    "sampler_options": NAMED,
     "split": {"metavar": "P,P,P", "callback": _parse_split},
     "lr": {"type": click.FloatRange(min=0, min_open=True)},
     "weight_decay": {"type": click.FloatRange(min=0)},
@@ -288,7 +287,7 @@ def _run(
 
     first = transport.rank == 0
     with transport.agreement():  # before the work, not after it
-        train_options = _options(settings)
+        train_options = TrainOptions(**settings)
         taken = {os.path.realpath(path) for path in (plan, settings["init"]) if path}
         for path in (save, json_path, settings["log"], settings["trace"]):
             if first and path:
@@ -311,13 +310,6 @@ def _run(
     with transport.agreement():
         if first and save:
             save_weights(save, result.weights)
-
-
-def _options(settings: dict[str, Any]) -> TrainOptions:
-    """The options of a run; what `TrainOptions` does not name is an option of a sampler."""
-    own = {name: value for name, value in settings.items() if name in OPTION_NAMES}
-    further = {n: v for n, v in settings.items() if n not in own and v is not None}
-    return TrainOptions(**own, sampler_options=further or None)
 
 
 def _together(transport: Transport, work: Callable[[], None]) -> int:

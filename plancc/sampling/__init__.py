@@ -23,6 +23,7 @@ from plancc.sampling.sampler import (
     chosen_sampler,
     make_sampler,
     parse_sampler,
+    read_option,
     sampler_options,
 )
 
@@ -40,5 +41,6 @@ __all__ = [
     "chosen_sampler",
     "make_sampler",
     "parse_sampler",
+    "read_option",
     "sampler_options",
 ]

@@ -7,7 +7,7 @@ from dataclasses import MISSING, Field, dataclass
 from typing import Any, ClassVar
 
 from plancc.errors import InputError
-from plancc.fields import checked, option, options_of, parsed, unknown_option
+from plancc.fields import checked, kind_of, option, options_of, parsed, unknown_option
 from plancc.registry import Registry
 from plancc.sampling.batch import Batch, Inclusion, Population
 
@@ -150,6 +150,18 @@ class SizedSampler(Sampler):
 def sampler_options() -> dict[str, Field[Any]]:
     """The options of all samplers by name, as dataclass fields."""
     return {each.name: each for cls in SAMPLERS.loaded().values() for each in options_of(cls)}
+
+
+def read_option(name: str, value: Any) -> Any:
+    """The value of a sampler's option that may be given as text; InputError for a wrong text."""
+    known = sampler_options()
+    if not isinstance(value, str) or name not in known:
+        return value
+    try:
+        return parsed(known[name], value)
+    except (ValueError, KeyError):
+        kind = kind_of(known[name])
+        raise InputError(f"`{name}` '{value}': a value of type {kind} is needed") from None
 
 
 def make_sampler(

@@ -130,7 +130,7 @@ class TrainOptions:
         Epochs, r; for the delayed fold, which by default has `DELAY`.
     sampler, batch_size, fanouts, walk_length, keep : str, int, tuple of int, int, float, or None
         How mini-batches are drawn (`plancc.sampling.chosen_sampler`); all None: full batch.
-    sampler_options : dict of str to Any, or None
+    sampler_options : mapping of str to value or text, or None
         Further options of a registered sampler.
     steps : int or None
         Mini-batches per epoch; by default enough to cover every target once.

@@ -11,7 +11,7 @@ from plancc.plan.parts import Part
 from plancc.plan.population import num_training, read_population
 from plancc.plan.reader import PlanFile
 from plancc.plan.values import Header
-from plancc.sampling import Population, Sampler, chosen_sampler
+from plancc.sampling import Population, Sampler, chosen_sampler, read_option
 from plancc_runtime.data import LocalData
 from plancc_runtime.execution.batch_mask import BatchMask
 from plancc_runtime.execution.full_batch import FullBatch
@@ -138,7 +138,8 @@ def open_sampler(
     if not options.mini_batches:
         return None
     given = {name: getattr(options, name) for name in BATCH_OPTIONS}
-    given |= options.sampler_options or {}
+    for name, value in (options.sampler_options or {}).items():
+        given[name] = read_option(name, value)
     n = header.num_vertices
     if isinstance(plan, tuple):
         sampler = chosen_sampler("", n, None, options.sampler, **given)
