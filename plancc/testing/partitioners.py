@@ -97,34 +97,26 @@ class PartitionerTests:
             with pytest.raises(InputError, match="12 parts for 11 vertices"):
                 self.owner(problem, 12)
 
-    def test_seed(self, adapter: Adapter) -> None:
+    def test_seed_and_epsilon(self, adapter: Adapter) -> None:
+        """The same seed gives the same bytes; no imbalance is allowed, and any."""
         for problem in self.problems(adapter):
-            first, again = (self.owner(problem, 5, seed=2**31 - 1) for _ in range(2))
+            first, again = (self.owner(problem, 3, 0.0, seed=2**31 - 1) for _ in range(2))
             assert first.tobytes() == again.tobytes()
-
-    def test_epsilon(self, adapter: Adapter) -> None:
-        """None, and more than any partition has."""
-        for problem in self.problems(adapter):
-            for epsilon in (0.0, 1e300):
-                self.owner(problem, 3, epsilon)
+            self.owner(problem, 3, 1e300)
 
     def test_weights_and_costs(self, adapter: Adapter) -> None:
         """Zeros, more than `max_total`, and several constraints, one of them without weight."""
         for problem in self.problems(adapter):
             ones = problem.vertex_weights
             some = (np.arange(len(ones)) % 3 == 0).astype(np.int64)
-            for weights in (
-                some,
-                0 * ones,
-                10**12 * ones,
-                np.stack([ones, 7 * ones, 0 * ones], axis=1),
-            ):
+            for weights in (some, np.stack([ones, some, 0 * ones], axis=1)):
                 self.owner(replace(problem, vertex_weights=weights), 3)
-            if isinstance(problem, Hypergraph):
-                costly = replace(problem, net_costs=np.full(problem.num_nets, 10**11))
-                self.owner(costly, 3)
+            heavy = replace(problem, vertex_weights=10**12 * ones)
+            if isinstance(heavy, Hypergraph):
+                heavy = replace(heavy, net_costs=np.full(heavy.num_nets, 10**11))
             else:
-                self.owner(replace(problem, edge_weights=np.full(len(problem.indices), 10**11)), 3)
+                heavy = replace(heavy, edge_weights=np.full(len(heavy.indices), 10**11))
+            self.owner(heavy, 3)
 
     def test_presets_and_threads(self, adapter: Adapter) -> None:
         problem = self.problems(adapter)[0]

@@ -64,7 +64,10 @@ class TestArchive(FormatTests):
         sp.save_npz(path, to_scipy(graph))
 
 
-MODEL_OPTIONS = {"file": {"part": np.arange(VERTICES) % 4}}
+MODEL_OPTIONS = {
+    "auto": {"candidates": ("hp", "libra")},
+    "file": {"part": np.arange(VERTICES) % 4},
+}
 
 
 class TestModels(ModelTests):

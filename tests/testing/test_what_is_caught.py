@@ -141,8 +141,8 @@ class Lines(FormatTests):
 
 SIZE = {"batch_size": 12}
 CASES = [
-    (PARTITIONERS, "UNSEEDED", PartitionerTests, "test_seed", "adapter"),
-    (PARTITIONERS, "CHANGED", PartitionerTests, "test_seed", "adapter"),
+    (PARTITIONERS, "UNSEEDED", PartitionerTests, "test_seed_and_epsilon", "adapter"),
+    (PARTITIONERS, "CHANGED", PartitionerTests, "test_seed_and_epsilon", "adapter"),
     (PARTITIONERS, "UNEVEN", PartitionerTests, "test_weights_and_costs", "adapter"),
     (PARTITIONERS, "WRONG_NAME", PartitionerTests, "test_declaration", None),
     (PARTITIONERS, "NO_OBJECTIVE", PartitionerTests, "test_declaration", None),
