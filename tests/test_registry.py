@@ -238,7 +238,11 @@ for line in sys.stdin:
 """
     lines = [
         "compile --help",
-        "simulate --help",
+        "models",
+        "models scaled",
+        "partitioners",
+        "samplers",
+        "formats",
         "compile ring.pairs --model stripes -p 2 -o a.h5",
         "compile ring.pairs --model hp --partitioner dealt -p 2 -o b.h5",
         "dataset line --n 7 -o line.mtx",  # whatever the format that cannot be loaded
@@ -253,6 +257,10 @@ for line in sys.stdin:
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
+    assert "--factor" in done.stdout
+    told = " ".join(done.stdout.split())
+    for _, name, _ in WRONG:  # the lists say why they cannot be used
+        assert f"'{name}' of package others cannot be used" in told
     assert "2 parts, model stripes" in done.stdout
     assert "2 parts, model hp by dealt (only)" in done.stdout
     assert "line.mtx: 7 vertices, 6 nonzeros" in done.stdout

@@ -26,6 +26,7 @@ MODELS = Registry(
         "gin": "plancc_runtime.nn.gin:GINConv",
         "gat": "plancc_runtime.nn.gat:GATConv",
     },
+    subclass_of="plancc_runtime.nn.conv:Conv",
 )
 _MODULES = {
     "GCNConv": "gcn",
