@@ -7,7 +7,6 @@ command line takes its choices from here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -45,6 +44,7 @@ class Registry:
         self._targets = dict(targets)
         self._group = group
         self._plugins: dict[str, EntryPoint] | None = None
+        self._broken: set[str] = set()
 
     def _read_plugins(self) -> dict[str, EntryPoint]:
         """Entries of third parties; those of plancc itself cannot be replaced."""
@@ -61,8 +61,11 @@ class Registry:
         """All entries by name; a third party's that cannot be loaded is left out."""
         found = {name: self[name] for name in self._targets}
         for name in self._read_plugins():
-            with suppress(BackendUnavailable):
-                found[name] = self[name]
+            if name not in self._broken:
+                try:
+                    found[name] = self[name]
+                except BackendUnavailable:
+                    self._broken.add(name)
         return found
 
     def __iter__(self) -> Iterator[str]:

@@ -44,7 +44,8 @@ class Model(ABC):
         Whether a search starts from few cut edges of the graph, by the quickest partitioner.
         False: from a partition of the model's own problem.
     of_batches : bool
-        Whether the objective is the expected volume of mini-batches (`StochasticModel`).
+        Whether the objective is the expected volume of mini-batches (classes derived from
+        `StochasticModel` only).
     competes : bool
         Whether model auto may try it.
     swept : bool

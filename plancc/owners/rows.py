@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from plancc.cost.pairs import pair_volumes
 from plancc.cost.topology import Topology
-from plancc.errors import InputError
+from plancc.errors import BackendUnavailable, InputError
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
@@ -112,6 +112,10 @@ def _expectation(matrix: Graph, task: Task, loads: Loads, observer: Observer) ->
     """What a model of mini-batches minimises; None for other models."""
     model, options = task.model, task.options
     if not isinstance(model, StochasticModel):
+        if model.of_batches:
+            raise BackendUnavailable(
+                f"model '{task.name}' is of mini-batches: it must derive from StochasticModel"
+            )
         return None
     given = model.batches != EXACT_OR_ENOUGH and not task.searches
     if given and options.budget is not None:

@@ -39,7 +39,7 @@ from plancc.options import SearchOptions
 from plancc.partitioners.adapter import Adapter
 from plancc.partitioners.options import AUTO, PartitionOptions
 from plancc.partitioners.process import OTHERWISE
-from plancc.partitioners.run import TRIVIAL, balance_notes, partition, strongest
+from plancc.partitioners.run import TRIVIAL, balance_notes, partition, quickest, strongest
 from plancc.passes.deadline import Deadline
 from plancc.passes.multilevel import Owner, Sweeps
 from plancc.passes.refine import refiner
@@ -226,7 +226,11 @@ class _Job:
 
     def _problem_of(self, model: Model) -> Any:
         problem = model.build(self.matrix, self.num_parts, balance="nnz", seed=self.options.seed)
-        assert isinstance(problem, Hypergraph | WeightedGraph)
+        if not isinstance(problem, Hypergraph | WeightedGraph):
+            raise BackendUnavailable(
+                f"{type(model).__name__} is searched, but builds {type(problem).__name__}, not a "
+                "Hypergraph or a WeightedGraph"
+            )
         return replace(problem, vertex_weights=self.hypergraph.vertex_weights)
 
     def start(
@@ -245,7 +249,7 @@ class _Job:
         ----------
         problem : Hypergraph or WeightedGraph
         adapter : Adapter, optional
-            None: for `base` the best one that is installed, from then on the same; else the best.
+            None: the best one that is installed; for `base` from then on the same.
         seed : int
         preset : str, optional
         share : float, optional
@@ -462,7 +466,7 @@ def _population(job: _Job, first: Owner) -> list[_Member]:
     first_seconds = job.record.trials[0].seconds
     starts: list[Callable[[], Owner | None]] = [
         lambda: first,
-        lambda: job.start(by_volume, seed=seed, share=0.3),
+        lambda: job.start(by_volume, quickest(by_volume), seed=seed, share=0.3),
         lambda: job.start(job.base, seed=seed + 1, share=0.3),
     ]
     strong = strongest(job.hypergraph)

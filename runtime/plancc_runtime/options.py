@@ -287,14 +287,7 @@ class TrainOptions:
         for name in ("every", "resume"):
             if getattr(self, name) and self.checkpoint is None:
                 raise InputError(f"`{name}`: give `checkpoint`, the folder, too")
-        given = {**self._model_options(), **(self.model_options or {})}
-        if given:
-            declared = MODELS[self.model].option_names()
-            for name in given.keys() - set(declared):
-                raise InputError(
-                    f"`{name}` {given[name]}: model {self.model} has no such option; it has "
-                    f"{', '.join(declared)}"
-                )
+        self._check_model_options()
         if self.pipeline not in ("off", "auto") and not (
             self.pipeline.isdecimal() and 2 <= int(self.pipeline) <= MOST_STAGES
         ):
@@ -313,6 +306,20 @@ class TrainOptions:
         if self.fold == "delayed" and self.resume:
             why = "cannot resume, since partial sums on their way are in no checkpoint"
             raise self._wrong("fold", why)
+
+    def _check_model_options(self) -> None:
+        given = {**self._model_options(), **(self.model_options or {})}
+        if not given:
+            return
+        try:
+            declared = MODELS[self.model].option_names()
+        except ImportError:  # no torch: `train` says so
+            return
+        for name in given.keys() - set(declared):
+            raise InputError(
+                f"`{name}` {given[name]}: model {self.model} has no such option; it has "
+                f"{', '.join(declared)}"
+            )
 
     def _wrong(self, name: str, why: str) -> InputError:
         value = getattr(self, name)

@@ -22,7 +22,6 @@ from plancc_runtime.devices import own_device
 from plancc_runtime.execution.choice import check_layout, check_widths, execution_of
 from plancc_runtime.execution.mini_batches import Drawn, open_sampler
 from plancc_runtime.kernels.spmm import KERNELS
-from plancc_runtime.layouts.order import in_order
 from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.learner import Learner
@@ -61,7 +60,7 @@ class Run:
     Parameters
     ----------
     header, part, content
-        What `slices.open_slice` returned.
+        What `slices.open_slice` returned; the rows of `part` in their order of execution.
     options : TrainOptions
     transport : Transport
     """
@@ -89,7 +88,7 @@ class Run:
             kernel=options.kernel,
             device=device,
         )
-        self._part: Part | None = in_order(part, options.row_order, options.pipeline, transport)
+        self._part: Part | None = part
         self._pipelining = pipelining(self._part.grid, options.pipeline)
         self._data = load_data(self._part, transport, self._resources.dtype, options, device)
         with transport.agreement():

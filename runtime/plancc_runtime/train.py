@@ -52,9 +52,11 @@ def train(
             raise BackendUnavailable(
                 "training needs torch; install it with: pip install 'plancc[run]'"
             ) from error
+    from plancc_runtime.layouts.order import in_order
     from plancc_runtime.run import Run, agree
 
     drawn = agree(plan, header, options, transport)
+    part = in_order(part, options.row_order, options.pipeline, transport)
     run = Run(header, part, content, options, transport)
     del part  # its vertex data are the run's now
     run.prepare(drawn)

@@ -72,7 +72,7 @@ def check_layout(header: Header, options: TrainOptions) -> None:
                 )
     if header.layout == "row":
         return
-    row_only = ("sampler", *BATCH_OPTIONS, *RATES_KEPT)
+    row_only = ("sampler", *BATCH_OPTIONS, "sampler_options", *RATES_KEPT)
     wanted = [_setting(options, name) for name in row_only if getattr(options, name) is not None]
     if grid is not None:
         _check_grid(grid, options, wanted)
