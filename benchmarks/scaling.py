@@ -21,7 +21,7 @@ from benchmarks.report import Report
 from benchmarks.tables import Table
 from plancc.errors import InputError
 from plancc.graph.normalize import normalize
-from plancc.owners.grids import Assigner
+from plancc.owners.request import Assigner
 from plancc.plan.words import Collective
 from plancc.predict.machine_files import find_machine
 from plancc.predict.scaling import Predictor, Sweep

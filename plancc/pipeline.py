@@ -25,7 +25,7 @@ from plancc.models.stochastic import StochasticModel
 from plancc.models.weights import BATCH, constraints, part_weights
 from plancc.options import SearchOptions
 from plancc.owners.find import find_owners
-from plancc.owners.grids import prepared
+from plancc.owners.request import prepared
 from plancc.owners.provenance import now
 from plancc.owners.rows import with_clusters
 from plancc.owners.task import Observer, Report

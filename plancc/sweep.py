@@ -22,7 +22,7 @@ from plancc.models import MODELS, make_model
 from plancc.models.weights import Balance
 from plancc.options import SearchOptions
 from plancc.owners.find import find_owners
-from plancc.owners.grids import Assigner
+from plancc.owners.request import Assigner
 from plancc.owners.task import Observer, Task
 from plancc.predict.scaling import Cell, Predictor, Sweep
 from plancc.predict.schedules import Tables, tables_of_owners

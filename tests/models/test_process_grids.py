@@ -13,7 +13,7 @@ import plancc
 from plancc.errors import InputError
 from plancc.models import MODELS
 from plancc.models.process_grid import row_models
-from plancc.owners.grids import grid_of
+from plancc.owners.request import grid_of
 from plancc.plan.grid import Grid
 
 N = 40

@@ -12,7 +12,7 @@ import pytest
 import plancc
 from plancc.errors import InputError
 from plancc.models.weights import Balance
-from plancc.owners.grids import Assigner
+from plancc.owners.request import Assigner
 from plancc.plan.grid_slices import with_grid
 from plancc.predict.machine import Machine, Node
 from plancc.predict.scaling import Predictor

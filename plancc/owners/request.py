@@ -1,7 +1,7 @@
-"""Which model assigns rows to how many parts: the one that is named, or one inside its grid.
+"""What is asked for, checked before a graph is read: a task, its balance, and a grid if there is one.
 
-Owners of the rows of a process grid are found as those of any row plan. Knows models and grids; no
-file, no terminal.
+Owners of the rows of a process grid are found as those of any row plan, by the model of its blocks.
+Knows models and grids; no file, no terminal.
 """
 
 from __future__ import annotations
