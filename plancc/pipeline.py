@@ -25,8 +25,8 @@ from plancc.models.stochastic import StochasticModel
 from plancc.models.weights import BATCH, constraints, part_weights
 from plancc.options import SearchOptions
 from plancc.owners.find import find_owners
-from plancc.owners.request import prepared
 from plancc.owners.provenance import now
+from plancc.owners.request import prepared
 from plancc.owners.rows import with_clusters
 from plancc.owners.task import Observer, Report
 from plancc.partitioners.options import AUTO
