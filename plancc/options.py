@@ -90,7 +90,7 @@ class SearchOptions(PartitionOptions):
             return epoch_rates(self.dims, self.machine or Machine())
         if self.machine is not None:
             other = "" if self.objective is None else f", not for '{self.objective}'"
-            raise InputError(f"a machine is for objective 'time'{other}")
+            raise InputError(f"`machine` is for objective 'time'{other}")
         return None
 
     def for_search(self) -> tuple[str, str, EpochRates | None]:

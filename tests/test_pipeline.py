@@ -373,11 +373,11 @@ def test_provenance_of_rcm():
         ({"threads": 0}, "0 threads"),
         ({"time_limit": 0}, "time limit 0"),
         ({"objective": "cut"}, "objective 'cut' is model gp's: for model 'hp' choose from volume"),
-        ({"model": "rp", "objective": "cut"}, "model 'rp' has no option 'objective'"),
+        ({"model": "rp", "objective": "cut"}, "model 'rp' has no option `objective`"),
         ({"model": "gp", "objective": "beauty"}, "'beauty': choose from cut, volume, max-volume"),
         (
             {"model": "gp", "part": "x"},
-            "model 'gp' has no option 'part', which is file's",
+            "model 'gp' has no option `part`, which is file's",
         ),
         ({"topology": "4x8"}, "topology 4x8 has 32 ranks"),
         ({"model": "file"}, "needs a part vector"),

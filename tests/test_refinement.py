@@ -156,7 +156,7 @@ def test_from_a_part_vector(plan, tmp_path):
     ("options", "words"),
     [
         ({"objective": "cut"}, "unknown objective 'cut': choose from volume, max-volume"),
-        ({"machine": Machine()}, "a machine is for objective 'time'"),
+        ({"machine": Machine()}, "`machine` is for objective 'time'"),
         ({"budget": -1}, "budget -1 s"),
         ({"epsilon": float("nan")}, "epsilon nan"),
         ({"seed": -1}, "seed -1"),

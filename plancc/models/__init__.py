@@ -7,9 +7,11 @@ whose class attributes say what it is. Models know no partitioner's library, pla
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import MISSING
 from typing import Any
 
 from plancc.errors import InputError
+from plancc.fields import options_of
 from plancc.models.base import Model
 from plancc.registry import Registry
 
@@ -41,18 +43,19 @@ MODELS = Registry(
 
 
 def make_model(name: str, options: Mapping[str, Any]) -> Model:
-    """The model `name` with its options; InputError for an option that it does not have."""
+    """The model `name` with its options; InputError for one that it does not have, or lacks."""
     model_class: type[Model] = MODELS[name]
     known = model_class.option_fields()
     for option in options:
         if option not in known:
-            has = f": it has {', '.join(known)}" if known else ""
+            has = ": it has " * bool(known) + ", ".join(f"`{each}`" for each in known)
             if not known:
-                others = [
-                    other
-                    for other, declared in MODELS.loaded().items()
-                    if option in declared.option_fields()
-                ]
+                loaded = MODELS.loaded().items()
+                others = [other for other, model in loaded if option in model.option_fields()]
                 has = ", which is " * bool(others) + ", ".join(f"{other}'s" for other in others)
-            raise InputError(f"model '{name}' has no option '{option}'{has}")
+            raise InputError(f"model '{name}' has no option `{option}`{has}")
+    for field in options_of(model_class):
+        missing = field.default is MISSING and field.default_factory is MISSING
+        if missing and field.name not in options:
+            raise InputError(f"model '{name}' needs `{field.name}`")
     return model_class.from_options(options)

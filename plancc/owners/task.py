@@ -69,7 +69,7 @@ class Task:
         if objective is None or model.layout == "any":
             return
         if not model.searched:
-            raise InputError(f"model '{self.name}' has no option 'objective'")
+            raise InputError(f"model '{self.name}' has no option `objective`")
         if model.of_batches:
             raise InputError(
                 f"objective '{objective}': the objective of model '{self.name}' is the expected "

@@ -220,7 +220,7 @@ def test_a_machine_without_objective_time(graph: Path, tmp_path: Path) -> None:
     for words in ([], ["--objective", "messages"], ["--dims", "4,2"], ["--model", "rp"]):
         words = [graph, "-p", 2, *words, "--machine", machine, "-o", tmp_path / "plan.h5"]
         error = fails(tmp_path, "compile", *words)
-        assert error.startswith("a machine is for objective 'time'")
+        assert error.startswith("--machine is for objective 'time'")
 
 
 def test_paths(graph: Path, tmp_path: Path) -> None:

@@ -252,12 +252,12 @@ WRONG = {
     "--objective cut": ["objective 'cut'", "expected volume of its mini-batches"],
     "--partitioner metis": ["'metis'", "hypergraph", "mtkahypar, kahypar, builtin"],
     "--effort fast --partitioner builtin": ["drop --partitioner builtin"],
-    "--part x": ["model 'stochastic-hp' has no option 'part'"],
+    "--part x": ["model 'stochastic-hp' has no option --part"],
     "--machine none.toml": ["none.toml"],
-    "--model hp --theta 0.1": ["model 'hp' has no option 'theta'"],
-    "--model hp --batch-size 10": ["model 'hp' has no option 'batch_size'"],
-    "--model hp --sampler uniform": ["model 'hp' has no option 'sampler'"],
-    "--model gp --batches 3": ["model 'gp' has no option 'batches'"],
+    "--model hp --theta 0.1": ["model 'hp' has no option --theta"],
+    "--model hp --batch-size 10": ["model 'hp' has no option --batch-size"],
+    "--model hp --sampler uniform": ["model 'hp' has no option --sampler"],
+    "--model gp --batches 3": ["model 'gp' has no option --batches"],
     "--model rp --balance batch": ["balance 'batch' needs the mini-batches of model stochastic-hp"],
 }
 

@@ -137,5 +137,5 @@ def test_a_model_of_a_third_party(others, tmp_path: Path):
     compiled = json.loads(done.stdout[done.stdout.rindex("\n{") :])
     assert compiled["provenance"]["model_stripe_width"] == "2"
     refused = others("compile ring.el --stripe-width 2 -p 2 -o other.h5")
-    assert "model 'hp' has no option 'stripe_width'" in refused.stderr
+    assert "model 'hp' has no option --stripe-width" in refused.stderr
     assert not (tmp_path / "other.h5").exists()

@@ -95,9 +95,9 @@ def test_what_is_done(options, searches, objective, handed_on):
         ({"objective": "beauty"}, "'beauty': choose from volume, max-volume, messages, time"),
         ({"model": "gp", "objective": "beauty"}, "choose from cut, volume, max-volume"),
         ({"objective": "time"}, r"'time' needs the widths of the layers \(`dims`\)"),
-        ({"machine": Machine()}, "a machine is for objective 'time', not for 'volume'"),
-        ({"model": "rp", "machine": Machine()}, "a machine is for objective 'time'"),
-        ({"model": "rp", "objective": "volume"}, "^model 'rp' has no option 'objective'$"),
+        ({"machine": Machine()}, "`machine` is for objective 'time', not for 'volume'"),
+        ({"model": "rp", "machine": Machine()}, "`machine` is for objective 'time'"),
+        ({"model": "rp", "objective": "volume"}, "^model 'rp' has no option `objective`$"),
         ({"effort": "enormous"}, "'enormous': choose from fast, balanced, best"),
         (
             {"effort": "fast", "partitioner": "metis"},

@@ -515,14 +515,14 @@ WRONG = {
     "objective": ({"objective": "volume"}, "objective 'volume': the objective of model"),
     "option": (
         {"part": "x"},
-        "model 'stochastic-hp' has no option 'part': it has sampler",
+        "model 'stochastic-hp' has no option `part`: it has `sampler`",
     ),
-    "vertex data": ({"vertex_data": VertexData()}, "no option 'vertex_data'"),
+    "vertex data": ({"vertex_data": VertexData()}, "no option `vertex_data`"),
     "theta of hp": (
         {"model": "hp", "theta": 0.1},
-        "model 'hp' has no option 'theta', which is stochastic-hp's",
+        "model 'hp' has no option `theta`, which is stochastic-hp's",
     ),
-    "batches of gp": ({"model": "gp", "batches": 3}, "model 'gp' has no option 'batches'"),
+    "batches of gp": ({"model": "gp", "batches": 3}, "model 'gp' has no option `batches`"),
     "balance": ({"model": "hp", "balance": "batch"}, "needs the mini-batches of model"),
     "size": ({"balance": "batch", "batch_size": 10**6}, "batch size 1000000: there are only"),
     "no clusters": ({"clusters": 0}, "0 clusters: at least 1"),
