@@ -80,7 +80,7 @@ BAD = {
     "no range": (["GRAPH", "--sweep", "many", "--dims", "8,4"], "'many'"),
     "no dims": (["GRAPH", "--sweep", "p=4"], "--dims"),
     "unknown model": (["GRAPH", *SWEEP, "--models", "rp,nope"], "'nope'"),
-    "unknown option": (["GRAPH", *SWEEP, "--models", "rp:c=2"], "no option 'c'"),
+    "unknown option": (["GRAPH", *SWEEP, "--models", "rp:c=2"], "no option c"),
     "twice": (["GRAPH", *SWEEP, "--models", "rp,rp"], "twice"),
     "balance": (["GRAPH", *SWEEP, "--balance", "cheese"], "cheese"),
     "no balance here": (["GRAPH", *SWEEP, "--balance", "nnz,train"], "'train'"),
