@@ -209,7 +209,7 @@ def print_sweep(sweep: Sweep, as_json: bool) -> None:
         ("epoch", lambda cell: 1e3 * cell.seconds),
         ("communication", lambda cell: 1e3 * cell.communication),
         ("computation", lambda cell: 1e3 * cell.computation),
-        ("speed-up", sweep.speedup),
+        ("speed-up", lambda cell: sweep.speedup(cell) or 0.0),
     ):
         for start in range(0, len(sweep.ranks), columns):
             out.print(_table(sweep, sweep.ranks[start : start + columns], title, value))

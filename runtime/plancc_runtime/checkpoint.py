@@ -89,11 +89,11 @@ class Checkpoints:
                     "checkpoints need safetensors; install it with: pip install 'plancc[run]'"
                 ) from error
             if options.resume and not last.exists():
-                raise InputError(f"resume: there is no checkpoint {last}")
+                raise InputError(f"`resume`: there is no checkpoint {last}")
             if not options.resume and last.exists():
                 raise InputError(
-                    f"checkpoint {self._folder}: holds a checkpoint of an earlier run; set resume "
-                    "to go on from it, or choose another folder"
+                    f"`checkpoint` {self._folder}: holds a checkpoint of an earlier run; set "
+                    "`resume` to go on from it, or choose another folder"
                 )
         with transport.agreement():
             if transport.rank == 0:
@@ -161,7 +161,7 @@ class Checkpoints:
             weights = _matching(path, tensors, "", network.state_dict())
             if facts["epoch"] > self._options.epochs:
                 raise InputError(
-                    f"epochs {self._options.epochs}: {path} has seen {facts['epoch']} already"
+                    f"`epochs` {self._options.epochs}: {path} has seen {facts['epoch']} already"
                 )
             best = Validation(**facts["best"])
             if best.loss is not None:

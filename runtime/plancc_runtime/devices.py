@@ -22,12 +22,12 @@ def own_device(name: str | torch.device, transport: Transport) -> torch.device:
     except RuntimeError:
         device = None
     if device is None or device.type not in ("cpu", "cuda"):
-        raise InputError(f"device {name}: choose cpu, cuda or cuda:NUMBER")
+        raise InputError(f"`device` {name}: choose cpu, cuda or cuda:NUMBER")
     if device.type == "cpu":
         return device
     count = torch.cuda.device_count()
     if count == 0 or (device.index or 0) >= count:
-        raise InputError(f"device {device}: torch finds {count} CUDA devices here")
+        raise InputError(f"`device` {device}: torch finds {count} CUDA devices here")
     if device.index is None:
         device = torch.device(
             "cuda", (local_rank() if transport.thread is None else transport.thread) % count

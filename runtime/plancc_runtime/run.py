@@ -262,8 +262,8 @@ def _is_validated(options: TrainOptions, data: LocalData) -> bool:
         If an option needs one, and there are no validation vertices.
     """
     there = data.split_sizes.get("val", 0) > 0
-    needed = [f"patience {options.patience}"] * (options.patience is not None)
-    needed += [f"schedule {options.schedule}"] * (options.schedule in WATCHFUL)
+    needed = [f"`patience` {options.patience}"] * (options.patience is not None)
+    needed += [f"`schedule` {options.schedule}"] * (options.schedule in WATCHFUL)
     if needed and not there:
         raise InputError(f"{needed[0]}: no validation vertex has a label")
     return there and (bool(needed) or options.checkpoint is not None)

@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 from cli_helpers import fails, ok, plancc
 
+from plancc.predict.machine import Machine
+from plancc.predict.scaling import Cell, Sweep
+from plancc_cli.sweep import print_sweep
+
 SWEEP = ("--sweep", "p=2,4", "--dims", "8,6,4")
 NUMBERS = ("--vertices", 10**7, "--nonzeros", 10**8)
 
@@ -113,3 +117,10 @@ def test_bad_input(
     monkeypatch.chdir(tmp_path)
     given = [graph if word == "GRAPH" else word for word in words]
     assert says in fails(tmp_path, "simulate", *given, "--machine", machine)
+
+
+def test_an_epoch_of_no_time_has_speed_up_0(capsys: pytest.CaptureFixture[str]) -> None:
+    cell = Cell("rp", 2, seconds=0.0)
+    print_sweep(Sweep("none", 0, 0, [1, 1], Machine(), 0.0, [2], ["rp"], [cell]), as_json=False)
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if "rp" in line]
+    assert [row[3] for row in rows] == ["0"] * 4

@@ -154,7 +154,7 @@ def test_the_best_weights_are_kept_beside_the_last(plans, tmp_path):
         ({"optimizer": "sgd"}, "optimizer adam, which cannot become sgd"),
         ({"seed": 4}, "seed 0, which cannot become 4"),
         ({"plan": 1}, "belongs to another plan"),
-        ({"resume": False}, "of an earlier run; set resume to go on"),
+        ({"resume": False}, "of an earlier run; set `resume` to go on"),
     ],
 )
 def test_other_plans_and_settings_are_refused(plans, ranks, options, words, tmp_path):

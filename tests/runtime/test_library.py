@@ -312,7 +312,7 @@ def test_errors_are_one_sentence(tmp_path, plan_file):
             lambda: plancc_runtime.open(plan_file, dtype=torch.float16),
             "dtype torch.float16: choose",
         ),
-        (lambda: plancc_runtime.open(plan_file, device="cuda:99"), "device cuda:99: torch finds"),
+        (lambda: plancc_runtime.open(plan_file, device="cuda:99"), "`device` cuda:99: torch finds"),
         (lambda: plancc_runtime.open(tmp_path / "no.h5"), "no.h5"),
     ):
         with pytest.raises(InputError, match=words):

@@ -295,7 +295,7 @@ def test_numba_refuses_what_would_leave_its_arrays():
     broken.indices[1] = 3
     with pytest.raises(InputError, match="column index is outside of 0 to 2"):
         prepare(broken, torch.float32, "cpu", "numba")
-    with pytest.raises(InputError, match="'numba' works on the device 'cpu', not on 'meta'"):
+    with pytest.raises(InputError, match="'numba' works on the `device` 'cpu', not on 'meta'"):
         prepare(csr_matrix((3, 3)), torch.float32, "meta", "numba")
 
 

@@ -250,8 +250,8 @@ def test_features_are_divided_by_the_sum_of_their_magnitudes():
 @pytest.mark.parametrize(
     ("options", "masks", "words"),
     [
-        ({"patience": 3}, ("train",), "patience 3: no validation vertex"),
-        ({"schedule": "plateau"}, ("train",), "schedule plateau: no validation vertex"),
+        ({"patience": 3}, ("train",), "`patience` 3: no validation vertex"),
+        ({"schedule": "plateau"}, ("train",), "`schedule` plateau: no validation vertex"),
         ({"split": (0.6, 0.2, 0.2)}, ("train", "val"), "the plan has masks of its own"),
         ({"lr": 1e200, "epochs": 9}, ("train", "val"), "the loss of epoch"),
     ],

@@ -53,9 +53,9 @@ class NumbaMatrix(SparseMatrix):
     def __init__(self, matrix: csr_matrix, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__(matrix, dtype, device)
         if device.type != "cpu":
-            raise InputError(f"kernel 'numba' works on the device 'cpu', not on '{device}'")
+            raise InputError(f"`kernel` 'numba' works on the `device` 'cpu', not on '{device}'")
         if matrix.shape[1] > 2**31:
-            raise InputError(f"kernel 'numba' takes at most 2^31 columns, not {matrix.shape[1]}")
+            raise InputError(f"`kernel` 'numba' takes at most 2^31 columns, not {matrix.shape[1]}")
         value = np.float32 if dtype == torch.float32 else np.float64
         self._row_ptr = np.ascontiguousarray(matrix.indptr, np.int64)
         self._columns = np.ascontiguousarray(matrix.indices, np.int32)
