@@ -15,15 +15,26 @@ from plancc.options import EFFORT, EFFORTS, SearchOptions
 from plancc.owners.request import prepared
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import AUTO
-from plancc.sampling import sampler_options
 from plancc_cli import options
-from plancc_cli.generated import Sections, fields_of, flag_of, option_of, with_options
+from plancc_cli.generated import (
+    Sections,
+    fields_of,
+    flag_of,
+    of_class,
+    option_of,
+    refuse_taken,
+    with_options,
+)
 from plancc_cli.progress import command_line, progress
 
-OF_MODELS = fields_of({name: model.option_fields() for name, model in MODELS.loaded().items()})
-"""Options of the models, those of third parties included: the field, and whose it is."""
+TAKEN = options.taken()
+"""Names that a model's option cannot have here."""
+OF_MODELS = fields_of(
+    {name: model.option_fields() for name, model in MODELS.loaded().items()}, TAKEN
+)
+"""Options of the models, those of third parties included."""
 OF_BATCHES = fields_of(
-    {name: m.option_fields() for name, m in MODELS.loaded().items() if m.of_batches}
+    {name: m.option_fields() for name, m in MODELS.loaded().items() if m.of_batches}, TAKEN
 )
 """Options of the models of mini-batches, which the help shows in a section."""
 SECTIONS = {
@@ -37,16 +48,17 @@ SECTIONS = {
     "Graph file": ("format", "pattern", "symmetrize", "transpose"),
     "Mini-batches (model stochastic-hp)": (*OF_BATCHES, "clusters"),
 }
-SAMPLING = {"sampler", *sampler_options()}
+SAMPLING = {"sampler", *options.sampler_fields()}
 """Options of `options.sampling`."""
 
 
 def _of_single_models() -> str:
     """The flags that the sections leave out, by model."""
     flags: dict[str, list[str]] = {}
-    for name, (field, models) in OF_MODELS.items():
+    for name, of_models in OF_MODELS.items():
         if name not in OF_BATCHES:
-            flags.setdefault(", ".join(models), []).append(flag_of(field))
+            field = next(iter(of_models.values()))
+            flags.setdefault(", ".join(of_models), []).append(flag_of(field))
     lines = [f"  {models}: {' '.join(each)}" for models, each in flags.items()]
     return "\n".join(["\b\nSingle models (see plancc models NAME):", *lines])
 
@@ -87,11 +99,11 @@ def _of_single_models() -> str:
 )
 @options.budget("Time limit of the search (30s, 5m), or of the refinement after --partitioner.")
 @with_options(
-    option_of(field, hidden=name not in OF_BATCHES)
-    for name, (field, _) in OF_MODELS.items()
+    option_of(*of_models.values(), hidden=name not in OF_BATCHES)
+    for name, of_models in OF_MODELS.items()
     if name not in SAMPLING
 )
-@options.sampling("uniform")
+@options.sampling("uniform", OF_MODELS)
 @click.option("--clusters", type=int, help="Store this many clusters, for sampler cluster.")
 @click.option(
     "--partitioner",
@@ -152,12 +164,19 @@ def command(
     import plancc
     from plancc.report.costs import product_of
     from plancc.report.provenance import decoded, reached, read_tried
+    from plancc.sampling import sampler_options
     from plancc_cli.render import print_json, print_summary
 
+    model = MODELS[settings["model"]]
+    samplers = sampler_options() if model.of_batches else {}
+    own = [name for name in model.option_fields() if name not in samplers]
+    refuse_taken(f"model '{settings['model']}'", own, TAKEN)
     options.check_output(output, graph, settings["part"], settings["data"])
     reading = {name: settings.pop(name) for name in options.READING}
     settings = {k: v for k, v in settings.items() if k not in OF_MODELS or v is not None}
     of_model = {name: value for name, value in settings.items() if name in OF_MODELS}
+    of_model = of_class(of_model, model.option_fields())
+    settings |= of_model
     names = {field.name for field in fields(SearchOptions)} & settings.keys()
     search = SearchOptions(**{name: settings[name] for name in names})
     _, task, _ = prepared(settings["model"], parts, of_model, search, settings["balance"])

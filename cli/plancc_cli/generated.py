@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, Field
 from typing import Any
 
 import click
 
-from plancc.errors import InputError
+from plancc.errors import BackendUnavailable, InputError
 from plancc.fields import kind_of, parsed
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -61,18 +61,23 @@ def flag_of(field: Field[Any]) -> str:
     return f"--{field.name.replace('_', '-')}"
 
 
-def option_of(field: Field[Any], who: str = "", **settings: Any) -> click.Option:
+def option_of(
+    field: Field[Any], *others: Field[Any], who: str = "", **settings: Any
+) -> click.Option:
     """The option of a field, None where it is not given.
 
     Parameters
     ----------
     field : dataclasses.Field
+    *others : dataclasses.Field
+        Fields of other classes with the same name. If one has another type, the option takes text,
+        which `of_class` reads.
     who : str
         Whose option it is, for the help text.
     **settings
         Passed to `click.Option`.
     """
-    kind = kind_of(field)
+    kind = kind_of(field) if len({kind_of(each) for each in (field, *others)}) == 1 else "str"
     types = {
         "int": int,
         "float": float,
@@ -110,18 +115,56 @@ def with_options(options: Iterable[click.Option]) -> Decorator:
     return decorated
 
 
-def fields_of(declared: Mapping[str, Any]) -> dict[str, tuple[Field[Any], list[str]]]:
-    """Options of several classes by name: the field, and the names of the classes that have it.
+Declared = dict[str, dict[str, Field[Any]]]
+"""Options of several classes: by name, the field of every class that has it."""
+
+
+def fields_of(
+    declared: Mapping[str, Mapping[str, Field[Any]]], taken: Collection[str] = ()
+) -> Declared:
+    """Options of several classes.
 
     Parameters
     ----------
     declared : dict of str to dict of str to Field
         Options of a class by the name of the class.
+    taken : collection of str
+        Names to leave out, because the command has options of these names.
     """
-    found: dict[str, tuple[Field[Any], list[str]]] = {}
+    found: Declared = {}
     for who, options in declared.items():
         for name, field in options.items():
-            found.setdefault(name, (field, []))[1].append(who)
+            if name not in taken:
+                found.setdefault(name, {})[who] = field
+    return found
+
+
+def refuse_taken(who: str, options: Iterable[str], taken: Collection[str]) -> None:
+    """BackendUnavailable if an option has no flag, because its name is one of `taken`."""
+    for name in options:
+        if name in taken:
+            raise BackendUnavailable(
+                f"{who}: its option '{name}' has the name of one of plancc's own"
+            )
+
+
+def of_class(given: Mapping[str, Any], fields: Mapping[str, Field[Any]]) -> dict[str, Any]:
+    """The options that are given, those that are text in the types of a class's fields.
+
+    Raises
+    ------
+    InputError
+        If a text is no value of the field's type.
+    """
+    found = dict(given)
+    for name in given.keys() & fields.keys():
+        value, kind = given[name], kind_of(fields[name])
+        if isinstance(value, str):
+            try:
+                read = parsed(fields[name], value)
+            except (ValueError, KeyError):
+                raise InputError(f"`{name}` '{value}': a value of type {kind} is needed") from None
+            found[name] = NumberOrWord().convert(read, None, None) if kind == "str | int" else read
     return found
 
 

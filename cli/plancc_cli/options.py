@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import re
@@ -18,6 +19,7 @@ from plancc.registry import check_choice
 
 if TYPE_CHECKING:
     from plancc.predict.machine import Machine
+    from plancc_cli.generated import Declared
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -41,6 +43,11 @@ def together(*decorators: Decorator) -> Decorator:
 
 READING = ("format", "pattern", "symmetrize", "transpose")
 """Parameters of `reading`: keywords of `plancc.read_graph`."""
+COMMANDS_OWN = (
+    *("help", "json", "as_json", "output", "parts", "no_self_loops", "compress"),
+    *("plan", "plans", "per_part", "ranks", "boundary_sampling"),
+)
+"""Parameters of the commands with generated options that are none of `plancc.compile`."""
 reading = together(
     click.option(
         "--format",
@@ -144,27 +151,73 @@ class NameIn(click.ParamType):
         return value
 
 
-def sampling(default: str) -> Decorator:
-    """How mini-batches are drawn; `default` is the sampler's default in words.
+def taken() -> set[str]:
+    """Names that a model's option cannot have on the command line: those of plancc's own."""
+    from plancc.pipeline import compile
 
-    A parameter ``sampler`` and one for every option of a sampler, None where not given.
-    """
+    return {*inspect.signature(compile).parameters, *READING, *COMMANDS_OWN}
+
+
+def taken_beside_batches() -> set[str]:
+    """Names that a sampler's option cannot have: those `taken`, and those of mini-batches."""
+    from plancc.fields import options_of
+    from plancc.models.stochastic import StochasticModel
+
+    return taken() | {each.name for each in options_of(StochasticModel)}
+
+
+def sampler_fields() -> Declared:
+    """Options of the samplers, those of third parties included."""
     from plancc.fields import options_of
     from plancc.sampling import SAMPLERS
-    from plancc_cli.generated import fields_of, option_of, with_options
+    from plancc_cli.generated import fields_of
 
     samplers = SAMPLERS.loaded()
-    known = fields_of({n: {f.name: f for f in options_of(s)} for n, s in samplers.items()})
+    declared = {name: {f.name: f for f in options_of(s)} for name, s in samplers.items()}
+    return fields_of(declared, taken_beside_batches())
+
+
+def _usable_sampler(
+    context: click.Context, parameter: click.Parameter, name: str | None
+) -> str | None:
+    from plancc.fields import options_of
+    from plancc.sampling import SAMPLERS
+    from plancc_cli.generated import refuse_taken
+
+    if name is not None:
+        names = [each.name for each in options_of(SAMPLERS[name])]
+        refuse_taken(f"sampler '{name}'", names, taken_beside_batches())
+    return name
+
+
+def sampling(default: str, of_models: Declared | None = None) -> Decorator:
+    """How mini-batches are drawn.
+
+    A parameter ``sampler`` and one for every option of a sampler, None where not given.
+
+    Parameters
+    ----------
+    default : str
+        The sampler's default in words.
+    of_models : dict, optional
+        Options of the models that the command takes too.
+    """
+    from plancc.sampling import SAMPLERS
+    from plancc_cli.generated import option_of, with_options
+
     chosen = click.Option(
         ["--sampler"],
         type=NameIn("sampler", SAMPLERS),
         metavar="NAME",
+        callback=_usable_sampler,
         help=f"Sampler of batches: {', '.join(SAMPLERS)}.  [default: {default}]",
     )
-    own = [
-        option_of(field, "" if len(names) > 2 else ", ".join(names))
-        for field, names in known.values()
-    ]
+    own = []
+    for name, fields in sampler_fields().items():
+        first = next(iter(fields.values()))
+        others = (of_models or {}).get(name, {}).values()
+        who = "" if len(fields) > 2 else ", ".join(fields)
+        own.append(option_of(first, *others, who=who))
     return with_options([chosen, *own])
 
 

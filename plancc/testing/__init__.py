@@ -7,10 +7,19 @@ Install the package first (``pip install -e .``): everything is found by its ent
 finds it. Needs pytest. The checks of a transport are in ``plancc_runtime.testing``.
 """
 
+import inspect
+
 import pytest
+
+from plancc.pipeline import compile
 
 for _name in ("formats", "models", "partitioners", "samplers"):
     pytest.register_assert_rewrite(f"{__name__}.{_name}")  # a failed check shows its values
+
+
+def taken() -> set[str]:
+    """Names that no option of a model or a sampler has: the parameters of `plancc.compile`."""
+    return {*inspect.signature(compile).parameters}
 
 
 def documented(declared: type) -> bool:

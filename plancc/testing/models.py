@@ -22,7 +22,7 @@ from plancc.models.problem import Assignment, EdgeProblem, Hypergraph, WeightedG
 from plancc.pipeline import compile
 from plancc.plan.plan import Plan
 from plancc.plan.verify import verify
-from plancc.testing import documented
+from plancc.testing import documented, taken
 
 VERTICES = 24
 """Number of vertices of the graphs that models are tried on."""
@@ -113,6 +113,10 @@ class ModelTests:
         objectives = {*OBJECTIVES, *model.own_objectives}
         assert set(model.minimised) <= objectives
         assert not model.searched or model.of_batches or model.default_objective in objectives
+
+    def test_option_names(self, model: Model) -> None:
+        """None is that of a parameter of `plancc.compile`."""
+        assert not model.option_fields().keys() & taken()
 
     def test_what_it_builds(self, model: Model, graph: Graph) -> None:
         """What holds together, and is the same with the same seed."""

@@ -13,6 +13,8 @@ import numpy.typing as npt
 import pytest
 
 from plancc.errors import InputError
+from plancc.fields import options_of
+from plancc.models.stochastic import StochasticModel
 from plancc.sampling import (
     FITTED,
     HELD_OUT,
@@ -24,7 +26,7 @@ from plancc.sampling import (
     make_sampler,
     parse_sampler,
 )
-from plancc.testing import documented
+from plancc.testing import documented, taken
 
 VERTICES, TRAINING = 30, 20
 """Number of vertices that samplers are tried on, and of those in the training mask."""
@@ -90,6 +92,11 @@ class SamplerTests:
         assert (read, hash(read)) == (sampler, hash(sampler))
         with pytest.raises(InputError, match="not_an_option"):
             make_sampler(self.name, VERTICES, not_an_option=1)
+
+    def test_option_names(self, sampler: Sampler) -> None:
+        """None is that of a parameter of `plancc.compile`, or of an option of mini-batches."""
+        of_batches = {each.name for each in options_of(StochasticModel)}
+        assert not {each.name for each in options_of(sampler)} & (taken() | of_batches)
 
     def test_population(self, sampler: Sampler) -> None:
         """A population that lacks what the sampler needs is refused."""

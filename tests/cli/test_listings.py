@@ -66,6 +66,10 @@ ENTRY_POINTS = """
 [plancc.models]
 striped = others:Striped
 absent = no_such_module:Model
+taking = others:Taking
+shared = others:Shared
+[plancc.samplers]
+drawing = others:Drawing
 """
 
 MODULE = '''
@@ -76,6 +80,7 @@ import numpy as np
 from plancc.fields import option
 from plancc.models.base import Model
 from plancc.models.problem import Assignment
+from plancc.sampling.uniform import UniformSampler
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,39 @@ class Striped(Model):
     def build(self, matrix, num_parts, *, balance, seed):
         rows = np.arange(matrix.num_vertices) // self.stripe_width
         return Assignment((rows % num_parts).astype(np.int32))
+
+
+class Dealt(Model):
+    def build(self, matrix, num_parts, *, balance, seed):
+        return Assignment(np.arange(matrix.num_vertices, dtype=np.int32) % num_parts)
+
+
+@dataclass(frozen=True)
+class Taking(Dealt):
+    """Options with names of the command's."""
+
+    seed: int = option(7, "a seed of its own")
+    threads: str = option("", "threads of its own")
+    format: str = option("", "a format of its own")
+    json: bool = option(False, "JSON of its own")
+
+
+@dataclass(frozen=True)
+class Shared(Dealt):
+    """An option of hub-split, a sampler's and that of mini-batches, in other types."""
+
+    threshold: float = option(0.5, "share of the rows")
+    keep: int = option(1, "rows to keep")
+    batches: int = option(1, "stripes at once")
+
+
+@dataclass(frozen=True)
+class Drawing(UniformSampler):
+    """Options with names of the commands'."""
+
+    name = "drawing"
+    seed: int = option(7, "a seed of its own")
+    batches: str = option("", "batches of its own")
 '''
 
 
@@ -139,3 +177,47 @@ def test_a_model_of_a_third_party(others, tmp_path: Path):
     refused = others("compile ring.el --stripe-width 2 -p 2 -o other.h5")
     assert "model 'hp' has no option --stripe-width" in refused.stderr
     assert not (tmp_path / "other.h5").exists()
+
+
+def test_options_with_names_of_the_commands(others):
+    """Other models compile as without the third party's; its own is refused in a sentence."""
+    words = "compile ring.el -p 2 --seed 3 --threads 1 --format edgelist -o plan.h5"
+    done = others(
+        words,
+        f"{words} --model stochastic-hp --batches 4 --sampler uniform --batch-size 2",
+        "compile --help",
+        "inspect --help",
+        "inspect plan.h5 --batches 2 --seed 3 --batch-size 2",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "of its own" not in done.stdout
+    assert "is used more than once" not in done.stderr
+    for line, what in (
+        ("compile ring.el -p 2 --model taking -o no.h5", "model 'taking'"),
+        ("compile ring.el -p 2 --model stochastic-hp --sampler drawing -o no.h5", "sampler"),
+        ("inspect plan.h5 --batches 2 --sampler drawing", "sampler 'drawing'"),
+    ):
+        refused = others(line).stderr
+        assert "BackendUnavailable: " + what in refused
+        assert ": its option 'seed' has the name of one of plancc's own" in refused
+
+
+def test_options_of_one_name_and_several_types(others, tmp_path: Path):
+    """The type is that of the model that is chosen."""
+    words = "compile ring.el -p 2 -o plan.h5 --json"
+    done = others(
+        f"{words} --model shared --threshold 0.3 --keep 2 --batches 5",
+        f"{words} --model hub-split --threshold 3",
+        f"{words} --model stochastic-hp --sampler edges --keep 0.5 --batches 4",
+        f"{words} --model stochastic-hp --batches auto --batch-size 2",
+    )
+    assert done.returncode == 0, done.stderr
+    told = [line.strip(' ",') for line in done.stdout.splitlines()]
+    assert 'model_threshold": "0.3' in told
+    assert 'model_keep": "2' in told
+    assert 'model_threshold": "3' in told
+    assert any("edges" in line and "keep=0.5" in line for line in told)
+    refused = others(f"{words} --model hub-split --threshold 0.3").stderr
+    assert "--threshold '0.3': a value of type int is needed" in refused
+    refused = others(f"{words} --model shared --threshold x").stderr
+    assert "--threshold 'x': a value of type float is needed" in refused

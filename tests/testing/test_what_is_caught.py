@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from plancc.fields import option
 from plancc.graph.canonical import build_graph
 from plancc.graph.convert import as_graph
 from plancc.graph.formats import FORMATS, Format
@@ -81,6 +82,13 @@ class Undocumented(Faulty):
         return problem
 
 
+@dataclass(frozen=True)
+class Seeded(HypergraphModel):
+    """An option of `plancc.compile`."""
+
+    seed: int = option(1, "another seed")
+
+
 class OneWay(GraphModel):
     """One direction costs more."""
 
@@ -112,6 +120,14 @@ class Unrepeatable(UniformSampler):
 
     def batch(self, population, seed, number, stream=0):
         return super().batch(population, seed + int(CHANGES.integers(2**30)), number, stream)
+
+
+@dataclass(frozen=True)
+class Threaded(UniformSampler):
+    """An option of `plancc.compile`."""
+
+    name = "faulty"
+    threads: int = option(1, "threads that draw")
 
 
 class Streamless(UniformSampler):
@@ -151,12 +167,14 @@ CASES = [
     (MODELS, "Elsewhere", ModelTests, "test_what_it_builds", "model"),
     (MODELS, "OneWay", ModelTests, "test_what_it_builds", "model"),
     (MODELS, "Undocumented", ModelTests, "test_declaration", "model"),
+    (MODELS, "Seeded", ModelTests, "test_option_names", "model"),
     (FORMATS, "LINES", Lines, "test_ways_to_read", "path"),
     (FORMATS, "LINES", Lines, "test_damage", "path"),
     (FORMATS, "BLIND", Lines, "test_gzip", "path"),
     (FORMATS, "BLIND", Lines, "test_a_wrong_line_is_named", "path"),
     (SAMPLERS, "Unrepeatable", SamplerTests, "test_seed_stream_and_number_say_which_batch", "s"),
     (SAMPLERS, "Streamless", SamplerTests, "test_seed_stream_and_number_say_which_batch", "s"),
+    (SAMPLERS, "Threaded", SamplerTests, "test_option_names", "s"),
     (SAMPLERS, "Optimistic", SamplerTests, "test_probabilities_are_those_of_batches", "s"),
     (SAMPLERS, "UniformSampler", SamplerTests, "test_declaration", "s"),  # under another name
 ]
