@@ -14,6 +14,9 @@ from plancc.fields import kind_of, parsed
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
+MAX_NUMBER = 2**31 - 1
+"""Largest of several whole numbers."""
+
 
 class Several(click.ParamType):
     """Whole numbers with commas between them."""
@@ -27,11 +30,16 @@ class Several(click.ParamType):
         if not isinstance(value, str):
             return value
         try:
-            return parsed(self.field, value)
+            numbers = parsed(self.field, value)
         except ValueError:
             raise InputError(
                 f"`{self.field.name}` '{value}': give whole numbers with commas, such as 10,5"
             ) from None
+        if max(numbers) > MAX_NUMBER:
+            raise InputError(
+                f"`{self.field.name}` '{value}': numbers up to {MAX_NUMBER} are possible"
+            )
+        return numbers
 
 
 class NumberOrWord(click.ParamType):

@@ -17,8 +17,6 @@ from plancc.sampling.counter import below, bits, first_of, key_of, marked
 from plancc.sampling.kernels import diagonal, place_in
 from plancc.sampling.sampler import SHOWN, SizedSampler
 
-MAX_FANOUT = 2**31 - 1
-
 
 @dataclass(frozen=True)
 class NeighbourSampler(SizedSampler):
@@ -35,8 +33,8 @@ class NeighbourSampler(SizedSampler):
     batch_size : int
         Number of seeds.
     fanouts : tuple of int
-        One per layer, each in 1..`MAX_FANOUT`, the first for the layer nearest the output (the
-        first hop from the seeds, as in PyG's ``num_neighbors``).
+        One per layer, each at least 1, the first for the layer nearest the output (the first hop
+        from the seeds, as in PyG's ``num_neighbors``).
     """
 
     name: ClassVar[str] = "neighbour"
@@ -58,8 +56,6 @@ class NeighbourSampler(SizedSampler):
             raise InputError("no fan-outs: one per layer is needed")
         if min(self.fanouts) < 1:
             raise InputError(f"fan-out {min(self.fanouts)}: at least 1 is needed")
-        if max(self.fanouts) > MAX_FANOUT:
-            raise InputError(f"fan-out {max(self.fanouts)}: at most {MAX_FANOUT} is possible")
 
     def check_layers(self, num_layers: int) -> None:
         numbers, given = len(self.fanouts), ",".join(map(str, self.fanouts))
