@@ -69,7 +69,7 @@ class ProcessGridModel(Model):
 
     blocks: str = option(
         "rp",
-        "row model that assigns rows to blocks; the options of the search are its",
+        "row model that assigns rows to blocks; it also takes the options of the search",
         metavar="MODEL",
     )
     part: str | os.PathLike[str] | npt.ArrayLike | None = field(

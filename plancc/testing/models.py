@@ -108,7 +108,7 @@ class ModelTests:
         hash(model)
         for each in model.option_fields().values():
             assert each.metadata.get("help"), f"option {each.name} says nothing of itself"
-        with pytest.raises(InputError, match="no option 'not_an_option'"):
+        with pytest.raises(InputError, match="no option `not_an_option`"):
             make_model(self.name, {"not_an_option": 1})
         objectives = {*OBJECTIVES, *model.own_objectives}
         assert set(model.minimised) <= objectives

@@ -70,3 +70,10 @@ def test_they_take_part(package):
     assert "model capped-hp" in told
     assert "model gp by ordered" in told
     assert "most pins of a net" in told
+
+
+def test_the_layer_trains(package):
+    (package / "path.txt").write_text("".join(f"{k} {k + 1}\n" for k in range(19)))
+    run(package, "-c", CODE, input="compile path.txt --model rp -p 2 -o c.h5")
+    words = ["--model", "scaled", "--model-option", "scale=0.5", "--ranks", "2", "--epochs", "2"]
+    assert "SCALED" in run(package, "-m", "plancc_cli.run", "c.h5", *words)
