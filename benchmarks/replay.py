@@ -43,9 +43,9 @@ FAILING = ("plans", "figures")
 """Sections in which a difference makes the exit code 1."""
 TEXTS = "texts"
 MOST_LINES = 20
-"""Of the differences of one section."""
+"""Number of differences printed per section."""
 MOST_CHARACTERS = 60
-"""Of a value that is printed."""
+"""Longest value printed, in characters."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ def _outcomes(
     again: bool,
     cold: bool,
 ) -> dict[str, Any]:
-    """Of a commit, None: of the present tree; runs the cases that have no kept results."""
+    """Results of a commit, or of the present tree (None); runs the cases that have none kept."""
     if commit is not None:
         kept = Kept(folder / f"{commit}.jsonl")
         missing = cases if again else kept.missing(cases)
@@ -302,7 +302,7 @@ def run(
 
 
 def _processor_seconds() -> float:
-    """Of all processes that this one started and that have ended."""
+    """CPU seconds of all processes that this one started and that have ended."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
@@ -320,7 +320,7 @@ def _work_tree(commit: str) -> Iterator[Path]:
 
 
 def sources_hash(tree: Path) -> str:
-    """Of the names and contents of all files of the packages."""
+    """Hash of the names and contents of all files of the packages."""
     found = hashlib.sha256()
     for package in PACKAGES:
         for path in sorted((tree / package).rglob("*")):
