@@ -330,7 +330,7 @@ def plain(value: Any) -> Any:
 
 
 def hash_of_file(path: Path) -> str:
-    """Of its bytes; of a plan file its content hash, of ``.npz`` its arrays."""
+    """Hash of a file: of a plan its content hash, of an ``.npz`` its arrays, else its bytes."""
     if not path.exists():
         return "missing"
     if path.suffix == ".h5":
@@ -341,7 +341,7 @@ def hash_of_file(path: Path) -> str:
 
 
 def hash_of_arrays(path: Path) -> str:
-    """Of names, types, shapes and bytes of the arrays in an ``.npz``."""
+    """Hash of the names, types, shapes and bytes of the arrays in an ``.npz``."""
     found = hashlib.sha256()
     with np.load(path) as arrays:
         for name in sorted(arrays):
