@@ -24,7 +24,8 @@ from plancc.graph.normalize import normalize
 from plancc.owners.request import Assigner
 from plancc.plan.words import Collective
 from plancc.predict.machine_files import find_machine
-from plancc.predict.scaling import Predictor, Sweep
+from plancc.predict.predictor import Predictor
+from plancc.predict.scaling import Sweep
 from plancc.predict.schedule import AllReduce, Broadcast, Operation
 from plancc.predict.schedules import schedule_of
 from plancc.predict.simulation import simulate

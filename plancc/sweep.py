@@ -24,7 +24,8 @@ from plancc.options import SearchOptions
 from plancc.owners.find import find_owners
 from plancc.owners.request import Assigner
 from plancc.owners.task import Observer, Task
-from plancc.predict.scaling import Cell, Predictor, Sweep
+from plancc.predict.predictor import Predictor
+from plancc.predict.scaling import Cell, Sweep
 from plancc.predict.schedules import Tables, tables_of_owners
 from plancc.predict.sizes import Boundary, Sizes, even_tables, tables_of_sizes
 from plancc.registry import check_choice

@@ -14,7 +14,7 @@ from plancc_cli.sweep import refuse, run_sweep, sweep_options
 
 if TYPE_CHECKING:
     from plancc.predict.machine import Machine
-    from plancc.predict.scaling import Predictor
+    from plancc.predict.predictor import Predictor
 
 DEFAULT_MACHINE = "cpu-cluster"
 """Machine unless told otherwise."""
@@ -61,7 +61,7 @@ def command(
     """
     from plancc.plan.reader import PlanFile
     from plancc.predict.machine_files import find_machine
-    from plancc.predict.scaling import Predictor
+    from plancc.predict.predictor import Predictor
     from plancc.report.provenance import recorded_dims
 
     chosen = machine or find_machine(DEFAULT_MACHINE)

@@ -23,7 +23,8 @@ from plancc_cli.progress import progress
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from plancc.predict.scaling import Cell, Predictor, Sweep
+    from plancc.predict.predictor import Predictor
+    from plancc.predict.scaling import Cell, Sweep
     from plancc.predict.sizes import Boundary, Sizes
 
 MODELS = "hp,gp,rp,cagnet-1d,cagnet-1.5d,cagnet-2d,mop,libra"

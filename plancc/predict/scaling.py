@@ -7,38 +7,13 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from plancc.predict.machine import Machine
-from plancc.predict.passes import COMMON_PASSES
 from plancc.predict.schedule import STEPS
-from plancc.predict.schedules import Tables, schedule_of
-from plancc.predict.simulation import Prediction, simulate
-from plancc.predict.training import WORD_BYTES
+from plancc.predict.simulation import Prediction
 
 COMPUTATION = ("multiply", "dense")
 """Steps that compute."""
 COMMUNICATION = tuple(step for step in STEPS if step not in COMPUTATION)
 """Steps that move words."""
-
-
-@dataclass(frozen=True)
-class Predictor:
-    """An epoch of a GCN on a machine, whatever the plan.
-
-    Attributes
-    ----------
-    dims : sequence of int
-        Widths d_0..d_L.
-    machine : Machine
-    passes : sequence of str
-        Names in `COMMON_PASSES`.
-    """
-
-    dims: Sequence[int]
-    machine: Machine
-    passes: Sequence[str] = COMMON_PASSES
-
-    def epoch(self, tables: Tables, word_bytes: int = WORD_BYTES) -> Prediction:
-        """The prediction for these tables, with numbers of 4 or 8 bytes."""
-        return simulate(schedule_of(tables, self.dims, self.passes), self.machine, word_bytes)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from plancc.models.weights import Balance
 from plancc.owners.request import Assigner
 from plancc.plan.grid_slices import with_grid
 from plancc.predict.machine import Machine, Node
-from plancc.predict.scaling import Predictor
+from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import schedule_of, tables_of
 from plancc.predict.simulation import simulate
 from plancc.predict.sizes import Boundary, Sizes, random_boundary

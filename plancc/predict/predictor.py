@@ -1,0 +1,172 @@
+"""The one prediction of an epoch, by which plans are made, compared and shown.
+
+Knows tables, owners, widths and machines. The time is that of `plancc.predict.simulation`, for
+whatever schedule the tables have; nothing here adds up seconds by another formula.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from plancc.cost.rates import EpochRates
+from plancc.graph.graph import Graph
+from plancc.graph.owners import Owners
+from plancc.models.random import random_owner
+from plancc.plan.grid import Grid
+from plancc.predict.machine import Machine
+from plancc.predict.machine_files import find_machine
+from plancc.predict.passes import COMMON_PASSES
+from plancc.predict.schedule import Pairs
+from plancc.predict.schedules import Tables, schedule_of, tables_of_owners
+from plancc.predict.simulation import Prediction, simulate
+from plancc.predict.sizes import even_tables
+from plancc.predict.training import WORD_BYTES
+
+DEFAULT_DIMS = (128, 128, 16)
+"""Widths d_0..d_L of the layers where nothing gives others."""
+DEFAULT_MACHINE = "cpu-cluster"
+"""Name of the machine where nothing gives another."""
+RANDOM_SEED = 1
+"""Seed of the even random partition that plans are compared with."""
+
+PEERS = 16
+"""Other parts, at most, that a part exchanges rows with where rates are measured."""
+HALO = 0.5
+"""Halo rows per own row where rates are measured."""
+STEP = 0.01
+"""Share by which nonzeros and rows are raised where rates are measured."""
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """An epoch of a GCN on a machine, whatever the plan.
+
+    Attributes
+    ----------
+    dims : sequence of int
+        Widths d_0..d_L.
+    machine : Machine
+    passes : sequence of str
+        Names in `COMMON_PASSES`.
+    """
+
+    dims: Sequence[int]
+    machine: Machine
+    passes: Sequence[str] = COMMON_PASSES
+
+    def epoch(self, tables: Tables, word_bytes: int = WORD_BYTES) -> Prediction:
+        """The prediction for these tables, with numbers of 4 or 8 bytes."""
+        return simulate(schedule_of(tables, self.dims, self.passes), self.machine, word_bytes)
+
+    def of_owners(
+        self, matrix: Graph, owners: Owners, num_parts: int, grid: Grid | None = None
+    ) -> Prediction:
+        """The prediction for the plan that these owners would make; it is not built.
+
+        Parameters
+        ----------
+        matrix : Graph
+        owners : Owners
+            Owners of rows only, where there is a grid.
+        num_parts : int
+            Parts of the grid, where there is one.
+        grid : Grid, optional
+            On grids whose pieces are smaller than blocks, the plan itself may differ a little:
+            see `tables_of_owners`.
+        """
+        return self.epoch(tables_of_owners(matrix, owners, num_parts, grid, blocks=True))
+
+    def of_random(self, matrix: Graph, num_parts: int) -> Prediction:
+        """The prediction for an even random row partition, always the same one."""
+        owner = random_owner(matrix.num_vertices, num_parts, RANDOM_SEED)
+        return self.of_owners(matrix, Owners(owner), num_parts)
+
+    def bound(self, num_vertices: int, num_nonzeros: int, num_parts: int) -> float:
+        """Seconds of an epoch with all work evenly spread over the ranks and no exchange of rows.
+
+        The all-reduce of the gradients stays.
+
+        Parameters
+        ----------
+        num_vertices, num_nonzeros : int
+            Sizes of the matrix, its diagonal included.
+        num_parts : int
+            Ranks.
+        """
+        return self.epoch(even_tables("bound", num_vertices, num_nonzeros, num_parts)).seconds
+
+    def rates(self, num_vertices: int, num_nonzeros: int, num_parts: int) -> EpochRates:
+        """Seconds per message, row moved, nonzero and own row, for quick estimates of moves.
+
+        They are finite differences of the prediction: all parts are alike, exchange `HALO` rows per
+        own row with up to `PEERS` others, and have one quantity more, on all ranks at once.
+
+        Parameters
+        ----------
+        num_vertices, num_nonzeros, num_parts
+            As of `bound`.
+
+        Returns
+        -------
+        EpochRates
+            None of them negative; without other parts messages and rows cost nothing.
+        """
+        rows = -(-num_vertices // num_parts)
+        nonzeros = -(-num_nonzeros // num_parts)
+        peers = min(PEERS, num_parts - 1)
+        share = max(2, round(HALO * rows / max(1, peers)))  # rows per message
+        base = _alike(rows, nonzeros, _ring(num_parts, peers, share))
+        least = self.epoch(base).seconds
+
+        def per_unit(tables: Tables, units: int) -> float:
+            return max(0.0, (self.epoch(tables).seconds - least) / units)
+
+        more_rows, more_nonzeros = max(1, round(STEP * rows)), max(1, round(STEP * nonzeros))
+        message = row = 0.0
+        if peers:
+            more, split = _ring(num_parts, peers, 2 * share), _halved(base.expand, share)
+            row = per_unit(replace(base, expand=more), peers * share)
+            message = per_unit(replace(base, expand=split), peers)
+        return EpochRates(
+            message=message,
+            row=row,
+            nonzero=per_unit(_alike(rows, nonzeros + more_nonzeros, base.expand), more_nonzeros),
+            own_row=per_unit(_alike(rows + more_rows, nonzeros, base.expand), more_rows),
+        )
+
+
+def default_predictor(
+    dims: Sequence[int] | None = None, machine: Machine | None = None
+) -> Predictor:
+    """A predictor with `DEFAULT_DIMS` and `DEFAULT_MACHINE` in place of what is None."""
+    return Predictor(
+        DEFAULT_DIMS if dims is None else tuple(dims),
+        find_machine(DEFAULT_MACHINE) if machine is None else machine,
+    )
+
+
+def _alike(rows: int, nonzeros: int, expand: Pairs) -> Tables:
+    """Parts that are all of the same size."""
+    every = np.ones(expand.num_ranks, np.int64)
+    return Tables("rates", "row", rows=rows * every, nonzeros=nonzeros * every, expand=expand)
+
+
+def _ring(num_parts: int, peers: int, rows: int) -> Pairs:
+    """Every part sends and receives as many rows, with `peers` others all around it."""
+    offsets = 1 + np.arange(peers, dtype=np.int64) * (num_parts - 1) // max(1, peers)
+    target = np.repeat(np.arange(num_parts, dtype=np.int32), peers)
+    source = ((target + np.tile(offsets, num_parts)) % num_parts).astype(np.int32)
+    return Pairs(num_parts, source, target, np.full(len(target), rows, np.int64))
+
+
+def _halved(pairs: Pairs, rows: int) -> Pairs:
+    """The same rows, `rows` per message and at least 2, in twice as many messages."""
+    return Pairs(
+        pairs.num_ranks,
+        np.repeat(pairs.source, 2),
+        np.repeat(pairs.target, 2),
+        np.tile(np.array([rows // 2, rows - rows // 2], np.int64), len(pairs.source)),
+    )
