@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SUFFIX = ".toml"
 """Extension of machine files."""
+OF_ONE_RANK = "simple"
+"""Machine whose messages are taken where one rank, which sends none, is measured."""
 GRACE = 3
 """Seconds that other ranks leave to rank 0 to speak, since mpirun ends all with one."""
 
@@ -126,12 +128,17 @@ def _ranks(found: Calibration) -> str:
 
 def _lines(found: Calibration, compute: Compute, quick: bool) -> Iterator[str]:
     """The machine file, line by line."""
+    from plancc.predict.machine_files import find_machine
+
     crowd, outside = found.crowd, found.between or found.inside
     how = "plancc calibrate" + " --quick" * quick
     yield f"name = {_text(f'{found.processor}, {found.num_ranks} ranks')}"
     yield f"source = {_text(f'{how}: {_ranks(found)}, all at once')}"
     if outside is None:
-        yield "# one rank sends no messages: latency and bandwidth are not measured"
+        assumed = find_machine(OF_ONE_RANK)
+        yield f"# one rank sends no messages: not measured, but of machine '{OF_ONE_RANK}'"
+        yield f"latency = {assumed.latency:.3g}"
+        yield f"bandwidth = {assumed.bandwidth:.3g}"
     else:
         if found.between is None:
             yield "# inside one node; between nodes is not measured"

@@ -9,9 +9,10 @@ that share their way into the network, rates of products by their shape, how col
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
@@ -30,7 +31,7 @@ COLLECTIVES = ("ring", "tree")
 MOST = 2**31 - 1
 """Most ranks, or cores, of a node."""
 FLAT = ("latency", "bandwidth", "multiply_adds")
-"""The numbers that every machine has; the only ones in a provenance, and in `epoch_rates`."""
+"""The numbers that every machine has, and that a machine file must give."""
 
 
 class _Rule(NamedTuple):
@@ -297,6 +298,49 @@ class Machine:
         except (TypeError, ValueError):
             raise InputError(f"machine '{text}': name=value with commas is needed") from None
 
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """A machine from its attributes and `TABLES`, as a file or `as_dict` has them.
+
+        Raises
+        ------
+        InputError
+            A key that is missing or unknown, a value that is not allowed.
+        """
+        _check_keys("", values, cls, needed=FLAT)
+        found = dict(values)
+        for key, kind in TABLES.items():
+            if key not in values:
+                continue
+            if not isinstance(values[key], Mapping):
+                raise InputError(f"machine: '{key}' is {values[key]!r}, not a table")
+            _check_keys(f"{key}.", values[key], kind)
+            found[key] = kind(**values[key])
+        return cls(**found)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The machine that `to_json` wrote, exactly; InputError for anything else."""
+        try:
+            values = json.loads(text)
+        except (TypeError, ValueError, RecursionError):
+            values = None
+        if not isinstance(values, dict):
+            raise InputError("machine: not the JSON of one")
+        return cls.from_dict(values)
+
+    def to_json(self) -> str:
+        """All that the machine is, in one line: what the provenance of a plan keeps."""
+        return json.dumps(self.as_dict())
+
+    @property
+    def title(self) -> str:
+        """Its name, or its numbers in words."""
+        return self.name or (
+            f"of {self.latency:g} s per message, {self.bandwidth:g} bytes/s, "
+            f"{self.multiply_adds:g} multiply-adds/s"
+        )
+
     @property
     def injection(self) -> float:
         """Bytes per second between a node and the network."""
@@ -331,7 +375,10 @@ class Machine:
     def as_dict(self) -> dict[str, Any]:
         """The three numbers, and whatever else is not as by default; ready for JSON."""
         usual, mine = asdict(Machine()), asdict(self)
-        return {name: v for name, v in mine.items() if name in FLAT or v != usual[name]}
+        shown = {name: v for name, v in mine.items() if name in FLAT or v != usual[name]}
+        for name in TABLES.keys() & shown.keys():
+            shown[name] = {key: v for key, v in shown[name].items() if v not in (None, ())}
+        return shown
 
 
 TABLES: dict[str, type] = {
@@ -342,6 +389,28 @@ TABLES: dict[str, type] = {
     "collective": CollectiveShapes,
 }
 """Tables of a machine file, by their names."""
+
+
+def _check_keys(
+    prefix: str, values: Mapping[str, Any], kind: type, needed: Sequence[str] = ()
+) -> None:
+    """InputError for keys that `kind` has no attribute for, and for those that it lacks."""
+    known = [each.name for each in fields(kind)]
+    for key in values:
+        if key not in known:
+            raise InputError(
+                f"unknown key {prefix + key!r} = {values[key]!r}: choose from {', '.join(known)}"
+            )
+    without = [
+        each.name
+        for each in fields(kind)
+        if each.default is MISSING and each.default_factory is MISSING
+    ]
+    for key in (*needed, *without):
+        if key not in values:
+            where = f"table '{prefix[:-1]}'" if prefix else "a machine"
+            wanted = ", ".join(needed or without)
+            raise InputError(f"machine: '{prefix}{key}' is missing: {where} needs {wanted}")
 
 
 def epoch_rates(dims: Sequence[int], machine: Machine) -> EpochRates:

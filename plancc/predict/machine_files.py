@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import fields
 from importlib.resources import files
 from os import PathLike, fspath
-from typing import Any
 
 from plancc.errors import InputError
 from plancc.files import read_toml
-from plancc.predict.machine import TABLES, Machine, SparseRates
+from plancc.predict.machine import Machine
 
 SHIPPED = files("plancc.predict").joinpath("machines")
 """Folder of the machines that come with plancc."""
@@ -54,39 +51,19 @@ def read_machine(path: str | PathLike[str]) -> Machine:
     ----------
     path : path of the file
         Keys at top level: ``latency`` (seconds), ``bandwidth`` (bytes per second) and
-        ``multiply_adds`` (per second), ``name`` and ``source``; tables ``node``, ``compute``,
-        ``spmm``, ``overlap`` and ``collective`` with the attributes of `Node`, `Compute`,
-        `SparseRates`, `Overlap` and `CollectiveShapes`. A missing key keeps its default.
+        ``multiply_adds`` (per second), which every file has, ``name`` and ``source``; tables
+        ``node``, ``compute``, ``spmm``, ``overlap`` and ``collective`` with the attributes of
+        `Node`, `Compute`, `SparseRates`, `Overlap` and `CollectiveShapes`. Any other missing key
+        keeps its default.
 
     Raises
     ------
     InputError
-        If the file cannot be read or is not TOML, has an unknown key, or a value that is not
-        allowed.
+        If the file cannot be read or is not TOML, lacks a key that it needs, has an unknown one,
+        or a value that is not allowed.
     """
     values = read_toml(path)
     try:
-        _check_keys("", values, Machine)
-        for key, kind in TABLES.items():
-            if key not in values:
-                continue
-            if not isinstance(values[key], dict):
-                raise InputError(f"machine: '{key}' is {values[key]!r}, not a table")
-            _check_keys(f"{key}.", values[key], kind)
-            values[key] = kind(**values[key])
-        return Machine(**values)
+        return Machine.from_dict(values)
     except InputError as error:
         raise InputError(f"{fspath(path)}: {error}") from None
-
-
-def _check_keys(prefix: str, values: Mapping[str, Any], kind: type) -> None:
-    known = [each.name for each in fields(kind)]
-    for key in values:
-        if key not in known:
-            raise InputError(
-                f"unknown key {prefix + key!r} = {values[key]!r}: choose from {', '.join(known)}"
-            )
-    if kind is SparseRates:
-        for key in known:
-            if key not in values and key != "rows":
-                raise InputError(f"{prefix}{key} is missing")

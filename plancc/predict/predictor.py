@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from plancc.cost.owners import BASELINE_SEED
 from plancc.cost.rates import EpochRates
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
@@ -29,8 +30,6 @@ DEFAULT_DIMS = (128, 128, 16)
 """Widths d_0..d_L of the layers where nothing gives others."""
 DEFAULT_MACHINE = "cpu-cluster"
 """Name of the machine where nothing gives another."""
-RANDOM_SEED = 1
-"""Seed of the even random partition that plans are compared with."""
 
 PEERS = 16
 """Other parts, at most, that a part exchanges rows with where rates are measured."""
@@ -81,7 +80,7 @@ class Predictor:
 
     def of_random(self, matrix: Graph, num_parts: int) -> Prediction:
         """The prediction for an even random row partition, always the same one."""
-        owner = random_owner(matrix.num_vertices, num_parts, RANDOM_SEED)
+        owner = random_owner(matrix.num_vertices, num_parts, BASELINE_SEED)
         return self.of_owners(matrix, Owners(owner), num_parts)
 
     def bound(self, num_vertices: int, num_nonzeros: int, num_parts: int) -> float:

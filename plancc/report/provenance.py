@@ -32,9 +32,13 @@ def recorded_topology(provenance: Mapping[str, Any], num_ranks: int) -> Topology
 
 
 def recorded_machine(provenance: Mapping[str, Any]) -> Machine | None:
-    """The machine that a plan was compiled or refined for."""
+    """The machine that a plan was compiled or refined for.
+
+    JSON of `Machine.to_json`, or in plans of version 0.1 the text of three numbers.
+    """
+    text = str(provenance.get("machine", ""))
     try:
-        return Machine.parse(str(provenance.get("machine", "")))
+        return Machine.from_json(text) if text.startswith("{") else Machine.parse(text)
     except InputError:
         return None
 

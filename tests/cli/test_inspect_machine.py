@@ -185,10 +185,10 @@ def test_wrong_words(plan: Path, tmp_path: Path) -> None:
     machine = tmp_path / "machine.toml"
     error = fails(tmp_path, "inspect", plan, "--dims", "4,2", "--machine", machine)
     assert error == f"{machine}: no such file"
-    machine.write_text("latency = -1\n")
+    machine.write_text("latency = -1\nbandwidth = 1e9\nmultiply_adds = 1e9\n")
     error = fails(tmp_path, "inspect", plan, "--dims", "4,2", "--machine", machine)
     assert error == f"{machine}: machine: 'latency' is -1, not a positive finite number"
-    machine.write_text("latency = 1\n")
+    machine.write_text("latency = 1\nbandwidth = 1e9\nmultiply_adds = 1e9\n")
     for command in ("inspect", "compare"):
         assert "(--dims)" in fails(tmp_path, command, plan, "--machine", machine)
 

@@ -97,10 +97,19 @@ def test_machine_files(tmp_path):
     path = tmp_path / "machine.toml"
     path.write_text("# ours\nlatency = 1e-5\nbandwidth = 3_000_000_000\nmultiply_adds = 4e10\n")
     assert read_machine(path) == Machine(1e-5, 3e9, 4e10)
-    path.write_text("bandwidth = 1e9\n")
-    assert read_machine(path) == Machine(bandwidth=1e9)
-    path.write_text("")
-    assert read_machine(str(path)) == Machine()
+    lines = path.read_text().splitlines()[1:]
+    for line in lines:  # none of the three has a default
+        path.write_text("\n".join(set(lines) - {line}))
+        with pytest.raises(InputError) as found:
+            read_machine(path)
+        name = line.partition(" ")[0]
+        assert str(found.value) == (
+            f"{path}: machine: '{name}' is missing: a machine needs latency, bandwidth, "
+            "multiply_adds"
+        )
+
+
+NEEDED = ("latency = 1e-6", "bandwidth = 1e9", "multiply_adds = 1e9")
 
 
 @pytest.mark.parametrize(
@@ -130,7 +139,8 @@ def test_wrong_machine_files(tmp_path, text, says):
     if isinstance(text, bytes):
         path.write_bytes(text)
     elif text is not None:
-        path.write_text(text)
+        others = (line for line in NEEDED if not text.startswith(line.partition(" ")[0]))
+        path.write_text("\n".join([*others, text]))
     with pytest.raises(InputError, match=says) as found:
         read_machine(path)
     assert str(found.value).startswith(f"{path}: ")

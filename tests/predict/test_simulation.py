@@ -412,8 +412,10 @@ def test_a_machine_with_everything(tmp_path):
         overlap=Overlap(0.25),
         collective=CollectiveShapes("tree", "ring"),
     )
-    # what a provenance keeps of it is what plans are made by
-    assert Machine.parse(str(machine)) == Machine(1e-6, 2e10, 3e9)
+    assert Machine.from_json(machine.to_json()) == machine  # what a provenance keeps is all of it
+    assert Machine.parse("latency=1e-06,bandwidth=2e+10,multiply_adds=3e+09") == Machine(
+        1e-6, 2e10, 3e9
+    )
     assert list(Machine().as_dict()) == ["latency", "bandwidth", "multiply_adds"]
     assert machine.as_dict()["node"]["ranks"] == 8
 
@@ -424,6 +426,27 @@ def test_machines_that_come_with_plancc(name):
     assert machine.name
     assert machine.source
     assert simulate(SCHEDULES[0], machine).seconds > 0
+    assert Machine.from_json(machine.to_json()) == machine
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{", "[1]", "3", "[" * 50_000, '{"latency": 1}', '{"latency": NaN}', '{"x": 1}'),
+        '{"latency": 1, "bandwidth": 1, "multiply_adds": 1, "node": 3}',
+        '{"latency": 1, "bandwidth": 1, "multiply_adds": 1, "spmm": {"width": [1]}}',
+    ],
+)
+def test_other_texts_are_no_machines(text):
+    with pytest.raises(InputError, match=r"machine|unknown key"):
+        Machine.from_json(text)
+
+
+def test_the_simple_machine():
+    """Three numbers: a message, a byte, a multiply-add."""
+    machine = find_machine("simple")
+    assert (machine.latency, machine.bandwidth, machine.multiply_adds) == (2e-6, 1e10, 5e9)
+    assert replace(machine, name="", source="") == Machine(2e-6, 1e10, 5e9)
 
 
 @pytest.mark.parametrize(
@@ -438,7 +461,8 @@ def test_machines_that_come_with_plancc(name):
         ("[node]\nspeed = 2", "unknown key 'node.speed' = 2: choose from ranks, cores"),
         ("[compute]\noverhead = -1", "'compute.overhead' is -1, not a finite number from 0"),
         ("[compute]\ndense = 'x'", "'compute.dense' is 'x'"),
-        ("[spmm]\nwidth = [1]", "spmm.nonzeros_per_row is missing"),
+        ("[spmm]\nwidth = [1]", "'spmm.nonzeros_per_row' is missing: table 'spmm' needs nonzeros"),
+        ("[spmm]\nwidth = [1]\nnonzeros_per_row = [1]", "'spmm.multiply_adds' is missing"),
         (
             "[spmm]\nwidth = [2, 1]\nnonzeros_per_row = [1]\nmultiply_adds = [[1, 2]]",
             r"'spmm.width' is \[2, 1\], not a list of ascending",
@@ -454,7 +478,7 @@ def test_machines_that_come_with_plancc(name):
 )
 def test_wrong_tables_of_machines(tmp_path, text, says):
     path = tmp_path / "machine.toml"
-    path.write_text(text)
+    path.write_text("latency = 1e-6\nbandwidth = 1e9\nmultiply_adds = 1e9\n" + text)
     with pytest.raises(InputError, match=says) as found:
         read_machine(path)
     assert str(found.value).startswith(f"{path}: ")
