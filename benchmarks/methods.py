@@ -24,8 +24,9 @@ from plancc.graph.graph import Graph
 from plancc.graph.partvector import read_part_vector
 from plancc.models import MODELS
 from plancc.models.hypergraph import HypergraphModel
+from plancc.models.loads import Loads
 from plancc.models.problem import Assignment, Hypergraph
-from plancc.models.weights import Balance, check_num_parts, constraints, vertex_weights
+from plancc.models.weights import Balance, check_num_parts, vertex_weights
 from plancc.options import SearchOptions
 from plancc.partitioners.options import PartitionOptions
 from plancc.partitioners.run import partition
@@ -188,7 +189,7 @@ class FromSearch:
                 time_limit=options.time_limit,
                 dims=options.dims,
             ),
-            loads=constraints(case.matrix, case.balance),
+            loads=Loads.of(case.matrix, case.balance, options.epsilon),
         )
         notes = [] if budget is None else [f"budget {budget:.1f} s"]
         notes += found.result.warnings

@@ -21,8 +21,9 @@ from plancc.graph.convert import as_graph
 from plancc.graph.graph import NORMALIZATIONS, Graph
 from plancc.graph.normalize import normalize as normalized
 from plancc.graph.vertexdata import VertexData, check_vertex_data, read_vertex_data
+from plancc.models.loads import Loads
 from plancc.models.stochastic import StochasticModel
-from plancc.models.weights import BATCH, constraints, part_weights
+from plancc.models.weights import BATCH
 from plancc.options import SearchOptions
 from plancc.owners.find import find_owners
 from plancc.owners.provenance import now
@@ -88,7 +89,8 @@ def compile(
         Add the identity before normalising.
     balance : str, optional
         What the parts share evenly: "nnz", "rows", "weights", "work" or "train", or several with
-        commas between them (`plancc.models.weights.Balance`). None: "work" for objective "time",
+        commas between them, each with an allowed imbalance of its own if need be, as in
+        "nnz:0.05,rows" (`plancc.models.weights.Balance`). None: "work" for objective "time",
         else "nnz".
     dims : sequence of int, optional
         Widths d_0..d_L of the layers; balance "work" and objective "time" need them.
@@ -188,8 +190,9 @@ def compile(
     with observer("lower"):
         owners = found.owners
         if owners.nonzeros is None:
-            loads = constraints(matrix, wanted).values()
-            of_parts = [part_weights(owners.rows, load, num_parts) for load in loads]
+            of_parts = [
+                *Loads.of(matrix, wanted, epsilon).of_parts(owners.rows, num_parts).values()
+            ]
         else:
             of_parts = [owners.nonzero_load(matrix, num_parts)]
         plan = lower(matrix, owners, num_parts, normalization=normalize, self_loops=self_loops)

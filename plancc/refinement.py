@@ -23,7 +23,8 @@ from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.file import FileModel
 from plancc.models.hypergraph import HypergraphModel
-from plancc.models.weights import BATCH, Balance, as_columns, constraints, part_weights
+from plancc.models.loads import Loads
+from plancc.models.weights import BATCH, Balance
 from plancc.options import SearchOptions
 from plancc.owners.provenance import Steps, empty_parts, now
 from plancc.owners.rows import mapped
@@ -184,22 +185,22 @@ def refine(
         provenance = plan.provenance
         used = asked.with_recorded(provenance, objective)
         wanted = _balance(plan, balance, used.dims)
+        if balance is None and asked.epsilon is not None:  # in place of what is recorded
+            wanted = wanted.without_limits()
         search = SearchOptions(objective=objective, dims=wanted.dims, machine=used.machine)
         rates, epsilon = search.rates, used.epsilon or 0.0
     with observer("matrix"):
         matrix, owner = _matrix(plan), plan.owner()
-        loads = constraints(matrix, wanted)
-        weights = as_columns(loads)
+        loads = Loads.of(matrix, wanted, epsilon)
         problem = HypergraphModel().build(matrix, plan.num_parts, balance="nnz", seed=used.seed)
-        problem = replace(problem, vertex_weights=weights)
+        problem = replace(problem, vertex_weights=loads.weights)
     with observer("refine"):
         from plancc.passes.refine import refiner
 
         steps = Steps(
             matrix=matrix,
-            weights=weights,
+            loads=loads,
             num_parts=plan.num_parts,
-            epsilon=epsilon,
             objective=objective,
             rates=rates,
             record=Record(report),
@@ -208,7 +209,7 @@ def refine(
         start = time.perf_counter()
         refinement = refiner(
             objective,
-            epsilon=epsilon,
+            epsilon=loads.epsilon,
             seed=used.seed,
             budget=used.budget,
             cycles=used.cycles,
@@ -227,9 +228,8 @@ def refine(
     with observer("lower"):
         refined = plan if same else _with_owners(plan, matrix, better)
 
-    notes = empty_parts(better, plan.num_parts) + balance_notes(
-        better, weights, plan.num_parts, epsilon, who=REFINED, names=tuple(loads)
-    )
+    notes = empty_parts(better, plan.num_parts)
+    notes += balance_notes(better, loads, plan.num_parts, REFINED)
     if not same and "expected_volume" in provenance:
         notes.append(
             f"the plan was made for mini-batches ({provenance.get('sampler')}): refined for "
@@ -237,7 +237,7 @@ def refine(
         )
     for note in notes:
         warnings.warn(note, PlanccWarning, stacklevel=2)
-    of_parts = [part_weights(better, load, plan.num_parts) for load in loads.values()]
+    of_parts = loads.of_parts(better, plan.num_parts).values()
     stale = ("budget",) if topology is not None else ("budget", "topology")
     kept = {
         name: value

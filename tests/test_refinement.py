@@ -123,6 +123,41 @@ def test_what_the_provenance_says_is_the_default(data):
     assert plancc.refine(plan, balance="nnz").provenance["balance"] == "nnz"
 
 
+def test_limits_of_their_own_are_recorded(data):
+    asked = {"balance": "nnz:0.5,rows:0.1", "epsilon": 0.0, "effort": "fast"}
+    plan = compiled(clustered(), model="hp", data=data, **asked)
+    assert plan.provenance["balance"] == "nnz:0.5,rows:0.1"
+    assert plan.provenance["warnings"] == ""
+
+    def rows_of(**options):
+        better = plancc.refine(plan, **options)
+        found = better.provenance
+        return np.bincount(better.owner(), minlength=6).max(), found["balance"], found["epsilon"]
+
+    heaviest, balance, epsilon = rows_of()
+    assert (balance, epsilon) == ("nnz:0.5,rows:0.1", 0.0)
+    assert heaviest <= 44  # 1.1 * 240 / 6
+    heaviest, balance, epsilon = rows_of(epsilon=0.025)  # in place of all that is recorded
+    assert (balance, epsilon) == ("nnz,rows", 0.025)
+    assert heaviest <= 41
+    heaviest, balance, epsilon = rows_of(epsilon=0.0, balance="rows:0.05,nnz:9")
+    assert (balance, epsilon) == ("rows:0.05,nnz:9.0", 0.0)
+    assert heaviest <= 42
+
+
+@pytest.mark.parametrize("model", ["medium-grain", "checkerboard", "libra", "hub-split"])
+def test_a_limit_of_the_nonzeros_of_edge_plans(model):
+    graph = clustered()
+    told = {
+        word: compiled(graph, model=model, **options).content_sha256()
+        for word, options in {
+            "own": {"balance": "nnz:0.3", "epsilon": 0.0},
+            "epsilon": {"epsilon": 0.3},
+        }.items()
+    }
+    assert told["own"] == told["epsilon"]
+
+
 @pytest.mark.parametrize("epsilon", ["a lot", -1.0, float("nan"), None])
 def test_a_strange_provenance_counts_for_nothing(epsilon, plan):
     strange = replace(plan, provenance={"epsilon": epsilon, "dims": "a,b", "tried": 3})

@@ -48,6 +48,8 @@ def command(
     """
     options.check_output(output, source, data)
     wanted = Balance.parse(balance or "nnz", dims)
+    if wanted.allowed:
+        raise InputError(f"--balance {balance}: a hypergraph file has no limits; give names only")
     if balance is not None and not output.removesuffix(".gz").endswith(WEIGHTED):
         raise InputError(
             f"{output}: this format has no weights: drop --balance {balance}, or choose from "

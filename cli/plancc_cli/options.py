@@ -131,7 +131,8 @@ def balancing(
         click.option(
             "--balance",
             metavar="NAME,...",
-            help=f"Row weights to balance: {names}, or several.  [default: {otherwise}]",
+            help=f"Row weights to balance: {names}, or several; a name may have its own limit, as in "
+            f"nnz:0.05.  [default: {otherwise}]",
         ),
         dims_option(dims_help),
         click.option("--data", type=click.Path(), help=data_help),

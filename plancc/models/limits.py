@@ -11,6 +11,9 @@ import numpy.typing as npt
 
 from plancc.models.weights import least_maximum
 
+Epsilon = float | tuple[float, ...]
+"""Allowed imbalance of all constraints, or of one after the other."""
+
 SLACK = 0.01
 """Distance of the target below the limit, over an even share."""
 
@@ -29,7 +32,7 @@ class Limits:
     least : int64
         What the heaviest part of any partition weighs at least.
     num_parts : int
-    epsilon : float
+    epsilon : float64
         Allowed imbalance.
     even : int64
         ``ceil(total / num_parts)``.
@@ -44,14 +47,22 @@ class Limits:
     total: Any
     least: Any
     num_parts: int
-    epsilon: float
+    epsilon: Any
 
     @classmethod
-    def of(cls, weights: npt.NDArray[np.int64], num_parts: int, epsilon: float) -> Limits:
+    def of(
+        cls,
+        weights: npt.NDArray[np.int64],
+        num_parts: int,
+        epsilon: Epsilon | npt.NDArray[np.float64],
+    ) -> Limits:
         """Limits for the weights int64[n] or int64[n, c] of all vertices."""
         total = weights.sum(axis=0)
         least = [least_maximum(column, num_parts) for column in np.atleast_2d(weights.T)]
-        return cls(total, np.reshape(least, total.shape), num_parts, epsilon)
+        allowed = np.asarray(epsilon, dtype=np.float64)
+        if allowed.size == 1:
+            allowed = allowed.reshape(())
+        return cls(total, np.reshape(least, total.shape), num_parts, allowed)
 
     @classmethod
     def of_nonzeros(cls, num_nonzeros: int, num_parts: int, epsilon: float) -> Limits:

@@ -50,7 +50,9 @@ def check_nonzeros_balanced(model: str, balance: str | Balance) -> None:
     ------
     InputError
     """
-    if str(balance) != "nnz":
+    if isinstance(balance, str):
+        balance = Balance.parse(balance)
+    if balance.names != ("nnz",):
         raise InputError(f"model '{model}' balances nonzeros: balance '{balance}' cannot be had")
 
 

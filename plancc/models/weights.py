@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -48,24 +49,31 @@ class Balance:
         The training vertices; "train" needs them.
     expected_nonzeros : float64[num_vertices], or None
         Of a mini-batch, by row; "batch" needs them.
+    allowed : dict of str to float
+        Allowed imbalance, max / mean - 1, of the names that have one of their own.
 
     Raises
     ------
     InputError
         No name, an unknown one or one twice; fewer than two widths or one below 1; "work" without
-        widths.
+        widths; an allowed imbalance that is not finite, below 0, or of a name that is not there.
     """
 
     names: tuple[str, ...] = ("nnz",)
     dims: tuple[int, ...] | None = None
     train_mask: npt.NDArray[np.bool_] | None = None
     expected_nonzeros: npt.NDArray[np.float64] | None = None
+    allowed: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in self.names or ("",):
             check_choice("balance", name, BALANCES)
             if self.names.count(name) > 1:
-                raise InputError(f"balance '{self}' names '{name}' twice")
+                raise InputError(f"balance '{','.join(self.names)}' names '{name}' twice")
+        for name, epsilon in self.allowed.items():
+            check_choice("balance", name, self.names)
+            if not (math.isfinite(epsilon) and epsilon >= 0):
+                raise InputError(_not_allowed(name, f"{epsilon:g}"))
         if self.dims is None:
             if "work" in self.names:
                 raise InputError("balance 'work' needs the widths of the layers (`dims`)")
@@ -74,11 +82,36 @@ class Balance:
 
     @classmethod
     def parse(cls, text: str, dims: Sequence[int] | None = None) -> Balance:
-        """The balance that a comma list such as "nnz,rows" names."""
-        return cls(tuple(map(str.strip, text.split(","))), None if dims is None else tuple(dims))
+        """The balance that a comma list names, such as "nnz,rows" or "nnz:0.05,rows".
+
+        A number after a colon is the allowed imbalance of that name.
+        """
+        names: list[str] = []
+        allowed: dict[str, float] = {}
+        for word in text.split(","):
+            name, colon, number = map(str.strip, word.partition(":"))
+            check_choice("balance", name, BALANCES)
+            names.append(name)
+            if colon:
+                try:
+                    allowed.setdefault(name, float(number))
+                except ValueError:
+                    raise InputError(_not_allowed(name, number)) from None
+        return cls(tuple(names), None if dims is None else tuple(dims), allowed=allowed)
 
     def __str__(self) -> str:
-        return ",".join(self.names)
+        return ",".join(
+            f"{name}:{self.allowed[name]!r}" if name in self.allowed else name
+            for name in self.names
+        )
+
+    def epsilon(self, constraint: str, default: float) -> float:
+        """Allowed imbalance of a constraint by its name in `constraints`: its own, or `default`."""
+        return self.allowed.get(constraint.split()[0], default)
+
+    def without_limits(self) -> Balance:
+        """The same names, none with an allowed imbalance of its own."""
+        return replace(self, allowed={})
 
 
 def constraints(matrix: Graph, balance: str | Balance) -> dict[str, npt.NDArray[np.int64]]:
@@ -138,15 +171,19 @@ def as_columns(loads: Mapping[str, npt.NDArray[np.int64]]) -> npt.NDArray[np.int
     return columns[0] if len(columns) == 1 else np.stack(columns, axis=1)
 
 
-def combined(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def combined(
+    weights: npt.NDArray[np.int64], importance: npt.NDArray[np.float64] | None = None
+) -> npt.NDArray[np.int64]:
     """One weight per vertex that stands for all its weights, for those who can take only one.
 
-    Every constraint counts alike: it is scaled to the same total, and they are added up.
+    Every constraint is scaled to a total of its importance, and they are added up.
 
     Parameters
     ----------
     weights : int64[n] or int64[n, c]
         Not negative; no column sums to more than `MAX_TOTAL`.
+    importance : float64[c], optional
+        Above 0, with sum 1; None: all count alike.
 
     Returns
     -------
@@ -157,7 +194,9 @@ def combined(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     if weights.ndim == 1:
         return weights
     n, c = weights.shape
-    share = MAX_TOTAL // c - n  # rounding up adds less than n
+    share: Any = MAX_TOTAL // c - n  # rounding up adds less than n
+    if importance is not None:
+        share = np.maximum(np.floor(importance * MAX_TOTAL) - n, 1)
     scale = share / np.maximum(weights.sum(axis=0), 1)
     return np.ceil(weights * scale).astype(np.int64).sum(axis=1)
 
@@ -232,6 +271,13 @@ def check_num_parts(num_vertices: int, num_parts: int, what: str = "part") -> No
             f"{num_parts} {what}s for {num_vertices} vertices: every {what} needs at least one "
             "vertex"
         )
+
+
+def _not_allowed(name: str, number: str) -> str:
+    return (
+        f"balance '{name}:{number}': '{number}' is no allowed imbalance: give a number that is at "
+        f"least 0, such as {name}:0.05"
+    )
 
 
 def _is_width(value: Any) -> bool:

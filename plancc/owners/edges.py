@@ -24,6 +24,7 @@ from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.checkerboard import CheckerboardModel
+from plancc.models.loads import Loads
 from plancc.models.problem import Assignment, EdgeProblem
 from plancc.models.weights import Balance
 from plancc.owners.provenance import empty_parts
@@ -50,6 +51,8 @@ def find_edge_owners(
         raise InputError(
             f"topology {task.options.nodes}: parts of model '{task.name}' cannot be mapped to nodes"
         )
+    epsilon = balance.epsilon("nnz", task.options.epsilon)
+    task = replace(task, options=replace(task.options, epsilon=epsilon))
     taken = task.model.taken(matrix, task.num_parts)
     if task.searches:
         with observer("partition"):
@@ -62,7 +65,8 @@ def find_edge_owners(
             found = _assigned(matrix, problem, task)
         else:
             assert isinstance(problem, EdgeProblem)
-            found = partitioned(problem.hypergraph, task, balance.names)
+            loads = Loads({"nnz": problem.hypergraph.vertex_weights}, epsilon)
+            found = partitioned(problem.hypergraph, task, loads)
             found = replace(found, owners=problem.owners(found.owners.rows))
     if task.objective is not None and found.how.get("partitioner") != TRIVIAL:
         with observer("refine"):
@@ -139,6 +143,5 @@ def _refined(matrix: Graph, found: Found, task: Task, report: Report | None) -> 
 
 def _balance_notes(nonzero_owner: npt.NDArray[np.int32], task: Task, who: str) -> list[str]:
     """What to say where parts differ more in nonzeros than asked for."""
-    even = np.ones(len(nonzero_owner), dtype=np.int64)
-    epsilon = task.options.epsilon
-    return balance_notes(nonzero_owner, even, task.num_parts, epsilon, who=who, names=())
+    loads = Loads.of_nonzeros(len(nonzero_owner), task.options.epsilon)
+    return balance_notes(nonzero_owner, loads, task.num_parts, who)

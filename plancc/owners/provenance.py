@@ -15,8 +15,7 @@ from plancc.cost.owners import traffic
 from plancc.cost.rates import EpochRates
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
-from plancc.models.limits import Limits
-from plancc.models.weights import part_weights
+from plancc.models.loads import Loads
 from plancc.search.record import Record
 
 if TYPE_CHECKING:
@@ -35,17 +34,6 @@ def empty_parts(owner: npt.NDArray[np.int32], num_parts: int) -> list[str]:
     return [f"{empty} of {num_parts} parts have no rows"] if empty else []
 
 
-def overload(
-    owner: npt.NDArray[np.int32],
-    weights: npt.NDArray[np.int64],
-    num_parts: int,
-    epsilon: float,
-) -> float:
-    """Weight of all parts above the limit over that of an average part, as in a `Trial`."""
-    limits = Limits.of(weights, num_parts, epsilon)
-    return limits.overload(part_weights(owner, weights, num_parts))
-
-
 @dataclass(frozen=True)
 class Steps:
     """Owners of the rows of `matrix`, measured exactly and noted step by step.
@@ -53,9 +41,8 @@ class Steps:
     Attributes
     ----------
     matrix : Graph
-    weights : int64[n] or int64[n, c]
+    loads : Loads
     num_parts : int
-    epsilon : float
     objective : str
         In `plancc.cost.objectives.OBJECTIVES`.
     rates : EpochRates, for objective "time" only
@@ -65,9 +52,8 @@ class Steps:
     """
 
     matrix: Graph
-    weights: npt.NDArray[np.int64]
+    loads: Loads
     num_parts: int
-    epsilon: float
     objective: str
     rates: EpochRates | None = None
     expectation: Expectation | None = None
@@ -83,7 +69,7 @@ class Steps:
             step,
             seconds,
             Owners(owner),
-            overload(owner, self.weights, self.num_parts, self.epsilon),
+            self.loads.overload(owner, self.num_parts),
             value,
             int(parts.sent.sum()),
         )

@@ -12,7 +12,7 @@ Knows models, partitioners, passes and the search; no plan, no file, no terminal
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +27,12 @@ from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
 from plancc.models.graph import GraphModel
 from plancc.models.hypergraph import HypergraphModel
+from plancc.models.loads import Loads
 from plancc.models.problem import Assignment, Hypergraph, WeightedGraph
 from plancc.models.stochastic import AUTO as EXACT_OR_ENOUGH
 from plancc.models.stochastic import StochasticModel
-from plancc.models.weights import Balance, as_columns, check_num_parts, constraints
-from plancc.owners.provenance import Steps, empty_parts, overload
+from plancc.models.weights import Balance, check_num_parts
+from plancc.owners.provenance import Steps, empty_parts
 from plancc.owners.task import REBALANCED, REFINED, Found, Observer, Report, Task
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import PartitionOptions
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
 CLUSTER_EPSILON = 0.1
 """Allowed imbalance of clusters."""
 
-Loads = Mapping[str, npt.NDArray[np.int64]]
-
 
 @dataclass(frozen=True)
 class _Rows:
@@ -59,11 +58,6 @@ class _Rows:
     expectation: Expectation | None
     report: Report | None
 
-    @property
-    def weights(self) -> npt.NDArray[np.int64]:
-        """The loads as one array, int64[n] or int64[n, c]."""
-        return as_columns(self.loads)
-
 
 def find_row_owners(
     matrix: Graph,
@@ -74,7 +68,7 @@ def find_row_owners(
 ) -> Found:
     """Owners of the rows of `matrix`; see `plancc.owners.find.find_owners`."""
     model, options, num_parts = task.model, task.options, task.num_parts
-    loads = constraints(matrix, balance)
+    loads = Loads.of(matrix, balance, options.epsilon)
     expectation = _expectation(matrix, task, loads, observer)
     job = _Rows(matrix, task, loads, expectation, report)
     problem = None
@@ -91,7 +85,7 @@ def find_row_owners(
             found = Found(Owners(rows), dict(problem.notes), about_owners=notes)
         else:
             assert isinstance(problem, Hypergraph | WeightedGraph)
-            found = partitioned(problem, task, tuple(job.loads))
+            found = partitioned(problem, task, loads)
     if isinstance(problem, Hypergraph | WeightedGraph) and model.searched:
         left = _left_to_do(found, job)
         if left:
@@ -127,7 +121,7 @@ def _expectation(matrix: Graph, task: Task, loads: Loads, observer: Observer) ->
 
     with observer("mini-batches"):
         return expectation_of(
-            model, matrix, as_columns(loads), task.num_parts, options.seed, options.threads
+            model, matrix, loads.weights, task.num_parts, options.seed, options.threads
         )
 
 
@@ -167,9 +161,9 @@ def _versions(tried: Sequence[Trial]) -> str:
     return ", ".join(f"{name} {PARTITIONERS[name].version()}".strip() for name in used)
 
 
-def partitioned(problem: Hypergraph | WeightedGraph, task: Task, names: Sequence[str]) -> Found:
+def partitioned(problem: Hypergraph | WeightedGraph, task: Task, loads: Loads) -> Found:
     """What one partitioner answers; the owners are those of the problem's vertices."""
-    result = partition(problem, task.num_parts, task.options, constraints=names)
+    result = partition(problem, task.num_parts, task.options, loads=loads)
     how = {
         "partitioner": result.partitioner,
         "partitioner_version": result.version,
@@ -192,10 +186,9 @@ def _left_to_do(found: Found, job: _Rows) -> str:
     batches = getattr(job.task.model, "batches", EXACT_OR_ENOUGH)
     if job.task.objective is not None and batches == EXACT_OR_ENOUGH:
         return "refine"
-    if len(job.loads) == 1:
+    if len(job.loads.names) == 1:
         return ""
-    epsilon = job.task.options.epsilon
-    over = overload(found.owners.rows, job.weights, job.task.num_parts, epsilon)
+    over = job.loads.overload(found.owners.rows, job.task.num_parts)
     return "rebalance" if over > 0 else ""
 
 
@@ -204,14 +197,13 @@ def _improved(found: Found, problem: Hypergraph | WeightedGraph, job: _Rows) -> 
     from plancc.passes.rebalance import Rebalance
     from plancc.passes.refine import refiner
 
-    task, matrix, weights = job.task, job.matrix, job.weights
+    task, matrix, loads = job.task, job.matrix, job.loads
     num_parts, goal, rates = task.num_parts, task.objective, task.rates
-    epsilon, seed = task.options.epsilon, task.options.seed
+    epsilon, seed = loads.epsilon, task.options.seed
     steps = Steps(
         matrix=matrix,
-        weights=weights,
+        loads=loads,
         num_parts=num_parts,
-        epsilon=epsilon,
         objective=goal or "volume",
         rates=rates,
         expectation=job.expectation,
@@ -228,15 +220,15 @@ def _improved(found: Found, problem: Hypergraph | WeightedGraph, job: _Rows) -> 
         if isinstance(problem, Hypergraph)
         else HypergraphModel().build(matrix, num_parts, balance="nnz", seed=seed)
     )
-    hypergraph = replace(hypergraph, vertex_weights=weights)
+    hypergraph = replace(hypergraph, vertex_weights=loads.weights)
     about_run = list(found.about_run)
     if goal is None:
         step, who = f"rebalanced, seed {seed}", REBALANCED
         owner = Rebalance(epsilon, seed).run(hypergraph, given, num_parts)
         if owner is not given:
             about_run.append(
-                f"{partitioner} is above epsilon {epsilon:g} with the balances "
-                f"{', '.join(job.loads)}: plancc moved rows between its parts"
+                f"{partitioner} is above epsilon ({loads.described}): plancc moved rows between "
+                "its parts"
             )
     else:
         step, who = f"refined for {goal}, seed {seed}", REFINED
@@ -254,9 +246,7 @@ def _improved(found: Found, problem: Hypergraph | WeightedGraph, job: _Rows) -> 
     steps.note(step, time.perf_counter() - start, owner)
 
     result = steps.record.result(about_run)
-    notes = balance_notes(
-        result.owners.rows, weights, num_parts, epsilon, who=who, names=tuple(job.loads)
-    )
+    notes = balance_notes(result.owners.rows, loads, num_parts, who)
     how = found.how | {"tried": result.tried_json()}
     return Found(result.owners, how, about_run, notes)
 

@@ -24,7 +24,8 @@ class Adapter:
     run : function
         ``run(problem, num_parts, *, epsilon, seed, preset, threads) -> int[n]``, a function of a
         module (the child process imports it by name). Its current folder is a temporary
-        one. It is called only with 2 <= num_parts < n and at least one net or edge.
+        one. It is called only with 2 <= num_parts < n and at least one net or edge. `epsilon` is a
+        float; where the problem has several weights per vertex, float64[num_constraints].
     accepts : tuple of type
         Kinds of problem: Hypergraph, WeightedGraph.
     presets : tuple of str

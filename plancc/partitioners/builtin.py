@@ -57,7 +57,7 @@ def run(
     problem: Hypergraph | WeightedGraph,
     num_parts: int,
     *,
-    epsilon: float,
+    epsilon: float | npt.NDArray[np.float64],
     seed: int,
     preset: str,
     threads: int,

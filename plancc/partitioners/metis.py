@@ -18,13 +18,21 @@ from plancc.partitioners.process import OTHERWISE
 OBJTYPE = {"cut": 0, "volume": 1}
 NUM_OPTIONS = 40
 """METIS_NOPTIONS of metis.h."""
+REAL = np.float32
+"""real_t of metis.h, as pymetis builds it."""
 OK = 1
 ERRORS = {-2: "wrong input", -3: "not enough memory", -4: "some other error"}
 """rstatus_et of metis.h."""
 
 
 def run(
-    problem: WeightedGraph, num_parts: int, *, epsilon: float, seed: int, preset: str, threads: int
+    problem: WeightedGraph,
+    num_parts: int,
+    *,
+    epsilon: float | npt.NDArray[np.float64],
+    seed: int,
+    preset: str,
+    threads: int,
 ) -> npt.ArrayLike:
     """Minimise the problem's objective; `threads` is not used, the library has one.
 
@@ -40,8 +48,8 @@ def run(
         raise InputError("METIS preset 'recursive' minimises the cut only: use preset 'kway'")
     # Recursive bisection allows its imbalance in every step: they multiply up to 1 + epsilon.
     steps = math.ceil(math.log2(num_parts)) if recursive else 1
-    allowed = (1 + epsilon) ** (1 / steps) - 1
-    options = pymetis.Options(seed=seed, ufactor=max(1, round(1000 * allowed)))
+    allowed = np.maximum(np.round(1000 * ((1 + np.asarray(epsilon)) ** (1 / steps) - 1)), 1)
+    options = pymetis.Options(seed=seed, ufactor=int(allowed.min()))
     if not recursive:
         options.objtype = OBJTYPE[problem.objective]
     integer = np.int64 if pymetis._internal._idx_type_width() == 64 else np.int32
@@ -49,7 +57,9 @@ def run(
     weights = np.ascontiguousarray(problem.vertex_weights, dtype=integer)
     costs = None if problem.edge_weights is None else problem.edge_weights.astype(integer)
     if weights.ndim > 1:
-        return _balance_several(num_parts, ptr, neighbours, weights, costs, recursive, options)
+        graph = (ptr, neighbours, weights, costs)
+        allowed = np.broadcast_to(allowed, weights.shape[1:])
+        return _balance_several(num_parts, graph, allowed, recursive, options)
     _, owner = pymetis.part_graph(
         num_parts,
         pymetis.CSRAdjacency(ptr, neighbours),
@@ -63,27 +73,40 @@ def run(
 
 def _balance_several(
     num_parts: int,
-    ptr: npt.NDArray[Any],
-    neighbours: npt.NDArray[Any],
-    weights: npt.NDArray[Any],
-    costs: npt.NDArray[Any] | None,
+    graph: tuple[npt.NDArray[Any] | None, ...],
+    allowed: npt.NDArray[np.float64],
     recursive: bool,
     options: Any,
 ) -> npt.NDArray[Any]:
     """METIS with several weights per vertex, which pymetis' own function does not pass on.
 
     The METIS inside pymetis is called as its manual says (section 5.8). All arrays have the
-    library's integer type; weights are [n, number of constraints].
+    library's integer type.
+
+    Parameters
+    ----------
+    num_parts : int
+    graph : tuple
+        ptr, neighbours, weights [n, number of constraints] and costs, None for all 1.
+    allowed : float64[number of constraints]
+        Allowed imbalance, in thousandths.
+    recursive : bool
+    options : pymetis.Options
     """
+    ptr, neighbours, weights, costs = graph
+    assert ptr is not None
+    assert weights is not None
     name = "METIS_PartGraphRecursive" if recursive else "METIS_PartGraphKway"
     function = _function(name)
     integer = ptr.dtype
     n, number, parts, cut = (np.array([x], dtype=integer) for x in (*weights.shape, num_parts, 0))
     settings = np.array([options._get(k) for k in range(NUM_OPTIONS)], dtype=integer)
     owner = np.empty(len(weights), dtype=integer)
-    # None: sizes for the volume all 1, parts all equal, `ufactor` for all constraints.
-    graph = (n, number, ptr, neighbours, weights, None, costs)
-    arguments = (*graph, parts, None, None, settings, cut, owner)
+    alike = bool((allowed == allowed[0]).all())  # then `ufactor` says it
+    factors = None if alike else (1 + allowed / 1000).astype(REAL)
+    # None: sizes for the volume all 1, parts all equal.
+    before = (n, number, ptr, neighbours, weights, None, costs)
+    arguments = (*before, parts, None, factors, settings, cut, owner)
     status = function(*(None if x is None else x.ctypes.data for x in arguments))
     if status != OK:
         why = ERRORS.get(status, "unknown")

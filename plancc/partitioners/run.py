@@ -11,14 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import BackendError, BackendUnavailable, InputError
-from plancc.models.limits import Limits
+from plancc.models.loads import Loads
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.weights import (
     MAX_TOTAL,
     check_num_parts,
     combined,
     imbalance_bound,
-    part_weights,
 )
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.adapter import Adapter, scaled
@@ -32,6 +31,9 @@ TIME_LIMIT = 6 * 3600.0
 
 MAX_TIME_LIMIT = 1e6
 """More than the operating system's timers take is no limit."""
+
+LEAST_EPSILON = 1e-3
+"""Smallest allowed imbalance by which constraints are weighed against each other."""
 
 TRIVIAL = "none"
 """Name of the partitioner in a result that needed none (one part, one vertex each, no nets)."""
@@ -76,7 +78,7 @@ def partition(
     num_parts: int,
     options: PartitionOptions | None = None,
     *,
-    constraints: Sequence[str] = (),
+    loads: Loads | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> PartitionResult:
     """Split the vertices of `problem` into `num_parts` parts.
@@ -87,8 +89,9 @@ def partition(
     num_parts : int
         At most the number of vertices.
     options : PartitionOptions, optional
-    constraints : sequence of str, optional
-        Names of the columns of the problem's weights, for the warnings.
+    loads : Loads, optional
+        The problem's weights with the names and the allowed imbalances of their columns; None:
+        the options' epsilon for all.
     stop : callable, optional
         Asked now and then whether a native partitioner is to be ended.
 
@@ -104,10 +107,11 @@ def partition(
         The named partitioner failed or gave a wrong answer.
     """
     options = options or PartitionOptions()
-    epsilon, preset, threads = options.epsilon, options.preset, options.threads
+    preset, threads = options.preset, options.threads
     check_num_parts(problem.num_vertices, num_parts)
     _check_weights(problem)
 
+    loads = _loads(problem.vertex_weights, options.epsilon, loads)
     about_run: list[str] = []
     about_owners: list[str] = []
     adapters = _candidates(problem, options.partitioner, about_run)
@@ -119,9 +123,7 @@ def partition(
         return PartitionResult(
             trivial,
             TRIVIAL,
-            about_owners=balance_notes(
-                trivial, problem.vertex_weights, num_parts, epsilon, "the partition", constraints
-            ),
+            about_owners=balance_notes(trivial, loads, num_parts, "the partition"),
         )
 
     given = options.time_limit
@@ -129,14 +131,13 @@ def partition(
     for adapter in adapters:
         chosen = preset if preset in adapter.presets else None
         settings: dict[str, Any] = {
-            "epsilon": min(epsilon, num_parts - 1.0),  # no partition has more
             "seed": options.seed,
             "preset": chosen or adapter.presets[0],
             "threads": threads,
         }
         start = time.perf_counter()
         try:
-            raw = _run(adapter, problem, num_parts, settings, limit, stop)
+            raw = _run(adapter, problem, num_parts, loads, settings, limit, stop)
             owner = checked_owner(
                 adapter.name, raw, problem.num_vertices, num_parts, f"; {OTHERWISE}"
             )
@@ -157,9 +158,7 @@ def partition(
             "each was given a vertex"
         )
         owner = FillEmptyParts().run(owner, problem.vertex_weights, num_parts)
-    about_owners += balance_notes(
-        owner, problem.vertex_weights, num_parts, epsilon, adapter.name, constraints
-    )
+    about_owners += balance_notes(owner, loads, num_parts, adapter.name)
     if adapter.threaded and threads > 1 and "deterministic" not in settings["preset"]:
         note = f"{adapter.name} with {threads} threads may give another partition in every run"
         if "deterministic" in adapter.presets:
@@ -174,6 +173,14 @@ def partition(
         about_owners=about_owners,
         seconds=seconds,
     )
+
+
+def _loads(weights: npt.NDArray[np.int64], epsilon: float, given: Loads | None) -> Loads:
+    """A problem's weights by constraint; numbered if they are not those that are given."""
+    columns = np.atleast_2d(weights.T)
+    if given is None or len(given.names) != len(columns):  # the model has weights of its own
+        return Loads({f"weight {k}": load for k, load in enumerate(columns, 1)}, epsilon)
+    return Loads(dict(zip(given.names, columns, strict=True)), given.epsilon)
 
 
 def _check_weights(problem: Hypergraph | WeightedGraph) -> None:
@@ -285,16 +292,23 @@ def _run(
     adapter: Adapter,
     problem: Hypergraph | WeightedGraph,
     num_parts: int,
+    loads: Loads,
     options: dict[str, Any],
     time_limit: float,
     stop: Callable[[], bool] | None,
 ) -> object:
     """Call the back end on a problem that its integers can hold."""
     weights = problem.vertex_weights
+    most = num_parts - 1.0  # no partition has more
+    epsilon: Any = np.minimum(loads.epsilon, most)
     if weights.ndim > 1:
-        counting = weights[:, weights.any(axis=0)]
-        several = adapter.constraints and counting.shape[1] > 1
-        weights = counting if several else combined(weights)
+        counts = weights.any(axis=0)
+        epsilon = np.broadcast_to(epsilon, weights.shape[1:])
+        if adapter.constraints and np.count_nonzero(counts) > 1:
+            weights, epsilon = weights[:, counts], epsilon[counts]
+        else:
+            weights, epsilon = _as_one(weights, epsilon)
+    options = options | {"epsilon": epsilon if weights.ndim > 1 else float(epsilon)}
     if not weights.any():
         weights = np.ones(len(weights), dtype=np.int64)
     fitting: Hypergraph | WeightedGraph
@@ -318,6 +332,22 @@ def _run(
     return adapter.run(fitting, num_parts, **options)
 
 
+def _as_one(
+    weights: npt.NDArray[np.int64], epsilon: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.int64], float]:
+    """One weight and one allowed imbalance in place of several.
+
+    A constraint counts in inverse proportion to its allowed imbalance, and the sum may be above its
+    mean by the average of what they allow, so weighted: every partition that is within all limits
+    is within that one, and the tight ones are the nearest to hold.
+    """
+    if (epsilon == epsilon[0]).all():
+        return combined(weights), float(epsilon[0])
+    importance = 1 / np.maximum(epsilon, LEAST_EPSILON)
+    importance /= importance.sum()
+    return combined(weights, importance), float(importance @ epsilon)
+
+
 def checked_owner(
     who: str, raw: object, num_vertices: int, num_parts: int, advice: str = ""
 ) -> npt.NDArray[np.int32]:
@@ -337,33 +367,23 @@ def checked_owner(
 
 
 def balance_notes(
-    owner: npt.NDArray[np.int32],
-    weights: npt.NDArray[np.int64],
-    num_parts: int,
-    epsilon: float,
-    who: str,
-    names: Sequence[str],
+    owner: npt.NDArray[np.int32], loads: Loads, num_parts: int, who: str
 ) -> list[str]:
     """Warnings about vertices too heavy for balance and about missed balance, by constraint."""
-    if weights.ndim == 1:
-        columns = {"": weights}
-    else:
-        if len(names) != weights.shape[1]:  # not given, or the model has weights of its own
-            names = [f"weight {k}" for k in range(1, weights.shape[1] + 1)]
-        columns = {f"{name}: ": weights[:, k] for k, name in enumerate(names)}
     notes = []
-    for name, column in columns.items():
-        limits = Limits.of(column, num_parts, epsilon)
+    for name, load in loads.apart().items():
+        about, column = f"{name}: " if len(loads.names) > 1 else "", load.weights
+        limits = load.limits(num_parts)
         if limits.least > limits.allowed:
             notes.append(
-                f"{name}the heaviest vertex weighs {column.max()}, the average part "
+                f"{about}the heaviest vertex weighs {column.max()}, the average part "
                 f"{limits.total / num_parts:.1f}: no partition has an imbalance below "
                 f"{imbalance_bound(column, num_parts):.3f}"
             )
-        reached = int(part_weights(owner, column, num_parts).max())
+        reached = int(load.of_parts(owner, num_parts)[name].max())
         if reached > limits.limit:
             notes.append(
-                f"{name}imbalance {reached * num_parts / limits.total - 1:.4g} of {who} is above "
-                f"epsilon {epsilon:g}"
+                f"{about}imbalance {reached * num_parts / limits.total - 1:.4g} of {who} is above "
+                f"epsilon {limits.epsilon:g}"
             )
     return notes

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plancc.models.limits import Limits
+from plancc.models.limits import Epsilon, Limits
 from plancc.models.problem import Hypergraph
 from plancc.passes.multilevel import Owner, Sweeps
 
@@ -20,14 +20,14 @@ class Rebalance:
 
     Attributes
     ----------
-    epsilon : float
+    epsilon : float or tuple of float
         Allowed imbalance: a part weighs at most ``(1 + epsilon) * ceil(total / num_parts)``, or as
         much as the heaviest vertex, by every constraint.
     seed : int
         The same seed gives the same owners.
     """
 
-    epsilon: float = 0.01
+    epsilon: Epsilon = 0.01
     seed: int = 1
 
     def run(self, problem: Hypergraph, owner: Owner, num_parts: int) -> Owner:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from plancc.cost.objectives import NEEDS_DIMS, OBJECTIVES
 from plancc.cost.rates import EpochRates
 from plancc.errors import InputError
-from plancc.models.limits import Limits
+from plancc.models.limits import Epsilon, Limits
 from plancc.models.problem import Hypergraph
 from plancc.passes.deadline import Deadline
 from plancc.passes.multilevel import PRICES, VOLUME, Goal, Owner, Sweeps
@@ -120,8 +120,8 @@ class RefineVolume:
 
     Attributes
     ----------
-    epsilon : float
-        Allowed imbalance of every constraint.
+    epsilon : float or tuple of float
+        Allowed imbalance of every constraint, or of one after the other.
     cycles : int
         V-cycles after the first round, which sweeps over the finest level only.
     seed : int
@@ -132,7 +132,7 @@ class RefineVolume:
 
     objective: ClassVar[str] = "volume"
 
-    epsilon: float = 0.01
+    epsilon: Epsilon = 0.01
     cycles: int = 4
     seed: int = 1
     budget: float | None = None

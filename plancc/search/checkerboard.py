@@ -26,6 +26,7 @@ from plancc.cost.owners import traffic
 from plancc.graph.graph import Graph
 from plancc.models.checkerboard import CheckerboardModel, Groups, assemble
 from plancc.models.limits import Limits
+from plancc.models.loads import Loads
 from plancc.models.weights import check_num_parts
 from plancc.options import SearchOptions
 from plancc.partitioners.run import balance_notes
@@ -171,9 +172,11 @@ def search_checkerboard(
             strength *= STRONGER if better else WEAKER
 
     assert record.owners is not None
-    ones, who = np.ones(matrix.num_nonzeros, dtype=np.int64), f"effort {effort}"
-    cells = record.owners.of_nonzeros(matrix)
-    warnings += balance_notes(cells, ones, num_parts, epsilon, who, ())
+    cells, loads = (
+        record.owners.of_nonzeros(matrix),
+        Loads.of_nonzeros(matrix.num_nonzeros, epsilon),
+    )
+    warnings += balance_notes(cells, loads, num_parts, f"effort {effort}")
     return record.result([*dict.fromkeys(warnings)])
 
 

@@ -37,6 +37,7 @@ from plancc.graph.owners import Owners
 from plancc.models.base import EdgeModel
 from plancc.models.fine_grain import FineGrainModel
 from plancc.models.limits import Limits
+from plancc.models.loads import Loads
 from plancc.models.medium_grain import MediumGrainModel, lighter_columns, split_problem
 from plancc.models.problem import EdgeProblem
 from plancc.models.weights import check_num_parts
@@ -140,11 +141,9 @@ def search_edges(
     result.warnings.extend(
         balance_notes(
             result.owners.nonzeros,
-            np.ones(matrix.num_nonzeros, dtype=np.int64),
+            Loads.of_nonzeros(matrix.num_nonzeros, options.epsilon),
             num_parts,
-            options.epsilon,
             who=f"effort {effort}",
-            names=(),
         )
     )
     return result

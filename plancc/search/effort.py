@@ -13,14 +13,13 @@ expected volume of mini-batches balanced and best also start from the strongest 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from plancc.cost.objectives import objective_value
 from plancc.cost.owners import traffic
@@ -32,9 +31,10 @@ from plancc.models.base import Model
 from plancc.models.graph import GraphModel
 from plancc.models.hypergraph import HypergraphModel
 from plancc.models.limits import Limits
+from plancc.models.loads import Loads
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.stochastic import EXPECTED_VOLUME
-from plancc.models.weights import as_columns, check_num_parts
+from plancc.models.weights import check_num_parts
 from plancc.options import SearchOptions
 from plancc.partitioners.adapter import Adapter
 from plancc.partitioners.options import AUTO, PartitionOptions
@@ -76,7 +76,7 @@ def search(
     options: SearchOptions | None = None,
     *,
     model: Model | None = None,
-    loads: Mapping[str, npt.NDArray[np.int64]] | None = None,
+    loads: Loads | None = None,
     expectation: Expectation | None = None,
     report: Callable[[Trial], None] | None = None,
 ) -> SearchResult:
@@ -95,8 +95,8 @@ def search(
         Says which kind of problem partitioners are given beside the graph; one that does not start
         from the cut gives the problem of the first start. None: `HypergraphModel`. The objective is
         exact all the same.
-    loads : dict of str to int64[n], optional
-        What the parts share evenly, by the name of the constraint; None: nonzeros of the rows.
+    loads : Loads, optional
+        What the parts share evenly; None: nonzeros of the rows, within the epsilon of the options.
     expectation : Expectation, optional
         The expected volume of mini-batches, in place of the objective.
     report : callable, optional
@@ -109,7 +109,9 @@ def search(
     """
     options, model = options or SearchOptions(), model or HypergraphModel()
     effort, objective, rates = options.for_search()
-    seed, budget, epsilon = options.seed, options.budget, options.epsilon
+    seed, budget = options.seed, options.budget
+    if loads is None:
+        loads = _nonzeros(matrix, options)
     check_num_parts(matrix.num_vertices, num_parts)
     if expectation is not None:
         objective = EXPECTED_VOLUME
@@ -119,11 +121,11 @@ def search(
         expectation.deadline = deadline
     kept = 0.0 if objective == "volume" or budget is None else OBJECTIVE_SHARE * budget
     hypergraph = HypergraphModel().build(matrix, num_parts, balance="nnz", seed=seed)
-    if loads is not None:
-        hypergraph = replace(hypergraph, vertex_weights=as_columns(loads))
+    hypergraph = replace(hypergraph, vertex_weights=loads.weights)
     job = _Job(
         matrix=matrix,
         hypergraph=hypergraph,
+        loads=loads,
         num_parts=num_parts,
         options=options,
         objective=objective,
@@ -155,14 +157,7 @@ def search(
         assert record.owners is not None
         found = job.refine_objective([record.owners.rows], cycles)
     result = job.record.result(job.warnings)
-    notes = balance_notes(
-        result.owners.rows,
-        hypergraph.vertex_weights,
-        num_parts,
-        epsilon,
-        who=f"effort {effort}",
-        names=tuple(loads or ()),
-    )
+    notes = balance_notes(result.owners.rows, loads, num_parts, f"effort {effort}")
     return replace(result, warnings=[*dict.fromkeys(result.warnings), *notes])
 
 
@@ -191,8 +186,13 @@ def rows_of_search(
     found = search(matrix, num_parts, options)
     rows = found.owners.rows
     who = f"effort {options.effort}"
-    told = balance_notes(rows, matrix.row_nonzeros(), num_parts, options.epsilon, who, ())
+    told = balance_notes(rows, _nonzeros(matrix, options), num_parts, who)
     return rows, [warning for warning in found.warnings if warning not in told]
+
+
+def _nonzeros(matrix: Graph, options: SearchOptions) -> Loads:
+    """Nonzeros of the rows, within the epsilon of the options."""
+    return Loads({"nnz": matrix.row_nonzeros().astype(np.int64, copy=False)}, options.epsilon)
 
 
 @dataclass
@@ -201,6 +201,7 @@ class _Job:
 
     matrix: Graph
     hypergraph: Hypergraph
+    loads: Loads
     num_parts: int
     options: SearchOptions
     objective: str
@@ -222,7 +223,7 @@ class _Job:
         self.graph = self._problem_of(GraphModel())
         self.base = self.graph if self.model.starts_from_cut else self._problem_of(self.model)
         self.nets = nets_of(self.hypergraph)
-        self.limits = Limits.of(self.nets.weight, self.num_parts, self.options.epsilon)
+        self.limits = Limits.of(self.nets.weight, self.num_parts, self.loads.epsilon)
 
     def _problem_of(self, model: Model) -> Any:
         problem = model.build(self.matrix, self.num_parts, balance="nnz", seed=self.options.seed)
@@ -278,6 +279,7 @@ class _Job:
                     threads=self.options.threads,
                     time_limit=None if limit == np.inf else limit,
                 ),
+                loads=self.loads,
                 stop=lambda: self.deadline.at == -np.inf,
             )
         except (BackendError, BackendUnavailable) as error:
@@ -383,7 +385,7 @@ class _Job:
         self, problem: Hypergraph, owner: Owner, seed: int, cycles: int | None
     ) -> _Member:
         begin = time.perf_counter()
-        options = {"epsilon": self.options.epsilon, "cycles": cycles, "seed": seed}
+        options = {"epsilon": self.loads.epsilon, "cycles": cycles, "seed": seed}
         if self.expectation is None:
             pass_ = refiner(self.objective, rates=self.rates, **options)
         else:

@@ -124,6 +124,10 @@ OPTIONS = {
     "-p 2 --balance foo --model rp": ["unknown balance 'foo'", DIGITS],
     "-p 2 --balance weights": ["weights", "graph.mtx"],
     "-p 2 --balance nnz,foo": ["unknown balance 'foo'", DIGITS],
+    "-p 2 --balance nnz:0.1,rows:x": ["balance 'rows:x'", "'x' is no allowed imbalance"],
+    "-p 2 --balance nnz:": ["balance 'nnz:'", "at least 0"],
+    "-p 2 --balance nnz:nan --model rp": ["balance 'nnz:nan'"],
+    "-p 2 --balance nnz:-0.1": ["balance 'nnz:-0.1'"],
     "-p 2 --balance nnz,nnz": ["'nnz,nnz'", "twice"],
     "-p 2 --balance work --model rp": ["'work'", "--dims"],
     "-p 2 --balance work --dims 16": ["--dims", "'16'"],
@@ -456,7 +460,12 @@ def test_exports(graph: Path, tmp_path: Path) -> None:
     for name in ("x.mtx", "x.part"):
         error = fails(tmp_path, "export", graph, "--balance", "rows", "-o", tmp_path / name)
         assert error.startswith(f"{tmp_path / name}: this format has no weights")
-    for balance, words in (("work", "--dims"), ("train", "--data"), ("nnz,rows", "one weight")):
+    for balance, words in (
+        ("work", "--dims"),
+        ("train", "--data"),
+        ("nnz,rows", "one weight"),
+        ("nnz:0.1", "no limits"),
+    ):
         error = fails(tmp_path, "export", graph, "--balance", balance, "-o", tmp_path / "x.hgr")
         assert words in error
     error = fails(tmp_path, "export", graph, "-o", tmp_path / "x.graph")  # it is directed

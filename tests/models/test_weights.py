@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models import MODELS
+from plancc.models.loads import Loads
 from plancc.models.weights import (
     MAX_TOTAL,
     Balance,
@@ -64,6 +65,30 @@ def test_several_constraints():
     assert str(Balance.parse(" rows , nnz")) == "rows,nnz"
 
 
+def test_limits_of_their_own():
+    balance = Balance.parse(" nnz : 5e-2, rows,weights:0")
+    assert balance.names == ("nnz", "rows", "weights")
+    assert str(balance) == "nnz:0.05,rows,weights:0.0"
+    again = Balance.parse(str(balance))
+    assert (again.names, again.allowed) == (balance.names, balance.allowed)
+    names = ["nnz", "rows", "weights", "weights 2"]
+    assert [balance.epsilon(name, 0.3) for name in names] == [0.05, 0.3, 0.0, 0.0]
+    assert str(balance.without_limits()) == "nnz,rows,weights"
+    graph = graph_of(vertex_weights=np.array([[5, 1], [0, 1], [7, 2]]))
+    loads = Loads.of(graph, balance, 0.3)
+    assert loads.names == ("nnz", "rows", "weights 1", "weights 2")
+    assert loads.epsilon == (0.05, 0.3, 0.0, 0.0)
+    assert loads.described == "nnz 0.05, rows 0.3, weights 1 0, weights 2 0"
+    assert Loads.of(graph, Balance.parse("nnz:0.2,rows:0.2"), 0.3).epsilon == 0.2
+    assert loads.weights.tolist() == [[3, 1, 5, 1], [0, 1, 0, 1], [1, 1, 7, 2]]
+    owner = np.array([0, 1, 1], np.int32)
+    assert loads.of_parts(owner, 2)["weights 1"].tolist() == [5, 7]
+    # limits 3 (the heaviest), 2, 7 (the heaviest), 2
+    assert loads.overload(np.array([0, 0, 1], np.int32), 2) == 0
+    assert loads.overload(owner, 2) == 1 / 2  # weights 2: 3
+    assert loads.overload(np.zeros(3, np.int32), 2) == 1 / 2 + 1 / 2 + 5 / 6 + 2 / 2
+
+
 @pytest.mark.parametrize(
     ("text", "dims", "words"),
     [
@@ -71,6 +96,14 @@ def test_several_constraints():
         ("", None, "unknown balance ''"),
         ("nnz,", None, "unknown balance ''"),
         ("nnz,rows,nnz", None, "balance 'nnz,rows,nnz' names 'nnz' twice"),
+        ("nnz:0.1,nnz:0.2", None, "balance 'nnz,nnz' names 'nnz' twice"),
+        ("nnz:", None, "balance 'nnz:': '' is no allowed imbalance: give a number that is at"),
+        ("rows,nnz:x", None, "balance 'nnz:x': 'x' is no"),
+        ("nnz:0.1:0.2", None, "balance 'nnz:0.1:0.2': '0.1:0.2' is no"),
+        ("nnz:-0.1", None, "balance 'nnz:-0.1': '-0.1' is no"),
+        ("nnz:nan", None, "balance 'nnz:nan': 'nan' is no"),
+        ("nnz:inf", None, "balance 'nnz:inf': 'inf' is no"),
+        (":0.1", None, "unknown balance ''"),
         ("work", None, "balance 'work' needs the widths of the layers (`dims`)"),
         ("rows,work", None, "`dims`"),
         ("work", [16], "dims [16]: two or more"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +15,15 @@ from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models import MODELS
 from plancc.models.graph import GraphModel
+from plancc.models.loads import Loads
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.random import random_owner
-from plancc.models.weights import imbalance_bound, part_weights
+from plancc.models.weights import combined, imbalance_bound, part_weights
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.adapter import scaled
 from plancc.partitioners.builtin import as_hypergraph
 from plancc.partitioners.options import PartitionOptions
-from plancc.partitioners.run import TRIVIAL, by_rank, partition, strongest
+from plancc.partitioners.run import TRIVIAL, _as_one, by_rank, partition, strongest
 from plancc.plan.metrics import imbalance
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
@@ -301,7 +303,10 @@ def test_several_constraints(name, model):
     graph = communities(60, 16)
     problem = build(graph, model, 4, "nnz,rows")
     result = partition(
-        problem, 4, PartitionOptions(name, epsilon=0.03, seed=3), constraints=("nnz", "rows")
+        problem,
+        4,
+        PartitionOptions(name, epsilon=0.03, seed=3),
+        loads=Loads(dict(zip(["nnz", "rows"], problem.vertex_weights.T, strict=True)), 0.03),
     )
     check(result, problem, 4)
     reached = [imbalance(load) for load in part_weights(result.owner, problem.vertex_weights, 4).T]
@@ -337,6 +342,44 @@ def test_metis_balances_what_one_weight_cannot(preset, costs):
 
 
 @pytest.mark.parametrize(("name", "model"), [("metis", "gp"), ("builtin", "hp")])
+@pytest.mark.parametrize("epsilon", [(0.3, 0.02), (0.02, 0.3)])
+def test_every_constraint_has_an_epsilon_of_its_own(name, model, epsilon):
+    """The tight one holds, and what the other is allowed is used: it lowers the volume."""
+    installed(name)
+    problem = build(communities(60, 16), model, 4, "nnz,rows")
+    loads = Loads(dict(zip(["nnz", "rows"], problem.vertex_weights.T, strict=True)), epsilon)
+    result = partition(problem, 4, PartitionOptions(name, seed=3), loads=loads)
+    reached = [imbalance(load) for load in part_weights(result.owner, problem.vertex_weights, 4).T]
+    assert all(x <= allowed + 1e-3 for x, allowed in zip(reached, epsilon, strict=True))
+    tight = replace(loads, epsilon=0.001)
+    notes = partition(problem, 4, PartitionOptions(name, seed=3), loads=tight).warnings
+    assert all("is above epsilon 0.001" in note for note in notes)
+
+
+def test_one_weight_for_constraints_with_limits_of_their_own():
+    """Whatever is within all limits is within that of the one weight, and hardly anything else."""
+    rng = np.random.default_rng(3)
+    weights = rng.integers(0, 9, (40, 3)) * np.array([1, 1000, 10**9])
+    epsilon = np.array([0.5, 0.05, 0.2])
+    one, allowed = _as_one(weights, epsilon)
+    assert 0.05 < allowed < 0.2
+    within = 0
+    for _ in range(20_000):
+        owner = rng.integers(0, 2, 40)
+        shares = [
+            np.bincount(owner, column, 2).max() / column.sum() * 2 - 1
+            for column in (*weights.T, one)
+        ]
+        if (shares[:3] <= epsilon).all():
+            within += 1
+            assert shares[3] <= allowed + 1e-9
+    assert within > 100
+    assert (_as_one(weights, np.full(3, 0.1))[0] == combined(weights)).all()
+    assert _as_one(weights, np.zeros(3))[1] == 0.0
+    assert _as_one(weights, np.array([0.0, 0.1, 0.1]))[1] < 0.01
+
+
+@pytest.mark.parametrize(("name", "model"), [("metis", "gp"), ("builtin", "hp")])
 def test_constraints_without_weight_and_too_large_for_the_library(name, model):
     installed(name)
     problem = build(grid(10), model, 4, "rows")
@@ -359,7 +402,7 @@ def test_trivial_owners_and_notes_of_several_constraints():
         "weight 2: the heaviest vertex weighs 6, the average part 2.0: "
         "no partition has an imbalance below 2.000"
     ]
-    named = partition(problem, 4, constraints=["rows", "work"])
+    named = partition(problem, 4, loads=Loads({"rows": rows, "work": heavy}, 0.01))
     assert named.warnings[0].startswith("work: the heaviest")
     with pytest.raises(InputError, match="vertex weight is -1"):
         partition(several(problem, [rows, -rows]), 4)

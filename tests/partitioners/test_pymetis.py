@@ -32,6 +32,24 @@ def test_both_functions_are_there(preset):
     assert (np.bincount(owner[1::2]) == 3).all()
 
 
+@pytest.mark.parametrize("preset", ["kway", "recursive"])
+def test_every_constraint_may_be_as_uneven_as_it_is_allowed(preset):
+    """A ring with three cheap edges: which two are cut is what the limits say."""
+    n = 400
+    chain, first = ring(n), np.arange(n) < 100
+    pairs = np.sort(np.stack([np.repeat(np.arange(n), 2), chain.indices]), axis=0)
+    cheap = (pairs[:, :, None] == np.array([[0, 199, 87], [399, 200, 88]])[:, None, :]).all(axis=0)
+    costs = np.where(cheap.any(axis=1), 1, 100)
+    weights = np.stack([np.ones(n, np.int64), 1 + 3 * first], axis=1)
+    problem = WeightedGraph(chain.indptr, chain.indices, weights, costs)
+    for epsilon in (np.array([0.02, 0.6]), np.array([0.6, 0.02])):
+        found = metis.run(problem, 2, epsilon=epsilon, seed=1, preset=preset, threads=1)
+        loads = np.stack([np.bincount(found, column, 2) for column in weights.T], axis=1)
+        reached = loads.max(axis=0) / loads.mean(axis=0) - 1
+        assert (reached <= epsilon + 1e-3).all()
+        assert reached.max() > 0.3  # arcs 0..199 or 0..87, by cheap edges
+
+
 def test_metis_itself_refuses_wrong_input():
     with pytest.raises(BackendError, match=r"status -2: wrong input\).*builtin"):
         run(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from plancc.cost.objectives import OBJECTIVES
 from plancc.cost.owners import random_traffic
 from plancc.errors import BackendError, InputError
 from plancc.models.graph import GraphModel
+from plancc.models.loads import Loads
 from plancc.models.weights import vertex_weights
 from plancc.options import EFFORTS, SearchOptions
 from plancc.partitioners.adapter import Adapter
@@ -128,17 +130,36 @@ def test_several_constraints(name):
     weights = vertex_weights(matrix, "nnz,rows")
     strip = weights[:, 1]
     strip[:] = np.arange(len(weights)) % 16 < 4
-    options, loads = SearchOptions(effort=name, epsilon=0.1), {"nnz": weights[:, 0], "strip": strip}
+    options = SearchOptions(effort=name, epsilon=0.1)
+    loads = Loads({"nnz": weights[:, 0], "strip": strip}, 0.1)
     result = search(matrix, p, options, loads=loads)
     assert check(result, matrix, p, weights=weights, epsilon=0.1) == 0
     assert result.warnings == []
 
     strip[0] = 1000  # no balance can be
+    loads = replace(loads)
     result = search(matrix, p, options, loads=loads)
     check(result, matrix, p, weights=weights, epsilon=0.1)
     assert any(
         note.startswith("strip: the heaviest vertex weighs 1000") for note in result.warnings
     )
+
+
+@pytest.mark.usefixtures("one_round")
+@pytest.mark.parametrize("name", EFFORTS)
+@pytest.mark.parametrize("objective", ["volume", "max-volume"])
+@pytest.mark.parametrize("epsilon", [(0.02, 0.4), (0.4, 0.02)])
+def test_limits_of_their_own(name, objective, epsilon):
+    """Each constraint is within its own limit, whatever the epsilon of the options."""
+    matrix, p = small_graph("rmat"), 4
+    weights = vertex_weights(matrix, "nnz,rows")
+    loads = Loads({"nnz": weights[:, 0], "rows": weights[:, 1]}, epsilon)
+    options = SearchOptions(effort=name, objective=objective, epsilon=0.0)
+    result = search(matrix, p, options, loads=loads)
+    assert result.warnings == []
+    for load, allowed in zip(weights.T, epsilon, strict=True):
+        heaviest = np.bincount(result.owners.rows, load, p).max()
+        assert heaviest <= (1 + allowed) * -(-load.sum() // p)
 
 
 @pytest.mark.usefixtures("one_round")
