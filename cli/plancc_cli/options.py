@@ -131,7 +131,7 @@ def balancing(
         click.option(
             "--balance",
             metavar="NAME,...",
-            help=f"Row weights to balance: {names}, or several; a name may have its own limit, as in "
+            help=f"Row weights to balance: {names}, or several; a name may have its own limit: "
             f"nnz:0.05.  [default: {otherwise}]",
         ),
         dims_option(dims_help),
