@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from plancc.cost.objectives import NEEDS_DIMS, OBJECTIVES
-from plancc.cost.rates import EpochRates
+from plancc.cost.objectives import OBJECTIVES
+from plancc.cost.rates import EpochTime
 from plancc.cost.topology import Topology
 from plancc.errors import InputError
+from plancc.graph.graph import Graph
 from plancc.partitioners.options import AUTO, PartitionOptions
-from plancc.predict.machine import Machine, epoch_rates
+from plancc.predict.machine import Machine
+from plancc.predict.machine_files import find_machine
 from plancc.registry import check_choice
+
+if TYPE_CHECKING:
+    from plancc.predict.predictor import Predictor
 
 EFFORTS = ("fast", "balanced", "best")
 EFFORT = "balanced"
@@ -32,9 +38,11 @@ class SearchOptions(PartitionOptions):
     budget : float, optional
         Seconds after which nothing new is started, for a search or a refinement.
     dims : sequence of int, optional
-        Widths d_0..d_L of the layers, for objective "time".
-    machine : Machine, optional
-        For objective "time"; None: the default machine.
+        Widths d_0..d_L of the layers that epochs are predicted for; None:
+        `plancc.predict.predictor.DEFAULT_DIMS`.
+    machine : Machine or str, optional
+        The machine that epochs are predicted on, or its name or file; None:
+        `plancc.predict.predictor.DEFAULT_MACHINE`.
     topology : Topology or what it parses, optional
         With one rank for every part.
     partitioner, preset, epsilon, seed, threads, time_limit
@@ -50,7 +58,7 @@ class SearchOptions(PartitionOptions):
     effort: str | None = None
     budget: float | None = None
     dims: tuple[int, ...] | None = None
-    machine: Machine | None = None
+    machine: Machine | str | None = None
     topology: Topology | str | None = None
 
     def __post_init__(self) -> None:
@@ -61,6 +69,8 @@ class SearchOptions(PartitionOptions):
             raise InputError(f"budget {self.budget:g} s: a number of seconds above 0 is needed")
         if self.dims is not None:
             object.__setattr__(self, "dims", tuple(self.dims))
+        if isinstance(self.machine, str):
+            object.__setattr__(self, "machine", find_machine(self.machine))
         if self.topology is not None and not isinstance(self.topology, Topology):
             object.__setattr__(self, "topology", Topology.parse(str(self.topology)))
 
@@ -76,25 +86,19 @@ class SearchOptions(PartitionOptions):
         return self.topology
 
     @property
-    def rates(self) -> EpochRates | None:
-        """Seconds that objective "time" adds up; None for another objective.
+    def predictor(self) -> Predictor:
+        """The prediction by which owners are judged, with defaults for what is not given."""
+        from plancc.predict.predictor import default_predictor
 
-        Raises
-        ------
-        InputError
-            Objective "time" without widths of the layers; a machine for another objective.
-        """
-        if self.objective == "time":
-            if self.dims is None:
-                raise InputError(NEEDS_DIMS)
-            return epoch_rates(self.dims, self.machine or Machine())
-        if self.machine is not None:
-            other = "" if self.objective is None else f", not for '{self.objective}'"
-            raise InputError(f"`machine` is for objective 'time'{other}")
-        return None
+        assert not isinstance(self.machine, str)
+        return default_predictor(self.dims, self.machine)
 
-    def for_search(self) -> tuple[str, str, EpochRates | None]:
-        """Effort, objective and rates of a search, checked; the objective is "volume" if none."""
+    def time(self, matrix: Graph, num_parts: int) -> EpochTime | None:
+        """The predicted epoch, for objective "time"; None for another objective."""
+        return self.predictor.time(matrix, num_parts) if self.objective == "time" else None
+
+    def for_search(self) -> tuple[str, str]:
+        """Effort and objective of a search, checked; the objective is "volume" if none."""
         objective = self.objective or "volume"
         check_choice("objective", objective, OBJECTIVES)
-        return self.effort or EFFORT, objective, self.rates
+        return self.effort or EFFORT, objective

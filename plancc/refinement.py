@@ -188,12 +188,13 @@ def refine(
         if balance is None and asked.epsilon is not None:  # in place of what is recorded
             wanted = wanted.without_limits()
         search = SearchOptions(objective=objective, dims=wanted.dims, machine=used.machine)
-        rates, epsilon = search.rates, used.epsilon or 0.0
+        epsilon = used.epsilon or 0.0
     with observer("matrix"):
         matrix, owner = _matrix(plan), plan.owner()
         loads = Loads.of(matrix, wanted, epsilon)
         problem = HypergraphModel().build(matrix, plan.num_parts, balance="nnz", seed=used.seed)
         problem = replace(problem, vertex_weights=loads.weights)
+        epoch = search.time(matrix, plan.num_parts)
     with observer("refine"):
         from plancc.passes.refine import refiner
 
@@ -202,7 +203,7 @@ def refine(
             loads=loads,
             num_parts=plan.num_parts,
             objective=objective,
-            rates=rates,
+            time=epoch,
             record=Record(report),
         )
         steps.note("as given", 0.0, owner)
@@ -214,9 +215,9 @@ def refine(
             budget=used.budget,
             cycles=used.cycles,
             max_extra_volume=used.max_extra_volume,
-            rates=rates,
+            time=epoch,
         )
-        found = refinement.run(problem, owner, plan.num_parts, nonzeros=matrix.row_nonzeros())
+        found = refinement.run(problem, owner, plan.num_parts)
         step = f"refined for {objective}, seed {used.seed}"
         steps.note(step, time.perf_counter() - start, found.owner)
         result = steps.record.result([])

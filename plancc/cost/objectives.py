@@ -1,12 +1,12 @@
-"""What a search minimises: one number for each objective. Knows figures of parts, no owners."""
+"""What a search minimises: one number for each objective. Knows figures of parts, no machine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from plancc.cost.rates import EpochRates
-from plancc.errors import InputError
+from plancc.cost.rates import EpochTime
+from plancc.graph.owners import Owners
 from plancc.plan.metrics import Traffic, summarize
 from plancc.registry import check_choice
 
@@ -19,21 +19,24 @@ class Objective:
     ----------
     what : str
         What it counts.
-    value : callable
-        ``value(parts, rates)``: the number, exactly, from the `Traffic` of a partition.
+    value : callable or None
+        ``value(parts)``: the number, exactly, from the `Traffic` of a partition. None: the
+        predicted time of an epoch.
     of_busiest : bool
         Whether the busiest part counts alone; otherwise it is a sum over all parts.
     counts_messages : bool
         Whether messages count, not only rows.
-    needs_rates : bool
-        Whether it needs `EpochRates` (`plancc.predict.machine.epoch_rates`).
     """
 
     what: str
-    value: Callable[[Traffic, EpochRates], int | float]
+    value: Callable[[Traffic], int | float] | None
     of_busiest: bool = False
     counts_messages: bool = False
-    needs_rates: bool = False
+
+    @property
+    def is_time(self) -> bool:
+        """Whether it is the predicted time of an epoch, which needs an `EpochTime`."""
+        return self.value is None
 
     @property
     def is_volume(self) -> bool:
@@ -44,46 +47,50 @@ class Objective:
 OBJECTIVES = {
     "volume": Objective(
         "rows moved by one product: by the expand, and the fold if there is one",
-        lambda parts, _: summarize(parts).volume,
+        lambda parts: summarize(parts).volume,
     ),
     "max-volume": Objective(
         "rows sent or received, whichever is more, at the busiest part",
-        lambda parts, _: summarize(parts).max_volume,
+        lambda parts: summarize(parts).max_volume,
         of_busiest=True,
     ),
     "messages": Objective(
         "ordered pairs of parts that talk, in each of these steps",
-        lambda parts, _: summarize(parts).messages,
+        lambda parts: summarize(parts).messages,
         counts_messages=True,
     ),
     "time": Objective(
-        "predicted seconds of an epoch at the slowest part",
-        lambda parts, rates: float(rates.seconds(parts).max()),
+        "predicted seconds of an epoch",
+        None,
         of_busiest=True,
         counts_messages=True,
-        needs_rates=True,
     ),
 }
 """The objectives of a search, by name."""
-NEEDS_DIMS = "objective 'time' needs the widths of the layers (`dims`)"
-"""Message for an objective without the rates that it needs."""
-NO_RATES = EpochRates(0.0, 0.0, 0.0, 0.0)
 
 
-def find_objective(name: str, rates: EpochRates | None = None) -> Objective:
-    """The objective of that name.
-
-    Raises
-    ------
-    InputError
-        If there is none, or it needs rates and there are none.
-    """
+def find_objective(name: str) -> Objective:
+    """The objective of that name; InputError if there is none."""
     check_choice("objective", name, OBJECTIVES)
-    if OBJECTIVES[name].needs_rates and rates is None:
-        raise InputError(NEEDS_DIMS)
     return OBJECTIVES[name]
 
 
-def objective_value(name: str, parts: Traffic, rates: EpochRates | None = None) -> int | float:
-    """The value of an objective, exactly; `find_objective` says what is raised."""
-    return find_objective(name, rates).value(parts, rates or NO_RATES)
+def objective_value(
+    name: str, parts: Traffic, owners: Owners, time: EpochTime | None = None
+) -> int | float:
+    """The value of an objective, exactly.
+
+    Parameters
+    ----------
+    name : str
+        In `OBJECTIVES`; InputError if it is not.
+    parts : Traffic
+        Of the owners.
+    owners : Owners
+    time : EpochTime, for "time" only
+    """
+    objective = find_objective(name)
+    if objective.value is not None:
+        return objective.value(parts)
+    assert time is not None
+    return time.seconds(owners)

@@ -1,8 +1,8 @@
 """Model ``auto``: compile the candidates, predict an epoch of each, keep the best.
 
 Knows how owners are found and what they cost; no plan, no file, no terminal. Candidates are judged
-by the machine model (`plancc.predict.machine`) unless an objective is named; the table of all of
-them goes into the provenance.
+by their predicted epochs (`plancc.predict.predictor`) unless an objective is named; the table of
+all of them goes into the provenance.
 """
 
 from __future__ import annotations
@@ -25,11 +25,8 @@ from plancc.owners.edges import find_edge_owners
 from plancc.owners.rows import find_row_owners
 from plancc.owners.task import Found, Observer, Report, Task
 from plancc.plan.metrics import summarize
-from plancc.predict.machine import Machine, epoch_rates
 from plancc.registry import check_choice
 
-WIDTHS = (128, 128, 128)
-"""Widths of the layers unless told otherwise: two layers, 128 wide."""
 BESIDE_EPSILON = 0.01
 """A candidate may miss the balance by this much more than the best balanced one."""
 
@@ -46,7 +43,7 @@ class Candidate:
     volume, messages, max_volume, nonzero_imbalance, row_imbalance
         See `plancc.plan.metrics.Metrics`.
     epoch_seconds : float
-        Predicted for the slowest part.
+        The predicted epoch.
     value : float
         Of the objective that decides.
     seconds : float
@@ -85,8 +82,8 @@ def choose(
         The normalised matrix.
     task : Task
         With an `AutoModel`. Its objective decides, "time" if there is none; models that are
-        searched share a budget. For the time row plans share the work of an epoch evenly, edge
-        plans nonzeros.
+        searched share a budget. For the time row plans share nonzeros and rows evenly, edge plans
+        nonzeros.
     balance, observer, report
         See `plancc.owners.find.find_owners`.
 
@@ -112,9 +109,9 @@ def choose(
         raise InputError(f"balance {balance}: model 'auto' shares nonzeros evenly (nnz)")
     goal = options.objective or "time"
     check_choice("objective", goal, OBJECTIVES)
-    dims = options.dims or WIDTHS
-    rates = epoch_rates(dims, options.machine or Machine())
-    of_rows = replace(balance, names=("work",), dims=dims) if goal == "time" else balance
+    predictor = options.predictor
+    epoch = predictor.time(matrix, task.num_parts)
+    of_rows = Balance.parse(TIMED_BALANCE) if goal == "time" else balance
     num_searched = sum(known[name].searched for name in names)
     table: list[Candidate] = []
     answers: list[Found | None] = []
@@ -139,8 +136,8 @@ def choose(
                 max_volume=metrics.max_volume,
                 nonzero_imbalance=metrics.nonzero_imbalance,
                 row_imbalance=metrics.row_imbalance,
-                epoch_seconds=float(rates.seconds(parts).max()),
-                value=float(objective_value(goal, parts, rates)),
+                epoch_seconds=epoch.seconds(found.owners),
+                value=float(objective_value(goal, parts, found.owners, epoch)),
             )
         table.append(replace(entry, seconds=time.perf_counter() - start))
         answers.append(found)
@@ -151,21 +148,22 @@ def choose(
     how: dict[str, Any] = {
         "chosen_model": names[best],
         "chosen_by": goal,
-        "chosen_machine": str(options.machine or Machine()),
-        "chosen_dims": ",".join(map(str, dims)),
         "candidates": json.dumps([asdict(entry) for entry in table]),
         "effort": task.effort,
         "threads": options.threads,
         **({} if options.budget is None else {"budget": float(options.budget)}),
     }
     notes = found.about_owners
-    random = objective_value(goal, random_traffic(matrix, task.num_parts), rates)
-    if task.num_parts > 1 and table[best].value > random:
-        notes = [
-            *notes,
-            f"an even random partition is better than every candidate: its {goal} is {random:.4g}, "
-            f"that of '{names[best]}' {table[best].value:.4g}",
-        ]
+    if goal != "time" and task.num_parts > 1:  # of the time the compiler itself says it
+        value = OBJECTIVES[goal].value
+        assert value is not None
+        random = value(random_traffic(matrix, task.num_parts))
+        if table[best].value > random:
+            notes = [
+                *notes,
+                f"an even random partition is better than every candidate: its {goal} is "
+                f"{random:.4g}, that of '{names[best]}' {table[best].value:.4g}",
+            ]
     return replace(found, how=found.how | how, about_owners=notes)
 
 
@@ -181,11 +179,9 @@ def _task(task: Task, name: str, goal: str, num_searched: int) -> Task:
             given,
             objective=goal,
             budget=None if given.budget is None else given.budget / num_searched,
-            dims=given.dims or WIDTHS,
-            machine=given.machine if goal == "time" else None,
         )
     else:
-        options = replace(given, objective=None, effort=None, budget=None, machine=None)
+        options = replace(given, objective=None, effort=None, budget=None)
     return Task(name, model, task.num_parts, options)
 
 

@@ -112,21 +112,22 @@ def _refined(matrix: Graph, found: Found, task: Task, report: Report | None) -> 
     from plancc.passes.edges import RefineEdges
 
     assert task.objective is not None
-    goal, rates, start = task.objective, task.rates, time.perf_counter()
+    goal, start = task.objective, time.perf_counter()
+    epoch = task.search_options.time(matrix, task.num_parts)
     record = Record(report)
     refinement = RefineEdges(
         objective=goal,
         epsilon=task.options.epsilon,
         seed=task.options.seed,
         budget=task.options.budget,
-        rates=rates,
+        time=epoch,
     )
     result = refinement.run(matrix, found.owners, task.num_parts)
     seconds = time.perf_counter() - start
 
     def note(step: str, seconds: float, owners: Owners, over: float) -> None:
         parts = traffic(matrix, owners, task.num_parts)
-        value = objective_value(goal, parts, rates)
+        value = objective_value(goal, parts, owners, epoch)
         record.add(step, seconds, owners, over, value, int(parts.sent.sum()))
 
     partitioner, spent = found.how["partitioner"], found.how["partition_seconds"]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from plancc.cost.objectives import objective_value
 from plancc.cost.owners import traffic
-from plancc.cost.rates import EpochRates
+from plancc.cost.rates import EpochTime
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.loads import Loads
@@ -45,7 +45,7 @@ class Steps:
     num_parts : int
     objective : str
         In `plancc.cost.objectives.OBJECTIVES`.
-    rates : EpochRates, for objective "time" only
+    time : EpochTime, for objective "time" only
     expectation : Expectation, in place of the objective
     record : Record
         What was noted; it keeps the best owners.
@@ -55,20 +55,21 @@ class Steps:
     loads: Loads
     num_parts: int
     objective: str
-    rates: EpochRates | None = None
+    time: EpochTime | None = None
     expectation: Expectation | None = None
     record: Record = field(default_factory=Record)
 
     def note(self, step: str, seconds: float, owner: npt.NDArray[np.int32]) -> None:
-        parts = traffic(self.matrix, Owners(owner), self.num_parts)
+        owners = Owners(owner)
+        parts = traffic(self.matrix, owners, self.num_parts)
         if self.expectation is None:
-            value = objective_value(self.objective, parts, self.rates)
+            value = objective_value(self.objective, parts, owners, self.time)
         else:
             value = self.expectation.value(owner, self.num_parts)
         self.record.add(
             step,
             seconds,
-            Owners(owner),
+            owners,
             self.loads.overload(owner, self.num_parts),
             value,
             int(parts.sent.sum()),

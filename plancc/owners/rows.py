@@ -198,14 +198,15 @@ def _improved(found: Found, problem: Hypergraph | WeightedGraph, job: _Rows) -> 
     from plancc.passes.refine import refiner
 
     task, matrix, loads = job.task, job.matrix, job.loads
-    num_parts, goal, rates = task.num_parts, task.objective, task.rates
+    num_parts, goal = task.num_parts, task.objective
+    epoch = task.search_options.time(matrix, num_parts)
     epsilon, seed = loads.epsilon, task.options.seed
     steps = Steps(
         matrix=matrix,
         loads=loads,
         num_parts=num_parts,
         objective=goal or "volume",
-        rates=rates,
+        time=epoch,
         expectation=job.expectation,
         record=Record(job.report),
     )
@@ -238,11 +239,11 @@ def _improved(found: Found, problem: Hypergraph | WeightedGraph, job: _Rows) -> 
             "budget": task.options.budget,
         }
         if job.expectation is None:
-            refinement = refiner(goal, rates=rates, **settings)
+            refinement = refiner(goal, time=epoch, **settings)
         else:
             hypergraph = job.expectation.problem
             refinement = job.expectation.refiner(**settings)
-        owner = refinement.run(hypergraph, given, num_parts, nonzeros=matrix.row_nonzeros()).owner
+        owner = refinement.run(hypergraph, given, num_parts).owner
     steps.note(step, time.perf_counter() - start, owner)
 
     result = steps.record.result(about_run)

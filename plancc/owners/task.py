@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from plancc.cost.objectives import OBJECTIVES
-from plancc.cost.rates import EpochRates
 from plancc.errors import InputError
 from plancc.graph.owners import Owners
 from plancc.models import MODELS
@@ -21,7 +20,6 @@ from plancc.models.problem import WeightedGraph
 from plancc.options import EFFORT, SearchOptions
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import AUTO
-from plancc.predict.machine import Machine
 from plancc.registry import check_choice
 from plancc.search.record import Trial
 
@@ -57,8 +55,6 @@ class Task:
         self._check_objective()
         self._check_partitioner()
         self._check_search()
-        if self.model.layout != "any":  # else the machine judges the candidates
-            _ = self.rates  # raises what is missing
         if self.options.nodes is not None:
             self.options.nodes.check(self.num_parts)
         for asked in self.handed_on.values():
@@ -173,23 +169,17 @@ class Task:
         return self.options.effort or EFFORT
 
     @property
-    def rates(self) -> EpochRates | None:
-        """What objective "time" adds up; None for the others."""
-        return replace(self.options, objective=self.objective).rates
-
-    @property
     def search_options(self) -> SearchOptions:
         """Options of the search, with the objective that it minimises."""
         objective = None if self.model.of_batches else self.objective
         return replace(self.options, objective=objective)
 
     def wishes(self) -> dict[str, Any]:
-        """Objective, machine and budget for the provenance."""
+        """Objective and budget for the provenance."""
         objective = self.objective or (self.options.objective if self.model.searched else None)
-        budget, machine = self.options.budget, self.options.machine
+        budget = self.options.budget
         return {
             **({} if objective is None else {"objective": objective}),
-            **({"machine": str(machine or Machine())} if objective == "time" else {}),
             **({} if budget is None else {"budget": float(budget)}),
         }
 

@@ -6,15 +6,16 @@ less overload, then with the smaller value of the objective, then with the small
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.cost.objectives import Objective, find_objective, objective_value
-from plancc.cost.rates import EpochRates
+from plancc.cost.rates import EpochRates, EpochTime
+from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.limits import Limits
@@ -89,8 +90,8 @@ class RefineEdges:
         At most that many after the first climb; where a part is above the limit, one at least.
     budget : float, optional
         Seconds after which no further sweep starts, but for those that restore the balance.
-    rates : EpochRates, for objective "time" only
-        See `plancc.predict.machine.epoch_rates`.
+    time : EpochTime, for objective "time" only
+        Of the matrix.
     """
 
     objective: str = "volume"
@@ -98,7 +99,7 @@ class RefineEdges:
     seed: int = 1
     rounds: int = MAX_ROUNDS
     budget: float | None = None
-    rates: EpochRates | None = None
+    time: EpochTime | None = None
 
     def run(
         self,
@@ -132,13 +133,15 @@ class RefineEdges:
         InputError
             See `find_objective` and `Owners.check`.
         """
-        objective = find_objective(self.objective, self.rates)
+        objective = find_objective(self.objective)
+        if objective.is_time and self.time is None:
+            raise InputError("objective 'time' needs the prediction of an epoch (`time`)")
         owners.check(matrix, num_parts)
-        start = time.perf_counter()
+        start = perf_counter()
         search = _Search(self, objective, matrix, num_parts, movable, deadline)
         before = search.start(owners)
         search.run()
-        seconds = time.perf_counter() - start
+        seconds = perf_counter() - start
         return EdgeRefined(search.owners, before, search.best, seconds)
 
 
@@ -192,7 +195,8 @@ class _Search:
             messages_sent=state.messages_sent,
             messages_received=state.messages_received,
         )
-        value = objective_value(self.options.objective, parts, self.options.rates)
+        owners = Owners(state.owner, state.part)
+        value = objective_value(self.options.objective, parts, owners, self.options.time)
         return Merit(self.limits.overload(state.load), value, volume(state))
 
     def run(self) -> None:
@@ -281,12 +285,14 @@ class _Search:
         if self.objective.is_volume:
             best = max(state.sent.max(), state.received.max())
         rates = ROWS
-        if self.objective.needs_rates and self.options.rates is not None:
-            rates = self.options.rates
-        messages = state.messages_sent + state.messages_received
-        mean = 0.5 * (rates.row * (state.sent + state.received)).mean()
-        mean += 0.5 * (rates.message * messages).mean()
-        mean += (rates.nonzero * state.load + rates.own_row * state.rows).mean()
+        if self.options.time is not None and self.objective.is_time:
+            rates = self.options.time.rates
+        work = rates.nonzero * state.load + rates.own_row * state.rows
+        out = rates.row * state.sent + rates.message * state.messages_sent + work
+        into = rates.row * state.received + rates.message * state.messages_received + work
+        mean = 0.5 * (out + into).mean()
+        if self.objective.is_time:  # the prediction counts more than these sides
+            best = max(out.max(), into.max())
         # A row over the ceiling costs `strength` more than one below it where the maximum is.
         ceiling = mean + CEILING * max(best - mean, 0.0)
         pressure = strength / max(best - ceiling, rates.row) / rates.row

@@ -214,9 +214,8 @@ class Sweeps:
         self,
         nets: Nets,
         owner: Owner,
-        refine: Callable[[Nets, State, npt.NDArray[np.float64]], int] | None = None,
+        refine: Callable[[Nets, State], int] | None = None,
         *,
-        loads: npt.NDArray[np.float64] | None = None,
         other: Owner | None = None,
     ) -> tuple[State, int]:
         """One V-cycle from a partition; it may end worse or unbalanced.
@@ -227,10 +226,8 @@ class Sweeps:
         owner : int32[num_vertices]
             Not changed.
         refine : callable, optional
-            ``refine(nets, state, loads)``, called on every level from the coarsest to the finest:
+            ``refine(nets, state)``, called on every level from the coarsest to the finest:
             changes the state, returns how many gains it evaluated. None: `anneal`.
-        loads : float64[num_vertices], optional
-            A load of every vertex, added up over the clusters of each level; None: 0.
         other : int32[num_vertices], optional
             A second partition: only vertices that share their part in both are clustered, so that
             either's cut can be kept (the combine operator of evolutionary partitioners).
@@ -247,22 +244,20 @@ class Sweeps:
         if other is not None:
             together = together * num_parts + other
         current = owner
-        carried: Any = np.zeros(len(owner)) if loads is None else loads
-        levels: list[tuple[Nets, Any, Any]] = [(nets, carried, None)]
+        levels: list[tuple[Nets, Any]] = [(nets, None)]
         for coarser, current, label in coarsen(  # noqa: B007
             nets, owner, together, num_parts, self.rng, self.goal.overlap
         ):
-            carried = np.bincount(label, weights=carried)
-            levels.append((without_transpose(coarser), carried, label))
+            levels.append((without_transpose(coarser), label))
             if self.deadline.passed():
                 break
         evaluations = 0
         while levels:
-            level, carried, label = levels.pop()
+            level, label = levels.pop()
             if label is not None:
                 level = with_transpose(level)
             state = state_of(level, current, num_parts)
-            evaluations += refine(level, state, carried) if refine else self.anneal(level, state)
+            evaluations += refine(level, state) if refine else self.anneal(level, state)
             if label is not None:
                 current = state.owner[label]
         return state, evaluations

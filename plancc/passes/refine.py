@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plancc.cost.objectives import NEEDS_DIMS, OBJECTIVES
-from plancc.cost.rates import EpochRates
+from plancc.cost.objectives import OBJECTIVES
+from plancc.cost.rates import EpochTime
 from plancc.errors import InputError
+from plancc.graph.owners import Owners
 from plancc.models.limits import Epsilon, Limits
 from plancc.models.problem import Hypergraph
 from plancc.passes.deadline import Deadline
@@ -86,7 +87,6 @@ class _Run:
         problem: Hypergraph,
         owner: Owner,
         num_parts: int,
-        loads: npt.NDArray[np.float64],
         deadline: Deadline,
     ) -> None:
         from plancc.passes.kernels.nets import nets_of
@@ -96,7 +96,7 @@ class _Run:
         self.nets = nets_of(problem, sized=goal.reach is not None)
         limits = Limits.of(self.nets.weight, num_parts, options.epsilon)
         self.sweeps = Sweeps(limits, np.random.default_rng(options.seed), deadline, goal)
-        self.loads, self.evaluations = loads, 0
+        self.evaluations = 0
         self.state = state_of(self.nets, owner, num_parts)
         self.owner, self.best = owner, options._merit(self)
 
@@ -143,7 +143,6 @@ class RefineVolume:
         owner: Owner,
         num_parts: int,
         *,
-        nonzeros: npt.NDArray[np.int64] | None = None,
         deadline: Deadline | None = None,
     ) -> Refined:
         """Refine a partition of the vertices of `problem`.
@@ -155,30 +154,21 @@ class RefineVolume:
         owner : int32[num_vertices]
             Not changed.
         num_parts : int
-        nonzeros : int64[num_vertices], for `RefineTime` only
-            Nonzeros of every row.
         deadline : Deadline, optional
             In place of the budget.
 
         Raises
         ------
         InputError
-            Owners of another number of vertices, or outside 0..num_parts-1; no net sources, rates
-            or nonzeros where the objective needs them.
+            Owners of another number of vertices, or outside 0..num_parts-1; no net sources, or
+            no prediction, where the objective needs them.
         """
         start = time.perf_counter()
         deadline = deadline or Deadline.after(self.budget)
-        loads = self._own_loads(len(owner), nonzeros)
-        run = _Run(self, problem, owner, num_parts, loads, deadline)
+        run = _Run(self, problem, owner, num_parts, deadline)
         before, cycles = run.best, self._refine(run)
         seconds = time.perf_counter() - start
         return Refined(run.owner, before, run.best, seconds, cycles, run.evaluations)
-
-    def _own_loads(
-        self, num_vertices: int, nonzeros: npt.NDArray[np.int64] | None
-    ) -> npt.NDArray[np.float64]:
-        """Load of every vertex on its part, where loads are the objective."""
-        return np.zeros(num_vertices)
 
     def _goal(self, problem: Hypergraph) -> Goal:
         """What sweeps lower; InputError for a problem that the pass cannot refine."""
@@ -261,11 +251,11 @@ class _RefineTraffic(RefineVolume):
     cycles: int = 8
     max_extra_volume: float = 0.05
 
-    def _value(self, flow: Flow) -> float:
-        """Value of the objective."""
+    def _value(self, run: _Run, flow: Flow) -> float:
+        """Value of the objective in the state of the run."""
         raise NotImplementedError
 
-    def _tariff(self, strength: float, best: float, flow: Flow, own: Any) -> Tariff:
+    def _tariff(self, strength: float, best: float, flow: Flow) -> Tariff:
         """Prices of traffic; `best`: smallest value so far."""
         raise NotImplementedError
 
@@ -274,19 +264,19 @@ class _RefineTraffic(RefineVolume):
             raise InputError(f"objective '{self.objective}' needs a hypergraph with net sources")
         return VOLUME
 
-    def _flow(self, nets: Nets, state: State, loads: npt.NDArray[np.float64]) -> Flow:
+    def _flow(self, nets: Nets, state: State) -> Flow:
         from plancc.passes.kernels.traffic import flow_of
 
-        return flow_of(nets, state, loads, OBJECTIVES[self.objective].counts_messages)
+        return flow_of(nets, state, OBJECTIVES[self.objective].counts_messages)
 
     def _merit(self, run: _Run) -> Merit:
-        return run.merit(self._value(self._flow(run.nets, run.state, run.loads)))
+        return run.merit(self._value(run, self._flow(run.nets, run.state)))
 
     def _refine(self, run: _Run) -> int:
         from plancc.passes.kernels.state import boundary
         from plancc.passes.kernels.traffic import sweep_traffic
 
-        nets, sweeps, limits, own = run.nets, run.sweeps, run.sweeps.limits, run.loads
+        nets, sweeps, limits = run.nets, run.sweeps, run.sweeps.limits
         free = np.full(len(limits.limit), np.inf)
 
         def sweep(level: Nets, state: State, flow: Flow, ladder: Any, cap: Any) -> int:
@@ -302,11 +292,11 @@ class _RefineTraffic(RefineVolume):
                 )[1]
             return tried
 
-        def sweep_beyond(level: Nets, state: State, loads: npt.NDArray[np.float64]) -> int:
-            flow = self._flow(level, state, loads)
+        def sweep_beyond(level: Nets, state: State) -> int:
+            flow = self._flow(level, state)
             unit = sweeps.price_unit(level, state)
             ladder = [
-                (price * unit, self._tariff(strength * step, run.best.value, flow, loads))
+                (price * unit, self._tariff(strength * step, run.best.value, flow))
                 for price, step in zip(PRICES, TRAFFIC_PRICES, strict=True)
             ]
             return sweep(level, state, flow, ladder, free)
@@ -315,15 +305,15 @@ class _RefineTraffic(RefineVolume):
         strength, fruitless, cycle = 1.0, 0, 0
         for cycle in range(self.cycles + 1):
             if cycle == 0:
-                tried = sweep_beyond(nets, run.state, own)
+                tried = sweep_beyond(nets, run.state)
             else:
-                run.state, tried = sweeps.v_cycle(nets, run.owner, sweep_beyond, loads=own)
+                run.state, tried = sweeps.v_cycle(nets, run.owner, sweep_beyond)
             sweeps.restore_balance(nets, run.state)
-            flow = self._flow(nets, run.state, own)
-            tariff = self._tariff(strength * TRAFFIC_PRICES[-1], run.best.value, flow, own)
+            flow = self._flow(nets, run.state)
+            tariff = self._tariff(strength * TRAFFIC_PRICES[-1], run.best.value, flow)
             ladder = [(np.zeros_like(free), tariff)] * CLIMBS
             run.evaluations += tried + sweep(nets, run.state, flow, ladder, limits.limit)
-            reached = run.merit(self._value(flow))
+            reached = run.merit(self._value(run, flow))
             better = reached < run.best
             if reached.overload < run.best.overload:  # balance comes first, whatever it costs
                 allowed = max(allowed, int(reached.volume * (1 + self.max_extra_volume)))
@@ -365,15 +355,15 @@ class RefineMaxVolume(_RefineTraffic):
 
     max_extra_volume: float = 0.03
 
-    def _value(self, flow: Flow) -> float:
+    def _value(self, run: _Run, flow: Flow) -> float:
         return int(max(flow.sent.max(), flow.received.max()))
 
-    def _tariff(self, strength: float, best: float, flow: Flow, own: Any) -> Tariff:
+    def _tariff(self, strength: float, best: float, flow: Flow) -> Tariff:
         from plancc.passes.kernels.traffic import Tariff
 
         mean = flow.sent.mean()
         ceiling = mean + CEILING * (best - mean)
-        return Tariff(1.0, 0.0, ceiling, strength / max(best - ceiling, 1.0), np.zeros(1), own)
+        return Tariff(1.0, 0.0, ceiling, strength / max(best - ceiling, 1.0), np.zeros(1))
 
 
 @dataclass(frozen=True)
@@ -384,62 +374,61 @@ class RefineMessages(_RefineTraffic):
 
     max_extra_volume: float = 0.05
 
-    def _value(self, flow: Flow) -> float:
+    def _value(self, run: _Run, flow: Flow) -> float:
         return int(flow.messages_sent.sum())
 
-    def _tariff(self, strength: float, best: float, flow: Flow, own: Any) -> Tariff:
+    def _tariff(self, strength: float, best: float, flow: Flow) -> Tariff:
         from plancc.passes.kernels.traffic import Tariff
 
         fees = message_fees(message_size(flow, SMALL), strength)
-        return Tariff(0.0, 0.0, np.inf, 0.0, fees, own)
+        return Tariff(0.0, 0.0, np.inf, 0.0, fees)
 
 
 @dataclass(frozen=True)
 class RefineTime(_RefineTraffic):
-    """Less predicted time of an epoch at the slowest part (`plancc.predict.machine`).
+    """Less predicted time of an epoch (`plancc.predict.predictor.Predictor`).
+
+    Ranks wait for each other after every exchange and every product. So the work of the slowest
+    rank and the traffic of the busiest count apart: limits of the balance keep the one, and rows
+    and messages of the busiest parts have prices, by the rates of the prediction. What a round
+    found is kept if the prediction itself is less.
 
     Attributes
     ----------
-    rates : EpochRates
-        See `plancc.predict.machine.epoch_rates`.
+    time : EpochTime
+        Of the matrix whose rows are the vertices.
     """
 
     objective: ClassVar[str] = "time"
 
-    rates: EpochRates | None = None
+    time: EpochTime | None = None
 
-    def _rates(self) -> EpochRates:
-        if self.rates is None:
-            raise InputError(NEEDS_DIMS)
-        return self.rates
+    def _goal(self, problem: Hypergraph) -> Goal:
+        if self.time is None:
+            raise InputError("objective 'time' needs the prediction of an epoch (`time`)")
+        return super()._goal(problem)
 
-    def _own_loads(
-        self, num_vertices: int, nonzeros: npt.NDArray[np.int64] | None
-    ) -> npt.NDArray[np.float64]:
-        if nonzeros is None:
-            raise InputError("objective 'time' needs the nonzeros of every row")
-        rates = self._rates()
-        return (rates.nonzero * nonzeros + rates.own_row).astype(np.float64)
+    def _value(self, run: _Run, flow: Flow) -> float:
+        assert self.time is not None
+        return self.time.seconds(Owners(run.state.owner))
 
-    def _value(self, flow: Flow) -> float:
-        rates = self._rates()
-        messages = np.maximum(flow.messages_sent, flow.messages_received)
-        rows = np.maximum(flow.sent, flow.received)
-        return float((rates.message * messages + rates.row * rows + flow.load).max())
-
-    def _tariff(self, strength: float, best: float, flow: Flow, own: Any) -> Tariff:
+    def _tariff(self, strength: float, best: float, flow: Flow) -> Tariff:
         from plancc.passes.kernels.traffic import Tariff
 
-        rates = self._rates()
-        ends = flow.sent + flow.received, flow.messages_sent + flow.messages_received
-        mean = (flow.load + 0.5 * (rates.row * ends[0] + rates.message * ends[1])).mean()
-        ceiling = mean + CEILING * max(best - mean, 0.0)
+        assert self.time is not None
+        rates = self.time.rates
+        row, message = max(rates.row, 1e-300), rates.message
+        ends = (
+            rates.row * flow.sent + message * flow.messages_sent,
+            rates.row * flow.received + message * flow.messages_received,
+        )
+        mean, most = 0.5 * (ends[0] + ends[1]).mean(), max(ends[0].max(), ends[1].max())
+        ceiling = mean + CEILING * (most - mean)
         # A row over the ceiling costs `strength` more than one below it where the maximum is.
-        pressure = strength / max(rates.row * (best - ceiling), 1e-300)
+        pressure = strength / max(row * (most - ceiling), 1e-300)
         size = message_size(flow, 1.0)
-        fee = min(rates.message / max(rates.row, 1e-300), size) / size
-        fees = message_fees(size, strength * fee)
-        return Tariff(rates.row, rates.message, ceiling, pressure, fees, own)
+        fees = message_fees(size, strength * min(message / row, size) / size)
+        return Tariff(rates.row, message, ceiling, pressure, fees)
 
 
 _PASSES: dict[str, Any] = {
@@ -450,10 +439,10 @@ _PASSES: dict[str, Any] = {
 def refiner(objective: str, **options: Any) -> Any:
     """The pass for an objective of `plancc.cost.objectives`, with those options that it has.
 
-    Options that are None keep the pass's default; `rates` and `max_extra_volume` are dropped where
+    Options that are None keep the pass's default; `time` and `max_extra_volume` are dropped where
     the pass has none.
     """
     check_choice("objective", objective, _PASSES)
     cls = _PASSES[objective]
-    idle = {"rates", "max_extra_volume"} - {field.name for field in fields(cls)}
+    idle = {"time", "max_extra_volume"} - {field.name for field in fields(cls)}
     return cls(**{k: v for k, v in options.items() if k not in idle and v is not None})

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from plancc.cost.owners import BASELINE_SEED
-from plancc.cost.rates import EpochRates
+from plancc.cost.rates import EpochRates, EpochTime
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.random import random_owner
@@ -96,6 +96,13 @@ class Predictor:
             Ranks.
         """
         return self.epoch(even_tables("bound", num_vertices, num_nonzeros, num_parts)).seconds
+
+    def time(self, matrix: Graph, num_parts: int) -> EpochTime:
+        """The prediction as a function of owners of this matrix, for a search."""
+        return EpochTime(
+            lambda owners: self.of_owners(matrix, owners, num_parts).seconds,
+            self.rates(matrix.num_vertices, matrix.num_nonzeros, num_parts),
+        )
 
     def rates(self, num_vertices: int, num_nonzeros: int, num_parts: int) -> EpochRates:
         """Seconds per message, row moved, nonzero and own row, for quick estimates of moves.

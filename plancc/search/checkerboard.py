@@ -91,13 +91,13 @@ def search_checkerboard(
     Raises
     ------
     InputError
-        A grid that does not fit `num_parts`, an unknown name, a number out of range, objective
-        "time" without widths.
+        A grid that does not fit `num_parts`, an unknown name, a number out of range.
     """
     options = options or SearchOptions()
     if options.objective is None:
         options = replace(options, objective=model.default_objective)
-    effort, objective, rates = options.for_search()
+    effort, objective = options.for_search()
+    epoch = options.time(matrix, num_parts)
     check_num_parts(matrix.num_vertices, num_parts)
     seed, budget, epsilon = options.seed, options.budget, options.epsilon
     shape = model.shape(num_parts)
@@ -120,7 +120,7 @@ def search_checkerboard(
         made = assemble(matrix, *groups, shape[1])
         parts = traffic(matrix, made, num_parts)
         over, rows = limits.overload(parts.nonzeros), int(parts.sent.sum())
-        value = objective_value(objective, parts, rates)
+        value = objective_value(objective, parts, made, epoch)
         if rows <= most:
             record.add(step, seconds, made, over, value, rows)
         return _Candidate(over, rows, value, groups)

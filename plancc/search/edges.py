@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from plancc.cost.objectives import objective_value
 from plancc.cost.owners import traffic
-from plancc.cost.rates import EpochRates
+from plancc.cost.rates import EpochTime
 from plancc.errors import BackendError, BackendUnavailable
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
@@ -112,10 +112,10 @@ def search_edges(
     Raises
     ------
     InputError
-        An unknown name, a number out of range, objective "time" without widths.
+        An unknown name, a number out of range.
     """
     options = options or SearchOptions()
-    effort, objective, rates = options.for_search()
+    effort, objective = options.for_search()
     check_num_parts(matrix.num_vertices, num_parts)
     budget = options.budget
     whole = Deadline.after(budget)
@@ -127,7 +127,7 @@ def search_edges(
         options=options,
         effort=effort,
         objective=objective,
-        rates=rates,
+        time=options.time(matrix, num_parts),
         record=Record(report),
         deadline=Deadline(whole.at - kept),
     )
@@ -171,7 +171,7 @@ class _Job:
     options: SearchOptions
     effort: str
     objective: str
-    rates: EpochRates | None
+    time: EpochTime | None
     record: Record
     deadline: Deadline
     warnings: list[str] = field(default_factory=list)
@@ -240,7 +240,7 @@ class _Job:
         seconds = time.perf_counter() - begin
         parts = traffic(self.matrix, owners, self.num_parts)
         volume = int(parts.sent.sum())
-        value = objective_value(self.objective, parts, self.rates)
+        value = objective_value(self.objective, parts, owners, self.time)
         limits = Limits.of_nonzeros(self.matrix.num_nonzeros, self.num_parts, self.options.epsilon)
         overload = limits.overload(parts.nonzeros)
         self.record.add(step, seconds, owners, overload, value, volume)
@@ -325,7 +325,7 @@ class _Job:
         if rounds is None and objective == "volume":
             rounds = ROUNDS[self.effort]
         pass_ = RefineEdges(
-            objective=objective, epsilon=self.options.epsilon, seed=seed, rates=self.rates
+            objective=objective, epsilon=self.options.epsilon, seed=seed, time=self.time
         )
         if rounds is not None:
             pass_ = replace(pass_, rounds=rounds)

@@ -23,7 +23,7 @@ import numpy as np
 
 from plancc.cost.objectives import objective_value
 from plancc.cost.owners import traffic
-from plancc.cost.rates import EpochRates
+from plancc.cost.rates import EpochTime
 from plancc.errors import BackendError, BackendUnavailable
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
@@ -105,10 +105,10 @@ def search(
     Raises
     ------
     InputError
-        An unknown name, a number out of range, objective "time" without widths.
+        An unknown name, a number out of range.
     """
     options, model = options or SearchOptions(), model or HypergraphModel()
-    effort, objective, rates = options.for_search()
+    effort, objective = options.for_search()
     seed, budget = options.seed, options.budget
     if loads is None:
         loads = _nonzeros(matrix, options)
@@ -129,7 +129,7 @@ def search(
         num_parts=num_parts,
         options=options,
         objective=objective,
-        rates=rates,
+        time=options.time(matrix, num_parts),
         model=model,
         expectation=expectation,
         record=record,
@@ -165,15 +165,7 @@ def by_rows(
     options: SearchOptions, effort: str, seed: int, budget: float | None, objective: str = "volume"
 ) -> SearchOptions:
     """Options of a search by rows inside a search by `options`."""
-    timed = objective == "time"
-    return replace(
-        options,
-        objective=objective,
-        effort=effort,
-        seed=seed,
-        budget=budget,
-        machine=options.machine if timed else None,
-    )
+    return replace(options, objective=objective, effort=effort, seed=seed, budget=budget)
 
 
 def rows_of_search(
@@ -205,7 +197,7 @@ class _Job:
     num_parts: int
     options: SearchOptions
     objective: str
-    rates: EpochRates | None
+    time: EpochTime | None
     model: Model
     expectation: Expectation | None
     record: Record
@@ -315,8 +307,9 @@ class _Job:
         if self.expectation is not None:
             value = self.expectation.value(state.owner, self.num_parts)
         elif self.objective != "volume":
-            parts = traffic(self.matrix, Owners(state.owner), self.num_parts)
-            value = objective_value(self.objective, parts, self.rates)
+            owners = Owners(state.owner)
+            parts = traffic(self.matrix, owners, self.num_parts)
+            value = objective_value(self.objective, parts, owners, self.time)
         overload = self.limits.overload(state.sums)
         self.record.add(step, seconds, Owners(state.owner), overload, value, rows)
         return _Member(overload, rows, value, state.owner)
@@ -387,14 +380,13 @@ class _Job:
         begin = time.perf_counter()
         options = {"epsilon": self.loads.epsilon, "cycles": cycles, "seed": seed}
         if self.expectation is None:
-            pass_ = refiner(self.objective, rates=self.rates, **options)
+            pass_ = refiner(self.objective, time=self.time, **options)
         else:
             pass_ = self.expectation.refiner(**options)
         better = pass_.run(
             problem,
             owner,
             self.num_parts,
-            nonzeros=self.matrix.row_nonzeros(),
             deadline=self.deadline,
         )
         return self.note(f"refined for {self.objective}, seed {seed}", begin, better.owner)

@@ -5,11 +5,11 @@ What a sweep minimises, beside the volume and the price of overweight parts of `
     sum over parts   pressure / 2 * (excess(sent side)^2 + excess(received side)^2)
     sum over pairs   fee(rows from q to m)
 
-    side   = row * rows + message * messages + own load        of one part, sent or received
+    side   = row * rows + message * messages        of one part, sent or received
     excess = max(0, side - ceiling)
 
 A fee that rises less and less with the rows of a message makes many small messages dearer than
-few large ones. Loads and fees are followed exactly, move by move; only the choice of a move takes
+few large ones. Traffic and fees are followed exactly, move by move; only the choice of a move takes
 the fees of rows of one message, and the pressure on third parts, at their present prices.
 """
 
@@ -38,8 +38,6 @@ class Flow(NamedTuple):
         Zero unless `pair` is kept.
     pair : int32[num_parts, num_parts], or int32[0, 0] where messages do not matter
         Rows from one part to another.
-    load : float64[num_parts]
-        Own load of every part.
     """
 
     sent: Any
@@ -47,7 +45,6 @@ class Flow(NamedTuple):
     messages_sent: Any
     messages_received: Any
     pair: Any
-    load: Any
 
 
 class Tariff(NamedTuple):
@@ -56,13 +53,11 @@ class Tariff(NamedTuple):
     Attributes
     ----------
     row, message : float
-        Load of one row, and of one message, at either end.
+        Cost of one row, and of one message, at either end.
     ceiling, pressure : float
         See the module.
     fees : float64[m], m at least 1
         What the first, second, ... row of a message costs; the last is for all that follow.
-    own : float64[num_vertices]
-        Load of every vertex on its part.
     """
 
     row: float
@@ -70,10 +65,9 @@ class Tariff(NamedTuple):
     ceiling: float
     pressure: float
     fees: Any
-    own: Any
 
 
-def flow_of(nets: Any, state: Any, own: Any, with_pairs: bool) -> Flow:
+def flow_of(nets: Any, state: Any, with_pairs: bool) -> Flow:
     """Count the traffic of a partition of nets with sources."""
     num_parts = len(state.sums)
     side = num_parts if with_pairs else 0
@@ -83,7 +77,6 @@ def flow_of(nets: Any, state: Any, own: Any, with_pairs: bool) -> Flow:
         messages_sent=np.zeros(num_parts, dtype=np.int64),
         messages_received=np.zeros(num_parts, dtype=np.int64),
         pair=np.zeros((side, side), dtype=np.int32),
-        load=np.bincount(state.owner, weights=own, minlength=num_parts).astype(np.float64),
     )
     _fill(nets, state, flow)
     return flow
@@ -124,11 +117,9 @@ def _send(e: int, q: int, rows: int, nets: Any, state: Any, flow: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def shift(v: int, there: int, nets: Any, state: Any, flow: Any, own: Any) -> None:
+def shift(v: int, there: int, nets: Any, state: Any, flow: Any) -> None:
     """`move` that keeps the traffic up to date."""
     here = state.owner[v]
-    flow.load[here] -= own[v]
-    flow.load[there] += own[v]
     for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
         e = nets.nets[a]
         cost = nets.cost[e]
@@ -153,11 +144,10 @@ def _strain(side: float, tariff: Any) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _sides(q: int, sent: int, received: int, own: float, flow: Any, tariff: Any) -> float:
-    """Strain of part q with so many rows and so much own load more."""
-    load = flow.load[q] + own
-    out = tariff.row * (flow.sent[q] + sent) + tariff.message * flow.messages_sent[q] + load
-    into = tariff.row * (flow.received[q] + received) + load
+def _sides(q: int, sent: int, received: int, flow: Any, tariff: Any) -> float:
+    """Strain of part q with so many rows more."""
+    out = tariff.row * (flow.sent[q] + sent) + tariff.message * flow.messages_sent[q]
+    into = tariff.row * (flow.received[q] + received)
     into += tariff.message * flow.messages_received[q]
     return _strain(out, tariff) + _strain(into, tariff)
 
@@ -165,7 +155,7 @@ def _sides(q: int, sent: int, received: int, own: float, flow: Any, tariff: Any)
 @njit(cache=True, nogil=True)
 def _row_price(q: int, flow: Any, tariff: Any) -> float:
     """Cost of one more row sent by part q now: the row itself, and the strain."""
-    out = tariff.row * flow.sent[q] + tariff.message * flow.messages_sent[q] + flow.load[q]
+    out = tariff.row * flow.sent[q] + tariff.message * flow.messages_sent[q]
     return 1.0 + tariff.pressure * tariff.row * max(0.0, out - tariff.ceiling)
 
 
@@ -265,9 +255,8 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
             alone &= w == full
             freed += penalty(full, target[c], price[c])
             freed -= penalty(full - w, target[c], price[c])
-        load = tariff.own[v]
-        freed += _sides(here, 0, 0, 0.0, flow, tariff)
-        freed -= _sides(here, -own_sent, own_stay - left, -load, flow, tariff)
+        freed += _sides(here, 0, 0, flow, tariff)
+        freed -= _sides(here, -own_sent, own_stay - left, flow, tariff)
         num_own = 0
         if fees:
             for k in range(num):
@@ -291,8 +280,8 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
                 value -= penalty(full + w, target[c], price[c])
             received = needed - known_rows[q] - own_rows[q]
             sent = own_sent - own_rows[q] + own_stay
-            value += _sides(q, 0, 0, 0.0, flow, tariff)
-            value -= _sides(q, sent, received, load, flow, tariff)
+            value += _sides(q, 0, 0, flow, tariff)
+            value -= _sides(q, sent, received, flow, tariff)
             if fees:
                 value += known_fees[q]
                 for i in range(num_owners):
