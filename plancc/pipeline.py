@@ -23,19 +23,22 @@ from plancc.graph.normalize import normalize as normalized
 from plancc.graph.vertexdata import VertexData, check_vertex_data, read_vertex_data
 from plancc.models.loads import Loads
 from plancc.models.stochastic import StochasticModel
-from plancc.models.weights import BATCH
+from plancc.models.weights import BATCH, Balance
 from plancc.options import SearchOptions
 from plancc.owners.find import find_owners
+from plancc.owners.numbering import numbered
 from plancc.owners.provenance import now
-from plancc.owners.request import prepared
+from plancc.owners.request import DEFAULT_BALANCE, prepared
 from plancc.owners.rows import with_clusters
-from plancc.owners.task import Observer, Report
+from plancc.owners.task import Observer, Report, Task
 from plancc.partitioners.options import AUTO
 from plancc.plan.grid_slices import with_grid
 from plancc.plan.lowering import lower
 from plancc.plan.metrics import imbalance, summarize
 from plancc.plan.plan import Plan
+from plancc.predict.forecast import Forecast
 from plancc.predict.machine import Machine
+from plancc.predict.widths import DataWidths
 from plancc.registry import check_choice
 from plancc.version import __version__
 
@@ -59,7 +62,7 @@ def compile(
     budget: float | None = None,
     partitioner: str = AUTO,
     preset: str | None = None,
-    machine: Machine | None = None,
+    machine: Machine | str | None = None,
     topology: str | Topology | None = None,
     threads: int = 1,
     time_limit: float | None = None,
@@ -90,10 +93,12 @@ def compile(
     balance : str, optional
         What the parts share evenly: "nnz", "rows", "weights", "work" or "train", or several with
         commas between them, each with an allowed imbalance of its own if need be, as in
-        "nnz:0.05,rows" (`plancc.models.weights.Balance`). None: "work" for objective "time",
-        else "nnz".
+        "nnz:0.05,rows" (`plancc.models.weights.Balance`). None: that one where rows are searched
+        for, else "nnz" (`plancc.owners.request.default_balance`).
     dims : sequence of int, optional
-        Widths d_0..d_L of the layers; balance "work" and objective "time" need them.
+        Widths d_0..d_L of the layers that epochs are predicted for. None: those of the features and
+        the labels, with 128 between them; without data
+        `plancc.predict.predictor.DEFAULT_DIMS`.
     epsilon : float
         Allowed imbalance, max / mean - 1.
     objective : str, optional
@@ -111,8 +116,9 @@ def compile(
         or misses several balances, for which rows are moved.
     preset : str, optional
         Preset of the partitioner; with "auto" of the first one that is installed.
-    machine : Machine, optional
-        For objective "time"; None: the default one.
+    machine : Machine or str, optional
+        The machine that the epoch is predicted on: a value, a name or a file. None:
+        `plancc.predict.predictor.DEFAULT_MACHINE`.
     topology : str or Topology, optional
         Nodes x ranks per node, such as "4x8": parts are numbered so that those which exchange
         much share a node.
@@ -173,12 +179,13 @@ def compile(
         graph = as_graph(graph)
         vertex_data = _vertex_data(data, graph)
         assigner.check_graph(graph.num_vertices, vertex_data)
+        task = _with_dims(task, vertex_data)
     with observer("normalize"):
         matrix = normalized(graph, normalize, self_loops=self_loops, dtype=value_dtype)
     if clusters is not None:
         with observer("clusters"):
             vertex_data = with_clusters(vertex_data, matrix, clusters, seed, time_limit)
-    wanted = replace(wanted, train_mask=vertex_data.train_mask)
+    wanted = replace(wanted, train_mask=vertex_data.train_mask, dims=task.options.dims)
     task = replace(task, model=task.model.with_data(vertex_data))
     if isinstance(task.model, StochasticModel):
         source = task.model.source(matrix)
@@ -187,6 +194,9 @@ def compile(
         if BATCH in wanted.names:
             wanted = replace(wanted, expected_nonzeros=source.expected_nonzeros(seed))
     found = find_owners(matrix, task, wanted, observer, report)
+    if assigner.grid is None and task.model.layout != "any":
+        with observer("number"):
+            found = numbered(matrix, found, task, report)
     with observer("lower"):
         owners = found.owners
         if owners.nonzeros is None:
@@ -200,8 +210,13 @@ def compile(
             plan = with_grid(plan, assigner.grid)
     with observer("baseline"):
         baseline = summarize(random_traffic(matrix, num_parts))
+    with observer("predict"):
+        forecast = Forecast.of(task.options.predictor, plan, matrix)
+    notes = found.warnings
+    if forecast.slower and not task.model.of_batches:
+        notes.append(f"{forecast.comparison}; {_advice(wanted, task)}")
 
-    for note in found.warnings:
+    for note in notes:
         warnings.warn(note, PlanccWarning, stacklevel=2)
     return replace(
         plan,
@@ -220,7 +235,7 @@ def compile(
             **({} if assigner.grid is None else {"blocks": assigner.model}),
             "balance": str(wanted),
             "balance_imbalance": ",".join(f"{imbalance(load):.6g}" for load in of_parts),
-            **({} if dims is None else {"dims": ",".join(map(str, dims))}),
+            **forecast.provenance(),
             "epsilon": float(epsilon),
             "seed": seed,
             **{
@@ -228,9 +243,28 @@ def compile(
                 for name, value in (model_options | task.handed_on).items()
             },
             **found.how,
-            "warnings": "\n".join(found.warnings),
+            "warnings": "\n".join(notes),
         },
     )
+
+
+def _with_dims(task: Task, data: VertexData) -> Task:
+    """The task with the widths of the layers: given, of the data, or the default ones."""
+    widths, dims = DataWidths.of(data), task.options.dims
+    if dims is None:
+        dims = widths.dims
+    else:
+        widths.check(dims)
+    return replace(task, options=replace(task.options, dims=dims))
+
+
+def _advice(wanted: Balance, task: Task) -> str:
+    """What may make an epoch faster."""
+    if task.model.searched and task.model.layout == "row" and "rows" not in wanted.names:
+        return f"try `balance` {DEFAULT_BALANCE}"
+    if task.objective != "time" or not task.model.searched:
+        return "try `objective` time, or fewer parts"
+    return "try `model` auto, or fewer parts"
 
 
 def _vertex_data(data: str | os.PathLike[str] | VertexData | None, graph: Graph) -> VertexData:

@@ -26,6 +26,7 @@ from plancc.models.hypergraph import HypergraphModel
 from plancc.models.loads import Loads
 from plancc.models.weights import BATCH, Balance
 from plancc.options import SearchOptions
+from plancc.owners.numbering import STEP, with_better_numbers
 from plancc.owners.provenance import Steps, empty_parts, now
 from plancc.owners.rows import mapped
 from plancc.owners.task import REFINED, Observer, Report
@@ -36,9 +37,11 @@ from plancc.plan.matrix import graph_of
 from plancc.plan.metrics import imbalance
 from plancc.plan.plan import Plan
 from plancc.plan.reader import load
+from plancc.predict.forecast import Forecast
 from plancc.predict.machine import Machine
+from plancc.predict.widths import DataWidths
 from plancc.registry import check_choice
-from plancc.report.provenance import recorded_machine, recorded_topology
+from plancc.report.provenance import recorded_dims, recorded_machine, recorded_topology
 from plancc.search.record import Record
 from plancc.version import __version__
 
@@ -66,10 +69,10 @@ class RefineOptions:
         Share by which the volume may rise while another objective falls; None: 0.03 for
         "max-volume", 0.05 for "messages" and "time".
     dims : sequence of int, optional
-        Widths d_0..d_L of the layers, for balance "work" and objective "time"; None: those of the
-        provenance.
+        Widths d_0..d_L of the layers that the epoch is predicted for; None: those of the
+        provenance, or of the features and labels.
     machine : Machine, optional
-        For objective "time"; None: that of the provenance, the default one if it has none.
+        The machine that it is predicted on; None: that of the provenance, or the default one.
     epsilon : float, optional
         Allowed imbalance, max / mean - 1; None: that of the provenance, 0.01 if it has none.
     seed : int
@@ -109,16 +112,13 @@ class RefineOptions:
         if not (math.isfinite(extra) and extra >= 0):
             raise InputError(f"extra volume {extra:g}: a share of at least 0 is needed")
 
-    def with_recorded(self, provenance: dict[str, Any], objective: str) -> RefineOptions:
+    def with_recorded(self, provenance: dict[str, Any]) -> RefineOptions:
         """The same, with what the provenance says of options that are None."""
-        machine = self.machine
-        if objective == "time" and machine is None:
-            machine = recorded_machine(provenance) or Machine()
         return replace(
             self,
-            dims=_recorded_dims(provenance) if self.dims is None else self.dims,
+            dims=recorded_dims(provenance) if self.dims is None else self.dims,
             epsilon=_recorded_epsilon(provenance) if self.epsilon is None else self.epsilon,
-            machine=machine,
+            machine=self.machine or recorded_machine(provenance),
         )
 
 
@@ -183,11 +183,14 @@ def refine(
     with observer("load"):
         plan = _loaded(plan, part)
         provenance = plan.provenance
-        used = asked.with_recorded(provenance, objective)
-        wanted = _balance(plan, balance, used.dims)
+        used = asked.with_recorded(provenance)
+        widths = DataWidths.of(plan.vertex_data)
+        dims = tuple(used.dims or widths.dims)
+        widths.check(dims)
+        wanted = _balance(plan, balance, dims)
         if balance is None and asked.epsilon is not None:  # in place of what is recorded
             wanted = wanted.without_limits()
-        search = SearchOptions(objective=objective, dims=wanted.dims, machine=used.machine)
+        search = SearchOptions(objective=objective, seed=used.seed, dims=dims, machine=used.machine)
         epsilon = used.epsilon or 0.0
     with observer("matrix"):
         matrix, owner = _matrix(plan), plan.owner()
@@ -226,6 +229,12 @@ def refine(
         same = np.array_equal(better, owner)
         if topology is not None and not same:
             better = mapped(better, matrix, topology)
+        elif objective == "time" and topology is None and plan.header.grid is None:
+            start = time.perf_counter()
+            better = with_better_numbers(matrix, result.owners, plan.num_parts, search).rows
+            if better is not result.owners.rows:
+                steps.note(STEP, time.perf_counter() - start, better)
+                result, same = steps.record.result([]), False
     with observer("lower"):
         refined = plan if same else _with_owners(plan, matrix, better)
 
@@ -245,7 +254,7 @@ def refine(
         for name, value in provenance.items()
         if name not in (*stale, *OF_EXPECTATION) and not name.startswith("expected_")
     }
-    dims, machine, budget = used.dims, used.machine, used.budget
+    budget = used.budget
     return replace(
         refined,
         provenance={
@@ -255,12 +264,11 @@ def refine(
             "command": command or "plancc.refine(...)",
             "balance": str(wanted),
             "balance_imbalance": ",".join(f"{imbalance(load):.6g}" for load in of_parts),
-            **({} if dims is None else {"dims": ",".join(map(str, dims))}),
+            **Forecast.of(search.predictor, refined, matrix).provenance(),
             "epsilon": float(epsilon),
             "seed": used.seed,
             "refined_from": plan.content_sha256(),
             "objective": objective,
-            **({} if machine is None else {"machine": str(machine)}),
             **({} if budget is None else {"budget": float(budget)}),
             "tried": result.tried_json(),
             "warnings": "\n".join(notes),
@@ -367,15 +375,6 @@ def _balance(plan: Plan, balance: str | None, dims: Sequence[int] | None) -> Bal
     of_vertex = np.empty_like(mask)
     of_vertex[plan.global_id] = mask
     return replace(wanted, train_mask=of_vertex)
-
-
-def _recorded_dims(provenance: dict[str, Any]) -> tuple[int, ...] | None:
-    """Widths of the layers, where the provenance has them."""
-    try:
-        dims = tuple(map(int, str(provenance.get("dims", "")).split(",")))
-    except ValueError:
-        return None
-    return dims if len(dims) > 1 and min(dims) > 0 else None
 
 
 def _recorded_epsilon(provenance: dict[str, Any]) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,32 @@ class EpochRates(NamedTuple):
             + self.nonzero * parts.nonzeros
             + self.own_row * parts.rows
         )
+
+
+class Links(NamedTuple):
+    """Seconds that messages of an epoch take inside nodes and between them; a kernel may take it.
+
+    Attributes
+    ----------
+    node : int64[num_parts]
+        Node of every rank, ascending.
+    message_inside, message_between : float
+        Of one message in all exchanges of an epoch.
+    row_inside, row_between : float
+        Of one row at a rank.
+    row_of_node : float
+        Of one row that leaves or enters a node.
+    row_packed : float
+        Of packing one row that is sent, and of adding the one that comes back.
+    """
+
+    node: Any
+    message_inside: float
+    message_between: float
+    row_inside: float
+    row_between: float
+    row_of_node: float
+    row_packed: float
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ from plancc.models.auto import AutoModel
 from plancc.models.base import Model
 from plancc.models.weights import Balance
 from plancc.owners.edges import find_edge_owners
+from plancc.owners.numbering import numbered
+from plancc.owners.request import DEFAULT_BALANCE
 from plancc.owners.rows import find_row_owners
 from plancc.owners.task import Found, Observer, Report, Task
 from plancc.plan.metrics import summarize
@@ -111,7 +113,7 @@ def choose(
     check_choice("objective", goal, OBJECTIVES)
     predictor = options.predictor
     epoch = predictor.time(matrix, task.num_parts)
-    of_rows = Balance.parse(TIMED_BALANCE) if goal == "time" else balance
+    of_rows = Balance.parse(DEFAULT_BALANCE) if goal == "time" else balance
     num_searched = sum(known[name].searched for name in names)
     table: list[Candidate] = []
     answers: list[Found | None] = []
@@ -124,6 +126,7 @@ def choose(
         found = None
         try:
             found = find(matrix, candidate, of_rows if by_rows else balance, observer, report)
+            found = numbered(matrix, found, candidate, report)
         except (BackendError, BackendUnavailable) as error:
             entry = replace(entry, failed=str(error))
         if found is not None:

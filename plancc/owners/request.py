@@ -19,6 +19,7 @@ from plancc.models.weights import Balance, check_num_parts
 from plancc.options import SearchOptions
 from plancc.owners.task import Task
 from plancc.plan.grid import Grid
+from plancc.predict.widths import DEFAULT_DIMS
 
 
 @dataclass(frozen=True)
@@ -120,18 +121,28 @@ def prepared(
     """
     assigner = Assigner.of(model, num_ranks, model_options)
     if balance is None:
-        balance = default_balance(assigner.model, options.objective, options.dims)
-    wanted = Balance.parse(balance, options.dims)
-    assigner.check_options(wanted.dims, options.nodes)
+        balance = default_balance(assigner.model, options)
+    wanted = Balance.parse(balance, options.dims or DEFAULT_DIMS)
+    assigner.check_options(options.dims, options.nodes)
     with assigner.explained():
         chosen = make_model(assigner.model, assigner.options)
         return assigner, Task(assigner.model, chosen, assigner.num_parts, options), wanted
 
 
-def default_balance(model: str, objective: str | None, dims: Sequence[int] | None) -> str:
-    """What parts share evenly unless told otherwise: what objective "time" adds up, or nonzeros."""
-    timed = objective == "time" and dims is not None and MODELS[model].layout == "row"
-    return "work" if timed else "nnz"
+DEFAULT_BALANCE = "nnz,rows"
+"""What parts of a search by rows share evenly: an epoch's dense work is that of its rows, and
+nonzeros may be less even without costing time (docs/quality.md has the measurements)."""
+
+
+def default_balance(model: str, options: SearchOptions) -> str:
+    """What parts share evenly unless told otherwise.
+
+    `DEFAULT_BALANCE` for a search by rows. Nonzeros, as in paper 000, for edge plans, mini-batches,
+    models that assign rows themselves, and a named partitioner, which is to minimise what it can.
+    """
+    chosen = MODELS[model]
+    of_rows = chosen.searched and chosen.layout == "row" and not chosen.of_batches
+    return DEFAULT_BALANCE if of_rows and not options.names_partitioner else "nnz"
 
 
 def grid_of(model: ProcessGridModel, num_ranks: int) -> Grid:

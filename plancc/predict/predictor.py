@@ -12,16 +12,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from plancc.cost.owners import BASELINE_SEED
-from plancc.cost.rates import EpochRates, EpochTime
+from plancc.cost.rates import EpochRates, EpochTime, Links
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.random import random_owner
 from plancc.plan.grid import Grid
 from plancc.predict.machine import Machine
 from plancc.predict.machine_files import find_machine
-from plancc.predict.passes import COMMON_PASSES
+from plancc.predict.passes import COMMON_PASSES, moved_widths
 from plancc.predict.schedule import Pairs
 from plancc.predict.schedules import Tables, schedule_of, tables_of_owners
+from plancc.predict.schedules.row import ADD_WORDS, PACK_WORDS
 from plancc.predict.simulation import Prediction, simulate
 from plancc.predict.sizes import even_tables
 from plancc.predict.training import WORD_BYTES
@@ -102,6 +103,27 @@ class Predictor:
         return EpochTime(
             lambda owners: self.of_owners(matrix, owners, num_parts).seconds,
             self.rates(matrix.num_vertices, matrix.num_nonzeros, num_parts),
+        )
+
+    def links(self, num_parts: int) -> Links:
+        """What messages of an epoch take inside nodes and between them, to number parts for it.
+
+        As `plancc.predict.simulation` has them, of all exchanges of an epoch together.
+        """
+        machine = self.machine
+        widths = np.array(moved_widths(self.dims, self.passes))
+        exchanges, columns = int((widths > 0).sum()), int(widths.sum())
+        stream = machine.compute.stream
+        packed = WORD_BYTES * (PACK_WORDS * widths[:, 0].sum() + ADD_WORDS * widths[:, 1].sum())
+        row = WORD_BYTES * columns
+        return Links(
+            node=np.arange(num_parts) // machine.node.ranks,
+            message_inside=exchanges * machine.inside_latency,
+            message_between=exchanges * machine.latency,
+            row_inside=row / machine.inside_bandwidth,
+            row_between=row / machine.bandwidth,
+            row_of_node=row / machine.injection,
+            row_packed=0.0 if stream is None else float(packed / stream),
         )
 
     def rates(self, num_vertices: int, num_nonzeros: int, num_parts: int) -> EpochRates:

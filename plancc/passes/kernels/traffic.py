@@ -306,6 +306,6 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
         for k in range(num_owners):
             from_part[owners[k]] = 0
         if best >= 0:
-            shift(v, best, nets, state, flow, tariff.own)
+            shift(v, best, nets, state, flow)
             moved += 1
     return moved, evaluations

@@ -1,0 +1,83 @@
+"""Parts under numbers that suit the nodes of the machine. Knows owners and the prediction."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+import scipy.sparse as sp
+
+from plancc.graph.graph import Graph
+from plancc.graph.owners import Owners
+from plancc.options import SearchOptions
+from plancc.owners.task import Found, Report, Task
+from plancc.search.record import Trial
+
+if TYPE_CHECKING:
+    from plancc.predict.schedule import Pairs
+
+STEP = "numbered for the machine"
+
+
+def numbered(matrix: Graph, found: Found, task: Task, report: Report | None = None) -> Found:
+    """The same parts, numbered so that the predicted epoch takes less time.
+
+    Owners of a model that is not searched, and those mapped to a topology, keep their numbers.
+
+    Parameters
+    ----------
+    matrix : Graph
+    found : Found
+    task : Task
+        It says the machine and the widths of the layers.
+    report : callable, optional
+        Called with the step, if it lowers the objective.
+
+    Returns
+    -------
+    Found
+        `found` itself where other numbers predict no less.
+    """
+    if not task.model.searched or task.options.nodes is not None:
+        return found
+    begin, options = time.perf_counter(), task.options
+    better = with_better_numbers(matrix, found.owners, task.num_parts, options)
+    if better is found.owners:
+        return found
+    how = found.how
+    if task.objective == "time" and "tried" in how:
+        tried = json.loads(how["tried"])
+        last = next(step for step in reversed(tried) if step["best"])
+        seconds = options.predictor.of_owners(matrix, better, task.num_parts).seconds
+        spent = time.perf_counter() - begin
+        trial = Trial(STEP, spent, seconds, last["volume"], last["overload"], True)
+        if report is not None:
+            report(trial)
+        how = how | {"tried": json.dumps([*tried, asdict(trial)])}
+    return replace(found, owners=better, how=how)
+
+
+def with_better_numbers(
+    matrix: Graph, owners: Owners, num_parts: int, options: SearchOptions
+) -> Owners:
+    """The same parts under other numbers, or `owners` itself where that predicts no less time."""
+    predictor = options.predictor
+    if not 1 < predictor.machine.node.ranks < num_parts:  # else all numbers are alike
+        return owners
+    from plancc.passes.numbering import MapToMachine
+    from plancc.predict.schedules import tables_of_owners
+
+    tables = tables_of_owners(matrix, owners, num_parts)
+    exchanges = [_matrix_of(each) for each in (tables.expand, tables.fold) if each is not None]
+    number = MapToMachine(predictor.links(num_parts), seed=options.seed).run(exchanges)
+    better = owners.renumbered(number)
+    reached = predictor.of_owners(matrix, better, num_parts).seconds
+    return better if reached < predictor.epoch(tables).seconds else owners
+
+
+def _matrix_of(pairs: Pairs) -> sp.csr_array:
+    """Rows from part to part: csr_array int64[p, p]."""
+    entries = pairs.rows, (pairs.source, pairs.target)
+    return sp.coo_array(entries, shape=(pairs.num_ranks, pairs.num_ranks)).tocsr()

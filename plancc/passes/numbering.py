@@ -1,0 +1,144 @@
+"""Number the parts for the nodes of a machine, so that their busiest exchange takes less time.
+
+Knows pairs of parts and prices of their messages; no vertex and no machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from numba import njit
+
+from plancc.cost.rates import Links
+
+TRIES = 60
+"""Swaps that are tried, per part."""
+MEAN = 1e-3
+"""Weight of the mean rank's time beside the slowest one's: it decides among equals."""
+
+
+@dataclass(frozen=True)
+class MapToMachine:
+    """Renumber parts so that exchanges take less time at the busiest rank.
+
+    A rank's messages inside its node and between nodes cost their latencies and rows, and all rows
+    that leave or enter a node share its way into the network (`Links`). Swaps of two parts on
+    different nodes are tried in a random order and kept if they gain. `MapToTopology` counts rows
+    between nodes only.
+
+    Attributes
+    ----------
+    links : Links
+        Prices, and the node of every rank.
+    speeds : float64[num_parts], optional
+        Only parts of equal speed change places; None: all are alike.
+    seed : int
+        The same seed gives the same numbers.
+    """
+
+    links: Links
+    speeds: npt.NDArray[np.float64] | None = None
+    seed: int = 1
+
+    def run(self, exchanges: Sequence[sp.csr_array]) -> npt.NDArray[np.int32]:
+        """New number of every part, int32[num_parts].
+
+        Parameters
+        ----------
+        exchanges : sequence of csr_array int64[num_parts, num_parts]
+            Rows that part q sends to part m (`plancc.cost.pairs`): of the expand, and of the fold
+            if there is one. They take place one after the other.
+        """
+        num_parts = exchanges[0].shape[0]
+        node = np.asarray(self.links.node)
+        if node[0] == node[-1]:
+            return np.arange(num_parts, dtype=np.int32)
+        rows = np.stack([each.toarray() for each in exchanges]).astype(np.float64)
+        kinds = np.zeros(num_parts) if self.speeds is None else self.speeds
+        _, kind = np.unique(kinds, return_inverse=True)
+        pairs = np.random.default_rng(self.seed).integers(0, num_parts, (TRIES * num_parts, 2))
+        rank: npt.NDArray[np.int32] = _swap(rows, pairs, kind, self.links)
+        return rank
+
+
+@njit(cache=True, nogil=True)
+def _swap(rows, pairs, kind, links):  # type: ignore[no-untyped-def]
+    """Rank of every part after the swaps of `pairs` that gain; rows are float64[k, p, p]."""
+    steps, num_parts, _ = rows.shape
+    rank = np.arange(num_parts).astype(np.int32)
+    node = links.node.copy()  # of every part
+    # rows sent and received, and messages: float64[step, which of these 4, near or far, part]
+    sums = np.zeros((steps, 4, 2, num_parts))
+    for s in range(steps):
+        for q in range(num_parts):
+            for m in range(num_parts):
+                if rows[s, q, m] > 0:
+                    _count(s, q, m, int(node[q] != node[m]), 1.0, rows, sums)
+    most = _time(sums, node, links)
+    for k in range(len(pairs)):
+        i, j = pairs[k]
+        if node[i] == node[j] or kind[i] != kind[j]:
+            continue
+        _exchange(i, j, node, rows, sums)
+        reached = _time(sums, node, links)
+        if reached < most * (1 - 1e-12):
+            most = reached
+            rank[i], rank[j] = rank[j], rank[i]
+        else:
+            _exchange(i, j, node, rows, sums)
+    return rank
+
+
+@njit(cache=True, nogil=True)
+def _count(s, q, m, far, sign, rows, sums):  # type: ignore[no-untyped-def]
+    """Add the message from part q to part m, near or far, or take it away."""
+    sums[s, 0, far, q] += sign * rows[s, q, m]
+    sums[s, 1, far, m] += sign * rows[s, q, m]
+    sums[s, 2, far, q] += sign
+    sums[s, 3, far, m] += sign
+
+
+@njit(cache=True, nogil=True)
+def _exchange(i, j, node, rows, sums):  # type: ignore[no-untyped-def]
+    """Let parts i and j change places; what they send each other stays between nodes."""
+    steps, num_parts, _ = rows.shape
+    for a, b in ((i, j), (j, i)):
+        old, new = node[a], node[b]
+        for m in range(num_parts):
+            if m in (a, b) or node[m] not in (old, new):
+                continue
+            far = 0 if node[m] == old else 1
+            for s in range(steps):
+                for q, r in ((a, m), (m, a)):
+                    if rows[s, q, r] > 0:
+                        _count(s, q, r, far, -1.0, rows, sums)
+                        _count(s, q, r, 1 - far, 1.0, rows, sums)
+    node[i], node[j] = node[j], node[i]
+
+
+@njit(cache=True, nogil=True)
+def _time(sums, node, links):  # type: ignore[no-untyped-def]
+    """Seconds of the slowest rank in every step, and a little of the mean."""
+    steps, _, _, num_parts = sums.shape
+    total = 0.0
+    for s in range(steps):
+        at_node = np.zeros((2, node.max() + 1))
+        for q in range(num_parts):
+            at_node[0, node[q]] += sums[s, 0, 1, q]
+            at_node[1, node[q]] += sums[s, 1, 1, q]
+        most = mean = 0.0
+        for q in range(num_parts):
+            near = max(sums[s, 2, 0, q], sums[s, 3, 0, q]) * links.message_inside
+            near += max(sums[s, 0, 0, q], sums[s, 1, 0, q]) * links.row_inside
+            far = max(sums[s, 2, 1, q], sums[s, 3, 1, q]) * links.message_between
+            if sums[s, 0, 1, q] > 0 or sums[s, 1, 1, q] > 0:
+                shared = max(at_node[0, node[q]], at_node[1, node[q]]) * links.row_of_node
+                far += max(max(sums[s, 0, 1, q], sums[s, 1, 1, q]) * links.row_between, shared)
+            spent = near + far + (sums[s, 0, 0, q] + sums[s, 0, 1, q]) * links.row_packed
+            most, mean = max(most, spent), mean + spent / num_parts
+        total += most + MEAN * mean
+    return total

@@ -1,0 +1,77 @@
+"""The predicted epoch of a plan beside that of a random partition and beside its bound."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from plancc.errors import InputError
+from plancc.graph.graph import Graph
+from plancc.plan.plan import Plan
+from plancc.predict.predictor import Predictor
+from plancc.predict.schedules import tables_of
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Predicted seconds of one epoch, as a plan's provenance has them.
+
+    Attributes
+    ----------
+    predictor : Predictor
+        Widths of the layers, and the machine.
+    seconds : float or None
+        The plan's; None: these widths do not fit its grid.
+    random_seconds : float
+        Of an even random row partition onto as many ranks.
+    bound_seconds : float
+        With all work evenly spread, and no rows exchanged.
+    """
+
+    predictor: Predictor
+    seconds: float | None
+    random_seconds: float
+    bound_seconds: float
+
+    @classmethod
+    def of(cls, predictor: Predictor, plan: Plan, matrix: Graph) -> Forecast:
+        """The forecast for a plan of this matrix."""
+        ranks = plan.header.num_ranks
+        try:
+            seconds = predictor.epoch(tables_of(plan)).seconds
+        except InputError:  # a grid with more columns than a width has
+            seconds = None
+        return cls(
+            predictor,
+            seconds,
+            predictor.of_random(matrix, ranks).seconds,
+            predictor.bound(matrix.num_vertices, matrix.num_nonzeros, ranks),
+        )
+
+    @property
+    def slower(self) -> bool:
+        """Whether the plan is predicted slower than the random partition."""
+        return self.seconds is not None and self.seconds > self.random_seconds
+
+    @property
+    def comparison(self) -> str:
+        """Both times, the machine and the widths, in words."""
+        assert self.seconds is not None
+        machine, dims = self.predictor.machine, ",".join(map(str, self.predictor.dims))
+        return (
+            f"this plan is predicted to train slower than an even random partition: "
+            f"{1e3 * self.seconds:.3g} ms an epoch, and {1e3 * self.random_seconds:.3g} ms "
+            f"(machine {machine.name or machine}, dims {dims})"
+        )
+
+    def provenance(self) -> Mapping[str, Any]:
+        """Machine, widths and seconds, by their names in a provenance."""
+        seconds = {} if self.seconds is None else {"epoch_seconds": self.seconds}
+        return {
+            "machine": self.predictor.machine.to_json(),
+            "dims": ",".join(map(str, self.predictor.dims)),
+            **seconds,
+            "random_epoch_seconds": self.random_seconds,
+            "bound_seconds": self.bound_seconds,
+        }
