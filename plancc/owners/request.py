@@ -129,7 +129,9 @@ def prepared(
         return assigner, Task(assigner.model, chosen, assigner.num_parts, options), wanted
 
 
-DEFAULT_BALANCE = "nnz,rows"
+LOOSE = 0.05
+"""Allowed imbalance of nonzeros in `DEFAULT_BALANCE`, unless that of all is larger."""
+DEFAULT_BALANCE = f"nnz:{LOOSE:g},rows"
 """What parts of a search by rows share evenly: an epoch's dense work is that of its rows, and
 nonzeros may be less even without costing time (docs/quality.md has the measurements)."""
 
@@ -142,7 +144,9 @@ def default_balance(model: str, options: SearchOptions) -> str:
     """
     chosen = MODELS[model]
     of_rows = chosen.searched and chosen.layout == "row" and not chosen.of_batches
-    return DEFAULT_BALANCE if of_rows and not options.names_partitioner else "nnz"
+    if not of_rows or options.names_partitioner:
+        return "nnz"
+    return DEFAULT_BALANCE if options.epsilon <= LOOSE else "nnz,rows"
 
 
 def grid_of(model: ProcessGridModel, num_ranks: int) -> Grid:

@@ -1,0 +1,75 @@
+"""Widths of the layers that vertex data ask for, and widths that contradict them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from plancc.errors import InputError
+from plancc.graph.vertexdata import VertexData
+from plancc.plan.reader import PlanFile
+from plancc.predict.predictor import DEFAULT_DIMS
+
+
+@dataclass(frozen=True)
+class DataWidths:
+    """What features and labels say of the first and of the last width.
+
+    Attributes
+    ----------
+    features : int or None
+        Columns of the features; None: there are none.
+    classes : int or None
+        Classes of the labels or targets; None: there are none.
+    """
+
+    features: int | None = None
+    classes: int | None = None
+
+    @classmethod
+    def of(cls, data: VertexData) -> DataWidths:
+        """The widths of vertex data in memory."""
+        features = None if data.features is None else data.features.shape[1]
+        classes = None
+        if data.targets is not None:
+            classes = data.targets.shape[1]
+        elif data.labels is not None:
+            classes = int(data.labels.max(initial=-1)) + 1
+        return cls(features, classes or None)
+
+    @classmethod
+    def read(cls, file: PlanFile) -> DataWidths:
+        """The widths of a plan file; of its vertex data only the labels are read."""
+        features = classes = None
+        if file.has("vertex_data/features"):
+            features = file.node("vertex_data/features").shape[1]
+        if file.has("vertex_data/targets"):
+            classes = file.node("vertex_data/targets").shape[1]
+        elif file.has("vertex_data/labels"):
+            classes = int(file.read("vertex_data/labels").max(initial=-1)) + 1
+        return cls(features, classes or None)
+
+    @property
+    def known(self) -> bool:
+        """Whether the data say anything."""
+        return self.features is not None or self.classes is not None
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """`DEFAULT_DIMS` with the width of the features and the number of classes where known."""
+        first, *hidden, last = DEFAULT_DIMS
+        return (self.features or first, *hidden, self.classes or last)
+
+    def contradiction(self, dims: Sequence[int]) -> str:
+        """Why these widths d_0..d_L do not suit the data; empty if they do."""
+        if self.features not in (None, dims[0]):
+            return f"the first width is {dims[0]}, but the features have {self.features} columns"
+        if self.classes is not None and dims[-1] < self.classes:
+            return f"the last width is {dims[-1]}, but there are {self.classes} classes"
+        return ""
+
+    def check(self, dims: Sequence[int]) -> None:
+        """InputError if these widths d_0..d_L contradict the data."""
+        why = self.contradiction(dims)
+        if why:
+            raise InputError(f"`dims` {','.join(map(str, dims))}: {why}")
