@@ -58,6 +58,9 @@ POSITIVE = _Rule(_is_positive, "a positive finite number")
 COUNT = _Rule(_is_count, f"a whole number from 1 to {MOST}")
 TEXT = _Rule(lambda value: isinstance(value, str), "text")
 RULES = {
+    "speed": _Rule(
+        lambda value: value == () or _is_row(value), "a list of positive finite numbers"
+    ),
     "ranks": COUNT,
     "cores": COUNT,
     "overhead": _Rule(lambda value: _is_positive(value) or value == 0, "a finite number from 0"),
@@ -265,6 +268,9 @@ class Machine:
         None: `multiply_adds`, whatever the shape.
     overlap : Overlap
     collective : CollectiveShapes
+    speed : tuple of float
+        Speed of every rank, or of the ranks of a node where all nodes are alike: what a rank
+        computes, overheads included, takes ``1 / speed`` times as long. Empty: 1 for all.
 
     Raises
     ------
@@ -282,9 +288,11 @@ class Machine:
     spmm: SparseRates | None = None
     overlap: Overlap = field(default_factory=Overlap)
     collective: CollectiveShapes = field(default_factory=CollectiveShapes)
+    speed: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         _check(self)
+        object.__setattr__(self, "speed", tuple(self.speed))
 
     def __str__(self) -> str:
         return ",".join(f"{name}={float(getattr(self, name))!r}" for name in FLAT)
@@ -340,6 +348,24 @@ class Machine:
             f"of {self.latency:g} s per message, {self.bandwidth:g} bytes/s, "
             f"{self.multiply_adds:g} multiply-adds/s"
         )
+
+    def speeds(self, num_ranks: int) -> Float64Array:
+        """Speed of every rank, float64[num_ranks].
+
+        Raises
+        ------
+        InputError
+            The machine has speeds of another number of ranks.
+        """
+        if not self.speed:
+            return np.ones(num_ranks)
+        if len(self.speed) not in (num_ranks, self.node.ranks):
+            of_node = f", or {self.node.ranks} for those of a node" if self.node.ranks > 1 else ""
+            raise InputError(
+                f"machine: 'speed' has {len(self.speed)} numbers: {num_ranks} ranks need "
+                f"{num_ranks}{of_node}"
+            )
+        return np.resize(np.array(self.speed, np.float64), num_ranks)
 
     @property
     def injection(self) -> float:

@@ -51,7 +51,8 @@ def read_machine(path: str | PathLike[str]) -> Machine:
     ----------
     path : path of the file
         Keys at top level: ``latency`` (seconds), ``bandwidth`` (bytes per second) and
-        ``multiply_adds`` (per second), which every file has, ``name`` and ``source``; tables
+        ``multiply_adds`` (per second), which every file has, ``name``, ``source`` and ``speed``
+        (a list); tables
         ``node``, ``compute``, ``spmm``, ``overlap`` and ``collective`` with the attributes of
         `Node`, `Compute`, `SparseRates`, `Overlap` and `CollectiveShapes`. Any other missing key
         keeps its default.

@@ -87,7 +87,7 @@ class Predictor:
     def bound(self, num_vertices: int, num_nonzeros: int, num_parts: int) -> float:
         """Seconds of an epoch with all work evenly spread over the ranks and no exchange of rows.
 
-        The all-reduce of the gradients stays.
+        Ranks of unequal speed have work in proportion to it. The all-reduce of the gradients stays.
 
         Parameters
         ----------
@@ -96,7 +96,9 @@ class Predictor:
         num_parts : int
             Ranks.
         """
-        return self.epoch(even_tables("bound", num_vertices, num_nonzeros, num_parts)).seconds
+        speeds = self.machine.speeds(num_parts) if self.machine.speed else None
+        tables = even_tables("bound", num_vertices, num_nonzeros, num_parts, speeds=speeds)
+        return self.epoch(tables).seconds
 
     def time(self, matrix: Graph, num_parts: int) -> EpochTime:
         """The prediction as a function of owners of this matrix, for a search."""
@@ -130,7 +132,8 @@ class Predictor:
         """Seconds per message, row moved, nonzero and own row, for quick estimates of moves.
 
         They are finite differences of the prediction: all parts are alike, exchange `HALO` rows per
-        own row with up to `PEERS` others, and have one quantity more, on all ranks at once.
+        own row with up to `PEERS` others, and have one quantity more, on all ranks at once. Ranks
+        have speed 1.
 
         Parameters
         ----------
@@ -142,6 +145,9 @@ class Predictor:
         EpochRates
             None of them negative; without other parts messages and rows cost nothing.
         """
+        if self.machine.speed:
+            alike = replace(self, machine=replace(self.machine, speed=()))
+            return alike.rates(num_vertices, num_nonzeros, num_parts)
         rows = -(-num_vertices // num_parts)
         nonzeros = -(-num_nonzeros // num_parts)
         peers = min(PEERS, num_parts - 1)

@@ -15,6 +15,7 @@ the steps, of the slowest rank's time. Times of one operation:
                   reads and writes its rows too: bytes / stream
     elementwise   bytes / stream
 
+What a rank computes, and its overhead of every operation, is divided by the speed of the rank.
 Rates are of float32; numbers of 8 bytes take twice as long.
 """
 
@@ -217,7 +218,7 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
     Raises
     ------
     InputError
-        If it is another number.
+        If it is another number, or the machine has speeds of another number of ranks.
     """
     if word_bytes not in WORDS:
         raise InputError(f"{word_bytes} bytes per number: choose 4 or 8")
@@ -282,9 +283,9 @@ class _Clock:
         self._node = np.arange(num_ranks) // machine.node.ranks
         on_node = np.bincount(self._node)
         cores = machine.node.cores or machine.node.ranks
-        # of all that is computed
-        self._slow = np.maximum(on_node / cores, 1.0)[self._node] * (word_bytes / WORD_BYTES)
-        self._call = machine.compute.overhead * np.maximum(on_node / cores, 1.0)[self._node]
+        slow = np.maximum(on_node / cores, 1.0)[self._node] / machine.speeds(num_ranks)
+        self._slow = slow * (word_bytes / WORD_BYTES)  # of all that is computed
+        self._call = machine.compute.overhead * slow
         self._of: dict[type, Callable[[Any], Float64Array]] = {
             PointToPoint: self._messages,
             Broadcast: self._broadcast,

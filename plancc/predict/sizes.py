@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.plan.grid import Grid
@@ -178,22 +179,30 @@ def random_boundary(vertices: int, nonzeros: int, num_parts: int) -> float:
 
 
 def even_tables(
-    name: str, vertices: int, nonzeros: int, num_parts: int, grid: Grid | None = None
+    name: str,
+    vertices: int,
+    nonzeros: int,
+    num_parts: int,
+    grid: Grid | None = None,
+    speeds: npt.NDArray[np.float64] | None = None,
 ) -> Tables:
-    """Parts of equal sizes that exchange nothing."""
+    """Parts that exchange nothing, of equal sizes or in proportion to `speeds`."""
     nobody = np.zeros(0, np.int32)
     return Tables(
         name=name,
         layout="row" if grid is None else grid.layout,
-        rows=_shares(vertices, num_parts),
-        nonzeros=_shares(nonzeros, num_parts),
+        rows=_shares(vertices, num_parts, speeds),
+        nonzeros=_shares(nonzeros, num_parts, speeds),
         expand=Pairs(num_parts, nobody, nobody, np.zeros(0, np.int64)),
         grid=grid,
     )
 
 
-def _shares(total: int, number: int) -> Int64Array:
-    return np.diff(np.arange(number + 1, dtype=np.int64) * total // number)
+def _shares(total: int, number: int, speeds: npt.NDArray[np.float64] | None = None) -> Int64Array:
+    if speeds is None:
+        return np.diff(np.arange(number + 1, dtype=np.int64) * total // number)
+    ends = np.rint(total * (np.cumsum(speeds) / speeds.sum())).astype(np.int64)
+    return np.diff(ends, prepend=0)
 
 
 def _even_pairs(rows: Int64Array, fraction: float, peers: float | None) -> Pairs:

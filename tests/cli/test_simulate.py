@@ -56,6 +56,25 @@ def test_words_are_those_of_inspect(model: str, graph: Path, machine: Path, tmp_
     assert (found["of_step"]["fold"]["slowest"] > 0) == (model == "libra")
 
 
+def test_ranks_of_unequal_speed(plan: Path, tmp_path: Path) -> None:
+    """Twice as quick ranks compute in half the time; merged ranks need speeds of their own."""
+    lines = MACHINE.partition("[node]")[0]
+    times = []
+    for name, speed in (("one", [1] * 7), ("two", [2] * 7), ("some", [1, 2, 1, 1, 2, 3.5, 4])):
+        path = tmp_path / f"{name}.toml"
+        path.write_text(f"{lines}speed = {speed}\n")
+        found = simulated(plan, path, "--per-rank")
+        assert found["machine"].get("speed") == speed
+        times.append(found["ranks"]["seconds"]["multiply"])
+    one, two, some = times
+    assert [2 * t for t in two] == pytest.approx(one)
+    assert [s * t for s, t in zip([1, 2, 1, 1, 2, 3.5, 4], some, strict=True)] == pytest.approx(one)
+    path.write_text(f"{lines}speed = [1, 2]\n")
+    error = fails(tmp_path, "simulate", plan, "--machine", path, "--dims", "5,8,3")
+    assert "'speed' has 2 numbers: 7 ranks need 7" in error
+    ok("simulate", plan, "-p", 2, "--machine", path, "--dims", "5,8,3")
+
+
 def test_the_table(plan: Path, machine: Path) -> None:
     """Every cell is of a layer and direction; the last rows add them up."""
     words = ["simulate", plan, "--dims", "5,8,3", "--machine", machine, "--passes", "none"]

@@ -75,6 +75,16 @@ def test_bound_by_hand():
     assert Predictor(dims, FLAT, ()).bound(40, 200, 4) == pytest.approx(expected, rel=1e-12)
 
 
+def test_bound_of_unequal_ranks_by_hand():
+    """Work in proportion to speed: as many seconds as on ranks of the mean speed."""
+    speed = (1.0, 1.0, 2.0, 4.0)
+    machine = Machine(3e-6, 2e9, 7e8, speed=speed)
+    one = Predictor((6, 4, 3), Machine(3e-6, 2e9, 7e8 * 2), ()).bound(80, 400, 4)
+    assert Predictor((6, 4, 3), machine, ()).bound(80, 400, 4) == pytest.approx(one, rel=1e-12)
+    alike = Predictor(DIMS, FLAT).rates(1000, 9000, 4)
+    assert Predictor(DIMS, machine).rates(1000, 9000, 4) == alike
+
+
 @pytest.mark.parametrize("num_parts", [2, 3, 8, 64])
 def test_rates_of_a_flat_machine(num_parts):
     # as the tables of the simulation have it: everything is linear there

@@ -110,6 +110,60 @@ def test_an_epoch_by_hand():
     assert (found.words, found.max_words, found.messages) == (21, 11, 4)
 
 
+def test_ranks_of_unequal_speed_by_hand():
+    """Rank 1 is four times as quick: so are its products and its calls, but not its messages."""
+    tables = Tables(
+        name="by hand",
+        layout="row",
+        rows=np.array([3, 5]),
+        nonzeros=np.array([7, 20]),
+        expand=pairs(2, (0, 1, 2), (1, 0, 1)),
+    )
+    machine = Machine(
+        latency=0.5,
+        bandwidth=4.0,
+        multiply_adds=2.0,
+        compute=Compute(dense=10.0, stream=8.0, overhead=0.25),
+        speed=(0.5, 2.0),
+    )
+    found = simulate(schedule_of(tables, [4, 3], passes=()), machine)
+    steps = {(each.layer, each.direction, each.step): each for each in found.steps}
+    # of rank 0, twice what the machine takes: 7 nonzeros, 4 wide; of rank 1 half of it
+    products = (7 * 4 / 2 + 0.25) / 0.5, (20 * 4 / 2 + 0.25) / 2
+    multiply = steps[1, "forward", "multiply"]
+    assert (multiply.slowest, multiply.mean) == (products[0], sum(products) / 2)
+    assert multiply.rank == 0
+    # rank 0 sends 2 rows and receives 1, 4 words each; what it packs, and its calls, take twice
+    pack = (2 * 8 * 4 / 8 + 0.25) / 0.5
+    expand = steps[1, "forward", "expand"]
+    assert expand.slowest == 0.5 + 2 * 4 + pack + 0.25 / 0.5
+    weighted = 3 * 12 / 10 + 3 * (4 + 3) * 4 / 8 + 0.25
+    loss = LOSS_WORDS * 9 * 4 / 8 + LOSS_CALLS * 0.25
+    assert steps[1, "forward", "dense"].slowest == (weighted + loss) / 0.5
+    assert steps[0, "update", "all-reduce"].slowest == 2 * 0.5 + 13 + 0.25 / 0.5
+
+
+@pytest.mark.parametrize("tables", [even(None, 4), even(Grid("2d", 2, 2), 2)])
+def test_speeds_of_nodes_and_speeds_of_all(tables):
+    """Every node alike, all ranks named, or nobody faster than another."""
+    node = Node(ranks=2)
+    schedule = schedule_of(tables, DIMS)
+
+    def seconds(*speed):
+        machine = Machine(node=node, compute=Compute(overhead=1e-5), speed=speed)
+        return simulate(schedule, machine).rank_seconds
+
+    assert (seconds(1.0, 3.0) == seconds(1.0, 3.0, 1.0, 3.0)).all()
+    assert (seconds(1, 1) == seconds()).all()
+    assert (seconds(1.0, 3.0, 1.0, 1.0) != seconds())[[1]].all()
+    for speed in ((1.0, 2.0, 3.0), (1.0,) * 5):
+        with pytest.raises(InputError, match=f"'speed' has {len(speed)} numbers: 4 ranks need 4,"):
+            seconds(*speed)
+    assert Machine(speed=(1.0, 2.0)).speeds(2).tolist() == [1.0, 2.0]
+    assert Machine(node=Node(ranks=3), speed=(1, 2, 4)).speeds(5).tolist() == [1, 2, 4, 1, 2]
+    assert Machine(node=Node(ranks=3), speed=(1, 2, 4)).speeds(2).tolist() == [1, 2]
+
+
 def test_a_flat_machine_agrees_with_inspect():
     """Messages and sparse products take what `plancc.predict.machine` says."""
     graph, owner, parts = plan_helpers.graph_of(np.ones((12, 12))), np.arange(12) % 4, 4
@@ -474,6 +528,13 @@ def test_the_simple_machine():
         ("[overlap]\ncommunication = 2", "'overlap.communication' is 2, not a number between"),
         ("[collective]\nbroadcast = 'star'", "'star'.*ring, tree"),
         ("name = 3", "'name' is 3, not text"),
+        ("speed = 2", "'speed' is 2, not a list of positive finite numbers"),
+        ("speed = []", r"'speed' is \[\], not a list of positive"),
+        ("speed = [1, 0]", r"'speed' is \[1, 0\], not a list of positive"),
+        ("speed = [1, nan]", r"'speed' is \[1, nan\], not a list"),
+        ("speed = [1, inf]", r"'speed' is \[1, inf\], not a list"),
+        ("speed = [1, 'x']", r"'speed' is \[1, 'x'\], not a list"),
+        ("speed = [1, true]", r"'speed' is \[1, True\], not a list"),
     ],
 )
 def test_wrong_tables_of_machines(tmp_path, text, says):
