@@ -126,7 +126,7 @@ def _of_file(
 
 
 def _print_json(shown: Shown, beside: list[Comparison]) -> None:
-    from plancc_cli.render import print_json
+    from plancc_cli.tables import print_json
 
     graphs = [
         {
@@ -145,7 +145,7 @@ def _print_json(shown: Shown, beside: list[Comparison]) -> None:
 
 def _print(shown: Shown, beside: list[Comparison], machines: dict[str, Accelerator]) -> None:
     from plancc.accelerators import accelerator
-    from plancc_cli.render import console, duration, say, size, table_of
+    from plancc_cli.tables import console, duration, say, size, table_of
 
     out = console()
     for subject, rows in shown:
@@ -181,7 +181,7 @@ def _print(shown: Shown, beside: list[Comparison], machines: dict[str, Accelerat
 def _print_comparison(beside: list[Comparison], machines: dict[str, Accelerator]) -> None:
     """Speed-ups of Figure 12 by data set, and how far every figure is from the published one."""
     from plancc.accelerators.published import SPEEDUPS
-    from plancc_cli.render import console, say, table_of
+    from plancc_cli.tables import console, say, table_of
 
     out = console()
     speedups = [each for each in beside if each.figure == "speed-up"]

@@ -15,9 +15,12 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("plans", type=click.Path(), nargs=-1, required=True)
-@options.dims_option("Widths d0,d1,...,dL: adds words, bytes, memory and time of training a GCN.")
+@options.dims_option(
+    "Widths d0,d1,...,dL, for the epoch's time: adds words, bytes and memory of training a GCN.  "
+    "[default: the plans', if all agree]"
+)
 @options.machine_option(
-    "Latency, bandwidth and multiply_adds for the time of --dims; the plans' own if it is the same."
+    "Machine, for the epoch's time (see plancc machines).  [default: the plans', if all agree]"
 )
 @options.fresh_batches
 @options.as_json
@@ -30,19 +33,20 @@ def command(
     **given: Any,
 ) -> None:
     """Show several PLANS side by side, with ratios to a random partition."""
-    from plancc.predict.machine import Machine
+    from plancc.plan.reader import PlanFile
     from plancc.report.batches import batch_reports
+    from plancc.report.epochs import Basis
     from plancc.report.plans import report
-    from plancc_cli.render import print_batch_comparison, print_comparison, print_json
+    from plancc_cli.render import print_batch_comparison, print_comparison
+    from plancc_cli.tables import print_json
 
     drawn = options.of_batches(batches, given)
-    reports = [report(plan, dims=dims, machine=machine) for plan in plans]
-    timed = {each.machine for each in reports if each.header.grid is None}
-    if len(timed) > 1:  # times compare on one machine only
-        reports = [
-            report(each.path, dims=dims, machine=None if each.header.grid else Machine())
-            for each in reports
-        ]
+    found = []
+    for path in plans:
+        with PlanFile(path) as file:
+            found.append(Basis.read(file, dims, machine))
+    basis = Basis.shared(found)  # times compare on one machine only
+    reports = [report(path, dims=dims, basis=basis) for path in plans]
     on_batches = []
     if batches is not None:
         with progress() as shown, shown.stage("batches"):

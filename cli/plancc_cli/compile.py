@@ -163,9 +163,11 @@ def command(
     """Compile GRAPH into a communication plan."""
     import plancc
     from plancc.report.costs import product_of
+    from plancc.report.epochs import EpochTimes
     from plancc.report.provenance import decoded, reached, read_tried
     from plancc.sampling import sampler_options
-    from plancc_cli.render import print_json, print_summary
+    from plancc_cli.render import print_summary
+    from plancc_cli.tables import print_json
 
     model = MODELS[settings["model"]]
     samplers = sampler_options() if model.of_batches else {}
@@ -210,6 +212,7 @@ def command(
                 "objective": task.objective or ("volume" if tried else None),
                 "value": reached(tried),
                 "tried": tried,
+                "epoch": EpochTimes.of_plan(plan).as_dict(),
                 "metrics": plan.metrics().figures(),
                 "random": plan.baseline.figures() if plan.baseline else None,
                 **({} if product is None else {"product": asdict(product)}),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from plancc.predict.predictor import DEFAULT_MACHINE
 from plancc_cli import options
 from plancc_cli.progress import progress
 
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("plan", type=click.Path())
-@options.dims_option("Widths d0,d1,...,dL: adds words, bytes, memory and time of training a GCN.")
+@options.dims_option(
+    "Widths d0,d1,...,dL, for the epoch's time: adds words, bytes and memory of training a GCN.  "
+    "[default: the plan's]"
+)
 @options.rates_option(
     "boundary-sampling",
     "Shares of boundary rows that an epoch keeps (BNS-GCN): adds words and memory, with --dims.",
@@ -28,7 +32,8 @@ if TYPE_CHECKING:
     "What travels inside and between nodes, such as 4x8; the plan's own by default."
 )
 @options.machine_option(
-    "Latency, bandwidth and multiply_adds for the time of --dims; the plan's own by default."
+    "Machine, for the epoch's time (see plancc machines).  "
+    f"[default: the plan's, or {DEFAULT_MACHINE}]"
 )
 @options.fresh_batches
 @options.as_json
@@ -46,7 +51,8 @@ def command(
     from plancc.cost.topology import Topology
     from plancc.report.batches import batch_reports
     from plancc.report.plans import report
-    from plancc_cli.render import print_json, print_on_batches, print_report
+    from plancc_cli.render import print_on_batches, print_report
+    from plancc_cli.tables import print_json
 
     topology, rates = given.pop("topology"), given.pop("boundary_sampling")
     drawn = options.of_batches(batches, given)

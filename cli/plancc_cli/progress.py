@@ -46,11 +46,11 @@ class Progress:
 
     def incumbent(self, who: str, objective: str, trial: Trial) -> None:
         """Show a step of a search if it found the best so far."""
-        from plancc_cli.render import amount
+        from plancc_cli.tables import objective_words
 
         if trial.best:
             seconds = time.perf_counter() - self._start
-            found = f"{objective} {amount(trial.value)} ({trial.step})"
+            found = f"{objective} {objective_words(objective, trial.value)} ({trial.step})"
             self._status.update(f"{who}: {seconds:.1f} s, {found}")
 
 

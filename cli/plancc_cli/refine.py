@@ -95,7 +95,8 @@ def command(
     from plancc.graph.partvector import read_part_vector
     from plancc.refinement import with_part
     from plancc.report.provenance import decoded, read_tried
-    from plancc_cli.render import print_json, print_refinement
+    from plancc_cli.render import print_refinement
+    from plancc_cli.tables import print_json
 
     options.check_output(output, source, part, data)
     reading = {name: settings.pop(name) for name in options.READING}

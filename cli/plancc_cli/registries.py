@@ -137,7 +137,7 @@ def _listing(kind: str, plural: str, entries: Callable[[], Entries]) -> click.Co
     @click.argument("name", required=False)
     @options.as_json
     def command(name: str | None, as_json: bool) -> None:
-        from plancc_cli.render import print_json
+        from plancc_cli.tables import print_json
 
         found = entries()
         if name is not None:

@@ -1,14 +1,26 @@
-"""Tables and JSON on stdout. Formats values; computes nothing but ratios."""
+"""Tables of plans on stdout. Formats values; computes nothing but ratios."""
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.table import Table
+
+from plancc_cli.render_epochs import basis_words, epoch_table, epoch_words, of_provenance
+from plancc_cli.tables import (
+    add_caption,
+    amount,
+    console,
+    count_of,
+    duration,
+    number,
+    objective_words,
+    ratio,
+    say,
+    size,
+    table_of,
+)
 
 if TYPE_CHECKING:
     from plancc.cost.batches import Estimate
@@ -23,16 +35,12 @@ if TYPE_CHECKING:
 
 MOST_TRIED = 20
 """Number of steps up to which all of them are shown."""
-WIDTH = 110
-"""Width of tables that do not go to a terminal."""
 LABEL_WIDTH = 38
 """Width of the first column of a comparison."""
 PLAN_WIDTH = 21
 """Width of a plan's column in a comparison."""
 BESIDE_RANDOM = ("", "this plan", "random", "ratio")
 """Columns of figures beside those of a random partition."""
-MARKS = ("best", "chosen")
-"""Columns of marks, which are centred."""
 FIGURES = (
     ("volume", "volume: rows moved per exchange"),
     ("expand_volume", "  by the expand"),
@@ -65,6 +73,8 @@ PRODUCT = (
     ("matrix", "blocks of A sent"),
 )
 """Attributes of `ProductTraffic`, and words for them."""
+OF_EPOCH = ("epoch_seconds", "random_epoch_seconds", "bound_seconds")
+"""Entries of a provenance that stand in the table of times."""
 OF_EDGE_PLANS = ("expand_volume", "fold_volume", "expand_messages", "fold_messages")
 """Metrics that row plans do not have."""
 
@@ -75,77 +85,10 @@ def figures(reports: Sequence[Report]) -> list[tuple[str, str]]:
     return [(name, words) for name, words in FIGURES if edges or name not in OF_EDGE_PLANS]
 
 
-def print_json(value: Any) -> None:
-    json.dump(value, sys.stdout, indent=2)
-    sys.stdout.write("\n")
-
-
-def console() -> Console:
-    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else WIDTH)
-
-
-def say(sentence: str) -> None:
-    """Print a sentence without line breaks of its own."""
-    console().print(sentence, soft_wrap=True)
-
-
-def count_of(number: int, what: str) -> str:
-    """Such as "1 rank" and "1,234 ranks"; `what` is of one."""
-    first, *rest = what.split(" ", 1)
-    return " ".join([f"{number:,} {first}{'s' * (number != 1)}", *rest])
-
-
-def table_of(
-    columns: Iterable[str], title: str = "", caption: str = "", left: int = 1, **every: Any
-) -> Table:
-    """An empty table whose first `left` columns are flush left; `every`: options of all columns."""
-    table = Table(title=title or None, title_justify="left")
-    for place, name in enumerate(columns):
-        right: Any = "center" if name in MARKS else "right"
-        table.add_column(name, justify="left" if place < left else right, **every)
-    add_caption(table, caption)
-    return table
-
-
-def add_caption(table: Table, caption: str) -> None:
-    """Set the caption of a table, unless it is empty."""
-    if caption:
-        table.caption, table.caption_justify = caption, "left"
-
-
-def number(value: float | None) -> str:
-    """1234567 -> 1,234,567; 0.01234 -> 0.0123."""
-    if value is None:
-        return "-"
-    if isinstance(value, int):
-        return f"{value:,}"
-    return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.4f}"
-
-
-def size(num_bytes: float) -> str:
-    """Bytes with a binary unit."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if num_bytes < 1024:
-            return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
-        num_bytes /= 1024
-    return f"{num_bytes:.1f} TiB"
-
-
-def duration(seconds: float) -> str:
-    """Seconds with a unit: 0.00123 -> 1.23 ms."""
-    for unit, length in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= length:
-            return f"{seconds / length:.4g} {unit}" if seconds < 1000 else f"{seconds:,.0f} s"
-    return f"{seconds / 1e-6:.4g} us"
-
-
-def ratio(value: float, base: float) -> str:
-    return f"{value / base:.3f}" if base else "-"
-
-
 def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
     """A few lines after `compile`, and what it tried."""
     from plancc.report.costs import product_of
+    from plancc.report.epochs import EpochTimes
     from plancc.report.provenance import reached, read_candidates, read_tried
 
     metrics, random = plan.metrics(), plan.baseline
@@ -171,6 +114,7 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
         f"messages {metrics.messages:,} ({ratio(metrics.messages, random.messages)}), "
         f"imbalance of nonzeros {metrics.nonzero_imbalance:.3f}",
     )
+    say(epoch_words(EpochTimes.of_plan(plan)))
     if "expected_volume" in plan.provenance:
         say(_expectation(plan.provenance))
     candidates = read_candidates(plan.provenance)
@@ -181,8 +125,9 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
         objective = plan.provenance.get("objective", "volume")
         if objective == "cut":  # what was tried was measured by what travels
             objective = "volume"
-        say(f"{objective} {amount(reached(tried))}, the best of {len(tried)} steps:")
-        out.print(_tried(tried))
+        found = objective_words(objective, reached(tried))
+        say(f"{objective} {found}, the best of {len(tried)} steps:")
+        out.print(_tried(tried, plan.provenance))
     for name, value in plan.provenance.items():
         if name.startswith(("bandwidth", "granularity", "stages")):
             say(f"{name.replace('_', ' ')}: {_provenance(name, value)}")
@@ -237,7 +182,7 @@ def print_refinement(given: Plan, better: Plan, output: str, digest: str, second
     if after["best"]:
         out.print(_refinement(given.metrics(), better.metrics(), before, after, provenance))
     else:
-        value = amount(before["value"])
+        value = objective_words(provenance["objective"], before["value"])
         say(
             f"nothing better was found: the owners are the same, {provenance['objective']} {value}",
         )
@@ -285,7 +230,7 @@ def print_report(report: Report, per_part: bool) -> None:
     table.add_row("vertex data", ", ".join(report.vertex_data) or "none")
     table.add_row("content", report.content_sha256)
     for name, value in report.provenance.items():
-        if value != "" and not isinstance(value, list):
+        if value != "" and not isinstance(value, list) and name not in OF_EPOCH:
             table.add_row(name.replace("_", " "), _provenance(name, value))
     out.print(table)
     tried = report.provenance.get("tried")
@@ -293,8 +238,9 @@ def print_report(report: Report, per_part: bool) -> None:
     if isinstance(candidates, list):
         out.print(_candidates(candidates, report.provenance))
     if isinstance(tried, list):
-        out.print(_tried(tried))
+        out.print(_tried(tried, report.provenance))
     out.print(_figures(report))
+    out.print(epoch_table(report.epoch))
     if report.product is not None:
         out.print(_product(report.product))
     if report.on_grid:
@@ -306,8 +252,6 @@ def print_report(report: Report, per_part: bool) -> None:
         out.print(_passes(report.training.passes, header.layout))
         if report.sampled:
             out.print(_sampled(report.sampled))
-    if report.machine is not None:
-        out.print(_machine(report))
     if per_part:
         out.print(_per_part(report))
 
@@ -318,8 +262,10 @@ def print_comparison(reports: Sequence[Report]) -> None:
     beside = max(1, (out.width - LABEL_WIDTH) // PLAN_WIDTH)
     for first in range(0, len(reports), beside):
         out.print(_comparison(reports[first : first + beside]))
-    if all(report.training is not None for report in reports):
-        out.print(_machine(reports[0]))
+    say(f"predicted times: {basis_words(reports[0].epoch.basis)}")
+    for report in reports:
+        if report.epoch.why:
+            say(f"{report.path}: no predicted time: {report.epoch.why}")
 
 
 def print_on_batches(report: Report, batches: BatchReport) -> None:
@@ -399,6 +345,9 @@ def _comparison(reports: Sequence[Report]) -> Table:
             beside = "" if name in NO_RATIO else f" ({ratio(value, base)})"
             cells.append(number(value) + beside)
         add(words, cells)
+    table.add_section()
+    add("predicted time of an epoch", map(_epoch, reports))
+    add("  over the bound", map(_over_bound, reports))
     if all(report.training is not None for report in reports):
         table.add_section()
         for words, get, show in _training_rows():
@@ -415,12 +364,28 @@ def _comparison(reports: Sequence[Report]) -> Table:
     return table
 
 
+def _epoch(report: Report) -> str:
+    """The predicted time, with its ratio to random where that is known."""
+    times = report.epoch
+    if times.seconds is None:
+        return "-"
+    beside = "" if times.random is None else f" ({ratio(times.seconds, times.random)})"
+    return duration(times.seconds) + beside
+
+
+def _over_bound(report: Report) -> str:
+    times = report.epoch
+    return "-" if times.seconds is None else ratio(times.seconds, times.bound or 0.0)
+
+
 def _passes_of(report: Report) -> list[PassCost]:
     """Costs of an epoch with more and more passes; empty without dims."""
     return report.on_grid if report.training is None else report.training.passes
 
 
 def _provenance(name: str, value: Any) -> str:
+    if isinstance(value, dict):  # the machine
+        return str(value.get("name") or ", ".join(f"{k} {v}" for k, v in value.items()))
     if isinstance(value, float):
         return f"{value:.2f}" if name.endswith("_seconds") else f"{value:g}"
     return str(value)
@@ -465,8 +430,6 @@ def _training_rows() -> list[tuple[str, Any, Any]]:
         ("  most by one rank", lambda t: 4 * t.max_words_sent, size),
         ("messages sent per epoch", lambda t: t.messages, number),
         ("  most by one rank", lambda t: t.max_messages_sent, number),
-        ("predicted time of an epoch", lambda t: t.max_epoch_seconds, duration),
-        ("  mean over the ranks", lambda t: t.mean_epoch_seconds, duration),
         *(
             (f"memory of the fullest rank: {name}", lambda t, n=name: t.max_memory[n], size)
             for name in memory
@@ -520,23 +483,6 @@ def _sampled(costs: Sequence[SampledCost]) -> Table:
     return table
 
 
-def _machine(report: Report) -> str:
-    """The line below predicted times."""
-    from plancc.predict.machine import Machine
-
-    machine = report.machine
-    assert machine is not None
-    default = ""
-    if report.machine_from == "plan":
-        default = " (the plan's; --machine for another)"
-    elif machine == Machine():
-        default = " (the default; --machine for another)"
-    return (
-        f"predicted on a machine of {duration(machine.latency)} per message, "
-        f"{machine.bandwidth:.3g} bytes/s, {machine.multiply_adds:.3g} multiply-adds/s{default}"
-    )
-
-
 def _topology(cost: TopologyCost) -> Table:
     of = cost.topology
     columns = ("", "inside nodes", "between nodes", "share between")
@@ -581,13 +527,17 @@ def _candidates(candidates: Sequence[dict[str, Any]], provenance: Mapping[str, A
     return table
 
 
-def _tried(tried: Sequence[dict[str, Any]]) -> Table:
+def _tried(tried: Sequence[dict[str, Any]], provenance: Mapping[str, Any]) -> Table:
     """Steps of the compiler, with a mark at the best so far; the last of these is the plan.
 
     Where there are many steps, only these are shown.
     """
+    objective = str(provenance.get("objective", ""))
+    title = "tried"
+    if objective == "time":
+        title = f"tried; value: predicted time of an epoch, {of_provenance(provenance)}"
     over = any(each.get("overload") for each in tried)
-    table = table_of(("step", "seconds", "value", "volume", *["overload"] * over, "best"), "tried")
+    table = table_of(("step", "seconds", "value", "volume", *["overload"] * over, "best"), title)
     table.columns[0].overflow = "fold"
     shown = tried if len(tried) <= MOST_TRIED else [each for each in tried if each.get("best")]
     for each in shown:
@@ -595,7 +545,7 @@ def _tried(tried: Sequence[dict[str, Any]]) -> Table:
         table.add_row(
             each["step"],
             "-" if seconds is None else f"{seconds:.2f}",
-            amount(each.get("value")),
+            objective_words(objective, each.get("value")),
             amount(each.get("volume")),
             *[number(each.get("overload"))] * over,
             "*" if each.get("best") else "",
@@ -603,11 +553,6 @@ def _tried(tried: Sequence[dict[str, Any]]) -> Table:
     if len(shown) < len(tried):
         add_caption(table, f"{len(tried) - len(shown)} other steps were no better")
     return table
-
-
-def amount(value: float | None) -> str:
-    """Rows or messages as they are; seconds in four digits, however few they are."""
-    return f"{value:.4g}" if isinstance(value, float) else number(value)
 
 
 def _per_part(report: Report) -> Table:

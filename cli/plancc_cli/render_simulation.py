@@ -5,29 +5,40 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from plancc_cli.render import console, count_of, duration, number, say, size, table_of
+from plancc_cli.render_epochs import FROM
+from plancc_cli.tables import console, count_of, duration, number, ratio, say, size, table_of
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from plancc.predict.machine import Machine
     from plancc.predict.simulation import Prediction
+    from plancc.report.epochs import Basis
 
 MEMORY = {"halo": "buffers"}
 """Terms of memory that have another name in tables."""
 
 
-def print_prediction(prediction: Prediction, per_rank: bool = False) -> None:
-    """The time of an epoch by layer, direction and step, its words and its memory."""
+def print_prediction(
+    prediction: Prediction, basis: Basis, bound: float, per_rank: bool = False
+) -> None:
+    """The time of an epoch by layer, direction and step, its words and its memory.
+
+    `basis` says where machine and widths are from; `bound` is as of `EpochTimes`.
+    """
     schedule, machine, out = prediction.schedule, prediction.machine, console()
     ranks = schedule.num_ranks
     widths = " x ".join(map(str, schedule.dims))
     say(
         f"{schedule.name}: layout {schedule.layout}, {count_of(ranks, 'rank')}, a GCN of "
-        f"{widths}, passes {', '.join(schedule.passes) or 'none'}",
+        f"{widths}{FROM[basis.dims_from]}, passes {', '.join(schedule.passes) or 'none'}",
     )
-    say(_machine(machine, ranks))
+    say(_machine(machine, ranks, FROM[basis.machine_from]))
     out.print(_steps(prediction))
+    say(
+        f"epoch {duration(prediction.seconds)}, {ratio(prediction.seconds, bound)} of the bound "
+        f"({duration(bound)}: even work, no exchange of rows)"
+    )
     busiest = prediction.rank_seconds
     say(
         f"busiest rank {int(busiest.argmax())}: {duration(float(busiest.max()))} by itself; "
@@ -45,10 +56,11 @@ def print_prediction(prediction: Prediction, per_rank: bool = False) -> None:
         out.print(_ranks(prediction))
 
 
-def _machine(machine: Machine, ranks: int) -> str:
+def _machine(machine: Machine, ranks: int, where: str) -> str:
     nodes = count_of(-(-ranks // machine.node.ranks), "node")
+    of_node = count_of(machine.node.ranks, "rank")
     return (
-        f"machine {machine.name or 'given'}: {nodes} of {count_of(machine.node.ranks, 'rank')}, "
+        f"machine {machine.name or 'given'}{where}: {nodes} of {of_node}, "
         f"{duration(machine.latency)} per message and "
         f"{machine.bandwidth:.3g} B/s of a rank, {machine.injection:.3g} B/s of a node"
     )

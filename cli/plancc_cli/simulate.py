@@ -9,15 +9,15 @@ import click
 
 from plancc.errors import InputError
 from plancc.predict.passes import COMMON_PASSES
+from plancc.predict.predictor import DEFAULT_DIMS, DEFAULT_MACHINE
 from plancc_cli import options
 from plancc_cli.sweep import refuse, run_sweep, sweep_options
 
 if TYPE_CHECKING:
     from plancc.predict.machine import Machine
     from plancc.predict.predictor import Predictor
+    from plancc.report.epochs import Basis
 
-DEFAULT_MACHINE = "cpu-cluster"
-"""Machine unless told otherwise."""
 OF_ONE_PLAN = ("ranks", "dtype", "per_rank")
 """Parameters that a sweep does not have."""
 
@@ -25,10 +25,12 @@ OF_ONE_PLAN = ("ranks", "dtype", "per_rank")
 @click.command()
 @click.argument("plan", metavar="PLAN|GRAPH", required=False, type=click.Path())
 @options.dims_option(
-    "Widths d0,d1,...,dL of the layers.  [default: those that the plan was compiled for]"
+    "Widths d0,d1,...,dL of the layers.  [default: those that the plan was compiled for, or of its "
+    f"features and labels, or {','.join(map(str, DEFAULT_DIMS))}]"
 )
 @options.machine_option(
-    f"A machine that comes with plancc, or a file of yours.  [default: {DEFAULT_MACHINE}]"
+    "A machine that comes with plancc, or a file of yours.  [default: the one that the plan was "
+    f"compiled for, or {DEFAULT_MACHINE}]"
 )
 @click.option(
     "--passes",
@@ -60,37 +62,30 @@ def command(
     With --sweep: of GRAPH, compiled with several models for several numbers of ranks.
     """
     from plancc.plan.reader import PlanFile
-    from plancc.predict.machine_files import find_machine
-    from plancc.predict.predictor import Predictor
-    from plancc.report.provenance import recorded_dims
+    from plancc.predict.predictor import default_predictor
+    from plancc.report.epochs import Basis
 
-    chosen = machine or find_machine(DEFAULT_MACHINE)
-    if ranks_per_node is not None:
-        chosen = replace(chosen, node=replace(chosen.node, ranks=ranks_per_node))
+    def asked(predictor: Predictor) -> Predictor:
+        node = predictor.machine.node
+        if ranks_per_node is not None:
+            node = replace(node, ranks=ranks_per_node)
+        return replace(predictor, machine=replace(predictor.machine, node=node), passes=passes)
+
     if given["sweep"] is not None:
         for name in OF_ONE_PLAN:
             if given.pop(name):
                 option = "--" + name.replace("_", "-")
                 raise InputError(f"{option} is for one plan: drop it, or --sweep")
-        if dims is None:
-            raise InputError(
-                "--sweep needs the widths of the layers: give --dims such as 602,128,41"
-            )
-        run_sweep(plan, Predictor(dims, chosen, passes), as_json, given)
+        run_sweep(plan, asked(default_predictor(dims, machine)), as_json, given)
         return
     refuse(given)
     if plan is None:
         raise InputError("nothing to predict: give a plan, or a graph and --sweep")
     if _is_graph(plan):
         raise InputError(f"{plan}: a graph, not a plan: compile it first, or give --sweep p=4..64")
-    if dims is None:
-        with PlanFile(plan) as file:
-            dims = recorded_dims(file.attributes("provenance"))
-    if dims is None:
-        raise InputError(
-            f"{plan}: does not say the widths of the layers: give --dims such as 602,128,41"
-        )
-    _simulate(plan, Predictor(dims, chosen, passes), as_json, given)
+    with PlanFile(plan) as file:
+        basis = Basis.read(file, dims, machine)
+    _simulate(plan, replace(basis, predictor=asked(basis.predictor)), as_json, given)
 
 
 def _is_graph(path: str) -> bool:
@@ -102,17 +97,21 @@ def _is_graph(path: str) -> bool:
         return False
 
 
-def _simulate(plan: str, predictor: Predictor, as_json: bool, given: dict[str, Any]) -> None:
+def _simulate(plan: str, basis: Basis, as_json: bool, given: dict[str, Any]) -> None:
     from plancc.predict.schedules import read_tables
-    from plancc_cli.render import print_json
     from plancc_cli.render_simulation import print_prediction
+    from plancc_cli.tables import print_json
 
+    tables = read_tables(plan, given["ranks"])
+    sizes = int(tables.rows.sum()), int(tables.nonzeros.sum()), tables.num_ranks
     word_bytes = 8 if given["dtype"] == "float64" else 4
-    result = predictor.epoch(read_tables(plan, given["ranks"]), word_bytes)
+    result = basis.predictor.epoch(tables, word_bytes)
+    bound = basis.predictor.bound(*sizes, word_bytes)
     if as_json:
-        print_json(result.as_dict(given["per_rank"]))
+        where = {"dims_from": basis.dims_from, "machine_from": basis.machine_from}
+        print_json(result.as_dict(given["per_rank"]) | {"bound_seconds": bound, **where})
     else:
-        print_prediction(result, given["per_rank"])
+        print_prediction(result, basis, bound, given["per_rank"])
 
 
 def _parse_passes(text: str | None) -> tuple[str, ...]:

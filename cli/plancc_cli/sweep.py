@@ -192,7 +192,7 @@ def _label_of(text: str) -> tuple[str, str]:
 
 def print_sweep(sweep: Sweep, as_json: bool) -> None:
     """The table, or JSON."""
-    from plancc_cli.render import console, duration, print_json, say
+    from plancc_cli.tables import console, duration, print_json, say
 
     if as_json:
         print_json(sweep.as_dict())
@@ -222,7 +222,7 @@ def print_sweep(sweep: Sweep, as_json: bool) -> None:
 
 def _table(sweep: Sweep, ranks: Sequence[int], title: str, value: Callable[[Cell], Any]) -> Table:
     """A row per model, a column per number of ranks; `value` is of cells with figures."""
-    from plancc_cli.render import table_of
+    from plancc_cli.tables import table_of
 
     table = table_of((title, *(f"p={number}" for number in ranks)), no_wrap=True)
     marked = len(sweep.labels) > 1 and title in ("epoch", "speed-up")
@@ -244,7 +244,7 @@ def digits(value: float) -> str:
 
 def _why(sweep: Sweep) -> list[str]:
     """Sentences for all cells without figures, and for those out of memory."""
-    from plancc_cli.render import size
+    from plancc_cli.tables import size
 
     lines = []
     for label in sweep.labels:

@@ -34,7 +34,7 @@ def command(
     from plancc.graph.formats import FORMATS, read_graph
     from plancc.plan.reader import PlanFile
     from plancc.plan.verify import verify_file
-    from plancc_cli.render import print_json
+    from plancc_cli.tables import print_json
 
     graph = None
     if against is not None:

@@ -84,7 +84,9 @@ class Predictor:
         owner = random_owner(matrix.num_vertices, num_parts, BASELINE_SEED)
         return self.of_owners(matrix, Owners(owner), num_parts)
 
-    def bound(self, num_vertices: int, num_nonzeros: int, num_parts: int) -> float:
+    def bound(
+        self, num_vertices: int, num_nonzeros: int, num_parts: int, word_bytes: int = WORD_BYTES
+    ) -> float:
         """Seconds of an epoch with all work evenly spread over the ranks and no exchange of rows.
 
         Ranks of unequal speed have work in proportion to it. The all-reduce of the gradients stays.
@@ -95,10 +97,12 @@ class Predictor:
             Sizes of the matrix, its diagonal included.
         num_parts : int
             Ranks.
+        word_bytes : int
+            Bytes of a number: 4 or 8.
         """
         speeds = self.machine.speeds(num_parts) if self.machine.speed else None
-        tables = even_tables("bound", num_vertices, num_nonzeros, num_parts, speeds=speeds)
-        return self.epoch(tables).seconds
+        even = even_tables("bound", num_vertices, num_nonzeros, num_parts, speeds=speeds)
+        return self.epoch(even, word_bytes).seconds
 
     def time(self, matrix: Graph, num_parts: int) -> EpochTime:
         """The prediction as a function of owners of this matrix, for a search."""
@@ -137,7 +141,7 @@ class Predictor:
 
         Parameters
         ----------
-        num_vertices, num_nonzeros, num_parts
+        num_vertices, num_nonzeros, num_parts : int
             As of `bound`.
 
         Returns

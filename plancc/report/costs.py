@@ -17,7 +17,6 @@ from plancc.plan.metrics import Traffic
 from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile
 from plancc.predict.grid_traffic import ProductTraffic, product_traffic
-from plancc.predict.machine import Machine, epoch_rates
 from plancc.predict.memory import row_memory
 from plancc.predict.passes import COMMON_PASSES, PASSES
 from plancc.predict.schedules import read_tables, schedule_of, tables_of
@@ -41,8 +40,6 @@ class TrainingCost:
     ----------
     words, max_words_sent, messages, max_messages_sent : int
         Sent in the plain execution (`plancc.predict.passes`) by all parts, and most by one.
-    max_epoch_seconds, mean_epoch_seconds : float
-        Predicted time of the plain execution (`plancc.predict.machine`): slowest part, and mean.
     max_memory : dict of str to int
         Bytes of the fullest part with all passes, by term and in total (`plancc.predict.memory`).
     passes : list of PassCost
@@ -55,20 +52,12 @@ class TrainingCost:
     max_words_sent: int
     messages: int
     max_messages_sent: int
-    max_epoch_seconds: float
-    mean_epoch_seconds: float
     max_memory: dict[str, int]
     passes: list[PassCost]
 
     @classmethod
     def of(
-        cls,
-        plan: Plan,
-        matrix: Graph,
-        owners: Owners,
-        parts: Traffic,
-        dims: Sequence[int],
-        machine: Machine,
+        cls, plan: Plan, matrix: Graph, owners: Owners, parts: Traffic, dims: Sequence[int]
     ) -> TrainingCost:
         """The cost with these owners of a plan's matrix, whose exchange of all rows is `parts`."""
         num_parts, header = len(parts.rows), plan.header
@@ -90,7 +79,6 @@ class TrainingCost:
             symmetric=undirected and not owners.is_edge_partition,
             value_bytes=plan.value.itemsize,
         )
-        seconds = epoch_rates(dims, machine).seconds(parts)
         plain = costs[0]
         return cls(
             dims=list(dims),
@@ -98,8 +86,6 @@ class TrainingCost:
             max_words_sent=plain.max_words_sent,
             messages=plain.messages,
             max_messages_sent=plain.max_messages_sent,
-            max_epoch_seconds=float(seconds.max()),
-            mean_epoch_seconds=float(seconds.mean()),
             max_memory=held.of_part(int(held.total.argmax())),
             passes=costs,
         )

@@ -1,7 +1,8 @@
 """Figures of a plan as plain values: what inspect and compare print.
 
-Reads offsets and header only, unless it is an edge plan, or figures for fewer ranks, training costs
-of the baseline, or a missing baseline ask for the matrix. Knows no terminal.
+Reads offsets, labels and header only, unless it is an edge plan, or a plan of a grid that divides
+columns, or figures for fewer ranks, training costs or the time of the baseline, or a missing
+baseline ask for the matrix. Knows no terminal.
 """
 
 from __future__ import annotations
@@ -31,10 +32,12 @@ from plancc.plan.reader import PlanFile
 from plancc.plan.values import Header
 from plancc.predict.grid_traffic import ProductTraffic
 from plancc.predict.machine import Machine
+from plancc.predict.schedules import read_tables
 from plancc.predict.schedules.plan_tables import rank_of_parts
 from plancc.predict.training import PassCost, SampledCost, sampled_costs
 from plancc.report.costs import TopologyCost, TrainingCost, grid_pass_costs, read_product
-from plancc.report.provenance import decoded, recorded_machine, recorded_topology
+from plancc.report.epochs import Basis, EpochTimes, recorded_random
+from plancc.report.provenance import decoded, recorded_topology
 
 PART_FIGURES = ("rows", "nonzeros", "sent", "received", "messages_sent", "messages_received")
 """Figures of every part."""
@@ -58,10 +61,8 @@ class Report:
         For given dims; the random one is computed with them.
     sampled : list of SampledCost
         Costs at the given rates of boundary sampling.
-    machine : Machine or None
-        Machine of the seconds in `training`.
-    machine_from : str
-        Where it is from: "given", "plan" (its provenance) or "default"; "" if there is none.
+    epoch : EpochTimes
+        Predicted time of an epoch, with its machine and widths.
     topology : TopologyCost or None
         For the given topology, or the one that the plan was compiled for.
     product : ProductTraffic or None
@@ -82,8 +83,7 @@ class Report:
     training: TrainingCost | None
     random_training: TrainingCost | None
     sampled: list[SampledCost]
-    machine: Machine | None
-    machine_from: str
+    epoch: EpochTimes
     topology: TopologyCost | None
     product: ProductTraffic | None = None
     on_grid: list[PassCost] = field(default_factory=list)
@@ -99,15 +99,13 @@ class Report:
             "num_ranks": self.num_ranks,
             "metrics": self.metrics.figures(),
             "random": self.random.figures(),
+            "epoch": self.epoch.as_dict(),
         }
         if self.training is not None and self.random_training is not None:
             result["training"] = asdict(self.training)
             result["random_training"] = asdict(self.random_training)
         if self.sampled:
             result["boundary_sampling"] = [asdict(each) for each in self.sampled]
-        if self.machine is not None:
-            result["machine"] = self.machine.as_dict()
-            result["machine_from"] = self.machine_from
         if self.topology is not None:
             result["topology"] = self.topology.as_dict()
         if self.product is not None:
@@ -132,6 +130,7 @@ def report(
     machine: Machine | None = None,
     topology: Topology | None = None,
     boundary_sampling: Sequence[float] = (),
+    basis: Basis | None = None,
 ) -> Report:
     """Figures of a plan file.
 
@@ -139,58 +138,51 @@ def report(
     ----------
     path : path of the plan
     dims : list of int, optional
-        Widths d_0..d_L, for words, memory and seconds of training; of a grid plan for words and
-        messages only.
+        Widths d_0..d_L: adds words and memory of training, of a grid plan words and messages only.
+        Without them the epoch's time is predicted for widths that `Basis` chooses.
     num_ranks : int, optional
         Figures after merging the parts onto that many ranks; those of a grid cannot be merged.
     machine : Machine, optional
-        For the seconds, so only with `dims`; without it the one in the plan's provenance, or else
-        the default machine.
+        For the epoch's time; without it the one that `Basis` chooses.
     topology : Topology, optional
         One of `num_ranks` ranks; without it the one in the plan's provenance, if it has as many.
     boundary_sampling : list of float
         Rates in [0, 1], for what an epoch then costs; only with `dims`.
+    basis : Basis, optional
+        Of the epoch's time, in place of the one that is chosen: the same for plans to compare.
 
     Raises
     ------
     InputError
         If the file is missing, `num_ranks` is not in 1..num_parts, the topology has another number
-        of ranks, there are a machine or rates and no `dims`, or it is an edge plan and there are
-        rates or a topology, or a grid plan and there are rates, a machine, widths below its process
-        columns, or a topology although ranks do not exchange what the parts of the row plan inside
-        do.
+        of ranks, `dims` contradict the plan's features and labels, there are rates and no `dims`,
+        or it is an edge plan and there are rates or a topology, or a grid plan and there are rates,
+        widths below its process columns, or a topology although ranks do not exchange what the
+        parts of the row plan inside do.
     PlanError
         If the file is damaged.
     """
-    if dims is None and (machine is not None or boundary_sampling):
-        what = "boundary sampling" if machine is None else "a machine"
-        raise InputError(f"{what} is for training: give the widths of the layers (`dims`) too")
+    if dims is None and boundary_sampling:
+        raise InputError(
+            "boundary sampling is for training: give the widths of the layers (`dims`) too"
+        )
     with PlanFile(path) as file:
         source = _Source(file, checked_ranks(file, num_ranks))
         grid, provenance = file.header.grid, file.attributes("provenance")
-        if machine is not None and grid is not None:
-            raise InputError(
-                f"{file.path}: a plan of grid '{grid}' takes no machine here: plancc simulate "
-                "predicts its time"
-            )
+        basis = basis or Basis.read(file, dims, machine)
         topology = _chosen_topology(file, source.num_ranks, topology)
         if boundary_sampling:
             file.check_row_plan("boundary sampling")
         training = random_training = None
-        machine_from = "" if machine is None else "given"
         sampled: list[SampledCost] = []
         on_grid: list[PassCost] = []
         random = None if source.merged else file.metrics("random_")
         if dims is not None and grid is not None:
             on_grid = grid_pass_costs(file.path, dims)
         elif dims is not None:
-            if machine is None:
-                machine = recorded_machine(provenance)
-                machine_from = "plan" if machine else "default"
-            machine = machine or Machine()
             random = None
             training, random_training = (
-                TrainingCost.of(source.plan, source.matrix, owners, parts, dims, machine)
+                TrainingCost.of(source.plan, source.matrix, owners, parts, dims)
                 for owners, parts in (
                     (source.owners, source.parts),
                     (source.random_owners, source.random_parts),
@@ -211,8 +203,7 @@ def report(
             training=training,
             random_training=random_training,
             sampled=sampled,
-            machine=machine,
-            machine_from=machine_from,
+            epoch=source.epoch(basis),
             topology=None if topology is None else TopologyCost.of(source.pairs, topology),
             product=read_product(file),
             on_grid=on_grid,
@@ -229,6 +220,17 @@ class _Source:
     @cached_property
     def plan(self) -> Plan:
         return self.file.read_plan()
+
+    def epoch(self, basis: Basis) -> EpochTimes:
+        """The predicted epoch; the matrix is read only where a basis is given, or parts merged."""
+        try:
+            tables = read_tables(self.file.path, self.num_ranks if self.merged else None)
+        except InputError as error:  # no prediction for merged parts of this layout
+            return EpochTimes(basis, why=str(error))
+        random = recorded_random(self.file.attributes("provenance"), basis)
+        if basis.given or self.merged:
+            random = basis.predictor.of_random(self.matrix, tables.num_ranks).seconds
+        return EpochTimes.of(basis, tables, random)
 
     @cached_property
     def matrix(self) -> Graph:

@@ -34,9 +34,10 @@ def recorded_topology(provenance: Mapping[str, Any], num_ranks: int) -> Topology
 def recorded_machine(provenance: Mapping[str, Any]) -> Machine | None:
     """The machine that a plan was compiled or refined for.
 
-    JSON of `Machine.to_json`, or in plans of version 0.1 the text of three numbers.
+    JSON of `Machine.to_json`, also `decoded`, or in plans of version 0.1 the text of three numbers.
     """
-    text = str(provenance.get("machine", ""))
+    value = provenance.get("machine", "")
+    text = json.dumps(value) if isinstance(value, dict) else str(value)
     try:
         return Machine.from_json(text) if text.startswith("{") else Machine.parse(text)
     except InputError:
@@ -53,9 +54,17 @@ def recorded_dims(provenance: Mapping[str, Any]) -> list[int] | None:
 
 
 def decoded(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """A plan's provenance with ``tried`` and ``candidates`` as lists, where they are readable."""
-    lists = {"tried": read_tried(provenance), "candidates": read_candidates(provenance)}
-    return dict(provenance) | {name: found for name, found in lists.items() if found}
+    """A plan's provenance with what is JSON decoded, where it is readable.
+
+    ``tried`` and ``candidates`` are lists then, ``machine`` a dict as of `Machine.as_dict`.
+    """
+    machine = recorded_machine(provenance)
+    values = {
+        "tried": read_tried(provenance),
+        "candidates": read_candidates(provenance),
+        "machine": None if machine is None else machine.as_dict(),
+    }
+    return dict(provenance) | {name: found for name, found in values.items() if found}
 
 
 def read_candidates(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:

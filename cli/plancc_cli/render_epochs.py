@@ -1,0 +1,80 @@
+"""Predicted times of epochs on stdout, with their machine and widths. Formats values only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from plancc_cli.tables import add_caption, duration, ratio, table_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from plancc.predict.machine import Machine
+    from plancc.report.epochs import Basis, EpochTimes
+
+FROM = {
+    "given": "",
+    "plan": " (the plan's)",
+    "data": " (of its features and labels)",
+    "default": " (the default)",
+}
+"""Words for where machine and widths are from."""
+BOUND = "bound: even work, no exchange of rows"
+
+
+def basis_words(basis: Basis) -> str:
+    """Machine and widths, and where they are from."""
+    dims = ",".join(map(str, basis.predictor.dims))
+    return (
+        f"machine {basis.predictor.machine.title}{FROM[basis.machine_from]}, "
+        f"dims {dims}{FROM[basis.dims_from]}"
+    )
+
+
+def epoch_words(times: EpochTimes) -> str:
+    """The times in one sentence."""
+    if times.seconds is None:
+        return f"no predicted epoch: {times.why}"
+    beside = []
+    if times.random is not None:
+        beside.append(f"{ratio(times.seconds, times.random)} of random ({duration(times.random)})")
+    if times.bound:
+        beside.append(f"{ratio(times.seconds, times.bound)} of the bound ({duration(times.bound)})")
+    return (
+        f"predicted epoch {duration(times.seconds)}, {', '.join(beside)}; "
+        f"{basis_words(times.basis)}"
+    )
+
+
+def epoch_table(times: EpochTimes) -> Table | str:
+    """The times of a report, each with its ratio to the bound."""
+    if times.seconds is None:
+        return f"no predicted time of an epoch: {times.why}"
+    table = table_of(("", "seconds", "over the bound"), "predicted time of an epoch")
+    for words, seconds in (
+        ("this plan", times.seconds),
+        ("even random partition", times.random),
+        (BOUND, times.bound),
+    ):
+        if seconds is None:
+            table.add_row(words, "-", "-")
+        else:
+            table.add_row(words, duration(seconds), ratio(seconds, times.bound or 0.0))
+    notes = [basis_words(times.basis)]
+    if not times.basis.given:
+        notes.append("--machine and --dims for others")
+    if times.random is None:
+        notes.append("the time of a random partition is not recorded: give --dims or --machine")
+    add_caption(table, "\n".join(notes))
+    return table
+
+
+def of_provenance(provenance: Mapping[str, Any]) -> str:
+    """Machine and widths that a provenance records, for tables of its times."""
+    from plancc.report.provenance import recorded_dims, recorded_machine
+
+    machine: Machine | None = recorded_machine(provenance)
+    dims = recorded_dims(provenance)
+    words = [] if machine is None else [f"machine {machine.title}"]
+    return ", ".join([*words, *([] if dims is None else [f"dims {','.join(map(str, dims))}"])])

@@ -1,0 +1,198 @@
+"""The predicted epoch of a plan beside its bound and a random partition, and what it is based on.
+
+Every command that prints a time takes machine and widths from here, in the same order: those that
+are given, those that the plan records, those that its features and labels ask for, the defaults.
+No terminal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from plancc.errors import InputError
+from plancc.plan.plan import Plan
+from plancc.plan.reader import PlanFile
+from plancc.predict.machine import Machine
+from plancc.predict.predictor import Predictor, default_predictor
+from plancc.predict.schedules import Tables, tables_of
+from plancc.predict.widths import DataWidths
+from plancc.report.provenance import recorded_dims, recorded_machine
+
+
+@dataclass(frozen=True)
+class Basis:
+    """Machine and widths of a prediction, and where they are from.
+
+    Attributes
+    ----------
+    predictor : Predictor
+    dims_from : str
+        "given", "plan" (its provenance), "data" (its features and labels) or "default".
+    machine_from : str
+        "given", "plan" or "default".
+    """
+
+    predictor: Predictor
+    dims_from: str
+    machine_from: str
+
+    @classmethod
+    def of(
+        cls,
+        provenance: Mapping[str, Any],
+        widths: DataWidths,
+        dims: Sequence[int] | None = None,
+        machine: Machine | None = None,
+    ) -> Basis:
+        """The basis of a plan's times.
+
+        Parameters
+        ----------
+        provenance : mapping
+            Of the plan; recorded widths that contradict its data do not count.
+        widths : DataWidths
+            Of its vertex data.
+        dims, machine : optional
+            What is given.
+
+        Raises
+        ------
+        InputError
+            Given widths that contradict the data.
+        """
+        dims_from = machine_from = "given"
+        if dims is not None:
+            widths.check(dims)
+        elif (recorded := recorded_dims(provenance)) and not widths.contradiction(recorded):
+            dims, dims_from = recorded, "plan"
+        else:
+            dims, dims_from = widths.dims, "data" if widths.known else "default"
+        if machine is None:
+            machine = recorded_machine(provenance)
+            machine_from = "default" if machine is None else "plan"
+        return cls(default_predictor(dims, machine), dims_from, machine_from)
+
+    @classmethod
+    def read(
+        cls, file: PlanFile, dims: Sequence[int] | None = None, machine: Machine | None = None
+    ) -> Basis:
+        """The basis for a plan file; see `of`."""
+        try:
+            return cls.of(file.attributes("provenance"), DataWidths.read(file), dims, machine)
+        except InputError as error:
+            raise InputError(f"{file.path}: {error}") from None
+
+    @classmethod
+    def shared(cls, several: Sequence[Basis]) -> Basis:
+        """One basis for several plans: what all agree on, else the default."""
+        first, usual = several[0], default_predictor()
+        dims, machine = first.predictor.dims, first.predictor.machine
+        dims_from, machine_from = first.dims_from, first.machine_from
+        if any(each.predictor.dims != dims for each in several):
+            dims, dims_from = usual.dims, "default"
+        if any(each.predictor.machine != machine for each in several):
+            machine, machine_from = usual.machine, "default"
+        return cls(replace(first.predictor, dims=dims, machine=machine), dims_from, machine_from)
+
+    @property
+    def given(self) -> bool:
+        """Whether machine or widths are given."""
+        return "given" in (self.dims_from, self.machine_from)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            "dims": list(self.predictor.dims),
+            "dims_from": self.dims_from,
+            "passes": list(self.predictor.passes),
+            "machine": self.predictor.machine.as_dict(),
+            "machine_from": self.machine_from,
+        }
+
+
+@dataclass(frozen=True)
+class EpochTimes:
+    """The predicted epoch of a plan, and what it is compared with.
+
+    Attributes
+    ----------
+    basis : Basis
+    seconds : float or None
+        What `plancc simulate` predicts for the plan; None: see `why`.
+    bound : float or None
+        All work evenly spread over the ranks, and no exchange of rows (`Predictor.bound`).
+    random : float or None
+        Of an even random row partition over as many ranks (`Predictor.of_random`); None: not known
+        without the matrix.
+    why : str
+        Why there is no prediction.
+    """
+
+    basis: Basis
+    seconds: float | None = None
+    bound: float | None = None
+    random: float | None = None
+    why: str = ""
+
+    @classmethod
+    def of(cls, basis: Basis, tables: Tables, random: float | None = None) -> EpochTimes:
+        """The times for these tables.
+
+        Raises
+        ------
+        InputError
+            Given widths that are too small for the tables' grid; others only make a `why`.
+        """
+        sizes = int(tables.rows.sum()), int(tables.nonzeros.sum()), tables.num_ranks
+        predictor = basis.predictor
+        try:
+            seconds = predictor.epoch(tables).seconds
+        except InputError as error:
+            if basis.dims_from == "given":
+                raise InputError(f"{tables.name}: {error}") from None
+            return cls(basis, why=str(error))
+        return cls(basis, seconds, predictor.bound(*sizes), random)
+
+    @classmethod
+    def of_plan(cls, plan: Plan) -> EpochTimes:
+        """The times of a plan in memory, by its own machine and widths."""
+        provenance = plan.provenance
+        basis = Basis.of(provenance, DataWidths.of(plan.vertex_data))
+        return cls.of(basis, tables_of(plan), recorded_random(provenance, basis))
+
+    def recorded(self) -> dict[str, Any]:
+        """Entries for the provenance of the plan, from which the same basis is made again."""
+        predictor = self.basis.predictor
+        figures = {
+            "epoch_seconds": self.seconds,
+            "random_epoch_seconds": self.random,
+            "bound_seconds": self.bound,
+        }
+        return {
+            "dims": ",".join(map(str, predictor.dims)),
+            "machine": predictor.machine.to_json(),
+            **{name: value for name, value in figures.items() if value is not None},
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            "seconds": self.seconds,
+            "bound_seconds": self.bound,
+            "random_seconds": self.random,
+            **self.basis.as_dict(),
+            **({"why": self.why} if self.why else {}),
+        }
+
+
+def recorded_random(provenance: Mapping[str, Any], basis: Basis) -> float | None:
+    """The recorded seconds of a random partition, if they are of this machine and these widths."""
+    seconds = provenance.get("random_epoch_seconds")
+    if not isinstance(seconds, int | float) or not (math.isfinite(seconds) and seconds > 0):
+        return None
+    predictor = basis.predictor
+    same = recorded_machine(provenance) == predictor.machine
+    return seconds if same and recorded_dims(provenance) == list(predictor.dims) else None
