@@ -533,11 +533,8 @@ def _tried(tried: Sequence[dict[str, Any]], provenance: Mapping[str, Any]) -> Ta
     Where there are many steps, only these are shown.
     """
     objective = str(provenance.get("objective", ""))
-    title = "tried"
-    if objective == "time":
-        title = f"tried; value: predicted time of an epoch, {of_provenance(provenance)}"
     over = any(each.get("overload") for each in tried)
-    table = table_of(("step", "seconds", "value", "volume", *["overload"] * over, "best"), title)
+    table = table_of(("step", "seconds", "value", "volume", *["overload"] * over, "best"), "tried")
     table.columns[0].overflow = "fold"
     shown = tried if len(tried) <= MOST_TRIED else [each for each in tried if each.get("best")]
     for each in shown:
@@ -550,8 +547,12 @@ def _tried(tried: Sequence[dict[str, Any]], provenance: Mapping[str, Any]) -> Ta
             *[number(each.get("overload"))] * over,
             "*" if each.get("best") else "",
         )
+    notes = []
+    if objective == "time":
+        notes.append(f"value: predicted time of an epoch, {of_provenance(provenance)}")
     if len(shown) < len(tried):
-        add_caption(table, f"{len(tried) - len(shown)} other steps were no better")
+        notes.append(f"{len(tried) - len(shown)} other steps were no better")
+    add_caption(table, "\n".join(notes))
     return table
 
 

@@ -18,6 +18,7 @@ FROM = {
     "plan": " (the plan's)",
     "data": " (of its features and labels)",
     "default": " (the default)",
+    "differ": " (the default, as the plans' differ)",
 }
 """Words for where machine and widths are from."""
 BOUND = "bound: even work, no exchange of rows"
@@ -40,7 +41,8 @@ def epoch_words(times: EpochTimes) -> str:
     if times.random is not None:
         beside.append(f"{ratio(times.seconds, times.random)} of random ({duration(times.random)})")
     if times.bound:
-        beside.append(f"{ratio(times.seconds, times.bound)} of the bound ({duration(times.bound)})")
+        over = ratio(times.seconds, times.bound)
+        beside.append(f"{over} times the bound ({duration(times.bound)})")
     return (
         f"predicted epoch {duration(times.seconds)}, {', '.join(beside)}; "
         f"{basis_words(times.basis)}"
@@ -51,7 +53,7 @@ def epoch_table(times: EpochTimes) -> Table | str:
     """The times of a report, each with its ratio to the bound."""
     if times.seconds is None:
         return f"no predicted time of an epoch: {times.why}"
-    table = table_of(("", "seconds", "over the bound"), "predicted time of an epoch")
+    table = table_of(("", "time", "over the bound"), "predicted time of an epoch")
     for words, seconds in (
         ("this plan", times.seconds),
         ("even random partition", times.random),

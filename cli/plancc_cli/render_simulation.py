@@ -36,7 +36,7 @@ def print_prediction(
     say(_machine(machine, ranks, FROM[basis.machine_from]))
     out.print(_steps(prediction))
     say(
-        f"epoch {duration(prediction.seconds)}, {ratio(prediction.seconds, bound)} of the bound "
+        f"epoch {duration(prediction.seconds)}, {ratio(prediction.seconds, bound)} times the bound "
         f"({duration(bound)}: even work, no exchange of rows)"
     )
     busiest = prediction.rank_seconds

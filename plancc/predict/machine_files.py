@@ -55,7 +55,7 @@ def read_machine(path: str | PathLike[str]) -> Machine:
         (a list); tables
         ``node``, ``compute``, ``spmm``, ``overlap`` and ``collective`` with the attributes of
         `Node`, `Compute`, `SparseRates`, `Overlap` and `CollectiveShapes`. Any other missing key
-        keeps its default.
+        keeps its default; the name is that of the file.
 
     Raises
     ------
@@ -64,6 +64,8 @@ def read_machine(path: str | PathLike[str]) -> Machine:
         or a value that is not allowed.
     """
     values = read_toml(path)
+    stem = os.path.basename(fspath(path)).removesuffix(".toml")
+    values.setdefault("name", "".join(c if c.isprintable() else "?" for c in stem))
     try:
         return Machine.from_dict(values)
     except InputError as error:

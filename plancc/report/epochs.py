@@ -30,9 +30,10 @@ class Basis:
     ----------
     predictor : Predictor
     dims_from : str
-        "given", "plan" (its provenance), "data" (its features and labels) or "default".
+        "given", "plan" (its provenance), "data" (its features and labels), "default", or "differ":
+        the default, since plans to compare have others each.
     machine_from : str
-        "given", "plan" or "default".
+        "given", "plan", "default" or "differ".
     """
 
     predictor: Predictor
@@ -92,9 +93,9 @@ class Basis:
         dims, machine = first.predictor.dims, first.predictor.machine
         dims_from, machine_from = first.dims_from, first.machine_from
         if any(each.predictor.dims != dims for each in several):
-            dims, dims_from = usual.dims, "default"
+            dims, dims_from = usual.dims, "differ"
         if any(each.predictor.machine != machine for each in several):
-            machine, machine_from = usual.machine, "default"
+            machine, machine_from = usual.machine, "differ"
         return cls(replace(first.predictor, dims=dims, machine=machine), dims_from, machine_from)
 
     @property

@@ -46,7 +46,7 @@ def assert_shown(cell: str, expected: float) -> None:
 
 
 def test_tables_and_json_hold_the_same(plan: Path) -> None:
-    words = ["inspect", plan, "--dims", "64,16,8,3", "--boundary-sampling", "1,0.1", "--per-part"]
+    words = ["inspect", plan, "--dims", "5,16,8,4", "--boundary-sampling", "1,0.1", "--per-part"]
     text, shown = ok(*words), json.loads(ok(*words, "--json"))
 
     rows = table(text, "communication and balance")
@@ -60,7 +60,7 @@ def test_tables_and_json_hold_the_same(plan: Path) -> None:
             assert float(row[3]) == pytest.approx(mine / random, abs=5.1e-4)
     assert set(shown["metrics"]) == {name for name, _ in FIGURES}
 
-    rows = table(text, "training a GCN of 64 x 16 x 8 x 3")
+    rows = table(text, "training a GCN of 5 x 16 x 8 x 4")
     for column, name in ((1, "training"), (2, "random_training")):
         cost = shown[name]
         memory = cost["max_memory"]
@@ -70,8 +70,6 @@ def test_tables_and_json_hold_the_same(plan: Path) -> None:
             4 * cost["max_words_sent"],
             cost["messages"],
             cost["max_messages_sent"],
-            cost["max_epoch_seconds"],
-            cost["mean_epoch_seconds"],
             *(
                 memory[part]
                 for part in ("plan", "matrix", "halo", "features", "activations", "total")
@@ -109,7 +107,7 @@ def test_tables_and_json_hold_the_same(plan: Path) -> None:
     assert "features, labels, train_mask, test_mask" in text
 
 
-@pytest.mark.parametrize("dims", [(5, 4), (64, 16, 3), (7, 7, 7, 7)])
+@pytest.mark.parametrize("dims", [(5, 4), (5, 16, 4), (5, 7, 7, 7)])
 @pytest.mark.parametrize("ranks", [None, 7, 3, 2, 1])
 def test_words_messages_and_merged_parts(dims: tuple[int, ...], ranks: int | None, plan: Path):
     words = ["inspect", plan, "--json", "--per-part", "--dims", ",".join(map(str, dims))]
@@ -144,9 +142,9 @@ def test_words_messages_and_merged_parts(dims: tuple[int, ...], ranks: int | Non
 def test_compare_puts_plans_side_by_side(graph: Path, plan: Path, tmp_path: Path) -> None:
     other = tmp_path / "rp.h5"
     ok("compile", graph, "-p", 3, "--model", "rp", "--seed", 8, "-o", other)
-    words = ["compare", plan, other, "--dims", "9,4"]
+    words = ["compare", plan, other, "--dims", "5,4"]
     both = json.loads(ok(*words, "--json"))
-    alone = [json.loads(ok("inspect", each, "--dims", "9,4", "--json")) for each in (plan, other)]
+    alone = [json.loads(ok("inspect", each, "--dims", "5,4", "--json")) for each in (plan, other)]
     assert both == alone
     # as a terminal of 200 columns shows it, since the paths are long
     process = start(*words, env={**environment(), "COLUMNS": "200"})
@@ -167,7 +165,7 @@ def test_compare_puts_plans_side_by_side(graph: Path, plan: Path, tmp_path: Path
         assert cell == f"{words_sent:,} ({words_sent / each['random_training']['words']:.3f})"
 
 
-@pytest.mark.parametrize("words", [["inspect", "--dims", "9,4", "--per-part"], ["compare"]])
+@pytest.mark.parametrize("words", [["inspect", "--dims", "5,4", "--per-part"], ["compare"]])
 def test_tables_fit_80_columns(words: list[str], plan: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(plan.parent)
     monkeypatch.setenv("COLUMNS", "80")

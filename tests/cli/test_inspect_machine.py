@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from itertools import pairwise
 from pathlib import Path
 
 import figures
@@ -12,7 +11,7 @@ import h5py
 import numpy as np
 import pytest
 from cli_helpers import fails, ok
-from test_inspect import assert_shown, table
+from test_inspect import table
 
 TRIED = [
     {"step": "metis", "seconds": 0.25, "value": 120, "volume": 120, "best": False},
@@ -97,49 +96,6 @@ def test_the_topology_of_the_plan(plan: Path, tmp_path: Path) -> None:
     assert "topology" not in json.loads(ok("inspect", plan, "--json"))
 
 
-def test_predicted_seconds(plan: Path, tmp_path: Path) -> None:
-    machine = tmp_path / "machine.toml"
-    machine.write_text("latency = 1e-3\nbandwidth = 5e6\nmultiply_adds = 1e7\n")
-    dims = [64, 16, 3]
-    words = ["inspect", plan, "--dims", "64,16,3"]
-    arrays = figures.read(plan)
-    random = figures.random_owner(90, 6)
-    for option, numbers in (
-        ([], (2e-6, 1e10, 5e9)),
-        (["--machine", machine], (1e-3, 5e6, 1e7)),
-    ):
-        latency, bandwidth, multiply_adds = numbers
-        shown = json.loads(ok(*words, *option, "--json"))
-        assert list(shown["machine"].values()) == list(numbers)
-        text = ok(*words, *option)
-        assert ("the default" in text) == (not option)
-        rows = {row[0]: row for row in table(text, "training a GCN of 64 x 16 x 3")}
-        for column, (name, owner) in enumerate(
-            (("training", arrays.owner), ("random_training", random)), start=1
-        ):
-            of = figures.parts(arrays, owner, 6)
-            seconds = []
-            for m in range(6):
-                talk = max(of["messages_sent"][m], of["messages_received"][m])
-                moved = max(of["sent"][m], of["received"][m])
-                work = sum(
-                    of["nonzeros"][m] * (a + b) + 3 * of["rows"][m] * a * b
-                    for a, b in pairwise(dims)
-                )
-                moved_bytes = moved * sum(4 * (a + b) for a, b in pairwise(dims))
-                seconds.append(
-                    2 * 2 * latency * talk + moved_bytes / bandwidth + work / multiply_adds
-                )
-            cost = shown[name]
-            assert cost["max_epoch_seconds"] == pytest.approx(max(seconds), rel=1e-12)
-            assert cost["mean_epoch_seconds"] == pytest.approx(sum(seconds) / 6, rel=1e-12)
-            assert_shown(rows["predicted time of an epoch"][column], max(seconds))
-            assert_shown(rows["mean over the ranks"][column], sum(seconds) / 6)
-    compared = json.loads(ok("compare", plan, "--dims", "64,16,3", "--machine", machine, "--json"))
-    assert compared == [shown]
-    assert "1 ms per message" in ok("compare", plan, *words[2:], "--machine", machine)
-
-
 def test_what_was_tried(plan: Path, tmp_path: Path) -> None:
     copy = noted(plan, tmp_path, tried=json.dumps(TRIED))
     assert json.loads(ok("inspect", copy, "--json"))["provenance"]["tried"] == TRIED
@@ -188,25 +144,8 @@ def test_wrong_words(plan: Path, tmp_path: Path) -> None:
     machine.write_text("latency = -1\nbandwidth = 1e9\nmultiply_adds = 1e9\n")
     error = fails(tmp_path, "inspect", plan, "--dims", "4,2", "--machine", machine)
     assert error == f"{machine}: machine: 'latency' is -1, not a positive finite number"
-    machine.write_text("latency = 1\nbandwidth = 1e9\nmultiply_adds = 1e9\n")
-    for command in ("inspect", "compare"):
-        assert "(--dims)" in fails(tmp_path, command, plan, "--machine", machine)
-
-
-def test_the_machine_of_the_plan(plan: Path, tmp_path: Path) -> None:
-    copy = noted(plan, tmp_path, machine="latency=0.001,bandwidth=5e6,multiply_adds=1e7")
-    own = json.loads(ok("inspect", copy, "--dims", "64,16,3", "--json"))
-    assert list(own["machine"].values()) == [1e-3, 5e6, 1e7]
-    assert own["machine_from"] == "plan"
-    assert "(the plan's; --machine for another)" in " ".join(
-        ok("inspect", copy, "--dims", "64,16,3").split()
-    )
-    # two machines make no comparison
-    for each in json.loads(ok("compare", copy, plan, "--dims", "64,16,3", "--json")):
-        assert list(each["machine"].values()) == [2e-6, 1e10, 5e9]
-    strange = noted(plan, tmp_path, machine="latency=x")
-    shown = json.loads(ok("inspect", strange, "--dims", "64,16,3", "--json"))
-    assert shown["machine_from"] == "default"
+    error = fails(tmp_path, "inspect", plan, "--boundary-sampling", "0.1")
+    assert "(--dims)" in error
 
 
 def test_overload_is_shown_where_there_is_any(plan: Path, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def simulated(plan: Path, machine: Path, *words: object) -> dict:
     return json.loads(
-        ok("simulate", plan, "--dims", "5,8,3", "--machine", machine, "--json", *words)
+        ok("simulate", plan, "--dims", "5,8,4", "--machine", machine, "--json", *words)
     )
 
 
@@ -40,13 +40,13 @@ def simulated(plan: Path, machine: Path, *words: object) -> dict:
 def test_words_are_those_of_inspect(model: str, graph: Path, machine: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.h5"
     ok("compile", graph, "--model", model, "-p", 4, "-o", plan)
-    said = json.loads(ok("inspect", plan, "--dims", "5,8,3", "--json"))["training"]
+    said = json.loads(ok("inspect", plan, "--dims", "5,8,4", "--json"))["training"]
     for passes, of in (("none", 0), ("order", 1), ("order,constant", 2)):
         found, expected = simulated(plan, machine, "--passes", passes), said["passes"][of]
         assert found["words"] == expected["words"]
         assert found["max_words_sent"] == expected["max_words_sent"]
         assert found["messages"] == expected["messages"]
-        assert found["words_reduced"] == 4 * (5 * 8 + 8 * 3 + 1)
+        assert found["words_reduced"] == 4 * (5 * 8 + 8 * 4 + 1)
     assert found["num_ranks"] == 4
     assert found["machine"]["node"]["ranks"] == 2
     assert found["fits"] is True
@@ -77,7 +77,7 @@ def test_ranks_of_unequal_speed(plan: Path, tmp_path: Path) -> None:
 
 def test_the_table(plan: Path, machine: Path) -> None:
     """Every cell is of a layer and direction; the last rows add them up."""
-    words = ["simulate", plan, "--dims", "5,8,3", "--machine", machine, "--passes", "none"]
+    words = ["simulate", plan, "--dims", "5,8,4", "--machine", machine, "--passes", "none"]
     text = ok(*words, "--per-rank")
     rows = {row[0]: row[1:] for row in table(text, "predicted time of an epoch")}
     assert list(rows) == [
@@ -107,7 +107,7 @@ def test_nodes_ranks_and_types(plan: Path, machine: Path) -> None:
     assert double["word_bytes"] == 8
     assert double["seconds"] > simulated(plan, machine)["seconds"]
     merged = simulated(plan, machine, "-p", 3)
-    expected = json.loads(ok("inspect", plan, "--dims", "5,8,3", "--ranks", 3, "--json"))
+    expected = json.loads(ok("inspect", plan, "--dims", "5,8,4", "--ranks", 3, "--json"))
     assert merged["num_ranks"] == 3
     assert merged["words"] == expected["training"]["passes"][2]["words"]
 
@@ -132,24 +132,12 @@ def test_other_layouts(model: str, graph: Path, machine: Path, tmp_path: Path) -
         assert "1 wide" in fails(tmp_path, *narrow)
 
 
-def test_dims_of_the_plan(plan: Path, machine: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "noted.h5"
-    shutil.copy(plan, copy)
-    with h5py.File(copy, "r+") as file:
-        file["provenance"].attrs["dims"] = "5,8,3"
-    found = json.loads(ok("simulate", copy, "--machine", machine, "--json"))
-    assert found["seconds"] == simulated(plan, machine)["seconds"]
-    with h5py.File(copy, "r+") as file:
-        file["provenance"].attrs["dims"] = "wide"
-    assert "give --dims" in fails(tmp_path, "simulate", copy, "--machine", machine)
-
-
 def test_wrong_words(plan: Path, machine: Path, tmp_path: Path) -> None:
-    words = ["simulate", plan, "--dims", "5,8,3", "--machine", machine]
+    words = ["simulate", plan, "--dims", "5,8,4", "--machine", machine]
     assert "give a plan" in fails(tmp_path, "simulate", "--machine", machine)
     assert "no such file" in fails(tmp_path, "simulate", tmp_path / "x.h5", *words[2:])
     assert "not a plan" in fails(tmp_path, "simulate", machine, *words[2:], code=1)
-    error = fails(tmp_path, "simulate", plan, "--dims", "5,3", "--machine", "nowhere")
+    error = fails(tmp_path, "simulate", plan, "--dims", "5,4", "--machine", "nowhere")
     assert error.startswith("machine 'nowhere': no such file")
     assert "order, constant" in fails(tmp_path, *words, "--passes", "dead-rows")
     assert "runs on 1 to 7" in fails(tmp_path, *words, "-p", 8)
@@ -166,5 +154,5 @@ def test_damaged_plans(plan: Path, machine: Path, tmp_path: Path) -> None:
             array = file[name][...]
             array[len(array) // 2] = -7
             file[name][...] = array
-        error = fails(tmp_path, "simulate", copy, "--dims", "5,3", "--machine", machine, code=1)
+        error = fails(tmp_path, "simulate", copy, "--dims", "5,4", "--machine", machine, code=1)
         assert f"/{name} is damaged" in error

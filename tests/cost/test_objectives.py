@@ -96,7 +96,9 @@ def test_wrong_objectives():
 def test_machine_files(tmp_path):
     path = tmp_path / "machine.toml"
     path.write_text("# ours\nlatency = 1e-5\nbandwidth = 3_000_000_000\nmultiply_adds = 4e10\n")
-    assert read_machine(path) == Machine(1e-5, 3e9, 4e10)
+    assert read_machine(path) == Machine(1e-5, 3e9, 4e10, name="machine")
+    assert read_machine(path.rename(tmp_path / "two\nlines")).name == "two?lines"
+    (tmp_path / "two\nlines").rename(path)
     lines = path.read_text().splitlines()[1:]
     for line in lines:  # none of the three has a default
         path.write_text("\n".join(set(lines) - {line}))

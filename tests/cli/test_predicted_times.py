@@ -1,0 +1,285 @@
+"""One predicted epoch of every layout, whoever prints it: inspect, compare, compile, simulate."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+import figures
+import h5py
+import numpy as np
+import pytest
+from cli_helpers import fails, ok
+from test_inspect import table
+
+from plancc.predict.machine_files import find_machine, shipped_machines
+
+MODELS = {
+    "row": "--model hp -p 6",
+    "edge": "--model medium-grain -p 6",
+    "1d": "--model cagnet-1d -p 6",
+    "needed": "--model cagnet-1d -p 6 --sparse --blocks hp",
+    "1.5d": "--model cagnet-1.5d -p 8 --replication 2",
+    "2d": "--model cagnet-2d -p 6 --grid 2x3",
+    "feature": "--model mop -p 4",
+    "groups": "--model mop -p 4 --groups 2",
+}
+FLAT = "latency = 1e-3\nbandwidth = 5e6\nmultiply_adds = 1e7\n"
+
+
+@pytest.fixture(scope="module")
+def compiled(graph: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, dict]]:
+    """A plan of every layout, and what compile said of it."""
+    folder = tmp_path_factory.mktemp("layouts")
+    found = {}
+    for name, options in MODELS.items():
+        path = folder / f"{name}.h5"
+        words = ["compile", graph, *options.split(), "-o", path, "--json"]
+        found[name] = path, json.loads(ok(*words, warned=True))
+    return found
+
+
+@pytest.fixture(scope="module")
+def bare(compiled: dict[str, tuple[Path, dict]]) -> Path:
+    """A row plan without features and labels."""
+    return compiled["row"][0]
+
+
+@pytest.fixture(scope="module")
+def flat(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A machine of three numbers."""
+    path = tmp_path_factory.mktemp("machine") / "flat.toml"
+    path.write_text(FLAT)
+    return path
+
+
+def noted(plan: Path, folder: Path, **provenance: object) -> Path:
+    """A copy of the plan with more in its provenance, and without what it said of times."""
+    copy = folder / "noted.h5"
+    shutil.copy(plan, copy)
+    with h5py.File(copy, "r+") as file:
+        attributes = file["provenance"].attrs
+        timed = ("dims", "machine", "epoch_seconds", "random_epoch_seconds", "bound_seconds")
+        for name in set(timed) & set(attributes):
+            del attributes[name]
+        attributes.update(provenance)
+    return copy
+
+
+def said(*words: object) -> dict:
+    return json.loads(ok(*words, "--json"))
+
+
+def of_file(name: str) -> dict:
+    """A machine as JSON has it."""
+    return json.loads(find_machine(name).to_json())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_everybody_says_the_same(name: str, compiled: dict[str, tuple[Path, dict]]) -> None:
+    path, at_compile = compiled[name]
+    inspected, (compared,) = said("inspect", path)["epoch"], said("compare", path)
+    simulated = said("simulate", path)
+    for other in (compared["epoch"], at_compile["epoch"]):
+        assert other == inspected
+    assert inspected["seconds"] > 0
+    for figure in ("seconds", "bound_seconds", "dims", "machine", "dims_from", "machine_from"):
+        assert simulated[figure] == inspected[figure]
+    shown = table(ok("inspect", path), "predicted time of an epoch")[0][1]
+    assert f"epoch {shown}, " in ok("simulate", path)
+    assert shown in {cell.split(" (")[0] for row in compare_rows(path) for cell in row}
+
+
+def compare_rows(path: Path) -> list[list[str]]:
+    return table(ok("compare", path), "figure (ratio to an even random partition)")
+
+
+@pytest.mark.parametrize("machine", shipped_machines())
+@pytest.mark.parametrize("name", ["row", "edge", "1.5d", "2d", "feature"])
+def test_and_on_every_machine(name: str, machine: str, compiled) -> None:
+    path, _ = compiled[name]
+    words = [path, "--machine", machine, "--dims", "32,24,8"]
+    inspected, (compared,) = said("inspect", *words)["epoch"], said("compare", *words)
+    simulated = said("simulate", *words)
+    assert inspected == compared["epoch"]
+    assert inspected["seconds"] == simulated["seconds"]
+    assert inspected["machine"] == simulated["machine"] == of_file(machine)
+    assert (inspected["dims_from"], inspected["machine_from"]) == ("given", "given")
+    assert inspected["random_seconds"] > 0
+
+
+def reference(of: dict[str, list[int]], dims: list[int]) -> float:
+    """An epoch on the flat machine with the passes order and constant, step by step, by loops."""
+    p, latency, bandwidth, rate = len(of["rows"]), 1e-3, 5e6, 1e7
+    seconds = 0.0
+    for layer, (before, after) in enumerate(pairwise(dims)):
+        if layer:  # the first layer's product is constant
+            width = min(before, after)
+            talk = zip(of["messages_sent"], of["messages_received"], strict=True)
+            moved = zip(of["sent"], of["received"], strict=True)
+            busiest = max(
+                latency * max(messages) + 4 * width * max(rows) / bandwidth
+                for messages, rows in zip(talk, moved, strict=True)
+            )
+            seconds += 2 * busiest + 2 * max(of["nonzeros"]) * width / rate
+        products = 3 if layer else 2  # forward, dW, and dH but in the first layer
+        seconds += products * max(of["rows"]) * before * after / rate
+    words = sum(before * after for before, after in pairwise(dims)) + 1
+    return seconds + 2 * (p - 1) * latency + 2 * (p - 1) / p * 4 * words / bandwidth
+
+
+@pytest.mark.parametrize("dims", [[64, 16, 3], [7, 7], [5, 30, 8]])
+def test_seconds_are_right(dims: list[int], bare: Path, flat: Path) -> None:
+    found = said("inspect", bare, "--dims", ",".join(map(str, dims)), "--machine", flat)["epoch"]
+    arrays = figures.read(bare)
+    mine = reference(figures.parts(arrays, arrays.owner, 6), dims)
+    random = reference(figures.parts(arrays, figures.random_owner(90, 6), 6), dims)
+    nobody = dict.fromkeys(("sent", "received", "messages_sent", "messages_received"), [0] * 6)
+    even = {"rows": [15] * 6, "nonzeros": [-(-len(arrays.row) // 6)] * 6, **nobody}
+    assert found["seconds"] == pytest.approx(mine, rel=1e-12)
+    assert found["random_seconds"] == pytest.approx(random, rel=1e-12)
+    assert found["bound_seconds"] == pytest.approx(reference(even, dims), rel=1e-12)
+    assert found["machine"]["name"] == "flat"
+
+
+def test_the_table(bare: Path, flat: Path) -> None:
+    words = [bare, "--machine", flat, "--dims", "8,4"]
+    found, text = said("inspect", *words)["epoch"], ok("inspect", *words)
+    rows = table(text, "predicted time of an epoch")
+    bound = found["bound_seconds"]
+    for row, name in zip(rows, ("seconds", "random_seconds", "bound_seconds"), strict=True):
+        number, unit = row[1].split()
+        assert float(number) * {"ms": 1e-3, "s": 1}[unit] == pytest.approx(found[name], rel=1e-3)
+        assert float(row[2]) == pytest.approx(found[name] / bound, abs=5.1e-4)
+    assert "machine flat, dims 8,4" in text
+    assert "machine flat, dims 8,4" in ok("compare", *words)
+    assert "machine flat: 6 nodes of 1 rank" in ok("simulate", *words)
+
+
+def test_where_widths_and_machine_are_from(plan: Path, bare: Path, flat: Path, tmp_path) -> None:
+    """Given ones, the plan's, those of its data, the defaults; in this order, for all commands."""
+
+    def basis(path: Path, *words: object) -> list[object]:
+        of = [said("inspect", path, *words)["epoch"], said("simulate", path, *words)]
+        of.append(said("compare", path, *words)[0]["epoch"])
+        keys = ("dims", "dims_from", "machine_from")
+        found = [[*(each[key] for key in keys), each["machine"]["latency"]] for each in of]
+        assert found[0] == found[1] == found[2]
+        return found[0]
+
+    assert basis(noted(bare, tmp_path)) == [[128, 128, 16], "default", "default", 2e-6]
+    assert "(the default)" in ok("inspect", tmp_path / "noted.h5")
+    assert basis(noted(plan, tmp_path)) == [[5, 128, 4], "data", "default", 2e-6]
+    assert "(of its features and labels)" in ok("simulate", tmp_path / "noted.h5")
+    h100 = find_machine("h100").to_json()
+    copy = noted(plan, tmp_path, dims="5,9,4", machine=h100)
+    assert basis(copy) == [[5, 9, 4], "plan", "plan", 5e-6]
+    assert "machine h100 (the plan's), dims 5,9,4 (the plan's)" in ok("inspect", copy)
+    assert said("inspect", copy)["epoch"]["machine"] == of_file("h100")
+    assert said("inspect", copy)["provenance"]["machine"]["name"] == "h100"
+    assert ["machine", "h100"] in [line.split() for line in ok("inspect", copy).splitlines()]
+    given = basis(copy, "--dims", "5,4", "--machine", flat)
+    assert given == [[5, 4], "given", "given", 1e-3]
+    # the text of older versions; widths that cannot be; what makes no sense
+    old = noted(plan, tmp_path, dims="64,4", machine="latency=1.0,bandwidth=5e6,multiply_adds=1e7")
+    assert basis(old) == [[5, 128, 4], "data", "plan", 1.0]
+    for strange in ("latency=x", "{", '{"latency": 1}', 3.5):
+        copy = noted(plan, tmp_path, dims="wide", machine=strange)
+        assert basis(copy) == [[5, 128, 4], "data", "default", 2e-6]
+        assert said("inspect", copy)["provenance"]["machine"] == strange
+
+
+def test_what_is_recorded_of_random(bare: Path, tmp_path: Path) -> None:
+    """The recorded figure of a random partition counts for its own machine and widths only."""
+    cluster = find_machine("cpu-cluster").to_json()
+    copy = noted(
+        bare, tmp_path, dims="8,4", machine=cluster, random_epoch_seconds=0.25, epoch_seconds=1e-9
+    )
+    with h5py.File(copy, "r+") as file:
+        del file["matrix/column"]
+    own = said("inspect", copy)["epoch"]  # no nonzero is read
+    assert (own["random_seconds"], own["dims"]) == (0.25, [8, 4])
+    assert own["seconds"] == said("simulate", copy)["seconds"] != 1e-9  # the plan's own is computed
+    assert said("compare", copy)[0]["epoch"] == own
+    assert ok("inspect", copy).count("250 ms") == 1  # in the table of times alone
+    for words in (["--machine", "h100"], ["--dims", "8,4"], ["--dims", "8,5"]):
+        assert "/matrix/column" in fails(tmp_path, "inspect", copy, *words, code=1)
+    copy = noted(bare, tmp_path, dims="8,4", machine=cluster, random_epoch_seconds=0.25)
+    fresh = said("inspect", copy, "--dims", "8,4")["epoch"]
+    assert fresh["random_seconds"] != 0.25
+    assert fresh["seconds"] == own["seconds"]
+    merged = said("inspect", copy, "--ranks", 3)["epoch"]
+    assert merged["seconds"] == said("simulate", copy, "-p", 3)["seconds"]
+    assert merged["random_seconds"] not in (0.25, fresh["random_seconds"])
+    for wrong in (0.0, -1.0, np.nan, np.inf, "x"):
+        copy = noted(bare, tmp_path, dims="8,4", machine=cluster, random_epoch_seconds=wrong)
+        assert said("inspect", copy)["epoch"]["random_seconds"] is None
+    for other in ({"dims": "8,5"}, {"machine": find_machine("h100").to_json()}):
+        recorded = {"dims": "8,4", "machine": cluster, "random_epoch_seconds": 0.25} | other
+        copy = noted(bare, tmp_path, **recorded)
+        assert said("inspect", copy)["epoch"]["random_seconds"] == 0.25
+        assert said("compare", copy, bare)[0]["epoch"]["random_seconds"] is None
+
+
+def test_plans_compare_on_one_machine(bare: Path, plan: Path, flat: Path, tmp_path: Path) -> None:
+    copy = noted(bare, tmp_path, dims="8,4", machine=find_machine("h100").to_json())
+    both = [each["epoch"] for each in said("compare", copy, copy)]
+    assert [(each["dims_from"], each["machine_from"]) for each in both] == [("plan", "plan")] * 2
+    both = [each["epoch"] for each in said("compare", copy, plan)]
+    assert [each["dims"] for each in both] == [[128, 128, 16]] * 2
+    assert [each["machine"] for each in both] == [of_file("cpu-cluster")] * 2
+    assert {each["dims_from"] for each in both} == {"differ"}
+    text = ok("compare", copy, plan)
+    assert "machine cpu-cluster (the default, as the plans' differ), dims 128,128,16" in text
+    both = [each["epoch"] for each in said("compare", copy, plan, "--machine", flat)]
+    assert [each["machine"]["name"] for each in both] == ["flat"] * 2
+    assert all(each["random_seconds"] > 0 for each in both)
+
+
+@pytest.mark.parametrize(
+    ("dims", "why"),
+    [
+        ("64,16,4", "the first width is 64, but the features have 5 columns"),
+        ("5,16,3", "the last width is 3, but there are 4 classes"),
+    ],
+)
+def test_widths_that_contradict_the_data(dims: str, why: str, plan: Path, bare: Path, tmp_path):
+    for command in ("inspect", "simulate", "compare"):
+        error = fails(tmp_path, command, plan, "--dims", dims)
+        assert error == f"{plan}: --dims {dims}: {why}"
+        ok(command, bare, "--dims", dims)
+    ok("inspect", plan, "--dims", "5,16,7")  # more outputs than classes are no contradiction
+
+
+def test_a_grid_that_is_too_wide(graph: Path, tmp_path: Path) -> None:
+    """Default widths that a grid cannot split are no error, only no prediction."""
+    path = tmp_path / "wide.h5"
+    text = ok("compile", graph, "--model", "cagnet-2d", "--grid", "1x17", "-p", 17, "-o", path)
+    why = "grid '2d 1x17' splits columns over 17 ranks"
+    assert f"no predicted epoch: {why}" in text
+    found = said("inspect", path)["epoch"]
+    assert found["seconds"] is found["bound_seconds"] is None
+    assert found["why"].startswith(why)
+    assert why in ok("inspect", path)
+    assert why in ok("compare", path)
+    for command in ("inspect", "compare", "simulate"):
+        assert why in fails(tmp_path, command, path, "--dims", "20,16")
+        assert ok(command, path, "--dims", "20,18")
+
+
+def test_what_was_tried_for_time(bare: Path, tmp_path: Path) -> None:
+    tried = [{"step": "metis", "seconds": 0.25, "value": 0.00123456, "volume": 98, "best": True}]
+    copy = noted(
+        bare,
+        tmp_path,
+        objective="time",
+        dims="8,4",
+        machine=find_machine("h100").to_json(),
+        tried=json.dumps(tried),
+    )
+    text = ok("inspect", copy)
+    assert table(text, "tried") == [["metis", "0.25", "1.235 ms", "98", "*"]]
+    caption = "value: predicted time of an epoch, machine h100, dims 8,4"
+    assert caption in " ".join(text.split())
