@@ -67,7 +67,7 @@ def plot_sweep(sweep: Sweep, path: str) -> None:
     _bars(below, sweep)
     figure.suptitle(
         f"{sweep.name}: {sweep.vertices:,} vertices, {sweep.nonzeros:,} nonzeros, dims "
-        f"{','.join(map(str, sweep.dims))}\npredicted for {sweep.machine.name or sweep.machine}",
+        f"{','.join(map(str, sweep.dims))}\npredicted for {sweep.machine.title}",
         fontsize=10,
     )
     with atomic_write(path) as temporary:

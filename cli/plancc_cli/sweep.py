@@ -201,7 +201,7 @@ def print_sweep(sweep: Sweep, as_json: bool) -> None:
     say(
         f"{sweep.name}: {sweep.vertices:,} vertices, {sweep.nonzeros:,} nonzeros, dims "
         f"{','.join(map(str, sweep.dims))}, machine "
-        f"{sweep.machine.name or sweep.machine}; one rank {duration(sweep.sequential)} per epoch, "
+        f"{sweep.machine.title}; one rank {duration(sweep.sequential)} per epoch, "
         "predicted; times in ms",
     )
     label_width = max(len(label) for label in ("communication", *sweep.labels))

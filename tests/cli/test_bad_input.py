@@ -220,7 +220,7 @@ def test_a_tiny_time_limit(graph: Path, tmp_path: Path) -> None:
 
 def test_a_machine_without_objective_time(graph: Path, tmp_path: Path) -> None:
     machine = tmp_path / "machine.toml"
-    machine.write_text("latency = 1e-5\n")
+    machine.write_text("latency = 1e-5\nbandwidth = 1e10\nmultiply_adds = 5e9\n")
     for words in ([], ["--objective", "messages"], ["--dims", "4,2"], ["--model", "rp"]):
         words = [graph, "-p", 2, *words, "--machine", machine, "-o", tmp_path / "plan.h5"]
         error = fails(tmp_path, "compile", *words)
@@ -392,10 +392,10 @@ def test_damaged_plans(damage, plan: Path, graph: Path, tmp_path: Path) -> None:
     broken = Path(shutil.copy(plan, tmp_path / "broken.h5"))
     damage(broken)
     for words in (
-        ["inspect", broken, "--dims", "4,2"],
+        ["inspect", broken, "--dims", "5,4"],
         ["verify", broken],
         ["verify", broken, "--against", graph],
-        ["compare", plan, broken, "--dims", "4,2"],
+        ["compare", plan, broken, "--dims", "5,4"],
         ["export", broken, "-o", tmp_path / "x.part.7"],
     ):
         error = fails(tmp_path, *words, code=1)

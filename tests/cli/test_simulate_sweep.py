@@ -13,6 +13,7 @@ from plancc.predict.machine import Machine
 from plancc.predict.scaling import Cell, Sweep
 from plancc_cli.sweep import print_sweep
 
+NEEDED = "latency = 1e-6\nbandwidth = 1e10\nmultiply_adds = 5e9\n"
 SWEEP = ("--sweep", "p=2,4", "--dims", "8,6,4")
 NUMBERS = ("--vertices", 10**7, "--nonzeros", 10**8)
 
@@ -20,7 +21,7 @@ NUMBERS = ("--vertices", 10**7, "--nonzeros", 10**8)
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("machine") / "mine.toml"
-    path.write_text('name = "mine"\nlatency = 1e-6\n[node]\nmemory = 9000.0\n')
+    path.write_text(f'name = "mine"\n{NEEDED}[node]\nmemory = 9000.0\n')
     return path
 
 
@@ -54,11 +55,19 @@ def test_json_and_figure(graph: Path, machine: Path, tmp_path: Path) -> None:
     assert found["ranks"] == [2, 4]
     assert len(found["cells"]) == 6
     cell = found["cells"][0]
+    assert (found["machine"]["name"], found["dims"]) == ("mine", [8, 6, 4])
     assert cell["seconds"] == pytest.approx(cell["communication"] + cell["computation"])
     assert cell["speedup"] == pytest.approx(found["sequential_seconds"] / cell["seconds"])
     assert found["cells"][2]["seconds"] is None
     assert "its square must divide" in found["cells"][2]["why"]
     assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_default_machine_and_widths() -> None:
+    words = ("simulate", "--sweep", "p=4", *NUMBERS, "--models", "rp")
+    found = json.loads(ok(*words, "--json"))
+    assert (found["dims"], found["machine"]["name"]) == ([128, 128, 16], "cpu-cluster")
+    assert "dims 128,128,16, machine cpu-cluster;" in ok(*words)
 
 
 def test_numbers_in_place_of_a_graph(machine: Path) -> None:
@@ -82,7 +91,6 @@ def test_without_matplotlib(
 BAD = {
     "range": (["GRAPH", "--sweep", "p=9..15", "--dims", "8,4"], "no power of two in 9..15"),
     "no range": (["GRAPH", "--sweep", "many", "--dims", "8,4"], "'many'"),
-    "no dims": (["GRAPH", "--sweep", "p=4"], "--dims"),
     "unknown model": (["GRAPH", *SWEEP, "--models", "rp,nope"], "'nope'"),
     "unknown option": (["GRAPH", *SWEEP, "--models", "rp:c=2"], "no option c"),
     "twice": (["GRAPH", *SWEEP, "--models", "rp,rp"], "twice"),

@@ -194,7 +194,7 @@ def test_report_has_passes_and_rates(tmp_path):
     plan = plancc.compile(graph, model="block", num_parts=6, data=plan_helpers.data_of(40))
     path = tmp_path / "plan.h5"
     plan.save(path)
-    dims = [16, 8, 4]
+    dims = [3, 8, 4]
     for ranks in (6, 4):
         shown = report(path, dims=dims, num_ranks=ranks, boundary_sampling=[1, 0.5])
         assert shown.training.passes[0].words == shown.training.words
