@@ -145,17 +145,17 @@ class EpochTimes:
         Raises
         ------
         InputError
-            Given widths that are too small for the tables' grid; others only make a `why`.
+            Given widths or a given machine do not suit the tables: a width is too small for the
+            grid, or speeds are of another number of ranks. Where none is given this is a `why`.
         """
         sizes = int(tables.rows.sum()), int(tables.nonzeros.sum()), tables.num_ranks
-        predictor = basis.predictor
         try:
-            seconds = predictor.epoch(tables).seconds
+            seconds = basis.predictor.epoch(tables).seconds
+            return cls(basis, seconds, basis.predictor.bound(*sizes), random)
         except InputError as error:
-            if basis.dims_from == "given":
+            if basis.given:
                 raise InputError(f"{tables.name}: {error}") from None
             return cls(basis, why=str(error))
-        return cls(basis, seconds, predictor.bound(*sizes), random)
 
     @classmethod
     def of_plan(cls, plan: Plan) -> EpochTimes:
@@ -163,20 +163,6 @@ class EpochTimes:
         provenance = plan.provenance
         basis = Basis.of(provenance, DataWidths.of(plan.vertex_data))
         return cls.of(basis, tables_of(plan), recorded_random(provenance, basis))
-
-    def recorded(self) -> dict[str, Any]:
-        """Entries for the provenance of the plan, from which the same basis is made again."""
-        predictor = self.basis.predictor
-        figures = {
-            "epoch_seconds": self.seconds,
-            "random_epoch_seconds": self.random,
-            "bound_seconds": self.bound,
-        }
-        return {
-            "dims": ",".join(map(str, predictor.dims)),
-            "machine": predictor.machine.to_json(),
-            **{name: value for name, value in figures.items() if value is not None},
-        }
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""

@@ -8,7 +8,7 @@ baseline ask for the matrix. Knows no terminal.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from typing import Any
@@ -228,9 +228,11 @@ class _Source:
         except InputError as error:  # no prediction for merged parts of this layout
             return EpochTimes(basis, why=str(error))
         random = recorded_random(self.file.attributes("provenance"), basis)
-        if basis.given or self.merged:
-            random = basis.predictor.of_random(self.matrix, tables.num_ranks).seconds
-        return EpochTimes.of(basis, tables, random)
+        times = EpochTimes.of(basis, tables, random)
+        if times.seconds is None or not (basis.given or self.merged):
+            return times
+        random = basis.predictor.of_random(self.matrix, tables.num_ranks).seconds
+        return replace(times, random=random)
 
     @cached_property
     def matrix(self) -> Graph:
