@@ -10,14 +10,28 @@ import scipy.sparse as sp
 
 from plancc.cost.objectives import OBJECTIVES, objective_value
 from plancc.cost.owners import traffic
-from plancc.cost.rates import EpochRates
+from plancc.cost.rates import EpochRates, EpochTime
 from plancc.errors import InputError
 from plancc.graph.convert import as_graph
 from plancc.graph.owners import Owners
 from plancc.passes.edges import RefineEdges
 from plancc.passes.kernels import edge_moves, edges
 
-RATES = EpochRates(message=5.0, row=1.0, nonzero=0.2, own_row=0.1)
+MESSAGE, ROW, NONZERO, OWN_ROW = 5.0, 1.0, 0.2, 0.1
+
+
+def time_of(graph, num_parts):
+    """An epoch as the sum of a part's messages, rows and work, of the slowest part."""
+
+    def seconds(owners):
+        parts, _ = counted(graph, owners.rows, owners.nonzeros, num_parts)
+        side = MESSAGE * np.maximum(parts["messages_sent"], parts["messages_received"])
+        side += ROW * np.maximum(parts["sent"], parts["received"])
+        return float(
+            (side + NONZERO * np.array(parts["load"]) + OWN_ROW * np.array(parts["rows"])).max()
+        )
+
+    return EpochTime(seconds, EpochRates(MESSAGE, ROW, NONZERO, OWN_ROW))
 
 
 def a_matrix(rng, n, fill, diagonal):
@@ -164,7 +178,8 @@ def test_never_worse_and_what_it_says(objective, num_parts):
     graph = a_matrix(rng, 60, 0.08, True)
     owner, part = some_owners(rng, graph, num_parts)
     given = owner.copy(), part.copy()
-    refine = RefineEdges(objective, epsilon=0.05, rates=RATES)
+    time = time_of(graph, num_parts)
+    refine = RefineEdges(objective, epsilon=0.05, time=time)
     found = refine.run(graph, Owners(owner, part), num_parts)
     assert (owner == given[0]).all()
     assert (part == given[1]).all()
@@ -176,8 +191,9 @@ def test_never_worse_and_what_it_says(objective, num_parts):
         load = np.bincount(k, minlength=num_parts)
         over = sum(max(0, int(weight) - int(1.05 * even)) for weight in load) / even
         assert merit.overload == pytest.approx(over)
-        moved = traffic(graph, Owners(o, k), num_parts)
-        assert merit.value == objective_value(objective, moved, RATES)
+        owners = Owners(o, k)
+        moved = traffic(graph, owners, num_parts)
+        assert merit.value == objective_value(objective, moved, owners, time)
         assert merit.volume == counted(graph, o, k, num_parts)[1]
     assert (found.after.overload, found.after.value) <= (found.before.overload, found.before.value)
     assert found.after.overload == 0
@@ -257,7 +273,7 @@ def test_refuses_what_it_cannot_do():
         RefineEdges().run(graph, Owners(np.array([0, 5, 0], np.int32), owner), 2)
     with pytest.raises(InputError, match=r"nonzero \(1, 1\) is not its row's owner's"):
         RefineEdges().run(graph, Owners(owner, np.array([0, 1, 0], np.int32)), 2)
-    with pytest.raises(InputError, match="dims"):
+    with pytest.raises(InputError, match="the prediction of an epoch"):
         RefineEdges("time").run(graph, Owners(owner, owner), 2)
     with pytest.raises(InputError, match="objective"):
         RefineEdges("speed").run(graph, Owners(owner, owner), 2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -20,8 +22,11 @@ from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of, volume
 from plancc.passes.kernels.traffic import Tariff, flow_of, shift, sweep_traffic
 from plancc.passes.refine import RefineMaxVolume, RefineMessages, RefineTime, refiner
-from plancc.plan.metrics import Traffic
-from plancc.predict.machine import Machine, epoch_rates
+from plancc.plan.lowering import lower
+from plancc.predict.machine_files import find_machine
+from plancc.predict.predictor import Predictor
+from plancc.predict.schedules import schedule_of, tables_of
+from plancc.predict.simulation import simulate
 from plancc_datasets import load_dataset
 
 
@@ -57,26 +62,24 @@ def test_the_flow_follows_thousands_of_moves(num_parts: int) -> None:
     owner = rng.integers(0, num_parts, 200).astype(np.int32)
     nets = nets_of(_problem(matrix, num_parts))
     state = state_of(nets, owner, num_parts)
-    own = rng.random(200)
-    flow = flow_of(nets, state, own, True)
+    flow = flow_of(nets, state, True)
     for v in rng.integers(0, 200, 2000):
         there = (state.owner[v] + rng.integers(1, num_parts)) % num_parts
-        shift(v, there, nets, state, flow, own)
+        shift(v, there, nets, state, flow)
     pairs = _pairs(matrix, state.owner, num_parts)
     assert (flow.pair == pairs).all()
     assert (flow.sent == pairs.sum(axis=1)).all()
     assert (flow.received == pairs.sum(axis=0)).all()
     assert (flow.messages_sent == (pairs > 0).sum(axis=1)).all()
     assert (flow.messages_received == (pairs > 0).sum(axis=0)).all()
-    assert np.allclose(flow.load, [own[state.owner == q].sum() for q in range(num_parts)])
 
 
-def _cost(pairs: npt.NDArray[np.int64], load: npt.NDArray[np.float64], tariff: Tariff) -> float:
+def _cost(pairs: npt.NDArray[np.int64], tariff: Tariff) -> float:
     """What a sweep says that it minimises, without any balance."""
     total = float(pairs.sum())
     for axis in (0, 1):
         rows, messages = pairs.sum(axis=axis), (pairs > 0).sum(axis=axis)
-        side = tariff.row * rows + tariff.message * messages + load
+        side = tariff.row * rows + tariff.message * messages
         total += 0.5 * tariff.pressure * (np.maximum(side - tariff.ceiling, 0) ** 2).sum()
     return total
 
@@ -88,17 +91,15 @@ def test_a_sweep_under_pressure_lowers_what_it_says() -> None:
     owner = rng.integers(0, num_parts, matrix.num_vertices).astype(np.int32)
     nets = nets_of(_problem(matrix, num_parts))
     state = state_of(nets, owner, num_parts)
-    own = np.zeros(matrix.num_vertices)
-    flow = flow_of(nets, state, own, False)
+    flow = flow_of(nets, state, False)
     ceiling = float(flow.sent.mean())
-    tariff = Tariff(1.0, 0.0, ceiling, 0.01, np.zeros(1), own)
+    tariff = Tariff(1.0, 0.0, ceiling, 0.01, np.zeros(1))
     none, free = np.zeros(1), np.full(1, np.inf)
-    load = np.zeros(num_parts)
-    costs = [_cost(_pairs(matrix, state.owner, num_parts), load, tariff)]
+    costs = [_cost(_pairs(matrix, state.owner, num_parts), tariff)]
     for _ in range(3):
         order = rng.permutation(matrix.num_vertices)
         sweep_traffic(order, nets, state, flow, tariff, none, none, free)
-        costs.append(_cost(_pairs(matrix, state.owner, num_parts), load, tariff))
+        costs.append(_cost(_pairs(matrix, state.owner, num_parts), tariff))
     assert costs[3] < costs[2] < costs[1] < 0.8 * costs[0]
 
 
@@ -113,9 +114,7 @@ def test_contraction_keeps_the_traffic_of_every_part() -> None:
     assert len(coarse.weight) < 250
     of_clusters = np.empty(len(coarse.weight), dtype=np.int32)
     of_clusters[label] = owner
-    flow = flow_of(
-        coarse, state_of(coarse, of_clusters, num_parts), np.zeros(len(of_clusters)), True
-    )
+    flow = flow_of(coarse, state_of(coarse, of_clusters, num_parts), True)
     assert (flow.pair == _pairs(matrix, owner, num_parts)).all()
 
 
@@ -131,23 +130,25 @@ def test_refined_is_better_by_the_one_definition(objective: str, directed: bool)
     start = refiner("volume", cycles=1, epsilon=0.05).run(
         problem, (np.arange(problem.num_vertices) % num_parts).astype(np.int32), num_parts
     )
-    rates = epoch_rates([64, 16, 8], Machine())
+    dims, machine = (64, 16, 8), find_machine("cpu-cluster")
+    time = Predictor(dims, machine).time(matrix, num_parts)
     kept = start.owner.copy()
-    better = refiner(objective, cycles=3, epsilon=0.05, rates=rates).run(
-        problem, start.owner, num_parts, nonzeros=matrix.row_nonzeros()
+    better = refiner(objective, cycles=3, epsilon=0.05, time=time).run(
+        problem, start.owner, num_parts
     )
     assert (start.owner == kept).all()
 
-    def measured(owner: npt.NDArray[np.int32]) -> Traffic:
-        return traffic(matrix, Owners(owner), num_parts)
+    def measured(owner: npt.NDArray[np.int32]) -> float:
+        owners = Owners(owner)
+        if objective != "time":
+            return objective_value(objective, traffic(matrix, owners, num_parts), owners)
+        valued = replace(matrix, values=np.ones(matrix.num_nonzeros, np.float32))
+        plan = lower(valued, owners, num_parts, normalization="none", self_loops=False)
+        return simulate(schedule_of(tables_of(plan), dims), machine).seconds
 
-    assert better.before.value == pytest.approx(
-        objective_value(objective, measured(start.owner), rates)
-    )
-    assert better.after.value == pytest.approx(
-        objective_value(objective, measured(better.owner), rates)
-    )
-    assert better.after.volume == measured(better.owner).sent.sum()
+    assert better.before.value == measured(start.owner)
+    assert better.after.value == measured(better.owner)
+    assert better.after.volume == _pairs(matrix, better.owner, num_parts).sum()
     assert better.after.value < better.before.value
     assert better.after.volume <= 1.08 * better.before.volume
     heaviest = np.bincount(better.owner, weights=problem.vertex_weights).max()
@@ -169,10 +170,8 @@ def test_what_a_pass_needs() -> None:
     matrix = _directed(50, 200, seed=1)
     problem = _problem(matrix, 3)
     owner = (np.arange(50) % 3).astype(np.int32)
-    with pytest.raises(InputError, match="needs the widths"):
-        RefineTime().run(problem, owner, 3, nonzeros=matrix.row_nonzeros())
-    with pytest.raises(InputError, match="needs the nonzeros"):
-        RefineTime(rates=epoch_rates([4, 2], Machine())).run(problem, owner, 3)
+    with pytest.raises(InputError, match="the prediction of an epoch"):
+        RefineTime().run(problem, owner, 3)
     bare = Hypergraph(problem.net_ptr, problem.pins, problem.vertex_weights)
     with pytest.raises(InputError, match="net sources"):
         RefineMaxVolume().run(bare, owner, 3)

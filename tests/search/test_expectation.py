@@ -532,7 +532,6 @@ WRONG = {
     "clusters true": ({"clusters": True}, "True clusters: a whole number"),
     "clusters nan": ({"clusters": math.nan}, "nan clusters: a whole number"),
     "effort": ({"effort": "fast", "partitioner": "builtin"}, "drop `partitioner` builtin"),
-    "dims": ({"balance": "work"}, "needs the widths"),
     "topology": ({"topology": "2x2"}, "4 ranks"),
 }
 

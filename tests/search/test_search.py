@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from search_helpers import DIMS, check, graph_of, small_graph
+from search_helpers import DIMS, check, graph_of, small_graph, value_of
 
 from plancc.cost.objectives import OBJECTIVES
 from plancc.cost.owners import random_traffic
@@ -19,6 +19,7 @@ from plancc.models.loads import Loads
 from plancc.models.weights import vertex_weights
 from plancc.options import EFFORTS, SearchOptions
 from plancc.partitioners.adapter import Adapter
+from plancc.predict.predictor import DEFAULT_DIMS
 from plancc.search import effort, search
 
 CASES = (("rmat", 5), ("grid", 4), ("directed", 16))
@@ -61,6 +62,12 @@ def test_same_seed_same_owners(name, threads):
     for objective in ("volume",) if name == "best" else ("volume", "messages"):
         assert owners(3, objective) == owners(3, objective)
     assert owners(3, "volume") != owners(4, "volume")
+
+
+def test_time_without_widths_is_that_of_the_default_ones():
+    matrix = small_graph("grid")
+    result = search(matrix, 4, SearchOptions(effort="fast", objective="time"))
+    assert result.value == value_of("time", matrix, result.owners, 4, DEFAULT_DIMS)
 
 
 @pytest.mark.usefixtures("one_round")
@@ -201,7 +208,6 @@ def test_model_gp_has_no_partitioner_of_hypergraphs():
     [
         ({"effort": "most"}, "effort 'most'.*fast, balanced, best"),
         ({"objective": "luck"}, "objective 'luck'.*volume, max-volume, messages, time"),
-        ({"objective": "time"}, "dims"),
         ({"epsilon": -0.1}, "epsilon"),
         ({"epsilon": float("nan")}, "epsilon"),
         ({"seed": -1}, "seed"),
