@@ -70,7 +70,7 @@ def _rivals(inputs: Inputs, report: Report, graph: Path, epochs: int, seeds: int
     name = graph.name.partition(".")[0]
     data = graph.with_name(f"{name}.npz")
     read = plancc.read_graph(graph, symmetrize=True)
-    plan = plancc.compile(read, model="gp", num_parts=PARTS, data=data, seed=1)
+    plan = plancc.compile(read, model="gp", num_parts=PARTS, data=data, seed=1, balance="nnz")
     path = inputs.folder / f"{name}-boundary.h5"
     plan.save(path)
     boundary, edges = _edges(plan)
@@ -146,7 +146,7 @@ def _overhead(inputs: Inputs, report: Report) -> None:
     if inputs.quick or not graph.exists():
         graph = inputs.rmat_file
     read = plancc.read_graph(graph, symmetrize=True)
-    plan = plancc.compile(read, model="gp", num_parts=ranks, seed=1)
+    plan = plancc.compile(read, model="gp", num_parts=ranks, seed=1, balance="nnz")
     path = inputs.folder / "overhead-boundary.h5"
     plan.save(path)
     block = Block.of_part(plan.part(0), plan.header.self_loops)

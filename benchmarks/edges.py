@@ -1,4 +1,4 @@
-"""Edge plans beside the best row plans of the same run, compiled as a user does.
+"""Edge plans beside the best row plans of the same run, all of which balance nonzeros.
 
 The row plans are those of model hp for each objective; "1D" is the one with the least volume. One
 thread. Every plan has a line in edges.json of the benchmark's folder as soon as it is there.
@@ -109,7 +109,9 @@ def _compile(
     start = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", plancc.PlanccWarning)  # the imbalance is in the table
-        plan = plancc.compile(graph, model, num_parts, objective=objective, effort=effort)
+        plan = plancc.compile(
+            graph, model, num_parts, objective=objective, effort=effort, balance="nnz"
+        )
     seconds = time.perf_counter() - start
     figures = plan.metrics()
     return Row(

@@ -81,7 +81,7 @@ def cluster_sweep(name: str) -> Sweep:
     graph = plancc.read_graph(SHARED / f"{name}.mtx.gz")
     matrix = normalize(graph, "sym", self_loops=True)
     predictor = Predictor(WIDTHS, find_machine(CLUSTER))
-    return sweep(matrix, RANKS, parse_models(MODELS), predictor, name=name)
+    return sweep(matrix, RANKS, parse_models(MODELS), predictor, name=name, balance="nnz,rows")
 
 
 def moved(table: Sweep, label: str, num_ranks: int) -> float:
