@@ -40,7 +40,10 @@ ASSIGNED = ("libra", "rcm", "block", "rp", "file")
 GRIDS = ("cagnet-1d", "cagnet-1.5d", "cagnet-2d", "cagnet-3d", "mop")
 MODELS = (*ROW_SEARCHED, "stochastic-hp", *EDGE_SEARCHED, "auto", *ASSIGNED, *GRIDS)
 OBJECTIVES = ("volume", "max-volume", "messages", "time")
-DIMS = [12, 8, 4]
+DIMS: dict[str, list[int]] = {"sbm": [32, 8, 4], "digits": [64, 8, 10]}
+"""Widths of the layers, by graph: those that its features and its labels ask for."""
+ANY_DIMS = [12, 8, 4]
+"""Of graphs without features."""
 
 SAMPLERS: dict[str, dict[str, Any]] = {
     "uniform": {"batch_size": 40},
@@ -88,7 +91,7 @@ _plan("row", "sbm", "hp", 4)
 _plan("row-directed", "rmat", "hp", 3, normalize="row")
 _plan("row-digits", "digits", "gp", 5)
 _plan("row-double", "sbm", "rp", 3, value_dtype="float64")
-_plan("row-nodes", "sbm", "hp", 4, topology="2x2", dims=DIMS)
+_plan("row-nodes", "sbm", "hp", 4, topology="2x2", dims=DIMS["sbm"])
 _plan("row-clusters", "sbm", "stochastic-hp", 4, clusters=12, sampler="uniform", batch_size=40)
 _plan("edge", "sbm", "medium-grain", 4)
 _plan("edge-directed", "rmat", "hub-split", 3)
@@ -103,8 +106,6 @@ _plan("grid-3d", "sbm", "cagnet-3d", 8)
 _plan("mop", "sbm", "mop", 4)
 _plan("mop-groups", "rmat", "mop", 4, groups=2, blocks="hp")
 
-ROWS = ("row", "row-directed", "row-digits", "row-double", "row-nodes", "row-clusters")
-EDGES = ("edge", "edge-directed", "edge-digits", "edge-checkerboard")
 PROCESS_GRIDS = ("grid-1d", "grid-1d-sparse", "grid-1.5d", "grid-1.5d-sparse", "grid-2d", "grid-3d")
 FEATURE = ("mop", "mop-groups")
 
@@ -195,7 +196,7 @@ def _objective_cases(quick: bool) -> Iterator[Case]:
                 for effort in ("fast",) if quick else ("fast", "balanced"):
                     given = {"objective": objective, "effort": effort}
                     if objective == "time":
-                        given["dims"] = DIMS
+                        given["dims"] = DIMS.get(graph, ANY_DIMS)
                     if objective == "time" and model != "auto" and effort == "balanced":
                         given["balance"] = "nnz"
                     yield _compile(graph, model, 5, **given)
@@ -240,7 +241,7 @@ def _option_cases(quick: bool) -> Iterator[Case]:
     yield _compile("sbm", "gp", 4, partitioner="metis", balance="nnz,rows", objective="cut")
     for balance in ("nnz", "rows", "nnz,rows", "work", "train", "rows,train"):
         for model in ("hp", "gp") if quick else ("hp", "gp", "rp", "block", "rcm"):
-            given = {"dims": DIMS} if balance == "work" else {}
+            given = {"dims": DIMS["sbm"]} if balance == "work" else {}
             if model in (*ROW_SEARCHED, *EDGE_SEARCHED):
                 given["effort"] = "fast"
             yield _compile("sbm", model, 4, 3, balance=balance, **given)
@@ -275,7 +276,8 @@ def _refined_cases(quick: bool) -> Iterator[Case]:
     more_plans = () if quick else ("row-nodes", "row-clusters", "row-double", "grid-2d")
     for plan in ("row", "row-directed", "grid-1d-sparse", "mop-groups", *more_plans):
         for objective in OBJECTIVES:
-            settings: dict[str, Any] = {"dims": DIMS} if objective == "time" else {}
+            dims = DIMS.get(PLANS[plan]["graph"], ANY_DIMS)
+            settings: dict[str, Any] = {"dims": dims} if objective == "time" else {}
             given: Case = {"kind": "refine", "plan": plan, "objective": objective}
             yield {"name": f"refine/{plan}/{objective}", **given, "settings": settings}
             if plan in ("row", "row-directed"):
@@ -414,11 +416,15 @@ def _commands(name: str, *commands: str, **more: Any) -> Case:
     }
 
 
+def _dims(graph: str) -> str:
+    """Widths that suit a graph, as an option of a command."""
+    return f"--dims {_word(DIMS.get(graph, ANY_DIMS))}"
+
+
 def _prediction_cases(quick: bool) -> Iterator[Case]:
     """`plancc inspect`, `compare`, `simulate` and its sweeps."""
-    dims = "--dims 12,8,4"
     for plan in PLANS:
-        file = f"{plan}.h5"
+        file, dims = f"{plan}.h5", _dims(PLANS[plan]["graph"])
         inspected = [
             f"inspect {file} --json --per-part",
             f"inspect {file} {dims} --json",
@@ -443,15 +449,18 @@ def _prediction_cases(quick: bool) -> Iterator[Case]:
         if sampler != "cluster":
             drawn.append(f"compare row.h5 row-clusters.h5 --json {batches}")
         yield _commands(f"batches/{sampler}", *drawn, plans=["row", "row-clusters"])
-    for name, plans in (
-        ("rows", ROWS[:3]),
-        ("edges", EDGES),
-        ("all", ("row", "edge", *PROCESS_GRIDS, *FEATURE)),
+    for name, plans, graph in (
+        ("rows", ("row", "row-directed", "row-double"), "sbm"),
+        ("edges", ("edge-directed", "edge-checkerboard"), "rmat"),
+        ("digits", ("row-digits", "edge-digits"), "digits"),
+        ("all", ("row", "edge", *PROCESS_GRIDS, *FEATURE), "sbm"),
     ):
+        dims = _dims(graph)
         files = " ".join(f"{plan}.h5" for plan in plans)
         compared = [f"compare {files} --json", f"compare {files} {dims} --json"]
         compared += [f"compare {files} {dims} --machine h100 --json", f"compare {files} {dims}"]
         yield _commands(f"compare/{name}", *compared, plans=list(plans))
+    dims = _dims("sbm")
     yield _commands(
         "inspect/nodes",
         f"inspect row.h5 --topology 2x2 {dims} --json",
