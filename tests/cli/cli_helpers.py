@@ -14,6 +14,8 @@ from pathlib import Path
 from unittest.mock import patch
 
 PROGRAMS = Path(sys.executable).parent
+SLOWER = "is predicted to train slower than an even random partition"
+"""What a warning says of many plans of tiny graphs."""
 PLANCC = str(PROGRAMS / "plancc")
 
 
@@ -67,10 +69,13 @@ def in_process(main: Callable[[], None], *words: object) -> Outcome:
 
 
 def ok(*words: object, warned: bool = False) -> str:
-    """Stdout of a command that must succeed without a word on stderr (but warnings if `warned`)."""
+    """Stdout of a command that must succeed without a word on stderr (but warnings if `warned`).
+
+    Plans of tiny graphs are often slower than random ones; to be told so is no reason to fail.
+    """
     done = plancc(*words)
     assert done.code == 0, done.err
-    others = done.err.splitlines()
+    others = [line for line in done.err.splitlines() if SLOWER not in line]
     if warned:
         others = [line for line in others if not line.startswith("plancc: warning: ")]
     assert not others, done.err

@@ -283,3 +283,36 @@ def test_what_was_tried_for_time(bare: Path, tmp_path: Path) -> None:
     assert table(text, "tried") == [["metis", "0.25", "1.235 ms", "98", "*"]]
     caption = "value: predicted time of an epoch, machine h100, dims 8,4"
     assert caption in " ".join(text.split())
+
+
+def test_objective_time_is_what_the_others_say(graph: Path, flat: Path, tmp_path: Path) -> None:
+    """The value that a search for time reached, the plan's epoch, and what simulate predicts."""
+    path, better = tmp_path / "plan.h5", tmp_path / "better.h5"
+    for model, words in (
+        ("hp", []),
+        ("medium-grain", ["--machine", "h100"]),
+        ("hp", ["--machine", flat, "--dims", "30,12,9"]),
+    ):
+        words = [graph, "-p", 5, "--model", model, "--objective", "time", *words]
+        made = said("compile", *words, "--effort", "fast", "-o", path)
+        assert made["value"] == made["epoch"]["seconds"] == said("simulate", path)["seconds"]
+        assert made["epoch"] == said("inspect", path)["epoch"]
+        assert made["epoch"]["random_seconds"] > 0
+        times = made["provenance"]
+        assert times["epoch_seconds"] == made["value"]
+        assert times["bound_seconds"] == made["epoch"]["bound_seconds"]
+    refined = said("refine", path, "--objective", "time", "-o", better)
+    assert refined["value"]["before"] == made["value"]
+    assert refined["value"]["after"] == said("simulate", better)["seconds"]
+    assert refined["value"]["after"] == said("inspect", better)["epoch"]["seconds"]
+    assert said("inspect", better)["epoch"]["machine"]["name"] == "flat"
+
+
+def test_what_random_takes_is_recorded(compiled: dict[str, tuple[Path, dict]]) -> None:
+    """The recorded figure is the one that inspect computes from the matrix, for every layout."""
+    for path, _ in compiled.values():
+        recorded = said("inspect", path)["epoch"]
+        dims = ",".join(map(str, recorded["dims"]))
+        computed = said("inspect", path, "--dims", dims)["epoch"]
+        for name in ("seconds", "random_seconds", "bound_seconds"):
+            assert recorded[name] == computed[name] > 0

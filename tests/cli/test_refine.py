@@ -65,16 +65,20 @@ def test_a_plan(objective: str, poor: Path, graph: Path, tmp_path: Path) -> None
     assert f"{shown['value']['after']:,}" in text
 
 
-def test_time_needs_dims(poor: Path, tmp_path: Path) -> None:
+def test_time_is_the_predicted_epoch(poor: Path, tmp_path: Path) -> None:
     machine = tmp_path / "machine.toml"
     machine.write_text("latency = 1e-3\nbandwidth = 1e10\nmultiply_adds = 5e9\n")
     words = ["refine", poor, "--objective", "time", "-o", tmp_path / "better.h5"]
-    assert "--dims" in fails(tmp_path, *words)
+    error = fails(tmp_path, *words, "--dims", "8,4,4")
+    assert error == "--dims 8,4,4: the first width is 8, but the features have 5 columns"
     words += ["--epsilon", 0.3, "--dims", "5,4,4", "--machine", machine]
     shown = json.loads(ok(*words, "--json"))
     numbers = ("latency", "bandwidth", "multiply_adds")
     assert [shown["provenance"]["machine"][each] for each in numbers] == [1e-3, 1e10, 5e9]
     assert shown["value"]["after"] <= shown["value"]["before"]
+    for when, plan in (("before", poor), ("after", tmp_path / "better.h5")):
+        figure = json.loads(ok("inspect", plan, "--dims", "5,4,4", "--machine", machine, "--json"))
+        assert shown["value"][when] == figure["epoch"]["seconds"]
     assert "predicted time of an epoch, dims 5,4,4" in ok(*words)
 
 
@@ -148,7 +152,6 @@ OPTIONS = {
     "--objective messages --max-extra-volume -1%": ["--max-extra-volume '-1%'"],
     "--balance foo": ["unknown balance 'foo'"],
     "--balance weights": ["'weights'", "--balance"],
-    "--balance work": ["'work'", "--dims"],
     "--machine none.toml": ["none.toml"],
     "--part none.part": ["none.part", "no such file"],
     "--normalize row": ["--normalize is for a graph"],

@@ -70,9 +70,9 @@ def test_ranks_of_unequal_speed(plan: Path, tmp_path: Path) -> None:
     assert [2 * t for t in two] == pytest.approx(one)
     assert [s * t for s, t in zip([1, 2, 1, 1, 2, 3.5, 4], some, strict=True)] == pytest.approx(one)
     path.write_text(f"{lines}speed = [1, 2]\n")
-    error = fails(tmp_path, "simulate", plan, "--machine", path, "--dims", "5,8,3")
+    error = fails(tmp_path, "simulate", plan, "--machine", path, "--dims", "5,8,4")
     assert "'speed' has 2 numbers: 7 ranks need 7" in error
-    ok("simulate", plan, "-p", 2, "--machine", path, "--dims", "5,8,3")
+    ok("simulate", plan, "-p", 2, "--machine", path, "--dims", "5,8,4")
 
 
 def test_the_table(plan: Path, machine: Path) -> None:
