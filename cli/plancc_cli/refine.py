@@ -94,6 +94,7 @@ def command(
     import plancc
     from plancc.graph.partvector import read_part_vector
     from plancc.refinement import with_part
+    from plancc.report.epochs import EpochTimes
     from plancc.report.provenance import decoded, read_tried
     from plancc_cli.render import print_refinement
     from plancc_cli.tables import print_json
@@ -145,6 +146,7 @@ def command(
     if not as_json:
         print_refinement(given, better, output, digest, seconds)
         return
+    times = EpochTimes.of_plan(better)
     print_json(
         {
             "output": output,
@@ -154,6 +156,7 @@ def command(
             "objective": settings["objective"],
             "improved": improved,
             "value": {"before": before["value"], "after": (after if improved else before)["value"]},
+            "epoch": times.as_dict() | {"before_seconds": times.beside(given)},
             "metrics": {"before": given.metrics().figures(), "after": better.metrics().figures()},
             "provenance": decoded(better.provenance),
         }

@@ -24,7 +24,6 @@ from plancc_cli.tables import (
 
 if TYPE_CHECKING:
     from plancc.cost.batches import Estimate
-    from plancc.plan.metrics import Metrics
     from plancc.plan.plan import Plan
     from plancc.plan.values import Header
     from plancc.predict.grid_traffic import ProductTraffic
@@ -112,7 +111,8 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
         f"({ratio(metrics.volume, random.volume)} of random), "
         f"busiest part {metrics.max_volume:,} ({ratio(metrics.max_volume, random.max_volume)}), "
         f"messages {metrics.messages:,} ({ratio(metrics.messages, random.messages)}), "
-        f"imbalance of nonzeros {metrics.nonzero_imbalance:.3f}",
+        f"imbalance of nonzeros {metrics.nonzero_imbalance:.3f}, "
+        f"of rows {metrics.row_imbalance:.3f}",
     )
     say(epoch_words(EpochTimes.of_plan(plan)))
     if "expected_volume" in plan.provenance:
@@ -180,7 +180,7 @@ def print_refinement(given: Plan, better: Plan, output: str, digest: str, second
         soft_wrap=True,
     )
     if after["best"]:
-        out.print(_refinement(given.metrics(), better.metrics(), before, after, provenance))
+        out.print(_refinement(given, better))
     else:
         value = objective_words(provenance["objective"], before["value"])
         say(
@@ -189,20 +189,19 @@ def print_refinement(given: Plan, better: Plan, output: str, digest: str, second
     say(f"content {digest}")
 
 
-def _refinement(
-    given: Metrics,
-    better: Metrics,
-    before: dict[str, Any],
-    after: dict[str, Any],
-    provenance: dict[str, Any],
-) -> Table:
+def _refinement(given: Plan, better: Plan) -> Table:
+    from plancc.report.epochs import EpochTimes
+
     table = table_of(("", "before", "after", "ratio"))
-    if provenance["objective"] == "time":
-        values = before["value"], after["value"]
-        words = f"predicted time of an epoch, dims {provenance['dims']}"
-        table.add_row(words, *map(duration, values), ratio(values[1], values[0]))
+    after = EpochTimes.of_plan(better)
+    before = after.beside(given)
+    if before is not None and after.seconds is not None:
+        times = duration(before), duration(after.seconds), ratio(after.seconds, before)
+        table.add_row("predicted time of an epoch", *times)
+        add_caption(table, basis_words(after.basis, origin=False))
+    given_metrics, better_metrics = given.metrics(), better.metrics()
     for name in ("volume", "max_volume", "messages", *NO_RATIO):
-        old, new = getattr(given, name), getattr(better, name)
+        old, new = getattr(given_metrics, name), getattr(better_metrics, name)
         beside = "" if name in NO_RATIO else ratio(new, old)
         table.add_row(dict(FIGURES)[name].strip(), number(old), number(new), beside)
     return table
@@ -498,15 +497,14 @@ def _topology(cost: TopologyCost) -> Table:
 
 def _candidates(candidates: Sequence[dict[str, Any]], provenance: Mapping[str, Any]) -> Table:
     """The models that model auto compared, with a mark at the one that it chose."""
-    by, dims = provenance.get("chosen_by", "-"), provenance.get("chosen_dims", "-")
     failed = [f"{each['model']}: {each['failed']}" for each in candidates if each["failed"]]
     table = table_of(
         (
             *("model", "volume", "messages", "busiest part", "imb. nonzeros", "imb. rows"),
             *("epoch", "seconds", "chosen"),
         ),
-        f"candidates, the best by {by}; epoch: predicted for dims {dims}",
-        "\n".join(failed),
+        f"candidates, the best by {provenance.get('chosen_by', '-')}",
+        "\n".join([f"epoch: predicted, {of_provenance(provenance)}", *failed]),
     )
     table.columns[0].overflow = "fold"
     for each in candidates:
@@ -516,7 +514,7 @@ def _candidates(candidates: Sequence[dict[str, Any]], provenance: Mapping[str, A
             amount(each.get("max_volume")),
             number(each.get("nonzero_imbalance")),
             number(each.get("row_imbalance")),
-            f"{each.get('epoch_seconds') or 0:.3g} s",
+            duration(each.get("epoch_seconds") or 0.0),
         ]
         table.add_row(
             each["model"],

@@ -10,11 +10,10 @@ from plancc_cli.tables import add_caption, duration, ratio, table_of
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from plancc.predict.machine import Machine
     from plancc.report.epochs import Basis, EpochTimes
 
 FROM = {
-    "given": "",
+    "given": "",  # who gave them knows it
     "plan": " (the plan's)",
     "data": " (of its features and labels)",
     "default": " (the default)",
@@ -22,19 +21,20 @@ FROM = {
 }
 """Words for where machine and widths are from."""
 BOUND = "bound: even work, no exchange of rows"
+"""The row of the bound in a table."""
 
 
-def basis_words(basis: Basis) -> str:
-    """Machine and widths, and where they are from."""
+def basis_words(basis: Basis, origin: bool = True) -> str:
+    """Machine and widths, and where they are from unless `origin` is False."""
     dims = ",".join(map(str, basis.predictor.dims))
+    machine_from, dims_from = (basis.machine_from, basis.dims_from) if origin else ("given",) * 2
     return (
-        f"machine {basis.predictor.machine.title}{FROM[basis.machine_from]}, "
-        f"dims {dims}{FROM[basis.dims_from]}"
+        f"machine {basis.predictor.machine.title}{FROM[machine_from]}, dims {dims}{FROM[dims_from]}"
     )
 
 
 def epoch_words(times: EpochTimes) -> str:
-    """The times in one sentence."""
+    """The times of a plan that was just made, in one sentence."""
     if times.seconds is None:
         return f"no predicted epoch: {times.why}"
     beside = []
@@ -45,7 +45,7 @@ def epoch_words(times: EpochTimes) -> str:
         beside.append(f"{over} times the bound ({duration(times.bound)})")
     return (
         f"predicted epoch {duration(times.seconds)}, {', '.join(beside)}; "
-        f"{basis_words(times.basis)}"
+        f"{basis_words(times.basis, origin=False)}"
     )
 
 
@@ -76,7 +76,6 @@ def of_provenance(provenance: Mapping[str, Any]) -> str:
     """Machine and widths that a provenance records, for tables of its times."""
     from plancc.report.provenance import recorded_dims, recorded_machine
 
-    machine: Machine | None = recorded_machine(provenance)
-    dims = recorded_dims(provenance)
+    machine, dims = recorded_machine(provenance), recorded_dims(provenance)
     words = [] if machine is None else [f"machine {machine.title}"]
     return ", ".join([*words, *([] if dims is None else [f"dims {','.join(map(str, dims))}"])])

@@ -164,6 +164,13 @@ class EpochTimes:
         basis = Basis.of(provenance, DataWidths.of(plan.vertex_data))
         return cls.of(basis, tables_of(plan), recorded_random(provenance, basis))
 
+    def beside(self, plan: Plan) -> float | None:
+        """Seconds of another plan on the same basis; None: there is no prediction."""
+        try:
+            return self.basis.predictor.epoch(tables_of(plan)).seconds
+        except InputError:
+            return None
+
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
         return {

@@ -59,7 +59,10 @@ def test_a_plan(objective: str, poor: Path, graph: Path, tmp_path: Path) -> None
     assert inspected["random"] == old["random"]
     assert inspected["provenance"]["source_sha256"] == old["provenance"]["source_sha256"]
 
+    assert shown["epoch"]["seconds"] == inspected["epoch"]["seconds"]
+    assert shown["epoch"]["before_seconds"] == old["epoch"]["seconds"]
     text = ok("refine", poor, *words)
+    assert "machine cpu-cluster, dims 5,128,4" in text
     assert f"content {shown['content_sha256']}" in text
     assert "before" in text
     assert f"{shown['value']['after']:,}" in text
@@ -79,7 +82,11 @@ def test_time_is_the_predicted_epoch(poor: Path, tmp_path: Path) -> None:
     for when, plan in (("before", poor), ("after", tmp_path / "better.h5")):
         figure = json.loads(ok("inspect", plan, "--dims", "5,4,4", "--machine", machine, "--json"))
         assert shown["value"][when] == figure["epoch"]["seconds"]
-    assert "predicted time of an epoch, dims 5,4,4" in ok(*words)
+    assert shown["epoch"]["seconds"] == shown["value"]["after"]
+    assert shown["epoch"]["before_seconds"] == shown["value"]["before"]
+    text = ok(*words)
+    assert "machine machine, dims 5,4,4" in text
+    assert text.count("predicted time of an epoch") == 1
 
 
 def test_nothing_better(poor: Path, tmp_path: Path) -> None:
