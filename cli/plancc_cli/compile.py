@@ -15,6 +15,7 @@ from plancc.options import EFFORT, EFFORTS, SearchOptions
 from plancc.owners.request import prepared
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import AUTO
+from plancc.predict.predictor import DEFAULT_DIMS, DEFAULT_MACHINE
 from plancc_cli import options
 from plancc_cli.generated import (
     Sections,
@@ -27,6 +28,7 @@ from plancc_cli.generated import (
 )
 from plancc_cli.progress import command_line, progress
 
+DIMS_DEFAULT = ",".join(map(str, DEFAULT_DIMS))
 TAKEN = options.taken()
 """Names that a model's option cannot have here."""
 OF_MODELS = fields_of(
@@ -119,9 +121,12 @@ def _of_single_models() -> str:
 @options.balancing(
     "nnz; for objective time, work",
     "Features, labels and masks (.npz) to store in the plan.",
-    "Widths d0,d1,...,dL of the layers, for balance work and objective time.",
+    "Widths d0,d1,...,dL of the layers, for epochs and balance work.  [default: of features and "
+    f"labels, or {DIMS_DEFAULT}]",
 )
-@options.machine_option("Machine, for objective time (see plancc machines).")
+@options.machine_option(
+    f"Machine that epochs are predicted for (see plancc machines).  [default: {DEFAULT_MACHINE}]"
+)
 @options.topology_option("Number parts for nodes x ranks, as 4x8: few rows between nodes.")
 @options.seed
 @click.option(

@@ -63,9 +63,9 @@ def _parse_share(
 @options.balancing(
     "the plan's, or nnz",
     "Features, labels and masks (.npz) of a graph, to store in the plan.",
-    "Widths d0,d1,...,dL of the layers, for balance work and objective time.",
+    "Widths d0,d1,...,dL of the layers, for epochs and balance work.  [default: the plan's]",
 )
-@options.machine_option("Machine, for objective time.  [default: the plan's]")
+@options.machine_option("Machine that epochs are predicted for.  [default: the plan's]")
 @options.seed
 @options.normalizing("sym")
 @click.option("--no-self-loops", is_flag=True, help="Do not add the identity to a graph.")

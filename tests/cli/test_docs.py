@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+from dataclasses import fields, replace
 from pathlib import Path
 
 import click
@@ -21,6 +22,8 @@ from scipy.io import mmread
 
 import plancc
 from plancc.partitioners import PARTITIONERS
+from plancc.predict.machine import TABLES, Machine
+from plancc.predict.machine_files import find_machine, read_machine, shipped_machines
 from plancc_cli.main import command
 
 ROOT = Path(__file__).parents[2]
@@ -199,3 +202,37 @@ def test_demo() -> None:
     accuracy = re.findall(r"^test accuracy: ([0-9.]+)$", said, re.M)
     assert len(accuracy) == 1, said
     assert float(accuracy[0]) > 0.9
+
+
+def toml_blocks(path: Path) -> list[str]:
+    return re.findall(r"```toml\n(.*?)```", path.read_text(), re.S)
+
+
+def test_machine_files_of_the_page(tmp_path: Path) -> None:
+    """The page's files are machines, and its table has every key of one and no other."""
+    page = ROOT / "docs" / "simulate.md"
+    shortest, office = (tmp_path / name for name in ("simple.toml", "office.toml"))
+    for path, text in zip((shortest, office), toml_blocks(page), strict=True):
+        path.write_text(text)
+    simple = find_machine("simple")
+    assert replace(read_machine(shortest), source=simple.source) == simple
+    machine = read_machine(office)
+    assert (machine.name, machine.node.ranks, machine.injection) == ("office", 16, 3.125e9)
+    assert machine.collective.broadcast == "tree"
+
+    keys: dict[str, set[str]] = {"": set()}
+    table = ""
+    text = page.read_text()
+    rows = text[text.index("| key | unit | value") :].split("\n\n")[0].splitlines()[2:]
+    for row in rows:
+        first = row.split("|")[1].strip()
+        if first.startswith("**`["):
+            table = first.strip("*`[]")
+            keys[table] = set()
+        else:
+            keys[table] |= set(re.findall(r"`(\w+)`", first))
+    assert keys[""] == {each.name for each in fields(Machine)} - set(TABLES)
+    for name, kind in TABLES.items():
+        assert keys[name] == {each.name for each in fields(kind)}
+    shipped = text[text.index("## Machines that come with plancc") :]
+    assert set(re.findall(r"^\| `([\w-]+)`", shipped, re.M)) == set(shipped_machines())
