@@ -21,6 +21,7 @@ from plancc.graph.convert import as_graph
 from plancc.graph.graph import NORMALIZATIONS, Graph
 from plancc.graph.normalize import normalize as normalized
 from plancc.graph.vertexdata import VertexData, check_vertex_data, read_vertex_data
+from plancc.models import MODELS
 from plancc.models.loads import Loads
 from plancc.models.stochastic import StochasticModel
 from plancc.models.weights import BATCH, Balance
@@ -28,7 +29,7 @@ from plancc.options import SearchOptions
 from plancc.owners.find import find_owners
 from plancc.owners.numbering import numbered
 from plancc.owners.provenance import now
-from plancc.owners.request import DEFAULT_BALANCE, prepared
+from plancc.owners.request import DEFAULT_BALANCE, Assigner, prepared
 from plancc.owners.rows import with_clusters
 from plancc.owners.task import Observer, Report, Task
 from plancc.partitioners.options import AUTO
@@ -197,6 +198,7 @@ def compile(
     if assigner.grid is None and task.model.layout != "any":
         with observer("number"):
             found = numbered(matrix, found, task, report)
+    wanted = found.balance or wanted
     with observer("lower"):
         owners = found.owners
         if owners.nonzeros is None:
@@ -213,8 +215,8 @@ def compile(
     with observer("predict"):
         forecast = Forecast.of(task.options.predictor, plan, matrix)
     notes = found.warnings
-    if forecast.slower and not task.model.of_batches:
-        notes.append(f"{forecast.comparison}; {_advice(wanted, task)}")
+    if forecast.slower and not (task.model.of_batches or MODELS[model].even_random):
+        notes.append(f"{forecast.comparison}; {_advice(wanted, task, assigner)}")
 
     for note in notes:
         warnings.warn(note, PlanccWarning, stacklevel=2)
@@ -258,13 +260,15 @@ def _with_dims(task: Task, data: VertexData) -> Task:
     return replace(task, options=replace(task.options, dims=dims))
 
 
-def _advice(wanted: Balance, task: Task) -> str:
+def _advice(wanted: Balance, task: Task, assigner: Assigner) -> str:
     """What may make an epoch faster."""
-    if task.model.searched and task.model.layout == "row" and "rows" not in wanted.names:
+    model, searched = task.model, task.model.searched and assigner.grid is None
+    chooses = model.layout == "any"  # among models
+    if searched and model.layout == "row" and "rows" not in wanted.names:
         return f"try `balance` {DEFAULT_BALANCE}"
-    if task.objective != "time" or not task.model.searched:
+    if (searched or chooses) and (task.options.objective or model.default_objective) != "time":
         return "try `objective` time, or fewer parts"
-    return "try `model` auto, or fewer parts"
+    return "try fewer parts" if chooses else "try `model` auto, or fewer parts"
 
 
 def _vertex_data(data: str | os.PathLike[str] | VertexData | None, graph: Graph) -> VertexData:

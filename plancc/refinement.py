@@ -24,7 +24,7 @@ from plancc.graph.owners import Owners
 from plancc.models.file import FileModel
 from plancc.models.hypergraph import HypergraphModel
 from plancc.models.loads import Loads
-from plancc.models.weights import BATCH, Balance
+from plancc.models.weights import BATCH, Balance, check_dims
 from plancc.options import SearchOptions
 from plancc.owners.numbering import STEP, with_better_numbers
 from plancc.owners.provenance import Steps, empty_parts, now
@@ -41,7 +41,8 @@ from plancc.predict.forecast import Forecast
 from plancc.predict.machine import Machine
 from plancc.predict.widths import DataWidths
 from plancc.registry import check_choice
-from plancc.report.provenance import recorded_dims, recorded_machine, recorded_topology
+from plancc.report.epochs import Basis
+from plancc.report.provenance import recorded_topology
 from plancc.search.record import Record
 from plancc.version import __version__
 
@@ -95,6 +96,8 @@ class RefineOptions:
     def __post_init__(self) -> None:
         given = EPSILON if self.epsilon is None else self.epsilon
         SearchOptions(epsilon=given, seed=self.seed, budget=self.budget)
+        if self.dims is not None:
+            check_dims(self.dims)
         if self.cycles is not None and self.cycles < 0:
             raise InputError(f"{self.cycles} cycles: at least 0 are needed")
 
@@ -111,15 +114,6 @@ class RefineOptions:
             )
         if not (math.isfinite(extra) and extra >= 0):
             raise InputError(f"extra volume {extra:g}: a share of at least 0 is needed")
-
-    def with_recorded(self, provenance: dict[str, Any]) -> RefineOptions:
-        """The same, with what the provenance says of options that are None."""
-        return replace(
-            self,
-            dims=recorded_dims(provenance) if self.dims is None else self.dims,
-            epsilon=_recorded_epsilon(provenance) if self.epsilon is None else self.epsilon,
-            machine=self.machine or recorded_machine(provenance),
-        )
 
 
 def refine(
@@ -183,19 +177,22 @@ def refine(
     with observer("load"):
         plan = _loaded(plan, part)
         provenance = plan.provenance
-        used = asked.with_recorded(provenance)
         widths = DataWidths.of(plan.vertex_data)
-        dims = tuple(used.dims or widths.dims)
-        widths.check(dims)
+        predictor = Basis.of(provenance, widths, asked.dims, asked.machine).predictor
+        dims = tuple(predictor.dims)
         wanted = _balance(plan, balance, dims)
-        if balance is None and asked.epsilon is not None:  # in place of what is recorded
+        epsilon = asked.epsilon
+        if epsilon is None:
+            epsilon = _recorded_epsilon(provenance)
+        elif balance is None:  # in place of what is recorded
             wanted = wanted.without_limits()
-        search = SearchOptions(objective=objective, seed=used.seed, dims=dims, machine=used.machine)
-        epsilon = used.epsilon or 0.0
+        search = SearchOptions(
+            objective=objective, seed=asked.seed, dims=dims, machine=predictor.machine
+        )
     with observer("matrix"):
         matrix, owner = _matrix(plan), plan.owner()
         loads = Loads.of(matrix, wanted, epsilon)
-        problem = HypergraphModel().build(matrix, plan.num_parts, balance="nnz", seed=used.seed)
+        problem = HypergraphModel().build(matrix, plan.num_parts, balance="nnz", seed=asked.seed)
         problem = replace(problem, vertex_weights=loads.weights)
         epoch = search.time(matrix, plan.num_parts)
     with observer("refine"):
@@ -214,14 +211,14 @@ def refine(
         refinement = refiner(
             objective,
             epsilon=loads.epsilon,
-            seed=used.seed,
-            budget=used.budget,
-            cycles=used.cycles,
-            max_extra_volume=used.max_extra_volume,
+            seed=asked.seed,
+            budget=asked.budget,
+            cycles=asked.cycles,
+            max_extra_volume=asked.max_extra_volume,
             time=epoch,
         )
         found = refinement.run(problem, owner, plan.num_parts)
-        step = f"refined for {objective}, seed {used.seed}"
+        step = f"refined for {objective}, seed {asked.seed}"
         steps.note(step, time.perf_counter() - start, found.owner)
         result = steps.record.result([])
         better = result.owners.rows
@@ -254,7 +251,7 @@ def refine(
         for name, value in provenance.items()
         if name not in (*stale, *OF_EXPECTATION) and not name.startswith("expected_")
     }
-    budget = used.budget
+    budget = asked.budget
     return replace(
         refined,
         provenance={
@@ -264,9 +261,9 @@ def refine(
             "command": command or "plancc.refine(...)",
             "balance": str(wanted),
             "balance_imbalance": ",".join(f"{imbalance(load):.6g}" for load in of_parts),
-            **Forecast.of(search.predictor, refined, matrix).provenance(),
+            **Forecast.of(predictor, refined, matrix).provenance(),
             "epsilon": float(epsilon),
-            "seed": used.seed,
+            "seed": asked.seed,
             "refined_from": plan.content_sha256(),
             "objective": objective,
             **({} if budget is None else {"budget": float(budget)}),
@@ -360,7 +357,7 @@ def _matrix(plan: Plan) -> Graph:
     return replace(graph_of(plan), directed=plan.header.directed)
 
 
-def _balance(plan: Plan, balance: str | None, dims: Sequence[int] | None) -> Balance:
+def _balance(plan: Plan, balance: str | None, dims: Sequence[int]) -> Balance:
     """The balance that is asked for or recorded, with the plan's training vertices."""
     wanted = Balance.parse(balance or str(plan.provenance.get("balance", "nnz")), dims)
     for name, of in (("weights", "of the graph file"), (BATCH, "of mini-batches")):

@@ -17,6 +17,8 @@ from plancc.owners import choice
 from plancc.owners.task import Task
 from plancc.plan.matrix import matrix_of
 from plancc.predict.machine import Machine
+from plancc.predict.schedules import schedule_of, tables_of
+from plancc.predict.simulation import simulate
 
 N, PARTS = 60, 4
 EDGE_MODELS = [name for name in MODELS if MODELS[name].layout == "edge"]
@@ -112,7 +114,10 @@ def test_auto_keeps_the_best_and_shows_all():
         )
         alone = {
             name: plancc.compile(
-                matrix, name, PARTS, epsilon=0.1, objective=None if name == "libra" else "volume"
+                *(matrix, name, PARTS),
+                epsilon=0.1,
+                objective=None if name == "libra" else "volume",
+                balance="nnz",
             )
             for name in names.split(",")
         }
@@ -133,17 +138,17 @@ def test_auto_predicts_an_epoch():
     """Without an objective the machine decides: messages that take for ever leave a grid or 1D."""
     matrix = star_and_ring(False)
     slow, wide = Machine(latency=1.0), Machine(bandwidth=1.0)
-    chosen = {}
+    dims, chosen = (8, 8, 4), {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", plancc.PlanccWarning)
         for name, machine in (("messages", slow), ("volume", wide)):
-            plan = plancc.compile(
-                *(matrix, "auto", PARTS), machine=machine, epsilon=0.5, dims=(8, 8, 4)
-            )
+            plan = plancc.compile(*(matrix, "auto", PARTS), machine=machine, epsilon=0.5, dims=dims)
             table = json.loads(plan.provenance["candidates"])
             chosen[name] = next(entry for entry in table if entry["chosen"])
-            assert plan.provenance["chosen_dims"] == "8,8,4"
-            assert chosen[name]["epoch_seconds"] == min(e["epoch_seconds"] for e in table)
+            reached = simulate(schedule_of(tables_of(plan), dims), machine).seconds
+            assert chosen[name]["epoch_seconds"] == reached
+            assert chosen[name]["value"] == reached == min(e["epoch_seconds"] for e in table)
+            assert plan.provenance["chosen_by"] == "time"
     assert chosen["messages"]["messages"] <= chosen["volume"]["messages"]
     assert chosen["volume"]["volume"] <= chosen["messages"]["volume"]
 
@@ -180,6 +185,17 @@ def test_auto_shares_a_budget_among_the_searched():
     task = Task("auto", make_model("auto", {}), PARTS, SearchOptions(budget=6.0))
     assert choice._task(task, "hp", "time", 3).options.budget == 2.0
     assert choice._task(task, "libra", "time", 3).options.budget is None
+
+
+@pytest.mark.parametrize(("epsilon", "balance"), [(0.02, "nnz:0.05,rows"), (0.2, "nnz,rows")])
+def test_auto_balances_row_plans_as_models_of_rows_do(epsilon, balance):
+    matrix = sp.diags_array([np.ones(N - 1)] * 2, offsets=[-1, 1]).tocsr()
+    options = {"num_parts": PARTS, "epsilon": epsilon, "effort": "fast", "objective": "time"}
+    alone = plancc.compile(matrix, "hp", **options)
+    found = plancc.compile(matrix, "auto", candidates="hp", **options)
+    assert found.content_sha256() == alone.content_sha256()
+    assert found.provenance["balance"] == alone.provenance["balance"] == balance
+    assert found.provenance["balance_imbalance"] == alone.provenance["balance_imbalance"]
 
 
 def test_auto_notes_what_was_asked_for():

@@ -23,6 +23,9 @@ from plancc.models.base import Model
 from plancc.models.problem import Assignment
 from plancc.plan.matrix import matrix_of
 from plancc.plan.metrics import summarize
+from plancc.predict.machine_files import find_machine
+from plancc.predict.schedules import schedule_of, tables_of
+from plancc.predict.simulation import simulate
 from plancc.report.provenance import reached, read_tried
 
 N = 48
@@ -39,6 +42,11 @@ def symmetric_matrix():
     rng = np.random.default_rng(3)
     array = np.eye(N, k=1) + np.eye(N, k=N - 1) + (rng.random((N, N)) < 0.02)
     return sp.csr_array(((array + array.T) > 0).astype(np.float64))
+
+
+def seconds_of(plan, dims=(128, 128, 16), machine="cpu-cluster"):
+    """What the simulation says of the plan's tables."""
+    return simulate(schedule_of(tables_of(plan), dims), find_machine(machine)).seconds
 
 
 def directed_matrix():
@@ -213,6 +221,11 @@ def test_provenance(tmp_path, monkeypatch):
         "objective": "volume",
         "balance": "nnz",
         "balance_imbalance": f"{plan.metrics().nonzero_imbalance:.6g}",
+        "machine": find_machine("cpu-cluster").to_json(),
+        "dims": "128,128,16",
+        "epoch_seconds": seconds_of(plan),
+        "random_epoch_seconds": seconds_of(plancc.compile(path, "rp", 4)),
+        "bound_seconds": found["bound_seconds"],
         "seed": 7,
         "partitioner": "metis",
         "preset": found["preset"],
@@ -358,7 +371,6 @@ def test_provenance_of_rcm():
         ({"balance": "edges"}, "unknown balance 'edges': choose from nnz, rows, weights"),
         ({"balance": "nnz,edges"}, "unknown balance 'edges': choose from nnz, rows, weights"),
         ({"balance": "rows,rows"}, "balance 'rows,rows' names 'rows' twice"),
-        ({"balance": "work"}, "balance 'work' needs the widths of the layers"),
         ({"balance": "nnz,train"}, "balance 'train' needs vertex data with a 'train_mask'"),
         ({"dims": [16]}, "dims [16]: two or more"),
         ({"value_dtype": "float16"}, "'float16': choose from float32, float64"),
@@ -416,8 +428,11 @@ def test_wrong_graphs(graph):
 def test_warnings():
     with pytest.warns(plancc.PlanccWarning, match="2 of 6 parts have no rows") as caught:
         plan = plancc.compile(symmetric_matrix(), model="file", num_parts=6, part=PART)
-    assert plan.provenance["warnings"] == "2 of 6 parts have no rows"
-    assert caught[0].filename == __file__  # points at the user's line
+    first, second = plan.provenance["warnings"].split("\n")
+    assert first == "2 of 6 parts have no rows"
+    assert second.startswith("this plan is predicted to train 5% slower")
+    assert [str(each.message) for each in caught] == [first, second]
+    assert {each.filename for each in caught} == {__file__}  # point at the user's line
     star = np.eye(N)
     star[0] = 1
     with pytest.warns(plancc.PlanccWarning, match="heav|imbalance"):
@@ -502,5 +517,15 @@ def test_the_observer_sees_every_stage():
         seen.append("done")
 
     plancc.compile(symmetric_matrix(), model="rp", num_parts=2, observer=observer)
-    assert seen[::2] == ["load", "normalize", "model rp", "partition", "lower", "baseline"]
+    stages = [
+        "load",
+        "normalize",
+        "model rp",
+        "partition",
+        "number",
+        "lower",
+        "baseline",
+        "predict",
+    ]
+    assert seen[::2] == stages
     assert set(seen[1::2]) == {"done"}

@@ -74,11 +74,10 @@ class Balance:
             check_choice("balance", name, self.names)
             if not (math.isfinite(epsilon) and epsilon >= 0):
                 raise InputError(_not_allowed(name, f"{epsilon:g}"))
-        if self.dims is None:
-            if "work" in self.names:
-                raise InputError("balance 'work' needs the widths of the layers (`dims`)")
-        elif len(self.dims) < 2 or not all(_is_width(width) for width in self.dims):
-            raise InputError(f"dims {list(self.dims)}: two or more whole numbers >= 1 are needed")
+        if self.dims is not None:
+            check_dims(self.dims)
+        elif "work" in self.names:
+            raise InputError("balance 'work' needs the widths of the layers (`dims`)")
 
     @classmethod
     def parse(cls, text: str, dims: Sequence[int] | None = None) -> Balance:
@@ -255,6 +254,12 @@ def imbalance_bound(weights: npt.NDArray[np.int64], num_parts: int) -> float:
     """
     total = int(weights.sum())
     return least_maximum(weights, num_parts) * num_parts / total - 1 if total else 0.0
+
+
+def check_dims(dims: Sequence[int]) -> None:
+    """Raise InputError unless `dims` are two or more whole numbers from 1."""
+    if len(dims) < 2 or not all(_is_width(width) for width in dims):
+        raise InputError(f"dims {list(dims)}: two or more whole numbers >= 1 are needed")
 
 
 def check_num_parts(num_vertices: int, num_parts: int, what: str = "part") -> None:

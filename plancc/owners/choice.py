@@ -23,7 +23,7 @@ from plancc.models.base import Model
 from plancc.models.weights import Balance
 from plancc.owners.edges import find_edge_owners
 from plancc.owners.numbering import numbered
-from plancc.owners.request import DEFAULT_BALANCE
+from plancc.owners.request import default_balance
 from plancc.owners.rows import find_row_owners
 from plancc.owners.task import Found, Observer, Report, Task
 from plancc.plan.metrics import summarize
@@ -113,7 +113,6 @@ def choose(
     check_choice("objective", goal, OBJECTIVES)
     predictor = options.predictor
     epoch = predictor.time(matrix, task.num_parts)
-    of_rows = Balance.parse(DEFAULT_BALANCE) if goal == "time" else balance
     num_searched = sum(known[name].searched for name in names)
     table: list[Candidate] = []
     answers: list[Found | None] = []
@@ -122,11 +121,14 @@ def choose(
         start = time.perf_counter()
         by_rows = known[name].layout == "row"
         find = find_row_owners if by_rows else find_edge_owners
+        shared = balance
+        if by_rows and goal == "time":
+            shared = Balance.parse(default_balance(name, candidate.options))
         entry = Candidate(name, candidate.objective or "")
         found = None
         try:
-            found = find(matrix, candidate, of_rows if by_rows else balance, observer, report)
-            found = numbered(matrix, found, candidate, report)
+            found = find(matrix, candidate, shared, observer, report)
+            found = replace(numbered(matrix, found, candidate, report), balance=shared)
         except (BackendError, BackendUnavailable) as error:
             entry = replace(entry, failed=str(error))
         if found is not None:

@@ -140,11 +140,12 @@ def default_balance(model: str, options: SearchOptions) -> str:
     """What parts share evenly unless told otherwise.
 
     `DEFAULT_BALANCE` for a search by rows. Nonzeros, as in paper 000, for edge plans, mini-batches,
-    models that assign rows themselves, and a named partitioner, which is to minimise what it can.
+    models that assign rows themselves, and a named partitioner, which is to minimise what it can
+    (but for objective "time", which it cannot).
     """
     chosen = MODELS[model]
     of_rows = chosen.searched and chosen.layout == "row" and not chosen.of_batches
-    if not of_rows or options.names_partitioner:
+    if not of_rows or (options.names_partitioner and options.objective != "time"):
         return "nnz"
     return DEFAULT_BALANCE if options.epsilon <= LOOSE else "nnz,rows"
 

@@ -17,6 +17,7 @@ from plancc.graph.owners import Owners
 from plancc.models import MODELS
 from plancc.models.base import Model
 from plancc.models.problem import WeightedGraph
+from plancc.models.weights import Balance
 from plancc.options import EFFORT, SearchOptions
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import AUTO
@@ -195,12 +196,15 @@ class Found:
         For the provenance of a plan.
     about_run, about_owners : list of str
         What the user should know of how the owners were found, and of the owners themselves.
+    balance : Balance or None
+        What the parts share evenly, where that is not what was asked for.
     """
 
     owners: Owners
     how: dict[str, Any] = field(default_factory=dict)
     about_run: list[str] = field(default_factory=list)
     about_owners: list[str] = field(default_factory=list)
+    balance: Balance | None = None
 
     @property
     def warnings(self) -> list[str]:

@@ -12,6 +12,9 @@ from plancc.plan.plan import Plan
 from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import tables_of
 
+ALIKE = 0.01
+"""Share by which random partitions may differ among themselves."""
+
 
 @dataclass(frozen=True)
 class Forecast:
@@ -51,18 +54,19 @@ class Forecast:
 
     @property
     def slower(self) -> bool:
-        """Whether the plan is predicted slower than the random partition."""
-        return self.seconds is not None and self.seconds > self.random_seconds
+        """Whether the plan is predicted slower than the random partition, by more than `ALIKE`."""
+        return self.seconds is not None and self.seconds > (1 + ALIKE) * self.random_seconds
 
     @property
     def comparison(self) -> str:
         """Both times, the machine and the widths, in words."""
         assert self.seconds is not None
         machine, dims = self.predictor.machine, ",".join(map(str, self.predictor.dims))
+        more = 100 * (self.seconds / self.random_seconds - 1)
         return (
-            f"this plan is predicted to train slower than an even random partition: "
-            f"{1e3 * self.seconds:.3g} ms an epoch, and {1e3 * self.random_seconds:.3g} ms "
-            f"(machine {machine.name or machine}, dims {dims})"
+            f"this plan is predicted to train {more:.0f}% slower than an even random partition: "
+            f"{1e3 * self.seconds:.3g} ms an epoch, not {1e3 * self.random_seconds:.3g} ms "
+            f"(machine {machine.title}, dims {dims})"
         )
 
     def provenance(self) -> Mapping[str, Any]:
