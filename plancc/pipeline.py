@@ -29,7 +29,7 @@ from plancc.options import SearchOptions
 from plancc.owners.find import find_owners
 from plancc.owners.numbering import numbered
 from plancc.owners.provenance import now
-from plancc.owners.request import DEFAULT_BALANCE, Assigner, prepared
+from plancc.owners.request import DEFAULT_BALANCE, Assigner, default_model, prepared
 from plancc.owners.rows import with_clusters
 from plancc.owners.task import Observer, Report, Task
 from plancc.partitioners.options import AUTO
@@ -50,7 +50,7 @@ MAX_WORDS = 16
 
 def compile(
     graph: Any,
-    model: str = "hp",
+    model: str | None = None,
     num_parts: int = 2,
     *,
     normalize: str = "sym",
@@ -82,8 +82,10 @@ def compile(
     ----------
     graph : Graph, path, scipy sparse matrix, networkx graph or (n, edge_index)
         See `plancc.graph.convert.as_graph`.
-    model : str
-        A name in `plancc.models.MODELS`; ``plancc models`` lists them.
+    model : str, optional
+        A name in `plancc.models.MODELS`; ``plancc models`` lists them. None: "hp"; for objective
+        "time" the faster one of "hp" and "checkerboard"
+        (`plancc.owners.request.default_model`).
     num_parts : int
         1..n. For process grids and feature parallelism the number of ranks; a grid has a block of
         rows for every process row, in every layer, or for every group. Options of the search then
@@ -173,6 +175,9 @@ def compile(
         threads=threads,
         time_limit=time_limit,
     )
+    if model is None:
+        model, chosen = default_model(options, balance)
+        model_options = chosen | model_options
     assigner, task, wanted = prepared(model, num_parts, model_options, options, balance)
     num_parts = task.num_parts
 

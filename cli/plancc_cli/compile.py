@@ -12,7 +12,7 @@ import click
 from plancc.cost.objectives import OBJECTIVES
 from plancc.models import MODELS
 from plancc.options import EFFORT, EFFORTS, SearchOptions
-from plancc.owners.request import prepared
+from plancc.owners.request import TIMED_CANDIDATES, default_model, prepared
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import AUTO
 from plancc.predict.predictor import DEFAULT_DIMS, DEFAULT_MACHINE
@@ -82,10 +82,10 @@ def _of_single_models() -> str:
 )
 @click.option(
     "--model",
-    default="hp",
-    show_default=True,
     type=options.NameIn("model", MODELS),
-    help=f"Partitioning model: {', '.join(MODELS)} (see plancc models).",
+    metavar="NAME",
+    help=f"Partitioning model: {', '.join(MODELS)} (see plancc models).  [default: hp; for "
+    f"objective time the faster of {' and '.join(TIMED_CANDIDATES)}]",
 )
 @click.option(
     "--objective",
@@ -174,6 +174,11 @@ def command(
     from plancc_cli.render import print_summary
     from plancc_cli.tables import print_json
 
+    names = {field.name for field in fields(SearchOptions)} & settings.keys()
+    search = SearchOptions(**{name: settings[name] for name in names})
+    chosen: dict[str, Any] = {}
+    if settings["model"] is None:
+        settings["model"], chosen = default_model(search, settings["balance"])
     model = MODELS[settings["model"]]
     samplers = sampler_options() if model.of_batches else {}
     own = [name for name in model.option_fields() if name not in samplers]
@@ -181,11 +186,10 @@ def command(
     options.check_output(output, graph, settings["part"], settings["data"])
     reading = {name: settings.pop(name) for name in options.READING}
     settings = {k: v for k, v in settings.items() if k not in OF_MODELS or v is not None}
+    settings = chosen | settings
     of_model = {name: value for name, value in settings.items() if name in OF_MODELS}
     of_model = of_class(of_model, model.option_fields())
     settings |= of_model
-    names = {field.name for field in fields(SearchOptions)} & settings.keys()
-    search = SearchOptions(**{name: settings[name] for name in names})
     _, task, _ = prepared(settings["model"], parts, of_model, search, settings["balance"])
     named = task.options.partitioner
     who = named if named != AUTO else task.options.preset or task.name

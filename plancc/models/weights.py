@@ -18,6 +18,9 @@ from plancc.registry import check_choice
 MAX_TOTAL = 2**53
 """Largest sum of one constraint's weights: exact in int64 and in float64."""
 
+LOOSE = 0.05
+"""Allowed imbalance of nonzeros beside a tighter balance of rows, unless that is larger."""
+
 BATCH = "batch"
 BATCH_SCALE = 1000
 """Mean weight of a row with balance "batch"."""

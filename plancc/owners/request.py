@@ -15,7 +15,7 @@ from plancc.errors import InputError
 from plancc.graph.vertexdata import VertexData
 from plancc.models import MODELS, make_model
 from plancc.models.process_grid import ProcessGridModel
-from plancc.models.weights import Balance, check_num_parts
+from plancc.models.weights import LOOSE, Balance, check_num_parts
 from plancc.options import SearchOptions
 from plancc.owners.task import Task
 from plancc.plan.grid import Grid
@@ -129,11 +129,26 @@ def prepared(
         return assigner, Task(assigner.model, chosen, assigner.num_parts, options), wanted
 
 
-LOOSE = 0.05
-"""Allowed imbalance of nonzeros in `DEFAULT_BALANCE`, unless that of all is larger."""
 DEFAULT_BALANCE = f"nnz:{LOOSE:g},rows"
 """What parts of a search by rows share evenly: an epoch's dense work is that of its rows, and
 nonzeros may be less even without costing time (docs/quality.md has the measurements)."""
+
+
+TIMED_CANDIDATES = ("hp", "checkerboard")
+"""Models that compete for the least time where none is named: one of the two was the fastest on
+every graph that was measured (docs/quality.md)."""
+
+
+def default_model(options: SearchOptions, balance: str | None) -> tuple[str, dict[str, Any]]:
+    """The model of those who name none, and its options.
+
+    "hp"; for objective "time" the faster one of `TIMED_CANDIDATES`, unless what is asked for is a
+    row plan's: a partitioner, a topology, a balance.
+    """
+    of_rows = options.names_partitioner or options.nodes is not None or balance is not None
+    if options.objective != "time" or of_rows:
+        return "hp", {}
+    return "auto", {"candidates": TIMED_CANDIDATES}
 
 
 def default_balance(model: str, options: SearchOptions) -> str:

@@ -27,7 +27,7 @@ from plancc.passes.multilevel import coarsen as clusters
 from plancc.passes.refine import MAX_FEE_SIZE, SMALL
 
 if TYPE_CHECKING:
-    from plancc.passes.kernels.grid import Side
+    from plancc.passes.kernels.grid import Bounds, Side
     from plancc.passes.kernels.nets import Nets
 
 SWEEPS = 20
@@ -60,11 +60,14 @@ class Level:
         Nonzeros of the blocks of the matrix.
     expand, fold : csr_array[n, num_nets]
         Which vertex is a pin of which column's net, and of which row's.
+    rows : int64[n]
+        Rows of the matrix that every vertex stands for.
     """
 
     weight: sp.csr_array
     expand: sp.csr_array
     fold: sp.csr_array
+    rows: npt.NDArray[np.int64]
 
     @classmethod
     def of(cls, matrix: Graph) -> Level:
@@ -73,7 +76,7 @@ class Level:
         ones = np.ones(matrix.num_nonzeros, dtype=np.int64)
         weight = sp.csr_array((ones, matrix.indices, matrix.indptr), shape=(n, n))
         pins = _pattern(weight + sp.eye_array(n, dtype=np.int64, format="csr"))
-        return cls(weight, pins, pins.T.tocsr())
+        return cls(weight, pins, pins.T.tocsr(), np.ones(n, dtype=np.int64))
 
     @property
     def num_vertices(self) -> int:
@@ -82,7 +85,8 @@ class Level:
     @cached_property
     def sides(self) -> tuple[Side, Side]:
         """The vertices as rows and as columns."""
-        return _side(self.expand, self.weight), _side(self.fold, self.weight.T.tocsr())
+        fold = _side(self.fold, self.weight.T.tocsr(), self.rows)
+        return _side(self.expand, self.weight, self.rows), fold
 
     def coarser(self, label: npt.NDArray[np.int32]) -> Level:
         """The level of clusters ``label[v]`` in 0..m-1; nets within one cluster are left out."""
@@ -95,7 +99,8 @@ class Level:
             return found[:, np.flatnonzero(several)]
 
         weight = (members @ self.weight @ members.T).tocsr()
-        return Level(weight, pins(self.expand), pins(self.fold))
+        rows = np.bincount(label, weights=self.rows, minlength=m).astype(np.int64)
+        return Level(weight, pins(self.expand), pins(self.fold), rows)
 
     def nets(self) -> Nets:
         """Both hypergraphs as one, whose vertices weigh the nonzeros of row and column."""
@@ -116,13 +121,33 @@ def _pattern(matrix: sp.csr_array) -> sp.csr_array:
     return matrix
 
 
-def _side(pins: sp.csr_array, weight: sp.csr_array) -> Side:
+def _side(pins: sp.csr_array, weight: sp.csr_array, rows: npt.NDArray[np.int64]) -> Side:
     from plancc.passes.kernels.grid import Side
 
     index = [
         (each.indptr.astype(np.int64), each.indices.astype(np.int32)) for each in (pins, weight)
     ]
-    return Side(*index[0], *index[1], weight.data, pins.shape[1])
+    return Side(*index[0], *index[1], weight.data, pins.shape[1], rows)
+
+
+@dataclass(frozen=True, eq=False)
+class CellLimits:
+    """How heavy cells may be.
+
+    Attributes
+    ----------
+    nonzeros : Limits
+    rows : Limits or None
+        None: cells may own any number of rows, and a process grid's vectors are no load.
+    """
+
+    nonzeros: Limits
+    rows: Limits | None = None
+
+    def overload(self, load: npt.NDArray[np.int64], size: npt.NDArray[np.int64]) -> float:
+        """Weight of all cells above the limits; `load` and `size` are by cell."""
+        over = self.nonzeros.overload(load.ravel())
+        return over if self.rows is None else over + self.rows.overload(size.ravel())
 
 
 @dataclass(eq=False)
@@ -136,22 +161,22 @@ class Board:
         Row groups and column groups; copied.
     shape : (int, int)
         Rows and columns of the grid.
-    limits : Limits
+    limits : CellLimits
     rng : numpy.random.Generator
     least_size : int
-        No move leaves a cell fewer vertices.
+        No move leaves a cell fewer rows.
     fee : float64[k]
         Fees of messages (`plancc.passes.kernels.grid.Messages`), on the finest level only.
     counts : two int32[num_nets, num_groups]
         Pins of the expand nets by row group, and of the fold nets by column group.
     load, size : int64[shape]
-        Nonzeros and vertices of the cells.
+        Nonzeros and rows of the cells.
     """
 
     level: Level
     groups: tuple[Groups, Groups]
     shape: tuple[int, int]
-    limits: Limits
+    limits: CellLimits
     rng: np.random.Generator
     least_size: int = 1
     fee: npt.NDArray[np.float64] = field(default_factory=lambda: NO_FEES)
@@ -176,27 +201,53 @@ class Board:
 
     @property
     def overload(self) -> float:
-        return self.limits.overload(self.load.ravel())
+        return self.limits.overload(self.load, self.size)
 
     @property
     def price_unit(self) -> float:
         """Volume per nonzero, for an overweight of `PRICED_OVERWEIGHT` of a cell."""
         per_nonzero = self.volume / max(int(self.load.sum()), 1)
-        return per_nonzero / max(PRICED_OVERWEIGHT * self.limits.even, 1)
+        return per_nonzero / max(PRICED_OVERWEIGHT * self._mean(self.load), 1)
 
-    def sweep(
-        self,
-        price: float,
-        *,
-        cap: float = np.inf,
-        temperature: float = 0.0,
-        target: float | None = None,
-    ) -> None:
-        """Every vertex in a random order, by row groups and then by column groups."""
+    @staticmethod
+    def _mean(load: npt.NDArray[np.int64]) -> int:
+        """Load of an average cell, rounded up."""
+        return -(-int(load.sum()) // load.size)
+
+    def _bounds(
+        self, limits: Limits | None, load: npt.NDArray[np.int64], price: float, way: str
+    ) -> Bounds:
+        """Bounds of nonzeros or rows for a sweep; `price` is that of a nonzero, `way` as there."""
+        from plancc.passes.kernels.grid import Bounds
+
+        free = np.full(self.shape, np.inf)
+        if limits is None:
+            return Bounds(free, 0.0, free)
+        limit, target = (
+            np.array(np.broadcast_to(each, load.size), np.float64).reshape(self.shape)
+            for each in (limits.limit, limits.target)
+        )
+        price *= (self._mean(self.load) / max(self._mean(load), 1)) ** 2  # alike by share
+        cap = limit if way == "within" else free
+        return Bounds(limit if way == "steep" else target, price, cap)
+
+    def sweep(self, price: float, *, way: str = "beyond", temperature: float = 0.0) -> None:
+        """Every vertex in a random order, by row groups and then by column groups.
+
+        Parameters
+        ----------
+        price : float
+            Price of overweight, in rows moved per square of a nonzero.
+        way : str
+            "beyond": cells may grow, at the price of what is above the target. "steep": at the
+            price of what is above the limit. "within": no cell grows above the limit.
+        temperature : float
+            See `plancc.passes.kernels.grid.Rules`.
+        """
         from plancc.passes.kernels.grid import Messages, Rules, flows, sweep
 
-        target = self.limits.target if target is None else target
-        rules = Rules(target, price, cap, temperature, self.least_size)
+        nonzeros = self._bounds(self.limits.nonzeros, self.load, price, way)
+        owned = self._bounds(self.limits.rows, self.size, price, way)
         flow = [np.zeros((1, 1, 1), dtype=np.int64)] * 2
         if len(self.fee) > 0:
             flow = [
@@ -207,6 +258,8 @@ class Board:
             # Copies where they are transposed: one layout in memory is one compiled kernel.
             load = np.ascontiguousarray(self.load.T if k else self.load)
             size = np.ascontiguousarray(self.size.T if k else self.size)
+            of_load, of_size = (_turned(each) if k else each for each in (nonzeros, owned))
+            rules = Rules(of_load, of_size, temperature, self.least_size)
             sweep(
                 self.rng.permutation(self.level.num_vertices),
                 self.level.sides[k],
@@ -234,20 +287,26 @@ class Board:
     def settle(self, deadline: Deadline) -> None:
         """Bring cells below the limit, once also after the deadline, and sweep within it."""
         unit = self.price_unit
-        prices = [(price, self.limits.target) for price in RESTORING_PRICES]
-        prices += [(price, self.limits.limit) for price in STEEP_PRICES]
+        prices = [(price, "beyond") for price in RESTORING_PRICES]
+        prices += [(price, "steep") for price in STEEP_PRICES]
         for attempt in range(ATTEMPTS):
             if attempt > 0 and deadline.passed():
                 break
-            for k, (price, target) in enumerate(prices):
+            for k, (price, way) in enumerate(prices):
                 if self.overload == 0:
                     break
                 warmth = TEMPERATURE if attempt > 0 and k == 0 else 0.0
-                self.sweep(price * unit, temperature=warmth, target=target)
+                self.sweep(price * unit, temperature=warmth, way=way)
         for _ in range(CLIMBS):
             if deadline.passed():
                 return
-            self.sweep(0.0, cap=self.limits.limit)
+            self.sweep(0.0, way="within")
+
+
+def _turned(bounds: Bounds) -> Bounds:
+    """The bounds of the transposed cells."""
+    target, cap = (np.ascontiguousarray(each.T) for each in (bounds.target, bounds.cap))
+    return bounds._replace(target=target, cap=cap)
 
 
 def fees(volume: int, shape: tuple[int, int], strength: float) -> npt.NDArray[np.float64]:
@@ -271,7 +330,7 @@ def place_parts(
     finest: Level,
     owner: npt.NDArray[np.int32],
     shape: tuple[int, int],
-    limits: Limits,
+    limits: CellLimits,
     rng: np.random.Generator,
     deadline: Deadline,
 ) -> tuple[Groups, Groups]:
@@ -298,7 +357,7 @@ def refine(
     finest: Level,
     groups: tuple[Groups, Groups],
     shape: tuple[int, int],
-    limits: Limits,
+    limits: CellLimits,
     rng: np.random.Generator,
     deadline: Deadline,
     coarsen: bool = False,
@@ -315,7 +374,7 @@ def refine(
         Row groups and column groups, not changed.
     shape : (int, int)
         Rows and columns of the grid.
-    limits : Limits
+    limits : CellLimits
     rng : numpy.random.Generator
     deadline : Deadline
         No sweep starts after it but those that balance.

@@ -27,12 +27,12 @@ from plancc.graph.graph import Graph
 from plancc.models.checkerboard import CheckerboardModel, Groups, assemble
 from plancc.models.limits import Limits
 from plancc.models.loads import Loads
-from plancc.models.weights import check_num_parts
+from plancc.models.weights import LOOSE, check_num_parts
 from plancc.options import SearchOptions
 from plancc.partitioners.run import balance_notes
 from plancc.passes.deadline import Deadline
 from plancc.passes.fill import FillEmptyParts
-from plancc.passes.grid import Level, fees, place_parts, refine
+from plancc.passes.grid import CellLimits, Level, fees, place_parts, refine
 from plancc.search.effort import by_rows, rows_of_search
 from plancc.search.record import Record, SearchResult, Trial
 
@@ -103,7 +103,11 @@ def search_checkerboard(
     shape = model.shape(num_parts)
     start_effort = "fast" if effort == "fast" else "balanced"
     deadline, record, warnings = Deadline.after(budget), Record(report), list[str]()
-    limits = Limits.of_nonzeros(matrix.num_nonzeros, num_parts, epsilon)
+    rows_each = None
+    if objective == "time":  # a cell's rows are its dense work, and count more than its nonzeros
+        rows_each = Limits.of(np.ones(matrix.num_vertices, dtype=np.int64), num_parts, epsilon)
+        epsilon = max(epsilon, LOOSE)
+    limits = CellLimits(Limits.of_nonzeros(matrix.num_nonzeros, num_parts, epsilon), rows_each)
 
     def parts_by_rows(of: Graph, goal: str, seed: int, share: float) -> Groups:
         """Owners of the rows; `share` of the budget is theirs."""
@@ -119,7 +123,7 @@ def search_checkerboard(
         seconds = time.perf_counter() - begin
         made = assemble(matrix, *groups, shape[1])
         parts = traffic(matrix, made, num_parts)
-        over, rows = limits.overload(parts.nonzeros), int(parts.sent.sum())
+        over, rows = limits.nonzeros.overload(parts.nonzeros), int(parts.sent.sum())
         value = objective_value(objective, parts, made, epoch)
         if rows <= most:
             record.add(step, seconds, made, over, value, rows)

@@ -23,6 +23,7 @@ from plancc.passes.grid import (
     RESTORING_PRICES,
     STEEP_PRICES,
     Board,
+    CellLimits,
     Level,
     fees,
 )
@@ -75,7 +76,11 @@ def test_owners_volume_and_messages():
     assert parts.messages_received.max() <= 4 + 3 - 2
 
     board = Board(
-        Level.of(matrix), (g, c), shape, Limits.of_nonzeros(1, 12, 0), np.random.default_rng()
+        Level.of(matrix),
+        (g, c),
+        shape,
+        CellLimits(Limits.of_nonzeros(1, 12, 0)),
+        np.random.default_rng(),
     )
     assert board.volume == len(expand) + len(fold)
 
@@ -86,7 +91,7 @@ def test_sweeps_keep_the_counts(strength):
     limits = Limits.of_nonzeros(matrix.num_nonzeros, 12, 0.05)
     finest, rng = Level.of(matrix), np.random.default_rng(5)
     fee = fees(400, shape, strength) if strength else np.empty(0)
-    board = Board(finest, drawn(matrix, shape), shape, limits, rng, fee=fee)
+    board = Board(finest, drawn(matrix, shape), shape, CellLimits(limits), rng, fee=fee)
     before, occupied = board.volume, board.size > 0
     board.anneal(Deadline())
     board.settle(Deadline())
@@ -107,7 +112,7 @@ def test_sweeps_keep_the_counts(strength):
 
 def test_flows_follow_moves():
     """What a sweep with fees keeps up to date is what counting anew gives."""
-    from plancc.passes.kernels.grid import Messages, Rules, sweep
+    from plancc.passes.kernels.grid import Bounds, Messages, Rules, sweep
 
     matrix, shape = directed(), (4, 3)
     g, c = drawn(matrix, shape)
@@ -117,7 +122,8 @@ def test_flows_follow_moves():
     flow, other_flow = flows(g, c, count, 3), flows(c, g, other_count, 4)
     messages = Messages(flow, other_flow, other_count, fees(400, shape, 2.0))
     rng, before = np.random.default_rng(0), g.copy()
-    rules = Rules(0.0, 0.0, np.inf, 1.0, 1)
+    free = Bounds(np.zeros((4, 3)), 0.0, np.full((4, 3), np.inf))
+    rules = Rules(free, free, 1.0, 1)
     sweep(rng.permutation(60), sides[0], g, c, count, load, size, rules, rng, messages)
     assert (g != before).sum() > 10
     wanted = np.zeros((3, 4, 4), int), np.zeros((4, 3, 3), int)
@@ -138,8 +144,8 @@ def test_levels_keep_volume_and_load():
     groups = drawn(matrix, shape)
     coarse = tuple(group[:20] for group in groups)
     limits, rng = Limits.of_nonzeros(1, 12, 0), np.random.default_rng()
-    one = Board(finest.coarser(label), coarse, shape, limits, rng)
-    two = Board(finest, tuple(group[label] for group in coarse), shape, limits, rng)
+    one = Board(finest.coarser(label), coarse, shape, CellLimits(limits), rng)
+    two = Board(finest, tuple(group[label] for group in coarse), shape, CellLimits(limits), rng)
     assert one.volume == two.volume
     assert (one.load == two.load).all()
 
@@ -170,7 +176,8 @@ def test_search(objective, name, grid, p):
     assert np.bincount(result.owners.rows, minlength=p).min() >= 1
     assert parts.messages_sent.max() <= rows + columns - 2
     load = np.bincount(result.owners.nonzeros, minlength=p)
-    assert load.max() <= math.floor(1.01 * math.ceil(matrix.num_nonzeros / p))
+    allowed = 1.05 if objective == "time" else 1.01
+    assert load.max() <= math.floor(allowed * math.ceil(matrix.num_nonzeros / p))
     assert result.warnings == []
     if objective == "messages":
         again = found(1)
@@ -218,7 +225,7 @@ def test_balance_is_not_sought_for_ever(monkeypatch, in_time):
     monkeypatch.setattr(Board, "sweep", sweep)
     groups = np.arange(40, dtype=np.int32) % 4, np.arange(40, dtype=np.int32) // 4 % 4
     limits = Limits.of_nonzeros(matrix.num_nonzeros, 16, 0.01)
-    board = Board(Level.of(matrix), groups, (4, 4), limits, np.random.default_rng(0))
+    board = Board(Level.of(matrix), groups, (4, 4), CellLimits(limits), np.random.default_rng(0))
     board.settle(Deadline(np.inf if in_time else 0.0))
     assert board.overload > 0
     attempt = len(RESTORING_PRICES) + len(STEEP_PRICES)
@@ -279,3 +286,17 @@ def test_build_deals_blocks():
     wanted = assemble(matrix, made.rows // 3, made.rows % 3, 3)
     assert made.nonzeros.tolist() == wanted.nonzeros.tolist()
     assert made.notes == {"grid": "2x3"}
+
+
+def test_time_shares_rows():
+    """Cells have about as many rows, which other objectives do not ask for; nonzeros within 5 %."""
+    matrix, p = small_graph("rmat"), 4
+    rows = {}
+    for objective in ("volume", "time"):
+        options = SearchOptions(objective=objective, dims=DIMS)
+        owners = search_checkerboard(matrix, CheckerboardModel(), p, options).owners
+        rows[objective] = np.bincount(owners.rows, minlength=p)
+    even = matrix.num_vertices / p
+    assert rows["time"].max() <= 1.05 * even < 1.1 * even < rows["volume"].max()
+    load = np.bincount(owners.nonzeros, minlength=p)
+    assert load.max() <= 1.05 * math.ceil(matrix.num_nonzeros / p)

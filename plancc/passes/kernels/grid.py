@@ -24,6 +24,8 @@ class Side(NamedTuple):
     near_ptr : int64[n + 1], near : int32[m], weight : int64[m]
         The vertices whose columns it has nonzeros in, and how many.
     num_nets : int
+    rows : int64[n]
+        Rows of the matrix that every vertex stands for.
     """
 
     ptr: Any
@@ -32,6 +34,7 @@ class Side(NamedTuple):
     near: Any
     weight: Any
     num_nets: int
+    rows: Any
 
 
 @njit(cache=True, nogil=True)
@@ -46,11 +49,11 @@ def pins_by_group(side: Any, group: Any, num_groups: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def cells(side: Any, group: Any, other: Any, num_groups: int, num_others: int) -> Any:
-    """Nonzeros and vertices of every cell: int64[num_groups, num_others] each."""
+    """Nonzeros and rows of every cell: int64[num_groups, num_others] each."""
     load = np.zeros((num_groups, num_others), dtype=np.int64)
     size = np.zeros((num_groups, num_others), dtype=np.int64)
     for v in range(len(group)):
-        size[group[v], other[v]] += 1
+        size[group[v], other[v]] += side.rows[v]
         for k in range(side.near_ptr[v], side.near_ptr[v + 1]):
             load[group[v], other[side.near[k]]] += side.weight[k]
     return load, size
@@ -144,23 +147,39 @@ def _reroute(v: int, b_own: int, source: int, count: Any, messages: Any, sign: i
             messages.other_flow[source, b_own, b] += sign
 
 
+class Bounds(NamedTuple):
+    """How full cells may be, of nonzeros or of rows.
+
+    Attributes
+    ----------
+    target : float64[num_groups, num_others]
+        Up to there a cell costs nothing.
+    price : float
+        Half of it times the square of what is above costs a cell.
+    cap : float64[num_groups, num_others]
+        No move fills a cell above it.
+    """
+
+    target: Any
+    price: float
+    cap: Any
+
+
 class Rules(NamedTuple):
     """Which moves a sweep makes.
 
     Attributes
     ----------
-    target, price, cap : float
-        Nonzeros up to which a cell costs nothing, price, and what no move fills a cell above.
+    nonzeros, rows : Bounds
     temperature : float
         0: the best group is taken, if it is better than the vertex' own. Above: a heat bath; group
         q is drawn with a probability in proportion to ``exp(gain / temperature)``.
     least_size : int
-        No move leaves a cell fewer vertices.
+        No move leaves a cell fewer rows.
     """
 
-    target: float
-    price: float
-    cap: float
+    nonzeros: Bounds
+    rows: Bounds
     temperature: float
     least_size: int
 
@@ -170,9 +189,9 @@ def sweep(order, side, group, other, count, load, size, rules, rng, messages):  
     """Offer every vertex in `order` the groups of its side; changes group, count, load and size.
 
     What falls is ``volume + sum over the cells of price / 2 * max(0, load - target)^2``, as in
-    `plancc.passes.kernels.volume`, and the fees of the messages. A vertex that leaves group a for
-    group q takes its nonzeros from the cells (a, b) to the cells (q, b), for every group b of the
-    other side.
+    `plancc.passes.kernels.volume`, the same of their rows, and the fees of the messages. A vertex
+    that leaves group a for group q takes its nonzeros from the cells (a, b) to the cells (q, b),
+    for every group b of the other side.
 
     Parameters
     ----------
@@ -190,14 +209,15 @@ def sweep(order, side, group, other, count, load, size, rules, rng, messages):  
     messages : Messages
         Its flows change too, where there are fees.
     """
-    target, price, cap, temperature, least_size = rules
+    nonzeros, rows, temperature, least_size = rules
     num_groups, num_others = load.shape
     held = np.zeros(num_others, dtype=np.int64)  # nonzeros of v by group of the other side
     entered = np.zeros(num_groups)  # nets of v that have no pin in the group, and their fees
     with_fees = len(messages.fee) > 0
     for v in order:
         here, b_own = group[v], other[v]
-        if size[here, b_own] <= least_size:
+        own = side.rows[v]
+        if size[here, b_own] - own < least_size:
             continue
         held[:] = 0
         for k in range(side.near_ptr[v], side.near_ptr[v + 1]):
@@ -214,8 +234,11 @@ def sweep(order, side, group, other, count, load, size, rules, rng, messages):  
             saved += _fees(v, side, group, other, count, messages, entered)
         for b in range(num_others):
             if held[b] > 0:
-                saved += penalty(load[here, b], target, price)
-                saved -= penalty(load[here, b] - held[b], target, price)
+                target = nonzeros.target[here, b]
+                saved += penalty(load[here, b], target, nonzeros.price)
+                saved -= penalty(load[here, b] - held[b], target, nonzeros.price)
+        saved += penalty(size[here, b_own], rows.target[here, b_own], rows.price)
+        saved -= penalty(size[here, b_own] - own, rows.target[here, b_own], rows.price)
         best, best_value = here, 0.0
         if temperature > 0:
             best_value = -temperature * np.log(rng.standard_exponential())
@@ -223,12 +246,15 @@ def sweep(order, side, group, other, count, load, size, rules, rng, messages):  
             value = saved - entered[q]
             if q == here or (temperature == 0 and value <= best_value):
                 continue
-            fits = True
+            fits = size[q, b_own] + own <= rows.cap[q, b_own]
+            value -= penalty(size[q, b_own] + own, rows.target[q, b_own], rows.price)
+            value += penalty(size[q, b_own], rows.target[q, b_own], rows.price)
             for b in range(num_others):
                 if held[b] > 0:
-                    fits &= load[q, b] + held[b] <= cap
-                    value -= penalty(load[q, b] + held[b], target, price)
-                    value += penalty(load[q, b], target, price)
+                    target = nonzeros.target[q, b]
+                    fits &= load[q, b] + held[b] <= nonzeros.cap[q, b]
+                    value -= penalty(load[q, b] + held[b], target, nonzeros.price)
+                    value += penalty(load[q, b], target, nonzeros.price)
             if not fits:
                 continue
             if temperature > 0:  # the largest of values with Gumbel noise is such a draw
@@ -240,8 +266,8 @@ def sweep(order, side, group, other, count, load, size, rules, rng, messages):  
         if with_fees:
             _reroute(v, b_own, here, count, messages, -1)
         group[v] = best
-        size[here, b_own] -= 1
-        size[best, b_own] += 1
+        size[here, b_own] -= own
+        size[best, b_own] += own
         for k in range(side.ptr[v], side.ptr[v + 1]):
             e = side.nets[k]
             count[e, here] -= 1
