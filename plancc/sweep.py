@@ -22,7 +22,8 @@ from plancc.models import MODELS, make_model
 from plancc.models.weights import Balance
 from plancc.options import SearchOptions
 from plancc.owners.find import find_owners
-from plancc.owners.request import Assigner
+from plancc.owners.numbering import numbered
+from plancc.owners.request import Assigner, default_balance
 from plancc.owners.task import Observer, Task
 from plancc.predict.predictor import Predictor
 from plancc.predict.scaling import Cell, Sweep
@@ -34,8 +35,6 @@ SEARCH = SearchOptions(effort="fast")
 """How a sweep finds owners unless told otherwise."""
 MAX_RANKS = 4096
 """Greatest number of ranks."""
-BALANCE = "nnz,rows"
-"""What parts of row plans share evenly by default: the work of sparse and of dense products."""
 BALANCES = ("nnz", "rows", "weights", "work")
 """What parts can share evenly; a sweep knows neither training vertices nor mini-batches."""
 
@@ -131,7 +130,7 @@ def sweep(
     predictor: Predictor,
     *,
     options: SearchOptions = SEARCH,
-    balance: str = BALANCE,
+    balance: str | None = None,
     name: str = "",
     observer: Observer = nullcontext,
 ) -> Sweep:
@@ -149,8 +148,9 @@ def sweep(
     options : SearchOptions
         Effort, epsilon, seed and threads of the search; the effort is for models that `compile`
         searches without being asked to.
-    balance : str
-        What parts share evenly; those of edge plans share nonzeros.
+    balance : str, optional
+        What parts of row plans share evenly; None: what `compile` has by default. Those of edge
+        plans share nonzeros.
     name : str
         Name of the graph, for tables.
     observer : callable
@@ -161,8 +161,9 @@ def sweep(
     InputError
         An option that makes no sense for any cell, or no cell has a plan.
     """
-    shared = Balance.parse(balance, predictor.dims)
-    for each in shared.names:
+    options = replace(options, dims=tuple(predictor.dims), machine=predictor.machine)
+    shared = None if balance is None else Balance.parse(balance, options.dims)
+    for each in () if shared is None else shared.names:
         check_choice("balance of a sweep", each, BALANCES)
     if isinstance(source, Sizes):
         _check_boundaries(source, models)
@@ -213,7 +214,7 @@ def _tables_of_graph(
     request: Request,
     assigner: Assigner,
     options: SearchOptions,
-    balance: Balance,
+    balance: Balance | None,
 ) -> Tables:
     """Tables of owners as `compile` would find them; models searched on request only are not."""
     model, num_parts = make_model(assigner.model, assigner.options), assigner.num_parts
@@ -221,7 +222,12 @@ def _tables_of_graph(
         options = replace(options, effort=None)
     task = Task(assigner.model, model, num_parts, options)
     edges = model.layout == "edge"
-    found = find_owners(matrix, task, Balance() if edges else balance, nullcontext)
+    if balance is None or edges:
+        shared = default_balance(assigner.model, options)
+        balance = Balance() if edges else Balance.parse(shared, options.dims)
+    found = find_owners(matrix, task, balance, nullcontext)
+    if assigner.grid is None:
+        found = numbered(matrix, found, task)
     tables = tables_of_owners(
         matrix, found.owners, num_parts, assigner.grid, request.label, blocks=True
     )

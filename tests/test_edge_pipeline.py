@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from plancc.options import SearchOptions
 from plancc.owners import choice
 from plancc.owners.task import Task
 from plancc.plan.matrix import matrix_of
-from plancc.predict.machine import Machine
+from plancc.predict.machine_files import find_machine
 from plancc.predict.schedules import schedule_of, tables_of
 from plancc.predict.simulation import simulate
 
@@ -137,7 +138,8 @@ def test_auto_keeps_the_best_and_shows_all():
 def test_auto_predicts_an_epoch():
     """Without an objective the machine decides: messages that take for ever leave a grid or 1D."""
     matrix = star_and_ring(False)
-    slow, wide = Machine(latency=1.0), Machine(bandwidth=1.0)
+    simple = find_machine("simple")
+    slow, wide = replace(simple, latency=1.0), replace(simple, bandwidth=1.0)
     dims, chosen = (8, 8, 4), {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", plancc.PlanccWarning)

@@ -74,7 +74,8 @@ sweep_options = options.together(
     click.option(
         "--balance",
         metavar="NAME,...",
-        help="Row weights to balance in row plans: nnz, rows, weights, work.  [default: nnz,rows]",
+        help="Row weights to balance in row plans: nnz, rows, weights, work.  [default: that of "
+        "plancc compile]",
     ),
     click.option(
         "--seed",
@@ -122,7 +123,7 @@ def run_sweep(
     """
     import plancc
     from plancc.graph.normalize import normalize
-    from plancc.sweep import BALANCE, SEARCH, parse_models, parse_ranks, sweep
+    from plancc.sweep import SEARCH, parse_models, parse_ranks, sweep
 
     ranks = parse_ranks(given["sweep"])
     models = parse_models(given["models"] or MODELS)
@@ -147,7 +148,7 @@ def run_sweep(
             models,
             predictor,
             options=replace(SEARCH, **search),
-            balance=given["balance"] or BALANCE,
+            balance=given["balance"],
             name="no graph" if sizes is not None else source.source.name,
             observer=shown.stage,
         )

@@ -1,10 +1,8 @@
-"""A machine as a value, and the rates of an epoch by three of its numbers. Measures nothing.
+"""A machine as a value. Measures nothing, and predicts nothing.
 
-The three numbers are the postal model (a message of b bytes takes ``latency + b / bandwidth``
-seconds) beside a rate of multiply-adds. In `epoch_rates`, by which plans are compared and made, a
-part's epoch is the sum of its messages and its products: nothing overlaps, so the figure compares
-plans and is no promise. `plancc.predict.simulation` uses all of a machine: nodes of several ranks
-that share their way into the network, rates of products by their shape, how collectives are made.
+Three numbers are the postal model (a message of b bytes takes ``latency + b / bandwidth`` seconds)
+beside a rate of multiply-adds; the rest says what ranks of a node share, how fast products of other
+shapes and other work are, and how collectives are made. `plancc.predict.simulation` uses all of it.
 """
 
 from __future__ import annotations
@@ -19,9 +17,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from plancc.cost.rates import EpochRates
 from plancc.errors import InputError
-from plancc.predict.training import WORD_BYTES
 from plancc.registry import check_choice
 
 Float64Array = npt.NDArray[np.float64]
@@ -30,8 +26,6 @@ COLLECTIVES = ("ring", "tree")
 """Shapes of broadcasts and all-reduces."""
 MOST = 2**31 - 1
 """Most ranks, or cores, of a node."""
-FLAT = ("latency", "bandwidth", "multiply_adds")
-"""The numbers that every machine has, and that a machine file must give."""
 
 
 class _Rule(NamedTuple):
@@ -248,18 +242,16 @@ class CollectiveShapes:
 
 @dataclass(frozen=True)
 class Machine:
-    """What one rank and its link can do. The defaults are a CPU cluster.
+    """What one rank and its link can do.
 
     Attributes
     ----------
     latency : float
-        Seconds per message: 2e-6, a small MPI message through a current InfiniBand switch.
+        Seconds per message.
     bandwidth : float
-        Bytes per second that a rank sends while it receives as many: 1e10, a link of 100 Gb/s per
-        rank (12.5e9) that loses a fifth to packets and to packing.
+        Bytes per second that a rank sends while it receives as many.
     multiply_adds : float
-        Multiply-adds per second: 5e9, a sparse product on one CPU rank, which waits for memory:
-        20 GB/s of it, and one float32 of H, 4 bytes, for every multiply-add.
+        Multiply-adds per second of sparse products.
     name, source : str
         What it is called, and where its numbers are from.
     node : Node
@@ -278,9 +270,9 @@ class Machine:
         If a value is not allowed, such as a latency that is not positive and finite.
     """
 
-    latency: float = 2e-6
-    bandwidth: float = 1e10
-    multiply_adds: float = 5e9
+    latency: float
+    bandwidth: float
+    multiply_adds: float
     name: str = ""
     source: str = ""
     node: Node = field(default_factory=Node)
@@ -294,12 +286,15 @@ class Machine:
         _check(self)
         object.__setattr__(self, "speed", tuple(self.speed))
 
-    def __str__(self) -> str:
-        return ",".join(f"{name}={float(getattr(self, name))!r}" for name in FLAT)
-
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The three numbers that `str` wrote; InputError for anything else."""
+        """Three numbers as plans of version 0.1 have them: ``latency=2e-06,bandwidth=...``.
+
+        Raises
+        ------
+        InputError
+            For any other text.
+        """
         try:
             values = {name: float(value) for name, value in (w.split("=") for w in text.split(","))}
             return cls(**values)  # type: ignore[arg-type]  # no other name takes a number
@@ -315,7 +310,7 @@ class Machine:
         InputError
             A key that is missing or unknown, a value that is not allowed.
         """
-        _check_keys("", values, cls, needed=FLAT)
+        _check_keys("", values, cls)
         found = dict(values)
         for key, kind in TABLES.items():
             if key not in values:
@@ -400,8 +395,11 @@ class Machine:
 
     def as_dict(self) -> dict[str, Any]:
         """The three numbers, and whatever else is not as by default; ready for JSON."""
-        usual, mine = asdict(Machine()), asdict(self)
-        shown = {name: v for name, v in mine.items() if name in FLAT or v != usual[name]}
+        usual = {
+            each.name: each.default if each.default_factory is MISSING else each.default_factory()
+            for each in fields(self)
+        }
+        shown = {name: v for name, v in asdict(self).items() if getattr(self, name) != usual[name]}
         for name in TABLES.keys() & shown.keys():
             shown[name] = {key: v for key, v in shown[name].items() if v not in (None, ())}
         return shown
@@ -417,9 +415,7 @@ TABLES: dict[str, type] = {
 """Tables of a machine file, by their names."""
 
 
-def _check_keys(
-    prefix: str, values: Mapping[str, Any], kind: type, needed: Sequence[str] = ()
-) -> None:
+def _check_keys(prefix: str, values: Mapping[str, Any], kind: type) -> None:
     """InputError for keys that `kind` has no attribute for, and for those that it lacks."""
     known = [each.name for each in fields(kind)]
     for key in values:
@@ -427,45 +423,14 @@ def _check_keys(
             raise InputError(
                 f"unknown key {prefix + key!r} = {values[key]!r}: choose from {', '.join(known)}"
             )
-    without = [
+    needed = [
         each.name
         for each in fields(kind)
         if each.default is MISSING and each.default_factory is MISSING
     ]
-    for key in (*needed, *without):
+    for key in needed:
         if key not in values:
             where = f"table '{prefix[:-1]}'" if prefix else "a machine"
-            wanted = ", ".join(needed or without)
-            raise InputError(f"machine: '{prefix}{key}' is missing: {where} needs {wanted}")
-
-
-def epoch_rates(dims: Sequence[int], machine: Machine) -> EpochRates:
-    """What one epoch of a GCN costs per message, row moved, nonzero and own row.
-
-    Layer k of widths d_{k-1}, d_k runs as `plancc.predict.training` says:
-
-    =========  =====================================  =================================
-    direction  exchange and sparse product            dense products, multiply-adds
-    =========  =====================================  =================================
-    forward    rows of H^{k-1}, d_{k-1} wide          rows x d_{k-1} x d_k
-    backward   rows of the gradient, d_k wide         2 x rows x d_{k-1} x d_k
-    =========  =====================================  =================================
-
-    The backward exchange sends what the forward one received, so the busier end is the same.
-
-    Only the three numbers of `FLAT` count.
-
-    Parameters
-    ----------
-    dims : list of int
-        Widths d_0..d_L of H^0..H^L, at least two.
-    machine : Machine
-    """
-    widths = sum(dims[:-1]) + sum(dims[1:])
-    weights = sum(before * after for before, after in pairwise(dims))
-    return EpochRates(
-        message=2 * (len(dims) - 1) * machine.latency,
-        row=WORD_BYTES * widths / machine.bandwidth,
-        nonzero=widths / machine.multiply_adds,
-        own_row=3 * weights / machine.multiply_adds,
-    )
+            raise InputError(
+                f"machine: '{prefix}{key}' is missing: {where} needs {', '.join(needed)}"
+            )

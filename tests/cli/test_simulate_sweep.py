@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cli_helpers import fails, ok, plancc
 
-from plancc.predict.machine import Machine
+from plancc.predict.machine_files import find_machine
 from plancc.predict.scaling import Cell, Sweep
 from plancc_cli.sweep import print_sweep
 
@@ -129,6 +129,8 @@ def test_bad_input(
 
 def test_an_epoch_of_no_time_has_speed_up_0(capsys: pytest.CaptureFixture[str]) -> None:
     cell = Cell("rp", 2, seconds=0.0)
-    print_sweep(Sweep("none", 0, 0, [1, 1], Machine(), 0.0, [2], ["rp"], [cell]), as_json=False)
+    print_sweep(
+        Sweep("none", 0, 0, [1, 1], find_machine("simple"), 0.0, [2], ["rp"], [cell]), as_json=False
+    )
     rows = [line.split() for line in capsys.readouterr().out.splitlines() if "rp" in line]
     assert [row[3] for row in rows] == ["0"] * 4

@@ -150,7 +150,7 @@ def test_report(tmp_path):
     assert plain.training is plain.random_training is None
     same(plain.parts, plan.traffic())
 
-    dims = [16, 8, 4]
+    dims = [3, 8, 4]
     full = report(path, dims=dims)
     words, messages = words_of_an_epoch([plan.part(m) for m in range(6)], dims)
     assert (full.training.words, full.training.max_words_sent) == (sum(words), max(words))
@@ -161,7 +161,7 @@ def test_report(tmp_path):
     memory_of = full.training.max_memory
     assert memory_of["total"] == sum(v for k, v in memory_of.items() if k != "total")
     assert full.random == plan.baseline
-    assert full.random_training.words == plan.baseline.volume * (16 + 2 * 8 + 4)
+    assert full.random_training.words == plan.baseline.volume * (3 + 2 * 8 + 4)
 
     merged = report(path, dims=dims, num_ranks=4)
     parts = [read_rank_slice(path, rank, 4)[1] for rank in range(4)]

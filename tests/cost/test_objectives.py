@@ -123,7 +123,10 @@ NEEDED = ("latency = 1e-6", "bandwidth = 1e9", "multiply_adds = 1e9")
         ("multiply_adds = true", "'multiply_adds' is True"),
         ("multiply_adds = [1.0]", r"'multiply_adds' is \[1.0\]"),
         ("latency = 2026-01-01", "'latency' is datetime"),
-        ("speed = 3", "unknown key 'speed' = 3: choose from latency, bandwidth, multiply_adds"),
+        (
+            "turbo = 3",
+            "unknown key 'turbo' = 3: choose from latency, bandwidth, multiply_adds",
+        ),
         ("[machine]\nlatency = 1e-6", "unknown key 'machine'"),
         ('"a\\nb" = 1', r"unknown key 'a\\nb'"),
         ("latency: 3", "not TOML"),
@@ -153,4 +156,4 @@ def test_a_folder_is_no_machine(tmp_path):
 
 def test_wrong_machines():
     with pytest.raises(InputError, match="'latency'"):
-        Machine(latency=0.0)
+        Machine(latency=0.0, bandwidth=1.0, multiply_adds=1.0)

@@ -40,6 +40,7 @@ from plancc.predict.schedules.epoch import LOSS_CALLS, LOSS_WORDS
 from plancc.predict.simulation import simulate
 
 DIMS = [8, 6, 4]
+SIMPLE = find_machine("simple")
 HERE = Place(1, "forward", "collectives")
 NOBODY = np.zeros(0, np.int32)
 
@@ -150,7 +151,7 @@ def test_speeds_of_nodes_and_speeds_of_all(tables):
     schedule = schedule_of(tables, DIMS)
 
     def seconds(*speed):
-        machine = Machine(node=node, compute=Compute(overhead=1e-5), speed=speed)
+        machine = replace(SIMPLE, node=node, compute=Compute(overhead=1e-5), speed=speed)
         return simulate(schedule, machine).rank_seconds
 
     assert (seconds(1.0, 3.0) == seconds(1.0, 3.0, 1.0, 3.0)).all()
@@ -159,12 +160,13 @@ def test_speeds_of_nodes_and_speeds_of_all(tables):
     for speed in ((1.0, 2.0, 3.0), (1.0,) * 5):
         with pytest.raises(InputError, match=f"'speed' has {len(speed)} numbers: 4 ranks need 4,"):
             seconds(*speed)
-    assert Machine(speed=(1.0, 2.0)).speeds(2).tolist() == [1.0, 2.0]
-    assert Machine(node=Node(ranks=3), speed=(1, 2, 4)).speeds(5).tolist() == [1, 2, 4, 1, 2]
-    assert Machine(node=Node(ranks=3), speed=(1, 2, 4)).speeds(2).tolist() == [1, 2]
+    assert replace(SIMPLE, speed=(1.0, 2.0)).speeds(2).tolist() == [1.0, 2.0]
+    of_nodes = replace(SIMPLE, node=Node(ranks=3), speed=(1, 2, 4))
+    assert of_nodes.speeds(5).tolist() == [1, 2, 4, 1, 2]
+    assert of_nodes.speeds(2).tolist() == [1, 2]
 
 
-def test_a_flat_machine_agrees_with_inspect():
+def test_a_flat_machine_by_hand():
     """Messages and sparse products take what `plancc.predict.machine` says."""
     graph, owner, parts = plan_helpers.graph_of(np.ones((12, 12))), np.arange(12) % 4, 4
     plan = plan_helpers.lowered(graph, owner.astype(np.int32), parts)
@@ -181,7 +183,8 @@ def test_messages_inside_and_between_nodes():
     operation = PointToPoint(
         Place(1, "forward", "expand"), pairs(4, (0, 1, 3), (0, 2, 10), (1, 2, 6)), width=1
     )
-    machine = Machine(latency=1.0, bandwidth=4.0, node=Node(ranks=2, latency=0.125, bandwidth=32.0))
+    node = Node(ranks=2, latency=0.125, bandwidth=32.0)
+    machine = replace(SIMPLE, latency=1.0, bandwidth=4.0, node=node)
     inside = 0.125 + 3 * 4 / 32
     assert seconds_of(operation, 4, machine) == [inside + 1 + 10, inside + 1 + 8, 2 + 16, 0]
     slow = replace(machine, node=replace(machine.node, injection=2.0))
@@ -195,9 +198,8 @@ def test_messages_inside_and_between_nodes():
 
 def test_rings_and_trees_by_hand():
     """Six ranks on three nodes; groups of neighbours and of every second rank."""
-    machine = Machine(
-        latency=1.0, bandwidth=4.0, node=Node(ranks=2, latency=0.5, bandwidth=16.0, injection=4.0)
-    )
+    node = Node(ranks=2, latency=0.5, bandwidth=16.0, injection=4.0)
+    machine = replace(SIMPLE, latency=1.0, bandwidth=4.0, node=node)
     tree = replace(machine, collective=CollectiveShapes("tree", "tree"))
     all_of_them = np.arange(6)[None]
 
@@ -239,7 +241,8 @@ def broadcast_seconds(copies: int, ranks_per_node: int) -> float:
     """Of the rows of H in an epoch on 48 ranks of Summit, as its numbers are in paper 001."""
     grid = Grid("1d", 48) if copies == 1 else Grid("1.5d", 48 // copies, copies)
     schedule = schedule_of(even(grid, grid.num_parts, 4_800_000, 480_000_000), [128, 128, 128])
-    machine = Machine(
+    machine = replace(
+        SIMPLE,
         latency=1e-9,
         bandwidth=12.5e9,
         node=Node(ranks=ranks_per_node, injection=12.5e9, bandwidth=50e9),
@@ -268,7 +271,7 @@ def test_only_groups_that_leave_a_node_share_its_injection():
     sent = Broadcast(HERE, ranks=pair, words=words, root=0 * words)
     node = Node(ranks=3, injection=4.0, bandwidth=8.0, latency=0.25)
     for shape in ("ring", "tree"):
-        machine = Machine(0.5, 4.0, node=node, collective=CollectiveShapes(shape, shape))
+        machine = Machine(0.5, 4.0, 1e9, node=node, collective=CollectiveShapes(shape, shape))
         inside, between = 0.25 + 40 / 8, 0.5 + 40 / 4
         found = seconds_of(sent, 6, machine)
         assert found == pytest.approx([inside, inside, between, between, inside, inside])
@@ -276,7 +279,7 @@ def test_only_groups_that_leave_a_node_share_its_injection():
 
 def test_a_grid_without_copies_takes_no_longer_than_1d():
     one, alone = (
-        simulate(schedule_of(even(grid, 4), DIMS, ()), Machine())
+        simulate(schedule_of(even(grid, 4), DIMS, ()), SIMPLE)
         for grid in (Grid("1d", 4), Grid("1.5d", 4, 1))
     )
     assert alone.seconds == pytest.approx(one.seconds)
@@ -284,7 +287,7 @@ def test_a_grid_without_copies_takes_no_longer_than_1d():
 
 def test_messages_fall_and_broadcasts_grow():
     """Paper 000, Figure 4a: its latency makes a broadcast to all the slower, the more there are."""
-    machine = Machine(collective=CollectiveShapes("tree", "tree"))
+    machine = replace(SIMPLE, collective=CollectiveShapes("tree", "tree"))
     messages, broadcasts = [], []
     for p in (8, 32, 128):
         row = even(None, p, 1_000_000, 10_000_000)
@@ -357,8 +360,8 @@ def test_no_better_machine_is_slower(machine, schedule, what):
 
 def test_overlap_hides_the_lesser_of_both():
     schedule = schedule_of(even(None, 4), DIMS, passes=())
-    apart = simulate(schedule, Machine())
-    half = simulate(schedule, Machine(overlap=Overlap(0.5)))
+    apart = simulate(schedule, SIMPLE)
+    half = simulate(schedule, replace(SIMPLE, overlap=Overlap(0.5)))
     for step in apart.steps:
         if step.step == "expand":
             product = next(s for s in apart.steps if s[:2] == step[:2] and s.step == "multiply")
@@ -370,7 +373,7 @@ def test_overlap_hides_the_lesser_of_both():
 
 def test_ranks_that_share_cores():
     schedule = schedule_of(even(None, 6), DIMS, passes=())
-    base = Machine(compute=Compute(overhead=1e-6))
+    base = replace(SIMPLE, compute=Compute(overhead=1e-6))
     alone = simulate(schedule, base)
     shared = simulate(schedule, replace(base, node=Node(ranks=4, cores=2)))
     # ranks 4 and 5 have the second node, and its two cores, for themselves
@@ -390,7 +393,7 @@ def test_rates_by_shape():
         Place(1, "forward", "multiply"), np.array([10]), np.array([40]), width=16, calls=4
     )
     # in each of the four calls a row has one nonzero
-    assert seconds_of(product, 1, Machine(spmm=rates)) == pytest.approx([40 * 16 / 4e9])
+    assert seconds_of(product, 1, replace(SIMPLE, spmm=rates)) == pytest.approx([40 * 16 / 4e9])
 
 
 def test_memory_of_a_row_plan():
@@ -405,11 +408,11 @@ def test_memory_of_a_row_plan():
     expected = row_memory(parts, [parts] * 2, DIMS, np.array(boundary), symmetric=False)
     schedule = schedule_of(tables_of(plan), DIMS)
     assert schedule.memory.total.tolist() == expected.total.tolist()
-    found = simulate(schedule, Machine(node=Node(memory=float(expected.total.max()))))
+    found = simulate(schedule, replace(SIMPLE, node=Node(memory=float(expected.total.max()))))
     assert found.fits
     assert found.memory["total"] == expected.total.max()
-    assert simulate(schedule, Machine(node=Node(memory=100.0))).fits is False
-    assert simulate(schedule, Machine(), 8).memory["total"] == 2 * found.memory["total"]
+    assert simulate(schedule, replace(SIMPLE, node=Node(memory=100.0))).fits is False
+    assert simulate(schedule, SIMPLE, 8).memory["total"] == 2 * found.memory["total"]
 
 
 @pytest.mark.parametrize("scheme", [Grid("1d", 16), Grid("1.5d", 8, 2), Grid("3d", 4, 2, 2)])
@@ -470,7 +473,9 @@ def test_a_machine_with_everything(tmp_path):
     assert Machine.parse("latency=1e-06,bandwidth=2e+10,multiply_adds=3e+09") == Machine(
         1e-6, 2e10, 3e9
     )
-    assert list(Machine().as_dict()) == ["latency", "bandwidth", "multiply_adds"]
+    numbers = ["latency", "bandwidth", "multiply_adds"]
+    assert list(SIMPLE.as_dict()) == [*numbers, "name", "source"]
+    assert list(Machine(1.0, 2.0, 3.0).as_dict()) == numbers
     assert machine.as_dict()["node"]["ranks"] == 8
 
 
@@ -549,11 +554,11 @@ def test_wrong_machines_and_words():
     with pytest.raises(InputError, match="'nowhere': no such file, and none of the machines"):
         find_machine("nowhere")
     with pytest.raises(InputError, match="6 bytes per number"):
-        simulate(SCHEDULES[0], Machine(), 6)
+        simulate(SCHEDULES[0], SIMPLE, 6)
 
 
 def test_the_order_of_steps():
-    found = simulate(SCHEDULES[0], Machine())
+    found = simulate(SCHEDULES[0], SIMPLE)
     places = [(each.direction, each.layer) for each in found.steps]
     order = [("forward", 1), ("forward", 2), ("back", 2), ("back", 1), ("update", 0)]
     assert [here for here, after in pairwise([*places, None]) if here != after] == order
