@@ -56,8 +56,11 @@ class Links(NamedTuple):
         Of one row at a rank.
     row_of_node : float
         Of one row that leaves or enters a node.
-    row_packed : float
-        Of packing one row that is sent, and of adding the one that comes back.
+    row_copied : (float, float)
+        Of copying one row that an owner sends, or adding one that it receives, on the way there
+        and back: in the expand, in the fold.
+    slow : float64[num_parts]
+        How many times as long every rank takes for that.
     """
 
     node: Any
@@ -66,7 +69,8 @@ class Links(NamedTuple):
     row_inside: float
     row_between: float
     row_of_node: float
-    row_packed: float
+    row_copied: tuple[float, float]
+    slow: Any
 
 
 @dataclass(frozen=True)

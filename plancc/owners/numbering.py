@@ -71,7 +71,8 @@ def with_better_numbers(
 
     tables = tables_of_owners(matrix, owners, num_parts)
     exchanges = [_matrix_of(each) for each in (tables.expand, tables.fold) if each is not None]
-    number = MapToMachine(predictor.links(num_parts), seed=options.seed).run(exchanges)
+    links, speeds = predictor.links(num_parts), predictor.machine.speeds(num_parts)
+    number = MapToMachine(links, speeds, options.seed).run(exchanges)
     better = owners.renumbered(number)
     reached = predictor.of_owners(matrix, better, num_parts).seconds
     return better if reached < predictor.epoch(tables).seconds else owners

@@ -50,7 +50,7 @@ class MapToMachine:
         Parameters
         ----------
         exchanges : sequence of csr_array int64[num_parts, num_parts]
-            Rows that part q sends to part m (`plancc.cost.pairs`): of the expand, and of the fold
+            Rows that part q sends to part m: of the expand (`plancc.cost.pairs`), and of the fold
             if there is one. They take place one after the other.
         """
         num_parts = exchanges[0].shape[0]
@@ -68,29 +68,36 @@ class MapToMachine:
 @njit(cache=True, nogil=True)
 def _swap(rows, pairs, kind, links):  # type: ignore[no-untyped-def]
     """Rank of every part after the swaps of `pairs` that gain; rows are float64[k, p, p]."""
-    steps, num_parts, _ = rows.shape
-    rank = np.arange(num_parts).astype(np.int32)
+    rank = np.arange(rows.shape[1]).astype(np.int32)
     node = links.node.copy()  # of every part
-    # rows sent and received, and messages: float64[step, which of these 4, near or far, part]
+    sums = sums_of(rows, node)
+    most = seconds(sums, rank, links)
+    for k in range(len(pairs)):
+        i, j = pairs[k]
+        if node[i] == node[j] or kind[i] != kind[j]:
+            continue
+        _exchange(i, j, node, rows, sums)
+        rank[i], rank[j] = rank[j], rank[i]
+        reached = seconds(sums, rank, links)
+        if reached < most * (1 - 1e-12):
+            most = reached
+        else:
+            _exchange(i, j, node, rows, sums)
+            rank[i], rank[j] = rank[j], rank[i]
+    return rank
+
+
+@njit(cache=True, nogil=True)
+def sums_of(rows, node):  # type: ignore[no-untyped-def]
+    """Rows sent and received, and messages: float64[step, which of these 4, near or far, part]."""
+    steps, num_parts, _ = rows.shape
     sums = np.zeros((steps, 4, 2, num_parts))
     for s in range(steps):
         for q in range(num_parts):
             for m in range(num_parts):
                 if rows[s, q, m] > 0:
                     _count(s, q, m, int(node[q] != node[m]), 1.0, rows, sums)
-    most = _time(sums, node, links)
-    for k in range(len(pairs)):
-        i, j = pairs[k]
-        if node[i] == node[j] or kind[i] != kind[j]:
-            continue
-        _exchange(i, j, node, rows, sums)
-        reached = _time(sums, node, links)
-        if reached < most * (1 - 1e-12):
-            most = reached
-            rank[i], rank[j] = rank[j], rank[i]
-        else:
-            _exchange(i, j, node, rows, sums)
-    return rank
+    return sums
 
 
 @njit(cache=True, nogil=True)
@@ -121,12 +128,13 @@ def _exchange(i, j, node, rows, sums):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _time(sums, node, links):  # type: ignore[no-untyped-def]
+def seconds(sums, rank, links):  # type: ignore[no-untyped-def]
     """Seconds of the slowest rank in every step, and a little of the mean."""
     steps, _, _, num_parts = sums.shape
+    node = links.node[rank]
     total = 0.0
     for s in range(steps):
-        at_node = np.zeros((2, node.max() + 1))
+        at_node = np.zeros((2, links.node[-1] + 1))
         for q in range(num_parts):
             at_node[0, node[q]] += sums[s, 0, 1, q]
             at_node[1, node[q]] += sums[s, 1, 1, q]
@@ -138,7 +146,8 @@ def _time(sums, node, links):  # type: ignore[no-untyped-def]
             if sums[s, 0, 1, q] > 0 or sums[s, 1, 1, q] > 0:
                 shared = max(at_node[0, node[q]], at_node[1, node[q]]) * links.row_of_node
                 far += max(max(sums[s, 0, 1, q], sums[s, 1, 1, q]) * links.row_between, shared)
-            spent = near + far + (sums[s, 0, 0, q] + sums[s, 0, 1, q]) * links.row_packed
+            copied = sums[s, s, 0, q] + sums[s, s, 1, q]  # owners send rows, and receive the fold
+            spent = near + far + copied * links.row_copied[s] * links.slow[rank[q]]
             most, mean = max(most, spent), mean + spent / num_parts
         total += most + MEAN * mean
     return total

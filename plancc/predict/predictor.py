@@ -23,7 +23,7 @@ from plancc.predict.passes import COMMON_PASSES, moved_widths
 from plancc.predict.schedule import Pairs
 from plancc.predict.schedules import Tables, schedule_of, tables_of_owners
 from plancc.predict.schedules.row import ADD_WORDS, PACK_WORDS
-from plancc.predict.simulation import Prediction, simulate
+from plancc.predict.simulation import Prediction, simulate, slowness
 from plancc.predict.sizes import even_tables
 from plancc.predict.training import WORD_BYTES
 
@@ -118,10 +118,8 @@ class Predictor:
         """
         machine = self.machine
         widths = np.array(moved_widths(self.dims, self.passes))
-        exchanges, columns = int((widths > 0).sum()), int(widths.sum())
-        stream = machine.compute.stream
-        packed = WORD_BYTES * (PACK_WORDS * widths[:, 0].sum() + ADD_WORDS * widths[:, 1].sum())
-        row = WORD_BYTES * columns
+        exchanges, row = int((widths > 0).sum()), WORD_BYTES * int(widths.sum())
+        forward, back = WORD_BYTES * widths.sum(axis=0) / (machine.compute.stream or np.inf)
         return Links(
             node=np.arange(num_parts) // machine.node.ranks,
             message_inside=exchanges * machine.inside_latency,
@@ -129,7 +127,11 @@ class Predictor:
             row_inside=row / machine.inside_bandwidth,
             row_between=row / machine.bandwidth,
             row_of_node=row / machine.injection,
-            row_packed=0.0 if stream is None else float(packed / stream),
+            row_copied=(
+                float(PACK_WORDS * forward + ADD_WORDS * back),
+                float(ADD_WORDS * forward + PACK_WORDS * back),
+            ),
+            slow=slowness(machine, num_parts),
         )
 
     def rates(self, num_vertices: int, num_nonzeros: int, num_parts: int) -> EpochRates:

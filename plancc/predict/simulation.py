@@ -249,6 +249,14 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
     )
 
 
+def slowness(machine: Machine, num_ranks: int) -> Float64Array:
+    """How many times as long every rank computes as one of speed 1 with a core of its own."""
+    node = np.arange(num_ranks) // machine.node.ranks
+    cores = machine.node.cores or machine.node.ranks
+    shared: Float64Array = np.maximum(np.bincount(node) / cores, 1.0)[node]
+    return shared / machine.speeds(num_ranks)
+
+
 def _hide(
     times: dict[Place, Float64Array], products: Mapping[Place, Float64Array], share: float
 ) -> None:
@@ -281,9 +289,7 @@ class _Clock:
     def __init__(self, machine: Machine, num_ranks: int, word_bytes: int) -> None:
         self._machine, self._num_ranks, self._bytes = machine, num_ranks, word_bytes
         self._node = np.arange(num_ranks) // machine.node.ranks
-        on_node = np.bincount(self._node)
-        cores = machine.node.cores or machine.node.ranks
-        slow = np.maximum(on_node / cores, 1.0)[self._node] / machine.speeds(num_ranks)
+        slow = slowness(machine, num_ranks)
         self._slow = slow * (word_bytes / WORD_BYTES)  # of all that is computed
         self._call = machine.compute.overhead * slow
         self._of: dict[type, Callable[[Any], Float64Array]] = {
