@@ -12,7 +12,7 @@ import click
 from plancc.cost.objectives import OBJECTIVES
 from plancc.models import MODELS
 from plancc.options import EFFORT, EFFORTS, SearchOptions
-from plancc.owners.request import TIMED_CANDIDATES, default_model, prepared
+from plancc.owners.request import timed_candidates, default_model, prepared
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import AUTO
 from plancc.predict.predictor import DEFAULT_DIMS, DEFAULT_MACHINE
@@ -85,7 +85,7 @@ def _of_single_models() -> str:
     type=options.NameIn("model", MODELS),
     metavar="NAME",
     help=f"Partitioning model: {', '.join(MODELS)} (see plancc models).  [default: hp; for "
-    f"objective time the faster of {' and '.join(TIMED_CANDIDATES)}]",
+    f"objective time the faster of {' and '.join(timed_candidates())}]",
 )
 @click.option(
     "--objective",

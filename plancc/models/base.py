@@ -48,6 +48,8 @@ class Model(ABC):
         `StochasticModel` only).
     competes : bool
         Whether model auto may try it.
+    timed : bool
+        Whether it competes for the least time where the user names no model.
     swept : bool
         Whether it has owners of its own for any number of ranks, so that a sweep can predict it.
     assigns_blocks : bool
@@ -65,6 +67,7 @@ class Model(ABC):
     starts_from_cut: ClassVar[bool] = False
     of_batches: ClassVar[bool] = False
     competes: ClassVar[bool] = True
+    timed: ClassVar[bool] = False
     swept: ClassVar[bool] = True
     assigns_blocks: ClassVar[bool] = True
     even_random: ClassVar[bool] = False

@@ -80,6 +80,7 @@ class CheckerboardModel(EdgeModel):
 
     searched: ClassVar[bool] = True
     default_objective: ClassVar[str] = "messages"
+    timed: ClassVar[bool] = True
 
     grid: str | None = option(
         None,

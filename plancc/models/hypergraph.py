@@ -35,6 +35,7 @@ class HypergraphModel(Model):
     default_objective: ClassVar[str] = "volume"
     minimised: ClassVar[tuple[str, ...]] = ("volume",)
     starts_from_cut: ClassVar[bool] = True
+    timed: ClassVar[bool] = True
 
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int

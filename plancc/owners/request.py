@@ -134,21 +134,21 @@ DEFAULT_BALANCE = f"nnz:{LOOSE:g},rows"
 nonzeros may be less even without costing time (docs/quality.md has the measurements)."""
 
 
-TIMED_CANDIDATES = ("hp", "checkerboard")
-"""Models that compete for the least time where none is named: one of the two was the fastest on
-every graph that was measured (docs/quality.md)."""
+def timed_candidates() -> tuple[str, ...]:
+    """Models that compete for the least time where none is named: `Model.timed`."""
+    return tuple(name for name, model in MODELS.loaded().items() if model.timed)
 
 
 def default_model(options: SearchOptions, balance: str | None) -> tuple[str, dict[str, Any]]:
     """The model of those who name none, and its options.
 
-    "hp"; for objective "time" the faster one of `TIMED_CANDIDATES`, unless what is asked for is a
+    "hp"; for objective "time" the faster one of `timed_candidates`, unless what is asked for is a
     row plan's: a partitioner, a topology, a balance.
     """
     of_rows = options.names_partitioner or options.nodes is not None or balance is not None
     if options.objective != "time" or of_rows:
         return "hp", {}
-    return "auto", {"candidates": TIMED_CANDIDATES}
+    return "auto", {"candidates": timed_candidates()}
 
 
 def default_balance(model: str, options: SearchOptions) -> str:
