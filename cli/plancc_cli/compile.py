@@ -12,7 +12,7 @@ import click
 from plancc.cost.objectives import OBJECTIVES
 from plancc.models import MODELS
 from plancc.options import EFFORT, EFFORTS, SearchOptions
-from plancc.owners.request import timed_candidates, default_model, prepared
+from plancc.owners.request import default_model, prepared, timed_candidates
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import AUTO
 from plancc.predict.predictor import DEFAULT_DIMS, DEFAULT_MACHINE

@@ -40,6 +40,8 @@ MODELS = Registry(
     },
     subclass_of="plancc.models.base:Model",
 )
+DEFAULT_MODEL = "hp"
+"""Model of those who name none."""
 
 
 def make_model(name: str, options: Mapping[str, Any]) -> Model:

@@ -13,7 +13,7 @@ from typing import Any
 
 from plancc.errors import InputError
 from plancc.graph.vertexdata import VertexData
-from plancc.models import MODELS, make_model
+from plancc.models import DEFAULT_MODEL, MODELS, make_model
 from plancc.models.process_grid import ProcessGridModel
 from plancc.models.weights import LOOSE, Balance, check_num_parts
 from plancc.options import SearchOptions
@@ -142,12 +142,12 @@ def timed_candidates() -> tuple[str, ...]:
 def default_model(options: SearchOptions, balance: str | None) -> tuple[str, dict[str, Any]]:
     """The model of those who name none, and its options.
 
-    "hp"; for objective "time" the faster one of `timed_candidates`, unless what is asked for is a
+    `DEFAULT_MODEL`; for objective "time" the faster one of `timed_candidates`, unless what is asked for is a
     row plan's: a partitioner, a topology, a balance.
     """
     of_rows = options.names_partitioner or options.nodes is not None or balance is not None
     if options.objective != "time" or of_rows:
-        return "hp", {}
+        return DEFAULT_MODEL, {}
     return "auto", {"candidates": timed_candidates()}
 
 
