@@ -142,13 +142,16 @@ def timed_candidates() -> tuple[str, ...]:
 def default_model(options: SearchOptions, balance: str | None) -> tuple[str, dict[str, Any]]:
     """The model of those who name none, and its options.
 
-    `DEFAULT_MODEL`; for objective "time" the faster one of `timed_candidates`, unless what is asked for is a
-    row plan's: a partitioner, a topology, a balance.
+    `DEFAULT_MODEL`; for objective "time" the faster one of `timed_candidates`, unless what is asked
+    for is a row plan's: a partitioner, a topology, a balance.
     """
+    name = DEFAULT_MODEL
+    chosen: dict[str, Any] = {}
     of_rows = options.names_partitioner or options.nodes is not None or balance is not None
-    if options.objective != "time" or of_rows:
-        return DEFAULT_MODEL, {}
-    return "auto", {"candidates": timed_candidates()}
+    if options.objective == "time" and not of_rows:
+        name = "auto"
+        chosen["candidates"] = timed_candidates()
+    return name, chosen
 
 
 def default_balance(model: str, options: SearchOptions) -> str:
