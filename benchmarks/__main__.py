@@ -40,6 +40,8 @@ NAMES = (
     "accelerators",
     "scaling",
     "simulate",
+    "defaults",
+    "epochs-of-plans",
 )
 
 
@@ -75,7 +77,7 @@ def main() -> None:
         inputs = Inputs(folder, options.quick, kept=options.folder is not None)
         for name in options.names or NAMES:
             with console.status(name):
-                reports[name] = import_module(f"benchmarks.{name}").run(inputs)
+                reports[name] = import_module(f"benchmarks.{name.replace('-', '_')}").run(inputs)
             show(console, name, reports[name])
     missed = [
         f"{name}: {figure.name}"

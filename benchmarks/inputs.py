@@ -44,6 +44,15 @@ class Inputs:
     def scale(self) -> int:
         return 14 if self.quick else 20
 
+    def results(self, name: str) -> Path:
+        """The folder in which a benchmark that can be resumed keeps its results.
+
+        That of the graphs where it stays or where they are small, else one of `build/`.
+        """
+        folder = self.folder if self.kept or self.quick else ROOT / "build" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
     @property
     def repetitions(self) -> int:
         return 3 if self.quick else 9

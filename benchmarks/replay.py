@@ -319,10 +319,10 @@ def _work_tree(commit: str) -> Iterator[Path]:
             _git("worktree", "remove", "--force", str(tree))
 
 
-def sources_hash(tree: Path) -> str:
+def sources_hash(tree: Path, packages: Sequence[str] = PACKAGES) -> str:
     """Hash of the names and contents of all files of the packages."""
     found = hashlib.sha256()
-    for package in PACKAGES:
+    for package in packages:
         for path in sorted((tree / package).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 found.update(f"{path.relative_to(tree)}\0".encode())

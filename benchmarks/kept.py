@@ -1,0 +1,72 @@
+"""Results of long benchmarks, kept step by step, so that an interrupted one goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The results of steps in a file, a line of JSON each.
+
+    Attributes
+    ----------
+    path : Path
+        Need not be there; its folder must.
+    sources : str
+        What the results depend on, such as a hash of the code. Results of other sources stay in
+        the file and do not count.
+    any_sources : bool
+        The last result of every step counts, whatever its sources.
+    """
+
+    path: Path
+    sources: str
+    any_sources: bool = False
+
+    def step(self, key: Sequence[str | int], work: Callable[[], Any]) -> Any:
+        """The result of a step: kept, or that of `work`, which is then kept.
+
+        Parameters
+        ----------
+        key : sequence of str and int
+            Says which step it is.
+        work : callable
+            Its result is one that JSON keeps.
+        """
+        known = self._known
+        if tuple(key) not in known:
+            self.put(key, work())
+        return known[tuple(key)]
+
+    def put(self, key: Sequence[str | int], result: Any) -> None:
+        """Keep the result of a step in place of an earlier one."""
+        line = json.dumps({"sources": self.sources, "key": list(key), "result": result})
+        known = self._known
+        with self.path.open("a") as file:
+            file.write(line + "\n")
+        known[tuple(key)] = json.loads(line)["result"]
+
+    def __contains__(self, key: Sequence[str | int]) -> bool:
+        return tuple(key) in self._known
+
+    @cached_property
+    def _known(self) -> dict[tuple[str | int, ...], Any]:
+        """Results by key, the last of a key; a line that was cut short does not count."""
+        text = self.path.read_text() if self.path.exists() else ""
+        if text and not text.endswith("\n"):
+            self.path.write_text(text + "\n")
+        found = {}
+        for line in text.splitlines():
+            try:
+                each = json.loads(line)
+            except ValueError:
+                continue
+            if self.any_sources or each["sources"] == self.sources:
+                found[tuple(each["key"])] = each["result"]
+        return found
