@@ -73,25 +73,28 @@ class Way:
     Attributes
     ----------
     settings : dict
-        Options of `plancc.compile`.
+        Options of `plancc.compile`; the model is hp, unless they say otherwise.
     places : tuple of Place
-        Machines and widths that get a search of their own.
+        Machines and widths that get a search.
+    of_machine, of_dims : bool
+        Whether a search depends on the machine, on the widths; else one serves all.
     efforts : tuple of str
     parts : tuple of int
     """
 
     settings: dict[str, Any]
     places: tuple[Place, ...] = (HOME,)
+    of_machine: bool = False
+    of_dims: bool = False
     efforts: tuple[str, ...] = ("fast",)
     parts: tuple[int, ...] = PARTS
 
     def place(self, place: Place) -> Place | None:
         """The place whose search serves `place`; None: there is none."""
-        if self.places == (HOME,):
-            return HOME
-        if all(machine == HOME[0] for machine, _ in self.places):
-            place = HOME[0], place[1]
-        return place if place in self.places else None
+        machine, dims = place
+        home_machine, home_dims = HOME
+        served = machine if self.of_machine else home_machine, dims if self.of_dims else home_dims
+        return served if served in self.places else None
 
 
 PAPER, DEFAULT = "nnz", "nnz:0.05,rows"
@@ -105,14 +108,17 @@ WAYS = {
     "nnz:0.1,rows": Way({"balance": "nnz:0.1,rows"}),
     "nnz:0.05,rows:0.03": Way({"balance": "nnz:0.05,rows:0.03"}),
     "rows": Way({"balance": "rows"}),
-    "work": Way({"balance": "work"}, tuple((HOME[0], dims) for dims in DIMS)),
-    "time": Way(
+    "work": Way({"balance": "work"}, tuple((HOME[0], dims) for dims in DIMS), of_dims=True),
+    "time, hp": Way(
         {"objective": "time"},
-        tuple(place for place in PLACES if place[0] == HOME[0] or place[1] == HOME[1]),
+        tuple(place for place in PLACES if HOME[0] in place or HOME[1] in place),
+        of_machine=True,
+        of_dims=True,
         parts=(64,),
     ),
+    "time": Way({"objective": "time", "model": None}, of_machine=True, of_dims=True, parts=(64,)),
 }
-QUICK_WAYS = (PAPER, DEFAULT, "work", "time")
+QUICK_WAYS = (PAPER, DEFAULT, "work", "time, hp", "time")
 QUICK_PARTS = (64, 8)
 
 GAIN, WORST, VOLUME, SECONDS = 0.79, 0.9, 1.1, 1.3
@@ -206,14 +212,12 @@ class Bench:
         plan = _plan(graph, cell, machine, dims, self.ways[cell.way].settings)
         spent = sum(os.times()[:4]) - sum(before[:4])  # of the partitioner's process too
         seconds, figures = time.perf_counter() - begin, plan.metrics()
-        owners, epochs = Owners(plan.owner()), {}
-        for place in PLACES:
-            if self.ways[cell.way].place(place) == cell.place:
-                options = _options(place)
-                numbered = with_better_numbers(matrix, owners, cell.num_parts, options)
-                predictor = options.predictor
-                seconds_of = predictor.of_owners(matrix, numbered, cell.num_parts).seconds
-                epochs[_key(place)] = seconds_of
+        if self.ways[cell.way].of_machine:
+            epochs = {_key(cell.place): plan.provenance["epoch_seconds"]}
+        else:
+            served = [p for p in PLACES if self.ways[cell.way].place(p) == cell.place]
+            owners = Owners(plan.owner())
+            epochs = {_key(p): _numbered(matrix, owners, cell.num_parts, p) for p in served}
         return {
             "epochs": epochs,
             "volume": figures.volume,
@@ -266,19 +270,20 @@ def _options(place: Place) -> SearchOptions:
     return SearchOptions(machine=machine, dims=tuple(map(int, dims.split(","))), seed=1)
 
 
+def _numbered(matrix: Graph, owners: Owners, num_parts: int, place: Place) -> float:
+    """The predicted epoch of owners whose parts the compiler would number for this machine."""
+    options = _options(place)
+    numbered = with_better_numbers(matrix, owners, num_parts, options)
+    return options.predictor.of_owners(matrix, numbered, num_parts).seconds
+
+
 def _plan(graph: Graph, cell: Cell, machine: str, dims: str, settings: dict[str, Any]) -> Any:
     """The plan of a cell, compiled without a word."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", plancc.PlanccWarning)
-        return plancc.compile(
-            graph,
-            "hp",
-            cell.num_parts,
-            effort=cell.effort,
-            machine=machine,
-            dims=tuple(map(int, dims.split(","))),
-            **settings,
-        )
+        widths = tuple(map(int, dims.split(",")))
+        asked = {"model": "hp", "effort": cell.effort, "machine": machine, "dims": widths}
+        return plancc.compile(graph, num_parts=cell.num_parts, **(asked | settings))
 
 
 def random_epochs(matrix: Graph, num_parts: int) -> dict[str, Any]:

@@ -88,8 +88,11 @@ def train(plan: Path, ranks: int, *options: object) -> Any:
     return json.loads(result.read_text())
 
 
-def on_ranks(ranks: int, *command: object) -> str:
-    """What ``mpirun -n RANKS COMMAND`` prints; its paths are absolute or from the repository."""
+def on_ranks(ranks: int, *command: object, timeout: float = 300) -> str:
+    """What ``mpirun -n RANKS COMMAND`` prints; its paths are absolute or from the repository.
+
+    `timeout`: seconds that it may take.
+    """
     launcher = str(BIN / "mpirun") if (BIN / "mpirun").exists() else "mpirun"
     environment = os.environ | {
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -100,7 +103,7 @@ def on_ranks(ranks: int, *command: object) -> str:
         list(map(str, [launcher, "-n", ranks, *command])),
         cwd=ROOT,
         env=environment,
-        timeout=300,
+        timeout=timeout,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

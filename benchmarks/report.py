@@ -12,7 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-_HOLDS = {"<=": operator.le, "=": operator.eq}
+_HOLDS = {"<=": operator.le, ">=": operator.ge, "=": operator.eq}
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Figure:
     target : float, or None
         What `value` should be; None for a number that is only shown.
     relation : str
-        "<=" or "=": how `value` should stand to `target`.
+        "<=", ">=" or "=": how `value` should stand to `target`.
     """
 
     name: str
