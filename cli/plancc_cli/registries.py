@@ -109,12 +109,15 @@ def _formats() -> Entries:
 
 def _machines() -> Entries:
     from plancc.predict.machine_files import find_machine, shipped_machines
+    from plancc.predict.predictor import DEFAULT_MACHINE
 
     found = {name: find_machine(name) for name in shipped_machines()}
     return {
         name: {
             "what": f"{machine.latency:g} s, {machine.bandwidth:g} bytes/s, "
-            f"{machine.multiply_adds:g} multiply-adds/s",
+            f"{machine.multiply_adds:g} multiply-adds/s"
+            + "; the default"
+            * (name == DEFAULT_MACHINE),
             "source": machine.source,
             **machine.as_dict(),
         }

@@ -8,6 +8,8 @@ import pytest
 
 import plancc
 from plancc.graph.owners import Owners
+from plancc.plan.grid import Grid
+from plancc.plan.grid_slices import with_grid
 from plancc.plan.lowering import lower
 from plancc.predict.machine import Compute, Machine, Node, Overlap
 from plancc.predict.machine_files import find_machine, shipped_machines
@@ -57,6 +59,23 @@ def test_owners_of_nonzeros_and_their_plan_take_the_same_time(matrix, uneven, na
     assert predictor.epoch(tables_of(plan)).seconds == (
         predictor.of_owners(matrix, owners, 7).seconds
     )
+
+
+@pytest.mark.parametrize("name", shipped_machines())
+@pytest.mark.parametrize(
+    "grid",
+    [
+        *(Grid("1d", 4), Grid("1d", 4, sparse=True), Grid("1.5d", 4, 2), Grid("2d", 2, 2)),
+        *(Grid("3d", 2, 2, 2), Grid("feature", 1, 4), Grid("feature", 3, 2)),
+    ],
+    ids=str,
+)
+def test_owners_of_blocks_and_their_grid_plan_take_the_same_time(matrix, uneven, grid, name):
+    predictor = Predictor(DIMS, find_machine(name))
+    owners = Owners((uneven % grid.num_parts).astype(np.int32))
+    plan = lower(matrix, owners, grid.num_parts, normalization="none", self_loops=False)
+    found = predictor.of_owners(matrix, owners, grid.num_parts, grid).seconds
+    assert predictor.epoch(tables_of(with_grid(plan, grid))).seconds == found
 
 
 def test_random_is_the_model_rp(matrix):
