@@ -401,6 +401,7 @@ class RefineTime(_RefineTraffic):
 
     objective: ClassVar[str] = "time"
 
+    cycles: int = 4
     time: EpochTime | None = None
 
     def _goal(self, problem: Hypergraph) -> Goal:
