@@ -14,7 +14,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 PROGRAMS = Path(sys.executable).parent
-SLOWER = "is predicted to train slower than an even random partition"
+SLOWER = "slower than an even random partition"
 """What a warning says of many plans of tiny graphs."""
 PLANCC = str(PROGRAMS / "plancc")
 
