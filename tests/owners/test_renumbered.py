@@ -1,0 +1,158 @@
+"""Parts under numbers that suit a machine: the same parts, an epoch that takes no longer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from test_ownership import DIMS, clustered, compiled
+
+import plancc
+from plancc.cost.owners import traffic
+from plancc.models import make_model
+from plancc.options import SearchOptions
+from plancc.owners.numbering import STEP, numbered, with_better_numbers
+from plancc.owners.task import Found, Task
+from plancc.plan.lowering import lower
+from plancc.plan.metrics import summarize
+from plancc.predict.machine import Compute, Machine, Node
+from plancc.predict.schedules import schedule_of, tables_of
+from plancc.predict.simulation import simulate
+from plancc.report.provenance import reached, read_tried
+
+PARTS = 12
+NODES = Machine(
+    *(2e-5, 4e9, 5e9),
+    node=Node(ranks=4, injection=5e9, latency=1e-6, bandwidth=2e10),
+    compute=Compute(stream=1e10),
+)
+
+
+@pytest.fixture(scope="module")
+def matrix():
+    return plancc.as_graph(clustered() + sp.eye_array(240))
+
+
+@pytest.fixture(scope="module")
+def owners(matrix):
+    """Of rows, and of rows and nonzeros; neighbouring parts have numbers far apart."""
+    found = {}
+    for model in ("hp", "medium-grain"):
+        plan = compiled(matrix, model=model, num_parts=PARTS, effort="fast", self_loops=False)
+        number = np.random.default_rng(4).permutation(PARTS).astype(np.int32)
+        found[model] = plancc.plan.matrix.owners_of(plan).renumbered(number)
+    return found
+
+
+def seconds_of(matrix, owners, machine=NODES, num_parts=PARTS):
+    """What the simulation says of the plan, which is built for it."""
+    plan = lower(matrix, owners, num_parts, normalization="none", self_loops=False)
+    return simulate(schedule_of(tables_of(plan), DIMS), machine).seconds
+
+
+def options(machine=NODES, **more):
+    return SearchOptions(dims=DIMS, machine=machine, **more)
+
+
+@pytest.mark.parametrize("model", ["hp", "medium-grain"])
+def test_the_same_parts_in_less_time(model, matrix, owners):
+    given = owners[model]
+    better = with_better_numbers(matrix, given, PARTS, options())
+    assert seconds_of(matrix, better) < seconds_of(matrix, given)
+    pairs = set(zip(given.rows.tolist(), better.rows.tolist(), strict=True))
+    if given.nonzeros is not None:
+        pairs |= set(zip(given.nonzeros.tolist(), better.nonzeros.tolist(), strict=True))
+    assert len(pairs) == len({old for old, _ in pairs}) == len({new for _, new in pairs}) == PARTS
+    before, after = (summarize(traffic(matrix, each, PARTS)) for each in (given, better))
+    assert before == after
+    again = with_better_numbers(matrix, given, PARTS, options())
+    assert again == better
+    assert with_better_numbers(matrix, given, PARTS, options(seed=2)) != given
+
+
+def test_numbers_that_do_not_matter_stay(matrix, owners):
+    """On one node, and on nodes of one rank."""
+    given = owners["hp"]
+    one = replace(NODES, node=replace(NODES.node, ranks=1))
+    whole = replace(NODES, node=replace(NODES.node, ranks=PARTS))
+    for machine in (one, whole):
+        assert with_better_numbers(matrix, given, PARTS, options(machine)) is given
+
+
+def test_parts_stay_on_ranks_of_their_speed(matrix, owners):
+    machine = replace(NODES, speed=(1.0, 2.0, 1.0, 1.0))
+    given = owners["hp"]
+    better = with_better_numbers(matrix, given, PARTS, options(machine))
+    assert seconds_of(matrix, better, machine) < seconds_of(matrix, given, machine)
+    speeds = machine.speeds(PARTS)
+    assert (speeds[better.rows] == speeds[given.rows]).all()
+
+
+def task_of(model, **more):
+    return Task(model, make_model(model, {}), PARTS, options(**more))
+
+
+def test_who_is_numbered(matrix, owners):
+    """Not those who assign rows themselves, nor those mapped to a topology."""
+    found = Found(owners["hp"], {"tried": json.dumps([])})
+    assert numbered(matrix, found, task_of("rp")) is found
+    assert numbered(matrix, found, task_of("hp", topology="3x4")) is found
+    better = numbered(matrix, found, task_of("hp"))
+    assert better.how is found.how
+    assert seconds_of(matrix, better.owners) < seconds_of(matrix, found.owners)
+
+
+def test_a_step_of_objective_time(matrix, owners):
+    given, told = owners["hp"], []
+    first = {"step": "found", "seconds": 1.0, "value": seconds_of(matrix, given)}
+    first |= {"volume": 7, "overload": 0.0, "best": True}
+    found = Found(given, {"tried": json.dumps([first, first | {"best": False}])})
+    better = numbered(matrix, found, task_of("hp", objective="time"), told.append)
+    *before, last = json.loads(better.how["tried"])
+    assert len(before) == 2
+    assert last == vars(told[0])
+    assert (last["step"], last["best"], last["volume"], last["overload"]) == (STEP, True, 7, 0.0)
+    assert last["value"] == seconds_of(matrix, better.owners) < first["value"]
+
+
+MODELS = ("hp", "medium-grain", "checkerboard")
+MACHINES = {"nodes": NODES, "cpu-cluster": "cpu-cluster", "summit": "summit", "h100": "h100"}
+
+
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+@pytest.mark.parametrize("model", MODELS)
+def test_compile_reaches_what_simulate_says(model, machine, matrix):
+    """To the last digit: the search's value, the provenance, the simulation of the plan."""
+    how = {"objective": "time", "effort": "fast", "dims": DIMS, "num_parts": PARTS}
+    plan = compiled(matrix, model=model, machine=machine, **how)
+    found = plan.provenance
+    made_for = Machine.from_json(found["machine"])
+    assert found["dims"] == ",".join(map(str, DIMS))
+    predicted = simulate(schedule_of(tables_of(plan), DIMS), made_for).seconds
+    assert reached(read_tried(found)) == found["epoch_seconds"] == predicted
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_compile_numbers_its_parts(model, matrix):
+    """Numbers drawn at random are worse."""
+    plan = compiled(matrix, model=model, machine=NODES, dims=DIMS, num_parts=PARTS)
+    given, seconds = plancc.plan.matrix.owners_of(plan), plan.provenance["epoch_seconds"]
+    scrambled = np.random.default_rng(1).permutation(PARTS).astype(np.int32)
+    assert seconds < seconds_of(matrix, given.renumbered(scrambled))
+
+
+def test_refine_numbers_its_parts_for_the_time(matrix, owners):
+    """Refining for the time alone: whoever refines the volume keeps the numbers."""
+    plan = lower(matrix, owners["hp"], PARTS, normalization="none", self_loops=False)
+    how = {"machine": NODES, "dims": DIMS, "epsilon": 0.5, "cycles": 0}
+    timed, volume = (plancc.refine(plan, objective, **how) for objective in ("time", "volume"))
+    tried = read_tried(timed.provenance)
+    assert tried[-1]["step"] == STEP
+    assert tried[-1]["best"]
+    predicted = simulate(schedule_of(tables_of(timed), DIMS), NODES).seconds
+    assert reached(tried) == timed.provenance["epoch_seconds"] == predicted
+    assert STEP not in {each["step"] for each in read_tried(volume.provenance)}
+    assert Machine.from_json(timed.provenance["machine"]) == NODES
