@@ -430,7 +430,9 @@ def test_warnings():
         plan = plancc.compile(symmetric_matrix(), model="file", num_parts=6, part=PART)
     first, second = plan.provenance["warnings"].split("\n")
     assert first == "2 of 6 parts have no rows"
-    assert second.startswith("this plan is predicted to train 5% slower")
+    assert second.startswith(
+        "this plan is predicted to train slower than an even random partition, by 5%"
+    )
     assert [str(each.message) for each in caught] == [first, second]
     assert {each.filename for each in caught} == {__file__}  # point at the user's line
     star = np.eye(N)

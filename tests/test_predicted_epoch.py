@@ -26,7 +26,7 @@ TALK = Machine(latency=1e-3, bandwidth=1e10, multiply_adds=5e9, name="talk")
 WORK = Machine(1e-12, 1e15, 1e9, name="work", compute=Compute(dense=1e7))
 """Rows decide."""
 WARNING = re.compile(
-    r"this plan is predicted to train (\d+)% slower than an even random partition: (\S+) ms an "
+    r"this plan is predicted to train slower than an even random partition, by (\d+)%: (\S+) ms an "
     r"epoch, not (\S+) ms \(machine (.*), dims (.*)\); (.*)"
 )
 

@@ -62,9 +62,9 @@ class Forecast:
         """Both times, the machine and the widths, in words."""
         assert self.seconds is not None
         machine, dims = self.predictor.machine, ",".join(map(str, self.predictor.dims))
-        more = 100 * (self.seconds / self.random_seconds - 1)
+        more = f"{100 * (self.seconds / self.random_seconds - 1):.0f}%"
         return (
-            f"this plan is predicted to train {more:.0f}% slower than an even random partition: "
+            f"this plan is predicted to train slower than an even random partition, by {more}: "
             f"{1e3 * self.seconds:.3g} ms an epoch, not {1e3 * self.random_seconds:.3g} ms "
             f"(machine {machine.title}, dims {dims})"
         )
