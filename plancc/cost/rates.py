@@ -6,11 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from plancc.graph.owners import Owners
-from plancc.plan.metrics import Traffic
 
 
 class EpochRates(NamedTuple):
@@ -32,15 +28,6 @@ class EpochRates(NamedTuple):
     row: float
     nonzero: float
     own_row: float
-
-    def seconds(self, parts: Traffic) -> npt.NDArray[np.float64]:
-        """Sum of a part's messages, rows and work at these rates, float64[num_parts]."""
-        return (
-            self.message * np.maximum(parts.messages_sent, parts.messages_received)
-            + self.row * np.maximum(parts.sent, parts.received)
-            + self.nonzero * parts.nonzeros
-            + self.own_row * parts.rows
-        )
 
 
 class Links(NamedTuple):

@@ -176,10 +176,8 @@ def search_checkerboard(
             strength *= STRONGER if better else WEAKER
 
     assert record.owners is not None
-    cells, loads = (
-        record.owners.of_nonzeros(matrix),
-        Loads.of_nonzeros(matrix.num_nonzeros, epsilon),
-    )
+    cells = record.owners.of_nonzeros(matrix)
+    loads = Loads.of_nonzeros(matrix.num_nonzeros, epsilon)
     warnings += balance_notes(cells, loads, num_parts, f"effort {effort}")
     return record.result([*dict.fromkeys(warnings)])
 
