@@ -183,6 +183,7 @@ def test_a_warning_is_one_line_and_no_failure(graph: Path, tmp_path: Path) -> No
     assert first == "plancc: warning: 1 of 2 parts have no rows"
     assert second.startswith("plancc: warning: this plan is predicted to train ")
     assert SLOWER in second
+    assert second.endswith("; try --model auto, or fewer parts")
     shown = json.loads(ok("inspect", plan, "--json"))
     said = shown["provenance"]["warnings"].splitlines()
     assert said[0] == "1 of 2 parts have no rows"
