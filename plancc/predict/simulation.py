@@ -22,7 +22,7 @@ Rates are of float32; numbers of 8 bytes take twice as long.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -250,11 +250,36 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
 
 
 def slowness(machine: Machine, num_ranks: int) -> Float64Array:
-    """How many times as long every rank computes as one of speed 1 with a core of its own."""
+    """Seconds for what takes a rank of speed 1 on a core of its own one: float64[num_ranks].
+
+    Raises
+    ------
+    InputError
+        If the machine has speeds of another number of ranks.
+    """
     node = np.arange(num_ranks) // machine.node.ranks
     cores = machine.node.cores or machine.node.ranks
     shared: Float64Array = np.maximum(np.bincount(node) / cores, 1.0)[node]
     return shared / machine.speeds(num_ranks)
+
+
+def collective_seconds(
+    collective: Broadcast | AllReduce | AllGather, machine: Machine, word_bytes: int
+) -> Float64Array:
+    """Seconds of a broadcast, all-reduce or all-gather for every group: float64[groups].
+
+    Only what travels: without the overhead of the operation itself.
+
+    Parameters
+    ----------
+    collective : Broadcast, AllReduce or AllGather
+    machine : Machine
+    word_bytes : int
+        Bytes of a word.
+    """
+    quiet = replace(machine, compute=replace(machine.compute, overhead=0.0), speed=())
+    spent = _Clock(quiet, int(collective.ranks.max()) + 1, word_bytes).seconds(collective)
+    return spent[collective.ranks[:, 0]]
 
 
 def _hide(
