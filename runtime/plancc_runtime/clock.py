@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
@@ -14,26 +14,44 @@ class Clock:
 
     Phases nest: an inner one interrupts the outer one, so that no second counts twice.
 
+    Parameters
+    ----------
+    now : callable
+        The time in seconds.
+
     Attributes
     ----------
     events : list of (phase, begin, end) or None
-        Every uninterrupted stretch of a phase since `record` was called, in seconds of
-        `time.perf_counter`.
+        Every uninterrupted stretch of a phase since `record` was called, in seconds of `now`.
+    stages : list of (stage, begin, end)
+        The stages of epochs since then, such as "layer 1 forward"; no stretch reaches from one into
+        another.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = perf_counter) -> None:
+        self.now = now
         self.events: list[tuple[str, float, float]] | None = None
+        self.stages: list[tuple[str, float, float]] = []
         self._running: list[str] = []
+        self._stage, self._entered = "", 0.0
         self.restart()
 
     def record(self) -> None:
-        """Keep every stretch of every phase from now on."""
-        self.events = []
+        """Keep every stretch of every phase from now on, and every stage."""
+        self.events, self.stages = [], []
+
+    def enter(self, stage: str) -> None:
+        """Begin a stage, if stretches are kept; the last one ends. Empty: none begins."""
+        if self.events is not None:
+            self._close()
+            if self._stage:
+                self.stages.append((self._stage, self._entered, self._since))
+            self._stage, self._entered = stage, self._since
 
     def restart(self) -> None:
         """Set all phases to zero; to be called outside of them."""
         self._seconds = dict.fromkeys(PHASES, 0.0)
-        self._start = self._since = perf_counter()
+        self._start = self._since = self.now()
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
@@ -48,7 +66,7 @@ class Clock:
 
     def read(self) -> dict[str, float]:
         """Seconds of every phase, and "communication" (pack and wait), "other" and "total"."""
-        total, seconds = perf_counter() - self._start, self._seconds
+        total, seconds = self.now() - self._start, self._seconds
         return {
             **seconds,
             "communication": seconds["pack"] + seconds["wait"],
@@ -58,7 +76,7 @@ class Clock:
 
     def _close(self) -> None:
         """End the current stretch of the running phase."""
-        now = perf_counter()
+        now = self.now()
         if self._running:
             phase = self._running[-1]
             self._seconds[phase] += now - self._since

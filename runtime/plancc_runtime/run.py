@@ -16,7 +16,6 @@ from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc.registry import check_choice
 from plancc_runtime.checkpoint import Checkpoints
-from plancc_runtime.clock import Clock
 from plancc_runtime.data import LocalData, load_data
 from plancc_runtime.devices import own_device
 from plancc_runtime.execution.choice import check_layout, check_widths, execution_of
@@ -78,7 +77,7 @@ class Run:
         torch.set_num_threads(self._threads)
         with transport.agreement():
             device = own_device(options.device, transport)
-        clock = Clock()
+        clock = transport.clock()
         self._resources = Resources(
             transport,
             DTYPES[options.dtype],
@@ -141,7 +140,7 @@ class Run:
             for epoch in range(self._first, options.epochs):
                 if options.patience is not None and self._best.since >= options.patience:
                     break
-                measure = self._epoch(epoch)
+                measure = self.epoch(epoch)
                 self._done = epoch + 1
                 self._measures.append(measure)
                 if options.log is not None:
@@ -156,7 +155,7 @@ class Run:
         if checkpoints and (not options.every or self._done % options.every):
             checkpoints.save(self._learner, self._done, self._best)
 
-    def _epoch(self, epoch: int) -> Measure:
+    def epoch(self, epoch: int) -> Measure:
         """One epoch, and an evaluation: of its training pass if that can be scored, or before."""
         learner, execution, every = self._learner, self._execution, self.options.eval_every
         where, scores, evaluating = f"epoch {epoch}", None, None

@@ -7,11 +7,10 @@ clocks need not agree.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
-from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,15 +34,15 @@ class Trace:
         self._clock, self._transport = clock, transport
         self._spans: list[tuple[str, float, float]] = []
         transport.allreduce_max(np.zeros(1))
-        self._zero = perf_counter()
+        self._zero = self._clock.now()
         clock.record()
 
     @contextmanager
     def span(self, name: str) -> Iterator[None]:
-        """Record the block as an event around the phases within it."""
-        begin = perf_counter()
+        """Record the block as an event around the stages and phases within it."""
+        begin = self._clock.now()
         yield
-        self._spans.append((name, begin, perf_counter()))
+        self._spans.append((name, begin, self._clock.now()))
 
     def write(self, path: str | PathLike[str]) -> None:
         """Gather the events of all ranks and write them, on rank 0. Collective.
@@ -55,29 +54,55 @@ class Trace:
         """
         events = np.array([(b, e) for _, b, e in self._all()]).reshape(-1, 2) - self._zero
         names = [name for name, _, _ in self._all()]
-        gathered = self._transport.gather((names, np.round(MICRO * events, 3)))
+        gathered = self._transport.gather((names, events))
         with self._transport.agreement():
             if self._transport.rank == 0:
-                entries = [
-                    entry for rank, own in enumerate(gathered) for entry in _entries(rank, *own)
-                ]
-                with atomic_write(path) as temporary:
-                    text = json.dumps({"traceEvents": entries, "displayTimeUnit": "ms"})
-                    temporary.write_text(text, encoding="utf-8")
+                write_tracks(path, [Track(f"rank {r}", *own) for r, own in enumerate(gathered)])
 
     def _all(self) -> list[tuple[str, float, float]]:
-        return [*self._spans, *(self._clock.events or [])]
+        return [*self._spans, *self._clock.stages, *(self._clock.events or [])]
 
 
-def _entries(rank: int, names: list[str], times: np.ndarray) -> Iterator[dict[str, Any]]:
-    """The events of one rank: a process with one thread."""
-    yield {"name": "process_name", "ph": "M", "pid": rank, "args": {"name": f"rank {rank}"}}
-    yield {"name": "process_sort_index", "ph": "M", "pid": rank, "args": {"sort_index": rank}}
-    for name, (begin, end) in zip(names, times.tolist(), strict=True):
+class Track(NamedTuple):
+    """A line of a timeline.
+
+    Attributes
+    ----------
+    title : str
+    names : list of str
+        Names of its events, which lie within each other or one after the other.
+    times : float64[events, 2]
+        Begin and end in seconds.
+    """
+
+    title: str
+    names: Sequence[str]
+    times: np.ndarray
+
+
+def write_tracks(path: str | PathLike[str], tracks: Iterable[Track]) -> None:
+    """Write a timeline: a process with one thread for every track.
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be written.
+    """
+    entries = [entry for number, track in enumerate(tracks) for entry in _entries(number, track)]
+    with atomic_write(path) as temporary:
+        text = json.dumps({"traceEvents": entries, "displayTimeUnit": "ms"})
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _entries(number: int, track: Track) -> Iterator[dict[str, Any]]:
+    yield {"name": "process_name", "ph": "M", "pid": number, "args": {"name": track.title}}
+    yield {"name": "process_sort_index", "ph": "M", "pid": number, "args": {"sort_index": number}}
+    times = np.round(MICRO * track.times.reshape(-1, 2), 3)
+    for name, (begin, end) in zip(track.names, times.tolist(), strict=True):
         yield {
             "name": name,
             "ph": "X",
-            "pid": rank,
+            "pid": number,
             "tid": 0,
             "ts": begin,
             "dur": round(end - begin, 3),

@@ -52,6 +52,7 @@ from typing import Any
 import numpy as np
 
 from plancc.errors import PlanccError
+from plancc_runtime.clock import Clock
 from plancc_runtime.transport.messages import (
     Addressed,
     Buffer,
@@ -316,6 +317,10 @@ class Transport(ABC):
     @abstractmethod
     def gather(self, value: Any) -> list[Any]:
         """Every rank's `value`, on every rank. Collective; small Python objects only."""
+
+    def clock(self) -> Clock:
+        """A new clock of this rank's time."""
+        return Clock()
 
     def cores_per_rank(self) -> int:
         """Cores this rank may use if all ranks of its machine share fairly. Collective."""

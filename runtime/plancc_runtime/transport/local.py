@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
@@ -19,6 +20,7 @@ from plancc.errors import PlanccError
 from plancc_runtime.transport.base import (
     TIMEOUT,
     Exchange,
+    Group,
     Transport,
     TransportError,
     usable_cores,
@@ -39,6 +41,7 @@ from plancc_runtime.transport.messages import (
 GRACE = 5.0  # seconds for the other ranks to end what they compute, once one has failed
 
 T = TypeVar("T")
+E = TypeVar("E", bound="LocalTransport")
 
 
 def run_ranks(
@@ -72,18 +75,24 @@ def run_ranks(
         Any other error of a rank or of the caller (KeyboardInterrupt), with a note that names the
         rank. A rank may still be computing then: the caller should end the process.
     """
+    group = Threads(num_ranks)
+    return in_threads(group, lambda rank: LocalTransport(group, rank, timeout), work)
+
+
+def in_threads(group: Threads, end: Callable[[int], E], work: Callable[[E], T]) -> list[T]:
+    """`run_ranks` with other ends: `end(rank)` makes one, in the thread of its rank."""
     import torch
 
-    group = _Group(num_ranks)
-    results: list[Any] = [None] * num_ranks
+    results: list[Any] = [None] * group.size
 
     def be(rank: int) -> None:
-        transport = LocalTransport(group, rank, timeout)
+        transport = end(rank)
         try:
             # otherwise one thread per device runs the backward passes of all ranks, which wait for
             # each other
             torch.autograd.set_multithreading_enabled(False)
-            results[rank] = work(transport)
+            with group.taking_part(rank):
+                results[rank] = work(transport)
         except BaseException as error:
             group.fail(error, None if error is transport.agreed_error else rank)
         with group.lock:
@@ -92,7 +101,7 @@ def run_ranks(
 
     threads = [
         threading.Thread(target=be, args=(rank,), name=f"rank {rank}", daemon=True)
-        for rank in range(num_ranks)
+        for rank in range(group.size)
     ]
     for thread in threads:
         thread.start()
@@ -117,14 +126,14 @@ class LocalTransport(Transport):
     `gather` returns are shared by all ranks.
     """
 
-    def __init__(self, group: _Group, rank: int, timeout: float | None) -> None:
+    def __init__(self, group: Threads, rank: int, timeout: float | None) -> None:
         super().__init__(rank, group.size, timeout)
         self._group, self.thread = group, rank
 
     def exchange(self, sends: Addressed, receives: Addressed) -> Exchange:
-        return _LocalExchange(self, sends, receives)
+        return LocalExchange(self, sends, receives)
 
-    def subgroup(self, ranks: Sequence[int]) -> MessageGroup:
+    def subgroup(self, ranks: Sequence[int]) -> Group:
         return MessageGroup(self, ranks)
 
     def allreduce_sum(self, array: Buffer) -> None:
@@ -168,15 +177,10 @@ class LocalTransport(Transport):
         TransportError
             If the timeout is over, or another rank has failed.
         """
-        group, deadline = self._group, time.monotonic() + self.timeout
+        group = self._group
         group.waiting[self.rank] = what
         try:
-            while not done():
-                group.check()
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    group.end_overdue(self.timeout)
-                group.conditions[self.rank].wait(min(left, threading.TIMEOUT_MAX))
+            group.wait(self.rank, done, self.timeout)
         finally:
             del group.waiting[self.rank]
 
@@ -196,8 +200,8 @@ class LocalTransport(Transport):
         return [meeting[rank] for rank in range(self.size)]
 
 
-class _Group:
-    """State that the ranks share, under one lock."""
+class Threads:
+    """State that the ranks of a process share, under one lock."""
 
     def __init__(self, size: int) -> None:
         self.size = self.running = size
@@ -205,12 +209,26 @@ class _Group:
         self.conditions = [threading.Condition(self.lock) for _ in range(size)]
         self.news = threading.Condition(self.lock)  # a rank has ended
         self.meeting: dict[int, Any] = {}  # rank -> what it brought to the next collective call
-        self.ends: dict[_Place, deque[_End]] = defaultdict(deque)
+        self.ends: dict[_Place, deque[End]] = defaultdict(deque)
         self.waiting: dict[int, Callable[[], str]] = {}
         self.error: BaseException | None = None
         self._failed: int | None = None
 
-    def wake(self, ranks: Sequence[int] | set[int]) -> None:
+    def taking_part(self, rank: int) -> AbstractContextManager[None]:
+        """The block in which a rank works."""
+        return nullcontext()
+
+    def wait(self, rank: int, done: Callable[[], bool], timeout: float) -> None:
+        """Let a rank wait until ``done()``; as `LocalTransport.wait`."""
+        deadline = time.monotonic() + timeout
+        while not done():
+            self.check()
+            left = deadline - time.monotonic()
+            if left <= 0:
+                self.end_all(lambda what: overdue(what, timeout))
+            self.conditions[rank].wait(min(left, threading.TIMEOUT_MAX))
+
+    def wake(self, ranks: Iterable[int]) -> None:
         """Let these ranks look again at what they wait for; the lock is held."""
         for rank in ranks:
             self.conditions[rank].notify()
@@ -230,9 +248,9 @@ class _Group:
                     error.add_note(f"in rank {rank}")
             self._spread()
 
-    def end_overdue(self, timeout: float) -> NoReturn:
+    def end_all(self, sentence: Callable[[str], str]) -> NoReturn:
         """End all ranks: every one that waits says what for; the lock is held."""
-        parts = [f"rank {r}: {overdue(self.waiting[r](), timeout)}" for r in sorted(self.waiting)]
+        parts = [f"rank {r}: {sentence(self.waiting[r]())}" for r in sorted(self.waiting)]
         self.error = TransportError("; ".join(parts))
         self._spread()
         raise self.error
@@ -244,7 +262,8 @@ class _Group:
             raise TransportError(f"{who} has ended")
 
     def _spread(self) -> None:
-        self.wake(range(self.size))
+        for condition in self.conditions:
+            condition.notify()
         self.news.notify()
 
 
@@ -256,15 +275,16 @@ class _Place(NamedTuple):
     tag: int
 
 
-class _End(NamedTuple):
-    """The sender's or the receiver's end of one message of one round."""
+class End(NamedTuple):
+    """The sender's or the receiver's end of one message of one round; `time`: when it was there."""
 
-    exchange: _LocalExchange
+    exchange: LocalExchange
     piece: Piece
     outgoing: bool
+    time: float
 
 
-class _LocalExchange(Exchange):
+class LocalExchange(Exchange):
     """A message is copied by its sender or its receiver, whichever comes second."""
 
     def __init__(self, transport: LocalTransport, sends: Addressed, receives: Addressed) -> None:
@@ -289,19 +309,19 @@ class _LocalExchange(Exchange):
         self._sending = Counter()
         rank = self._transport.rank
         for piece in self._inward:
-            mine = _End(self, piece, False)
+            mine = End(self, piece, False, self._now())
             other = self._meet(mine, _Place(piece.peer, rank, piece.tag))
             if other is not None:
-                self._deliver(other, mine)
+                self._copy(other, mine)
 
     def send(self, k: int) -> None:
         rank = self._transport.rank
         for piece in self._outward[k]:
             self._sending[piece.peer] += 1
-            mine = _End(self, piece, True)
+            mine = End(self, piece, True, self._now())
             other = self._meet(mine, _Place(rank, piece.peer, piece.tag))
             if other is not None:
-                self._deliver(mine, other)
+                self._copy(mine, other)
 
     def arrivals(self) -> Iterator[int]:
         for _ in self._num_pieces:
@@ -316,7 +336,7 @@ class _LocalExchange(Exchange):
                 lambda: not (self._receiving.total() or self._sending.total()), self._unfinished
             )
 
-    def _meet(self, mine: _End, place: _Place) -> _End | None:
+    def _meet(self, mine: End, place: _Place) -> End | None:
         """The other end of the message, if it is there already."""
         with self._group.lock:
             ends = self._group.ends[place]
@@ -325,17 +345,24 @@ class _LocalExchange(Exchange):
             ends.append(mine)
             return None
 
-    def _deliver(self, sent: _End, received: _End) -> None:
+    def _copy(self, sent: End, received: End) -> None:
         received.piece.data.copy_(sent.piece.data)
-        sender, receiver = sent.exchange, received.exchange
         with self._group.lock:
-            k = received.piece.number
-            receiver._missing[k] -= 1
-            if receiver._missing[k] == 0:
-                receiver._arrived.append(k)
-            receiver._receiving[received.piece.peer] -= 1
-            sender._sending[sent.piece.peer] -= 1
-            self._group.wake([sent.piece.peer, received.piece.peer])
+            self._deliver(sent, received)
+
+    def _deliver(self, sent: End, received: End) -> None:
+        """Let both ends know that a message has arrived; the lock is held."""
+        sender, receiver, k = sent.exchange, received.exchange, received.piece.number
+        receiver._missing[k] -= 1
+        if receiver._missing[k] == 0:
+            receiver._arrived.append(k)
+        receiver._receiving[received.piece.peer] -= 1
+        sender._sending[sent.piece.peer] -= 1
+        self._group.wake([sent.piece.peer, received.piece.peer])
+
+    def _now(self) -> float:
+        """When an end of a message is there, for those who need to know."""
+        return 0.0
 
     def _unfinished(self) -> str:
         return unfinished(+self._receiving, +self._sending)

@@ -1,0 +1,96 @@
+"""What messages and collectives take on a machine, in plain numbers. Knows no rank's work.
+
+`Links` is all that virtual time (`virtual_time`) needs to know of a machine; who knows machines
+makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+COLLECTIVES = ("broadcast", "allreduce", "allgather")
+"""Kinds of collectives; a reduction to a root counts as a broadcast, a reduce-scatter as an
+all-gather: the same backward."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """Cost of a rank's messages while all ranks exchange.
+
+    Attributes
+    ----------
+    latency : float
+        Seconds per message.
+    bandwidth : float
+        Bytes per second that a rank sends while it receives as many.
+    """
+
+    latency: float
+    bandwidth: float
+
+    def seconds(self, num_bytes: int) -> float:
+        """The time of one message."""
+        return self.latency + num_bytes / self.bandwidth
+
+
+class Collective(NamedTuple):
+    """One collective of a group.
+
+    Attributes
+    ----------
+    kind : str
+        One of `COLLECTIVES`.
+    groups : tuple of tuple of int
+        The ranks of this group, and of the others that do the same at about the same time: disjoint
+        and of the same size.
+    number : int
+        Which of the groups it is.
+    sizes : tuple of int
+        Bytes: of the buffer; of an all-gather, of every member's piece.
+    """
+
+    kind: str
+    groups: tuple[tuple[int, ...], ...]
+    number: int
+    sizes: tuple[int, ...]
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The members."""
+        return self.groups[self.number]
+
+
+@dataclass(frozen=True)
+class Links:
+    """The network of a machine, and how fast its ranks compute.
+
+    Attributes
+    ----------
+    ranks_per_node : int
+        Rank r is on node ``r // ranks_per_node``.
+    inside, between : Link
+        Links between ranks of one node, and of different ones.
+    injection : float
+        Bytes per second that a whole node sends to other nodes while it receives as many.
+    overlap : float
+        How fast messages move while their rank computes, as a share of their speed while it waits:
+        0 in libraries that move them only when they are called, 1 where the network needs no help.
+    slowness : tuple of float
+        Seconds that every rank takes for what takes this computer's thread one second.
+    collective : callable of Collective
+        Seconds of a collective, once all of its members are there.
+    """
+
+    ranks_per_node: int
+    inside: Link
+    between: Link
+    injection: float
+    overlap: float
+    slowness: tuple[float, ...]
+    collective: Callable[[Collective], float]
+
+    def are_near(self, a: int, b: int) -> bool:
+        """Whether two ranks are on one node."""
+        return a // self.ranks_per_node == b // self.ranks_per_node
