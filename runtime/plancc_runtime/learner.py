@@ -34,6 +34,8 @@ class Learner:
         self, network: Network, options: TrainOptions, transport: Transport, clock: Clock
     ) -> None:
         self.network, self.options, self.transport, self.clock = network, options, transport, clock
+        if clock.events is not None:
+            network.entered = clock.enter
         self._parameters = list(network.parameters())
         self.optimizer = OPTIMIZERS[options.optimizer](self._parameters, options.weight_decay)
         self._splits: WeakKeyDictionary[View, dict[str, _Split]] = WeakKeyDictionary()
@@ -61,6 +63,7 @@ class Learner:
         with self.clock("dense"):
             self.optimizer.zero_grad()
             outputs = self.network(view.graphs, view.rows_of(data.features), view.fixed, step)
+            self.clock.enter("loss")
             training = self._split("train", view, data)
             # a mini-batch may have nothing to learn
             size = max(data.split_sizes["train"], 1)
@@ -76,6 +79,7 @@ class Learner:
         """Change the weights along the last `gradients`, at this learning rate."""
         with self.clock("dense"):
             self.optimizer.step(rate)
+        self.clock.enter("")
 
     def evaluate(self, view: View, data: LocalData, where: str) -> Scores:
         """Scores of all splits from a pass of its own, as in use: without dropout. Collective."""
@@ -103,6 +107,20 @@ class Learner:
         training = self._split("train", view, data)
         return num_found(training.rows_of(outputs), training.labels)
 
+    def state(self) -> list[Tensor]:
+        """A copy of all that `update` and training passes change."""
+        return [tensor.detach().clone() for tensor in self._changing()]
+
+    def restore(self, state: list[Tensor]) -> None:
+        """Go back to an earlier `state`."""
+        with torch.no_grad():
+            for tensor, before in zip(self._changing(), state, strict=True):
+                tensor.copy_(before)
+
+    def _changing(self) -> list[Tensor]:
+        parameters = list(self.network.state_dict().values())
+        return [*parameters, *(t for each in self.optimizer.state for t in each.values())]
+
     def start(self) -> np.ndarray:
         """Restart the clock; the traffic so far."""
         self.clock.restart()
@@ -123,6 +141,7 @@ class Learner:
 
     def _reduce(self, share: Tensor) -> float:
         """Sum the gradients (Algorithm 2, line 13) and, with them, the loss. Collective."""
+        self.clock.enter("update")
         with self.clock("allreduce"):
             for w in self._parameters:
                 if w.grad is None:

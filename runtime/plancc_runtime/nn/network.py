@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -71,7 +72,14 @@ class Network(nn.Module):
     seed : int
         Seed of the initial weights and of dropout.
     dtype : torch.dtype
+
+    Attributes
+    ----------
+    entered : callable of str, or None
+        Called as a training pass enters "layer 1 forward", and so on, and back.
     """
+
+    entered: Callable[[str], None] | None = None
 
     def __init__(
         self, dims: Sequence[int], options: NetworkOptions, seed: int, dtype: torch.dtype
@@ -123,6 +131,7 @@ class Network(nn.Module):
         last = len(self.convs) - 1
         for k, (conv, graph) in enumerate(zip(self.convs, graphs, strict=True)):
             rate = self.options.dropout if k else self.options.input_dropout
+            self._enter(f"layer {k + 1} forward")
             if self.training and rate > 0:
                 first = graph.first_column(self.dims[k])
                 x = dropout(x, rate, key_of(self._seed, step, k), graph.vertices, first)
@@ -132,7 +141,17 @@ class Network(nn.Module):
                 if self.options.residual:
                     z = z + self._skipped(graph.targets(x), k, graph)
             x = z
+            if self.entered is not None and x.requires_grad:
+                x.register_hook(partial(self._enter_back, k))
         return graphs[-1].whole_rows(x, self.dims[-1])
+
+    def _enter(self, stage: str) -> None:
+        if self.entered is not None and self.training:
+            self.entered(stage)
+
+    def _enter_back(self, k: int, g: Tensor) -> None:
+        """The gradient g of the outputs of layer k is known."""
+        self._enter(f"layer {k + 1} back")
 
     def _skipped(self, x: Tensor, k: int, graph: LayerGraph) -> Tensor:
         skip = self.skips[k]
