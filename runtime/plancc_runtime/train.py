@@ -11,12 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from os import PathLike
+from typing import TYPE_CHECKING
 
 from plancc.errors import BackendUnavailable
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.results import Measure, TrainResult
 from plancc_runtime.slices import Slice, check_slices, open_slice
 from plancc_runtime.transport.base import Transport
+
+if TYPE_CHECKING:
+    from plancc_runtime.run import Run
 
 
 def train(
@@ -42,6 +46,21 @@ def train(
     InputError, PlanError, OutputError, BackendUnavailable
         On all ranks, also if only one of them failed; the sentence names the ranks.
     """
+    run = prepared(plan, options, transport)
+    run.loop(report)
+    return run.finish()
+
+
+def prepared(
+    plan: str | PathLike[str] | Slice,
+    options: TrainOptions,
+    transport: Transport,
+    kind: type[Run] | None = None,
+) -> Run:
+    """A run, or one of a kind of its own, that is ready for its first epoch. Collective.
+
+    Parameters and errors are those of `train`.
+    """
     with transport.agreement():
         header, part, content = open_slice(plan, transport)
     check_slices(part, content, transport)
@@ -57,8 +76,7 @@ def train(
 
     drawn = agree(plan, header, options, transport)
     part = in_order(part, options.row_order, options.pipeline, transport)
-    run = Run(header, part, content, options, transport)
+    run = (kind or Run)(header, part, content, options, transport)
     del part  # its vertex data are the run's now
     run.prepare(drawn)
-    run.loop(report)
-    return run.finish()
+    return run

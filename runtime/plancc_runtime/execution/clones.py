@@ -39,6 +39,7 @@ class Clones(FullBatch):
             clones = clones.alone()
         else:
             self._delay = Delay(clones, options.delay or DELAY, self._resources)
+            self.alike = self.repeats = False
         layers = range(options.layers)
         self._sums = [
             DelayedSums(self._delay, returns=k < layers[-1], constant=constant and k == 0)

@@ -14,7 +14,7 @@ from torch import Tensor
 from plancc.plan.values import Int64Array
 from plancc_runtime.layouts.layer_graph import LayerGraph, Request
 from plancc_runtime.layouts.local import LocalGraph
-from plancc_runtime.layouts.rehearsal import rehearse
+from plancc_runtime.layouts.requests import asked_of_graphs
 from plancc_runtime.nn.network import Network
 from plancc_runtime.options import PASSES
 from plancc_runtime.results import Figures
@@ -105,6 +105,6 @@ def requests_of(network: Network, graph: LayerGraph) -> list[list[Request]]:
 
     mode = network.training
     network.eval()
-    found = rehearse(forward, list(network.parameters()), len(network.convs))
+    found = asked_of_graphs(forward, list(network.parameters()), len(network.convs))
     network.train(mode)
     return found

@@ -57,6 +57,7 @@ class FullBatch(Execution):
         self.kernel = self._resources.kernel
         self._set_graph(LocalGraph(self._block, self._resources))
         self.evaluates &= not options.sampling.active
+        self.alike = not options.sampling.active
 
     def prepare(self, network: Network) -> LocalData:
         data, sampling = self._data, self._options.sampling

@@ -58,7 +58,7 @@ class MiniBatches(FullBatch):
     ) -> None:
         super().__init__(header, part, data, options, resources)
         self.sampler, self.steps_per_epoch = str(drawn.sampler), drawn.per_epoch
-        self.evaluates = False
+        self.evaluates = self.alike = False
         self._drawn, self._self_loops = drawn, header.self_loops
         part = replace(part, vertex_data=type(part.vertex_data)())
         self._mask = BatchMask(part, self._transport)

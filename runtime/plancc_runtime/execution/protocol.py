@@ -70,11 +70,18 @@ class Execution(ABC):
         The sampler of mini-batches, with its options; empty for a full batch.
     steps_per_epoch : int
         Mini-batches per epoch; 0 for a full batch.
+    alike : bool
+        Whether all epochs make the same products and send the same messages, but for their numbers.
+    repeats : bool
+        Whether an epoch may be executed again, from the same weights; not if it leaves messages
+        under way.
     """
 
     kernel: str
     sampler = ""
     steps_per_epoch = 0
+    alike = True
+    repeats = True
 
     def __init__(
         self,

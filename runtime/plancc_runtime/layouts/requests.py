@@ -16,7 +16,7 @@ from plancc.plan.words import Counts
 from plancc_runtime.layouts.layer_graph import LayerGraph, Request
 
 
-def rehearse(
+def asked_of_graphs(
     forward: Callable[[Sequence[LayerGraph]], Tensor],
     parameters: Sequence[Tensor],
     layers: int,

@@ -1,0 +1,72 @@
+"""Memory of this computer that a process may still take. Knows the system's files; no ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+ROOT = Path("/")
+UNLIMITED = 1 << 60
+"""Bytes that no computer has: limits beyond are none."""
+
+
+def available_memory(root: Path = ROOT) -> int | None:
+    """Bytes that may be taken: of the system, and of every control group above this process.
+
+    Parameters
+    ----------
+    root : Path
+        Folder with ``proc`` and ``sys``.
+
+    Returns
+    -------
+    int or None
+        None where the system does not say, as systems other than Linux.
+    """
+    found = [*_of_system(root), *_of_groups(root)]
+    return max(0, min(found)) if found else None
+
+
+def _of_system(root: Path) -> Iterator[int]:
+    with suppress(OSError, ValueError):
+        for line in (root / "proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                yield 1024 * int(line.split()[1])
+
+
+def _of_groups(root: Path) -> Iterator[int]:
+    """What is left of the limits of control groups, version 1 or 2.
+
+    Memory that only caches files counts as left.
+    """
+    with suppress(OSError):
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers == "":
+                top, limit, usage = root / "sys/fs/cgroup", "memory.max", "memory.current"
+            elif "memory" in controllers.split(","):
+                top = root / "sys/fs/cgroup/memory"
+                limit, usage = "memory.limit_in_bytes", "memory.usage_in_bytes"
+            else:
+                continue
+            folder = top / path.lstrip("/")
+            for group in (folder, *folder.parents):
+                if group.is_relative_to(top):
+                    yield from _left(group, limit, usage)
+
+
+def _left(group: Path, limit: str, usage: str) -> Iterator[int]:
+    with suppress(OSError, ValueError):  # "max" is no number: no limit
+        most = int((group / limit).read_text())
+        if most < UNLIMITED:
+            yield most - int((group / usage).read_text()) + _cached(group)
+
+
+def _cached(group: Path) -> int:
+    with suppress(OSError, ValueError):
+        for line in (group / "memory.stat").read_text().splitlines():
+            name, _, number = line.partition(" ")
+            if name == "inactive_file":
+                return int(number)
+    return 0
