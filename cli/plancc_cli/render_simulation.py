@@ -33,7 +33,7 @@ def print_prediction(
         f"{schedule.name}: layout {schedule.layout}, {count_of(ranks, 'rank')}, a GCN of "
         f"{widths}{FROM[basis.dims_from]}, passes {', '.join(schedule.passes) or 'none'}",
     )
-    say(_machine(machine, ranks, FROM[basis.machine_from]))
+    say(machine_words(machine, ranks, FROM[basis.machine_from]))
     out.print(_steps(prediction))
     say(
         f"epoch {duration(prediction.seconds)}, {ratio(prediction.seconds, bound)} times the bound "
@@ -56,7 +56,8 @@ def print_prediction(
         out.print(_ranks(prediction))
 
 
-def _machine(machine: Machine, ranks: int, where: str) -> str:
+def machine_words(machine: Machine, ranks: int, where: str) -> str:
+    """The machine in one sentence; `where` it is from."""
     nodes = count_of(-(-ranks // machine.node.ranks), "node")
     of_node = count_of(machine.node.ranks, "rank")
     return (

@@ -81,14 +81,15 @@ def command(
     refuse(given)
     if plan is None:
         raise InputError("nothing to predict: give a plan, or a graph and --sweep")
-    if _is_graph(plan):
+    if is_graph(plan):
         raise InputError(f"{plan}: a graph, not a plan: compile it first, or give --sweep p=4..64")
     with PlanFile(plan) as file:
         basis = Basis.read(file, dims, machine)
     _simulate(plan, replace(basis, predictor=asked(basis.predictor)), as_json, given)
 
 
-def _is_graph(path: str) -> bool:
+def is_graph(path: str) -> bool:
+    """Whether a path has the name of a graph."""
     from plancc.graph.formats import find_format
 
     try:

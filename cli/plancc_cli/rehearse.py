@@ -1,0 +1,234 @@
+"""`plancc rehearse`: execute a plan's epochs on this computer as all of its ranks would."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from plancc.errors import InputError, PlanccError
+from plancc.predict.passes import COMMON_PASSES
+from plancc.predict.predictor import DEFAULT_DIMS, DEFAULT_MACHINE
+from plancc_cli import options
+from plancc_cli.generated import Sections, with_options
+from plancc_cli.run_options import HELP, run_option
+from plancc_cli.simulate import is_graph
+
+if TYPE_CHECKING:
+    from plancc.predict.machine import Machine
+    from plancc.predict.simulation import Prediction
+    from plancc.report.epochs import Basis
+    from plancc_runtime.options import TrainOptions
+    from plancc_runtime.results import Measure
+    from plancc_runtime.transport.links import Links
+
+WIDTHS = {
+    "layers": "Number of layers.  [default: those of --dims]",
+    "hidden": "Width of the hidden layers.  [default: that of --dims]",
+    "features": "Width of random features, for a plan without features.  [default: as --dims]",
+    "classes": "Classes of random labels, for a plan without labels.  [default: as --dims]",
+}
+"""Parameters that are widths, and their helps here."""
+LEFT_OUT = {
+    *("patience", "eval_every", "ranks", "transport_name", "timeout", "threads", "device"),
+    *("aggregate_on", "checkpoint", "every", "resume", "log", "trace", "f1", "save", "json_path"),
+}
+"""Parameters of `plancc-run` that say how ranks work together, and what a run leaves behind."""
+SECTIONS = {
+    title: tuple(name for name in texts if name not in LEFT_OUT) for title, texts in HELP.items()
+}
+EPOCHS = 3
+"""Epochs unless told otherwise."""
+WORD_BYTES = {"float32": 4, "float64": 8}
+PER_RANK = 24 << 20
+"""Bytes of a rank beside those that are predicted: its thread and what Python has of its layers."""
+
+
+def _options() -> Iterator[click.Option]:
+    """The options of `plancc-run` that this command has too."""
+    for title, names in SECTIONS.items():
+        for name in names:
+            option = run_option(name, WIDTHS.get(name, HELP[title][name]))
+            if name in WIDTHS:
+                option.default = None
+            elif name == "epochs":
+                option.default, option.type = EPOCHS, click.IntRange(min=1)
+            yield option
+
+
+@click.command(
+    cls=Sections,
+    sections={
+        "Machine and ranks": ("machine", "ranks", "ranks_per_node", "dims"),
+        "Results": ("trace", "per_rank", "as_json"),
+        **SECTIONS,
+    },
+)
+@click.argument("plan", type=click.Path())
+@options.machine_option(
+    "A machine that comes with plancc, or a file of yours.  [default: the one that the plan was "
+    f"compiled for, or {DEFAULT_MACHINE}]"
+)
+@click.option("-p", "--ranks", type=int, help="Ranks, fewer than parts (parts are merged).")
+@click.option("--ranks-per-node", type=click.IntRange(min=1), help="Replace those of the machine.")
+@options.dims_option(
+    "Widths d0,d1,...,dL of the layers.  [default: those that the plan was compiled for, or of its "
+    f"features and labels, or {','.join(map(str, DEFAULT_DIMS))}]"
+)
+@click.option(
+    "--trace",
+    type=click.Path(),
+    help="Timeline of all ranks in virtual time, for Perfetto or chrome://tracing.",
+)
+@click.option("--per-rank", is_flag=True, help="One line for every rank.")
+@options.as_json
+@with_options(_options())
+def command(
+    plan: str,
+    machine: Machine | None,
+    ranks: int | None,
+    ranks_per_node: int | None,
+    dims: list[int] | None,
+    trace: str | None,
+    per_rank: bool,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Rehearse epochs of PLAN: all its ranks on this computer, one after the other.
+
+    Every rank makes its real products, one rank at a time. They take as long as its thread needs;
+    messages take the time of the machine. Losses are those of plancc-run.
+    """
+    from plancc.predict.schedules import read_tables
+    from plancc_cli.render_rehearsal import as_dict, print_rehearsal
+    from plancc_cli.tables import print_json
+    from plancc_runtime.rehearsal import rehearse
+
+    if is_graph(plan):
+        raise InputError(f"{plan}: a graph, not a plan: compile it first")
+    if trace is not None:
+        options.check_output(trace, plan, settings["init"])
+    basis, asked = _asked(plan, dims, machine, settings)
+    if ranks_per_node is not None:
+        basis = _with_node(basis, ranks_per_node)
+    tables = read_tables(plan, ranks)
+    links = links_of(basis.predictor.machine, tables.num_ranks)
+    prediction = basis.predictor.epoch(tables, WORD_BYTES[asked.dtype])
+    check_memory(plan, prediction)
+    with _progress(asked.epochs) as report:
+        found = rehearse(plan, asked, links, report)
+    if trace is not None:
+        found.write_trace(trace)
+    if as_json:
+        print_json(as_dict(basis, found, prediction))
+    else:
+        print_rehearsal(basis, tables, found, prediction, per_rank)
+
+
+def _asked(
+    plan: str, dims: list[int] | None, machine: Machine | None, settings: dict[str, Any]
+) -> tuple[Basis, TrainOptions]:
+    """The basis of the prediction and the options of the run, which have the same widths."""
+    from plancc.plan.reader import PlanFile
+    from plancc.predict.widths import DataWidths
+    from plancc.report.epochs import Basis
+    from plancc_runtime.options import TrainOptions
+
+    with PlanFile(plan) as file:
+        basis, data = Basis.read(file, dims, machine), DataWidths.read(file)
+    given = {name: settings.pop(name) for name in WIDTHS}
+    first, *hidden, last = basis.predictor.dims
+    layers = given["layers"] or len(hidden) + 1
+    if given["hidden"] is None and len(set(hidden)) > 1:
+        widths = ",".join(map(str, basis.predictor.dims))
+        raise InputError(
+            f"`dims` {widths}: the hidden layers of a run have one width; give it by `hidden`"
+        )
+    width = given["hidden"] or (hidden[0] if hidden else DEFAULT_DIMS[1])
+    features, classes = given["features"] or first, given["classes"] or last
+    changed = [features, *[width] * (layers - 1), classes]
+    if any(given.values()):
+        basis = replace(basis, dims_from="given")
+        try:
+            data.check(changed)
+        except InputError as error:
+            raise InputError(f"{plan}: {error}") from None
+    asked = TrainOptions(
+        layers=layers,
+        hidden=width,
+        features=None if data.features else features,
+        classes=None if data.classes == classes else classes,
+        **settings,
+    )
+    passes = tuple(name for name in COMMON_PASSES if name in asked.passes)
+    return replace(basis, predictor=replace(basis.predictor, dims=changed, passes=passes)), asked
+
+
+def _with_node(basis: Basis, ranks: int) -> Basis:
+    """The basis with another number of ranks per node."""
+    machine = basis.predictor.machine
+    changed = replace(machine, node=replace(machine.node, ranks=ranks))
+    return replace(basis, predictor=replace(basis.predictor, machine=changed))
+
+
+def links_of(machine: Machine, num_ranks: int) -> Links:
+    """What virtual time needs to know of a machine.
+
+    Raises
+    ------
+    InputError
+        If the machine has speeds of another number of ranks.
+    """
+    from plancc.predict.collectives import CollectiveTimes
+    from plancc.predict.simulation import slowness
+    from plancc_runtime.transport.links import Link, Links
+
+    times = CollectiveTimes(machine)
+    return Links(
+        ranks_per_node=machine.node.ranks,
+        inside=Link(machine.inside_latency, machine.inside_bandwidth),
+        between=Link(machine.latency, machine.bandwidth),
+        injection=machine.injection,
+        overlap=machine.overlap.communication,
+        slowness=tuple(slowness(machine, num_ranks).tolist()),
+        collective=lambda collective: times.seconds(*collective),
+    )
+
+
+def check_memory(plan: str, prediction: Prediction) -> None:
+    """Whether all ranks together find the memory that they are predicted to hold.
+
+    Raises
+    ------
+    PlanccError
+        If they do not; where this computer does not say what it has, they do.
+    """
+    from plancc_cli.tables import size
+    from plancc_runtime.memory import available_memory
+
+    ranks, there = prediction.schedule.num_ranks, available_memory()
+    # what arrives in an epoch is kept once more
+    needed = int(prediction.memory_of_rank.sum()) + prediction.words * prediction.word_bytes
+    needed += ranks * PER_RANK
+    if there is not None and needed > there:
+        raise PlanccError(
+            f"{plan}: to rehearse {ranks:,} ranks takes about {size(needed)}, and this computer "
+            f"has {size(there)} left; give fewer `ranks`, or smaller `dims`"
+        )
+
+
+@contextmanager
+def _progress(epochs: int) -> Iterator[Callable[[Measure], None]]:
+    """What is under way, on stderr if it is a terminal."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    with console.status("ranks read their slices ...") as status:
+
+        def report(measure: Measure) -> None:
+            status.update(f"{measure.epoch + 1} of {epochs} epochs, loss {measure.loss:.4f} ...")
+
+        yield report

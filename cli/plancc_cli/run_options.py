@@ -1,0 +1,189 @@
+"""The options of `plancc-run` and of commands that train as it does: helps, flags and types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from plancc.errors import InputError
+from plancc.sampling import SAMPLERS
+from plancc_cli import options
+from plancc_cli.generated import Several
+from plancc_runtime import launch
+from plancc_runtime.nn import MODELS
+from plancc_runtime.options import (
+    CHOICES,
+    MINIMUM,
+    PASSES,
+    PATHS,
+    RATES,
+    RATES_KEPT,
+    TrainOptions,
+)
+
+HELP = {
+    "Model": {
+        "model": f"{', '.join(MODELS)}.",
+        "layers": "Number of layers.",
+        "hidden": "Width of the hidden layers.",
+        "heads": "For gat: attention heads.",
+        "aggregator": "For sage: aggregator.",
+        "activation": "Activation between layers.",
+        "norm": "Normalisation between layers; batch: over the rows of all ranks.",
+        "residual": "Add the input of every layer but the last to its output.",
+        "bias": "Bias of the layers.  [default: as in the model's paper]",
+        "model_options": "Another option of the model; may be repeated.",
+        "dropout": "Dropout of every layer's input.",
+        "input_dropout": "Dropout of the first layer's input.  [default: as --dropout]",
+        "init": "Initial weights: an .npz file as --save writes it.",
+    },
+    "Data": {
+        "normalize_features": "Divide every row of features by its sum of magnitudes.",
+        "split": "Random training, validation and test shares, for a plan without masks: "
+        "0.6,0.2,0.2.",
+        "features": "Width of random features, for a plan without features.  [default: 64]",
+        "classes": "Classes of random labels, for a plan without labels.  [default: 8]",
+        "seed": "Random seed of weights, dropout, samples and data.",
+        "dtype": "Type of features, weights and messages.",
+    },
+    "Training": {
+        "epochs": "Number of epochs.",
+        "optimizer": "Optimiser.",
+        "lr": "Learning rate.",
+        "weight_decay": "L2 penalty; decoupled for adamw.",
+        "schedule": "Learning-rate schedule. step: divide by 10 after 1/2 and 3/4 of the epochs. "
+        "cosine: down to 0. plateau: halve after 5 evaluations without a better validation loss.",
+        "patience": "Early stopping: evaluations without a better validation loss; the best "
+        "weights are kept.",
+        "eval_every": "Epochs between evaluations; 0: only at the end.",
+    },
+    "Mini-batches": {
+        "sampler": "Train in mini-batches (so does any of the next four). Sampler of batches: "
+        f"{', '.join(SAMPLERS)}.  [default: the plan's own, or uniform]",
+        "batch_size": "Vertices of a batch.  [default: 6% of those that may be drawn]",
+        "fanouts": "For neighbour: columns sampled per row, a number per layer, the output layer "
+        "first.",
+        "walk_length": "For walk: steps of every walk.  [default: 3]",
+        "keep": "For edges: share of nonzeros that are kept.",
+        "sampler_options": "Another option of the sampler; may be repeated.",
+        "steps": "Mini-batches per epoch.  [default: enough to cover every target once]",
+    },
+    "Communication": {
+        "passes": f"Exact passes that save communication: all, none, or some of "
+        f"{', '.join(PASSES)}.",
+        "wire": "Number format of halo rows in messages; only fp32 is exact.",
+        "boundary_sampling": "Share of boundary rows kept in an epoch (BNS-GCN).",
+        "drop_edge": "Share of edges kept in an epoch (DropEdge).",
+        "boundary_edge_sampling": "Share of edges to other ranks kept in an epoch.",
+        "fold": "Fold of an edge plan in training. sync: exact. none: no exchange of partial sums "
+        "(0c of DistGNN). delayed: partial sums arrive later (cd-r).",
+        "delay": "Delay of the delayed fold in epochs.  [default: 5]",
+    },
+    "Execution": {
+        "ranks": "Run this many ranks as threads, without a launcher.",
+        "transport_name": "Transport of messages; auto: torch under torchrun, else MPI.",
+        "timeout": "Seconds that a rank waits for others before the job fails; 0: no limit.",
+        "threads": "Threads per rank.  [default: the machine's cores / its ranks]",
+        "device": "Device: cpu, cuda (the machine's GPUs in turn), or cuda:NUMBER.",
+        "kernel": "Kernel of local products: auto (measured), numba or torch.",
+        "row_order": "Order of a rank's rows. auto: rcm with a pipeline, else none.",
+        "pipeline": "Stages of a feature plan's pipeline of products, messages and updates. auto: "
+        "chosen by the matrix bandwidth.",
+        "aggregate_on": "Device of a feature plan's sparse products.",
+    },
+    "Checkpoints and results": {
+        "checkpoint": "Folder for checkpoints: the last, and the best by validation loss.",
+        "every": "Epochs between checkpoints.  [default: only at the end]",
+        "resume": "Resume from the last checkpoint, bit by bit the same.",
+        "log": "Log file: a line of JSON per epoch.",
+        "trace": "Timeline of all ranks, for Perfetto or chrome://tracing.",
+        "f1": "Print F1 (micro/macro) in place of accuracy.",
+        "save": "Write the trained weights (.npz, an array per parameter).",
+        "json_path": "Write all results as JSON.",
+    },
+}
+"""Help texts by section and parameter; `run_option` knows the rest."""
+
+
+def run_option(name: str, text: str) -> click.Option:
+    """The option of a parameter; the default is that of `TrainOptions`."""
+    default = getattr(TrainOptions, name, None)
+    settings: dict[str, Any] = {"default": default}
+    if name in SETTINGS:
+        settings |= SETTINGS[name]
+    elif name in CHOICES:
+        settings["type"] = click.Choice(CHOICES[name])
+    elif name in MINIMUM:
+        settings["type"] = click.IntRange(min=MINIMUM[name])
+    elif name in (*RATES, *RATES_KEPT):
+        settings |= {"type": click.FloatRange(0, 1, max_open=name in RATES), "metavar": "P"}
+    elif name in PATHS:
+        settings["type"] = click.Path()
+    elif default is False:
+        settings["is_flag"] = True
+    shown = settings["default"] is not None and settings["default"] is not False
+    flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
+    return click.Option([flag, name], show_default=shown, help=text, **settings)
+
+
+def _parse_passes(context: click.Context, parameter: click.Parameter, text: str) -> tuple[str, ...]:
+    return {"all": PASSES, "none": ()}.get(text, tuple(text.split(",")))
+
+
+def _parse_split(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> tuple[float, ...] | None:
+    try:
+        return None if text is None else tuple(float(share) for share in text.split(","))
+    except ValueError:
+        raise InputError(f"--split '{text}': give three shares, such as 0.6,0.2,0.2") from None
+
+
+def _parse_named(
+    context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
+) -> dict[str, str] | None:
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"{parameter.opts[0]} '{text}': give NAME=VALUE")
+        found[name.replace("-", "_")] = value
+    return found or None
+
+
+NAMED = {"multiple": True, "metavar": "NAME=VALUE", "callback": _parse_named}
+FLAGS = {
+    "bias": "--bias/--no-bias",
+    "model_options": "--model-option",
+    "sampler_options": "--sampler-option",
+    "transport_name": "--transport",
+    "json_path": "--json",
+}
+"""Flags that are not the parameter's name."""
+SETTINGS: dict[str, dict[str, Any]] = {
+    "model": {"type": options.NameIn("model", MODELS), "metavar": "NAME"},
+    "model_options": NAMED,
+    "sampler_options": NAMED,
+    "split": {"metavar": "P,P,P", "callback": _parse_split},
+    "lr": {"type": click.FloatRange(min=0, min_open=True)},
+    "weight_decay": {"type": click.FloatRange(min=0)},
+    "sampler": {"type": options.NameIn("sampler", SAMPLERS), "metavar": "NAME"},
+    "batch_size": {"type": int},
+    "fanouts": {
+        "type": Several(TrainOptions.__dataclass_fields__["fanouts"]),
+        "metavar": "F1,F2,...",
+    },
+    "walk_length": {"type": int},
+    "keep": {"type": float, "metavar": "P"},
+    "passes": {"default": "all", "metavar": "NAME,...", "callback": _parse_passes},
+    "kernel": {"metavar": "NAME"},
+    "pipeline": {"metavar": "off|auto|STAGES"},
+    "f1": {"is_flag": True, "default": False},
+    "ranks": {"type": click.IntRange(min=1)},
+    "transport_name": {"type": click.Choice(launch.TRANSPORTS), "default": "auto"},
+    "timeout": {"type": click.FloatRange(min=0), "default": launch.TIMEOUT},
+    "save": {"type": click.Path()},
+    "json_path": {"type": click.Path()},
+}
+"""Settings of parameters that no list of `plancc_runtime.options` has."""

@@ -1,0 +1,155 @@
+"""`plancc rehearse`: figures beside those of plancc-run and simulate, tables, and wrong words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_helpers import fails, ok, plancc_run
+
+MACHINE = """
+name = "ours"
+latency = 1e-6
+bandwidth = 1e9
+multiply_adds = 1e9
+[node]
+ranks = 2
+"""
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("machine") / "ours.toml"
+    path.write_text(MACHINE)
+    return path
+
+
+@pytest.fixture(scope="module")
+def bare(graph: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The graph in 3 parts, without vertex data."""
+    path = tmp_path_factory.mktemp("bare") / "plan.h5"
+    ok("compile", graph, "-p", 3, "-o", path, "--dims", "6,8,5")
+    return path
+
+
+def rehearsed(*words: object) -> dict:
+    return json.loads(ok("rehearse", *words, "--json"))
+
+
+def test_losses_and_counts_are_those_of_the_run(plan: Path, machine: Path, tmp_path: Path) -> None:
+    found = rehearsed(plan, "--dims", "5,8,4", "--machine", machine, "--dropout", 0.3)
+    results = tmp_path / "run.json"
+    options = ("--hidden", 8, "--dropout", 0.3, "--epochs", 3, "--threads", 1, "--json", results)
+    assert plancc_run(plan, "--ranks", 7, "--eval-every", 0, *options).code == 0
+    run = json.loads(results.read_text())["epochs"]
+    assert found["loss"] == [epoch["loss"] for epoch in run]
+    assert found["words"] == run[-1]["words_sent"] > 0
+    assert found["messages"] == run[-1]["messages_sent"]
+    assert found["words_reduced"] == run[-1]["words_reduced"]
+
+
+def test_times_add_up_and_stand_beside_the_prediction(plan: Path, machine: Path) -> None:
+    words = (plan, "--dims", "5,8,4", "--machine", machine)
+    found, said = rehearsed(*words), json.loads(ok("simulate", *words, "--json"))
+    assert found["predicted_seconds"] == said["seconds"]
+    assert (found["dims"], found["dims_from"]) == ([5, 8, 4], "given")
+    assert found["machine"]["name"] == "ours"
+    assert found["num_ranks"] == 7
+    assert len(found["epoch_seconds"]) == 3
+    ranks = found["ranks"]
+    for parts in zip(ranks["compute"], ranks["messages"], ranks["waiting"], strict=True):
+        assert sum(parts) == pytest.approx(found["seconds"])
+    busy = [a + b for a, b in zip(ranks["compute"], ranks["messages"], strict=True)]
+    assert found["mean_busy_seconds"] == pytest.approx(sum(busy) / 7)
+    assert found["max_busy_seconds"] == max(busy) <= found["seconds"]
+    for figures in (ranks["phases"], ranks["stages"]):
+        assert all(len(seconds) == 7 for seconds in figures.values())
+    by_phase = [sum(seconds) for seconds in zip(*ranks["phases"].values(), strict=True)]
+    assert by_phase == pytest.approx(ranks["compute"])
+    path = found["critical_path"]
+    assert path[0]["begin"] == 0
+    assert path[-1]["end"] == pytest.approx(found["seconds"])
+
+
+def test_tables(plan: Path) -> None:
+    text = ok("rehearse", plan, "--epochs", 1, "--per-rank", "--machine", "summit", "--hidden", 8)
+    assert "7 ranks, GCN 5 x 8 x 4" in text
+    assert "summit" in text
+    for words in ("rehearsed / predicted", "busiest", "waits for others", "critical path"):
+        assert words in text
+    assert "layer 2 back" in text
+    assert "of the critical path" in text
+    assert text.count("loss 1.") == 1
+    assert len([line for line in text.splitlines() if line.startswith("│    ")]) >= 7  # --per-rank
+
+
+def test_widths_are_those_of_the_plan_unless_given(bare: Path) -> None:
+    found = rehearsed(bare, "--epochs", 1)
+    assert (found["dims"], found["dims_from"], found["notes"]) == ([6, 8, 5], "plan", [])
+    found = rehearsed(bare, "--layers", 3, "--features", 7, "--epochs", 1)
+    assert (found["dims"], found["dims_from"]) == ([7, 8, 8, 5], "given")
+    assert found["options"]["features"] == 7
+    assert rehearsed(bare, "--dims", "4,3", "--epochs", 1)["dims"] == [4, 3]
+
+
+def test_fewer_ranks_other_nodes_and_numbers_of_8_bytes(bare: Path, machine: Path) -> None:
+    words = (bare, "--machine", machine, "--epochs", 1)
+    found = rehearsed(*words, "-p", 2, "--ranks-per-node", 5, "--dtype", "float64")
+    assert found["num_ranks"] == 2
+    assert found["machine"]["node"]["ranks"] == 5
+    said = json.loads(
+        ok("simulate", bare, "--machine", machine, "-p", 2, "--ranks-per-node", 5, "--json")
+    )
+    assert found["words"] == said["words"]
+    assert found["predicted_seconds"] > said["seconds"]
+
+
+def test_other_models_have_the_prediction_of_a_gcn_and_a_timeline(
+    bare: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "trace.json"
+    words = (bare, "--model", "sage", "--epochs", 1, "--trace", path)
+    assert "note: the prediction is that of a GCN" in ok("rehearse", *words)
+    events = json.loads(path.read_text())["traceEvents"]
+    assert {"critical path", "rank 2"} <= {
+        e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "process_name"
+    }
+
+
+# -- wrong words -------------------------------------------------------------------------------
+
+
+def test_a_rehearsal_without_memory_says_how_much(
+    bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plancc_runtime.memory.available_memory", lambda: 1 << 20)
+    sentence = fails(tmp_path, "rehearse", bare, "--trace", tmp_path / "t.json", code=1)
+    assert "to rehearse 3 ranks takes about 7" in sentence
+    assert "this computer has 1.0 MiB left; give fewer --ranks, or smaller --dims" in sentence
+
+
+def test_wrong_words(plan: Path, bare: Path, graph: Path, tmp_path: Path) -> None:
+    speeds = tmp_path / "speeds.toml"
+    speeds.write_text(MACHINE.replace("[node]", "speed = [1, 2, 3, 4, 5]\n[node]"))
+    broken = tmp_path / "broken.toml"
+    broken.write_text("latency = 1e-6\n")
+    for words, sentence in (
+        (("no.h5",), "no.h5: no such file"),
+        ((graph,), "graph.mtx: a graph, not a plan"),
+        ((plan, "--machine", "no.toml"), "no.toml"),
+        ((plan, "--machine", broken), "broken.toml: machine: 'bandwidth' is missing"),
+        ((bare, "--machine", speeds), "'speed' has 5 numbers: 3 ranks need 3"),
+        ((plan, "--dims", "9,8,4"), "the first width is 9, but the features have 5 columns"),
+        ((plan, "--features", 9), "the first width is 9, but the features have 5 columns"),
+        ((plan, "--classes", 2), "the last width is 2, but there are 4 classes"),
+        ((bare, "--dims", "8,6,4,2"), "--dims 8,6,4,2: the hidden layers of a run have one width"),
+        ((bare, "-p", 9), "9 ranks"),
+        ((bare, "--epochs", 0), "0 is not in the range"),
+        ((bare, "--fold", "delayed"), "--fold delayed: needs an edge plan"),
+        ((bare, "--trace", bare), "is an input file"),
+        ((bare, "--trace", tmp_path / "none" / "t.json"), "none"),
+        ((bare, "--lr", 1e30, "--epochs", 4), "try a smaller --lr"),
+    ):
+        code = 1 if "--lr" in words or "none" in str(words[-1]) else 2
+        assert sentence in fails(tmp_path, "rehearse", *words, code=code), words
