@@ -43,7 +43,7 @@ def test_full_disk(small_disk: Path, graph: Path, plan: Path, tmp_path: Path) ->
     ok("dataset", "grid", "--rows", 60, "--cols", 60, "-o", tmp_path / "grid.mtx")
     ok("compile", tmp_path / "grid.mtx", "-p", 2, "--model", "block", "-o", tmp_path / "grid.h5")
     for words, name in (
-        (["compile", graph, "-p", 2, "--model", "block"], "plan.h5"),
+        (["compile", graph, "-p", 2, "--model", "rp"], "plan.h5"),
         (["compile", tmp_path / "grid.mtx", "-p", 2, "--model", "block", "--compress"], "plan.h5"),
         (["export", tmp_path / "grid.mtx"], "x.mtx"),
         (["export", tmp_path / "grid.mtx"], "x.graph"),
@@ -57,7 +57,7 @@ def test_full_disk(small_disk: Path, graph: Path, plan: Path, tmp_path: Path) ->
         assert "full" in done.error or "No space" in done.error
         assert [path.name for path in small_disk.iterdir()] == ["kept"]
     # what does not fit leaves the file that it was to replace
-    done = plancc("compile", graph, "-p", 2, "--model", "block", "-o", kept)
+    done = plancc("compile", graph, "-p", 2, "--model", "rp", "-o", kept)
     assert done.code == 1
     assert kept.read_text() == "x" * 30_000
 
@@ -66,7 +66,7 @@ def test_file_size_limit(graph: Path, tmp_path: Path) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
 
-    words = ["compile", graph, "-p", 2, "--model", "block", "-o", tmp_path / "plan.h5"]
+    words = ["compile", graph, "-p", 2, "--model", "rp", "-o", tmp_path / "plan.h5"]
     done = run(*words, preexec_fn=limit)
     assert done.code == 1
     assert done.error.startswith(f"cannot write {tmp_path / 'plan.h5'}: ")
