@@ -17,6 +17,8 @@ from plancc.cost.rates import Links
 
 TRIES = 60
 """Swaps that are tried, per part."""
+MOST_TRIES = 30_000
+"""And altogether: every one takes time in proportion to the parts."""
 MEAN = 1e-3
 """Weight of the mean rank's time beside the slowest one's: it decides among equals."""
 
@@ -60,7 +62,8 @@ class MapToMachine:
         rows = np.stack([each.toarray() for each in exchanges]).astype(np.float64)
         kinds = np.zeros(num_parts) if self.speeds is None else self.speeds
         _, kind = np.unique(kinds, return_inverse=True)
-        pairs = np.random.default_rng(self.seed).integers(0, num_parts, (TRIES * num_parts, 2))
+        tries = min(TRIES * num_parts, MOST_TRIES)
+        pairs = np.random.default_rng(self.seed).integers(0, num_parts, (tries, 2))
         rank: npt.NDArray[np.int32] = _swap(rows, pairs, kind, self.links)
         return rank
 
