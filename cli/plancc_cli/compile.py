@@ -12,7 +12,7 @@ import click
 from plancc.cost.objectives import OBJECTIVES
 from plancc.models import MODELS
 from plancc.options import EFFORT, EFFORTS, SearchOptions
-from plancc.owners.request import default_model, prepared, timed_candidates
+from plancc.owners.request import DEFAULT_BALANCE, default_model, prepared, timed_candidates
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import AUTO
 from plancc.predict.predictor import DEFAULT_DIMS, DEFAULT_MACHINE
@@ -119,7 +119,7 @@ def _of_single_models() -> str:
 )
 @options.epsilon(0.01)
 @options.balancing(
-    "nnz; for objective time, work",
+    f"{DEFAULT_BALANCE} where rows are searched for, else nnz",
     "Features, labels and masks (.npz) to store in the plan.",
     "Widths d0,d1,...,dL of the layers, for epochs and balance work.  [default: of features and "
     f"labels, or {DIMS_DEFAULT}]",
