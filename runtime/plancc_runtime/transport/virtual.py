@@ -112,7 +112,10 @@ class VirtualTransport(LocalTransport):
 
     @contextmanager
     def on_tape(self) -> Iterator[None]:
-        """A block of which all that arrives is kept, until the next one."""
+        """A block of which all that arrives is kept, until the next one; messages take no time.
+
+        Whoever a rank exchanges messages with is in such a block too.
+        """
         self.tape = Tape(keeps=True)
         yield
         self.tape.keeps = False
@@ -222,7 +225,10 @@ class _VirtualExchange(LocalExchange):
             self._left.clear()
 
     def _deliver(self, sent: End, received: End) -> None:
-        self._turns.send(sent, received, super()._deliver)
+        if self._transport.tape.keeps:  # what is kept matters, not when it came
+            super()._deliver(sent, received)
+        else:
+            self._turns.send(sent, received, super()._deliver)
 
     def _now(self) -> float:
         return self._turns.time.time_of(self._transport.rank)
