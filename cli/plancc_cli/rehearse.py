@@ -183,7 +183,6 @@ def links_of(machine: Machine, num_ranks: int) -> Links:
         If the machine has speeds of another number of ranks.
     """
     from plancc.predict.collectives import CollectiveTimes
-    from plancc.predict.simulation import slowness
     from plancc_runtime.transport.links import Link, Links
 
     times = CollectiveTimes(machine)
@@ -193,7 +192,8 @@ def links_of(machine: Machine, num_ranks: int) -> Links:
         between=Link(machine.latency, machine.bandwidth),
         injection=machine.injection,
         overlap=machine.overlap.communication,
-        slowness=tuple(slowness(machine, num_ranks).tolist()),
+        cores=machine.node.cores or machine.node.ranks,
+        slowness=tuple((1 / machine.speeds(num_ranks)).tolist()),
         collective=lambda collective: times.seconds(*collective),
     )
 

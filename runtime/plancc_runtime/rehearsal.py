@@ -31,7 +31,7 @@ from torch import Tensor
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.results import Measure, TrainResult
 from plancc_runtime.run import Run
-from plancc_runtime.timelines import EpochTimeline, Timeline, between
+from plancc_runtime.timelines import EpochTimeline, Timeline, between, in_time
 from plancc_runtime.trace import Track, write_tracks
 from plancc_runtime.train import prepared
 from plancc_runtime.transport.links import Links
@@ -202,11 +202,11 @@ class _RehearsedRun(Run):
 
     def timeline(self, begin: float, end: float) -> Timeline:
         """What this rank did from one time to another."""
-        [clock] = self.transport.clocks
+        [clock], time, rank = self.transport.clocks, self.transport.time, self.transport.rank
+        spans = (in_time(each, time.marks[rank]) for each in (clock.events or [], clock.stages))
         return Timeline(
-            between(self.transport.time.waits[self.transport.rank], begin, end, 0),
-            between(clock.events or [], begin, end, 1),
-            between(clock.stages, begin, end, 1),
+            between(time.waits[rank], begin, end, 0),
+            *(between(each, begin, end, 1) for each in spans),
         )
 
     def _measure_alone(self, epoch: int, before: list[Tensor]) -> None:

@@ -238,3 +238,15 @@ def _shares(spans: Spans, begin: float, end: float) -> Iterator[tuple[str, float
 def between(spans: Iterable[Any], begin: float, end: float, first: int) -> list[Any]:
     """The spans, whose times stand at `first` and after it, that lie in a stretch of time."""
     return [span for span in spans if span[first] >= begin and span[first + 1] <= end]
+
+
+def in_time(spans: Spans, marks: Sequence[tuple[float, float]]) -> Spans:
+    """Spans whose times are those of a rank's own clock, in the time of all.
+
+    `marks`: pairs of both times, ascending; without any they are the same.
+    """
+    if not marks or not spans:
+        return spans
+    own, real = np.array(marks).T
+    times = np.interp(np.array([span[1:] for span in spans]), own, real)
+    return [(name, *both) for (name, _, _), both in zip(spans, times.tolist(), strict=True)]

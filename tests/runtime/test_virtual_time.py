@@ -23,7 +23,7 @@ from plancc.predict.schedule import AllReduce, Pairs, Place, PointToPoint, Sched
 from plancc.predict.simulation import simulate
 from plancc_cli.rehearse import links_of
 from plancc_runtime.testing import TransportTests
-from plancc_runtime.timelines import EpochTimeline, Stretch, Timeline
+from plancc_runtime.timelines import EpochTimeline, Stretch, Timeline, in_time
 from plancc_runtime.trace import Track, write_tracks
 from plancc_runtime.transport.base import Transport, TransportError
 from plancc_runtime.transport.links import Collective, Link, Links
@@ -55,6 +55,7 @@ def links(num_ranks: int, ranks_per_node: int = 8, overlap: float = 0.0, **chang
         between=Link(2.0, 8.0),
         injection=8.0 * ranks_per_node,
         overlap=overlap,
+        cores=ranks_per_node,
         slowness=(1.0,) * num_ranks,
         collective=lambda collective: SECONDS_OF_COLLECTIVES[collective.kind],
     )
@@ -63,14 +64,17 @@ def links(num_ranks: int, ranks_per_node: int = 8, overlap: float = 0.0, **chang
 
 def clocks(machine: Links, work: Callable[[VirtualTransport], object]) -> list[float]:
     """The time at which every rank is done."""
+    ends: dict[int, float] = {}
 
-    def timed(transport: VirtualTransport) -> float:
+    def timed(transport: VirtualTransport) -> None:
         PROCESSOR.seconds = 0.0
         work(transport)
+        rank, time = transport.rank, transport.time
         with transport.outside:
-            return transport.time.time_of(transport.rank)
+            time.do(rank, lambda: ends.update({rank: time.now}))
 
-    return run_virtual_ranks(machine, timed, lambda: PROCESSOR.seconds)
+    run_virtual_ranks(machine, timed, lambda: PROCESSOR.seconds)
+    return [ends[rank] for rank in range(len(ends))]
 
 
 def exchanged(
@@ -183,6 +187,52 @@ def test_a_rank_of_half_the_speed_computes_for_twice_as_long():
     assert clocks(links(2, slowness=(1.0, 2.0)), work) == [10.0, 10.0]
 
 
+def test_ranks_share_the_cores_of_their_node():
+    """Two cores: four ranks have half of one each until two of them are done, at 2."""
+
+    def work(transport):
+        spend([1.0, 1.0, 2.0, 4.0, 4.0][transport.rank])
+
+    # the fifth rank has the cores of another node for itself
+    assert clocks(links(5, 4, cores=2), work) == [2.0, 2.0, 3.0, 5.0, 4.0]
+
+
+def test_a_rank_that_waits_leaves_its_core_to_others():
+    def work(transport):
+        group = transport.subgroup([0, 1] if transport.rank < 2 else [2])
+        spend([2.0, 2.0, 6.0][transport.rank])
+        if group.size > 1:
+            group.broadcast(np.ones(4), 0)  # 7 s
+
+    # three on two cores until 3, then one alone: 2 s are done, 4 s are left
+    found = clocks(links(3, 3, cores=2), work)
+    assert found == pytest.approx([10.0, 10.0, 7.0])
+
+
+def test_clocks_of_ranks_that_share_cores():
+    """A clock says what it can know; the marks say when that was."""
+    read = {}
+
+    def work(transport):
+        clock = transport.clock()
+        with clock("spmm"):
+            spend(1.0 + transport.rank)
+        with clock("dense"):
+            spend(1.0)
+        with transport.outside:
+            transport.gather(None)
+            spans = in_time(clock.events, transport.time.marks[transport.rank])
+            read[transport.rank] = clock.events, spans
+
+    clocks(links(2, 2, cores=1), work)
+    (known, real), (known_1, real_1) = read[0], read[1]
+    assert known == [("spmm", 0.0, 1.0), ("dense", 1.0, 2.0)]
+    assert real == [("spmm", 0.0, 2.0), ("dense", 2.0, 4.0)]
+    # from 4 on the other has the core for itself: 2 of 3 s are done
+    assert known_1 == [("spmm", 0.0, 2.0), ("dense", 2.0, 3.0)]
+    assert real_1 == [("spmm", 0.0, 4.0), ("dense", 4.0, 5.0)]
+
+
 def everyone(num_ranks: int, size: int) -> list[tuple[int, int, int]]:
     return [(a, b, size) for a in range(num_ranks) for b in range(num_ranks) if a != b]
 
@@ -231,7 +281,7 @@ def test_links_are_those_of_the_machine():
     found = links_of(machine, 3)
     assert (found.inside, found.between) == (Link(1.0, 4.0), Link(2.0, 8.0))
     assert (found.ranks_per_node, found.injection, found.overlap) == (2, 3.0, 0.25)
-    assert found.slowness == (2.0, 1.0, 0.25)  # two ranks on one core; the third has its own
+    assert (found.cores, found.slowness) == (1, (1.0, 0.5, 0.25))
     ranks, words = np.arange(3), np.array([100])
     reduce = AllReduce(Place(0, "update", "all-reduce"), ranks=ranks[None], words=words)
     memory = Memory(*np.zeros((5, 3), np.int64))

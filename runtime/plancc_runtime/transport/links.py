@@ -77,8 +77,11 @@ class Links:
     overlap : float
         How fast messages move while their rank computes, as a share of their speed while it waits:
         0 in libraries that move them only when they are called, 1 where the network needs no help.
+    cores : int
+        Ranks of a node that can compute at the same time; more of them share the cores evenly.
     slowness : tuple of float
-        Seconds that every rank takes for what takes this computer's thread one second.
+        Seconds that every rank takes, on a core of its own, for what takes this computer's thread
+        one second.
     collective : callable of Collective
         Seconds of a collective, once all of its members are there.
     """
@@ -88,6 +91,7 @@ class Links:
     between: Link
     injection: float
     overlap: float
+    cores: int
     slowness: tuple[float, ...]
     collective: Callable[[Collective], float]
 

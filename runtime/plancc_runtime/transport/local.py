@@ -276,12 +276,18 @@ class _Place(NamedTuple):
 
 
 class End(NamedTuple):
-    """The sender's or the receiver's end of one message of one round; `time`: when it was there."""
+    """The sender's or the receiver's end of one message of one round.
+
+    Attributes
+    ----------
+    note : object
+        What its exchange notes of it (`LocalExchange._note`).
+    """
 
     exchange: LocalExchange
     piece: Piece
     outgoing: bool
-    time: float
+    note: Any
 
 
 class LocalExchange(Exchange):
@@ -309,7 +315,7 @@ class LocalExchange(Exchange):
         self._sending = Counter()
         rank = self._transport.rank
         for piece in self._inward:
-            mine = End(self, piece, False, self._now())
+            mine = End(self, piece, False, self._note())
             other = self._meet(mine, _Place(piece.peer, rank, piece.tag))
             if other is not None:
                 self._copy(other, mine)
@@ -318,7 +324,7 @@ class LocalExchange(Exchange):
         rank = self._transport.rank
         for piece in self._outward[k]:
             self._sending[piece.peer] += 1
-            mine = End(self, piece, True, self._now())
+            mine = End(self, piece, True, self._note())
             other = self._meet(mine, _Place(rank, piece.peer, piece.tag))
             if other is not None:
                 self._copy(mine, other)
@@ -360,9 +366,9 @@ class LocalExchange(Exchange):
         sender._sending[sent.piece.peer] -= 1
         self._group.wake([sent.piece.peer, received.piece.peer])
 
-    def _now(self) -> float:
-        """When an end of a message is there, for those who need to know."""
-        return 0.0
+    def _note(self) -> Any:
+        """Anything that a transport wants to know of a message's end that is there now."""
+        return None
 
     def _unfinished(self) -> str:
         return unfinished(+self._receiving, +self._sending)

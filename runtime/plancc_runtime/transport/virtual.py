@@ -173,16 +173,14 @@ class VirtualTransport(LocalTransport):
         """All ranks' values, at the time when the last of them has come."""
         turns, everyone = self._turns, set(range(self.size))
         with self.outside, turns.lock:
-            meeting = turns.meeting
-            meeting[self.rank] = value
-            turns.came[self.rank] = Moment(self.rank, turns.time.time_of(self.rank), "meeting")
-            if len(meeting) == self.size:
-                turns.meet()
+            meeting = turns.come(self.rank, value)
             self.wait(
-                lambda: meeting is not turns.meeting,
-                lambda: f"{name_ranks(everyone - meeting.keys())} to reach a collective call",
+                lambda: meeting.over,
+                lambda: (
+                    f"{name_ranks(everyone - meeting.values.keys())} to reach a collective call"
+                ),
             )
-        return [meeting[rank] for rank in range(self.size)]
+        return [meeting.values[rank] for rank in range(self.size)]
 
 
 class _VirtualExchange(LocalExchange):
@@ -230,8 +228,8 @@ class _VirtualExchange(LocalExchange):
         else:
             self._turns.send(sent, received, super()._deliver)
 
-    def _now(self) -> float:
-        return self._turns.time.time_of(self._transport.rank)
+    def _note(self) -> _Post:
+        return self._turns.post(self._transport.rank)
 
 
 class _TimedGroup(Group):
@@ -418,44 +416,65 @@ class _VirtualClock(Clock):
             yield
 
 
-class _Call:
-    """A collective: the members that have joined, and those at which it is over."""
+class _Post:
+    """One end of a message: when its rank came there, and what then follows."""
 
     def __init__(self) -> None:
+        self.moment: Moment | None = None
+        self.start: Callable[[], None] | None = None
+
+    def here(self, moment: Moment) -> None:
+        self.moment = moment
+        if self.start is not None:
+            self.start()
+
+
+class _Call:
+    """A collective: its members that have called it, that have come there, that are done."""
+
+    def __init__(self) -> None:
+        self.calls = 0
         self.joined: list[Moment] = []
         self.over: set[int] = set()
 
 
+class _Meeting:
+    """A collective of all ranks that takes no time: what they bring, and when they have come."""
+
+    def __init__(self) -> None:
+        self.values: dict[int, Any] = {}
+        self.came: list[Moment] = []
+        self.over = False
+
+
 class _Turns(Threads):
-    """Lets one rank work at a time, the one whose clock is least.
+    """Lets one rank work at a time, whichever virtual time lets go on.
 
     Attributes
     ----------
     time : VirtualTime
     outside : list of context manager
         A block in which a rank computes nothing, for every rank.
-    came : list of Moment
-        When every rank came to the present meeting.
     """
 
     def __init__(self, links: Links, cpu: Callable[[], float]) -> None:
         super().__init__(len(links.slowness))
-        self.time = VirtualTime(links)
+        self.time = VirtualTime(links, self._waited)
         cost = _cost_of(cpu)
         self.outside = [
             _Outside(partial(self.time.compute, rank), cpu, cost) for rank in range(self.size)
         ]
-        self.came = [Moment(rank, 0.0) for rank in range(self.size)]
-        self._turn: int | None = None  # the rank that works; None: the network does
-        self._cause = Moment(0, 0.0)  # of what the network does
+        self._turn: int | None = None  # the rank that works; None: scripts are played
+        self._cause = Moment(0, 0.0)  # of what happens then
         self._done: dict[int, Callable[[], bool]] = {}  # what ranks wait for
-        self._calls: dict[tuple[Any, ...], _Call] = {}  # collectives that some have not joined
+        self._calls: dict[tuple[Any, ...], _Call] = {}  # collectives that some have not called
+        self._meeting = _Meeting()
         self._begun = False
 
     def now(self, rank: int) -> float:
         """The clock of a rank, in seconds."""
         self.outside[rank].mark()
-        return self.time.time_of(rank)
+        return self.time.mark(rank)
 
     @contextmanager
     def taking_part(self, rank: int) -> Iterator[None]:
@@ -469,50 +488,62 @@ class _Turns(Threads):
         yield
         outside.__enter__()
         with self.lock:
+            self._turn = None
             self.time.block(rank)
             self._pass_on()
 
     def wait(self, rank: int, done: Callable[[], bool], timeout: float) -> None:
         self.check()
-        if not done():
+        if not done():  # else it is done whenever the rank comes there
             self._done[rank] = done
+            self._turn = None
             self.time.block(rank)
             self._pass_on()
             self._await_turn(rank)
 
     def wake(self, ranks: Iterable[int]) -> None:
+        cause = self._cause if self._turn is None else Moment(self._turn, self.time.now)
         for rank in ranks:
-            if rank in self._done and self._done[rank]():
-                del self._done[rank]
-                if self._turn is None:
-                    self.time.resume(rank, self.time.now, self._cause)
-                else:
-                    now = Moment(self._turn, self.time.time_of(self._turn))
-                    self.time.resume(rank, now.time, now)
+            if self.time.is_waiting(rank):
+                self._resume(rank, cause)
+
+    def post(self, rank: int) -> _Post:
+        """One end of a message, there when the rank comes to where it is now."""
+        post = _Post()
+        self.time.do(rank, lambda: post.here(Moment(rank, self.time.now)))
+        return post
 
     def send(self, sent: End, received: End, deliver: Callable[[End, End], None]) -> None:
-        """A message of which both ends are there now; the lock is held."""
+        """A message whose ends have found each other; the lock is held."""
+        ends, size = (sent.note, received.note), sent.piece.data.nbytes
 
         def done(cause: Moment) -> None:
             self._cause = cause
             deliver(sent, received)
 
-        self.time.message(
-            Moment(received.piece.peer, sent.time),
-            Moment(sent.piece.peer, received.time),
-            sent.piece.data.nbytes,
-            done,
-        )
+        def start() -> None:
+            there, here = (end.moment for end in ends)
+            if there is not None and here is not None:
+                self.time.message(there, here, size, done)
 
-    def meet(self) -> None:
-        """All have come to the meeting; the lock is held."""
-        last = max(self.came, key=lambda moment: moment.time)
+        for end in ends:
+            end.start = start
 
-        def over() -> None:
-            self._cause, self.meeting = last, {}
-            self.wake(range(self.size))
+    def come(self, rank: int, value: Any) -> _Meeting:
+        """Let a rank come to the present meeting; the lock is held."""
+        meeting = self._meeting
+        meeting.values[rank] = value
+        if len(meeting.values) == self.size:
+            self._meeting = _Meeting()
 
-        self.time.at(last.time, over)
+        def here() -> None:
+            meeting.came.append(Moment(rank, self.time.now, "meeting"))
+            if len(meeting.came) == self.size:
+                meeting.over, self._cause = True, meeting.came[-1]
+                self.wake(range(self.size))
+
+        self.time.do(rank, here)
+        return meeting
 
     def join(self, key: tuple[Any, ...], rank: int, what: Collective) -> set[int]:
         """Let a rank join a collective.
@@ -531,21 +562,35 @@ class _Turns(Threads):
         """
         with self.lock:
             call = self._calls.setdefault(key, _Call())
-            call.joined.append(Moment(rank, self.time.time_of(rank), what.kind))
-            if len(call.joined) == len(what.ranks):
+            call.calls += 1
+            if call.calls == len(what.ranks):
                 del self._calls[key]
 
-                def done(member: int, cause: Moment) -> None:
-                    self._cause = cause
-                    call.over.add(member)
-                    self.wake([member])
+        def done(member: int, cause: Moment) -> None:
+            self._cause = cause
+            call.over.add(member)
+            self.wake([member])
 
+        def here() -> None:
+            call.joined.append(Moment(rank, self.time.now, what.kind))
+            if len(call.joined) == len(what.ranks):
                 self.time.collective(call.joined, self.time.links.collective(what), done)
+
+        self.time.do(rank, here)
         return call.over
+
+    def _waited(self, rank: int) -> None:
+        """A rank has played its script."""
+        self._resume(rank, Moment(rank, self.time.now))
+
+    def _resume(self, rank: int, cause: Moment) -> None:
+        """Let a rank that waits go on if what it waits for is done."""
+        if rank in self._done and self._done[rank]():
+            del self._done[rank]
+            self.time.resume(rank, cause)
 
     def _pass_on(self) -> None:
         """Let another rank work; the lock is held, and this one waits or has ended."""
-        self._turn = None
         self._turn = self.time.next()
         if self._turn is not None:
             self.conditions[self._turn].notify()
