@@ -35,7 +35,7 @@ from plancc.owners.task import Observer, Report, Task
 from plancc.partitioners.options import AUTO
 from plancc.plan.grid_slices import with_grid
 from plancc.plan.lowering import lower
-from plancc.plan.metrics import imbalance, summarize
+from plancc.plan.metrics import summarize
 from plancc.plan.plan import Plan
 from plancc.predict.forecast import Forecast
 from plancc.predict.machine import Machine
@@ -207,11 +207,10 @@ def compile(
     with observer("lower"):
         owners = found.owners
         if owners.nonzeros is None:
-            of_parts = [
-                *Loads.of(matrix, wanted, epsilon).of_parts(owners.rows, num_parts).values()
-            ]
+            reached = Loads.of(matrix, wanted, epsilon).imbalances(owners.rows, num_parts)
         else:
-            of_parts = [owners.nonzero_load(matrix, num_parts)]
+            loads = Loads.of_nonzeros(matrix.num_nonzeros, epsilon, wanted.capacities)
+            reached = loads.imbalances(owners.of_nonzeros(matrix), num_parts)
         plan = lower(matrix, owners, num_parts, normalization=normalize, self_loops=self_loops)
         if assigner.grid is not None:
             plan = with_grid(plan, assigner.grid)
@@ -241,7 +240,7 @@ def compile(
             "model": model,
             **({} if assigner.grid is None else {"blocks": assigner.model}),
             "balance": str(wanted),
-            "balance_imbalance": ",".join(f"{imbalance(load):.6g}" for load in of_parts),
+            "balance_imbalance": ",".join(f"{value:.6g}" for value in reached),
             **forecast.provenance(),
             "epsilon": float(epsilon),
             "seed": seed,

@@ -34,7 +34,6 @@ from plancc.partitioners.run import balance_notes
 from plancc.plan.grid_slices import with_grid
 from plancc.plan.lowering import lower
 from plancc.plan.matrix import graph_of
-from plancc.plan.metrics import imbalance
 from plancc.plan.plan import Plan
 from plancc.plan.reader import load
 from plancc.predict.forecast import Forecast
@@ -244,7 +243,7 @@ def refine(
         )
     for note in notes:
         warnings.warn(note, PlanccWarning, stacklevel=2)
-    of_parts = loads.of_parts(better, plan.num_parts).values()
+    reached = loads.imbalances(better, plan.num_parts)
     stale = ("budget",) if topology is not None else ("budget", "topology")
     kept = {
         name: value
@@ -260,7 +259,7 @@ def refine(
             "created": now(),
             "command": command or "plancc.refine(...)",
             "balance": str(wanted),
-            "balance_imbalance": ",".join(f"{imbalance(load):.6g}" for load in of_parts),
+            "balance_imbalance": ",".join(f"{value:.6g}" for value in reached),
             **Forecast.of(predictor, refined, matrix).provenance(),
             "epsilon": float(epsilon),
             "seed": asked.seed,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.graph.graph import Graph
-from plancc.models.limits import Epsilon, Limits
+from plancc.models.limits import Capacities, Epsilon, Limits
 from plancc.models.weights import Balance, as_columns, constraints, part_weights
 
 
@@ -24,10 +24,13 @@ class Loads:
         Weights of the vertices (or nonzeros) by constraint, at least one.
     epsilon : float or tuple of float
         Allowed imbalance, max / mean - 1: of all constraints, or of one after the other.
+    capacities : tuple of float, optional
+        To which the even shares of the parts are in proportion; None: all alike.
     """
 
     by_name: Mapping[str, npt.NDArray[np.int64]]
     epsilon: Epsilon
+    capacities: Capacities = None
 
     @classmethod
     def of(cls, matrix: Graph, balance: Balance, epsilon: float) -> Loads:
@@ -40,12 +43,12 @@ class Loads:
         """
         by_name = constraints(matrix, balance)
         own = tuple(balance.epsilon(name, epsilon) for name in by_name)
-        return cls(by_name, own[0] if len(set(own)) == 1 else own)
+        return cls(by_name, own[0] if len(set(own)) == 1 else own, balance.capacities)
 
     @classmethod
-    def of_nonzeros(cls, num_nonzeros: int, epsilon: float) -> Loads:
+    def of_nonzeros(cls, num_nonzeros: int, epsilon: float, capacities: Capacities = None) -> Loads:
         """Nonzeros that have an owner each: every one weighs 1."""
-        return cls({"nnz": np.ones(num_nonzeros, dtype=np.int64)}, epsilon)
+        return cls({"nnz": np.ones(num_nonzeros, dtype=np.int64)}, epsilon, capacities)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -67,17 +70,23 @@ class Loads:
             self.epsilon if isinstance(self.epsilon, tuple) else (self.epsilon,) * len(self.names)
         )
         pairs = zip(self.by_name.items(), each, strict=True)
-        return {name: Loads({name: load}, epsilon) for (name, load), epsilon in pairs}
+        return {
+            name: replace(self, by_name={name: load}, epsilon=epsilon)
+            for (name, load), epsilon in pairs
+        }
 
     def limits(self, num_parts: int) -> Limits:
-        return Limits.of(self.weights, num_parts, self.epsilon)
+        return Limits.of(self.weights, num_parts, self.epsilon, self.capacities)
 
-    def of_parts(
-        self, owner: npt.NDArray[np.int32], num_parts: int
-    ) -> dict[str, npt.NDArray[np.int64]]:
-        """Weights of the parts, int64[num_parts] each, by constraint."""
-        return {name: part_weights(owner, load, num_parts) for name, load in self.by_name.items()}
+    def of_parts(self, owner: npt.NDArray[np.int32], num_parts: int) -> npt.NDArray[np.int64]:
+        """Weights of the parts: int64[num_parts], or int64[num_parts, c]."""
+        return part_weights(owner, self.weights, num_parts)
+
+    def imbalances(self, owner: npt.NDArray[np.int32], num_parts: int) -> list[float]:
+        """See `Limits.imbalance`; by constraint."""
+        found = self.limits(num_parts).imbalance(self.of_parts(owner, num_parts))
+        return [float(value) for value in np.atleast_1d(found)]
 
     def overload(self, owner: npt.NDArray[np.int32], num_parts: int) -> float:
         """See `Limits.overload`."""
-        return self.limits(num_parts).overload(part_weights(owner, self.weights, num_parts))
+        return self.limits(num_parts).overload(self.of_parts(owner, num_parts))

@@ -54,6 +54,9 @@ class Balance:
         Of a mini-batch, by row; "batch" needs them.
     allowed : dict of str to float
         Allowed imbalance, max / mean - 1, of the names that have one of their own.
+    capacities : tuple of float, or None
+        One for every part, to which the even share of every constraint is in proportion; None: all
+        parts alike.
 
     Raises
     ------
@@ -67,6 +70,7 @@ class Balance:
     train_mask: npt.NDArray[np.bool_] | None = None
     expected_nonzeros: npt.NDArray[np.float64] | None = None
     allowed: Mapping[str, float] = field(default_factory=dict)
+    capacities: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         for name in self.names or ("",):
@@ -242,21 +246,6 @@ def least_maximum(weights: npt.NDArray[np.int64], num_parts: int) -> int:
         light, next_heavier = np.partition(weights, [first, first + 1])[first : first + 2]
         heaviest = max(heaviest, int(light) + int(next_heavier))
     return max(heaviest, -(-int(weights.sum()) // num_parts))
-
-
-def imbalance_bound(weights: npt.NDArray[np.int64], num_parts: int) -> float:
-    """The imbalance, max / mean - 1, that no partition is below.
-
-    ``least_maximum(weights, num_parts) * num_parts / total - 1``; 0 when the total is 0.
-
-    Parameters
-    ----------
-    weights : int64[n], not negative
-        Of one constraint.
-    num_parts : int
-    """
-    total = int(weights.sum())
-    return least_maximum(weights, num_parts) * num_parts / total - 1 if total else 0.0
 
 
 def check_dims(dims: Sequence[int]) -> None:

@@ -11,14 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import BackendError, BackendUnavailable, InputError
+from plancc.models.limits import imbalance_bound
 from plancc.models.loads import Loads
 from plancc.models.problem import Hypergraph, WeightedGraph
-from plancc.models.weights import (
-    MAX_TOTAL,
-    check_num_parts,
-    combined,
-    imbalance_bound,
-)
+from plancc.models.weights import MAX_TOTAL, check_num_parts, combined
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.adapter import Adapter, scaled
 from plancc.partitioners.options import AUTO, PartitionOptions
@@ -373,17 +369,23 @@ def balance_notes(
     notes = []
     for name, load in loads.apart().items():
         about, column = f"{name}: " if len(loads.names) > 1 else "", load.weights
-        limits = load.limits(num_parts)
-        if limits.least > limits.allowed:
+        limits, weights = load.limits(num_parts), load.of_parts(owner, num_parts)
+        if (limits.least > limits.allowed).any():
+            bound = imbalance_bound(column, num_parts, load.capacities)
+            cause = f"the heaviest vertex weighs {column.max()}, the average part "
+            cause += f"{limits.total / num_parts:.1f}"
+            if load.capacities is not None:
+                cause += f" and the largest {limits.share.max():.1f}"
+            if (limits.allowed < column.min()).any():
+                share = limits.share.min()
+                cause = (
+                    f"every vertex weighs {column.min()} or more, the least share is {share:.3g}"
+                )
+            notes.append(f"{about}{cause}: no partition has an imbalance below {bound:.3f}")
+        over = weights > limits.limit
+        if over.any():
+            reached = float(limits.imbalance(np.where(over, weights, 0)))
             notes.append(
-                f"{about}the heaviest vertex weighs {column.max()}, the average part "
-                f"{limits.total / num_parts:.1f}: no partition has an imbalance below "
-                f"{imbalance_bound(column, num_parts):.3f}"
-            )
-        reached = int(load.of_parts(owner, num_parts)[name].max())
-        if reached > limits.limit:
-            notes.append(
-                f"{about}imbalance {reached * num_parts / limits.total - 1:.4g} of {who} is above "
-                f"epsilon {limits.epsilon:g}"
+                f"{about}imbalance {reached:.4g} of {who} is above epsilon {limits.epsilon:g}"
             )
     return notes

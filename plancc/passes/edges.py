@@ -18,7 +18,7 @@ from plancc.cost.rates import EpochRates, EpochTime
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
-from plancc.models.limits import Limits
+from plancc.models.limits import Capacities, Limits
 from plancc.passes.deadline import Deadline
 from plancc.passes.multilevel import PRICED_OVERWEIGHT, PRICES
 from plancc.passes.refine import CEILING, SMALL, Merit, message_fees, message_size
@@ -92,6 +92,8 @@ class RefineEdges:
         Seconds after which no further sweep starts, but for those that restore the balance.
     time : EpochTime, for objective "time" only
         Of the matrix.
+    capacities : tuple of float, optional
+        To which the even shares of the parts are in proportion, and their speed; None: all alike.
     """
 
     objective: str = "volume"
@@ -100,6 +102,7 @@ class RefineEdges:
     rounds: int = MAX_ROUNDS
     budget: float | None = None
     time: EpochTime | None = None
+    capacities: Capacities = None
 
     def run(
         self,
@@ -165,7 +168,10 @@ class _Search:
         self.deadline = deadline or Deadline.after(options.budget)
         self.matrix, self.num_parts = matrix, num_parts
         self.pattern: Pattern = pattern_of(matrix.indptr, matrix.indices, movable)
-        self.limits = Limits.of_nonzeros(matrix.num_nonzeros, num_parts, options.epsilon)
+        self.limits = Limits.of_nonzeros(
+            matrix.num_nonzeros, num_parts, options.epsilon, options.capacities
+        )
+        self.scale = 1 / self.limits.relative
 
     def start(self, owners: Owners) -> Merit:
         """Begin with these owners; returns their merit."""
@@ -248,7 +254,7 @@ class _Search:
                 return
             self._sweep(price, np.inf, strength, restoring=True)
 
-    def _sweep(self, price: float, cap: float, strength: float, *, restoring: bool = False) -> None:
+    def _sweep(self, price: float, cap: Any, strength: float, *, restoring: bool = False) -> None:
         """Visit all owners, then all rows and columns that several parts have."""
         from plancc.passes.kernels.edge_moves import sweep_nets, sweep_owners
 
@@ -263,7 +269,7 @@ class _Search:
         self.rng.shuffle(order)
         sweep_nets(order, self.pattern, self.state, prices, restoring)
 
-    def _prices(self, price: float, cap: float, strength: float) -> Prices:
+    def _prices(self, price: float, cap: Any, strength: float) -> Prices:
         from plancc.passes.kernels.edge_moves import Prices
         from plancc.passes.kernels.edges import volume
 
@@ -274,7 +280,12 @@ class _Search:
         tariff = self._tariff(strength) if strength > 0 else {}
         none: dict[str, Any] = dict.fromkeys(Prices._fields, 0.0)
         none |= {"row": 1.0, "fees": np.zeros(1)}
-        weight = {"target": self.limits.target, "weight": price * unit, "cap": cap}
+        weight = {
+            "target": self.limits.target,
+            "weight": price * unit * self.scale,
+            "cap": np.full(self.num_parts, cap, dtype=np.float64),
+            "scale": self.scale,
+        }
         return Prices(**(none | tariff | weight))
 
     def _tariff(self, strength: float) -> dict[str, Any]:
@@ -287,7 +298,9 @@ class _Search:
         rates = ROWS
         if self.options.time is not None and self.objective.is_time:
             rates = self.options.time.rates
-        work = rates.nonzero * state.load + rates.own_row * state.rows
+            speed = float(np.mean(self.options.capacities or 1.0))
+            rates = rates._replace(nonzero=rates.nonzero / speed, own_row=rates.own_row / speed)
+        work = (rates.nonzero * state.load + rates.own_row * state.rows) * self.scale
         out = rates.row * state.sent + rates.message * state.messages_sent + work
         into = rates.row * state.received + rates.message * state.messages_received + work
         mean = 0.5 * (out + into).mean()

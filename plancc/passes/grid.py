@@ -204,39 +204,36 @@ class Board:
         return self.limits.overload(self.load, self.size)
 
     @property
-    def price_unit(self) -> float:
-        """Volume per nonzero, for an overweight of `PRICED_OVERWEIGHT` of a cell."""
+    def price_unit(self) -> npt.NDArray[np.float64]:
+        """Volume per nonzero, for an overweight of `PRICED_OVERWEIGHT` of a cell: by cell."""
         per_nonzero = self.volume / max(int(self.load.sum()), 1)
-        return per_nonzero / max(PRICED_OVERWEIGHT * self._mean(self.load), 1)
+        unit = per_nonzero / np.maximum(PRICED_OVERWEIGHT * self.limits.nonzeros.even, 1)
+        return np.asarray(unit)
 
-    @staticmethod
-    def _mean(load: npt.NDArray[np.int64]) -> int:
-        """Load of an average cell, rounded up."""
-        return -(-int(load.sum()) // load.size)
-
-    def _bounds(
-        self, limits: Limits | None, load: npt.NDArray[np.int64], price: float, way: str
-    ) -> Bounds:
-        """Bounds of nonzeros or rows for a sweep; `price` is that of a nonzero, `way` as there."""
+    def _bounds(self, limits: Limits | None, price: npt.NDArray[np.float64], way: str) -> Bounds:
+        """Bounds of nonzeros or rows for a sweep; `price` and `way` as there."""
         from plancc.passes.kernels.grid import Bounds
 
         free = np.full(self.shape, np.inf)
         if limits is None:
-            return Bounds(free, 0.0, free)
+            return Bounds(free, np.zeros(self.shape), free)
+        if limits is not self.limits.nonzeros:  # the same share costs the same
+            price = price * (self.limits.nonzeros.even / np.maximum(limits.even, 1)) ** 2
         limit, target = (
-            np.array(np.broadcast_to(each, load.size), np.float64).reshape(self.shape)
+            np.asarray(each, np.float64).reshape(self.shape)
             for each in (limits.limit, limits.target)
         )
-        price *= (self._mean(self.load) / max(self._mean(load), 1)) ** 2  # alike by share
         cap = limit if way == "within" else free
-        return Bounds(limit if way == "steep" else target, price, cap)
+        return Bounds(limit if way == "steep" else target, price.reshape(self.shape), cap)
 
-    def sweep(self, price: float, *, way: str = "beyond", temperature: float = 0.0) -> None:
+    def sweep(
+        self, price: npt.NDArray[np.float64], *, way: str = "beyond", temperature: float = 0.0
+    ) -> None:
         """Every vertex in a random order, by row groups and then by column groups.
 
         Parameters
         ----------
-        price : float
+        price : float64[num_cells]
             Price of overweight, in rows moved per square of a nonzero.
         way : str
             "beyond": cells may grow, at the price of what is above the target. "steep": at the
@@ -246,8 +243,8 @@ class Board:
         """
         from plancc.passes.kernels.grid import Messages, Rules, flows, sweep
 
-        nonzeros = self._bounds(self.limits.nonzeros, self.load, price, way)
-        owned = self._bounds(self.limits.rows, self.size, price, way)
+        nonzeros = self._bounds(self.limits.nonzeros, price, way)
+        owned = self._bounds(self.limits.rows, price, way)
         flow = [np.zeros((1, 1, 1), dtype=np.int64)] * 2
         if len(self.fee) > 0:
             flow = [
@@ -278,11 +275,11 @@ class Board:
         self, deadline: Deadline, sweeps: int = SWEEPS, temperature: float = TEMPERATURE
     ) -> None:
         """Sweep with a falling temperature and rising prices; none starts after the deadline."""
-        prices = self.price_unit * np.geomspace(FIRST_PRICE, LAST_PRICE, sweeps)
+        unit, prices = self.price_unit, np.geomspace(FIRST_PRICE, LAST_PRICE, sweeps)
         for price, warmth in zip(prices, np.linspace(temperature, 0, sweeps), strict=True):
             if deadline.passed():
                 return
-            self.sweep(price, temperature=warmth)
+            self.sweep(price * unit, temperature=warmth)
 
     def settle(self, deadline: Deadline) -> None:
         """Bring cells below the limit, once also after the deadline, and sweep within it."""
@@ -300,13 +297,12 @@ class Board:
         for _ in range(CLIMBS):
             if deadline.passed():
                 return
-            self.sweep(0.0, way="within")
+            self.sweep(0 * unit, way="within")
 
 
 def _turned(bounds: Bounds) -> Bounds:
     """The bounds of the transposed cells."""
-    target, cap = (np.ascontiguousarray(each.T) for each in (bounds.target, bounds.cap))
-    return bounds._replace(target=target, cap=cap)
+    return type(bounds)(*(np.ascontiguousarray(each.T) for each in bounds))
 
 
 def fees(volume: int, shape: tuple[int, int], strength: float) -> npt.NDArray[np.float64]:

@@ -24,6 +24,7 @@ from plancc.passes.deadline import Deadline
 if TYPE_CHECKING:
     from plancc.passes.kernels.nets import Nets
     from plancc.passes.kernels.state import State
+    from plancc.passes.kernels.volume import Bounds
 
 Owner = npt.NDArray[np.int32]
 
@@ -84,14 +85,14 @@ class Goal:
             return int(volume(nets, state))
         return self.unit * float(expected(nets, state, self.reach))
 
-    def sweep(self, order: Any, nets: Nets, state: State, target: Any, price: Any, cap: Any) -> int:
+    def sweep(self, order: Any, nets: Nets, state: State, bounds: Bounds) -> int:
         """One sweep (`plancc.passes.kernels.volume.sweep`); returns the gains evaluated."""
         from plancc.passes.kernels.expected import sweep_expected
         from plancc.passes.kernels.volume import sweep
 
         if self.reach is None:
-            return int(sweep(order, nets, state, target, price, cap)[2])
-        return int(sweep_expected(order, nets, state, self.reach, target, price, cap)[1])
+            return int(sweep(order, nets, state, bounds)[2])
+        return int(sweep_expected(order, nets, state, self.reach, bounds)[1])
 
 
 VOLUME = Goal()
@@ -104,7 +105,7 @@ class Sweeps:
     Attributes
     ----------
     limits : Limits
-        With an array over the constraints for every number.
+        Of several constraints, or of one in a column.
     rng : numpy.random.Generator
     deadline : Deadline
         No sweep starts after it, and no coarser level, but for those that restore the balance.
@@ -128,7 +129,6 @@ class Sweeps:
         order = boundary(nets, state)
         share = self._share_of_weight(order, nets)
         unit = self.price_unit(nets, state, share)
-        free = np.full(len(unit), np.inf)
         repeats = int(np.clip(SWEPT_BOUNDARY / share.max(), 1, MAX_REPEATS))
         evaluations = 0
         for k, price in enumerate(np.repeat(prices, repeats)):
@@ -137,17 +137,26 @@ class Sweeps:
             if k > 0:
                 order = boundary(nets, state)
             self.rng.shuffle(order)
-            target = self.limits.target
-            evaluations += self.goal.sweep(order, nets, state, target, price * unit, free)
+            evaluations += self.goal.sweep(order, nets, state, self.bounds(price * unit))
         return evaluations
+
+    def bounds(
+        self, price: npt.NDArray[np.float64], cap: npt.NDArray[np.float64] | None = None
+    ) -> Bounds:
+        """What parts may weigh in a sweep, at a price; without `cap` as much as they like."""
+        from plancc.passes.kernels.volume import Bounds
+
+        free = np.full(self.limits.limit.shape, np.inf) if cap is None else cap
+        return Bounds(self.limits.target, price, free, 1 / self.limits.relative)
 
     def price_unit(
         self, nets: Nets, state: State, share: npt.NDArray[np.float64] | None = None
     ) -> npt.NDArray[np.float64]:
-        """Unit of the prices of overweight, by constraint: float64[num_constraints].
+        """Unit of the prices of overweight: float64[num_parts, num_constraints].
 
-        It grows with the inverse square of the boundary's share of the weight: a part of a mesh can
-        only win back as much as lies on its boundary. `share`: that share, if it is known.
+        It is the higher, the smaller the share of a part. It grows with the inverse square of the
+        boundary's share of the weight: a part of a mesh can only win back as much as lies on its
+        boundary. `share`: that share, if it is known.
         """
         from plancc.passes.kernels.state import boundary
 
@@ -155,7 +164,8 @@ class Sweeps:
             share = self._share_of_weight(boundary(nets, state), nets)
         total = np.maximum(self.limits.total, 1)
         overweight = PRICED_OVERWEIGHT * np.maximum(total / len(state.sums), 1)
-        return self.goal.value(nets, state) / self.goal.unit / total / overweight / share**2
+        unit = self.goal.value(nets, state) / self.goal.unit / total / overweight / share**2
+        return np.asarray(unit / self.limits.relative[:, None])
 
     def _share_of_weight(
         self, vertices: npt.NDArray[np.int64], nets: Nets
@@ -171,14 +181,14 @@ class Sweeps:
         from plancc.passes.kernels.state import boundary
 
         self.restore_balance(nets, state)
-        price, limits = np.zeros(state.sums.shape[1]), self.limits
+        bounds = self.bounds(np.zeros(state.sums.shape), self.limits.limit)
         evaluations = 0
         for _ in range(CLIMBS):
             if self.deadline.passed():
                 break
             order = boundary(nets, state)
             self.rng.shuffle(order)
-            evaluations += self.goal.sweep(order, nets, state, limits.target, price, limits.limit)
+            evaluations += self.goal.sweep(order, nets, state, bounds)
         return evaluations
 
     def restore_balance(self, nets: Nets, state: State) -> None:
@@ -197,7 +207,7 @@ class Sweeps:
             self.anneal(nets, state, (price,))
         if self.limits.overload(state.sums) == 0:
             return
-        shares_of_limit = (nets.weight / np.maximum(limit, 1)).sum(axis=1)
+        shares_of_limit = (nets.weight / np.maximum(limit.max(axis=0), 1)).sum(axis=1)
         light_first = np.argsort(shares_of_limit, kind="stable")
         for share in SWAPPED_SHARES:
             costs = relief_costs(nets, state, limit)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plancc.models.limits import Epsilon, Limits
+from plancc.models.limits import Capacities, Epsilon, Limits
 from plancc.models.problem import Hypergraph
 from plancc.passes.multilevel import Owner, Sweeps
 
@@ -25,10 +25,13 @@ class Rebalance:
         much as the heaviest vertex, by every constraint.
     seed : int
         The same seed gives the same owners.
+    capacities : tuple of float, optional
+        To which the even shares of the parts are in proportion; None: all alike.
     """
 
     epsilon: Epsilon = 0.01
     seed: int = 1
+    capacities: Capacities = None
 
     def run(self, problem: Hypergraph, owner: Owner, num_parts: int) -> Owner:
         """Owners with a lower overload.
@@ -49,7 +52,7 @@ class Rebalance:
         from plancc.passes.kernels.state import state_of
 
         nets = nets_of(problem)
-        limits = Limits.of(nets.weight, num_parts, self.epsilon)
+        limits = Limits.of(nets.weight, num_parts, self.epsilon, self.capacities)
         state = state_of(nets, owner, num_parts)
         before = limits.overload(state.sums)
         if before == 0:

@@ -17,7 +17,7 @@ from plancc.cost.objectives import OBJECTIVES
 from plancc.cost.rates import EpochTime
 from plancc.errors import InputError
 from plancc.graph.owners import Owners
-from plancc.models.limits import Epsilon, Limits
+from plancc.models.limits import Capacities, Epsilon, Limits
 from plancc.models.problem import Hypergraph
 from plancc.passes.deadline import Deadline
 from plancc.passes.multilevel import PRICES, VOLUME, Goal, Owner, Sweeps
@@ -94,7 +94,7 @@ class _Run:
 
         goal = options._goal(problem)
         self.nets = nets_of(problem, sized=goal.reach is not None)
-        limits = Limits.of(self.nets.weight, num_parts, options.epsilon)
+        limits = Limits.of(self.nets.weight, num_parts, options.epsilon, options.capacities)
         self.sweeps = Sweeps(limits, np.random.default_rng(options.seed), deadline, goal)
         self.evaluations = 0
         self.state = state_of(self.nets, owner, num_parts)
@@ -128,6 +128,8 @@ class RefineVolume:
         The same seed gives the same owners (without a budget).
     budget : float, optional
         Seconds after which no further sweep starts.
+    capacities : tuple of float, optional
+        To which the even shares of the parts are in proportion; None: all alike.
     """
 
     objective: ClassVar[str] = "volume"
@@ -136,6 +138,7 @@ class RefineVolume:
     cycles: int = 4
     seed: int = 1
     budget: float | None = None
+    capacities: Capacities = None
 
     def run(
         self,
@@ -277,9 +280,8 @@ class _RefineTraffic(RefineVolume):
         from plancc.passes.kernels.traffic import sweep_traffic
 
         nets, sweeps, limits = run.nets, run.sweeps, run.sweeps.limits
-        free = np.full(len(limits.limit), np.inf)
 
-        def sweep(level: Nets, state: State, flow: Flow, ladder: Any, cap: Any) -> int:
+        def sweep(level: Nets, state: State, flow: Flow, ladder: Any, cap: Any = None) -> int:
             """One sweep for every (price of overweight, tariff)."""
             tried = 0
             for price, tariff in ladder:
@@ -287,9 +289,8 @@ class _RefineTraffic(RefineVolume):
                     break
                 order = boundary(level, state)
                 sweeps.rng.shuffle(order)
-                tried += sweep_traffic(
-                    order, level, state, flow, tariff, limits.target, price, cap
-                )[1]
+                bounds = sweeps.bounds(price, cap)
+                tried += sweep_traffic(order, level, state, flow, tariff, bounds)[1]
             return tried
 
         def sweep_beyond(level: Nets, state: State) -> int:
@@ -299,7 +300,7 @@ class _RefineTraffic(RefineVolume):
                 (price * unit, self._tariff(strength * step, run.best.value, flow))
                 for price, step in zip(PRICES, TRAFFIC_PRICES, strict=True)
             ]
-            return sweep(level, state, flow, ladder, free)
+            return sweep(level, state, flow, ladder)
 
         allowed = int(run.best.volume * (1 + self.max_extra_volume))
         strength, fruitless, cycle = 1.0, 0, 0
@@ -311,7 +312,7 @@ class _RefineTraffic(RefineVolume):
             sweeps.restore_balance(nets, run.state)
             flow = self._flow(nets, run.state)
             tariff = self._tariff(strength * TRAFFIC_PRICES[-1], run.best.value, flow)
-            ladder = [(np.zeros_like(free), tariff)] * CLIMBS
+            ladder = [(np.zeros_like(limits.limit), tariff)] * CLIMBS
             run.evaluations += tried + sweep(nets, run.state, flow, ladder, limits.limit)
             reached = run.merit(self._value(run, flow))
             better = reached < run.best

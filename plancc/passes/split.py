@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from plancc.graph.graph import Graph
 from plancc.graph.owners import check_owners
-from plancc.models.limits import Limits
+from plancc.models.limits import Capacities, Limits
 from plancc.models.medium_grain import lighter_columns
 
 
@@ -29,9 +29,12 @@ class Resplit:
     epsilon : float, optional
         More rows are moved where that brings parts of more than ``(1 + epsilon) * ceil(mean)``
         nonzeros below it, as far as it can; None: never, the volume is the least.
+    capacities : tuple of float, optional
+        To which the even shares of the parts are in proportion; None: all alike.
     """
 
     epsilon: float | None = 0.01
+    capacities: Capacities = None
 
     def run(
         self,
@@ -74,12 +77,15 @@ class Resplit:
         load = np.bincount(owner, weights=matrix.row_nonzeros(), minlength=num_parts)
         load = load.astype(np.int64)
         load -= np.bincount(cut.left_parts[cut.left, 0], minlength=num_parts)
+        limits = Limits.of_nonzeros(
+            matrix.num_nonzeros, num_parts, self.epsilon or 0.0, self.capacities
+        )
+        scale = 1 / limits.relative
         mate, mate_right = kernels.match(cut, banned)
         left, right, component, num = kernels.cover(cut, banned, mate, mate_right)
-        kernels.complete(cut, left, right, component, num, mate, load)
-        of_cut = kernels.place(cut, left, right, fixed, load)
+        kernels.complete(cut, left, right, component, num, mate, load, scale)
+        of_cut = kernels.place(cut, left, right, fixed, load, scale)
         if self.epsilon is not None:
-            limits = Limits.of_nonzeros(matrix.num_nonzeros, num_parts, self.epsilon)
-            kernels.relieve(cut, left, right, fixed, load, int(limits.limit), of_cut)
+            kernels.relieve(cut, left, right, fixed, load, limits.limit, of_cut)
         with_column[cut.at] = of_cut
         return with_column

@@ -12,7 +12,7 @@ from numba import njit
 
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
-from plancc.models.limits import Limits
+from plancc.models.limits import Capacities, Limits
 from plancc.passes.kernels.nets import transpose
 
 
@@ -40,11 +40,14 @@ class VectorOwners:
         The same seed gives the same owners.
     sweeps : int
         At most so many revisions of all owners.
+    capacities : tuple of float, optional
+        To which the even shares of the parts are in proportion; None: all alike.
     """
 
     epsilon: float = 0.01
     seed: int = 1
     sweeps: int = 8
+    capacities: Capacities = None
 
     def run(self, matrix: Graph, owners: Owners, num_parts: int) -> Owners:
         """New owners of rows, and of nonzeros, of which only those of the diagonal change.
@@ -62,14 +65,14 @@ class VectorOwners:
         owner, nonzero_owner = owners.rows, owners.of_nonzeros(matrix)
         needs = _needs(matrix.indptr, matrix.indices, nonzero_owner, num_parts)
         rng = np.random.default_rng(self.seed)
-        limit = Limits.of_nonzeros(matrix.num_nonzeros, num_parts, self.epsilon).limit
+        limits = Limits.of_nonzeros(matrix.num_nonzeros, num_parts, self.epsilon, self.capacities)
         tried = []
         for anew in (True, False):
             new, new_nonzero = owner.copy(), nonzero_owner.copy()
             order = rng.permutation(len(owner))
             heavy_first = order[np.argsort(-np.diff(needs[0])[order], kind="stable")]
             volume, busiest = _assign(
-                *needs, new, new_nonzero, num_parts, limit, heavy_first, self.sweeps, anew
+                *needs, new, new_nonzero, num_parts, limits.limit, heavy_first, self.sweeps, anew
             )
             tried.append((volume, busiest, Owners(new, new_nonzero)))
         return min(tried, key=lambda found: found[:2])[2]
@@ -167,7 +170,7 @@ def _assign(  # type: ignore[no-untyped-def]
                     r, with_row, with_column = part[a], kind[a] & 1, kind[a] >> 1
                 elif not _is_foreign(ptr, part, v, q):
                     continue
-                if r != q and diagonal[v] >= 0 and load[r] + 1 > limit:
+                if r != q and diagonal[v] >= 0 and load[r] + 1 > limit[r]:
                     continue
                 saved = with_row + with_column
                 busy = max(sent[r] + columns - with_column, received[r] + rows - with_row)

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models import MODELS
+from plancc.models.limits import imbalance_bound
 from plancc.models.loads import Loads
 from plancc.models.weights import (
     MAX_TOTAL,
     Balance,
     combined,
     constraints,
-    imbalance_bound,
     least_maximum,
     part_weights,
     vertex_weights,
@@ -82,7 +82,7 @@ def test_limits_of_their_own():
     assert Loads.of(graph, Balance.parse("nnz:0.2,rows:0.2"), 0.3).epsilon == 0.2
     assert loads.weights.tolist() == [[3, 1, 5, 1], [0, 1, 0, 1], [1, 1, 7, 2]]
     owner = np.array([0, 1, 1], np.int32)
-    assert loads.of_parts(owner, 2)["weights 1"].tolist() == [5, 7]
+    assert loads.of_parts(owner, 2).tolist() == [[3, 1, 5, 1], [1, 2, 7, 3]]
     # limits 3 (the heaviest), 2, 7 (the heaviest), 2
     assert loads.overload(np.array([0, 0, 1], np.int32), 2) == 0
     assert loads.overload(owner, 2) == 1 / 2  # weights 2: 3

@@ -15,10 +15,11 @@ from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models import MODELS
 from plancc.models.graph import GraphModel
+from plancc.models.limits import imbalance_bound
 from plancc.models.loads import Loads
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.random import random_owner
-from plancc.models.weights import combined, imbalance_bound, part_weights
+from plancc.models.weights import combined, part_weights
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.adapter import scaled
 from plancc.partitioners.builtin import as_hypergraph

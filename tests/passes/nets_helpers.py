@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
 
 import numpy as np
 
 from plancc.graph.graph import Graph
 from plancc.models.problem import Hypergraph
 from plancc.passes.kernels.nets import Nets
+from plancc.passes.kernels.volume import Bounds
 
 
 def random_problem(
@@ -33,6 +35,17 @@ def random_owner(rng, n: int, num_parts: int) -> np.ndarray:
     return rng.permutation(owner).astype(np.int32)
 
 
+def bounds(num_parts: int, target, price, cap=np.inf, *, constraints: int = 1) -> Bounds:
+    """Bounds of a sweep; numbers, or numbers of the parts for one constraint."""
+    shape = num_parts, constraints
+
+    def full(value) -> np.ndarray:
+        column = np.reshape(value, (-1, 1)) if np.ndim(value) == 1 else value
+        return np.ascontiguousarray(np.broadcast_to(column, shape).astype(float))
+
+    return Bounds(full(target), full(price), full(cap), np.ones(num_parts))
+
+
 def net_list(problem: Hypergraph | Nets) -> list[list[int]]:
     return [problem.pins[a:b].tolist() for a, b in itertools.pairwise(problem.net_ptr.tolist())]
 
@@ -47,16 +60,21 @@ def slow_volume(problem: Hypergraph | Nets, owner) -> int:
     )
 
 
-def slow_overload(weights, owner, num_parts: int, epsilon: float) -> float:
-    """Weight above the limit, each constraint over its average part."""
+def slow_overload(weights, owner, num_parts: int, epsilon: float, capacities=None) -> float:
+    """Weight above the limit, each constraint over its even share; no hubs with capacities."""
     total = 0.0
+    speed = [Fraction(c) for c in capacities or [1] * num_parts]
     for column in np.asarray(weights).reshape(len(owner), -1).T.tolist():
         loads = [0] * num_parts
         for q, w in zip(owner, column, strict=True):
             loads[q] += w
-        even = -(-sum(column) // num_parts)
-        limit = max(int((1 + epsilon) * even + 1e-9), *column)
-        total += sum(max(load - limit, 0) for load in loads) / max(even, 1)
+        mean = max(-(-sum(column) // num_parts), 1)
+        for load, c in zip(loads, speed, strict=True):
+            even = -(-sum(column) * c / sum(speed) // 1)
+            limit = int((1 + epsilon) * int(even) + 1e-9)
+            if capacities is None:
+                limit = max(limit, *column)
+            total += float(max(load - limit, 0) / (mean * c * num_parts / sum(speed)))
     return total
 
 

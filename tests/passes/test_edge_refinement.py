@@ -88,9 +88,13 @@ def check_state(graph, state, num_parts):
     assert (state.part[on_diagonal] == state.owner[rows[on_diagonal]]).all()
 
 
-def the_prices(**given):
+def the_prices(num_parts, **given):
+    """Numbers of parts may be given as one for all."""
     none = dict.fromkeys(edge_moves.Prices._fields, 0.0)
-    return edge_moves.Prices(**(none | {"cap": np.inf, "row": 1.0, "fees": np.zeros(1)} | given))
+    given = none | {"cap": np.inf, "row": 1.0, "fees": np.zeros(1), "scale": 1.0} | given
+    for name in ("target", "weight", "cap", "scale"):
+        given[name] = np.ones(num_parts) * given[name]
+    return edge_moves.Prices(**given)
 
 
 @pytest.mark.parametrize("num_parts", [1, 3, 40])
@@ -124,8 +128,8 @@ def test_moves_keep_every_count_exact(num_parts, diagonal):
     ],
 )
 def test_sweeps_keep_every_count_exact(given):
-    prices = the_prices(**given)
     for seed, num_parts in enumerate((5, 5, 5, 300)):  # of 300 parts most nets are short
+        prices = the_prices(num_parts, **given)
         rng = np.random.default_rng(seed)
         graph = a_matrix(rng, 40, 0.1, bool(seed % 2))
         pattern = edges.pattern_of(graph.indptr, graph.indices)
@@ -146,8 +150,17 @@ def test_tolls_follow_owners(num_parts):
     graph = a_matrix(rng, 40, 0.1, True)
     pattern = edges.pattern_of(graph.indptr, graph.indices)
     state = edges.owners_of(pattern, *some_owners(rng, graph, num_parts), num_parts, True)
+    some = rng.uniform(0.5, 2, (2, num_parts))
     prices = the_prices(
-        target=5.0, weight=0.3, pressure=0.5, ceiling=3.0, message=2.0, nonzero=0.2, own_row=0.1
+        num_parts,
+        target=5 * some[0],
+        weight=0.3,
+        scale=some[1],
+        pressure=0.5,
+        ceiling=3.0,
+        message=2.0,
+        nonzero=0.2,
+        own_row=0.1,
     )
     toll = edge_moves._tolls(state, prices)
     for v in range(40):
@@ -158,6 +171,7 @@ def test_tolls_follow_owners(num_parts):
 
 
 def test_without_prices_no_sweep_raises_the_volume():
+    prices = the_prices(6)
     for seed in range(10):
         rng = np.random.default_rng(seed)
         graph = a_matrix(rng, 40, 0.1, bool(seed % 2))
@@ -165,9 +179,9 @@ def test_without_prices_no_sweep_raises_the_volume():
         state = edges.owners_of(pattern, *some_owners(rng, graph, 6), 6)
         for _ in range(4):
             before = edges.volume(state)
-            edge_moves.sweep_owners(rng.permutation(40), pattern, state, the_prices())
+            edge_moves.sweep_owners(rng.permutation(40), pattern, state, prices)
             between = edges.volume(state)
-            edge_moves.sweep_nets(rng.permutation(80), pattern, state, the_prices(), False)
+            edge_moves.sweep_nets(rng.permutation(80), pattern, state, prices, False)
             assert before >= between >= edges.volume(state)
 
 

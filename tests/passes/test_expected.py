@@ -8,6 +8,7 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 from nets_helpers import (
+    bounds,
     graph_of,
     net_list,
     random_graph,
@@ -27,7 +28,6 @@ from plancc.passes.kernels.state import move, state_of, volume
 from plancc.passes.multilevel import Goal
 from plancc.passes.refine import RefineExpected, RefineVolume
 
-FREE = np.array([np.inf])
 KINDS = [(2, 8), (3, 3), (4, 12), (7, 5), (40, 9)]  # parts, most pins of a net
 CURVES = {
     "volume": lambda pins: np.minimum(pins, 1.0),
@@ -148,12 +148,13 @@ def test_sweep_takes_the_best_part(curve, coarse, price):
     n = len(nets.weight)
     state = state_of(nets, random_owner(rng, n, num_parts), num_parts)
     reach = CURVES[curve](np.arange(most_pins + 1))
-    target = np.array([float(problem.vertex_weights.sum() // num_parts)])
+    target = rng.uniform(0.3, 1.7, num_parts) * problem.vertex_weights.sum() / num_parts
+    prices = price * rng.uniform(0.5, 2, num_parts)
 
     def value(owner):
         loads = np.bincount(owner, weights=nets.weight[:, 0], minlength=num_parts)
         over = np.maximum(loads - target, 0)
-        return slow_expected(problem, owner[whole], reach) + price / 2 * (over**2).sum()
+        return slow_expected(problem, owner[whole], reach) + prices / 2 @ over**2
 
     moves = 0
     for v in rng.permutation(n):
@@ -168,7 +169,7 @@ def test_sweep_takes_the_best_part(curve, coarse, price):
             tries.append(value(other))
         alone = state.sums[owner[v], 0] == nets.weight[v, 0]
         moved, evaluations = sweep_expected(
-            np.array([v]), nets, state, reach, target, np.array([price]), FREE
+            np.array([v]), nets, state, reach, bounds(num_parts, target, prices)
         )
         assert (state.owner != owner).sum() == moved
         if alone:
@@ -188,7 +189,7 @@ def test_sweep_takes_the_best_part(curve, coarse, price):
 def test_sweeps_never_worsen(curve, num_parts, most_pins, price):
     rng, problem, nets, state = make(5, num_parts, most_pins, costs=True, n=60, num_nets=90)
     reach = CURVES[curve](np.arange(most_pins + 1))
-    target = np.array([problem.vertex_weights.sum() / num_parts])
+    target = rng.uniform(0.3, 1.7, num_parts) * problem.vertex_weights.sum() / num_parts
 
     def penalised():
         loads = np.bincount(state.owner, weights=problem.vertex_weights, minlength=num_parts)
@@ -198,7 +199,7 @@ def test_sweeps_never_worsen(curve, num_parts, most_pins, price):
     values = [penalised()]
     for _ in range(3):
         order = rng.permutation(60)
-        sweep_expected(order, nets, state, reach, target, np.array([price]), FREE)
+        sweep_expected(order, nets, state, reach, bounds(num_parts, target, price))
         values.append(penalised())
     assert all(b <= a + 1e-6 for a, b in pairwise(values))
     assert values[-1] < values[0]
@@ -209,10 +210,11 @@ def test_sweeps_never_worsen(curve, num_parts, most_pins, price):
 
 def test_sweep_keeps_below_the_cap():
     rng, _, nets, state = make(6, 4, 6, constraints=2)
-    cap, none = state.sums.max(axis=0).astype(float), np.zeros(2)
+    cap = state.sums + rng.integers(0, 9, state.sums.shape).astype(float)
     before = state.owner.copy()
     for _ in range(3):
-        sweep_expected(rng.permutation(40), nets, state, np.arange(7.0), cap, none, cap)
+        limits = bounds(4, cap, 0, cap, constraints=2)
+        sweep_expected(rng.permutation(40), nets, state, np.arange(7.0), limits)
         assert (state.sums <= cap).all()
     assert (state.owner != before).any()
 

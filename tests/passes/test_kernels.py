@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from nets_helpers import net_list, random_owner, random_problem, slow_volume
+from nets_helpers import bounds, net_list, random_owner, random_problem, slow_volume
 
 from plancc.models.problem import Hypergraph
 from plancc.passes.kernels.coarsening import cluster, contract
@@ -14,7 +14,6 @@ from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import boundary, move, pins_in, state_of, volume
 from plancc.passes.kernels.volume import exchange, rate, relief_costs, relieve, sweep
 
-FREE = np.array([np.inf])
 KINDS = [(2, 8), (3, 3), (4, 12), (7, 5), (40, 9)]  # parts, most pins of a net
 
 
@@ -111,16 +110,16 @@ def test_sweep_gains_what_it_says(num_parts, most_pins, price):
     rng, problem, nets, state = make(3, num_parts, most_pins, costs=True, n=60, num_nets=90)
     owner = state.owner.copy()
     before = slow_volume(problem, owner)
-    target = np.array([problem.vertex_weights.sum() / num_parts])
+    target = rng.uniform(0.3, 1.7, num_parts) * problem.vertex_weights.sum() / num_parts
+    prices = price * rng.uniform(0.5, 2, num_parts)
 
     def penalised(owner):
         loads = np.bincount(owner, weights=problem.vertex_weights, minlength=num_parts)
-        return slow_volume(problem, owner) + price / 2 * (np.maximum(loads - target, 0) ** 2).sum()
+        return slow_volume(problem, owner) + prices / 2 @ np.maximum(loads - target, 0) ** 2
 
     first = penalised(owner)
-    moved, gained, evaluations = sweep(
-        rng.permutation(60), nets, state, target, np.array([price]), FREE
-    )
+    limits = bounds(num_parts, target, prices)
+    moved, gained, evaluations = sweep(rng.permutation(60), nets, state, limits)
     check_state(problem, nets, state)
     assert before - slow_volume(problem, state.owner) == gained
     assert penalised(state.owner) <= first + 1e-6
@@ -132,11 +131,11 @@ def test_sweep_gains_what_it_says(num_parts, most_pins, price):
 def test_sweep_takes_the_best_part():
     """One vertex at a time, against trying all parts."""
     rng, problem, nets, state = make(4, 5, 6, costs=True)
-    target, price = np.array([8.0]), np.array([0.7])
+    target, price = np.array([8.0, 4, 12, 8, 0]), np.array([0.7, 2, 0.1, 0.3, 1])
 
     def value(owner):
         loads = np.bincount(owner, weights=problem.vertex_weights, minlength=5)
-        return slow_volume(problem, owner) + 0.35 * (np.maximum(loads - 8, 0) ** 2).sum()
+        return slow_volume(problem, owner) + price / 2 @ np.maximum(loads - target, 0) ** 2
 
     for v in rng.permutation(40):
         tries = []
@@ -147,19 +146,30 @@ def test_sweep_takes_the_best_part():
             owner[v] = q
             tries.append(value(owner))
         alone = state.sums[state.owner[v], 0] == problem.vertex_weights[v]
-        sweep(np.array([v]), nets, state, target, price, FREE)
+        sweep(np.array([v]), nets, state, bounds(5, target, price))
         if len(listed) and not alone:
             assert value(state.owner) == pytest.approx(min(tries))
 
 
 def test_sweep_keeps_below_the_cap():
     rng, _, nets, state = make(5, 4, 6, constraints=2)
-    cap = state.sums.max(axis=0).astype(float)
-    none = np.zeros(2)
+    cap = state.sums + rng.integers(0, 9, state.sums.shape).astype(float)
     for _ in range(3):
-        gained = sweep(rng.permutation(40), nets, state, cap, none, cap)[1]
-        assert gained >= 0
+        limits = bounds(4, cap, 0, cap, constraints=2)
+        assert sweep(rng.permutation(40), nets, state, limits)[1] >= 0
         assert (state.sums <= cap).all()
+
+
+def test_moves_that_gain_nothing_make_parts_lighter_by_their_capacity():
+    """A part of capacity 3 may weigh three times as much before a vertex leaves it for nothing."""
+    everywhere = np.array([0, 1, 2, 3, 4, 5, 6, 7], np.int32)  # its net touches both parts anyway
+    nets = nets_of(Hypergraph(np.array([0, 8]), everywhere, np.ones(8, np.int64)))
+    for scale, sizes in ((np.ones(2), [4, 4]), (np.array([1.0, 3.0]), [6, 2])):
+        state = state_of(nets, np.array([0, 0, 0, 0, 0, 0, 0, 1]), 2)
+        limits = bounds(2, 9, 0)._replace(scale=scale)
+        for _ in range(3):
+            sweep(np.arange(8), nets, state, limits)
+        assert state.sums.ravel().tolist() == sizes
 
 
 def test_sweep_moves_with_two_parts():
@@ -169,15 +179,16 @@ def test_sweep_moves_with_two_parts():
     nets = nets_of(Hypergraph(ptr, path, np.ones(10, np.int64)))
     state = state_of(nets, np.arange(10) % 2, 2)
     for _ in range(4):
-        sweep(boundary(nets, state), nets, state, np.array([5.0]), np.array([0.5]), np.array([6.0]))
+        sweep(boundary(nets, state), nets, state, bounds(2, 5, 0.5, 6))
     assert volume(nets, state) <= 4
 
 
 @pytest.mark.parametrize("constraints", [1, 2])
 def test_relief(constraints):
     for seed in range(20):
-        _, problem, nets, state = make(seed, 5, 6, constraints=constraints)
-        limit = 1.1 * np.ceil(state.sums.sum(axis=0) / 5)
+        rng, problem, nets, state = make(seed, 5, 6, constraints=constraints)
+        share = rng.uniform(0.6, 1.4, (5, 1)) if seed % 2 else np.ones((5, 1))
+        limit = 1.1 * np.ceil(share * state.sums.sum(axis=0) / 5)
         over = (state.sums > limit).any(axis=1)
 
         def overload(sums, limit=limit):
@@ -201,7 +212,7 @@ def test_exchange_relieves_where_no_single_move_does():
     """Parts of 3 + 3 and 2 + 2 may weigh 5: swap a 3 for a 2."""
     nets = nets_of(Hypergraph(np.zeros(1, np.int64), np.empty(0, np.int32), np.array([3, 3, 2, 2])))
     state = state_of(nets, np.array([0, 0, 1, 1]), 2)
-    limit, everyone = np.array([5.0]), np.arange(4)
+    limit, everyone = np.full((2, 1), 5.0), np.arange(4)
     assert np.isinf(relief_costs(nets, state, limit)).all()
     assert relieve(everyone, nets, state, limit) == 0
     assert exchange(everyone, everyone, nets, state, limit, 0.0) == 1

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import pytest
+from nets_helpers import bounds
 
 from plancc.cost.objectives import objective_value
 from plancc.cost.owners import traffic
@@ -94,11 +95,11 @@ def test_a_sweep_under_pressure_lowers_what_it_says() -> None:
     flow = flow_of(nets, state, False)
     ceiling = float(flow.sent.mean())
     tariff = Tariff(1.0, 0.0, ceiling, 0.01, np.zeros(1))
-    none, free = np.zeros(1), np.full(1, np.inf)
+    free = bounds(num_parts, 0, 0)
     costs = [_cost(_pairs(matrix, state.owner, num_parts), tariff)]
     for _ in range(3):
         order = rng.permutation(matrix.num_vertices)
-        sweep_traffic(order, nets, state, flow, tariff, none, none, free)
+        sweep_traffic(order, nets, state, flow, tariff, free)
         costs.append(_cost(_pairs(matrix, state.owner, num_parts), tariff))
     assert costs[3] < costs[2] < costs[1] < 0.8 * costs[0]
 

@@ -106,7 +106,7 @@ def test_sweeps_keep_the_counts(strength):
     assert (board.size == sizes).all()
     assert (board.load == loads).all()
     assert board.overload == pytest.approx(
-        np.maximum(loads - math.floor(1.05 * limits.even), 0).sum() / limits.even
+        np.maximum(loads - math.floor(1.05 * limits.even[0]), 0).sum() / limits.even[0]
     )
 
 
@@ -122,7 +122,8 @@ def test_flows_follow_moves():
     flow, other_flow = flows(g, c, count, 3), flows(c, g, other_count, 4)
     messages = Messages(flow, other_flow, other_count, fees(400, shape, 2.0))
     rng, before = np.random.default_rng(0), g.copy()
-    free = Bounds(np.zeros((4, 3)), 0.0, np.full((4, 3), np.inf))
+    zero = np.zeros((4, 3))
+    free = Bounds(zero, zero, zero + np.inf)
     rules = Rules(free, free, 1.0, 1)
     sweep(rng.permutation(60), sides[0], g, c, count, load, size, rules, rng, messages)
     assert (g != before).sum() > 10

@@ -6,7 +6,7 @@ What sweeps minimise::
                             + pressure / 2 * (excess(sent side)^2 + excess(received side)^2)
            + sum over pairs   fee(rows from q to m in one step)
 
-    side   = row * rows + message * messages + nonzero * nonzeros + own_row * own rows
+    side   = row * rows + message * messages + scale * (nonzero * nonzeros + own_row * own rows)
     excess = max(0, side - ceiling)
 
 Three moves, for nets as in ``edges.py``: one nonzero; all nonzeros that a net has in one part, so
@@ -39,10 +39,13 @@ class Prices(NamedTuple):
 
     Attributes
     ----------
-    target, weight : float
+    target, weight : float64[num_parts]
         Nonzeros up to which a part's weight costs nothing, and the price above.
-    cap : float
+    cap : float64[num_parts]
         No move fills a part above it.
+    scale : float64[num_parts]
+        Nonzeros of two parts are compared times this, and so are loads of nonzeros and own rows: 1
+        over their capacities, times the mean.
     row, message, nonzero, own_row : float
         Loads.
     ceiling, pressure : float
@@ -51,9 +54,10 @@ class Prices(NamedTuple):
         fees need ``Owners.pair``.
     """
 
-    target: float
-    weight: float
-    cap: float
+    target: Any
+    weight: Any
+    cap: Any
+    scale: Any
     row: float
     message: float
     nonzero: float
@@ -67,17 +71,24 @@ class Prices(NamedTuple):
 def _update(q: int, state: Any, prices: Any, toll: Any) -> None:
     """Bring the tolls of part q up to date."""
     load = float(state.load[q])
-    own = prices.nonzero * load + prices.own_row * state.rows[q]
+    nonzero = prices.nonzero * prices.scale[q]
+    own = nonzero * load + prices.own_row * prices.scale[q] * state.rows[q]
     toll[OUT, q] = own + prices.row * state.sent[q] + prices.message * state.messages_sent[q]
     toll[INTO, q] = own + prices.row * state.received[q]
     toll[INTO, q] += prices.message * state.messages_received[q]
     toll[GIVE, q] = prices.pressure * max(0.0, toll[OUT, q] - prices.ceiling)
     toll[TAKE, q] = prices.pressure * max(0.0, toll[INTO, q] - prices.ceiling)
-    strain = prices.nonzero * (toll[GIVE, q] + toll[TAKE, q])
-    toll[BURDEN, q] = strain + prices.weight * max(0.0, load + 0.5 - prices.target)
-    toll[RELIEF, q] = strain + prices.weight * max(0.0, load - 0.5 - prices.target)
-    if load + 1 > prices.cap:
+    strain = nonzero * (toll[GIVE, q] + toll[TAKE, q])
+    toll[BURDEN, q] = strain + prices.weight[q] * max(0.0, load + 0.5 - prices.target[q])
+    toll[RELIEF, q] = strain + prices.weight[q] * max(0.0, load - 0.5 - prices.target[q])
+    if load + 1 > prices.cap[q]:
         toll[BURDEN, q] = np.inf
+
+
+@njit(cache=True, nogil=True)
+def _lighter(r: int, q: int, state: Any, prices: Any) -> bool:
+    """Whether part r has fewer nonzeros than part q, over their capacities."""
+    return state.load[r] * prices.scale[r] < state.load[q] * prices.scale[q]
 
 
 @njit(cache=True, nogil=True)
@@ -187,7 +198,7 @@ def sweep_nets(order: Any, pattern: Any, state: Any, prices: Any, anywhere: bool
     for e in order:
         first, last = pattern.net_ptr[e], pattern.net_ptr[e + 1]
         _load_counts(e, state, mine)
-        lightest = np.argmin(state.load) if anywhere else -1
+        lightest = np.argmin(state.load * prices.scale) if anywhere else -1
         for a in range(first, last):
             k = pattern.pins[a]
             if not pattern.movable[k]:
@@ -198,7 +209,7 @@ def sweep_nets(order: Any, pattern: Any, state: Any, prices: Any, anywhere: bool
                 saved += _saved(e, q, state, prices, toll)
             if pins_in(f, q, state) == 1:
                 saved += _saved(f, q, state, prices, toll)
-            if saved <= TINY and state.load[q] <= prices.target:
+            if saved <= TINY and state.load[q] <= prices.target[q]:
                 continue
             r = _best_part(e, f, q, saved, lightest, mine, theirs, state, prices, toll)
             if r >= 0:
@@ -256,9 +267,9 @@ def _best_part(  # type: ignore[no-untyped-def]
             cost += base_e + prices.row * toll[GIVE + step_e, r]
             if paired:
                 cost += _fee(step_e, owner_e, r, 0, state.pair, prices, toll)
-        if cost < least or (cost == least and best >= 0 and state.load[r] < state.load[best]):
+        if cost < least or (cost == least and best >= 0 and _lighter(r, best, state, prices)):
             best, least = r, cost
-    heavy = state.load[q] > prices.target
+    heavy = state.load[q] > prices.target[q]
     if least > TINY and (heavy or saved > base_f - TINY):
         for s in range(state.slot_ptr[e], last_slot(e, state)):
             r = state.slot_part[s]
@@ -267,7 +278,7 @@ def _best_part(  # type: ignore[no-untyped-def]
             cost = toll[BURDEN, r] + base_f + prices.row * toll[GIVE + step_f, r]
             if paired:
                 cost += _fee(step_f, owner_f, r, 0, state.pair, prices, toll)
-            if cost < least or (cost == least and best >= 0 and state.load[r] < state.load[best]):
+            if cost < least or (cost == least and best >= 0 and _lighter(r, best, state, prices)):
                 best, least = r, cost
         r = lightest
         if heavy and r >= 0 and mine[r] == 0 and not theirs[r]:
@@ -282,7 +293,8 @@ def _best_part(  # type: ignore[no-untyped-def]
         theirs[state.slot_part[s]] = False
     if best < 0 or least > saved + TINY:
         return -1
-    if saved <= TINY and state.load[best] + 1 >= state.load[q]:
+    after = (state.load[best] + 1) * prices.scale[best]
+    if saved <= TINY and after >= state.load[q] * prices.scale[q]:
         return -1
     return best
 
@@ -331,19 +343,20 @@ def _leave(  # type: ignore[no-untyped-def]
             if r == q:
                 if state.slot_count[s] == 1:
                     value += _saved(f, q, state, prices, toll)
-            elif state.load[r] + added[r] + 1 <= prices.cap:
-                cost = toll[BURDEN, r] + prices.weight * added[r] * (toll[BURDEN, r] > 0)
+            elif state.load[r] + added[r] + 1 <= prices.cap[r]:
+                cost = toll[BURDEN, r] + prices.weight[r] * added[r] * (toll[BURDEN, r] > 0)
                 if cost < least:
                     best, least = r, cost
         if best < 0:
             base = 1.0 + prices.row * toll[TAKE - step, owner_f]
             for s in range(state.slot_ptr[e], last_slot(e, state)):
                 r = state.slot_part[s]
-                if r == q or state.slot_count[s] == 0 or (best == owner and prices.weight == 0.0):
+                free = prices.weight[r] == 0.0
+                if r == q or state.slot_count[s] == 0 or (best == owner and free):
                     continue
-                if state.load[r] + added[r] + 1 > prices.cap:
+                if state.load[r] + added[r] + 1 > prices.cap[r]:
                     continue
-                cost = toll[BURDEN, r] + prices.weight * added[r] * (toll[BURDEN, r] > 0)
+                cost = toll[BURDEN, r] + prices.weight[r] * added[r] * (toll[BURDEN, r] > 0)
                 cost += base + prices.row * toll[GIVE + step, r]
                 if paired and r != owner_f:
                     cost += _fee(step, owner_f, r, 0, state.pair, prices, toll)
@@ -474,15 +487,15 @@ def _best_owner(  # type: ignore[no-untyped-def]
     n = len(state.owner)
     best, best_value = -1, TINY
     for r in range(len(state.load)):
-        if r == q or state.load[r] + weight > prices.cap:
+        if r == q or state.load[r] + weight > prices.cap[r]:
             continue
-        burden = toll[BURDEN, r] if prices.weight > 0.0 or prices.nonzero > 0.0 else 0.0
+        burden = toll[BURDEN, r] if prices.weight[r] > 0.0 or prices.nonzero > 0.0 else 0.0
         value = weight * (toll[RELIEF, q] - burden)
         sent_here = received_here = sent_there = received_there = 0  # more rows at q and at r
         for side in range(2):
             before = state.spread[v + side * n] - 1
             left = num[side] == 0
-            if not left and state.load[r] + weight + num[side] <= prices.cap:
+            if not left and state.load[r] + weight + num[side] <= prices.cap[r]:
                 gain = 1.0 + base[side] + bonus[side, r] - burden * num[side]
                 if gain > TINY:
                     left = True

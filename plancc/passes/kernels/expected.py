@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 
 from plancc.passes.kernels.state import move
-from plancc.passes.kernels.volume import fits, penalty
+from plancc.passes.kernels.volume import fits, lightens, penalty
 
 TINY = 1e-9
 
@@ -91,9 +91,7 @@ def _rate(v: int, nets: Any, state: Any, reach: Any, score: Any, touched: Any, s
 
 
 @njit(cache=True, nogil=True)
-def sweep_expected(
-    order: Any, nets: Any, state: Any, reach: Any, target: Any, price: Any, cap: Any
-) -> Any:
+def sweep_expected(order: Any, nets: Any, state: Any, reach: Any, bounds: Any) -> Any:
     """Move every vertex in `order` to the part where cost and penalty fall most, if any.
 
     Parameters
@@ -101,14 +99,14 @@ def sweep_expected(
     order : int64[m]
     reach : float64[k]
         Longer than the largest net.
-    target, price, cap : float64[num_constraints]
-        See `plancc.passes.kernels.volume.sweep`.
+    bounds : plancc.passes.kernels.volume.Bounds
 
     Returns
     -------
     moved, evaluations
         Vertices moved, and pairs of vertex and part whose gain was computed.
     """
+    target, price, cap, scale = bounds
     num_parts, num_constraints = state.sums.shape
     score = np.zeros(num_parts)
     touched = np.zeros(num_parts, dtype=np.bool_)
@@ -121,7 +119,8 @@ def sweep_expected(
         for c in range(num_constraints):
             w, full = nets.weight[v, c], state.sums[here, c]
             alone &= w == full
-            saved += penalty(full, target[c], price[c]) - penalty(full - w, target[c], price[c])
+            t, p = target[here, c], price[here, c]
+            saved += penalty(full, t, p) - penalty(full - w, t, p)
         best, best_value = -1, 0.0
         for k in range(num):
             q = seen[k]
@@ -133,14 +132,13 @@ def sweep_expected(
             evaluations += 1
             for c in range(num_constraints):
                 w, full = nets.weight[v, c], state.sums[q, c]
-                value -= penalty(full + w, target[c], price[c])
-                value += penalty(full, target[c], price[c])
+                value -= penalty(full + w, target[q, c], price[q, c])
+                value += penalty(full, target[q, c], price[q, c])
             if best < 0 or value > best_value:
                 best, best_value = q, value
         if best < 0 or best_value < -TINY:
             continue
-        heavier = state.sums[best, 0] + nets.weight[v, 0] >= state.sums[here, 0]
-        if best_value < TINY and heavier:
+        if best_value < TINY and not lightens(v, best, nets, state, scale):
             continue
         move(v, best, nets, state)
         moved += 1

@@ -154,14 +154,14 @@ class Bounds(NamedTuple):
     ----------
     target : float64[num_groups, num_others]
         Up to there a cell costs nothing.
-    price : float
+    price : float64[num_groups, num_others]
         Half of it times the square of what is above costs a cell.
     cap : float64[num_groups, num_others]
         No move fills a cell above it.
     """
 
     target: Any
-    price: float
+    price: Any
     cap: Any
 
 
@@ -235,10 +235,10 @@ def sweep(order, side, group, other, count, load, size, rules, rng, messages):  
         for b in range(num_others):
             if held[b] > 0:
                 target = nonzeros.target[here, b]
-                saved += penalty(load[here, b], target, nonzeros.price)
-                saved -= penalty(load[here, b] - held[b], target, nonzeros.price)
-        saved += penalty(size[here, b_own], rows.target[here, b_own], rows.price)
-        saved -= penalty(size[here, b_own] - own, rows.target[here, b_own], rows.price)
+                saved += penalty(load[here, b], target, nonzeros.price[here, b])
+                saved -= penalty(load[here, b] - held[b], target, nonzeros.price[here, b])
+        saved += penalty(size[here, b_own], rows.target[here, b_own], rows.price[here, b_own])
+        saved -= penalty(size[here, b_own] - own, rows.target[here, b_own], rows.price[here, b_own])
         best, best_value = here, 0.0
         if temperature > 0:
             best_value = -temperature * np.log(rng.standard_exponential())
@@ -247,14 +247,14 @@ def sweep(order, side, group, other, count, load, size, rules, rng, messages):  
             if q == here or (temperature == 0 and value <= best_value):
                 continue
             fits = size[q, b_own] + own <= rows.cap[q, b_own]
-            value -= penalty(size[q, b_own] + own, rows.target[q, b_own], rows.price)
-            value += penalty(size[q, b_own], rows.target[q, b_own], rows.price)
+            value -= penalty(size[q, b_own] + own, rows.target[q, b_own], rows.price[q, b_own])
+            value += penalty(size[q, b_own], rows.target[q, b_own], rows.price[q, b_own])
             for b in range(num_others):
                 if held[b] > 0:
                     target = nonzeros.target[q, b]
                     fits &= load[q, b] + held[b] <= nonzeros.cap[q, b]
-                    value -= penalty(load[q, b] + held[b], target, nonzeros.price)
-                    value += penalty(load[q, b], target, nonzeros.price)
+                    value -= penalty(load[q, b] + held[b], target, nonzeros.price[q, b])
+                    value += penalty(load[q, b], target, nonzeros.price[q, b])
             if not fits:
                 continue
             if temperature > 0:  # the largest of values with Gumbel noise is such a draw

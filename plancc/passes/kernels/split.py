@@ -274,7 +274,9 @@ def cover(cut: Any, banned: Any, mate: Any, mate_right: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def complete(cut: Any, left: Any, right: Any, component: Any, num: int, mate: Any, own: Any) -> Any:
+def complete(  # type: ignore[no-untyped-def]
+    cut, left, right, component, num, mate, own, scale
+):
     """Choose a side of every component, so that the parts are even; changes `left` and `right`.
 
     The larger components come first, each to the part that has less so far; then all once more.
@@ -287,6 +289,8 @@ def complete(cut: Any, left: Any, right: Any, component: Any, num: int, mate: An
     mate : int32[num_left]
     own : int64[num_parts]
         Nonzeros that the parts have beside those of the cut.
+    scale : float64[num_parts]
+        Nonzeros of two parts are compared times this.
     """
     load = own.copy()
     size = np.zeros(num, dtype=np.int64)
@@ -301,11 +305,12 @@ def complete(cut: Any, left: Any, right: Any, component: Any, num: int, mate: An
     side = np.zeros(num, dtype=np.int64)
     order = np.argsort(-size, kind="mergesort")
     for c in order:
-        side[c] = 1 if load[parts[c, 1]] < load[parts[c, 0]] else 0
+        one, two = parts[c]
+        side[c] = 1 if load[two] * scale[two] < load[one] * scale[one] else 0
         load[parts[c, side[c]]] += size[c]
     for c in order:
         here, there = parts[c, side[c]], parts[c, 1 - side[c]]
-        if load[there] + size[c] < load[here]:
+        if (load[there] + size[c]) * scale[there] < load[here] * scale[here]:
             side[c] = 1 - side[c]
             load[here] -= size[c]
             load[there] += size[c]
@@ -318,7 +323,7 @@ def complete(cut: Any, left: Any, right: Any, component: Any, num: int, mate: An
 
 
 @njit(cache=True, nogil=True)
-def place(cut: Any, left: Any, right: Any, fixed: Any, load: Any) -> Any:
+def place(cut: Any, left: Any, right: Any, fixed: Any, load: Any, scale: Any) -> Any:
     """Put every nonzero where it is paid for; those paid for at both ends where there is less.
 
     Parameters
@@ -330,6 +335,8 @@ def place(cut: Any, left: Any, right: Any, fixed: Any, load: Any) -> Any:
         Nonzeros that must be where their rows are; their right ends are in the cover.
     load : int64[num_parts]
         Nonzeros that the parts have beside those of the cut; changed to all.
+    scale : float64[num_parts]
+        Nonzeros of two parts are compared times this.
 
     Returns
     -------
@@ -342,13 +349,14 @@ def place(cut: Any, left: Any, right: Any, fixed: Any, load: Any) -> Any:
             x, y = cut.left[e], cut.right[e]
             here, there = cut.left_parts[x]
             if (left[x] and right[y] and not fixed[e]) == free:
-                with_column[e] = load[there] < load[here] if free else not right[y]
+                less = load[there] * scale[there] < load[here] * scale[here]
+                with_column[e] = less if free else not right[y]
                 load[there if with_column[e] else here] += 1
     return with_column
 
 
 @njit(cache=True, nogil=True)
-def relieve(cut: Any, left: Any, right: Any, fixed: Any, load: Any, limit: int, at: Any) -> int:
+def relieve(cut: Any, left: Any, right: Any, fixed: Any, load: Any, limit: Any, at: Any) -> int:
     """Pay for more vertices where that brings parts below `limit`; returns for how many.
 
     Each such vertex takes all of its nonzeros out of an overweight part at once, those of most
@@ -358,17 +366,19 @@ def relieve(cut: Any, left: Any, right: Any, fixed: Any, load: Any, limit: int, 
     ----------
     cut, left, right, fixed, load
         As `place` left them; `left`, `right` and `load` change.
-    limit : int
+    limit : float64[num_parts]
     at : bool[num_edges]
         What `place` answered; changes.
     """
     num_left, num_right = len(left), len(right)
     size = np.zeros(num_left + num_right, dtype=np.int64)
     for x in range(num_left):
-        if not left[x] and load[cut.left_parts[x, 0]] > limit:
+        here = cut.left_parts[x, 0]
+        if not left[x] and load[here] > limit[here]:
             size[x] = cut.left_ptr[x + 1] - cut.left_ptr[x]
     for y in range(num_right):
-        if not right[y] and load[cut.right_parts[y, 1]] > limit:
+        here = cut.right_parts[y, 1]
+        if not right[y] and load[here] > limit[here]:
             size[num_left + y] = cut.right_ptr[y + 1] - cut.right_ptr[y]
     order = np.argsort(-size, kind="mergesort")
     taken = 0
@@ -379,13 +389,13 @@ def relieve(cut: Any, left: Any, right: Any, fixed: Any, load: Any, limit: int, 
         else:
             start, end = cut.right_ptr[v - num_left], cut.right_ptr[v - num_left + 1]
             there, here = cut.right_parts[v - num_left]
-        if load[here] <= limit:
+        if load[here] <= limit[here]:
             continue
         moved = 0
         for a in range(start, end):
             e = a if v < num_left else cut.right_edges[a]
             moved += at[e] == (v >= num_left) and not fixed[e]
-        if moved == 0 or load[there] + moved > limit:
+        if moved == 0 or load[there] + moved > limit[there]:
             continue
         for a in range(start, end):
             e = a if v < num_left else cut.right_edges[a]

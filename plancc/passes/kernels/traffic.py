@@ -168,15 +168,14 @@ def _fee(q: int, m: int, step: int, flow: Any, tariff: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def sweep_traffic(  # type: ignore[no-untyped-def]
-    order, nets, state, flow, tariff, target, price, cap
+    order, nets, state, flow, tariff, bounds
 ):
     """Move every vertex in `order` to the part where all costs together fall most, if any.
 
     Parameters
     ----------
     order : int64[m]
-    target, price, cap : float64[num_constraints]
-        Balance of the parts, see ``volume.sweep``.
+    bounds : plancc.passes.kernels.volume.Bounds
 
     With fees a vertex that needs rows of very many parts tries some of its parts only.
 
@@ -184,6 +183,7 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
     -------
     moved, evaluations
     """
+    target, price, cap, _ = bounds
     num_parts, num_constraints = state.sums.shape
     saved_rows = np.zeros(num_parts)  # at their prices: nets of v that touch the part already
     known_rows = np.zeros(num_parts, dtype=np.int64)  # ... as rows
@@ -253,8 +253,8 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
         for c in range(num_constraints):
             w, full = nets.weight[v, c], state.sums[here, c]
             alone &= w == full
-            freed += penalty(full, target[c], price[c])
-            freed -= penalty(full - w, target[c], price[c])
+            freed += penalty(full, target[here, c], price[here, c])
+            freed -= penalty(full - w, target[here, c], price[here, c])
         freed += _sides(here, 0, 0, flow, tariff)
         freed -= _sides(here, -own_sent, own_stay - left, flow, tariff)
         num_own = 0
@@ -276,8 +276,8 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
             value = freed + left_price - (needed_price - saved_rows[q]) + own_rows[q] - own_stay
             for c in range(num_constraints):
                 w, full = nets.weight[v, c], state.sums[q, c]
-                value += penalty(full, target[c], price[c])
-                value -= penalty(full + w, target[c], price[c])
+                value += penalty(full, target[q, c], price[q, c])
+                value -= penalty(full + w, target[q, c], price[q, c])
             received = needed - known_rows[q] - own_rows[q]
             sent = own_sent - own_rows[q] + own_stay
             value += _sides(q, 0, 0, flow, tariff)

@@ -8,7 +8,7 @@ coarse levels of nets with sizes they are not, and these kernels must not be use
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -17,6 +17,26 @@ from plancc.passes.kernels.state import move
 
 NOTHING, DONE = 1e-9, 1 - 1e-9
 """Shares of an overload: relieving less counts as nothing, relieving more as all of it."""
+
+
+class Bounds(NamedTuple):
+    """What parts may weigh in a sweep; all arrays are float64.
+
+    Attributes
+    ----------
+    target : [num_parts, num_constraints]
+        Weight up to which a part costs nothing.
+    price : [num_parts, num_constraints]
+    cap : [num_parts, num_constraints]
+        No move fills a part above it.
+    scale : [num_parts]
+        Weights of two parts are compared times this: 1 over their capacities, times the mean.
+    """
+
+    target: Any
+    price: Any
+    cap: Any
+    scale: Any
 
 
 @njit(cache=True, nogil=True)
@@ -81,30 +101,37 @@ def rate(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def fits(v: int, q: int, nets: Any, state: Any, cap: Any) -> bool:
-    for c in range(len(cap)):  # noqa: SIM110 - numba knows no all(...)
-        if state.sums[q, c] + nets.weight[v, c] > cap[c]:
+    for c in range(cap.shape[1]):  # noqa: SIM110 - numba knows no all(...)
+        if state.sums[q, c] + nets.weight[v, c] > cap[q, c]:
             return False
     return True
 
 
 @njit(cache=True, nogil=True)
-def sweep(order: Any, nets: Any, state: Any, target: Any, price: Any, cap: Any) -> Any:
+def lightens(v: int, q: int, nets: Any, state: Any, scale: Any) -> bool:
+    """Whether part q stays lighter, with v, than v's part is now: by the first constraint."""
+    here = state.owner[v]
+    after = (state.sums[q, 0] + nets.weight[v, 0]) * scale[q]
+    return after < state.sums[here, 0] * scale[here]
+
+
+@njit(cache=True, nogil=True)
+def sweep(order: Any, nets: Any, state: Any, bounds: Any) -> Any:
     """Move every vertex in `order` to the part where volume and penalty fall most, if any.
+
+    No move takes the last weight out of a part.
 
     Parameters
     ----------
     order : int64[m]
-    target : float64[num_constraints]
-        Weight up to which a part costs nothing.
-    price : float64[num_constraints]
-    cap : float64[num_constraints]
-        No move fills a part above it, and none takes the last weight out of a part.
+    bounds : Bounds
 
     Returns
     -------
     moved, gained, evaluations
         Vertices moved, rows saved, and pairs of vertex and part whose gain was computed.
     """
+    target, price, cap, scale = bounds
     num_parts, num_constraints = state.sums.shape
     score = np.zeros(num_parts, dtype=np.int64)
     seen = np.empty(num_parts, dtype=np.int64)
@@ -118,7 +145,8 @@ def sweep(order: Any, nets: Any, state: Any, target: Any, price: Any, cap: Any) 
         for c in range(num_constraints):
             w, full = nets.weight[v, c], state.sums[here, c]
             alone &= w == full
-            saved += penalty(full, target[c], price[c]) - penalty(full - w, target[c], price[c])
+            t, p = target[here, c], price[here, c]
+            saved += penalty(full, t, p) - penalty(full - w, t, p)
         best, best_gain, best_value = -1, np.int64(0), 0.0
         for k in range(num):
             q = seen[k]
@@ -130,13 +158,13 @@ def sweep(order: Any, nets: Any, state: Any, target: Any, price: Any, cap: Any) 
             value = gain + saved
             for c in range(num_constraints):
                 w, full = nets.weight[v, c], state.sums[q, c]
-                value -= penalty(full + w, target[c], price[c])
-                value += penalty(full, target[c], price[c])
+                value -= penalty(full + w, target[q, c], price[q, c])
+                value += penalty(full, target[q, c], price[q, c])
             if best < 0 or value > best_value:
                 best, best_gain, best_value = q, gain, value
         if best < 0 or best_value < 0:
             continue
-        if best_value == 0 and state.sums[best, 0] + nets.weight[v, 0] >= state.sums[here, 0]:
+        if best_value == 0 and not lightens(v, best, nets, state, scale):
             continue
         move(v, best, nets, state)
         moved += 1
@@ -148,10 +176,10 @@ def sweep(order: Any, nets: Any, state: Any, target: Any, price: Any, cap: Any) 
 def _overload(state: Any, q: int, v: int, sign: int, nets: Any, limit: Any) -> float:
     """Overload of part q with v's weight added (sign 1), taken out (-1) or as it is (0)."""
     total = 0.0
-    for c in range(len(limit)):
-        over = state.sums[q, c] + sign * nets.weight[v, c] - limit[c]
+    for c in range(limit.shape[1]):
+        over = state.sums[q, c] + sign * nets.weight[v, c] - limit[q, c]
         if over > 0:
-            total += over / max(limit[c], 1.0)
+            total += over / max(limit[q, c], 1.0)
     return total
 
 
@@ -160,7 +188,7 @@ def _relief_here(v: int, nets: Any, state: Any, limit: Any) -> float:
     """Overload that v's part loses when v leaves it; 0 if v is all that it has."""
     here = state.owner[v]
     alone = True
-    for c in range(len(limit)):
+    for c in range(limit.shape[1]):
         alone &= state.sums[here, c] == nets.weight[v, c]
     if alone:
         return 0.0
@@ -262,15 +290,16 @@ def exchange(order: Any, others: Any, nets: Any, state: Any, limit: Any, share: 
             if there == here:
                 continue
             relief = 0.0
-            for c in range(len(limit)):
+            for c in range(limit.shape[1]):
                 change = nets.weight[v, c] - nets.weight[u, c]
                 over_here, over_there = (
-                    state.sums[here, c] - limit[c],
-                    state.sums[there, c] - limit[c],
+                    state.sums[here, c] - limit[here, c],
+                    state.sums[there, c] - limit[there, c],
                 )
                 more = max(over_there + change, 0) - max(over_there, 0)
                 less = max(over_here, 0) - max(over_here - change, 0)
-                relief += (less - more) / max(limit[c], 1.0)
+                unit, other = max(limit[here, c], 1.0), max(limit[there, c], 1.0)
+                relief += (less - more * (unit / other)) / unit
             if relief > best_relief:
                 best, best_relief = u, relief
                 if relief >= DONE * whole:
