@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
 
 from plancc.cost.objectives import OBJECTIVES
 from plancc.cost.rates import EpochTime
 from plancc.cost.topology import Topology
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
+from plancc.models.capacities import check_capacities
 from plancc.partitioners.options import AUTO, PartitionOptions
 from plancc.predict.machine import Machine
 from plancc.predict.machine_files import find_machine
@@ -47,6 +48,8 @@ class SearchOptions(PartitionOptions):
         With one rank for every part.
     partitioner, preset, epsilon, seed, threads, time_limit
         See `PartitionOptions`. A partitioner or preset that is named replaces the search.
+    capacities : sequence of float, optional
+        As of `PartitionOptions`; the ranks of the machine have these speeds then.
 
     Raises
     ------
@@ -71,8 +74,31 @@ class SearchOptions(PartitionOptions):
             object.__setattr__(self, "dims", tuple(self.dims))
         if isinstance(self.machine, str):
             object.__setattr__(self, "machine", find_machine(self.machine))
+        if self.capacities is not None:
+            self._give_speed(self.capacities)
         if self.topology is not None and not isinstance(self.topology, Topology):
             object.__setattr__(self, "topology", Topology.parse(str(self.topology)))
+
+    def _give_speed(self, capacities: tuple[float, ...]) -> None:
+        machine, number = self.predictor.machine, len(capacities)
+        known = len(machine.speed) in (number, machine.node.ranks)
+        if not (known and tuple(machine.speeds(number)) == capacities):
+            machine = replace(machine, speed=capacities)
+        object.__setattr__(self, "machine", machine)
+
+    def of_parts(self, num_parts: int) -> Self:
+        """The same with capacities of so many parts: those given, or the speeds of the machine.
+
+        Raises
+        ------
+        InputError
+            There are capacities, or speeds, of another number of parts.
+        """
+        if self.capacities is not None:
+            check_capacities(self.capacities, num_parts)
+            return self
+        machine = self.predictor.machine
+        return replace(self, capacities=tuple(machine.speeds(num_parts))) if machine.speed else self
 
     @property
     def names_partitioner(self) -> bool:

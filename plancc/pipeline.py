@@ -22,6 +22,7 @@ from plancc.graph.graph import NORMALIZATIONS, Graph
 from plancc.graph.normalize import normalize as normalized
 from plancc.graph.vertexdata import VertexData, check_vertex_data, read_vertex_data
 from plancc.models import MODELS
+from plancc.models.capacities import check_capacities
 from plancc.models.loads import Loads
 from plancc.models.stochastic import StochasticModel
 from plancc.models.weights import BATCH, Balance
@@ -65,6 +66,7 @@ def compile(
     preset: str | None = None,
     machine: Machine | str | None = None,
     topology: str | Topology | None = None,
+    capacities: Sequence[float] | None = None,
     threads: int = 1,
     time_limit: float | None = None,
     seed: int = 1,
@@ -125,6 +127,10 @@ def compile(
     topology : str or Topology, optional
         Nodes x ranks per node, such as "4x8": parts are numbered so that those which exchange
         much share a node.
+    capacities : sequence of float, optional
+        Relative speed of every rank: parts get work in proportion to it, by every balance. The same
+        as `machine` with these speeds; None: the speeds of the machine, 1 for all where it has
+        none.
     threads : int
         Threads of the search and the partitioners; with one thread and no budget the same seed
         gives the same plan.
@@ -174,6 +180,7 @@ def compile(
         seed=seed,
         threads=threads,
         time_limit=time_limit,
+        capacities=None if capacities is None else check_capacities(capacities),
     )
     if model is None:
         model, chosen = default_model(options, balance)

@@ -21,6 +21,7 @@ from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
+from plancc.models.capacities import Capacities, check_capacities
 from plancc.models.file import FileModel
 from plancc.models.hypergraph import HypergraphModel
 from plancc.models.loads import Loads
@@ -38,6 +39,7 @@ from plancc.plan.plan import Plan
 from plancc.plan.reader import load
 from plancc.predict.forecast import Forecast
 from plancc.predict.machine import Machine
+from plancc.predict.predictor import Predictor
 from plancc.predict.widths import DataWidths
 from plancc.registry import check_choice
 from plancc.report.epochs import Basis
@@ -77,6 +79,8 @@ class RefineOptions:
         Allowed imbalance, max / mean - 1; None: that of the provenance, 0.01 if it has none.
     seed : int
         Without a budget the same seed gives the same plan.
+    capacities : sequence of float, optional
+        Relative speed of every rank, as of `plancc.compile`; None: the speeds of the machine.
 
     Raises
     ------
@@ -91,10 +95,13 @@ class RefineOptions:
     machine: Machine | None = None
     epsilon: float | None = None
     seed: int = 1
+    capacities: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
         given = EPSILON if self.epsilon is None else self.epsilon
-        SearchOptions(epsilon=given, seed=self.seed, budget=self.budget)
+        SearchOptions(
+            epsilon=given, seed=self.seed, budget=self.budget, capacities=_checked(self.capacities)
+        )
         if self.dims is not None:
             check_dims(self.dims)
         if self.cycles is not None and self.cycles < 0:
@@ -149,7 +156,7 @@ def refine(
         Called with what was given and with what it became, each a `plancc.search.Trial`.
     **options
         The fields of `RefineOptions`: budget, cycles, max_extra_volume, dims, machine, epsilon,
-        seed.
+        seed, capacities.
 
     Returns
     -------
@@ -185,9 +192,9 @@ def refine(
             epsilon = _recorded_epsilon(provenance)
         elif balance is None:  # in place of what is recorded
             wanted = wanted.without_limits()
-        search = SearchOptions(
-            objective=objective, seed=asked.seed, dims=dims, machine=predictor.machine
-        )
+        search = _search_options(plan, objective, asked, predictor)
+        predictor = search.predictor
+        wanted = replace(wanted, capacities=search.capacities)
     with observer("matrix"):
         matrix, owner = _matrix(plan), plan.owner()
         loads = Loads.of(matrix, wanted, epsilon)
@@ -210,6 +217,7 @@ def refine(
         refinement = refiner(
             objective,
             epsilon=loads.epsilon,
+            capacities=loads.capacities,
             seed=asked.seed,
             budget=asked.budget,
             cycles=asked.cycles,
@@ -224,7 +232,7 @@ def refine(
         topology = recorded_topology(provenance, plan.num_parts)
         same = np.array_equal(better, owner)
         if topology is not None and not same:
-            better = mapped(better, matrix, topology)
+            better = mapped(better, matrix, topology, search.capacities)
         elif objective == "time" and topology is None and plan.header.grid is None:
             start = time.perf_counter()
             better = with_better_numbers(matrix, result.owners, plan.num_parts, search).rows
@@ -270,6 +278,29 @@ def refine(
             "warnings": "\n".join(notes),
         },
     )
+
+
+def _checked(capacities: Sequence[float] | None) -> Capacities:
+    return None if capacities is None else check_capacities(capacities)
+
+
+def _search_options(
+    plan: Plan, objective: str, asked: RefineOptions, predictor: Predictor
+) -> SearchOptions:
+    """Options of the search, with a capacity for every part where ranks are of unequal speed."""
+    search = SearchOptions(
+        objective=objective,
+        seed=asked.seed,
+        dims=tuple(predictor.dims),
+        machine=predictor.machine,
+        capacities=_checked(asked.capacities),
+    )
+    grid = plan.header.grid
+    if grid is None or grid.scheme == "1d":
+        return search.of_parts(plan.num_parts)
+    if search.capacities is not None:
+        raise InputError(f"`capacities`: the parts of grid '{grid}' are all of one size")
+    return search
 
 
 def _loaded(

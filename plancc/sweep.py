@@ -176,7 +176,8 @@ def sweep(
         assigner.check_options(predictor.dims, None)
         assigner.check_graph(vertices, VertexData())
         if isinstance(source, Graph):
-            return _tables_of_graph(source, request, assigner, options, shared)
+            found = assigner.with_capacities(replace(options, machine=predictor.machine))
+            return _tables_of_graph(source, request, assigner, found, shared)
         boundary = _boundary_of(source, request)
         return tables_of_sizes(source, request.label, assigner.num_parts, assigner.grid, boundary)
 

@@ -46,7 +46,7 @@ SECTIONS = {
         *("objective", "effort", "budget", "seed", "threads", "dims", "machine"),
         *("partitioner", "preset", "time_limit", "topology"),
     ),
-    "Balance": ("balance", "epsilon"),
+    "Balance": ("balance", "epsilon", "capacities"),
     "Graph file": ("format", "pattern", "symmetrize", "transpose"),
     "Mini-batches (model stochastic-hp)": (*OF_BATCHES, "clusters"),
 }
@@ -127,6 +127,7 @@ def _of_single_models() -> str:
 @options.machine_option(
     f"Machine that epochs are predicted for (see plancc machines).  [default: {DEFAULT_MACHINE}]"
 )
+@options.capacities_option("Relative speeds of the ranks; parts get work in proportion.")
 @options.topology_option("Number parts for nodes x ranks, as 4x8: few rows between nodes.")
 @options.seed
 @click.option(

@@ -122,6 +122,31 @@ def _parse_seconds(
     return seconds
 
 
+def capacities_option(help_text: str) -> Decorator:
+    """``--capacities 1,1,2|FILE``: a tuple of float, or None."""
+    return click.option(
+        "--capacities",
+        metavar="C0,C1,...|FILE",
+        callback=lambda context, parameter, text: None if text is None else _parse_capacities(text),
+        help=help_text,
+    )
+
+
+def _parse_capacities(text: str) -> tuple[float, ...]:
+    from plancc.models.capacities import check_capacities, read_capacities
+
+    try:
+        numbers = [float(word) for word in text.split(",")]
+    except ValueError:
+        if "," in text and not os.path.exists(text):
+            raise InputError(
+                f"--capacities '{text}': give a number above 0 for every part, such as 1,1,2, or a "
+                "file of them"
+            ) from None
+        return read_capacities(text)
+    return check_capacities(numbers)
+
+
 def balancing(
     otherwise: str, data_help: str, dims_help: str = "Widths d0,d1,...,dL, for balance work."
 ) -> Decorator:

@@ -66,6 +66,7 @@ def _parse_share(
     "Widths d0,d1,...,dL of the layers, for epochs and balance work.  [default: the plan's]",
 )
 @options.machine_option("Machine that epochs are predicted for.  [default: the plan's]")
+@options.capacities_option("Relative speeds of the ranks.  [default: the machine's]")
 @options.seed
 @options.normalizing("sym")
 @click.option("--no-self-loops", is_flag=True, help="Do not add the identity to a graph.")

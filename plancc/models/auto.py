@@ -30,6 +30,7 @@ class AutoModel(Model):
     competes: ClassVar[bool] = False
     swept: ClassVar[bool] = False
     assigns_blocks: ClassVar[bool] = False
+    follows_capacities: ClassVar[bool] = True
 
     candidates: tuple[str, ...] | str = option(
         CANDIDATES, "models that compete", metavar="MODEL,..."

@@ -56,6 +56,9 @@ class Model(ABC):
         Whether a row model can assign rows to the blocks of a process grid.
     even_random : bool
         Whether rows are owned at random in equal numbers: the halo then follows from sizes alone.
+    follows_capacities : bool
+        Whether a model that assigns owners itself makes parts in proportion to the capacities of
+        its balance, or leaves sizes to the user. What is searched or partitioned always is.
     """
 
     layout: ClassVar[str] = "row"
@@ -71,6 +74,7 @@ class Model(ABC):
     swept: ClassVar[bool] = True
     assigns_blocks: ClassVar[bool] = True
     even_random: ClassVar[bool] = False
+    follows_capacities: ClassVar[bool] = False
 
     @abstractmethod
     def build(self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int) -> Problem:
@@ -89,6 +93,11 @@ class Model(ABC):
         InputError
             `num_parts` is not in 1..num_vertices, or `balance` cannot be had.
         """
+
+    @classmethod
+    def takes_capacities(cls) -> bool:
+        """Whether parts can be of unequal size."""
+        return cls.follows_capacities or cls.searched or cls.problem is not None
 
     @classmethod
     def option_fields(cls) -> dict[str, Field[Any]]:

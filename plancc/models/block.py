@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.graph.graph import Graph
 from plancc.models.base import Model
+from plancc.models.capacities import Capacities, relative_capacities
 from plancc.models.problem import Assignment
-from plancc.models.weights import Balance, check_num_parts, combined, vertex_weights
+from plancc.models.weights import (
+    Balance,
+    capacities_of,
+    check_num_parts,
+    combined,
+    vertex_weights,
+)
 
 
-def block_owner(weights: npt.NDArray[np.int64], num_parts: int) -> npt.NDArray[np.int32]:
+def block_owner(
+    weights: npt.NDArray[np.int64], num_parts: int, capacities: Capacities = None
+) -> npt.NDArray[np.int32]:
     """Cut ``0..n-1`` into `num_parts` nonempty runs of about the same weight.
 
-    Cut k is where the running weight is closest to ``k / num_parts`` of the total, moved as
-    little as needed for every run to hold a vertex.
+    Cut k is where the running weight is closest to ``k / num_parts`` of the total, or to the share
+    of the first k `capacities`, moved as little as needed for every run to hold a vertex.
 
     Parameters
     ----------
@@ -25,6 +35,8 @@ def block_owner(weights: npt.NDArray[np.int64], num_parts: int) -> npt.NDArray[n
         All zero: rows are shared evenly.
     num_parts : int
         At most n.
+    capacities : tuple of float, optional
+        None: all alike.
 
     Returns
     -------
@@ -35,7 +47,11 @@ def block_owner(weights: npt.NDArray[np.int64], num_parts: int) -> npt.NDArray[n
         weights = np.ones_like(weights)
     reached = np.concatenate(([0], np.cumsum(weights, dtype=np.int64)))
     part = np.arange(num_parts + 1, dtype=np.int64)
-    target = reached[-1] * (part / num_parts)
+    share = part / num_parts
+    if capacities is not None:
+        share = np.cumsum(relative_capacities(num_parts, capacities)) / num_parts
+        share = np.concatenate(([0.0], share))
+    target = reached[-1] * share
     cut = np.searchsorted(reached, target).clip(1, n)
     cut -= target - reached[cut - 1] < reached[cut] - target
     cut[0], cut[-1] = 0, n
@@ -48,9 +64,12 @@ def block_owner(weights: npt.NDArray[np.int64], num_parts: int) -> npt.NDArray[n
 class BlockModel(Model):
     """Blocks of consecutive rows in the order of the source."""
 
+    follows_capacities: ClassVar[bool] = True
+
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
     ) -> Assignment:
         """Cut the given order into blocks of about the same weight; `seed` is not used."""
         check_num_parts(matrix.num_vertices, num_parts)
-        return Assignment(block_owner(combined(vertex_weights(matrix, balance)), num_parts))
+        weights = combined(vertex_weights(matrix, balance))
+        return Assignment(block_owner(weights, num_parts, capacities_of(balance)))

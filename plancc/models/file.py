@@ -28,6 +28,7 @@ class FileModel(Model):
 
     competes: ClassVar[bool] = False
     swept: ClassVar[bool] = False
+    follows_capacities: ClassVar[bool] = True
 
     part: str | os.PathLike[str] | npt.ArrayLike = field(
         default="", metadata={"help": "part vector, one number per line", "metavar": "FILE"}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,48 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError
+from plancc.models.capacities import Capacities, relative_capacities
 from plancc.models.weights import least_maximum
 
 Epsilon = float | tuple[float, ...]
 """Allowed imbalance of all constraints, or of one after the other."""
-Capacities = tuple[float, ...] | None
-"""A number above 0 for every part, to which its even share is in proportion; None: all alike."""
-
 SLACK = 0.01
 """Distance of the target below the limit, over an even share."""
 ROUNDING = 1e-12
 """Relative error of shares that are no whole numbers."""
-
-
-def check_capacities(capacities: Sequence[float], num_parts: int | None = None) -> Capacities:
-    """The capacities as floats; None if they are all alike.
-
-    Parameters
-    ----------
-    capacities : sequence of float
-    num_parts : int, optional
-        How many there must be.
-
-    Raises
-    ------
-    InputError
-        None, another number than `num_parts`, one that is not finite and above 0.
-    """
-    if np.ndim(capacities) != 1 or len(capacities) == 0:
-        raise InputError("`capacities`: a list of numbers above 0 is needed, one for every part")
-    for k, value in enumerate(capacities, 1):
-        number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-        if not (number and math.isfinite(value) and value > 0):
-            raise InputError(
-                f"`capacities`: number {k} is {value}: a finite number above 0 is needed"
-            )
-    if num_parts is not None and len(capacities) != num_parts:
-        raise InputError(
-            f"`capacities`: {len(capacities)} numbers for {num_parts} parts: every part needs one"
-        )
-    found = tuple(map(float, capacities))
-    return None if len(set(found)) == 1 else found
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,14 +128,6 @@ class Limits:
         """
         fullest = (loads / self._relative).max(axis=0) * self.num_parts
         return np.where(self.total > 0, fullest / np.maximum(self.total, 1) - 1.0, 0.0)
-
-
-def relative_capacities(num_parts: int, capacities: Capacities) -> npt.NDArray[np.float64]:
-    """Capacities over their mean, float64[num_parts]; InputError for another number of them."""
-    if capacities is None or check_capacities(capacities, num_parts) is None:
-        return np.ones(num_parts)
-    found = np.array(capacities, dtype=np.float64)
-    return found / found.mean()
 
 
 def least_weights(

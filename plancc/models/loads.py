@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.graph.graph import Graph
-from plancc.models.limits import Capacities, Epsilon, Limits
+from plancc.models.capacities import Capacities
+from plancc.models.limits import Epsilon, Limits
 from plancc.models.weights import Balance, as_columns, constraints, part_weights
 
 
@@ -58,6 +59,11 @@ class Loads:
     def weights(self) -> npt.NDArray[np.int64]:
         """All weights as one array: int64[n], or int64[n, c] if there are several constraints."""
         return as_columns(self.by_name)
+
+    @property
+    def unequal(self) -> bool:
+        """Whether some parts are to be larger than others."""
+        return len(set(self.capacities or ())) > 1
 
     @property
     def described(self) -> str:

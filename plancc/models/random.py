@@ -10,11 +10,15 @@ import numpy.typing as npt
 
 from plancc.graph.graph import Graph
 from plancc.models.base import Model
+from plancc.models.block import block_owner
+from plancc.models.capacities import Capacities
 from plancc.models.problem import Assignment
-from plancc.models.weights import Balance, check_num_parts
+from plancc.models.weights import Balance, capacities_of, check_num_parts
 
 
-def random_owner(num_vertices: int, num_parts: int, seed: int) -> npt.NDArray[np.int32]:
+def random_owner(
+    num_vertices: int, num_parts: int, seed: int, capacities: Capacities = None
+) -> npt.NDArray[np.int32]:
     """Owners drawn at random; the parts' numbers of rows differ by at most one.
 
     Parameters
@@ -22,25 +26,31 @@ def random_owner(num_vertices: int, num_parts: int, seed: int) -> npt.NDArray[np
     num_vertices, num_parts : int
     seed : int
         Of ``numpy.random.default_rng``; the same seed gives the same owners.
+    capacities : tuple of float, optional
+        To which the numbers of rows are in proportion, as nearly; None: all alike.
 
     Returns
     -------
     int32[num_vertices]
     """
     owner = np.arange(num_vertices, dtype=np.int32) % np.int32(num_parts)
+    if len(set(capacities or ())) > 1:
+        owner = block_owner(np.ones(num_vertices, np.int64), num_parts, capacities)
     np.random.default_rng(seed).shuffle(owner)
     return owner
 
 
 @dataclass(frozen=True)
 class RandomModel(Model):
-    """Random rows, the same number for every part (paper 000, RP)."""
+    """Random rows, the same number for every part (paper 000, RP), or by capacities."""
 
     even_random: ClassVar[bool] = True
+    follows_capacities: ClassVar[bool] = True
 
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
     ) -> Assignment:
-        """Assign rows at random; `balance` is not used: parts are even in rows."""
+        """Assign rows at random; of `balance` only the capacities: parts are even in rows."""
         check_num_parts(matrix.num_vertices, num_parts)
-        return Assignment(random_owner(matrix.num_vertices, num_parts, seed))
+        capacities = capacities_of(balance)
+        return Assignment(random_owner(matrix.num_vertices, num_parts, seed, capacities))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,13 @@ from plancc.models.base import Model
 from plancc.models.block import block_owner
 from plancc.models.pattern import symmetrised
 from plancc.models.problem import Assignment
-from plancc.models.weights import Balance, check_num_parts, combined, vertex_weights
+from plancc.models.weights import (
+    Balance,
+    capacities_of,
+    check_num_parts,
+    combined,
+    vertex_weights,
+)
 
 
 def bandwidth(matrix: Graph, position: npt.NDArray[np.integer] | None = None) -> int:
@@ -46,6 +53,8 @@ def pipeline_granularity(num_vertices: int, band: int) -> float:
 class RcmModel(Model):
     """Blocks of consecutive rows in reverse Cuthill-McKee order of the symmetrised pattern."""
 
+    follows_capacities: ClassVar[bool] = True
+
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
     ) -> Assignment:
@@ -63,7 +72,7 @@ class RcmModel(Model):
         position[order] = np.arange(n)
         owner = np.empty(n, dtype=np.int32)
         weights = combined(vertex_weights(matrix, balance))
-        owner[order] = block_owner(weights[order], num_parts)
+        owner[order] = block_owner(weights[order], num_parts, capacities_of(balance))
         before, after = bandwidth(matrix), bandwidth(matrix, position)
         return Assignment(
             owner,

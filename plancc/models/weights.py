@@ -156,6 +156,11 @@ def constraints(matrix: Graph, balance: str | Balance) -> dict[str, npt.NDArray[
     return found
 
 
+def capacities_of(balance: str | Balance) -> tuple[float, ...] | None:
+    """Capacities of the parts; None for a text, which has none."""
+    return balance.capacities if isinstance(balance, Balance) else None
+
+
 def vertex_weights(matrix: Graph, balance: str | Balance) -> npt.NDArray[np.int64]:
     """The weights of `constraints` as one array, which is what a problem carries.
 

@@ -20,6 +20,7 @@ from plancc.graph.graph import Graph
 from plancc.models import MODELS, make_model
 from plancc.models.auto import AutoModel
 from plancc.models.base import Model
+from plancc.models.capacities import imbalance
 from plancc.models.weights import Balance
 from plancc.owners.edges import find_edge_owners
 from plancc.owners.numbering import numbered
@@ -139,8 +140,8 @@ def choose(
                 volume=metrics.volume,
                 messages=metrics.messages,
                 max_volume=metrics.max_volume,
-                nonzero_imbalance=metrics.nonzero_imbalance,
-                row_imbalance=metrics.row_imbalance,
+                nonzero_imbalance=imbalance(parts.nonzeros, options.capacities),
+                row_imbalance=imbalance(parts.rows, options.capacities),
                 epoch_seconds=epoch.seconds(found.owners),
                 value=float(objective_value(goal, parts, found.owners, epoch)),
             )
@@ -179,6 +180,8 @@ def _task(task: Task, name: str, goal: str, num_searched: int) -> Task:
     """
     model: Model = make_model(name, {})
     given = task.options
+    if not model.takes_capacities():
+        given = replace(given, capacities=None)
     if model.searched:
         options = replace(
             given,

@@ -53,6 +53,7 @@ def find_edge_owners(
         )
     epsilon = balance.epsilon("nnz", task.options.epsilon)
     task = replace(task, options=replace(task.options, epsilon=epsilon))
+    balance = replace(balance, capacities=task.options.capacities)
     taken = task.model.taken(matrix, task.num_parts)
     if task.searches:
         with observer("partition"):
@@ -65,7 +66,8 @@ def find_edge_owners(
             found = _assigned(matrix, problem, task)
         else:
             assert isinstance(problem, EdgeProblem)
-            loads = Loads({"nnz": problem.hypergraph.vertex_weights}, epsilon)
+            weights = {"nnz": problem.hypergraph.vertex_weights}
+            loads = Loads(weights, epsilon, balance.capacities)
             found = partitioned(problem.hypergraph, task, loads)
             found = replace(found, owners=problem.owners(found.owners.rows))
     if task.objective is not None and found.how.get("partitioner") != TRIVIAL:
@@ -98,7 +100,7 @@ def _assigned(matrix: Graph, problem: Assignment, task: Task) -> Found:
     rows = checked_owner(who, problem.rows, matrix.num_vertices, num_parts)
     owners = Owners(rows, problem.of_nonzeros(matrix))
     if num_parts > 1:
-        passed = VectorOwners(epsilon=options.epsilon, seed=options.seed)
+        passed = VectorOwners(options.epsilon, options.seed, capacities=options.capacities)
         owners = passed.run(matrix, owners, num_parts)
     notes = [
         *empty_parts(owners.rows, num_parts),
@@ -121,6 +123,7 @@ def _refined(matrix: Graph, found: Found, task: Task, report: Report | None) -> 
         seed=task.options.seed,
         budget=task.options.budget,
         time=epoch,
+        capacities=task.options.capacities,
     )
     result = refinement.run(matrix, found.owners, task.num_parts)
     seconds = time.perf_counter() - start
@@ -144,5 +147,6 @@ def _refined(matrix: Graph, found: Found, task: Task, report: Report | None) -> 
 
 def _balance_notes(nonzero_owner: npt.NDArray[np.int32], task: Task, who: str) -> list[str]:
     """What to say where parts differ more in nonzeros than asked for."""
-    loads = Loads.of_nonzeros(len(nonzero_owner), task.options.epsilon)
+    options = task.options
+    loads = Loads.of_nonzeros(len(nonzero_owner), options.epsilon, options.capacities)
     return balance_notes(nonzero_owner, loads, task.num_parts, who)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from plancc.errors import InputError
@@ -72,6 +72,26 @@ class Assigner:
                 "those of row plans and of cagnet-1d with `sparse` can"
             )
 
+    def with_capacities(self, options: SearchOptions) -> SearchOptions:
+        """The options with a capacity for every part: those given, or the machine's speeds.
+
+        Raises
+        ------
+        InputError
+            There are capacities, but of another number of parts, or for a model whose parts are of
+            one size; speeds of another number of ranks.
+        """
+        of_ranks = self.grid is None or (self.grid.num_parts, self.grid.scheme) == (
+            self.grid.num_ranks,
+            "1d",
+        )
+        if of_ranks and MODELS[self.model].takes_capacities():
+            return options.of_parts(self.num_parts)
+        if options.capacities is not None:
+            who = self.named if not of_ranks else self.model
+            raise InputError(f"`capacities`: the parts of model '{who}' are all of one size")
+        return options
+
     def check_graph(self, num_vertices: int, vertex_data: VertexData) -> None:
         """InputError unless the graph has enough vertices, and its features enough columns."""
         if self.grid is None:
@@ -124,6 +144,8 @@ def prepared(
         balance = default_balance(assigner.model, options)
     wanted = Balance.parse(balance, options.dims or DEFAULT_DIMS)
     assigner.check_options(options.dims, options.nodes)
+    options = assigner.with_capacities(options)
+    wanted = replace(wanted, capacities=options.capacities)
     with assigner.explained():
         chosen = make_model(assigner.model, assigner.options)
         return assigner, Task(assigner.model, chosen, assigner.num_parts, options), wanted

@@ -25,6 +25,7 @@ from plancc.errors import BackendUnavailable, InputError
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
+from plancc.models.capacities import Capacities
 from plancc.models.graph import GraphModel
 from plancc.models.hypergraph import HypergraphModel
 from plancc.models.loads import Loads
@@ -68,6 +69,7 @@ def find_row_owners(
 ) -> Found:
     """Owners of the rows of `matrix`; see `plancc.owners.find.find_owners`."""
     model, options, num_parts = task.model, task.options, task.num_parts
+    balance = replace(balance, capacities=options.capacities)
     loads = Loads.of(matrix, balance, options.epsilon)
     expectation = _expectation(matrix, task, loads, observer)
     job = _Rows(matrix, task, loads, expectation, report)
@@ -96,7 +98,7 @@ def find_row_owners(
         found = replace(found, how=found.how | how, about_owners=[*found.about_owners, *notes])
     if options.nodes is not None:
         with observer("map to nodes"):
-            rows = mapped(found.owners.rows, matrix, options.nodes)
+            rows = mapped(found.owners.rows, matrix, options.nodes, options.capacities)
             how = found.how | {"topology": str(options.nodes)}
             found = replace(found, owners=Owners(rows), how=how)
     return found
@@ -186,7 +188,7 @@ def _left_to_do(found: Found, job: _Rows) -> str:
     batches = getattr(job.task.model, "batches", EXACT_OR_ENOUGH)
     if job.task.objective is not None and batches == EXACT_OR_ENOUGH:
         return "refine"
-    if len(job.loads.names) == 1:
+    if len(job.loads.names) == 1 and not job.loads.unequal:
         return ""
     over = job.loads.overload(found.owners.rows, job.task.num_parts)
     return "rebalance" if over > 0 else ""
@@ -225,7 +227,7 @@ def _improved(found: Found, problem: Hypergraph | WeightedGraph, job: _Rows) -> 
     about_run = list(found.about_run)
     if goal is None:
         step, who = f"rebalanced, seed {seed}", REBALANCED
-        owner = Rebalance(epsilon, seed).run(hypergraph, given, num_parts)
+        owner = Rebalance(epsilon, seed, loads.capacities).run(hypergraph, given, num_parts)
         if owner is not given:
             about_run.append(
                 f"{partitioner} is above epsilon ({loads.described}): plancc moved rows between "
@@ -237,6 +239,7 @@ def _improved(found: Found, problem: Hypergraph | WeightedGraph, job: _Rows) -> 
             "epsilon": epsilon,
             "seed": seed,
             "budget": task.options.budget,
+            "capacities": loads.capacities,
         }
         if job.expectation is None:
             refinement = refiner(goal, time=epoch, **settings)
@@ -253,13 +256,19 @@ def _improved(found: Found, problem: Hypergraph | WeightedGraph, job: _Rows) -> 
 
 
 def mapped(
-    owner: npt.NDArray[np.int32], matrix: Graph, topology: Topology
+    owner: npt.NDArray[np.int32],
+    matrix: Graph,
+    topology: Topology,
+    capacities: Capacities = None,
 ) -> npt.NDArray[np.int32]:
-    """The same parts under numbers that keep what they exchange inside nodes."""
+    """The same parts under numbers that keep what they exchange inside nodes.
+
+    Only parts of equal capacity change places.
+    """
     from plancc.passes.topology import MapToTopology
 
     pairs = pair_volumes(matrix, owner, topology.num_ranks)
-    return MapToTopology(topology).run(owner, pairs, topology.num_ranks)
+    return MapToTopology(topology, capacities=capacities).run(owner, pairs, topology.num_ranks)
 
 
 def with_clusters(

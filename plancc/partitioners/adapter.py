@@ -44,6 +44,10 @@ class Adapter:
     constraints : bool
         Whether it balances several weights per vertex; others get one that stands for all of them
         (`plancc.models.weights.combined`).
+    capacities : bool
+        Whether `run` takes ``capacities``, float64[num_parts] with sum 1, or None where all parts
+        are alike: the shares of the parts. Others make parts of one size, and `partition` moves
+        vertices afterwards.
     max_total : int
         Largest sum of weights or costs that its integers hold; larger ones are scaled down.
     auto_rank : dict of type to int
@@ -67,6 +71,7 @@ class Adapter:
     install: str = ""
     threaded: bool = False
     constraints: bool = False
+    capacities: bool = False
     max_total: int = 2**30
     auto_rank: Mapping[type, int] = field(default_factory=dict)
     strong_rank: Mapping[type, int] = field(default_factory=dict)
@@ -101,6 +106,22 @@ def scaled(values: npt.NDArray[np.int64], max_total: int) -> npt.NDArray[np.int6
         return values
     share = np.where(total <= max_total, 1.0, max_total / (total + len(values)))
     return np.where(values > 0, np.maximum((values * share).astype(np.int64), 1), 0)
+
+
+def most_weights(
+    weights: npt.NDArray[np.int64], epsilon: float, capacities: npt.NDArray[np.float64]
+) -> list[int]:
+    """What every part may weigh, for libraries that take that.
+
+    Parameters
+    ----------
+    weights : int64[n]
+    epsilon : float
+    capacities : float64[num_parts], with sum 1
+    """
+    even = np.ceil(int(weights.sum()) * capacities * (1 - 1e-12))
+    most: list[int] = np.floor((1 + epsilon) * even + 1e-9).astype(np.int64).tolist()
+    return most
 
 
 def write_lines(file: BinaryIO, values: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:

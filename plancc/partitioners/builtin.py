@@ -61,6 +61,7 @@ def run(
     seed: int,
     preset: str,
     threads: int,
+    capacities: npt.NDArray[np.float64] | None = None,
 ) -> npt.NDArray[np.int32]:
     """Minimise connectivity - 1 of a hypergraph, cut or volume of a graph; one thread."""
     from plancc.partitioners.builtin_kernels import bisect
@@ -69,7 +70,8 @@ def run(
 
     rng = np.random.default_rng(seed)
     nets = nets_of(as_hypergraph(problem))
-    limits = Limits.of(nets.weight, num_parts, epsilon)
+    shares = None if capacities is None else tuple(capacities.tolist())
+    limits = Limits.of(nets.weight, num_parts, epsilon, shares)
     sweeps = Sweeps(limits, rng)
 
     def annealed(level: Nets, owner: npt.NDArray[np.int32]) -> State:
@@ -90,7 +92,7 @@ def run(
     tries = []
     for _ in range(min(STARTS, max(1, STARTS_PINS // (len(coarsest.pins) + 1)))):
         order = rng.permutation(len(weight))
-        tries.append(annealed(coarsest, bisect(coarsest, weight, num_parts, order)))
+        tries.append(annealed(coarsest, bisect(coarsest, weight, limits.relative, order)))
     state = min(tries, key=lambda state: (limits.overload(state.sums), volume(coarsest, state)))
     while levels:
         state = annealed(levels.pop(), state.owner[labels.pop()])
@@ -106,6 +108,7 @@ ADAPTER = Adapter(
     objectives=("cut", "volume"),
     distribution="plancc",
     constraints=True,
+    capacities=True,
     max_total=2**40,
     auto_rank={Hypergraph: 0, WeightedGraph: 0},
 )

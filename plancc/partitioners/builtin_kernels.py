@@ -13,7 +13,7 @@ MAX_SEARCHED_PINS = 1000
 """Nets with more pins reach everywhere in one step: breadth-first search ignores them."""
 
 
-def bisect(nets: Nets, weight: Any, num_parts: int, order: Any) -> Any:
+def bisect(nets: Nets, weight: Any, shares: Any, order: Any) -> Any:
     """Owners by recursive bisection along breadth-first orders, each from a far vertex.
 
     Parameters
@@ -21,7 +21,8 @@ def bisect(nets: Nets, weight: Any, num_parts: int, order: Any) -> Any:
     nets : Nets
     weight : int64[num_vertices]
         Stands for all weights of a vertex.
-    num_parts : int
+    shares : float64[num_parts]
+        To which the weights of the parts are in proportion.
     order : int64[num_vertices]
         Where the searches start; not changed.
 
@@ -29,18 +30,18 @@ def bisect(nets: Nets, weight: Any, num_parts: int, order: Any) -> Any:
     -------
     int32[num_vertices]
     """
-    return _bisect(nets, weight, num_parts, order.copy())
+    return _bisect(nets, weight, shares, order.copy())
 
 
 @njit(cache=True, nogil=True)
-def _bisect(nets: Any, weight: Any, num_parts: int, order: Any) -> Any:
+def _bisect(nets: Any, weight: Any, shares: Any, order: Any) -> Any:
     """Split an order where its halves weigh what their parts should, each half again."""
     n = len(weight)
     owner = np.zeros(n, dtype=np.int32)
     region = np.zeros(n, dtype=np.int64)
     net_seen = np.full(len(nets.net_ptr) - 1, -1, dtype=np.int64)
     searches = 0
-    todo = [(0, n, 0, num_parts)]
+    todo = [(0, n, 0, len(shares))]
     while len(todo) > 0:
         low, high, first, parts = todo.pop()
         if parts == 1 or high - low <= 1:
@@ -56,7 +57,7 @@ def _bisect(nets: Any, weight: Any, num_parts: int, order: Any) -> Any:
         for k in range(low, high):
             total += weight[order[k]]
         left = parts // 2
-        wanted = total * (left / parts)
+        wanted = total * (shares[first : first + left].sum() / shares[first : first + parts].sum())
         reached = 0
         middle = low
         while middle < high and reached + weight[order[middle]] / 2 < wanted:

@@ -8,11 +8,18 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.models.problem import Hypergraph
-from plancc.partitioners.adapter import Adapter
+from plancc.partitioners.adapter import Adapter, most_weights
 
 
 def run(
-    problem: Hypergraph, num_parts: int, *, epsilon: float, seed: int, preset: str, threads: int
+    problem: Hypergraph,
+    num_parts: int,
+    *,
+    epsilon: float,
+    seed: int,
+    preset: str,
+    threads: int,
+    capacities: npt.NDArray[np.float64] | None = None,
 ) -> npt.ArrayLike:
     """Minimise connectivity - 1; `threads` is not used, the library has one."""
     import kahypar
@@ -27,6 +34,8 @@ def run(
     if not weights.all():  # The library refuses weight 0: make it small instead.
         finer = max(1, min(1000, ADAPTER.max_total // int(weights.sum() + len(weights))))
         weights = np.maximum(finer * weights, 1)
+    if capacities is not None:
+        context.setCustomTargetBlockWeights(most_weights(weights, epsilon, capacities))
     hypergraph = kahypar.Hypergraph(
         problem.num_vertices,
         problem.num_nets,
@@ -50,5 +59,6 @@ ADAPTER = Adapter(
     library="kahypar",
     distribution="kahypar",
     install="pip install 'plancc[kahypar]'",
+    capacities=True,
     auto_rank={Hypergraph: 20},
 )

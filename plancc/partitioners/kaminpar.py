@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.models.problem import WeightedGraph
-from plancc.partitioners.adapter import Adapter
+from plancc.partitioners.adapter import Adapter, most_weights
 
 
 def _write_parhip(path: str, problem: WeightedGraph) -> None:
@@ -28,7 +28,14 @@ def _write_parhip(path: str, problem: WeightedGraph) -> None:
 
 
 def run(
-    problem: WeightedGraph, num_parts: int, *, epsilon: float, seed: int, preset: str, threads: int
+    problem: WeightedGraph,
+    num_parts: int,
+    *,
+    epsilon: float,
+    seed: int,
+    preset: str,
+    threads: int,
+    capacities: npt.NDArray[np.float64] | None = None,
 ) -> npt.ArrayLike:
     """Minimise the cut."""
     import kaminpar
@@ -39,6 +46,9 @@ def run(
     os.unlink(path)
     kaminpar.reseed(seed)
     solver = kaminpar.KaMinPar(threads, kaminpar.context_by_name(preset))
+    if capacities is not None:
+        most = most_weights(problem.vertex_weights, epsilon, capacities)
+        return np.array(solver.compute_partition(graph, max_block_weights=most), dtype=np.int64)
     epsilon = max(epsilon, 1e-9)  # the library takes 0 for "not given"
     return np.array(solver.compute_partition(graph, num_parts, epsilon), dtype=np.int64)
 
@@ -53,5 +63,6 @@ ADAPTER = Adapter(
     distribution="kaminpar",
     install="pip install 'plancc[kaminpar]'",
     threaded=True,
+    capacities=True,
     auto_rank={WeightedGraph: 20},
 )

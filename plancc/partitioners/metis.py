@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ def run(
     seed: int,
     preset: str,
     threads: int,
+    capacities: npt.NDArray[np.float64] | None = None,
 ) -> npt.ArrayLike:
     """Minimise the problem's objective; `threads` is not used, the library has one.
 
@@ -56,10 +57,11 @@ def run(
     ptr, neighbours = problem.indptr.astype(integer), problem.indices.astype(integer)
     weights = np.ascontiguousarray(problem.vertex_weights, dtype=integer)
     costs = None if problem.edge_weights is None else problem.edge_weights.astype(integer)
-    if weights.ndim > 1:
-        graph = (ptr, neighbours, weights, costs)
-        allowed = np.broadcast_to(allowed, weights.shape[1:])
-        return _balance_several(num_parts, graph, allowed, recursive, options)
+    if weights.ndim > 1 or capacities is not None:
+        weights = weights.reshape(len(weights), -1)
+        shares = np.full(num_parts, 1 / num_parts) if capacities is None else capacities
+        goal = _Goal(shares, np.broadcast_to(allowed, weights.shape[1:]))
+        return _partition((ptr, neighbours, weights, costs), goal, recursive, options)
     _, owner = pymetis.part_graph(
         num_parts,
         pymetis.CSRAdjacency(ptr, neighbours),
@@ -71,12 +73,22 @@ def run(
     return np.asarray(owner, dtype=np.int64)
 
 
-def _balance_several(
-    num_parts: int,
-    graph: tuple[npt.NDArray[Any] | None, ...],
-    allowed: npt.NDArray[np.float64],
-    recursive: bool,
-    options: Any,
+class _Goal(NamedTuple):
+    """How heavy parts are to be.
+
+    Attributes
+    ----------
+    shares : float64[num_parts], with sum 1
+    allowed : float64[number of constraints]
+        Allowed imbalance, in thousandths.
+    """
+
+    shares: npt.NDArray[np.float64]
+    allowed: npt.NDArray[np.float64]
+
+
+def _partition(
+    graph: tuple[npt.NDArray[Any] | None, ...], goal: _Goal, recursive: bool, options: Any
 ) -> npt.NDArray[Any]:
     """METIS with several weights per vertex, which pymetis' own function does not pass on.
 
@@ -85,17 +97,16 @@ def _balance_several(
 
     Parameters
     ----------
-    num_parts : int
     graph : tuple
         ptr, neighbours, weights [n, number of constraints] and costs, None for all 1.
-    allowed : float64[number of constraints]
-        Allowed imbalance, in thousandths.
+    goal : _Goal
     recursive : bool
     options : pymetis.Options
     """
     ptr, neighbours, weights, costs = graph
     assert ptr is not None
     assert weights is not None
+    num_parts, allowed = len(goal.shares), goal.allowed
     name = "METIS_PartGraphRecursive" if recursive else "METIS_PartGraphKway"
     function = _function(name)
     integer = ptr.dtype
@@ -104,9 +115,11 @@ def _balance_several(
     owner = np.empty(len(weights), dtype=integer)
     alike = bool((allowed == allowed[0]).all())  # then `ufactor` says it
     factors = None if alike else (1 + allowed / 1000).astype(REAL)
-    # None: sizes for the volume all 1, parts all equal.
+    even = bool((goal.shares == goal.shares[0]).all())
+    shares = None if even else np.repeat(goal.shares, len(allowed)).astype(REAL)
+    # None: sizes for the volume are all 1.
     before = (n, number, ptr, neighbours, weights, None, costs)
-    arguments = (*before, parts, None, factors, settings, cut, owner)
+    arguments = (*before, parts, shares, factors, settings, cut, owner)
     status = function(*(None if x is None else x.ctypes.data for x in arguments))
     if status != OK:
         why = ERRORS.get(status, "unknown")
@@ -136,5 +149,6 @@ ADAPTER = Adapter(
     distribution="pymetis",
     install="pip install pymetis",
     constraints=True,
+    capacities=True,
     auto_rank={WeightedGraph: 30},
 )

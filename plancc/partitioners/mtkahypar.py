@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.models.problem import Hypergraph, WeightedGraph
-from plancc.partitioners.adapter import Adapter, interleave_first, write_lines
+from plancc.partitioners.adapter import Adapter, interleave_first, most_weights, write_lines
 
 
 def _write_hypergraph(path: str, problem: Hypergraph) -> None:
@@ -45,6 +45,7 @@ def run(
     seed: int,
     preset: str,
     threads: int,
+    capacities: npt.NDArray[np.float64] | None = None,
 ) -> npt.ArrayLike:
     """Minimise connectivity - 1 of a hypergraph, or the cut of a graph."""
     import mtkahypar
@@ -66,6 +67,9 @@ def run(
         _write_graph(path, problem)
         graph = library.graph_from_file(path, context, mtkahypar.FileFormat.METIS)
     os.unlink(path)
+    if capacities is not None:
+        most = most_weights(problem.vertex_weights, epsilon, capacities)
+        context.set_individual_target_block_weights(most)
     return np.array(graph.partition(context).get_partition(), dtype=np.int32)
 
 
@@ -86,6 +90,7 @@ ADAPTER = Adapter(
     distribution="mtkahypar",
     install="pip install mtkahypar",
     threaded=True,
+    capacities=True,
     auto_rank={Hypergraph: 30},
     strong_rank={Hypergraph: 30, WeightedGraph: 30},
     slowness=15.0,

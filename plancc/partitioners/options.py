@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from plancc.errors import InputError
+from plancc.models.capacities import Capacities, check_capacities
 from plancc.partitioners import PARTITIONERS
 from plancc.registry import check_choice
 
@@ -32,6 +33,9 @@ class PartitionOptions:
         For back ends that use threads.
     time_limit : float, optional
         Seconds that a native library may run; None: `plancc.partitioners.run.TIME_LIMIT`.
+    capacities : sequence of float, optional
+        One for every part, to which its even share of every constraint is in proportion; None: all
+        parts alike.
 
     Raises
     ------
@@ -45,6 +49,7 @@ class PartitionOptions:
     seed: int = 1
     threads: int = 1
     time_limit: float | None = None
+    capacities: Capacities = None
 
     def __post_init__(self) -> None:
         if self.partitioner != AUTO and self.partitioner not in PARTITIONERS:
@@ -57,3 +62,5 @@ class PartitionOptions:
             raise InputError(f"{self.threads} threads: at least 1 is needed")
         if self.time_limit is not None and not self.time_limit > 0:
             raise InputError(f"time limit {self.time_limit} s: must be above 0")
+        if self.capacities is not None:
+            object.__setattr__(self, "capacities", check_capacities(self.capacities))

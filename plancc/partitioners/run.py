@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import BackendError, BackendUnavailable, InputError
-from plancc.models.limits import imbalance_bound
+from plancc.models.capacities import check_capacities
+from plancc.models.limits import Limits, imbalance_bound
 from plancc.models.loads import Loads
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.weights import MAX_TOTAL, check_num_parts, combined
@@ -20,6 +22,7 @@ from plancc.partitioners.adapter import Adapter, scaled
 from plancc.partitioners.options import AUTO, PartitionOptions
 from plancc.partitioners.process import OTHERWISE, run_in_child
 from plancc.passes.fill import FillEmptyParts
+from plancc.passes.rebalance import Rebalance
 from plancc.registry import check_choice
 
 TIME_LIMIT = 6 * 3600.0
@@ -107,14 +110,16 @@ def partition(
     check_num_parts(problem.num_vertices, num_parts)
     _check_weights(problem)
 
-    loads = _loads(problem.vertex_weights, options.epsilon, loads)
+    loads = _loads(problem.vertex_weights, options, loads)
+    if options.capacities is not None:
+        check_capacities(options.capacities, num_parts)
     about_run: list[str] = []
     about_owners: list[str] = []
     adapters = _candidates(problem, options.partitioner, about_run)
     if preset is not None:
         check_choice(f"preset of {adapters[0].name}", preset, adapters[0].presets)
 
-    trivial = _trivial_owner(problem, num_parts)
+    trivial = _trivial_owner(problem, loads.limits(num_parts))
     if trivial is not None:
         return PartitionResult(
             trivial,
@@ -147,6 +152,15 @@ def partition(
         seconds = time.perf_counter() - start
         break
 
+    if loads.unequal and not adapter.capacities:
+        from plancc.partitioners.builtin import as_hypergraph
+
+        rebalance = Rebalance(loads.epsilon, options.seed, loads.capacities)
+        owner = rebalance.run(as_hypergraph(problem), owner, num_parts)
+        about_run.append(
+            f"{adapter.name} makes parts of one size: plancc moved vertices between them, to the "
+            "shares of `capacities`"
+        )
     size = np.bincount(owner, minlength=num_parts)
     if not size.all():
         about_owners.append(
@@ -171,12 +185,14 @@ def partition(
     )
 
 
-def _loads(weights: npt.NDArray[np.int64], epsilon: float, given: Loads | None) -> Loads:
+def _loads(weights: npt.NDArray[np.int64], options: PartitionOptions, given: Loads | None) -> Loads:
     """A problem's weights by constraint; numbered if they are not those that are given."""
     columns = np.atleast_2d(weights.T)
     if given is None or len(given.names) != len(columns):  # the model has weights of its own
-        return Loads({f"weight {k}": load for k, load in enumerate(columns, 1)}, epsilon)
-    return Loads(dict(zip(given.names, columns, strict=True)), given.epsilon)
+        by_name = {f"weight {k}": load for k, load in enumerate(columns, 1)}
+        return Loads(by_name, options.epsilon, options.capacities)
+    by_name = dict(zip(given.names, columns, strict=True))
+    return Loads(by_name, given.epsilon, options.capacities)
 
 
 def _check_weights(problem: Hypergraph | WeightedGraph) -> None:
@@ -265,23 +281,46 @@ def _describe(problem: Hypergraph | WeightedGraph) -> str:
 
 
 def _trivial_owner(
-    problem: Hypergraph | WeightedGraph, num_parts: int
+    problem: Hypergraph | WeightedGraph, limits: Limits
 ) -> npt.NDArray[np.int32] | None:
     """Owners where there is nothing to minimise, else None."""
-    n = problem.num_vertices
+    n, num_parts = problem.num_vertices, limits.num_parts
     if num_parts == 1:
         return np.zeros(n, dtype=np.int32)
+    weights = combined(problem.vertex_weights)
+    heaviest_first = np.argsort(-weights, kind="stable")
+    unequal = (limits.relative != 1).any()
     if num_parts == n:
-        return np.arange(n, dtype=np.int32)
+        owner = np.arange(n, dtype=np.int32)
+        if unequal:
+            owner[heaviest_first] = np.argsort(-limits.relative, kind="stable")
+        return owner
     links = problem.pins if isinstance(problem, Hypergraph) else problem.indices
     if len(links) == 0:
+        if unequal:
+            return _dealt(weights[heaviest_first], limits.relative)[np.argsort(heaviest_first)]
         # Deal the vertices out, heaviest first, forth and back over the parts.
         place = np.arange(n) % (2 * num_parts)
         owner = np.empty(n, dtype=np.int32)
-        heaviest_first = np.argsort(-combined(problem.vertex_weights), kind="stable")
         owner[heaviest_first] = np.minimum(place, 2 * num_parts - 1 - place)
         return owner
     return None
+
+
+def _dealt(
+    weights: npt.NDArray[np.int64], relative: npt.NDArray[np.float64]
+) -> npt.NDArray[np.int32]:
+    """Parts of weights one after the other, each to the part that it fills least; none empty."""
+    owner = np.empty(len(weights), dtype=np.int32)
+    heap = [(0.0, -relative[q], q) for q in range(len(relative))]
+    heapq.heapify(heap)
+    load = np.zeros(len(relative))
+    for k, weight in enumerate(np.maximum(weights, 1).tolist()):
+        _, order, q = heapq.heappop(heap)
+        owner[k] = q
+        load[q] += weight
+        heapq.heappush(heap, (load[q] / relative[q], order, q))
+    return owner
 
 
 def _run(
@@ -305,6 +344,9 @@ def _run(
         else:
             weights, epsilon = _as_one(weights, epsilon)
     options = options | {"epsilon": epsilon if weights.ndim > 1 else float(epsilon)}
+    if loads.unequal and adapter.capacities:
+        shares = np.array(loads.capacities)
+        options["capacities"] = shares / shares.sum()
     if not weights.any():
         weights = np.ones(len(weights), dtype=np.int64)
     fitting: Hypergraph | WeightedGraph

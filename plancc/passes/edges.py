@@ -18,7 +18,8 @@ from plancc.cost.rates import EpochRates, EpochTime
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
-from plancc.models.limits import Capacities, Limits
+from plancc.models.capacities import Capacities
+from plancc.models.limits import Limits
 from plancc.passes.deadline import Deadline
 from plancc.passes.multilevel import PRICED_OVERWEIGHT, PRICES
 from plancc.passes.refine import CEILING, SMALL, Merit, message_fees, message_size

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plancc.models.limits import Capacities, Epsilon, Limits
+from plancc.models.capacities import Capacities
+from plancc.models.limits import Epsilon, Limits
 from plancc.models.problem import Hypergraph
 from plancc.passes.multilevel import Owner, Sweeps
 

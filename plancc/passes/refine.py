@@ -17,7 +17,8 @@ from plancc.cost.objectives import OBJECTIVES
 from plancc.cost.rates import EpochTime
 from plancc.errors import InputError
 from plancc.graph.owners import Owners
-from plancc.models.limits import Capacities, Epsilon, Limits
+from plancc.models.capacities import Capacities
+from plancc.models.limits import Epsilon, Limits
 from plancc.models.problem import Hypergraph
 from plancc.passes.deadline import Deadline
 from plancc.passes.multilevel import PRICES, VOLUME, Goal, Owner, Sweeps

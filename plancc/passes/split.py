@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from plancc.graph.graph import Graph
 from plancc.graph.owners import check_owners
-from plancc.models.limits import Capacities, Limits
+from plancc.models.capacities import Capacities
+from plancc.models.limits import Limits
 from plancc.models.medium_grain import lighter_columns
 
 

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from numba import njit
 
 from plancc.cost.topology import Topology
+from plancc.models.capacities import Capacities, relative_capacities
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,14 @@ class MapToTopology:
     topology : Topology
     sweeps : int
         At most that many passes over all parts, each looking for the best partner of every one.
+    capacities : tuple of float, optional
+        Only parts of equal capacity change places, so that rank r keeps a part of its capacity. The
+        only start then is the numbering as it is. None: all alike.
     """
 
     topology: Topology
     sweeps: int = 100
+    capacities: Capacities = None
 
     def run(
         self, owner: npt.NDArray[np.int32], pairs: sp.csr_array, num_parts: int
@@ -75,8 +80,17 @@ class MapToTopology:
         if nodes == 1 or size == 1:
             return np.arange(num_parts, dtype=np.int32)
         weight = (pairs + pairs.T).toarray()
-        starts = np.arange(num_parts, dtype=np.int32) // size, _grow(weight, nodes, size)
-        ends = [_swap(weight, node, nodes, self.sweeps) for node in starts]
+        relative = relative_capacities(num_parts, self.capacities)
+        _, kind = np.unique(relative, return_inverse=True)
+        starts = [np.arange(num_parts, dtype=np.int32) // size]
+        if kind.any():
+            node = _swap(weight, starts[0], kind, nodes, self.sweeps)
+            # The parts of a node and a kind in the places that such parts had there.
+            number = np.empty(num_parts, dtype=np.int32)
+            number[np.lexsort((kind, node))] = np.lexsort((kind, starts[0]))
+            return number
+        starts.append(_grow(weight, nodes, size))
+        ends = [_swap(weight, node, kind, nodes, self.sweeps) for node in starts]
         node = min(ends, key=lambda node: _between(pairs, node))
         # Nodes in the order of their first parts, parts of a node in the order that they had.
         _, first = np.unique(node, return_index=True)
@@ -117,8 +131,8 @@ def _grow(weight, nodes, size):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _swap(weight, start, nodes, sweeps):  # type: ignore[no-untyped-def]
-    """Swap every part with the best of all parts on other nodes, as long as that gains.
+def _swap(weight, start, kind, nodes, sweeps):  # type: ignore[no-untyped-def]
+    """Swap every part with the best of its kind on other nodes, as long as that gains.
 
     Of i on node a and j on node b the swap gains what each exchanges with the other's node, less
     what it exchanges with its own, less twice what both exchange, which stays between nodes.
@@ -134,7 +148,7 @@ def _swap(weight, start, nodes, sweeps):  # type: ignore[no-untyped-def]
             a, best, most = node[i], -1, 0
             for j in range(num_parts):
                 b = node[j]
-                if b == a:
+                if b == a or kind[i] != kind[j]:
                     continue
                 gain = to_node[b, i] - to_node[a, i] + to_node[a, j] - to_node[b, j]
                 gain -= 2 * weight[i, j]

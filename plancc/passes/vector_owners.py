@@ -12,7 +12,8 @@ from numba import njit
 
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
-from plancc.models.limits import Capacities, Limits
+from plancc.models.capacities import Capacities
+from plancc.models.limits import Limits
 from plancc.passes.kernels.nets import transpose
 
 

@@ -81,7 +81,8 @@ class Predictor:
 
     def of_random(self, matrix: Graph, num_parts: int) -> Prediction:
         """The prediction for an even random row partition, always the same one."""
-        owner = random_owner(matrix.num_vertices, num_parts, BASELINE_SEED)
+        speeds = tuple(self.machine.speeds(num_parts)) if self.machine.speed else None
+        owner = random_owner(matrix.num_vertices, num_parts, BASELINE_SEED, speeds)
         return self.of_owners(matrix, Owners(owner), num_parts)
 
     def bound(

@@ -103,11 +103,13 @@ def search_checkerboard(
     shape = model.shape(num_parts)
     start_effort = "fast" if effort == "fast" else "balanced"
     deadline, record, warnings = Deadline.after(budget), Record(report), list[str]()
-    rows_each = None
+    rows_each, capacities = None, options.capacities
     if objective == "time":  # a cell's rows are its dense work, and count more than its nonzeros
-        rows_each = Limits.of(np.ones(matrix.num_vertices, dtype=np.int64), num_parts, epsilon)
+        even = np.ones(matrix.num_vertices, dtype=np.int64)
+        rows_each = Limits.of(even, num_parts, epsilon, capacities)
         epsilon = max(epsilon, LOOSE)
-    limits = CellLimits(Limits.of_nonzeros(matrix.num_nonzeros, num_parts, epsilon), rows_each)
+    nonzeros = Limits.of_nonzeros(matrix.num_nonzeros, num_parts, epsilon, capacities)
+    limits = CellLimits(nonzeros, rows_each)
 
     def parts_by_rows(of: Graph, goal: str, seed: int, share: float) -> Groups:
         """Owners of the rows; `share` of the budget is theirs."""
@@ -177,7 +179,7 @@ def search_checkerboard(
 
     assert record.owners is not None
     cells = record.owners.of_nonzeros(matrix)
-    loads = Loads.of_nonzeros(matrix.num_nonzeros, epsilon)
+    loads = Loads.of_nonzeros(matrix.num_nonzeros, epsilon, capacities)
     warnings += balance_notes(cells, loads, num_parts, f"effort {effort}")
     return record.result([*dict.fromkeys(warnings)])
 

@@ -141,7 +141,7 @@ def search_edges(
     result.warnings.extend(
         balance_notes(
             result.owners.nonzeros,
-            Loads.of_nonzeros(matrix.num_nonzeros, options.epsilon),
+            Loads.of_nonzeros(matrix.num_nonzeros, options.epsilon, options.capacities),
             num_parts,
             who=f"effort {effort}",
         )
@@ -241,7 +241,10 @@ class _Job:
         parts = traffic(self.matrix, owners, self.num_parts)
         volume = int(parts.sent.sum())
         value = objective_value(self.objective, parts, owners, self.time)
-        limits = Limits.of_nonzeros(self.matrix.num_nonzeros, self.num_parts, self.options.epsilon)
+        options = self.options
+        limits = Limits.of_nonzeros(
+            self.matrix.num_nonzeros, self.num_parts, options.epsilon, options.capacities
+        )
         overload = limits.overload(parts.nonzeros)
         self.record.add(step, seconds, owners, overload, value, volume)
         return _Member(overload, volume, owners)
@@ -276,6 +279,7 @@ class _Job:
                     seed=seed,
                     threads=self.options.threads,
                     time_limit=None if limit == np.inf else max(limit, 1e-3),
+                    capacities=self.options.capacities,
                 ),
             )
         except (BackendError, BackendUnavailable) as error:
@@ -301,8 +305,9 @@ class _Job:
         """From owners of rows on: splits and V-cycles in turn, then single nonzeros."""
         matrix, num_parts = self.matrix, self.num_parts
         deadline = Deadline(time.perf_counter() + SPLIT_SHARE * self.deadline.seconds_left())
-        resplit = Resplit(self.options.epsilon)
-        pass_ = RefineVolume(epsilon=self.options.epsilon, cycles=1, seed=seed)
+        epsilon, capacities = self.options.epsilon, self.options.capacities
+        resplit = Resplit(epsilon, capacities)
+        pass_ = RefineVolume(epsilon=epsilon, cycles=1, seed=seed, capacities=capacities)
         owner, best = start.owners.rows, start
         for k in range(SPLITS[self.effort]):
             begin = time.perf_counter()
@@ -325,7 +330,11 @@ class _Job:
         if rounds is None and objective == "volume":
             rounds = ROUNDS[self.effort]
         pass_ = RefineEdges(
-            objective=objective, epsilon=self.options.epsilon, seed=seed, time=self.time
+            objective=objective,
+            epsilon=self.options.epsilon,
+            seed=seed,
+            time=self.time,
+            capacities=self.options.capacities,
         )
         if rounds is not None:
             pass_ = replace(pass_, rounds=rounds)
@@ -351,7 +360,8 @@ class _Job:
         """A V-cycle on the fine-grain hypergraph that keeps what two members agree on."""
         begin = time.perf_counter()
         nets, rng = self.fine_nets, np.random.default_rng([self.options.seed, number])
-        limits = Limits.of(nets.weight, self.num_parts, self.options.epsilon)
+        options = self.options
+        limits = Limits.of(nets.weight, self.num_parts, options.epsilon, options.capacities)
         sweeps = Sweeps(limits, rng, self.deadline)
         owner, other = self._partition_of(min(one, two)), self._partition_of(max(one, two))
         state, _ = sweeps.v_cycle(nets, owner, other=other)

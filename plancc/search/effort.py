@@ -184,7 +184,8 @@ def rows_of_search(
 
 def _nonzeros(matrix: Graph, options: SearchOptions) -> Loads:
     """Nonzeros of the rows, within the epsilon of the options."""
-    return Loads({"nnz": matrix.row_nonzeros().astype(np.int64, copy=False)}, options.epsilon)
+    nonzeros = matrix.row_nonzeros().astype(np.int64, copy=False)
+    return Loads({"nnz": nonzeros}, options.epsilon, options.capacities)
 
 
 @dataclass
@@ -215,7 +216,8 @@ class _Job:
         self.graph = self._problem_of(GraphModel())
         self.base = self.graph if self.model.starts_from_cut else self._problem_of(self.model)
         self.nets = nets_of(self.hypergraph)
-        self.limits = Limits.of(self.nets.weight, self.num_parts, self.loads.epsilon)
+        loads = self.loads
+        self.limits = Limits.of(self.nets.weight, self.num_parts, loads.epsilon, loads.capacities)
 
     def _problem_of(self, model: Model) -> Any:
         problem = model.build(self.matrix, self.num_parts, balance="nnz", seed=self.options.seed)
@@ -270,6 +272,7 @@ class _Job:
                     seed=seed,
                     threads=self.options.threads,
                     time_limit=None if limit == np.inf else limit,
+                    capacities=self.loads.capacities,
                 ),
                 loads=self.loads,
                 stop=lambda: self.deadline.at == -np.inf,
@@ -378,7 +381,13 @@ class _Job:
         self, problem: Hypergraph, owner: Owner, seed: int, cycles: int | None
     ) -> _Member:
         begin = time.perf_counter()
-        options = {"epsilon": self.loads.epsilon, "cycles": cycles, "seed": seed}
+        loads = self.loads
+        options = {
+            "epsilon": loads.epsilon,
+            "capacities": loads.capacities,
+            "cycles": cycles,
+            "seed": seed,
+        }
         if self.expectation is None:
             pass_ = refiner(self.objective, time=self.time, **options)
         else:

@@ -24,7 +24,7 @@ from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.adapter import scaled
 from plancc.partitioners.builtin import as_hypergraph
 from plancc.partitioners.options import PartitionOptions
-from plancc.partitioners.run import TRIVIAL, _as_one, by_rank, partition, strongest
+from plancc.partitioners.run import TRIVIAL, _as_one, balance_notes, by_rank, partition, strongest
 from plancc.plan.metrics import imbalance
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
@@ -355,6 +355,87 @@ def test_every_constraint_has_an_epsilon_of_its_own(name, model, epsilon):
     tight = replace(loads, epsilon=0.001)
     notes = partition(problem, 4, PartitionOptions(name, seed=3), loads=tight).warnings
     assert all("is above epsilon 0.001" in note for note in notes)
+
+
+@pytest.mark.parametrize(("name", "model"), CASES)
+@pytest.mark.parametrize("capacities", [(1.0, 1.0, 2.0), (4.0, *(1.0,) * 7)])
+def test_parts_of_unequal_size(name, model, capacities):
+    installed(name)
+    graph, num_parts = communities(60, 16), len(capacities)
+    problem = build(graph, model, num_parts, "nnz")
+    options = PartitionOptions(name, epsilon=0.05, seed=3, capacities=capacities)
+    result = partition(problem, num_parts, options)
+    check(result, problem, num_parts)
+    assert result.warnings == []
+    loads = part_weights(result.owner, problem.vertex_weights, num_parts)
+    shares = loads.sum() * np.array(capacities) / sum(capacities)
+    assert (loads <= 1.05 * np.ceil(shares)).all()
+    random = volume(graph, random_owner(960, num_parts, 1, capacities))
+    assert volume(graph, result.owner) < 0.6 * random
+    even = partition(problem, num_parts, PartitionOptions(name, epsilon=0.05, seed=3))
+    alike = replace(options, capacities=(3.0,) * num_parts)
+    assert partition(problem, num_parts, alike).owner.tobytes() == even.owner.tobytes()
+    with pytest.raises(InputError, match=f"{num_parts} numbers for 2 parts"):
+        partition(problem, 2, options)
+
+
+@pytest.mark.parametrize(("name", "model"), [("metis", "gp"), ("builtin", "hp")])
+def test_several_constraints_of_unequal_parts(name, model):
+    installed(name)
+    problem = build(communities(60, 16), model, 3, "nnz,rows")
+    options = PartitionOptions(name, epsilon=0.05, seed=3, capacities=(1.0, 3.0, 2.0))
+    result = partition(problem, 3, options)
+    assert result.warnings == []
+    loads = part_weights(result.owner, problem.vertex_weights, 3)
+    shares = loads.sum(axis=0) * np.array([[1], [3], [2]]) / 6
+    assert (loads <= 1.05 * np.ceil(shares)).all()
+
+
+def test_a_partitioner_of_one_size(monkeypatch):
+    """Its parts are brought to their shares, and the user is told."""
+    adapter = replace(PARTITIONERS["builtin"], name="even", capacities=False)
+    monkeypatch.setattr("plancc.partitioners.run._candidates", lambda *_: [adapter])
+    for model in ("hp", "gp"):
+        problem = build(communities(60, 16), model, 3, "nnz,rows")
+        options = PartitionOptions(epsilon=0.05, capacities=(1.0, 1.0, 2.0))
+        result = partition(problem, 3, options)
+        assert result.warnings == [
+            "even makes parts of one size: plancc moved vertices between them, to the shares of "
+            "`capacities`"
+        ]
+        loads = part_weights(result.owner, problem.vertex_weights, 3)
+        assert (loads <= 1.05 * np.ceil(loads.sum(axis=0) * [[0.25], [0.25], [0.5]])).all()
+
+
+def test_unequal_parts_with_nothing_to_minimise():
+    lone = Hypergraph(np.zeros(1, np.int64), np.zeros(0, np.int32), np.ones(80, np.int64))
+    options = PartitionOptions(epsilon=0.05, capacities=(1.0, 1.0, 2.0))
+    result = partition(lone, 3, options)
+    assert (result.partitioner, result.warnings) == (TRIVIAL, [])
+    assert np.bincount(result.owner).tolist() == [20, 20, 40]
+    three = Hypergraph(np.zeros(1, np.int64), np.zeros(0, np.int32), np.array([1, 9, 5]))
+    owner = partition(three, 3, replace(options, capacities=(1.0, 4.0, 2.0))).owner
+    assert owner.tolist() == [0, 1, 2]
+    tiny = partition(lone, 3, replace(options, capacities=(1.0, 1000.0, 2.0)))
+    assert np.bincount(tiny.owner).tolist() == [1, 78, 1]
+
+
+def test_notes_on_unequal_parts():
+    owner = np.array([0] * 10 + [1] * 10, np.int32)
+    loads = Loads({"nnz": np.ones(20, np.int64)}, 0.1, (1.0, 3.0))
+    assert balance_notes(owner, loads, 2, "it") == ["imbalance 1 of it is above epsilon 0.1"]
+    assert balance_notes(owner, replace(loads, capacities=(2.0, 2.0)), 2, "it") == []
+    heavy = replace(loads, by_name={"nnz": np.array([40] + [1] * 19)})
+    owner[:] = [1] + [0] * 14 + [1] * 5
+    assert balance_notes(owner, heavy, 2, "it") == []  # 45 of 59 * 3 / 4 = 44.25
+    heavy = replace(heavy, capacities=(1.0, 1.1))
+    note = balance_notes(owner, heavy, 2, "it")[0]
+    assert note.startswith("the heaviest vertex weighs 40, the average part 29.5 and the largest ")
+    assert note.endswith(f"30.9: no partition has an imbalance below {40 / 59 * 2.1 / 1.1 - 1:.3f}")
+    tiny = Loads({"nnz": np.full(20, 3)}, 0.1, (1.0, 999.0))
+    note = balance_notes(owner, tiny, 2, "it")[0]
+    assert note.startswith("every vertex weighs 3 or more, the least share is 0.06: no partition")
+    assert note.endswith("below 49.000")
 
 
 def test_one_weight_for_constraints_with_limits_of_their_own():

@@ -111,3 +111,21 @@ def test_a_rank_for_every_part():
         MapToTopology(Topology(2, 2)).run(
             np.zeros(6, np.int32), sp.csr_array((6, 6), dtype=np.int64), 6
         )
+
+
+@settings(max_examples=40, deadline=None)
+@given(nodes=st.integers(1, 4), size=st.integers(1, 4), seed=st.integers(0, 2**32 - 1))
+def test_ranks_keep_parts_of_their_capacity(nodes, size, seed):
+    """No swap of two parts of equal capacity betters it; no part changes to another capacity."""
+    rng = np.random.default_rng(seed)
+    p = nodes * size
+    dense, capacities = random_pairs(rng, p), rng.integers(1, 3, p).astype(float)
+    number = numbers(dense, Topology(nodes, size), capacities=tuple(capacities))
+    assert (capacities[number] == capacities).all()
+    mapped = renumbered(dense, number)
+    assert between(mapped, size) <= between(dense, size)
+    for i, j in itertools.combinations(range(p), 2):
+        if capacities[i] == capacities[j]:
+            swap = np.arange(p)
+            swap[[i, j]] = j, i
+            assert between(renumbered(mapped, swap), size) >= between(mapped, size)

@@ -1,0 +1,87 @@
+"""Capacities: how much larger than others the parts of a partition may be."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+from plancc.graph.textfile import data_lines, fail, read_bytes, read_number
+
+Capacities = tuple[float, ...] | None
+"""A number above 0 for every part, to which its even share is in proportion; None: all alike."""
+
+
+def check_capacities(
+    capacities: Sequence[float] | npt.NDArray[np.float64], num_parts: int | None = None
+) -> tuple[float, ...]:
+    """The capacities as floats.
+
+    Parameters
+    ----------
+    capacities : sequence of float
+    num_parts : int, optional
+        How many there must be.
+
+    Raises
+    ------
+    InputError
+        No numbers, another number of them than `num_parts`, one that is not finite and above 0.
+    """
+    if isinstance(capacities, str) or np.ndim(capacities) != 1 or len(capacities) == 0:
+        raise InputError("`capacities`: a list of numbers above 0 is needed, one for every part")
+    for k, value in enumerate(capacities, 1):
+        number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+        if not (number and math.isfinite(value) and value > 0):
+            raise InputError(f"`capacities`: number {k} is {value}: it must be finite and above 0")
+    if num_parts is not None and len(capacities) != num_parts:
+        raise InputError(
+            f"`capacities`: {len(capacities)} numbers for {num_parts} parts: every part needs one"
+        )
+    return tuple(map(float, capacities))
+
+
+def relative_capacities(num_parts: int, capacities: Capacities) -> npt.NDArray[np.float64]:
+    """Capacities over their mean, float64[num_parts]; exactly 1 where all are alike.
+
+    Raises
+    ------
+    InputError
+        There are capacities of another number of parts.
+    """
+    if capacities is None:
+        return np.ones(num_parts)
+    found = np.array(check_capacities(capacities, num_parts))
+    return found / found[0] if (found == found[0]).all() else found / found.mean()
+
+
+def imbalance(loads: npt.NDArray[np.int64], capacities: Capacities = None) -> float:
+    """Largest load of a part over its even share, less 1; 0 when there is no load at all."""
+    total = int(loads.sum())
+    fullest = float((loads / relative_capacities(len(loads), capacities)).max())
+    return fullest * len(loads) / total - 1.0 if total else 0.0
+
+
+def read_capacities(path: str | os.PathLike[str]) -> tuple[float, ...]:
+    """Capacities from a text file: numbers with blanks, commas or line ends between them.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read or has no numbers; a word that is no finite number above 0, with
+        its line.
+    """
+    found = []
+    for line, text in data_lines(path, read_bytes(path).splitlines(), comments=(b"#",)):
+        for word in text.replace(b",", b" ").split():
+            value = read_number(path, line, "capacity", word, float)
+            if value <= 0:
+                fail(path, line, "the capacity is not above 0:", word)
+            found.append(value)
+    if not found:
+        raise InputError(f"{os.fspath(path)}: no capacities: one number for every part is needed")
+    return tuple(found)

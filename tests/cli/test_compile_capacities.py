@@ -1,0 +1,40 @@
+"""``--capacities`` of compile and refine: a list or a file, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from cli_helpers import fails, ok
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    source, file = tmp_path / "g.mtx", tmp_path / "speeds.txt"
+    ok("dataset", "sbm", "--size", 50, "--p-in", 0.12, "--p-out", 0.004, "-o", source)
+    file.write_text("1 3\n1, 2\n")
+    words = ["compile", source, "-p", 4, "--effort", "fast", "--json"]
+    by_list = json.loads(ok(*words, "--capacities", "1,3,1,2", "-o", tmp_path / "a.h5"))
+    by_file = json.loads(ok(*words, "--capacities", file, "-o", tmp_path / "b.h5"))
+    assert by_list["content_sha256"] == by_file["content_sha256"]
+    assert by_list["provenance"]["machine"]["speed"] == [1, 3, 1, 2]
+    seconds = json.loads(ok("simulate", tmp_path / "a.h5", "--json"))["seconds"]
+    assert seconds == by_list["epoch"]["seconds"]
+    better = ["refine", tmp_path / "a.h5", "--capacities", "1,1,1,1", "--json"]
+    refined = json.loads(ok(*better, "-o", tmp_path / "c.h5"))
+    assert refined["provenance"]["machine"]["speed"] == [1, 1, 1, 1]
+
+    file.write_text("1\nfast\n")
+    for text, says in (
+        ("1,2", "--capacities: 2 numbers for 4 parts"),
+        ("1,0,1,1", "--capacities: number 2 is 0"),
+        ("1,nan,1,1", "--capacities: number 2 is nan"),
+        ("1,x,1,1", "--capacities '1,x,1,1'"),
+        ("", "no such file"),
+        ("none.txt", "none.txt: no such file"),
+        (file, "speeds.txt, line 2: the capacity is not a number: 'fast'"),
+    ):
+        for command in (words, ["refine", tmp_path / "a.h5"]):
+            error = fails(tmp_path, *command, "--capacities", text, "-o", tmp_path / "x.h5")
+            assert says in error
+    error = fails(tmp_path, *words, "--model", "mop", "--capacities", "1,3,1,2", "-o", "x.h5")
+    assert "--capacities: the parts of model 'mop' are all of one size" in error
