@@ -17,6 +17,7 @@ from plancc.predict.simulation import simulate
 from plancc_datasets import load_dataset
 
 CAPACITIES = (1.0, 3.0, 1.0, 2.0)
+NUMBERS = {"latency": 2e-6, "bandwidth": 1e10, "multiply_adds": 5e9}
 P = len(CAPACITIES)
 DIMS = (16, 8, 4)
 
@@ -95,7 +96,7 @@ def test_mini_batches_keep_the_shares(graph):
 
 def test_capacities_are_the_speeds_of_the_machine(graph):
     """Named, in the machine, or by node where all nodes are alike: the same plan."""
-    machine = Machine(node=Node(ranks=2), compute=Compute(overhead=1e-6))
+    machine = Machine(**NUMBERS, node=Node(ranks=2), compute=Compute(overhead=1e-6))
     given = {"effort": "fast", "dims": DIMS, "objective": "time"}
     plans = [
         plancc.compile(graph, "hp", P, machine=machine, capacities=(2, 1, 2, 1), **given),
@@ -114,7 +115,7 @@ def test_capacities_are_the_speeds_of_the_machine(graph):
 def test_parts_keep_their_ranks_on_nodes(graph, ranks):
     """Numbers that suit nodes or a topology never give a large part to a slow rank."""
     speeds = (1.0, 3.0, 1.0, 3.0, 1.0, 1.0, 3.0, 3.0)
-    machine = Machine(latency=1e-4, node=Node(ranks=ranks, latency=1e-6))
+    machine = Machine(**NUMBERS | {"latency": 1e-4}, node=Node(ranks=ranks, latency=1e-6))
     given = {"balance": "rows", "epsilon": 0.05, "effort": "fast", "capacities": speeds}
     plans = [
         plancc.compile(graph, "hp", 8, machine=machine, **given),
@@ -164,7 +165,7 @@ def test_models_whose_parts_are_of_one_size(model, graph):
         plancc.compile(graph, model, 4, capacities=CAPACITIES, dims=DIMS, **options)
     assert str(error.value) == f"`capacities`: the parts of model '{model}' are all of one size"
     # a machine of unequal ranks only predicts
-    machine = Machine(speed=CAPACITIES)
+    machine = Machine(**NUMBERS, speed=CAPACITIES)
     plan = plancc.compile(graph, model, 4, machine=machine, dims=DIMS, **options)
     assert Machine.from_json(plan.provenance["machine"]) == machine
 
@@ -193,4 +194,4 @@ def test_wrong_capacities(capacities, words, graph):
     assert str(error.value).startswith("`capacities`: ")
     assert words in str(error.value)
     with pytest.raises(plancc.InputError, match="'speed' has 3 numbers: 4 ranks need 4"):
-        plancc.compile(graph, "hp", 4, machine=Machine(speed=(1, 2, 3)))
+        plancc.compile(graph, "hp", 4, machine=Machine(**NUMBERS, speed=(1, 2, 3)))
