@@ -125,7 +125,7 @@ def test_a_rehearsal_without_memory_says_how_much(
 ) -> None:
     monkeypatch.setattr("plancc_runtime.memory.available_memory", lambda: 1 << 20)
     sentence = fails(tmp_path, "rehearse", bare, "--trace", tmp_path / "t.json", code=1)
-    assert "to rehearse 3 ranks takes about 7" in sentence
+    assert "to rehearse 3 ranks takes about 112." in sentence
     assert "this computer has 1.0 MiB left; give fewer --ranks, or smaller --dims" in sentence
 
 
