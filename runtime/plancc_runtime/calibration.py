@@ -36,6 +36,7 @@ from plancc_runtime.kernels.spmm import prepare
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import train
 from plancc_runtime.transport.base import Exchange, Transport, usable_cores
+from plancc_runtime.transport.links import Link
 from plancc_runtime.transport.single import SingleTransport
 
 SETS = 3
@@ -157,22 +158,6 @@ class EpochTimes:
     dims: list[int]
     sparse: float
     rest: float
-
-
-@dataclass(frozen=True)
-class Link:
-    """Cost of a rank's messages while all ranks exchange.
-
-    Attributes
-    ----------
-    latency : float
-        Seconds per message.
-    bandwidth : float
-        Bytes per second that a rank sends while it receives as many.
-    """
-
-    latency: float
-    bandwidth: float
 
 
 @dataclass(frozen=True, eq=False)
