@@ -13,6 +13,7 @@ from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models.capacities import check_capacities
 from plancc.partitioners.options import AUTO, PartitionOptions
+from plancc.plan.grid import Grid
 from plancc.predict.machine import Machine
 from plancc.predict.machine_files import find_machine
 from plancc.registry import check_choice
@@ -46,6 +47,8 @@ class SearchOptions(PartitionOptions):
         `plancc.predict.predictor.DEFAULT_MACHINE`.
     topology : Topology or what it parses, optional
         With one rank for every part.
+    grid : Grid, optional
+        Process grid whose blocks the parts are: the time of an epoch is then the grid's.
     partitioner, preset, epsilon, seed, threads, time_limit
         See `PartitionOptions`. A partitioner or preset that is named replaces the search.
     capacities : sequence of float, optional
@@ -63,6 +66,7 @@ class SearchOptions(PartitionOptions):
     dims: tuple[int, ...] | None = None
     machine: Machine | str | None = None
     topology: Topology | str | None = None
+    grid: Grid | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -121,7 +125,9 @@ class SearchOptions(PartitionOptions):
 
     def time(self, matrix: Graph, num_parts: int) -> EpochTime | None:
         """The predicted epoch, for objective "time"; None for another objective."""
-        return self.predictor.time(matrix, num_parts) if self.objective == "time" else None
+        if self.objective != "time":
+            return None
+        return self.predictor.time(matrix, num_parts, self.grid)
 
     def for_search(self) -> tuple[str, str]:
         """Effort and objective of a search, checked; the objective is "volume" if none."""

@@ -37,7 +37,7 @@ from plancc.plan.lowering import lower
 from plancc.plan.matrix import graph_of
 from plancc.plan.plan import Plan
 from plancc.plan.reader import load
-from plancc.predict.forecast import Forecast
+from plancc.predict.forecast import RECORDED, Forecast
 from plancc.predict.machine import Machine
 from plancc.predict.predictor import Predictor
 from plancc.predict.widths import DataWidths
@@ -256,7 +256,7 @@ def refine(
     kept = {
         name: value
         for name, value in provenance.items()
-        if name not in (*stale, *OF_EXPECTATION) and not name.startswith("expected_")
+        if name not in (*stale, *OF_EXPECTATION, *RECORDED) and not name.startswith("expected_")
     }
     budget = asked.budget
     return replace(
@@ -294,6 +294,7 @@ def _search_options(
         dims=tuple(predictor.dims),
         machine=predictor.machine,
         capacities=_checked(asked.capacities),
+        grid=plan.header.grid,
     )
     grid = plan.header.grid
     if grid is None or grid.scheme == "1d":

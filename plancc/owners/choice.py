@@ -24,7 +24,6 @@ from plancc.models.capacities import imbalance
 from plancc.models.weights import Balance
 from plancc.owners.edges import find_edge_owners
 from plancc.owners.numbering import numbered
-from plancc.owners.request import default_balance
 from plancc.owners.rows import find_row_owners
 from plancc.owners.task import Found, Observer, Report, Task
 from plancc.plan.metrics import summarize
@@ -85,9 +84,10 @@ def choose(
         The normalised matrix.
     task : Task
         With an `AutoModel`. Its objective decides, "time" if there is none; models that are
-        searched share a budget. For the time row plans share nonzeros and rows evenly, edge plans
-        nonzeros.
-    balance, observer, report
+        searched share a budget.
+    balance : Balance
+        Of row plans: nonzeros, or nonzeros and rows. Edge plans share nonzeros.
+    observer, report
         See `plancc.owners.find.find_owners`.
 
     Raises
@@ -108,8 +108,13 @@ def choose(
             raise InputError(
                 f"topology {options.nodes}: parts of candidate '{name}' cannot be mapped to nodes"
             )
-    if balance.names != ("nnz",):
-        raise InputError(f"balance {balance}: model 'auto' shares nonzeros evenly (nnz)")
+    if balance.names not in (("nnz",), ("nnz", "rows")):
+        raise InputError(
+            f"balance {balance}: model 'auto' shares nonzeros (nnz) or nonzeros and rows (nnz,rows)"
+        )
+    of_edges = balance
+    if "rows" in balance.names:
+        of_edges = replace(balance, names=("nnz",), allowed={})
     goal = options.objective or "time"
     check_choice("objective", goal, OBJECTIVES)
     predictor = options.predictor
@@ -122,9 +127,7 @@ def choose(
         start = time.perf_counter()
         by_rows = known[name].layout == "row"
         find = find_row_owners if by_rows else find_edge_owners
-        shared = balance
-        if by_rows and goal == "time":
-            shared = Balance.parse(default_balance(name, candidate.options))
+        shared = balance if by_rows else of_edges
         entry = Candidate(name, candidate.objective or "")
         found = None
         try:

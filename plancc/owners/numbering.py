@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     from plancc.predict.schedule import Pairs
 
 STEP = "numbered for the machine"
+MAX_PARTS = 4096
+"""Parts from which on numbers stay: a table of all pairs is made."""
 
 
 def numbered(matrix: Graph, found: Found, task: Task, report: Report | None = None) -> Found:
     """The same parts, numbered so that the predicted epoch takes less time.
 
-    Owners of a model that is not searched, and those mapped to a topology, keep their numbers.
+    Owners of a model that is not searched, those of a named partitioner (but for objective "time")
+    and those mapped to a topology keep their numbers.
 
     Parameters
     ----------
@@ -40,13 +43,15 @@ def numbered(matrix: Graph, found: Found, task: Task, report: Report | None = No
     Found
         `found` itself where other numbers predict no less.
     """
-    if not task.model.searched or task.options.nodes is not None:
+    options = task.options
+    as_it_is = options.names_partitioner and task.objective != "time"
+    if not task.model.searched or options.nodes is not None or as_it_is:
         return found
-    begin, options = time.perf_counter(), task.options
+    begin = time.perf_counter()
     better = with_better_numbers(matrix, found.owners, task.num_parts, options)
     if better is found.owners:
         return found
-    how = found.how
+    how = found.how | {"numbered_for": options.predictor.machine.name}
     if task.objective == "time" and "tried" in how:
         tried = json.loads(how["tried"])
         last = next(step for step in reversed(tried) if step["best"])
@@ -64,8 +69,8 @@ def with_better_numbers(
 ) -> Owners:
     """The same parts under other numbers, or `owners` itself where that predicts no less time."""
     predictor = options.predictor
-    if not 1 < predictor.machine.node.ranks < num_parts:  # else all numbers are alike
-        return owners
+    if not 1 < predictor.machine.node.ranks < min(num_parts, MAX_PARTS):
+        return owners  # all numbers are alike, or too many to try
     from plancc.passes.numbering import MapToMachine
     from plancc.predict.schedules import tables_of_owners
 

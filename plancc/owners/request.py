@@ -19,7 +19,7 @@ from plancc.models.weights import LOOSE, Balance, check_num_parts
 from plancc.options import SearchOptions
 from plancc.owners.task import Task
 from plancc.plan.grid import Grid
-from plancc.predict.widths import DEFAULT_DIMS
+from plancc.predict.predictor import DEFAULT_DIMS
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,8 @@ def prepared(
         balance = default_balance(assigner.model, options)
     wanted = Balance.parse(balance, options.dims or DEFAULT_DIMS)
     assigner.check_options(options.dims, options.nodes)
-    options = assigner.with_capacities(options)
+    options = replace(assigner.with_capacities(options), grid=assigner.grid)
+    _ = options.predictor.machine.speeds(num_ranks)  # InputError if it does not suit these ranks
     wanted = replace(wanted, capacities=options.capacities)
     with assigner.explained():
         chosen = make_model(assigner.model, assigner.options)
@@ -181,10 +182,13 @@ def default_balance(model: str, options: SearchOptions) -> str:
 
     `DEFAULT_BALANCE` for a search by rows. Nonzeros, as in paper 000, for edge plans, mini-batches,
     models that assign rows themselves, and a named partitioner, which is to minimise what it can
-    (but for objective "time", which it cannot).
+    (but for objective "time", which it cannot). Where several models compete for the least time,
+    `DEFAULT_BALANCE` is that of row plans.
     """
     chosen = MODELS[model]
     of_rows = chosen.searched and chosen.layout == "row" and not chosen.of_batches
+    if chosen.layout == "any":
+        of_rows = (options.objective or chosen.default_objective) == "time"
     if not of_rows or (options.names_partitioner and options.objective != "time"):
         return "nnz"
     return DEFAULT_BALANCE if options.epsilon <= LOOSE else "nnz,rows"

@@ -15,6 +15,9 @@ from plancc.predict.schedules import tables_of
 ALIKE = 0.01
 """Share by which random partitions may differ among themselves."""
 
+RECORDED = ("machine", "dims", "epoch_seconds", "random_epoch_seconds", "bound_seconds")
+"""Names of `Forecast.provenance`."""
+
 
 @dataclass(frozen=True)
 class Forecast:

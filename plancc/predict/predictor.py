@@ -105,11 +105,18 @@ class Predictor:
         even = even_tables("bound", num_vertices, num_nonzeros, num_parts, speeds=speeds)
         return self.epoch(even, word_bytes).seconds
 
-    def time(self, matrix: Graph, num_parts: int) -> EpochTime:
-        """The prediction as a function of owners of this matrix, for a search."""
+    def time(self, matrix: Graph, num_parts: int, grid: Grid | None = None) -> EpochTime:
+        """The prediction as a function of owners of this matrix, for a search.
+
+        Parameters
+        ----------
+        matrix, num_parts, grid
+            As of `of_owners`. The rates are those of a row plan on the ranks of the grid.
+        """
+        num_ranks = num_parts if grid is None else grid.num_ranks
         return EpochTime(
-            lambda owners: self.of_owners(matrix, owners, num_parts).seconds,
-            self.rates(matrix.num_vertices, matrix.num_nonzeros, num_parts),
+            lambda owners: self.of_owners(matrix, owners, num_parts, grid).seconds,
+            self.rates(matrix.num_vertices, matrix.num_nonzeros, num_ranks),
         )
 
     def links(self, num_parts: int) -> Links:

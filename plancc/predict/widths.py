@@ -35,7 +35,7 @@ class DataWidths:
             classes = data.targets.shape[1]
         elif data.labels is not None:
             classes = int(data.labels.max(initial=-1)) + 1
-        return cls(features, classes or None)
+        return cls(features or None, classes or None)
 
     @classmethod
     def read(cls, file: PlanFile) -> DataWidths:
@@ -47,7 +47,7 @@ class DataWidths:
             classes = file.node("vertex_data/targets").shape[1]
         elif file.has("vertex_data/labels"):
             classes = int(file.read("vertex_data/labels").max(initial=-1)) + 1
-        return cls(features, classes or None)
+        return cls(features or None, classes or None)
 
     @property
     def known(self) -> bool:

@@ -137,7 +137,9 @@ def search_checkerboard(
         if shape[1] == 1:
             groups = parts_by_rows(matrix, objective, seed, 1.0), none
         else:
-            groups = none, parts_by_rows(_transposed(matrix), objective, seed, 1.0)
+            # the time is that of these owners, not of a row plan of the transpose
+            of_columns = "volume" if objective == "time" else objective
+            groups = none, parts_by_rows(_transposed(matrix), of_columns, seed, 1.0)
         note(f"parts by {'rows' if shape[1] == 1 else 'columns'}, seed {seed}", begin, groups)
         if model.grid is None and num_parts > 1:
             warnings.append(f"{num_parts} is prime: grid {num_parts}x1 is a plan by rows")

@@ -96,12 +96,13 @@ def task_of(model, **more):
 
 
 def test_who_is_numbered(matrix, owners):
-    """Not those who assign rows themselves, nor those mapped to a topology."""
+    """Not those of models without a search or of a named partitioner, nor those of a topology."""
     found = Found(owners["hp"], {"tried": json.dumps([])})
     assert numbered(matrix, found, task_of("rp")) is found
     assert numbered(matrix, found, task_of("hp", topology="3x4")) is found
+    assert numbered(matrix, found, task_of("hp", partitioner="builtin")) is found
     better = numbered(matrix, found, task_of("hp"))
-    assert better.how is found.how
+    assert better.how == found.how | {"numbered_for": NODES.name}
     assert seconds_of(matrix, better.owners) < seconds_of(matrix, found.owners)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -11,6 +13,7 @@ import plancc
 from plancc.models import MODELS
 from plancc.options import SearchOptions
 from plancc.owners.request import default_balance, default_model
+from plancc.predict.machine import Machine
 
 BOTH, LOOSER = "nnz:0.05,rows", "nnz,rows"
 BY_ROWS = ("hp", "gp")
@@ -33,9 +36,13 @@ BY_ROWS = ("hp", "gp")
     ],
 )
 def test_the_default_balance(model, options, of_search):
-    """Rows too where rows are searched for; nonzeros for edge plans, mini-batches, baselines."""
+    """Rows too where rows are searched for; nonzeros for edge plans, mini-batches, baselines.
+
+    Model auto hands its row plans the same, unless another objective than the time decides.
+    """
     found = default_balance(model, SearchOptions(**options))
-    assert found == (of_search if model in BY_ROWS else "nnz")
+    by_time = model == "auto" and options.get("objective") in (None, "time")
+    assert found == (of_search if model in BY_ROWS or by_time else "nnz")
 
 
 @pytest.mark.parametrize(
@@ -78,3 +85,29 @@ def test_compile_balances_rows_by_default():
     assert heaviest(papers)[0] <= 1.02
     assert heaviest(papers)[1] > 1.1
     assert papers.metrics().volume <= plan.metrics().volume
+
+
+def test_auto_takes_the_balance_that_it_is_given():
+    """Of its row plans; others are refused in one sentence."""
+    graph = sp.csr_array(np.ones((12, 12)))
+    options = {"candidates": "hp", "epsilon": 1.0}
+    plan = plancc.compile(graph, "auto", 3, balance="nnz:0.5", **options)
+    assert plan.provenance["balance"] == "nnz:0.5"
+    with pytest.raises(plancc.InputError, match=r"balance train: model 'auto' shares nonzeros"):
+        plancc.compile(graph, "auto", 3, balance="train", **options)
+
+
+@pytest.mark.parametrize("model", ["cagnet-1d", "cagnet-1.5d"])
+def test_the_time_of_a_grid_is_the_grids(model):
+    """What the search reached is what the plan's own tables predict."""
+    graph = sp.random_array((90, 90), density=0.06, rng=np.random.default_rng(2)) + sp.eye_array(90)
+    plan = plancc.compile(graph.tocsr(), model, 8, objective="time", effort="fast", blocks="hp")
+    steps = json.loads(plan.provenance["tried"])
+    reached = next(step["value"] for step in reversed(steps) if step["best"])
+    assert reached == pytest.approx(plan.provenance["epoch_seconds"], rel=1e-12)
+
+
+def test_a_machine_for_other_ranks_is_refused_before_the_graph_is_read():
+    machine = Machine(latency=1e-6, bandwidth=1e10, multiply_adds=1e9, speed=(1, 2, 3))
+    with pytest.raises(plancc.InputError, match="'speed' has 3 numbers: 4 ranks need 4"):
+        plancc.compile("no-such-file.mtx", "hp", 4, machine=machine)
