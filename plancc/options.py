@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from plancc.predict.predictor import Predictor
 
 EFFORTS = ("fast", "balanced", "best")
+MAX_SPEEDS = 8
+"""Most capacities that the name of a machine spells out."""
 EFFORT = "balanced"
 """Effort of a search unless told otherwise."""
 
@@ -87,7 +89,10 @@ class SearchOptions(PartitionOptions):
         machine, number = self.predictor.machine, len(capacities)
         known = len(machine.speed) in (number, machine.node.ranks)
         if not (known and tuple(machine.speeds(number)) == capacities):
-            machine = replace(machine, speed=capacities)
+            speeds = ",".join(f"{value:g}" for value in capacities[:MAX_SPEEDS])
+            more = ",..." if number > MAX_SPEEDS else ""
+            name = f"{machine.title} with speeds {speeds}{more}"
+            machine = replace(machine, speed=capacities, name=name)
         object.__setattr__(self, "machine", machine)
 
     def of_parts(self, num_parts: int) -> Self:

@@ -96,7 +96,7 @@ def command(
     from plancc.graph.partvector import read_part_vector
     from plancc.refinement import with_part
     from plancc.report.epochs import EpochTimes
-    from plancc.report.provenance import decoded, read_tried
+    from plancc.report.provenance import decoded, reached, read_tried
     from plancc_cli.render import print_refinement
     from plancc_cli.tables import print_json
 
@@ -142,8 +142,8 @@ def command(
         with shown.stage("write"):
             digest = better.save(output, compress=compress)
     seconds = time.perf_counter() - start
-    before, after = read_tried(better.provenance)
-    improved = bool(after["best"])
+    before, *steps = read_tried(better.provenance)
+    improved = any(step["best"] for step in steps)
     if not as_json:
         print_refinement(given, better, output, digest, seconds)
         return
@@ -156,7 +156,7 @@ def command(
             "seconds": seconds,
             "objective": settings["objective"],
             "improved": improved,
-            "value": {"before": before["value"], "after": (after if improved else before)["value"]},
+            "value": {"before": before["value"], "after": reached([before, *steps])},
             "epoch": times.as_dict() | {"before_seconds": times.beside(given)},
             "metrics": {"before": given.metrics().figures(), "after": better.metrics().figures()},
             "provenance": decoded(better.provenance),

@@ -173,13 +173,13 @@ def print_refinement(given: Plan, better: Plan, output: str, digest: str, second
     """Figures before and after `refine`."""
     from plancc.report.provenance import read_tried
 
-    provenance, (before, after) = better.provenance, read_tried(better.provenance)
+    provenance, (before, *steps) = better.provenance, read_tried(better.provenance)
     out, header = console(), better.header
     out.print(
         f"{output}: {_sizes(header)}, refined for {provenance['objective']}, {seconds:.1f} s",
         soft_wrap=True,
     )
-    if after["best"]:
+    if any(step["best"] for step in steps):
         out.print(_refinement(given, better))
     else:
         value = objective_words(provenance["objective"], before["value"])

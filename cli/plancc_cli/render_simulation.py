@@ -59,9 +59,16 @@ def print_prediction(
 def machine_words(machine: Machine, ranks: int, where: str) -> str:
     """The machine in one sentence; `where` it is from."""
     nodes = count_of(-(-ranks // machine.node.ranks), "node")
-    of_node = count_of(machine.node.ranks, "rank")
+    of_node = f"{machine.node.ranks} to a node"
+    speeds = machine.speeds(ranks)
+    unequal = (
+        ""
+        if speeds.min() == speeds.max()
+        else f"speeds from {speeds.min():g} to {speeds.max():g}, "
+    )
     return (
-        f"machine {machine.name or 'given'}{where}: {nodes} of {of_node}, "
+        f"machine {machine.name or 'given'}{where}: {count_of(ranks, 'rank')} on {nodes} "
+        f"({of_node}), {unequal}"
         f"{duration(machine.latency)} per message and "
         f"{machine.bandwidth:.3g} B/s of a rank, {machine.injection:.3g} B/s of a node"
     )

@@ -68,7 +68,7 @@ class Forecast:
         more = f"{100 * (self.seconds / self.random_seconds - 1):.0f}%"
         return (
             f"this plan is predicted to train slower than an even random partition, by {more}: "
-            f"{1e3 * self.seconds:.3g} ms an epoch, not {1e3 * self.random_seconds:.3g} ms "
+            f"{1e3 * self.seconds:.4g} ms an epoch, random {1e3 * self.random_seconds:.4g} ms "
             f"(machine {machine.title}, dims {dims})"
         )
 

@@ -155,7 +155,7 @@ def test_the_table(bare: Path, flat: Path) -> None:
         assert float(row[2]) == pytest.approx(found[name] / bound, abs=5.1e-4)
     assert "machine flat, dims 8,4" in text
     assert "machine flat, dims 8,4" in ok("compare", *words)
-    assert "machine flat: 6 nodes of 1 rank" in ok("simulate", *words)
+    assert "machine flat: 6 ranks on 6 nodes (1 to a node)" in ok("simulate", *words)
 
 
 def test_where_widths_and_machine_are_from(plan: Path, bare: Path, flat: Path, tmp_path) -> None:
