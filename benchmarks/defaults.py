@@ -106,6 +106,8 @@ WAYS = {
     "nnz:0.03,rows": Way({"balance": "nnz:0.03,rows"}),
     DEFAULT: Way({"balance": DEFAULT}, efforts=BOTH),
     "nnz:0.1,rows": Way({"balance": "nnz:0.1,rows"}),
+    "nnz:0.2,rows": Way({"balance": "nnz:0.2,rows"}),
+    "nnz:0.3,rows": Way({"balance": "nnz:0.3,rows"}),
     "nnz:0.05,rows:0.03": Way({"balance": "nnz:0.05,rows:0.03"}),
     "rows": Way({"balance": "rows"}),
     "work": Way({"balance": "work"}, tuple((HOME[0], dims) for dims in DIMS), of_dims=True),

@@ -113,7 +113,7 @@ class Work:
 
     many: tuple[int, ...] = MANY
     few: tuple[int, ...] = FEW
-    effort: str = "full"
+    effort: str = "quick"
     rounds: int = 3
     epochs: int = 4
     rehearsed: int = 1
