@@ -618,7 +618,9 @@ def main() -> None:
         bench.work = replace(bench.work, many=many, few=few)
     if not given.kept:
         bench.run()
-    show(Console(highlight=False), "epochs-of-plans", shown(bench, note, given.markdown))
+    console = Console(highlight=False)
+    console.width = max(console.width, 100)
+    show(console, "epochs-of-plans", shown(bench, note, given.markdown))
 
 
 if __name__ == "__main__":
