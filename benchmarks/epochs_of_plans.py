@@ -75,9 +75,9 @@ PLANS: dict[str, dict[str, Any]] = {
     PAPER: {"model": "hp", "balance": "nnz", "objective": "volume", "effort": "fast"},
     DEFAULT: {"effort": "fast"},
     TIME: {"objective": "time", "effort": "fast"},
-    AUTO: {"model": "auto", "effort": "fast"},
+    AUTO: {"model": "auto", "effort": "fast", "budget": 60.0},
 }
-"""Options of `plancc.compile`."""
+"""Options of `plancc.compile`; without a budget all models of auto take many minutes."""
 OTHERS = RP, PAPER, DEFAULT
 """Plans that do not minimise the time."""
 MANY, FEW = (64, 8), (2, 4)
@@ -117,7 +117,7 @@ class Work:
     rounds: int = 3
     epochs: int = 4
     rehearsed: int = 1
-    pairs: int = 3
+    pairs: int = 2
 
     @property
     def parts(self) -> tuple[int, ...]:
@@ -203,30 +203,29 @@ class Bench:
         words = graph, num_parts, name.replace(" ", "-"), self.kept.sources[:8]
         return self.folder / f"{'-'.join(map(str, words))}.h5"
 
-    def _compile(self, graph: str, num_parts: int, names: Sequence[str]) -> dict[str, Any]:
-        """Write these plans, as many at a time as there are cores; figures of each."""
+    def _made(self, graph: str, num_parts: int) -> dict[str, Any]:
+        """Write all plans, as many at a time as there are cores; figures of each."""
         machines = {"default": find_machine(DEFAULT_MACHINE), "here": self.machine(num_parts)}
         file = partial(self._file, graph, num_parts)
-        jobs = [Job(self.graphs[graph], num_parts, name, file(name), machines) for name in names]
-        slow_first = jobs[::-1]
+        jobs = [
+            Job(self.graphs[graph], num_parts, name, file(name), machines) for name in self.plans
+        ]
         with ProcessPoolExecutor(usable_cores(), get_context("spawn")) as pool:
-            found = dict(zip(names[::-1], pool.map(figures_of, slow_first), strict=True))
-        return {name: found[name] for name in names}
-
-    def _made(self, graph: str, num_parts: int) -> dict[str, Any]:
-        return self._compile(graph, num_parts, self.plans)
+            found = [*pool.map(figures_of, jobs[::-1])]  # those that take long first
+        return dict(zip(self.plans, found[::-1], strict=True))
 
     def _files(self, graph: str, num_parts: int) -> dict[str, Path]:
-        """By name the files of plans that differ; those that are not there are compiled again."""
-        made, files = self.found("plans", graph, num_parts), {}
+        """By name the files of plans that differ; if one is lost, all are made again."""
+        made = self.found("plans", graph, num_parts)
+        if not all(self._file(graph, num_parts, name).exists() for name in made):
+            made = self._made(graph, num_parts)
+            self.kept.put(("plans", graph, num_parts), {"found": made, "load": 0.0})
+        files: dict[str, Path] = {}
         contents = set()
-        for name in self.plans:
-            if made[name]["content"] not in contents:
-                contents.add(made[name]["content"])
+        for name, figures in made.items():
+            if figures["content"] not in contents:
+                contents.add(figures["content"])
                 files[name] = self._file(graph, num_parts, name)
-        missing = [name for name, path in files.items() if not path.exists()]
-        if missing:
-            self._compile(graph, num_parts, missing)
         return files
 
     def _measured(self, graph: str, num_parts: int) -> dict[str, float]:
