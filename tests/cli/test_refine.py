@@ -195,3 +195,21 @@ def test_sources(poor: Path, graph: Path, tmp_path: Path) -> None:
     error = fails(tmp_path, "refine", poor, "--part", vector, "-o", target)
     assert "vertex 89 is in part 9" in error
     assert "is an input file" in fails(tmp_path, "refine", poor, "--part", vector, "-o", vector)
+
+
+def test_time_takes_several_steps(graph: Path, tmp_path: Path) -> None:
+    """Parts are numbered for the nodes of the machine after they are refined."""
+    machine, poor, plan = (tmp_path / name for name in ("nodes.toml", "rp.h5", "quick.h5"))
+    machine.write_text(
+        "latency = 1e-6\nbandwidth = 1e6\nmultiply_adds = 1e9\n"
+        "[node]\nranks = 2\nlatency = 1e-7\nbandwidth = 1e10\n"
+    )
+    ok("compile", graph, "-p", 8, "--model", "rp", "-o", poor)
+    words = ["--objective", "time", "--machine", machine, "--epsilon", 0.3, "-o", plan]
+    shown = json.loads(ok("refine", poor, *words, "--json"))
+    steps = json.loads(ok("inspect", plan, "--json"))["provenance"]["tried"]
+    assert len(steps) == 3
+    assert steps[-1]["step"] == "numbered for the machine"
+    assert shown["value"] == {"before": steps[0]["value"], "after": steps[-1]["value"]}
+    assert shown["value"]["after"] == shown["epoch"]["seconds"]
+    assert "predicted time of an epoch" in ok("refine", poor, *words)
