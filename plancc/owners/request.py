@@ -145,7 +145,7 @@ def prepared(
     wanted = Balance.parse(balance, options.dims or DEFAULT_DIMS)
     assigner.check_options(options.dims, options.nodes)
     options = replace(assigner.with_capacities(options), grid=assigner.grid)
-    _ = options.predictor.machine.speeds(num_ranks)  # InputError if it does not suit these ranks
+    options.predictor.machine.check_ranks(num_ranks)
     wanted = replace(wanted, capacities=options.capacities)
     with assigner.explained():
         chosen = make_model(assigner.model, assigner.options)

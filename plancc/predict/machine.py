@@ -344,22 +344,20 @@ class Machine:
             f"{self.multiply_adds:g} multiply-adds/s"
         )
 
-    def speeds(self, num_ranks: int) -> Float64Array:
-        """Speed of every rank, float64[num_ranks].
-
-        Raises
-        ------
-        InputError
-            The machine has speeds of another number of ranks.
-        """
-        if not self.speed:
-            return np.ones(num_ranks)
-        if len(self.speed) not in (num_ranks, self.node.ranks):
+    def check_ranks(self, num_ranks: int) -> None:
+        """InputError if the machine has speeds of another number of ranks."""
+        if self.speed and len(self.speed) not in (num_ranks, self.node.ranks):
             of_node = f", or {self.node.ranks} for those of a node" if self.node.ranks > 1 else ""
             raise InputError(
                 f"machine: 'speed' has {len(self.speed)} numbers: {num_ranks} ranks need "
                 f"{num_ranks}{of_node}"
             )
+
+    def speeds(self, num_ranks: int) -> Float64Array:
+        """Speed of every rank, float64[num_ranks]; see `check_ranks`."""
+        self.check_ranks(num_ranks)
+        if not self.speed:
+            return np.ones(num_ranks)
         return np.resize(np.array(self.speed, np.float64), num_ranks)
 
     @property
