@@ -88,7 +88,7 @@ def test_bisection_shares_out_the_weight():
     order = rng.permutation(400)
     given = order.copy()
     for num_parts in (1, 2, 5, 64, 400):
-        owner = bisect(nets, weight, num_parts, order)
+        owner = bisect(nets, weight, np.full(num_parts, 1 / num_parts), order)
         assert np.bincount(owner, minlength=num_parts).min() >= 1
         if num_parts < 64:
             loads = part_weights(owner, weight, num_parts)

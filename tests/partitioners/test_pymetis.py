@@ -21,8 +21,9 @@ def ring(n=12):
     return WeightedGraph(indptr, indices.astype(np.int32), weights, None)
 
 
-def run(num_parts, preset="kway"):
-    return metis.run(ring(), num_parts, epsilon=0.1, seed=1, preset=preset, threads=1)
+def run(num_parts, preset="kway", **options):
+    settings = {"epsilon": 0.1, "seed": 1, "threads": 1} | options
+    return metis.run(ring(), num_parts, preset=preset, **settings)
 
 
 @pytest.mark.parametrize("preset", ["kway", "recursive"])
@@ -52,7 +53,7 @@ def test_every_constraint_may_be_as_uneven_as_it_is_allowed(preset):
 
 def test_metis_itself_refuses_wrong_input():
     with pytest.raises(BackendError, match=r"status -2: wrong input\).*builtin"):
-        run(0)
+        run(2, capacities=np.array([-0.5, 1.5]))
 
 
 @pytest.mark.parametrize(
