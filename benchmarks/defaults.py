@@ -97,7 +97,7 @@ class Way:
         return served if served in self.places else None
 
 
-PAPER, DEFAULT = "nnz", "nnz:0.05,rows"
+PAPER, DEFAULT = "nnz", "nnz:0.1,rows"
 """Names of the paper's recipe and of the default."""
 BOTH = "fast", "balanced"
 WAYS = {

@@ -98,7 +98,7 @@ def compile(
     balance : str, optional
         What the parts share evenly: "nnz", "rows", "weights", "work" or "train", or several with
         commas between them, each with an allowed imbalance of its own if need be, as in
-        "nnz:0.05,rows" (`plancc.models.weights.Balance`). None: that one where rows are searched
+        "nnz:0.1,rows" (`plancc.models.weights.Balance`). None: that one where rows are searched
         for, else "nnz" (`plancc.owners.request.default_balance`).
     dims : sequence of int, optional
         Widths d_0..d_L of the layers that epochs are predicted for. None: those of the features and

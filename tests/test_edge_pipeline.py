@@ -189,7 +189,7 @@ def test_auto_shares_a_budget_among_the_searched():
     assert choice._task(task, "libra", "time", 3).options.budget is None
 
 
-@pytest.mark.parametrize(("epsilon", "balance"), [(0.02, "nnz:0.05,rows"), (0.2, "nnz,rows")])
+@pytest.mark.parametrize(("epsilon", "balance"), [(0.02, "nnz:0.1,rows"), (0.2, "nnz,rows")])
 def test_auto_balances_row_plans_as_models_of_rows_do(epsilon, balance):
     matrix = sp.diags_array([np.ones(N - 1)] * 2, offsets=[-1, 1]).tocsr()
     options = {"num_parts": PARTS, "epsilon": epsilon, "effort": "fast", "objective": "time"}

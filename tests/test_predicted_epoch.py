@@ -92,7 +92,7 @@ def test_a_grid_that_divides_widths_too_finely_has_no_epoch(matrix):
     assert not [note for note in told if "predicted" in note]
 
 
-BALANCE = "try `balance` nnz:0.05,rows"
+BALANCE = "try `balance` nnz:0.1,rows"
 TIME = "try `objective` time, or fewer parts"
 AUTO = "try `model` auto, or fewer parts"
 

@@ -18,7 +18,7 @@ from plancc.registry import check_choice
 MAX_TOTAL = 2**53
 """Largest sum of one constraint's weights: exact in int64 and in float64."""
 
-LOOSE = 0.05
+LOOSE = 0.1
 """Allowed imbalance of nonzeros beside a tighter balance of rows, unless that is larger."""
 
 BATCH = "batch"

@@ -159,7 +159,7 @@ def test_a_named_partitioner_is_refined_for_what_it_cannot_do(model, objective, 
     seen = []
     options = {"model": model, "partitioner": "builtin"}
     plan = compiled(graph, objective=objective, dims=DIMS, report=seen.append, **options)
-    balance = "nnz:0.05,rows" if objective == "time" else "nnz"  # the defaults
+    balance = "nnz:0.1,rows" if objective == "time" else "nnz"  # the defaults
     assert plan.provenance["balance"] == balance
     first = compiled(graph, balance=balance, dims=DIMS, **options)
     assert value_of(plan, objective) <= value_of(first, objective)

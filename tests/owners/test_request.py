@@ -15,7 +15,7 @@ from plancc.options import SearchOptions
 from plancc.owners.request import default_balance, default_model
 from plancc.predict.machine import Machine
 
-BOTH, LOOSER = "nnz:0.05,rows", "nnz,rows"
+BOTH, LOOSER = "nnz:0.1,rows", "nnz,rows"
 BY_ROWS = ("hp", "gp")
 
 
@@ -27,8 +27,8 @@ BY_ROWS = ("hp", "gp")
         ({"objective": "time"}, BOTH),
         ({"objective": "max-volume", "effort": "fast"}, BOTH),
         ({"epsilon": 0.0}, BOTH),
-        ({"epsilon": 0.05}, BOTH),
-        ({"epsilon": 0.06}, LOOSER),
+        ({"epsilon": 0.1}, BOTH),
+        ({"epsilon": 0.11}, LOOSER),
         ({"partitioner": "builtin"}, "nnz"),
         ({"preset": "quality"}, "nnz"),
         ({"partitioner": "builtin", "objective": "messages"}, "nnz"),

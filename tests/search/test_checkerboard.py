@@ -177,7 +177,7 @@ def test_search(objective, name, grid, p):
     assert np.bincount(result.owners.rows, minlength=p).min() >= 1
     assert parts.messages_sent.max() <= rows + columns - 2
     load = np.bincount(result.owners.nonzeros, minlength=p)
-    allowed = 1.05 if objective == "time" else 1.01
+    allowed = 1.1 if objective == "time" else 1.01
     assert load.max() <= math.floor(allowed * math.ceil(matrix.num_nonzeros / p))
     assert result.warnings == []
     if objective == "messages":
@@ -290,7 +290,7 @@ def test_build_deals_blocks():
 
 
 def test_time_shares_rows():
-    """Cells have about as many rows, which other objectives do not ask for; nonzeros within 5 %."""
+    """Cells have about as many rows, which other objectives do not ask for; nonzeros within 10 %."""
     matrix, p = small_graph("rmat"), 4
     rows = {}
     for objective in ("volume", "time"):
@@ -300,4 +300,4 @@ def test_time_shares_rows():
     even = matrix.num_vertices / p
     assert rows["time"].max() <= 1.05 * even < 1.1 * even < rows["volume"].max()
     load = np.bincount(owners.nonzeros, minlength=p)
-    assert load.max() <= 1.05 * math.ceil(matrix.num_nonzeros / p)
+    assert load.max() <= 1.1 * math.ceil(matrix.num_nonzeros / p)
