@@ -105,7 +105,7 @@ WAYS = {
     "nnz,rows": Way({"balance": "nnz,rows"}),
     "nnz:0.03,rows": Way({"balance": "nnz:0.03,rows"}),
     DEFAULT: Way({"balance": DEFAULT}, efforts=BOTH),
-    "nnz:0.1,rows": Way({"balance": "nnz:0.1,rows"}),
+    "nnz:0.05,rows": Way({"balance": "nnz:0.05,rows"}),
     "nnz:0.2,rows": Way({"balance": "nnz:0.2,rows"}),
     "nnz:0.3,rows": Way({"balance": "nnz:0.3,rows"}),
     "nnz:0.05,rows:0.03": Way({"balance": "nnz:0.05,rows:0.03"}),

@@ -79,7 +79,7 @@ def test_compile_balances_rows_by_default():
     plan = compiled(graph, epsilon=0.02)
     nonzeros, rows = heaviest(plan)
     assert plan.provenance["balance"] == BOTH
-    assert nonzeros <= 1.05
+    assert nonzeros <= 1.1
     assert rows <= 1.02
     papers = compiled(graph, epsilon=0.02, balance="nnz", objective="volume")
     assert heaviest(papers)[0] <= 1.02
