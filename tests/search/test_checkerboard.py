@@ -290,7 +290,7 @@ def test_build_deals_blocks():
 
 
 def test_time_shares_rows():
-    """Cells have about as many rows, which other objectives do not ask for; nonzeros within 10 %."""
+    """Cells have about as many rows, which others do not ask for; nonzeros within 10 %."""
     matrix, p = small_graph("rmat"), 4
     rows = {}
     for objective in ("volume", "time"):
