@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from plancc.predict.predictor import Predictor
 
 EFFORTS = ("fast", "balanced", "best")
+WITH = " with speeds "
+"""What the name of a machine has before its capacities."""
 MAX_SPEEDS = 8
 """Most capacities that the name of a machine spells out."""
 EFFORT = "balanced"
@@ -91,7 +93,7 @@ class SearchOptions(PartitionOptions):
         if not (known and tuple(machine.speeds(number)) == capacities):
             speeds = ",".join(f"{value:g}" for value in capacities[:MAX_SPEEDS])
             more = ",..." if number > MAX_SPEEDS else ""
-            name = f"{machine.title} with speeds {speeds}{more}"
+            name = f"{machine.title.split(WITH)[0]}{WITH}{speeds}{more}"
             machine = replace(machine, speed=capacities, name=name)
         object.__setattr__(self, "machine", machine)
 

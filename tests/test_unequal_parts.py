@@ -52,7 +52,8 @@ def test_every_objective_keeps_the_shares(objective, graph):
     recorded = [float(word) for word in found["balance_imbalance"].split(",")]
     assert recorded == pytest.approx(reached, abs=1e-5)
     machine = Machine.from_json(found["machine"])
-    assert machine == replace(find_machine("cpu-cluster"), speed=CAPACITIES)
+    name = "cpu-cluster with speeds 1,3,1,2"
+    assert machine == replace(find_machine("cpu-cluster"), speed=CAPACITIES, name=name)
     seconds = simulate(schedule_of(tables_of(plan), DIMS), machine).seconds
     assert found["epoch_seconds"] == seconds
     even = plancc.compile(graph, "hp", P, objective=objective, **given)

@@ -86,7 +86,7 @@ def test_the_table(plan: Path, machine: Path) -> None:
     ]
     found = json.loads(ok(*words, "--per-rank", "--json"))
     assert rows["share"][-1] == "100.0%"
-    assert "machine ours: 8 ranks on 4 nodes (2 to a node)" in text
+    assert "machine ours: 7 ranks on 4 nodes (2 to a node)" in text
     assert "an epoch is the sum of every step's slowest rank" in text
     assert f"words sent {found['words']:,}" in text
     assert "fits into the machine's 976.6 KiB" in text

@@ -60,8 +60,8 @@ def compiled(name: str, model: str = "stochastic-hp", num_parts: int = P, **opti
 def others(name: str, effort: str) -> dict[str, np.ndarray]:
     """Owners for the rows of a whole batch and for few cut edges."""
     return {
-        "hp": compiled(name, "hp", effort=effort).owner(),
-        "gp": compiled(name, "gp").owner(),
+        "hp": compiled(name, "hp", effort=effort, balance="nnz").owner(),
+        "gp": compiled(name, "gp", balance="nnz").owner(),
     }
 
 
