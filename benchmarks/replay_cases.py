@@ -43,7 +43,7 @@ OBJECTIVES = ("volume", "max-volume", "messages", "time")
 DIMS: dict[str, list[int]] = {"sbm": [32, 8, 4], "digits": [64, 8, 10]}
 """Widths of the layers, by graph: those that its features and its labels ask for."""
 ANY_DIMS = [12, 8, 4]
-"""Of graphs without features."""
+"""Widths for graphs without features."""
 
 SAMPLERS: dict[str, dict[str, Any]] = {
     "uniform": {"batch_size": 40},

@@ -38,7 +38,7 @@ def matrix():
 
 @pytest.fixture(scope="module")
 def owners(matrix):
-    """Of rows, and of rows and nonzeros; neighbouring parts have numbers far apart."""
+    """Owners of rows, or of rows and nonzeros; neighbouring parts have numbers far apart."""
     found = {}
     for model in ("hp", "medium-grain"):
         plan = compiled(matrix, model=model, num_parts=PARTS, effort="fast", self_loops=False)

@@ -64,7 +64,7 @@ def test_the_default_model(options, balance, timed):
 
 
 def heaviest(plan):
-    """Of nonzeros and of rows: the heaviest part over the even share, rounded up."""
+    """The heaviest part over the even share, rounded up: nonzeros, rows."""
     parts, header = plan.traffic(), plan.header
     sizes = (parts.nonzeros, header.num_nonzeros), (parts.rows, header.num_vertices)
     return [load.max() / -(-total // 6) for load, total in sizes]
@@ -88,7 +88,7 @@ def test_compile_balances_rows_by_default():
 
 
 def test_auto_takes_the_balance_that_it_is_given():
-    """Of its row plans; others are refused in one sentence."""
+    """It holds for row plans; other balances are refused in one sentence."""
     graph = sp.csr_array(np.ones((12, 12)))
     options = {"candidates": "hp", "epsilon": 1.0}
     plan = plancc.compile(graph, "auto", 3, balance="nnz:0.5", **options)

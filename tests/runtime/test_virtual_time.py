@@ -527,7 +527,7 @@ def test_the_critical_path():
 
 
 def test_a_critical_path_fills_the_epoch():
-    """Of ranks that compute and exchange by chance, whatever the network lets wait."""
+    """Ranks compute and exchange by chance, whatever the network lets wait."""
     random = np.random.default_rng(4)
     times = random.integers(1, 9, (6, 4, 2)).astype(float)
     waits = {}
