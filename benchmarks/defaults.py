@@ -18,7 +18,7 @@ import os
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -38,6 +38,8 @@ from plancc.graph.normalize import normalize
 from plancc.graph.owners import Owners
 from plancc.options import SearchOptions
 from plancc.owners.numbering import with_better_numbers
+from plancc.predict.machine import Machine
+from plancc.predict.machine_files import find_machine
 from plancc_datasets import load_dataset
 
 GRAPHS = (
@@ -209,7 +211,9 @@ class Bench:
             return {}
         if not cell.way:
             return random_epochs(matrix, cell.num_parts)
-        machine, dims = cell.place
+        machine, dims = find_machine(cell.place[0]), cell.place[1]
+        if not self.ways[cell.way].of_machine:  # parts are numbered below, for every machine
+            machine = replace(machine, node=replace(machine.node, ranks=1))
         begin, before = time.perf_counter(), os.times()
         plan = _plan(graph, cell, machine, dims, self.ways[cell.way].settings)
         spent = sum(os.times()[:4]) - sum(before[:4])  # of the partitioner's process too
@@ -279,7 +283,7 @@ def _numbered(matrix: Graph, owners: Owners, num_parts: int, place: Place) -> fl
     return options.predictor.of_owners(matrix, numbered, num_parts).seconds
 
 
-def _plan(graph: Graph, cell: Cell, machine: str, dims: str, settings: dict[str, Any]) -> Any:
+def _plan(graph: Graph, cell: Cell, machine: Machine, dims: str, settings: dict[str, Any]) -> Any:
     """The plan of a cell, compiled without a word."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", plancc.PlanccWarning)

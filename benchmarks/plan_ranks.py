@@ -83,7 +83,7 @@ def _trained(given: argparse.Namespace, transport: Transport) -> dict[str, list[
 
 def _rehearsed(plan: str, given: argparse.Namespace) -> float:
     """Seconds of an epoch."""
-    from plancc_cli.rehearse import command  # type: ignore[import-not-found]
+    from plancc_cli.rehearse import command
 
     words = [plan, "--machine", given.machine, "--dims", given.dims, "--json"]
     words += ["--epochs", str(given.epochs)]

@@ -395,4 +395,7 @@ def refine(
             break
         groups = board.groups[0][members], board.groups[1][members]
     board.settle(deadline)
+    if limits.nonzeros.overload(board.load.ravel()) > 0 and limits.rows is not None:
+        board.limits = CellLimits(limits.nonzeros)  # nonzeros come first, as they are asked for
+        board.settle(deadline)
     return board.groups

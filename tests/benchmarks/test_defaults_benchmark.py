@@ -42,8 +42,7 @@ def test_epochs_are_those_of_plans_compiled_for_each_machine(small, tmp_path, ca
             **bench.ways[way].settings,
         ).provenance
         ratio = plan["epoch_seconds"] / plan["random_epoch_seconds"]
-        # parts are numbered again from the numbers that another machine gave them
-        assert bench.epochs(way, "fast", 64, place)["rmat"] == pytest.approx(ratio, rel=1e-3)
+        assert bench.epochs(way, "fast", 64, place)["rmat"] == pytest.approx(ratio, rel=1e-12)
     assert bench.epochs("time", "fast", 64, PLACES[2]) == {}
 
     ratios = [*bench.epochs(DEFAULT, "fast", 64, PLACES[0]).values()]

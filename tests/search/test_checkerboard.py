@@ -156,14 +156,13 @@ def test_levels_keep_volume_and_load():
 def test_search(objective, name, grid, p):
     matrix, model = small_graph(name), CheckerboardModel(grid)
     told = []
-    epsilon = 0.05 if objective == "time" else 0.01  # a cell has 32 rows here
 
     def found(seed):
         return search_checkerboard(
             matrix,
             model,
             p,
-            SearchOptions(objective=objective, dims=DIMS, seed=seed, epsilon=epsilon),
+            SearchOptions(objective=objective, dims=DIMS, seed=seed),
             report=told.append,
         )
 
