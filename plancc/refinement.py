@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import os
-import time
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plancc.clock import wall_seconds
 from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.graph import Graph
@@ -213,7 +213,7 @@ def refine(
             record=Record(report),
         )
         steps.note("as given", 0.0, owner)
-        start = time.perf_counter()
+        start = wall_seconds()
         refinement = refiner(
             objective,
             epsilon=loads.epsilon,
@@ -226,7 +226,7 @@ def refine(
         )
         found = refinement.run(problem, owner, plan.num_parts)
         step = f"refined for {objective}, seed {asked.seed}"
-        steps.note(step, time.perf_counter() - start, found.owner)
+        steps.note(step, wall_seconds() - start, found.owner)
         result = steps.record.result([])
         better = result.owners.rows
         topology = recorded_topology(provenance, plan.num_parts)
@@ -234,10 +234,10 @@ def refine(
         if topology is not None and not same:
             better = mapped(better, matrix, topology, search.capacities)
         elif objective == "time" and topology is None and plan.header.grid is None:
-            start = time.perf_counter()
+            start = wall_seconds()
             better = with_better_numbers(matrix, result.owners, plan.num_parts, search).rows
             if better is not result.owners.rows:
-                steps.note(STEP, time.perf_counter() - start, better)
+                steps.note(STEP, wall_seconds() - start, better)
                 result, same = steps.record.result([]), False
     with observer("lower"):
         refined = plan if same else _with_owners(plan, matrix, better)

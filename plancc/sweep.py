@@ -9,12 +9,12 @@ No plan is lowered. Finds owners; predictions and their table are `plancc.predic
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from plancc.clock import wall_seconds
 from plancc.errors import BackendError, BackendUnavailable, InputError
 from plancc.graph.graph import Graph
 from plancc.graph.vertexdata import VertexData
@@ -185,11 +185,11 @@ def sweep(
     for request in models:
         for num_ranks in ranks:
             with observer(f"{request.label}, {num_ranks} ranks"):
-                start = time.perf_counter()
+                start = wall_seconds()
                 cell = Cell(request.label, num_ranks)
                 try:
                     tables = tables_of(request, num_ranks)
-                    cell = replace(cell, compile_seconds=time.perf_counter() - start)
+                    cell = replace(cell, compile_seconds=wall_seconds() - start)
                     cell = cell.predicted(predictor.epoch(tables), tables.notes)
                 except (InputError, BackendError, BackendUnavailable) as error:
                     cell = replace(cell, why=str(error))

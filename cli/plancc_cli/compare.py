@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plancc_cli import options
-from plancc_cli.progress import progress
+from plancc_cli.progress import progress, verbosity
 
 if TYPE_CHECKING:
     from plancc.predict.machine import Machine
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 )
 @options.fresh_batches
 @options.as_json
+@verbosity
 def command(
     plans: tuple[str, ...],
     dims: list[int] | None,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict, fields
 from functools import partial
 from typing import Any
 
 import click
 
+from plancc.clock import wall_seconds
 from plancc.cost.objectives import OBJECTIVES
 from plancc.models import MODELS
 from plancc.options import EFFORT, EFFORTS, SearchOptions
@@ -26,7 +26,7 @@ from plancc_cli.generated import (
     refuse_taken,
     with_options,
 )
-from plancc_cli.progress import command_line, progress
+from plancc_cli.progress import command_line, progress, verbosity
 
 DIMS_DEFAULT = ",".join(map(str, DEFAULT_DIMS))
 TAKEN = options.taken()
@@ -157,6 +157,7 @@ def _of_single_models() -> str:
 @click.option("--compress", is_flag=True, help="Deflate the plan file (smaller, slower).")
 @options.reading
 @options.as_json
+@verbosity
 def command(
     graph: str,
     output: str,
@@ -196,8 +197,8 @@ def command(
     who = named if named != AUTO else task.options.preset or task.name
     if task.searches:
         who = task.effort
-    start = time.perf_counter()
-    with progress() as shown:
+    start = wall_seconds()
+    with progress(settings["budget"]) as shown:
         with shown.stage("read"):
             source = plancc.read_graph(graph, **reading)
         plan = plancc.compile(
@@ -211,7 +212,7 @@ def command(
         )
         with shown.stage("write"):
             digest = plan.save(output, compress=compress)
-    seconds = time.perf_counter() - start
+    seconds = wall_seconds() - start
     if as_json:
         tried, product = read_tried(plan.provenance), product_of(plan)
         print_json(

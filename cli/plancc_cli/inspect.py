@@ -8,7 +8,7 @@ import click
 
 from plancc.predict.predictor import DEFAULT_MACHINE
 from plancc_cli import options
-from plancc_cli.progress import progress
+from plancc_cli.progress import progress, verbosity
 
 if TYPE_CHECKING:
     from plancc.predict.machine import Machine
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 )
 @options.fresh_batches
 @options.as_json
+@verbosity
 def command(
     plan: str,
     dims: list[int] | None,

@@ -44,7 +44,8 @@ def together(*decorators: Decorator) -> Decorator:
 READING = ("format", "pattern", "symmetrize", "transpose")
 """Parameters of `reading`: keywords of `plancc.read_graph`."""
 COMMANDS_OWN = (
-    *("help", "json", "as_json", "output", "parts", "no_self_loops", "compress"),
+    *("help", "json", "as_json", "quiet", "verbose", "output", "parts", "no_self_loops"),
+    "compress",
     *("plan", "plans", "per_part", "ranks", "boundary_sampling"),
 )
 """Parameters of the commands with generated options that are none of `plancc.compile`."""

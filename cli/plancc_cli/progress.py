@@ -6,19 +6,28 @@ import shlex
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from plancc.clock import announcing, wall_seconds
 from plancc_cli.words import in_flags
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.status import Status
-
     from plancc.search import Trial
+
+EVERY = 10.0
+"""Seconds between two lines where stderr is no terminal."""
+QUIET, USUAL, VERBOSE = -1, 0, 1
+VERBOSITY = "plancc.verbosity"
+"""Key of the context's `meta`."""
+COMPILING = "compiling kernels, once after an installation (about a minute; not counted in seconds)"
+
+Report = Callable[[str], None]
 
 
 def command_line() -> str:
@@ -27,41 +36,151 @@ def command_line() -> str:
     return line.encode("utf-8", "backslashreplace").decode()
 
 
-class Progress:
-    """The stage at work and the best that it has found so far, where stderr is a terminal."""
+def _set_verbosity(
+    level: int, context: click.Context, parameter: click.Parameter, given: bool
+) -> None:
+    if given:
+        context.meta[VERBOSITY] = level
 
-    def __init__(self, console: Console, status: Status) -> None:
-        self._console, self._status = console, status
-        self._start = time.perf_counter()
+
+def verbosity(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options ``-q`` and ``-v`` of a command that works long."""
+    for level, flags, words in (
+        (VERBOSE, ("-v", "--verbose"), "Say every step and its seconds, on stderr."),
+        (QUIET, ("-q", "--quiet"), "Say nothing of progress; warnings stay."),
+    ):
+        command = click.option(
+            *flags,
+            is_flag=True,
+            expose_value=False,
+            callback=partial(_set_verbosity, level),
+            help=words,
+        )(command)
+    return command
+
+
+class Progress:
+    """The stage at work, its seconds, and the best that it has found so far.
+
+    Parameters
+    ----------
+    stages, steps : callable or None
+        Prints a line that stays: of a stage that is done, of a step of a search.
+    budget : float, optional
+        Seconds for the search.
+    """
+
+    def __init__(
+        self, stages: Report | None, steps: Report | None, budget: float | None = None
+    ) -> None:
+        self._stages, self._steps, self._budget = stages, steps, budget
+        self._stage, self._found = "", ""
+        self._start = wall_seconds()
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """An observer of the compiler."""
-        self._start = time.perf_counter()
-        self._status.update(f"{name} ...")
+        outer = self._stage, self._found, self._start
+        self._stage, self._found, self._start = name, "", wall_seconds()
         yield
-        if self._console.is_terminal:
-            seconds = time.perf_counter() - self._start
-            self._console.print(f"  {name}: {seconds:.1f} s", style="dim")
+        if self._stages is not None:
+            self._stages(f"  {name}: {self.seconds():.1f} s")
+        self._stage, self._found, self._start = outer
+
+    def seconds(self) -> float:
+        """Seconds of the stage at work."""
+        return wall_seconds() - self._start
 
     def incumbent(self, who: str, objective: str, trial: Trial) -> None:
-        """Show a step of a search if it found the best so far."""
+        """Take note of a step of a search: it may have found the best so far."""
         from plancc_cli.tables import objective_words
 
+        value = objective_words(objective, trial.value)
         if trial.best:
-            seconds = time.perf_counter() - self._start
-            found = f"{objective} {objective_words(objective, trial.value)} ({trial.step})"
-            self._status.update(f"{who}: {seconds:.1f} s, {found}")
+            self._found = f"{objective} {value} ({trial.step})"
+        if self._steps is not None:
+            self._steps(f"    {who}: {trial.step}: {objective} {value}{' *' * trial.best}")
+
+    def line(self) -> str:
+        """What is done at this moment; empty between stages."""
+        if not self._stage:
+            return ""
+        seconds = self.seconds()
+        left = ""
+        if self._budget is not None and self._found:
+            left = f", {max(0.0, self._budget - seconds):.0f} s left"
+        found = f": {self._found}" if self._found else ""
+        return f"{self._stage}, {seconds:.0f} s{left}{found}"
+
+
+class _Live:
+    """The line of a progress, made anew whenever a terminal is drawn."""
+
+    def __init__(self, shown: Progress) -> None:
+        self._shown = shown
+
+    def __rich__(self) -> str:
+        from rich.markup import escape
+
+        return escape(self._shown.line())
 
 
 @contextmanager
-def progress() -> Iterator[Progress]:
-    """Show progress and the compiler's warnings, one line each as they come, on stderr."""
+def progress(budget: float | None = None) -> Iterator[Progress]:
+    """Show progress and the compiler's warnings on stderr.
+
+    A terminal shows the stage at work; elsewhere it is a line every `EVERY` seconds.
+
+    Parameters
+    ----------
+    budget : float, optional
+        Seconds for the search.
+    """
     from rich.console import Console
 
-    console = Console(stderr=True)
-    with console.status("") as status, _warnings_on_stderr():
-        yield Progress(console, status)
+    console = Console(stderr=True, highlight=False)
+    level = click.get_current_context().meta.get(VERBOSITY, USUAL)
+
+    def say(line: str) -> None:
+        console.print(line, style="dim", markup=False, soft_wrap=True)
+
+    def announce() -> None:
+        if level > QUIET:
+            say(COMPILING)
+
+    steps = say if level == VERBOSE else None
+    stages = say if console.is_terminal and level > QUIET else steps
+    shown = Progress(stages, steps, budget)
+    with _warnings_on_stderr(), announcing(announce):
+        if level == QUIET:
+            yield shown
+        elif console.is_terminal:
+            with console.status(_Live(shown)):
+                yield shown
+        else:
+            with _lines(shown, say):
+                yield shown
+
+
+@contextmanager
+def _lines(shown: Progress, say: Report) -> Iterator[None]:
+    """Say the line of a progress every `EVERY` seconds, from a thread."""
+    done = Event()
+
+    def work() -> None:
+        begin = time.monotonic()
+        while not done.wait(EVERY):
+            line = shown.line()
+            if line:
+                say(f"{time.monotonic() - begin:.0f} s: {line}")
+
+    thread = Thread(target=work, daemon=True, name="progress")
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 @contextmanager

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-import time
 from functools import partial
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
+from plancc.clock import wall_seconds
 from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError
 from plancc_cli import options
-from plancc_cli.progress import command_line, progress
+from plancc_cli.progress import command_line, progress, verbosity
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
 OF_GRAPHS = ("parts", "normalize", "no_self_loops", "data", *options.READING)
@@ -73,6 +73,7 @@ def _parse_share(
 @click.option("--compress", is_flag=True, help="Deflate the plan file (smaller, slower).")
 @options.reading
 @options.as_json
+@verbosity
 @click.pass_context
 def command(
     context: click.Context,
@@ -109,8 +110,8 @@ def command(
         for name in OF_GRAPHS:
             if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
                 raise InputError(f"`{name}` is for a graph; {source} is a plan")
-    start = time.perf_counter()
-    with progress() as shown:
+    start = wall_seconds()
+    with progress(settings["budget"]) as shown:
         if of_graph:
             with shown.stage("read"):
                 graph = plancc.read_graph(source, **reading)
@@ -141,7 +142,7 @@ def command(
         )
         with shown.stage("write"):
             digest = better.save(output, compress=compress)
-    seconds = time.perf_counter() - start
+    seconds = wall_seconds() - start
     before, *steps = read_tried(better.provenance)
     improved = any(step["best"] for step in steps)
     if not as_json:

@@ -11,6 +11,7 @@ from plancc.errors import InputError
 from plancc.predict.passes import COMMON_PASSES
 from plancc.predict.predictor import DEFAULT_DIMS, DEFAULT_MACHINE
 from plancc_cli import options
+from plancc_cli.progress import verbosity
 from plancc_cli.sweep import refuse, run_sweep, sweep_options
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ OF_ONE_PLAN = ("ranks", "dtype", "per_rank")
 @click.option("--ranks-per-node", type=click.IntRange(min=1), help="Replace those of the machine.")
 @click.option("--per-rank", is_flag=True, help="One line for every rank.")
 @options.as_json
+@verbosity
 @sweep_options
 def command(
     plan: str | None,

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from plancc.clock import wall_seconds
 from plancc.cost.objectives import OBJECTIVES, objective_value
 from plancc.cost.owners import random_traffic, traffic
 from plancc.errors import BackendError, BackendUnavailable, InputError
@@ -124,7 +124,7 @@ def choose(
     answers: list[Found | None] = []
     for name in names:
         candidate = _task(task, name, goal, num_searched)
-        start = time.perf_counter()
+        start = wall_seconds()
         by_rows = known[name].layout == "row"
         find = find_row_owners if by_rows else find_edge_owners
         shared = balance if by_rows else of_edges
@@ -148,7 +148,7 @@ def choose(
                 epoch_seconds=epoch.seconds(found.owners),
                 value=float(objective_value(goal, parts, found.owners, epoch)),
             )
-        table.append(replace(entry, seconds=time.perf_counter() - start))
+        table.append(replace(entry, seconds=wall_seconds() - start))
         answers.append(found)
     best = _best(table, options.epsilon if goal != "time" else math.inf)
     table[best] = replace(table[best], chosen=True)

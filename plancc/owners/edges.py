@@ -12,12 +12,12 @@ the search; no plan, no file, no terminal.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
+from plancc.clock import wall_seconds
 from plancc.cost.objectives import objective_value
 from plancc.cost.owners import traffic
 from plancc.errors import InputError
@@ -114,7 +114,7 @@ def _refined(matrix: Graph, found: Found, task: Task, report: Report | None) -> 
     from plancc.passes.edges import RefineEdges
 
     assert task.objective is not None
-    goal, start = task.objective, time.perf_counter()
+    goal, start = task.objective, wall_seconds()
     epoch = task.search_options.time(matrix, task.num_parts)
     record = Record(report)
     refinement = RefineEdges(
@@ -126,7 +126,7 @@ def _refined(matrix: Graph, found: Found, task: Task, report: Report | None) -> 
         capacities=task.options.capacities,
     )
     result = refinement.run(matrix, found.owners, task.num_parts)
-    seconds = time.perf_counter() - start
+    seconds = wall_seconds() - start
 
     def note(step: str, seconds: float, owners: Owners, over: float) -> None:
         parts = traffic(matrix, owners, task.num_parts)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import scipy.sparse as sp
 
+from plancc.clock import wall_seconds
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.options import SearchOptions
@@ -47,7 +47,7 @@ def numbered(matrix: Graph, found: Found, task: Task, report: Report | None = No
     as_it_is = options.names_partitioner and task.objective != "time"
     if not task.model.searched or options.nodes is not None or as_it_is:
         return found
-    begin = time.perf_counter()
+    begin = wall_seconds()
     better = with_better_numbers(matrix, found.owners, task.num_parts, options)
     if better is found.owners:
         return found
@@ -56,7 +56,7 @@ def numbered(matrix: Graph, found: Found, task: Task, report: Report | None = No
         tried = json.loads(how["tried"])
         last = next(step for step in reversed(tried) if step["best"])
         seconds = options.predictor.of_owners(matrix, better, task.num_parts).seconds
-        spent = time.perf_counter() - begin
+        spent = wall_seconds() - begin
         trial = Trial(STEP, spent, seconds, last["volume"], last["overload"], True)
         if report is not None:
             report(trial)

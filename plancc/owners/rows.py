@@ -11,7 +11,6 @@ Knows models, partitioners, passes and the search; no plan, no file, no terminal
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from plancc.clock import wall_seconds
 from plancc.cost.pairs import pair_volumes
 from plancc.cost.topology import Topology
 from plancc.errors import BackendUnavailable, InputError
@@ -217,7 +217,7 @@ def _improved(found: Found, problem: Hypergraph | WeightedGraph, job: _Rows) -> 
     words = partitioner, kind, task.options.preset, f"seed {seed}"
     steps.note(" ".join(filter(None, words)), found.how["partition_seconds"], given)
 
-    start = time.perf_counter()
+    start = wall_seconds()
     hypergraph: Hypergraph = (
         problem
         if isinstance(problem, Hypergraph)
@@ -247,7 +247,7 @@ def _improved(found: Found, problem: Hypergraph | WeightedGraph, job: _Rows) -> 
             hypergraph = job.expectation.problem
             refinement = job.expectation.refiner(**settings)
         owner = refinement.run(hypergraph, given, num_parts).owner
-    steps.note(step, time.perf_counter() - start, owner)
+    steps.note(step, wall_seconds() - start, owner)
 
     result = steps.record.result(about_run)
     notes = balance_notes(result.owners.rows, loads, num_parts, who)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plancc.clock import wall_seconds
 from plancc.errors import BackendError, BackendUnavailable, InputError
 from plancc.models.capacities import check_capacities
 from plancc.models.limits import Limits, imbalance_bound
@@ -136,7 +136,7 @@ def partition(
             "preset": chosen or adapter.presets[0],
             "threads": threads,
         }
-        start = time.perf_counter()
+        start = wall_seconds()
         try:
             raw = _run(adapter, problem, num_parts, loads, settings, limit, stop)
             owner = checked_owner(
@@ -149,7 +149,7 @@ def partition(
                 f"{str(error).removesuffix(f'; {OTHERWISE}')}; falling back to builtin"
             )
             continue
-        seconds = time.perf_counter() - start
+        seconds = wall_seconds() - start
         break
 
     if loads.unequal and not adapter.capacities:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 import numpy as np
+
+from plancc.clock import wall_seconds
 
 
 @dataclass
@@ -15,7 +16,7 @@ class Deadline:
     Attributes
     ----------
     at : float
-        Seconds on the clock of `time.perf_counter`.
+        Seconds on the clock of `plancc.clock`.
     """
 
     at: float = np.inf
@@ -23,10 +24,10 @@ class Deadline:
     @classmethod
     def after(cls, seconds: float | None) -> Deadline:
         """That many seconds from now; None: never."""
-        return cls() if seconds is None else cls(time.perf_counter() + seconds)
+        return cls() if seconds is None else cls(wall_seconds() + seconds)
 
     def seconds_left(self) -> float:
-        return self.at - time.perf_counter()
+        return self.at - wall_seconds()
 
     def passed(self) -> bool:
-        return time.perf_counter() > self.at
+        return wall_seconds() > self.at

@@ -7,12 +7,12 @@ less overload, then with the smaller value of the objective, then with the small
 from __future__ import annotations
 
 from dataclasses import dataclass
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from plancc.clock import wall_seconds
 from plancc.cost.objectives import Objective, find_objective, objective_value
 from plancc.cost.rates import EpochRates, EpochTime
 from plancc.errors import InputError
@@ -141,11 +141,11 @@ class RefineEdges:
         if objective.is_time and self.time is None:
             raise InputError("objective 'time' needs the prediction of an epoch (`time`)")
         owners.check(matrix, num_parts)
-        start = perf_counter()
+        start = wall_seconds()
         search = _Search(self, objective, matrix, num_parts, movable, deadline)
         before = search.start(owners)
         search.run()
-        seconds = perf_counter() - start
+        seconds = wall_seconds() - start
         return EdgeRefined(search.owners, before, search.best, seconds)
 
 

@@ -6,13 +6,13 @@ above the limit, then by its objective. Knows hypergraphs with sources, no plan 
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from plancc.clock import wall_seconds
 from plancc.cost.objectives import OBJECTIVES
 from plancc.cost.rates import EpochTime
 from plancc.errors import InputError
@@ -167,11 +167,11 @@ class RefineVolume:
             Owners of another number of vertices, or outside 0..num_parts-1; no net sources, or
             no prediction, where the objective needs them.
         """
-        start = time.perf_counter()
+        start = wall_seconds()
         deadline = deadline or Deadline.after(self.budget)
         run = _Run(self, problem, owner, num_parts, deadline)
         before, cycles = run.best, self._refine(run)
-        seconds = time.perf_counter() - start
+        seconds = wall_seconds() - start
         return Refined(run.owner, before, run.best, seconds, cycles, run.evaluations)
 
     def _goal(self, problem: Hypergraph) -> Goal:

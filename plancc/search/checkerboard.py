@@ -14,13 +14,13 @@ them.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
 
+from plancc.clock import wall_seconds
 from plancc.cost.objectives import OBJECTIVES, objective_value
 from plancc.cost.owners import traffic
 from plancc.graph.graph import Graph
@@ -122,7 +122,7 @@ def search_checkerboard(
         step: str, begin: float, groups: tuple[Groups, Groups], most: float = np.inf
     ) -> _Candidate:
         """Measure groups exactly and put them into the record, if they move at most that much."""
-        seconds = time.perf_counter() - begin
+        seconds = wall_seconds() - begin
         made = assemble(matrix, *groups, shape[1])
         parts = traffic(matrix, made, num_parts)
         over, rows = limits.nonzeros.overload(parts.nonzeros), int(parts.sent.sum())
@@ -131,7 +131,7 @@ def search_checkerboard(
             record.add(step, seconds, made, over, value, rows)
         return _Candidate(over, rows, value, groups)
 
-    begin = time.perf_counter()
+    begin = wall_seconds()
     if 1 in shape:
         none = np.zeros(matrix.num_vertices, dtype=np.int32)
         if shape[1] == 1:
@@ -149,12 +149,12 @@ def search_checkerboard(
         for k in range(STARTS[effort]):
             if k > 0 and deadline.passed():
                 break
-            begin, rng = time.perf_counter(), np.random.default_rng(seed + k)
+            begin, rng = wall_seconds(), np.random.default_rng(seed + k)
             owner = parts_by_rows(matrix, "volume", seed + k, START_SHARE / STARTS[effort])
             groups = place_parts(finest, owner, shape, limits, rng, deadline)
             groups = _filled(matrix, groups, shape)
             note(f"parts by rows on the grid, seed {seed + k}", begin, groups)
-            begin = time.perf_counter()
+            begin = wall_seconds()
             groups = refine(finest, groups, shape, limits, rng, deadline)
             found.append(note(f"sweeps, seed {seed + k}", begin, groups))
         best, cycle, rng = min(found, key=_rank), 0, np.random.default_rng([seed, 1])
@@ -165,14 +165,14 @@ def search_checkerboard(
         if budget is not None and rounds > 0:
             cycles_end = Deadline(deadline.at - ROUNDS_SHARE * budget)
         while (timed or cycle < CYCLES[effort]) and not cycles_end.passed():
-            cycle, begin = cycle + 1, time.perf_counter()
+            cycle, begin = cycle + 1, wall_seconds()
             groups = refine(finest, best.groups, shape, limits, rng, cycles_end, coarsen=True)
             best = min(best, note(f"V-cycle {cycle}", begin, groups), key=_rank)
         most, strength, fruitless = (1 + MAX_EXTRA_VOLUME) * best.volume, STRENGTH, 0
         for k in range(1, rounds + 1):
             if deadline.passed() or fruitless == MAX_FRUITLESS:
                 break
-            begin, fee = time.perf_counter(), fees(best.volume, shape, strength)
+            begin, fee = wall_seconds(), fees(best.volume, shape, strength)
             groups = refine(finest, best.groups, shape, limits, rng, deadline, fee=fee)
             reached = note(f"fees on messages, round {k}", begin, groups, most)
             better = reached.volume <= most and reached.merit < best.merit

@@ -19,7 +19,6 @@ their column is owned.
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,6 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from plancc.clock import wall_seconds
 from plancc.cost.objectives import objective_value
 from plancc.cost.owners import traffic
 from plancc.cost.rates import EpochTime
@@ -202,14 +202,14 @@ class _Job:
         starts = self._partitioned_first() if first else self._rows_first()
         if self.effort != "best":
             return [next(starts)]
-        begin, growing = time.perf_counter(), GROWING_SHARE * self.deadline.seconds_left()
+        begin, growing = wall_seconds(), GROWING_SHARE * self.deadline.seconds_left()
         timed = self.deadline.at < np.inf
         found: list[_Member] = []
         for made, member in enumerate(starts, 1):
             found.append(member)
             if self.allowed is not None:  # nothing is combined: the best are all that is needed
                 found = sorted(found)[:OBJECTIVE_STARTS]
-            late = self.allowed is None and time.perf_counter() - begin > growing
+            late = self.allowed is None and wall_seconds() - begin > growing
             if late or self.deadline.passed() or (not timed and made == STARTS):
                 break
             if timed and self.allowed is None and made == MAX_STARTS:
@@ -237,7 +237,7 @@ class _Job:
 
     def note(self, step: str, begin: float, owners: Owners) -> _Member:
         """Measure owners exactly and put them into the record."""
-        seconds = time.perf_counter() - begin
+        seconds = wall_seconds() - begin
         parts = traffic(self.matrix, owners, self.num_parts)
         volume = int(parts.sent.sum())
         value = objective_value(self.objective, parts, owners, self.time)
@@ -251,7 +251,7 @@ class _Job:
 
     def from_rows(self, seed: int) -> _Member:
         """What a search by rows finds."""
-        begin = time.perf_counter()
+        begin = wall_seconds()
         left = self.deadline.seconds_left()
         budget = None if left == np.inf else max(ROWS_SHARE * left, 1e-3)
         rows, warnings = rows_of_search(
@@ -263,7 +263,7 @@ class _Job:
 
     def partitioned(self, model: EdgeModel, seed: int, strong: bool = False) -> _Member | None:
         """What a partitioner makes of the model; None if it failed and others found something."""
-        begin, limit = time.perf_counter(), PARTITIONER_SHARE * self.deadline.seconds_left()
+        begin, limit = wall_seconds(), PARTITIONER_SHARE * self.deadline.seconds_left()
         if self.options.time_limit is not None:
             limit = min(limit, self.options.time_limit)
         problem = model.build(self.matrix, self.num_parts, balance="nnz", seed=seed)
@@ -304,13 +304,13 @@ class _Job:
     def split(self, start: _Member, seed: int) -> _Member:
         """From owners of rows on: splits and V-cycles in turn, then single nonzeros."""
         matrix, num_parts = self.matrix, self.num_parts
-        deadline = Deadline(time.perf_counter() + SPLIT_SHARE * self.deadline.seconds_left())
+        deadline = Deadline(wall_seconds() + SPLIT_SHARE * self.deadline.seconds_left())
         epsilon, capacities = self.options.epsilon, self.options.capacities
         resplit = Resplit(epsilon, capacities)
         pass_ = RefineVolume(epsilon=epsilon, cycles=1, seed=seed, capacities=capacities)
         owner, best = start.owners.rows, start
         for k in range(SPLITS[self.effort]):
-            begin = time.perf_counter()
+            begin = wall_seconds()
             if k > 0:
                 with_column = resplit.run(matrix, owner, num_parts, self.allowed)
             else:
@@ -326,7 +326,7 @@ class _Job:
         self, owners: Owners, objective: str, seed: int, rounds: int | None = None
     ) -> _Member:
         """Move single nonzeros and owners of rows."""
-        begin = time.perf_counter()
+        begin = wall_seconds()
         if rounds is None and objective == "volume":
             rounds = ROUNDS[self.effort]
         pass_ = RefineEdges(
@@ -358,7 +358,7 @@ class _Job:
 
     def combined(self, one: _Member, two: _Member, number: int) -> _Member:
         """A V-cycle on the fine-grain hypergraph that keeps what two members agree on."""
-        begin = time.perf_counter()
+        begin = wall_seconds()
         nets, rng = self.fine_nets, np.random.default_rng([self.options.seed, number])
         options = self.options
         limits = Limits.of(nets.weight, self.num_parts, options.epsilon, options.capacities)

@@ -12,7 +12,6 @@ expected volume of mini-batches balanced and best also start from the strongest 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from plancc.clock import wall_seconds
 from plancc.cost.objectives import objective_value
 from plancc.cost.owners import traffic
 from plancc.cost.rates import EpochTime
@@ -260,7 +260,7 @@ class _Job:
             limit = min(limit, share * self.deadline.seconds_left())
             if limit <= 0:
                 return None
-        begin = time.perf_counter()
+        begin = wall_seconds()
         try:
             result = partition(
                 problem,
@@ -293,7 +293,7 @@ class _Job:
 
     def note(self, step: str, begin: float, owner: Owner) -> _Member:
         """Measure owners exactly and put them into the record."""
-        seconds = time.perf_counter() - begin
+        seconds = wall_seconds() - begin
         state = self.state(owner)
         return self.note_state(step, seconds, state)
 
@@ -319,22 +319,22 @@ class _Job:
 
     def sweeps(self, owner: Owner, rng: np.random.Generator) -> _Member:
         """One round of sweeps on the finest level."""
-        begin = time.perf_counter()
+        begin = wall_seconds()
         state = self.state(owner)
         sweeps = Sweeps(self.limits, rng, self.deadline)
         sweeps.anneal(self.nets, state)
         sweeps.settle(self.nets, state)
-        return self.note_state("sweeps", time.perf_counter() - begin, state)
+        return self.note_state("sweeps", wall_seconds() - begin, state)
 
     def cycle(
         self, owner: Owner, rng: np.random.Generator, step: str, other: Owner | None = None
     ) -> _Member:
         """One V-cycle, from one partition or from two."""
-        begin = time.perf_counter()
+        begin = wall_seconds()
         sweeps = Sweeps(self.limits, rng, self.deadline)
         state, _ = sweeps.v_cycle(self.nets, owner, other=other)
         sweeps.settle(self.nets, state)
-        return self.note_state(step, time.perf_counter() - begin, state)
+        return self.note_state(step, wall_seconds() - begin, state)
 
     def chain(self, owner: Owner, seed: int, cycles: int) -> _Member:
         """Sweeps and V-cycles one after the other, from where the last one ended."""
@@ -380,7 +380,7 @@ class _Job:
     def _refine_for(
         self, problem: Hypergraph, owner: Owner, seed: int, cycles: int | None
     ) -> _Member:
-        begin = time.perf_counter()
+        begin = wall_seconds()
         loads = self.loads
         options = {
             "epsilon": loads.epsilon,
@@ -463,7 +463,7 @@ def _best(job: _Job) -> list[Owner]:
 
 def _population(job: _Job, first: Owner) -> list[_Member]:
     """Members from several partitioners and seeds, each with a chain of V-cycles of its own."""
-    begin, seed = time.perf_counter(), job.options.seed
+    begin, seed = wall_seconds(), job.options.seed
     growing = GROWING_SHARE * job.deadline.seconds_left()
     by_volume = replace(job.graph, objective="volume")
     first_seconds = job.record.trials[0].seconds
@@ -486,7 +486,7 @@ def _population(job: _Job, first: Owner) -> list[_Member]:
         return None if owner is None else job.chain(owner, seed, MEMBER_CYCLES)
 
     grown = job.side_by_side(grow, [(start, seed + k) for k, start in enumerate(starts)])
-    while len(grown) < MAX_MEMBERS and time.perf_counter() - begin < growing < np.inf:
+    while len(grown) < MAX_MEMBERS and wall_seconds() - begin < growing < np.inf:
         seeds = range(seed + len(grown), seed + len(grown) + job.options.threads)
         grown += job.side_by_side(
             grow, [(partial(job.start, job.base, seed=each, share=0.3), each) for each in seeds]

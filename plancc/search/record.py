@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from threading import Lock
 
 import numpy as np
 
+from plancc.clock import wall_seconds
 from plancc.graph.owners import Owners
 
 
@@ -81,7 +81,7 @@ class Record:
     trials: list[Trial] = field(default_factory=list)
     best: tuple[float, float, int] = (np.inf, np.inf, 0)
     owners: Owners | None = None
-    start: float = field(default_factory=time.perf_counter)
+    start: float = field(default_factory=wall_seconds)
     _lock: Lock = field(default_factory=Lock)
 
     def add(
@@ -112,6 +112,6 @@ class Record:
     def result(self, warnings: list[str]) -> SearchResult:
         """What was found; at least one step must have been noted."""
         assert self.owners is not None
-        seconds = time.perf_counter() - self.start
+        seconds = wall_seconds() - self.start
         _, value, volume = self.best
         return SearchResult(self.owners, value, volume, self.trials, warnings, seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -36,6 +37,16 @@ class Outcome:
         return lines[0].removeprefix("plancc: error: ")
 
 
+def without_progress(err: str) -> str:
+    """Stderr but for what depends on how fast a machine is, and on its cache of kernels."""
+    from plancc_cli.progress import COMPILING
+
+    lines = err.splitlines(keepends=True)
+    return "".join(
+        line for line in lines if line.strip() != COMPILING and not re.match(r"\d+ s: ", line)
+    )
+
+
 def plancc(*words: object) -> Outcome:
     """`plancc WORDS` in this process: `main` with everything that it does to streams and errors."""
     from plancc_cli.main import main
@@ -65,7 +76,7 @@ def in_process(main: Callable[[], None], *words: object) -> Outcome:
     finally:
         signal.signal(signal.SIGTERM, handler)
     assert isinstance(code, int), f"exit code {code!r}"
-    return Outcome(code, out.getvalue(), err.getvalue())
+    return Outcome(code, out.getvalue(), without_progress(err.getvalue()))
 
 
 def ok(*words: object, warned: bool = False) -> str:
@@ -111,7 +122,7 @@ def run(*words: object, **options: object) -> Outcome:
     """`plancc WORDS` as a process of its own, to its end."""
     child = start(*words, **options)
     out, err = child.communicate(timeout=60)
-    return Outcome(child.returncode, out or "", err or "")
+    return Outcome(child.returncode, out or "", without_progress(err or ""))
 
 
 def environment() -> dict[str, str]:

@@ -117,7 +117,8 @@ def test_interrupted_while_partitioning(how: str, big: Path, tmp_path: Path) -> 
     out, scratch = tmp_path / "out", tmp_path / "scratch"
     out.mkdir()
     scratch.mkdir()
-    words = ["compile", big, "-p", 64, "--partitioner", "mtkahypar", "-o", out / "plan.h5"]
+    words = ["compile", big, "-p", 64, "--partitioner", "mtkahypar"]
+    words += ["-q", "-o", out / "plan.h5"]
     environ = os.environ | {"TMPDIR": str(scratch)}
     process = start(*words, start_new_session=True, env=environ)
     (child,) = wait_for(lambda: partitioners_of(process.pid), process)
@@ -148,13 +149,22 @@ def test_interrupted_while_writing(number: int, tmp_path: Path) -> None:
     features = np.random.default_rng(1).random((14400, 800), dtype=np.float32)
     np.savez(tmp_path / "data.npz", features=features)
     words = ["compile", source, "-p", 2, "--model", "block", "--data", tmp_path / "data.npz"]
-    process = start(*words, "--compress", "-o", out / "plan.h5")
+    process = start(*words, "-q", "--compress", "-o", out / "plan.h5")
     wait_for(lambda: len(list(out.iterdir())) > 1, process)
     process.send_signal(number)
     said = process.communicate(timeout=30)
     assert (process.returncode, *said) == (1, "", INTERRUPTED)
     assert [path.name for path in out.iterdir()] == ["plan.h5"]
     assert (out / "plan.h5").read_text() == "the old one"
+
+
+def test_a_line_every_few_seconds_where_stderr_is_a_pipe(
+    big: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plancc_cli.progress.EVERY", 0.02)
+    monkeypatch.setattr("cli_helpers.without_progress", str)
+    done = plancc("compile", big, "-p", 16, "-o", tmp_path / "plan.h5")
+    assert re.search(r"(?m)^\d+ s: partition, \d+ s: volume [\d,]+ \(.+\)$", done.err)
 
 
 # -- streams ---------------------------------------------------------------------------------------
@@ -243,10 +253,20 @@ def test_progress_on_a_terminal(graph: Path, tmp_path: Path) -> None:
     assert done.err.count("\x1b[?25l") == done.err.count("\x1b[?25h")  # the cursor is back
 
 
+def test_quiet_and_verbose(graph: Path, tmp_path: Path) -> None:
+    words = ["compile", graph, "-p", 2, "--effort", "fast", "-o", tmp_path / "plan.h5"]
+    for how in (run, on_terminal):
+        stages = re.findall(r"(\w+): \d+\.\d s", how(*words, "-v").err)
+        assert {"read", "partition", "lower", "write"} <= set(stages)
+        assert re.search(r"    fast: .+: volume [\d,]+ \*", how(*words, "-v").err)
+        assert "read" not in how(*words, "-q").err
+    assert "read" not in run(*words).err
+
+
 def test_the_best_so_far_on_a_terminal(big: Path, tmp_path: Path) -> None:
     done = on_terminal("compile", big, "-p", 8, "--effort", "fast", "-o", tmp_path / "plan.h5")
     assert done.code == 0
-    assert re.search(r"fast: \d+\.\d s, volume [\d,]+ \(.+\)", done.err)
+    assert re.search(r"partition, \d+ s: volume [\d,]+ \(.+\)", done.err)
 
 
 # -- help ------------------------------------------------------------------------------------------

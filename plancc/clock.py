@@ -1,0 +1,84 @@
+"""Wall-clock seconds, without those in which kernels are compiled.
+
+numba compiles a kernel at its first call after an installation, and keeps it on disk. That may take
+45 seconds once, and would be counted as the time of whatever called the kernel first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+ANNOUNCED_AFTER = 1.0
+"""Seconds of compilation after which it is announced."""
+
+
+class Compilation:
+    """Listens to numba: what this process has spent on compiling kernels.
+
+    Attributes
+    ----------
+    announce : callable or None
+        Called once, without arguments, when more kernels are compiled after `ANNOUNCED_AFTER`.
+    """
+
+    def __init__(self) -> None:
+        self.announce: Callable[[], None] | None = None
+        self._seconds, self._depth, self._begin = 0.0, 0, 0.0
+
+    def on_start(self, event: Any) -> None:
+        """A kernel begins to compile; numba's lock is held, and others may compile inside."""
+        if self._depth == 0:
+            self._begin = time.perf_counter()
+            if self.announce is not None and self._seconds > ANNOUNCED_AFTER:
+                announce, self.announce = self.announce, None
+                announce()
+        self._depth += 1
+
+    def on_end(self, event: Any) -> None:
+        """A kernel is compiled, or failed to."""
+        self._depth -= 1
+        if self._depth == 0:
+            self._seconds += time.perf_counter() - self._begin
+
+    def seconds(self) -> float:
+        """Seconds so far, those of a kernel at work included."""
+        running = time.perf_counter() - self._begin if self._depth else 0.0
+        return self._seconds + running
+
+
+@cache
+def compilation() -> Compilation:
+    """This process's listener; the first call imports numba and registers it."""
+    from numba.core import event
+
+    listener = Compilation()
+
+    class Registered(event.Listener):
+        def on_start(self, event: Any) -> None:
+            listener.on_start(event)
+
+        def on_end(self, event: Any) -> None:
+            listener.on_end(event)
+
+    event.register("numba:compile", Registered())
+    return listener
+
+
+def wall_seconds() -> float:
+    """Seconds on a clock that stands still while kernels are compiled; for differences only."""
+    return time.perf_counter() - compilation().seconds()
+
+
+@contextmanager
+def announcing(announce: Callable[[], None]) -> Iterator[None]:
+    """Call `announce` once, if kernels take long to compile in here."""
+    listener = compilation()
+    before, listener.announce = listener.announce, announce
+    try:
+        yield
+    finally:
+        listener.announce = before

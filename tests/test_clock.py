@@ -1,0 +1,57 @@
+"""Seconds without the compilation of kernels, against numba itself."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from numba import njit
+
+from plancc import clock
+from plancc.clock import Compilation, announcing, compilation, wall_seconds
+
+
+def slow_to_compile(x: float) -> float:
+    total = 0.0
+    for k in range(10):
+        total += (x + k) ** 0.5
+    return total
+
+
+def test_the_clock_stands_still_while_a_kernel_is_compiled() -> None:
+    wall_seconds()
+    real, shown, known = time.perf_counter(), wall_seconds(), compilation().seconds()
+    njit(slow_to_compile)(1.0)
+    real, shown = time.perf_counter() - real, wall_seconds() - shown
+    compiled = compilation().seconds() - known
+    assert compiled > 0.01
+    assert shown == pytest.approx(real - compiled, abs=0.01)
+
+
+def test_the_clock_goes_on_for_kernels_that_are_compiled() -> None:
+    kernel = njit(slow_to_compile)
+    kernel(1.0)
+    known, shown = compilation().seconds(), wall_seconds()
+    kernel(2.0)
+    time.sleep(0.05)
+    assert compilation().seconds() == known
+    assert wall_seconds() - shown >= 0.05
+
+
+def test_kernels_inside_kernels_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter([0.0, 5.0])
+    monkeypatch.setattr(clock.time, "perf_counter", lambda: next(ticks))
+    listener = Compilation()
+    for event in ("start", "start", "end", "end"):
+        getattr(listener, f"on_{event}")(None)
+    assert listener.seconds() == 5.0
+
+
+def test_long_compilation_is_announced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "ANNOUNCED_AFTER", -1.0)
+    said: list[str] = []
+    with announcing(lambda: said.append("compiling")):
+        njit(slow_to_compile)(1.0)
+        njit(slow_to_compile)(1)
+    njit(slow_to_compile)(1.0)
+    assert said == ["compiling"]
