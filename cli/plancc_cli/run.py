@@ -131,7 +131,7 @@ def _run(
                 temporary.write_text(text + "\n", encoding="utf-8")
     with transport.agreement():
         if first and save:
-            save_weights(save, result.weights)
+            save_weights(save, result.weights, result.network)
 
 
 def _together(transport: Transport, work: Callable[[], None]) -> int:

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     import torch
 
     from plancc_runtime.graph import Graph
+    from plancc_runtime.saved import TrainedNetwork
     from plancc_runtime.slices import Slice
     from plancc_runtime.transport.base import Transport
 
-__all__ = ["Graph", "nn", "open"]
+__all__ = ["Graph", "load_network", "nn", "open"]
 
 
 def __getattr__(name: str) -> Any:
@@ -59,18 +60,59 @@ def open(
     InputError, PlanError, BackendUnavailable
         On all ranks, also if only one of them failed; the sentence names the ranks.
     """
-    from plancc.errors import BackendUnavailable
     from plancc_runtime.launch import open_transport
 
     if isinstance(transport, str):
         transport = open_transport(transport)
     with transport.agreement():
-        try:
-            import torch  # noqa: F401
-        except ImportError as error:
-            raise BackendUnavailable(
-                "the runtime needs torch; install it with: pip install 'plancc[run]'"
-            ) from error
+        _need_torch()
     from plancc_runtime.graph import open_graph
 
     return open_graph(plan, transport, dtype, device, threads)
+
+
+def load_network(
+    path: str | PathLike[str],
+    dtype: torch.dtype | None = None,
+    device: torch.device | str = "cpu",
+) -> TrainedNetwork:
+    """The network of a file that `plancc-run --save` wrote, with its weights; not collective.
+
+        network = plancc_runtime.load_network("weights.npz")
+        outputs = network(graph)  # this rank's rows; collective
+
+    Parameters
+    ----------
+    path : path
+        Weights with the description of their network. Nothing in it is executed or unpickled.
+    dtype : torch.dtype, optional
+        float32 or float64, by default torch's own; that of the graph.
+    device : torch.device or str
+
+    Returns
+    -------
+    TrainedNetwork
+        A module in evaluation mode, without dropout. It normalises features as in training.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, does not describe its network, or its arrays do not fit.
+    BackendUnavailable
+        If torch is not installed.
+    """
+    _need_torch()
+    from plancc_runtime import saved
+
+    return saved.load_network(path, dtype, device)
+
+
+def _need_torch() -> None:
+    from plancc.errors import BackendUnavailable
+
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise BackendUnavailable(
+            "the runtime needs torch; install it with: pip install 'plancc[run]'"
+        ) from error

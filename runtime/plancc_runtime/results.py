@@ -196,6 +196,8 @@ class TrainResult:
         Whether a vertex may be of several classes.
     weights : dict of str to array
         Every parameter of the network, by its name.
+    network : dict
+        Which network they belong to (`plancc_runtime.saved.Description`), ready for JSON.
     sampler : str
         Sampler of mini-batches, with its options; empty for full batch.
     steps_per_epoch : int
@@ -222,6 +224,7 @@ class TrainResult:
     epochs: list[Epoch]
     final: Epoch
     weights: dict[str, np.ndarray]
+    network: dict[str, Any]
     best_epoch: int | None = None
     sampler: str = ""
     steps_per_epoch: int = 0

@@ -30,6 +30,7 @@ from plancc_runtime.nn.network import Network, NetworkOptions
 from plancc_runtime.optim import Validation, learning_rate
 from plancc_runtime.options import WATCHFUL, TrainOptions
 from plancc_runtime.results import Measure, Scores, Step, TrainResult, spent_by_all, summarise
+from plancc_runtime.saved import Description
 from plancc_runtime.slices import Slice
 from plancc_runtime.trace import Trace
 from plancc_runtime.transport.base import Transport
@@ -231,6 +232,11 @@ class Run:
             final=last,
             best_epoch=best_epoch,
             weights={k: w.detach().cpu().numpy() for k, w in network.state_dict().items()},
+            network=Description.of(
+                network,
+                normalize_features=self.options.normalize_features,
+                multi_label=data.multi_label,
+            ).to_dict(),
             sampler=execution.sampler,
             steps_per_epoch=execution.steps_per_epoch,
             steps=self._steps,

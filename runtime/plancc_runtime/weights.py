@@ -1,43 +1,102 @@
-"""Weights as ``.npz`` files; one array per parameter, named as in the network."""
+"""Weights in files, read without trust and written whole. Knows arrays; no network, no ranks.
+
+A file is an ``.npz`` with one array per parameter or buffer under its name, and a text ``network``:
+JSON that says which network they belong to (`plancc_runtime.saved`). Older files lack the text.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from os import PathLike, fspath
+from typing import Any
 
 import numpy as np
 
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccError
+
+DESCRIPTION = "network"
+"""Key of the JSON; no parameter of a network is called so."""
+MOST_TEXT = 1 << 18
+"""Longest JSON in characters."""
+
+Shapes = dict[str, tuple[int, ...]]
 
 
-def read_weights(
-    path: str | PathLike[str], shapes: dict[str, tuple[int, ...]]
-) -> dict[str, np.ndarray]:
-    """The parameters of these names and shapes from an ``.npz``; not collective.
+def read_weights(path: str | PathLike[str], shapes: Shapes) -> dict[str, np.ndarray]:
+    """Arrays of these names and shapes from an ``.npz``; not collective.
+
+    Nothing is read but arrays of the right shape, so that no file asks for more memory than the
+    network.
 
     Raises
     ------
     InputError
         If the file cannot be read, or an array is missing, of another shape, or not finite.
     """
-    name = fspath(path)
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in file.files}
-    except Exception as error:  # a .npy, a torn archive: numpy, zipfile, zlib raise what they like
-        raise InputError(f"{name}: cannot be read as .npz, the format of saved weights") from error
-    for key, shape in shapes.items():
-        if key not in arrays:
-            raise InputError(f"{name}: has no array {key}; the model has {', '.join(shapes)}")
-        weight = arrays[key]
-        if weight.shape != shape:
-            raise InputError(f"{name}: {key} has shape {weight.shape}, the model needs {shape}")
-        if weight.dtype.kind not in "fiu" or not np.isfinite(weight).all():
-            raise InputError(f"{name}: {key} must hold finite numbers")
-    return {key: arrays[key] for key in shapes}
+    name, arrays = fspath(path), {}
+    with _opened(path) as file:
+        there = _headers(file)
+        for key, shape in shapes.items():
+            if key not in there:
+                raise InputError(f"{name}: has no array {key}; the model has {', '.join(shapes)}")
+            found, dtype = there[key]
+            if found != shape:
+                raise InputError(f"{name}: {key} has shape {found}, the model needs {shape}")
+            if dtype.kind in "fiu":
+                arrays[key] = file[key]
+            if dtype.kind not in "fiu" or not np.isfinite(arrays[key]).all():
+                raise InputError(f"{name}: {key} must hold finite numbers")
+    return arrays
 
 
-def save_weights(path: str | PathLike[str], weights: dict[str, np.ndarray]) -> None:
+def read_description(path: str | PathLike[str]) -> tuple[dict[str, Any] | None, Shapes]:
+    """What a file of weights says of its network, and the shapes of its arrays; not collective.
+
+    Returns
+    -------
+    dict or None
+        The JSON, unchecked; None in older files and those of other programs.
+    dict of str to tuple of int
+        By the arrays' names.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or its text is no JSON object.
+    """
+    with _opened(path) as file:
+        there = _headers(file)
+        text = there.pop(DESCRIPTION, None)
+        shapes = {key: shape for key, (shape, _) in there.items()}
+        if text is None:
+            return None, shapes
+        shape, dtype = text
+        if shape != () or dtype.kind != "U" or dtype.itemsize > 4 * MOST_TEXT:
+            raise InputError(f"{fspath(path)}: '{DESCRIPTION}' is no text of at most 256 KiB")
+        try:
+            found = json.loads(str(file[DESCRIPTION]))
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{fspath(path)}: '{DESCRIPTION}' is not JSON") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{fspath(path)}: '{DESCRIPTION}' is no JSON object")
+    return found, shapes
+
+
+def save_weights(
+    path: str | PathLike[str],
+    weights: Mapping[str, np.ndarray],
+    description: Mapping[str, Any] | None = None,
+) -> None:
     """Write all parameters as ``.npz``, whole or not at all; for one rank to call.
+
+    Parameters
+    ----------
+    path : path
+    weights : mapping of str to array
+    description : mapping, optional
+        What `plancc_runtime.saved` makes of the network; written as JSON.
 
     Raises
     ------
@@ -46,5 +105,41 @@ def save_weights(path: str | PathLike[str], weights: dict[str, np.ndarray]) -> N
     """
     from plancc.files import atomic_write
 
+    arrays = dict(weights)
+    if description is not None:
+        arrays[DESCRIPTION] = np.array(json.dumps(description))
     with atomic_write(path) as temporary, open(temporary, "wb") as file:
-        np.savez(file, **weights)  # type: ignore[arg-type]
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+@contextmanager
+def _opened(path: str | PathLike[str]) -> Iterator[Any]:
+    """The archive; InputError for whatever numpy, zipfile and zlib raise of a damaged one."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            yield file
+    except PlanccError:
+        raise
+    except Exception as error:  # a .npy, a torn archive: they raise what they like
+        name = fspath(path)
+        why = "cannot be read as .npz, the format of saved weights"
+        if isinstance(error, FileNotFoundError):
+            why = "no such file"
+        raise InputError(f"{name}: {why}") from error
+
+
+def _headers(file: Any) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+    """Shape and type of every array, without its numbers."""
+    found = {}
+    for key in file.files:
+        with file.zip.open(key if key in file.zip.NameToInfo else f"{key}.npy") as stream:
+            version = np.lib.format.read_magic(stream)
+            read = {
+                (1, 0): np.lib.format.read_array_header_1_0,
+                (2, 0): np.lib.format.read_array_header_2_0,
+            }[version]
+            shape, _, dtype = read(stream)
+            if dtype.hasobject:
+                raise ValueError(f"{key} is pickled")
+            found[key] = tuple(shape), dtype
+    return found

@@ -29,6 +29,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "sigmoid": torch.sigmoid,
     "none": lambda z: z,
 }
+NORMS = ("none", "layer", "batch")
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,7 @@ class Network(nn.Module):
         x: Tensor,
         fixed: Tensor | None = None,
         step: int = 0,
+        kept: dict[int, Tensor] | None = None,
     ) -> Tensor:
         """Outputs of the last layer. Collective.
 
@@ -123,6 +125,9 @@ class Network(nn.Module):
             Result of `fixed` for the first graph and x.
         step : int
             Number of the update, for dropout.
+        kept : dict of int to Tensor, optional
+            Gets the outputs of those layers, from 1, that it has as keys: after norm, activation
+            and residual, all columns.
 
         Returns
         -------
@@ -141,6 +146,8 @@ class Network(nn.Module):
                 if self.options.residual:
                     z = z + self._skipped(graph.targets(x), k, graph)
             x = z
+            if kept is not None and k + 1 in kept:
+                kept[k + 1] = graph.whole_rows(x, self.dims[k + 1])
             if self.entered is not None and x.requires_grad:
                 x.register_hook(partial(self._enter_back, k))
         return graphs[-1].whole_rows(x, self.dims[-1])

@@ -1,0 +1,248 @@
+"""Saved networks: what a file of weights says of its network, and the network itself.
+
+Knows networks and files of weights; must not know plans, ranks or training.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, fields
+from itertools import pairwise
+from os import PathLike, fspath
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from plancc.errors import InputError
+from plancc.registry import check_choice
+from plancc.version import __version__
+from plancc_runtime.layouts.layer_graph import LayerGraph
+from plancc_runtime.nn import MODELS
+from plancc_runtime.nn.network import ACTIVATIONS, NORMS, Network, NetworkOptions
+from plancc_runtime.weights import Shapes, read_description, read_weights
+
+FORMAT = 1
+NO_FUNCTION = ("order",)
+"""Options of convolutions that change how they compute, and not what."""
+SMALL = 1 << 24
+"""So many numbers a network may have, whatever its file holds."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """Which network weights belong to; as JSON in a file of weights.
+
+    Attributes
+    ----------
+    dims : tuple of int
+        Widths d_0..d_L of the features, between the layers, and of the classes.
+    options : NetworkOptions
+        With all options of the convolutions, defaults too.
+    normalize_features : bool
+        Whether every row of features is divided by the sum of its magnitudes first.
+    multi_label : bool
+        Whether a vertex may be of several classes: probabilities are sigmoids, else a softmax.
+    """
+
+    dims: tuple[int, ...]
+    options: NetworkOptions
+    normalize_features: bool = False
+    multi_label: bool = False
+
+    @classmethod
+    def of(cls, network: Network, *, normalize_features: bool, multi_label: bool) -> Self:
+        """The description of a network."""
+        options = asdict(network.options)
+        used = asdict(network.convs[0].options)
+        options["conv"] = {name: v for name, v in used.items() if name not in NO_FUNCTION}
+        return cls(tuple(network.dims), NetworkOptions(**options), normalize_features, multi_label)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, ready for JSON."""
+        own = asdict(self)
+        options = own.pop("options")
+        return {"format": FORMAT, "plancc": __version__, **own, **options}
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any], name: str) -> Self:
+        """What `to_dict` made, checked.
+
+        Parameters
+        ----------
+        found : mapping
+            From a file: anything.
+        name : str
+            The file, for messages.
+
+        Raises
+        ------
+        InputError
+            If it describes no network that this version knows.
+        """
+        rest = dict(found)
+        version, writer = rest.pop("format", None), rest.pop("plancc", "?")
+        if version != FORMAT:
+            raise InputError(
+                f"{name}: description of format {str(version)[:20]}; this version of plancc "
+                f"({__version__}) reads {FORMAT}"
+            )
+        dims = rest.pop("dims", None)
+        if not (isinstance(dims, list) and len(dims) > 1 and all(map(_is_width, dims))):
+            raise InputError(f"{name}: 'dims' must be a list of two or more widths")
+        own = _fields_of(cls, rest, name, ("dims", "options"))
+        options = _fields_of(NetworkOptions, rest, name, ())
+        if rest:
+            raise InputError(
+                f"{name}: written by plancc {str(writer)[:20]}; this version ({__version__}) does "
+                f"not know what its network has: '{min(rest)[:40]}'"
+            )
+        for key, choices in (("activation", ACTIVATIONS), ("norm", NORMS), ("model", MODELS)):
+            try:
+                check_choice(key, options.get(key, getattr(NetworkOptions, key)), choices)
+            except InputError as error:
+                raise InputError(f"{name}: {error}") from None
+        return cls(tuple(dims), NetworkOptions(**options), **own)
+
+    @classmethod
+    def read(cls, path: str | PathLike[str]) -> Self:
+        """The description in a file of weights, whose arrays are large enough for it.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be read, has no description, or one that does not fit it.
+        """
+        name = fspath(path)
+        found, shapes = read_description(path)
+        if found is None:
+            raise InputError(
+                f"{name}: does not say which network its weights belong to: it is older, or not "
+                "written by plancc; load it by `init` beside the options of the network, and save "
+                "it again"
+            )
+        description = cls.from_dict(found, name)
+        description._check_size(shapes, name)
+        return description
+
+    def _check_size(self, shapes: Shapes, name: str) -> None:
+        """InputError for widths that the file has no numbers for, before memory is taken."""
+        there = max(SMALL, sum(math.prod(shape) for shape in shapes.values()))
+        heads = self.options.conv.get("heads", 1)
+        *products, last = (a * b for a, b in pairwise(self.dims))
+        if sum(products) + last * (heads if isinstance(heads, int) else 1) > there:
+            widths = " x ".join(map(str, self.dims[:8]))
+            raise InputError(f"{name}: holds fewer weights than a network of {widths} has")
+
+    def network(self, path: str | PathLike[str], dtype: torch.dtype) -> Network:
+        """The network with the weights of the file, ready for evaluation; not collective.
+
+        Raises
+        ------
+        InputError
+            If the arrays do not fit.
+        """
+        name = fspath(path)
+        try:
+            network = Network(self.dims, self.options, 0, dtype)
+        except InputError as error:
+            raise InputError(f"{name}: {error}") from None
+        except Exception as error:  # options of the convolutions are anything
+            raise InputError(f"{name}: describes no network ({error})") from error
+        shapes = {key: tuple(value.shape) for key, value in network.state_dict().items()}
+        weights = read_weights(path, shapes)
+        network.load_state_dict({key: torch.from_numpy(w) for key, w in weights.items()})
+        return network.eval()
+
+
+class TrainedNetwork(nn.Module):
+    """A network from a file of weights, called on a graph; made by `plancc_runtime.load_network`.
+
+    Attributes
+    ----------
+    network : Network
+        The layers; its parameters can be trained on.
+    description : Description
+    """
+
+    def __init__(self, network: Network, description: Description) -> None:
+        super().__init__()
+        self.network, self.description = network, description
+
+    def forward(self, graph: LayerGraph, x: Tensor | None = None) -> Tensor:
+        """Outputs of the last layer, before softmax or sigmoid. Collective.
+
+        Parameters
+        ----------
+        graph : plancc_runtime.Graph
+        x : Tensor[num_rows, d_0], optional
+            Features as the plan has them; by default those of the graph. Normalised here, if the
+            network was trained so.
+
+        Returns
+        -------
+        Tensor[num_rows, d_L]
+
+        Raises
+        ------
+        InputError
+            If there are no features, or of another width than the network takes.
+        """
+        if x is None:
+            x = getattr(graph, "features", None)
+        if x is None:
+            raise InputError("the plan has no features: pass x")
+        width = self.description.dims[0]
+        if x.ndim != 2 or x.shape[1] != width:
+            raise InputError(
+                f"x has shape {list(x.shape)}, and the network takes features of width {width}"
+            )
+        if self.description.normalize_features:
+            x = functional.normalize(x, p=1, dim=1)
+        return self.network([graph] * len(self.network.convs), x)
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """Probabilities of every class, from what `forward` returned: Tensor[num_rows, d_L]."""
+        return probabilities(outputs, self.description.multi_label)
+
+
+def probabilities(outputs: Tensor, multi_label: bool) -> Tensor:
+    """Probabilities of every class: a softmax, or a sigmoid each with several labels."""
+    return torch.sigmoid(outputs) if multi_label else torch.softmax(outputs, dim=1)
+
+
+def load_network(
+    path: str | PathLike[str], dtype: torch.dtype | None, device: torch.device | str
+) -> TrainedNetwork:
+    """`plancc_runtime.load_network`, once torch is there."""
+    description = Description.read(path)
+    network = description.network(path, dtype or torch.get_default_dtype())
+    return TrainedNetwork(network.to(device), description).eval()
+
+
+_KINDS: dict[type, tuple[tuple[type, ...], str]] = {
+    bool: ((bool,), "true or false"),
+    str: ((str,), "text"),
+    float: ((int, float), "a number"),
+    dict: ((dict,), "an object"),
+}
+
+
+def _is_width(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**31
+
+
+def _fields_of(kind: type, rest: dict[str, Any], name: str, but: Sequence[str]) -> dict[str, Any]:
+    """Those values of `rest` that are fields of a dataclass, taken from it and checked."""
+    taken = {}
+    for each in fields(kind):
+        if each.name in but or each.name not in rest:
+            continue
+        value = taken[each.name] = rest.pop(each.name)
+        default = each.default if each.default is not MISSING else {}
+        kinds, words = _KINDS[type(default)]
+        if not isinstance(value, kinds) or isinstance(value, bool) != isinstance(default, bool):
+            raise InputError(f"{name}: '{each.name}' must be {words}")
+    return taken

@@ -1,0 +1,179 @@
+"""Files of weights: which network they describe, and files that somebody made up."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+from launcher import alone
+from reference import dense_convolution, normalised
+
+import plancc
+import plancc_runtime
+from plancc.errors import InputError
+from plancc_runtime.saved import Description
+from plancc_runtime.weights import DESCRIPTION, read_weights, save_weights
+
+N, WIDTH, CLASSES = 40, 6, 4
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory):
+    """A folder with plan.h5 and what it was made from: a symmetric pattern and features."""
+    folder = tmp_path_factory.mktemp("saved")
+    random = np.random.default_rng(5)
+    edge = np.triu(random.random((N, N)) < 0.1, 1)
+    features = random.standard_normal((N, WIDTH)).astype(np.float32)
+    data = plancc.VertexData(features=features, labels=(np.arange(N) % CLASSES).astype(np.int32))
+    source, target = np.nonzero(edge | edge.T)
+    plan = plancc.compile((N, np.stack([source, target])), "rp", 2, data=data)
+    plan.save(folder / "plan.h5")
+    return folder, edge | edge.T, features
+
+
+@pytest.fixture(scope="module")
+def weights(case):
+    """A file of a GCN's weights, and its description."""
+    folder, *_ = case
+    path = folder / "weights.npz"
+    done = alone(folder / "plan.h5", "--epochs", 2, "--save", path)
+    assert done.returncode == 0, done.stderr
+    with np.load(path) as file:
+        return dict(file), json.loads(str(file[DESCRIPTION]))
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage", "gin"])
+def test_a_loaded_network_computes_what_the_formulas_say(model, case):
+    folder, edge, features = case
+    path, results = folder / f"{model}.npz", folder / f"{model}.json"
+    done = alone(
+        *(folder / "plan.h5", "--model", model, "--epochs", 3, "--hidden", 5, "--dropout", 0.5),
+        *("--normalize-features", "--dtype", "float64"),
+        *([] if model == "gin" else ["--no-bias"]),
+        *("--save", path, "--json", results),
+    )
+    assert done.returncode == 0, done.stderr
+    network = plancc_runtime.load_network(path, torch.float64)
+    assert network.description.dims == (WIDTH, 5, CLASSES)
+    assert network.description.normalize_features
+    assert not network.training
+    graph = plancc_runtime.open(folder / "plan.h5", "single", torch.float64, threads=1)
+    found = network(graph).detach()
+    with np.load(path) as file:
+        saved = {key: torch.tensor(file[key]) for key in file.files if key != DESCRIPTION}
+        assert json.loads(results.read_text())["network"] == json.loads(str(file[DESCRIPTION]))
+    a = torch.tensor(normalised(edge))
+    h = torch.tensor(features, dtype=torch.float64)
+    h = h / h.abs().sum(dim=1, keepdim=True)
+    for k in range(2):
+        own = {n.removeprefix(f"convs.{k}."): w for n, w in saved.items() if f"convs.{k}" in n}
+        h = dense_convolution(model, "mean", a, own, h)
+        h = torch.relu(h) if k == 0 else h
+    torch.testing.assert_close(found, h[graph.vertices.long()])
+    sums = network.probabilities(found).sum(dim=1)
+    torch.testing.assert_close(sums, torch.ones_like(sums))
+
+
+def test_all_that_makes_a_network_is_described(case):
+    folder, *_ = case
+    path = folder / "gat.npz"
+    done = alone(
+        *(folder / "plan.h5", "--model", "gat", "--heads", 2, "--layers", 3, "--norm", "batch"),
+        *("--residual", "--activation", "tanh", "--bias", "--epochs", 2, "--save", path),
+    )
+    assert done.returncode == 0, done.stderr
+    network = plancc_runtime.load_network(path)
+    assert [conv.options.heads for conv in network.network.convs] == [2, 2, 2]
+    with np.load(path) as file:
+        state = network.network.state_dict()
+        assert sorted(state) == sorted(set(file.files) - {DESCRIPTION})
+        for key, value in state.items():
+            np.testing.assert_array_equal(value, file[key])
+    again = Description.from_dict(network.description.to_dict() | {"dims": [6, 16, 16, 4]}, "x")
+    assert again == network.description
+
+
+def test_a_graph_without_such_features_is_refused(case, weights):
+    folder, *_ = case
+    network = plancc_runtime.load_network(folder / "weights.npz")
+    graph = plancc_runtime.open(folder / "plan.h5", "single", threads=1)
+    with pytest.raises(InputError, match=r"shape \[40, 5\], .* features of width 6"):
+        network(graph, graph.features[:, 1:])
+    graph.features = None
+    with pytest.raises(InputError, match="no features: pass x"):
+        network(graph)
+
+
+def test_older_files_initialise_and_say_what_they_lack(case, weights, tmp_path):
+    folder, *_ = case
+    arrays, _ = weights
+    old = {key: value for key, value in arrays.items() if key != DESCRIPTION}
+    np.savez(tmp_path / "old.npz", **old)
+    done = alone(folder / "plan.h5", "--init", tmp_path / "old.npz", "--epochs", 1)
+    assert done.returncode == 0, done.stderr
+    with pytest.raises(InputError, match="does not say which network"):
+        plancc_runtime.load_network(tmp_path / "old.npz")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"format": 2}, "format 2; this version"),
+        ({"format": None}, "format None"),
+        ({"dims": "6,16,4"}, "'dims' must be"),
+        ({"dims": [6]}, "'dims' must be"),
+        ({"dims": [6, -1, 4]}, "'dims' must be"),
+        ({"dims": [6, True, 4]}, "'dims' must be"),
+        ({"dims": [6, 17, 4]}, "convs.0.weight has shape"),
+        ({"dims": [6, 2**30, 2**30, 4]}, "fewer weights than a network of 6 x 1073741824"),
+        ({"dims": [2**31 - 1, 2**31 - 1]}, "fewer weights"),
+        ({"model": "mlp"}, "mlp"),
+        ({"model": 3}, "'model' must be text"),
+        ({"activation": "sin"}, "sin"),
+        ({"norm": ["batch"]}, "'norm' must be text"),
+        ({"norm": "batch"}, "has no array norms.0"),
+        ({"residual": 1}, "'residual' must be true or false"),
+        ({"dropout": "much"}, "'dropout' must be a number"),
+        ({"conv": [1]}, "'conv' must be an object"),
+        ({"conv": {"bias": "__import__('os')"}}, "bias"),
+        ({"conv": {"order": {}}}, "order|describes no network"),
+        ({"conv": {"wheels": 4}}, "wheels"),
+        ({"model": "gat", "conv": {"heads": 2**40}}, "fewer weights"),
+        ({"wheels": 4}, "does not know what its network has: 'wheels'"),
+    ],
+)
+def test_made_up_descriptions(change, words, weights, tmp_path):
+    arrays, description = weights
+    path = tmp_path / "made-up.npz"
+    save_weights(path, {k: v for k, v in arrays.items() if k != DESCRIPTION}, description | change)
+    with pytest.raises(InputError, match=words) as caught:
+        plancc_runtime.load_network(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [np.array("{"), np.array("[1]"), np.array("[" * 10**5), np.array("x" * 10**6), np.zeros(3)],
+    ids=["torn", "list", "deep", "long", "numbers"],
+)
+def test_text_that_is_no_description(text, weights, tmp_path):
+    arrays, _ = weights
+    np.savez(tmp_path / "w.npz", **arrays | {DESCRIPTION: text})
+    with pytest.raises(InputError, match=r"w\.npz"):
+        plancc_runtime.load_network(tmp_path / "w.npz")
+
+
+def test_no_array_is_read_that_does_not_fit(tmp_path):
+    """A header that claims a petabyte, with nothing behind it."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "<f8", "fortran_order": False, "shape": (10**7, 10**7)}
+    )
+    with zipfile.ZipFile(tmp_path / "bomb.npz", "w") as archive:
+        archive.writestr("w.npy", header.getvalue())
+    with pytest.raises(InputError, match=r"w has shape \(10000000, 10000000\)"):
+        read_weights(tmp_path / "bomb.npz", {"w": (2, 3)})
