@@ -5,7 +5,6 @@ graph -> matrix (normalised) -> owners (search, partitioner or model) -> plan ->
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -17,10 +16,10 @@ import numpy as np
 from plancc.cost.owners import random_traffic
 from plancc.cost.topology import Topology
 from plancc.errors import PlanccWarning
-from plancc.graph.convert import as_graph
-from plancc.graph.graph import NORMALIZATIONS, Graph
+from plancc.graph.convert import as_source
+from plancc.graph.graph import NORMALIZATIONS
 from plancc.graph.normalize import normalize as normalized
-from plancc.graph.vertexdata import VertexData, check_vertex_data, read_vertex_data
+from plancc.graph.vertexdata import VertexData
 from plancc.models import MODELS
 from plancc.models.capacities import check_capacities
 from plancc.models.loads import Loads
@@ -70,7 +69,7 @@ def compile(
     threads: int = 1,
     time_limit: float | None = None,
     seed: int = 1,
-    data: str | os.PathLike[str] | VertexData | None = None,
+    data: Any = None,
     value_dtype: str = "float32",
     clusters: int | None = None,
     command: str = "",
@@ -82,7 +81,8 @@ def compile(
 
     Parameters
     ----------
-    graph : Graph, path, scipy sparse matrix, networkx graph or (n, edge_index)
+    graph : Graph, path, scipy sparse matrix, networkx graph, (n, edge_index), or an object of \
+            PyTorch Geometric, DGL or igraph
         See `plancc.graph.convert.as_graph`.
     model : str, optional
         A name in `plancc.models.MODELS`; ``plancc models`` lists them. None: "hp"; for objective
@@ -137,8 +137,10 @@ def compile(
     time_limit : float, optional
         Seconds that one native partitioner may run (6 hours).
     seed : int
-    data : path or VertexData, optional
-        Features, labels and masks in vertex order, to be carried in the plan.
+    data : path, several paths, VertexData, mapping of str to array, or False, optional
+        Features, labels and masks in vertex order, to be carried in the plan
+        (`plancc.graph.vertexdata.read_vertex_data`). None: those that the source of the graph holds
+        besides, if any; False: none.
     value_dtype : {"float32", "float64"}
         Type of the matrix in the plan.
     clusters : int, optional
@@ -189,8 +191,7 @@ def compile(
     num_parts = task.num_parts
 
     with observer("load"):
-        graph = as_graph(graph)
-        vertex_data = _vertex_data(data, graph)
+        graph, vertex_data = as_source(graph, data)
         assigner.check_graph(graph.num_vertices, vertex_data)
         task = _with_dims(task, vertex_data)
     with observer("normalize"):
@@ -280,14 +281,6 @@ def _advice(wanted: Balance, task: Task, assigner: Assigner) -> str:
     if (searched or chooses) and (task.options.objective or model.default_objective) != "time":
         return "try `objective` time, or fewer parts"
     return "try fewer parts" if chooses else "try `model` auto, or fewer parts"
-
-
-def _vertex_data(data: str | os.PathLike[str] | VertexData | None, graph: Graph) -> VertexData:
-    if data is None:
-        return VertexData()
-    if isinstance(data, VertexData):
-        return check_vertex_data(vars(data), graph.num_vertices)
-    return read_vertex_data(data, graph.num_vertices)
 
 
 def _in_words(value: Any) -> str:

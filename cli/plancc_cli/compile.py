@@ -10,6 +10,7 @@ import click
 
 from plancc.clock import wall_seconds
 from plancc.cost.objectives import OBJECTIVES
+from plancc.errors import InputError
 from plancc.models import MODELS
 from plancc.options import EFFORT, EFFORTS, SearchOptions
 from plancc.owners.request import DEFAULT_BALANCE, default_model, prepared, timed_candidates
@@ -40,14 +41,15 @@ OF_BATCHES = fields_of(
 )
 """Options of the models of mini-batches, which the help shows in a section."""
 SECTIONS = {
-    "Plan": ("output", "parts", "data", "value_dtype", "compress"),
+    "Plan": ("output", "parts", "value_dtype", "compress"),
     "Model": ("model", "normalize", "no_self_loops"),
     "Search": (
         *("objective", "effort", "budget", "seed", "threads", "dims", "machine"),
         *("partitioner", "preset", "time_limit", "topology"),
     ),
     "Balance": ("balance", "epsilon", "capacities"),
-    "Graph file": ("format", "pattern", "symmetrize", "transpose"),
+    "Vertex data": ("data", "no_data", "split_name"),
+    "Graph file": options.READING,
     "Mini-batches (model stochastic-hp)": (*OF_BATCHES, "clusters"),
 }
 SAMPLING = {"sampler", *options.sampler_fields()}
@@ -120,10 +122,13 @@ def _of_single_models() -> str:
 @options.epsilon(0.01)
 @options.balancing(
     f"{DEFAULT_BALANCE} where rows are searched for, else nnz",
-    "Features, labels and masks (.npz) to store in the plan.",
+    "Features, labels and masks to store in the plan: .npz, .npy, .csv, or a source that has both; "
+    "may be given several times.  [default: those of GRAPH]",
     "Widths d0,d1,...,dL of the layers, for epochs and balance work.  [default: of features and "
     f"labels, or {DIMS_DEFAULT}]",
 )
+@click.option("--no-data", is_flag=True, help="Leave the vertex data of GRAPH out.")
+@click.option("--split-name", metavar="NAME", help="The split to take where there are several.")
 @options.machine_option(
     f"Machine that epochs are predicted for (see plancc machines).  [default: {DEFAULT_MACHINE}]"
 )
@@ -164,11 +169,15 @@ def command(
     parts: int,
     no_self_loops: bool,
     compress: bool,
+    no_data: bool,
+    split_name: str | None,
     as_json: bool,
     **settings: Any,
 ) -> None:
     """Compile GRAPH into a communication plan."""
     import plancc
+    from plancc.graph.convert import own_data
+    from plancc.graph.vertexdata import VertexData, read_vertex_data
     from plancc.report.costs import product_of
     from plancc.report.epochs import EpochTimes
     from plancc.report.provenance import decoded, reached, read_tried
@@ -185,7 +194,10 @@ def command(
     samplers = sampler_options() if model.of_batches else {}
     own = [name for name in model.option_fields() if name not in samplers]
     refuse_taken(f"model '{settings['model']}'", own, TAKEN)
-    options.check_output(output, graph, settings["part"], settings["data"])
+    data = settings.pop("data")
+    options.check_output(output, graph, settings["part"], *data)
+    if data and no_data:
+        raise InputError("`data` and `no_data` exclude each other: give one of them")
     reading = {name: settings.pop(name) for name in options.READING}
     settings = {k: v for k, v in settings.items() if k not in OF_MODELS or v is not None}
     settings = chosen | settings
@@ -201,10 +213,17 @@ def command(
     with progress(settings["budget"]) as shown:
         with shown.stage("read"):
             source = plancc.read_graph(graph, **reading)
+            choice = {"split": split_name, "keys": reading["keys"]}
+            vertex_data: VertexData | bool = False
+            if data:
+                vertex_data = read_vertex_data(data, source, **choice)
+            elif not no_data:
+                vertex_data = own_data(graph, source, format=reading["format"], **choice)
         plan = plancc.compile(
             source,
             num_parts=parts,
             self_loops=not no_self_loops,
+            data=vertex_data,
             command=command_line(),
             observer=shown.stage,
             report=partial(shown.incumbent, who, task.objective or "volume"),
@@ -227,6 +246,7 @@ def command(
                 "metrics": plan.metrics().figures(),
                 "random": plan.baseline.figures() if plan.baseline else None,
                 **({} if product is None else {"product": asdict(product)}),
+                "vertex_data": plan.vertex_data.sizes(),
                 "provenance": decoded(plan.provenance),
             }
         )

@@ -24,7 +24,7 @@ NONZERO_PARTS = re.compile(r"\.part\.mtx$")
 @click.option("--self-loops", is_flag=True, help="Add the identity first.")
 @options.balancing(
     "nnz in .hgr, the graph's own weights in .graph",
-    "Vertex data (.npz) with the training mask, for balance train.",
+    "Vertex data with the training mask, for balance train.",
 )
 @options.reading
 def command(
@@ -34,7 +34,7 @@ def command(
     self_loops: bool,
     balance: str | None,
     dims: list[int] | None,
-    data: str | None,
+    data: tuple[str, ...],
     **reading: Any,
 ) -> None:
     """Write SOURCE for other tools, in the format of the output's extension.
@@ -46,7 +46,7 @@ def command(
         plancc export plan.h5 -o graph.part.4         the plan's part vector
         plancc export plan.h5 -o graph.part.mtx       MatrixMarket: part of every nonzero, from 1
     """
-    options.check_output(output, source, data)
+    options.check_output(output, source, *data)
     wanted = Balance.parse(balance or "nnz", dims)
     if wanted.allowed:
         raise InputError(f"--balance {balance}: a hypergraph file has no limits; give names only")
@@ -74,8 +74,8 @@ def command(
     graph = read_graph(source, **reading)
     if self_loops or normalize != "none":
         graph = normalized(graph, normalize, self_loops=self_loops, dtype="float64")
-    if data is not None:
-        wanted = replace(wanted, train_mask=read_vertex_data(data, graph.num_vertices).train_mask)
+    if data:
+        wanted = replace(wanted, train_mask=read_vertex_data(data, graph).train_mask)
     if hypergraph:
         problem = HypergraphModel().build(graph, 1, balance=wanted, seed=0)
         write_hmetis(problem, output)

@@ -61,8 +61,11 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
+        from plancc_cli.progress import warnings_on_stderr
+
         try:
-            return super().invoke(ctx)
+            with warnings_on_stderr():
+                return super().invoke(ctx)
         except PlanccError as error:
             if ctx.invoked_subcommand in COMMANDS:
                 name_flags(error, self.get_command(ctx, ctx.invoked_subcommand))

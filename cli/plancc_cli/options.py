@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plancc.errors import InputError
-from plancc.graph.formats import FORMATS
+from plancc.graph.formats import CHOICES, FLAGS, FORMATS
 from plancc.graph.graph import NORMALIZATIONS
 from plancc.models.weights import BALANCES
 from plancc.registry import check_choice
@@ -41,9 +41,10 @@ def together(*decorators: Decorator) -> Decorator:
     return decorated
 
 
-READING = ("format", "pattern", "symmetrize", "transpose")
+READING = ("format", *FLAGS, *CHOICES)
 """Parameters of `reading`: keywords of `plancc.read_graph`."""
 COMMANDS_OWN = (
+    *("no_data", "split_name"),
     *("help", "json", "as_json", "quiet", "verbose", "output", "parts", "no_self_loops"),
     "compress",
     *("plan", "plans", "per_part", "ranks", "boundary_sampling"),
@@ -58,7 +59,42 @@ reading = together(
     click.option("--pattern", is_flag=True, help="Ignore the values: every entry is 1."),
     click.option("--symmetrize", is_flag=True, help="Add entry (j, i) for every entry (i, j)."),
     click.option("--transpose", is_flag=True, help="Read entry (i, j) as (j, i)."),
+    click.option(
+        "--num-vertices",
+        type=int,
+        metavar="N",
+        help="Edge lists: the vertices are 0..N-1, whether they occur or not.",
+    ),
+    click.option(
+        "--keep-ids", is_flag=True, help="Edge lists: ids are vertex numbers, up to the largest."
+    ),
+    click.option(
+        "--columns",
+        metavar="U,V[,WEIGHT]",
+        callback=lambda context, parameter, text: tuple(text.split(",")) if text else None,
+        help="Parquet: the columns of the edges.",
+    ),
+    click.option(
+        "--key",
+        "keys",
+        multiple=True,
+        metavar="WHAT=NAME",
+        callback=lambda context, parameter, words: _parse_keys(words),
+        help="The source's name of graph, features, labels ... (.h5ad, .npz, .pt).",
+    ),
 )
+
+
+def _parse_keys(words: tuple[str, ...]) -> dict[str, str] | None:
+    keys = {}
+    for word in words:
+        what, _, name = word.partition("=")
+        if not what or not name:
+            raise InputError(f"--key '{word}': give WHAT=NAME, such as features=X_pca")
+        if what in keys:
+            raise InputError(f"--key '{word}': {what} is given twice")
+        keys[what] = name
+    return keys or None
 
 
 def normalizing(default: str) -> Decorator:
@@ -161,7 +197,7 @@ def balancing(
             f"nnz:0.05.  [default: {otherwise}]",
         ),
         dims_option(dims_help),
-        click.option("--data", type=click.Path(), help=data_help),
+        click.option("--data", type=click.Path(), multiple=True, help=data_help),
     )
 
 

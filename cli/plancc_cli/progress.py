@@ -127,7 +127,7 @@ class _Live:
 
 @contextmanager
 def progress(budget: float | None = None) -> Iterator[Progress]:
-    """Show progress and the compiler's warnings on stderr.
+    """Show progress on stderr.
 
     A terminal shows the stage at work; elsewhere it is a line every `EVERY` seconds.
 
@@ -151,7 +151,7 @@ def progress(budget: float | None = None) -> Iterator[Progress]:
     steps = say if level == VERBOSE else None
     stages = say if console.is_terminal and level > QUIET else steps
     shown = Progress(stages, steps, budget)
-    with _warnings_on_stderr(), announcing(announce):
+    with announcing(announce):
         if level == QUIET:
             yield shown
         elif console.is_terminal:
@@ -184,8 +184,9 @@ def _lines(shown: Progress, say: Report) -> Iterator[None]:
 
 
 @contextmanager
-def _warnings_on_stderr() -> Iterator[None]:
-    from plancc.pipeline import PlanccWarning
+def warnings_on_stderr() -> Iterator[None]:
+    """Show the library's warnings, one line each as they come, on stderr."""
+    from plancc.errors import PlanccWarning
 
     def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
         if issubclass(category, PlanccWarning):

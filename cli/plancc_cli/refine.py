@@ -62,7 +62,7 @@ def _parse_share(
 @options.epsilon(None, "  [default: the plan's, or 0.01]")
 @options.balancing(
     "the plan's, or nnz",
-    "Features, labels and masks (.npz) of a graph, to store in the plan.",
+    "Features, labels and masks of a graph, to store in the plan (as for compile).",
     "Widths d0,d1,...,dL of the layers, for epochs and balance work.  [default: the plan's]",
 )
 @options.machine_option("Machine that epochs are predicted for.  [default: the plan's]")
@@ -81,7 +81,7 @@ def command(
     output: str,
     part: str | None,
     parts: int | None,
-    data: str | None,
+    data: tuple[str, ...],
     normalize: str,
     no_self_loops: bool,
     compress: bool,
@@ -101,7 +101,7 @@ def command(
     from plancc_cli.render import print_refinement
     from plancc_cli.tables import print_json
 
-    options.check_output(output, source, part, data)
+    options.check_output(output, source, part, *data)
     reading = {name: settings.pop(name) for name in options.READING}
     of_graph = _is_graph(source)
     if of_graph and part is None:
@@ -125,7 +125,7 @@ def command(
                 part=part,
                 normalize=normalize,
                 self_loops=not no_self_loops,
-                data=data,
+                data=data or False,
                 observer=shown.stage,
             )
         else:

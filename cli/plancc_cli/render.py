@@ -97,6 +97,10 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
     say(
         f"{output}: {_sizes(header)}, {_origin(plan.provenance)}, {seconds:.1f} s",
     )
+    sizes = plan.vertex_data.sizes()
+    if sizes:
+        words = [f"{name.replace('_', ' ')} {size:,}" for name, size in sizes.items()]
+        say(f"vertex data: {', '.join(words)}")
     product = product_of(plan)
     if product is not None:
         counts = [(getattr(product, name), words) for name, words in PRODUCT]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import click
 
@@ -24,14 +25,14 @@ def command(
     against: str | None,
     as_json: bool,
     format: str | None,
-    **flags: bool,
+    **flags: Any,
 ) -> None:
     """Check every invariant of PLAN.
 
     With --against, the graph is read as the plan records it (--symmetrize and the like; --format
     if the file has the same name), unless such options are given.
     """
-    from plancc.graph.formats import FORMATS, read_graph
+    from plancc.graph.formats import FORMATS, read_graph, reading_of
     from plancc.plan.reader import PlanFile
     from plancc.plan.verify import verify_file
     from plancc_cli.tables import print_json
@@ -41,8 +42,7 @@ def command(
         with PlanFile(plan) as file:
             provenance = file.attributes("provenance")
         if not any(flags.values()):
-            recorded = str(provenance.get("source_reading", "")).split()
-            flags = {name: name in recorded for name in flags}
+            flags = reading_of(str(provenance.get("source_reading", "")))
         same_name = os.path.basename(against) == provenance.get("source_name")
         if format is None and same_name and provenance.get("source_format") in FORMATS:
             format = provenance["source_format"]

@@ -1,8 +1,9 @@
-"""Graphs from Python objects. Knows scipy, networkx and edge_index arrays; imports no torch."""
+"""Graphs and their vertex data from Python objects. Imports none of the libraries they are of."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,12 @@ from plancc.errors import InputError
 from plancc.graph.canonical import as_values, build_graph, detect_direction
 from plancc.graph.formats import read_graph
 from plancc.graph.graph import Graph, Source, check_num_vertices, check_range, check_square
+from plancc.graph.vertexdata import (
+    VertexData,
+    check_vertex_data,
+    read_vertex_data,
+    vertex_data_of,
+)
 
 _ACCEPTED = (
     "a Graph, a path, a scipy sparse matrix, a networkx graph, or a pair (num_vertices, edge_index)"
@@ -60,6 +67,72 @@ def as_graph(obj: Any) -> Graph:
     if hasattr(obj, "adj") and hasattr(obj, "nodes") and hasattr(obj, "is_directed"):
         return _from_networkx(obj)
     raise InputError(f"'{type(obj).__name__}' is not a graph: pass {_ACCEPTED}")
+
+
+def as_source(obj: Any, data: Any = None) -> tuple[Graph, VertexData]:
+    """Graph and vertex data of what a user has.
+
+    Parameters
+    ----------
+    obj
+        As `as_graph` takes it.
+    data : path, several paths, VertexData, mapping of str to array, or False, optional
+        The vertex data. None: what `obj` holds besides the graph; False: none.
+
+    Raises
+    ------
+    InputError
+    """
+    graph = as_graph(obj)
+    if data is None:
+        return graph, own_data(obj, graph)
+    if data is False:
+        return graph, VertexData()
+    if isinstance(data, VertexData):
+        return graph, check_vertex_data(vars(data), graph)
+    if isinstance(data, Mapping):
+        return graph, vertex_data_of(data, graph, "`data`: ")
+    if isinstance(data, str | os.PathLike) or (
+        isinstance(data, tuple | list) and all(isinstance(d, str | os.PathLike) for d in data)
+    ):
+        return graph, read_vertex_data(data, graph)
+    raise InputError(
+        f"`data` is '{type(data).__name__}': pass a path, a VertexData, or a dict of arrays, as "
+        "{'features': ..., 'labels': ..., 'train_mask': ...}"
+    )
+
+
+def own_data(
+    obj: Any,
+    graph: Graph,
+    *,
+    format: str | None = None,
+    split: str | None = None,
+    keys: Mapping[str, str] | None = None,
+) -> VertexData:
+    """Vertex data that the source of a graph holds; none where it has none.
+
+    Parameters
+    ----------
+    obj
+        What `graph` was made of, a path or an object.
+    graph : Graph
+    format, split, keys
+        As in `plancc.graph.vertexdata.read_vertex_data`.
+
+    Raises
+    ------
+    InputError
+        If it is wrong; the message says how to leave it out.
+    """
+    try:
+        if isinstance(obj, str | os.PathLike):
+            return read_vertex_data(
+                obj, graph, format=format, split=split, keys=keys, required=False
+            )
+    except InputError as error:
+        raise InputError(f"{error} (`no_data` leaves the vertex data out)") from error
+    return VertexData()
 
 
 def _from_scipy(matrix: Any) -> Graph:

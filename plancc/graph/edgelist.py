@@ -14,6 +14,7 @@ from plancc.errors import InputError
 from plancc.graph.canonical import build_graph
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source
+from plancc.graph.ids import ID_OPTIONS, number
 from plancc.graph.textfile import (
     StrPath,
     data_lines,
@@ -32,19 +33,24 @@ _MAX_DIGITS_WEIGHTED = 15  # beside weights, ids are parsed as float64
 
 
 def read_edgelist(
-    path: StrPath, *, pattern: bool = False, symmetrize: bool = False, transpose: bool = False
+    path: StrPath,
+    *,
+    pattern: bool = False,
+    symmetrize: bool = False,
+    transpose: bool = False,
+    num_vertices: int | None = None,
+    keep_ids: bool = False,
 ) -> Graph:
     """Read an edge list, plain or .gz: one edge ``u v`` or ``u v weight`` per line.
 
     Columns are separated by blanks, tabs, commas or semicolons, as the first line of data shows.
     Lines that begin with ``#`` or ``%`` are comments; .csv and .tsv files may have one line of
-    column names. Vertex ids are whole numbers >= 0; the vertices are the ids that occur, in
-    ascending order, and where these are not 0..n-1 the ids are kept in ``original_ids``. The graph
-    is directed, unless `symmetrize`.
+    column names. Vertex ids are whole numbers >= 0, numbered as `plancc.graph.ids.number` says. The
+    graph is directed, unless `symmetrize`.
 
     Parameters
     ----------
-    path, pattern, symmetrize, transpose
+    path, pattern, symmetrize, transpose, num_vertices, keep_ids
         As in `plancc.graph.formats.read_graph`.
 
     Raises
@@ -66,49 +72,17 @@ def read_edgelist(
             u, v, weights = _read_weighted(path, data, separator)
     if pattern:
         weights = None
-    num_vertices, row, col, original_ids = compact_ids(u, v)
+    found = number(u, v, os.fspath(path), num_vertices=num_vertices, keep_ids=keep_ids)
     graph = build_graph(
-        num_vertices,
-        row,
-        col,
+        found.num_vertices,
+        found.u,
+        found.v,
         weights,
         symmetrize=symmetrize,
         transpose=transpose,
         source=Source.of_file(path, "edgelist"),
     )
-    return replace(graph, original_ids=original_ids)
-
-
-def compact_ids(
-    u: npt.NDArray[np.int64], v: npt.NDArray[np.int64]
-) -> tuple[int, npt.NDArray[np.integer], npt.NDArray[np.integer], npt.NDArray[np.int64] | None]:
-    """Number the ids that occur 0..n-1 in ascending order.
-
-    Parameters
-    ----------
-    u, v : int64[edges]
-        Not negative.
-
-    Returns
-    -------
-    num_vertices : int
-    u, v : int[edges]
-        New numbers.
-    original_ids : int64[num_vertices], or None
-        None if the ids already were 0..n-1.
-    """
-    largest = int(max(u.max(), v.max()))
-    if largest < 8 * len(u) + 1024:  # a table of all ids is cheaper than sorting
-        occurs = np.zeros(largest + 1, np.bool_)
-        occurs[u] = True
-        occurs[v] = True
-        ids = np.flatnonzero(occurs)
-        if len(ids) == largest + 1:
-            return len(ids), u, v, None
-        number = np.cumsum(occurs, dtype=np.int64) - 1
-        return len(ids), number[u], number[v], ids
-    ids, both = np.unique(np.concatenate([u, v]), return_inverse=True)
-    return len(ids), both[: len(u)], both[len(u) :], ids
+    return replace(graph, original_ids=found.original_ids)
 
 
 def _sniff(path: StrPath, data: bytes) -> tuple[bytes, bytes, int]:
@@ -226,4 +200,9 @@ def _explain(path: StrPath, data: bytes, separator: bytes, columns: int) -> None
             read_number(path, line, "weight", words[2], float)
 
 
-FORMAT = Format((".txt", ".csv", ".tsv", ".el", ".edges"), read_edgelist)
+FORMAT = Format(
+    (".txt", ".csv", ".tsv", ".el", ".edges"),
+    read_edgelist,
+    options=ID_OPTIONS,
+    what="edge lists (SNAP)",
+)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Any
 
 from plancc.errors import InputError
 from plancc.files import sha256_of
@@ -24,6 +27,10 @@ FORMATS = Registry(
     },
     instance_of="plancc.graph.formats:Format",
 )
+FLAGS = ("pattern", "symmetrize", "transpose")
+"""Reading options of every format."""
+CHOICES = ("num_vertices", "keep_ids", "columns", "keys")
+"""Reading options of some formats (`Format.options`)."""
 
 
 @dataclass(frozen=True)
@@ -35,43 +42,78 @@ class Format:
     extensions : tuple of str
         With their dot, lower case, without ``.gz``.
     read : callable
-        ``read(path, *, pattern, symmetrize, transpose) -> Graph``.
+        ``read(path, *, pattern, symmetrize, transpose, **choices) -> Graph``; `choices` are those
+        of `options` that the user gave.
     write : callable, or None
         ``write(graph, temporary, *, pattern, compress, path) -> None``: writes to the file
         `temporary`, gzipped if `compress`; errors name `path`.
     gzip : bool
         Whether ``.gz`` may follow the extension.
+    options : tuple of str
+        Names in `CHOICES` that `read` understands.
+    read_data : callable, or None
+        ``read_data(path, *, split, keys) -> Mapping[str, array]``: the vertex data that the source
+        holds, by its own names, all vertices in the order of the graph; empty where there are none.
+        `split` is the name of a split or None, `keys` a mapping of names as `read_vertex_data` has
+        it. None: files of this format hold no vertex data.
+    files : callable, or None
+        ``files(folder) -> list of str``: the files that a folder of this format is read from,
+        relative to it; empty for other folders. None: the format has no folders.
+    needs : str
+        Library that reads it, in the words of `pip install`; "" where plancc needs nothing else.
+    what : str
+        What it is, in a few words.
     """
 
     extensions: tuple[str, ...]
     read: Callable[..., Graph]
     write: Callable[..., None] | None = None
     gzip: bool = True
+    options: tuple[str, ...] = ()
+    read_data: Callable[..., Mapping[str, Any]] | None = None
+    files: Callable[[str], list[str]] | None = None
+    needs: str = ""
+    what: str = ""
 
 
 def find_format(path: StrPath, format: str | None = None) -> str:
-    """Name of the format of a file: `format` if given, else by the file's extension.
+    """Name of the format of a file or a folder: `format` if given, else by the file's extension, or
+    by the files of the folder.
 
     Raises
     ------
     InputError
-        For an unknown name or extension; the message lists the formats.
+        For an unknown name or extension, or a folder of no format; the message lists the formats.
     """
     if format is not None:
         check_choice("format", format, FORMATS)
         return format
+    formats: dict[str, Format] = FORMATS.loaded()
+    if os.path.isdir(path):
+        return _find_folder(os.fspath(path), formats)
     name = os.path.basename(os.fspath(path)).lower()
     zipped = name.endswith(".gz")
     extension = os.path.splitext(name.removesuffix(".gz"))[1]
     known = []
-    entry: Format
-    for candidate, entry in FORMATS.loaded().items():
+    for candidate, entry in formats.items():
         if extension in entry.extensions and (entry.gzip or not zipped):
             return candidate
-        known.append(f"{candidate} ({' '.join(entry.extensions)})")
+        known.append(f"{candidate} ({' '.join(entry.extensions) or 'a folder'})")
     raise InputError(
         f"{os.fspath(path)}: cannot infer the format from the extension "
         f"'{extension}{'.gz' if zipped else ''}'; name the `format`, one of {', '.join(known)}"
+    )
+
+
+def _find_folder(path: str, formats: dict[str, Format]) -> str:
+    able = []
+    for candidate, entry in formats.items():
+        if entry.files is not None:
+            able.append(candidate)
+            if entry.files(path):
+                return candidate
+    raise InputError(
+        f"{path}: is a folder of none of the formats that have folders ({', '.join(able)})"
     )
 
 
@@ -82,8 +124,9 @@ def read_graph(
     pattern: bool = False,
     symmetrize: bool = False,
     transpose: bool = False,
+    **choices: Any,
 ) -> Graph:
-    """Read a graph file.
+    """Read a graph from a file or a folder.
 
     ``A[i, j] != 0`` means that row i needs row j. A MatrixMarket entry (i, j) and an edge-list
     line ``i j`` both are ``A[i, j]``. Duplicates are summed where the file has values and are one
@@ -92,8 +135,8 @@ def read_graph(
     Parameters
     ----------
     path : str or PathLike
-        The format follows from the extension: .mtx; .graph, .metis; .txt, .csv, .tsv, .el,
-        .edges, all also with .gz; .npz.
+        The format follows from the extension (``plancc formats`` lists them), or from what is in
+        the folder.
     format : str, optional
         Name of a format in `FORMATS`, whatever the extension.
     pattern : bool
@@ -103,32 +146,101 @@ def read_graph(
         itself symmetric is left as it is.
     transpose : bool
         Read entry (i, j) as (j, i).
+    num_vertices : int, optional
+        Edge lists: the vertices are 0..num_vertices-1, whether they occur or not.
+    keep_ids : bool, optional
+        Edge lists: ids are vertex numbers; the vertices are 0..largest id. Without `num_vertices`
+        or `keep_ids` the vertices are the ids that occur, in ascending order.
+    columns : sequence of str, optional
+        Parquet: names of the columns of u and v, and of the weights if there are three.
+    keys : mapping of str to str, optional
+        ``keys["graph"]``: name of the matrix where a source has several (AnnData's ``obsp``). Its
+        other keys are those of `plancc.graph.vertexdata.read_vertex_data`.
 
     Returns
     -------
     Graph
-        With ``source`` = base name, SHA-256 of the file's bytes, format.
+        With ``source`` = base name, SHA-256, format, and how it was read. The hash is that of the
+        file's bytes; of a folder, that of one line ``<SHA-256>  <name>`` for every file read.
 
     Raises
     ------
     InputError
         For a file that is missing, unreadable, empty, of unknown format, or wrong; the message
-        names file, line and value.
+        names file, line and value. For a reading option that the format does not have.
+    BackendUnavailable
+        If the library that reads this format is not installed.
     """
-    check_readable(path)
+    if not os.path.isdir(path):
+        check_readable(path)
     name = find_format(path, format)
     reader: Format = FORMATS[name]
+    if os.path.isdir(path) and (reader.files is None or not reader.files(os.fspath(path))):
+        what = "is a folder, not a file" if reader.files is None else f"is no folder of '{name}'"
+        raise InputError(f"{os.fspath(path)}: {what}")
+    unset = (None, (), {})
+    choices = {
+        k: value for k, value in choices.items() if value is not False and value not in unset
+    }
+    for choice in choices:
+        if choice not in reader.options and not (choice == "keys" and reader.read_data):
+            check_choice("reading option", choice, CHOICES)
+            able = [each for each, entry in FORMATS.loaded().items() if choice in entry.options]
+            raise InputError(
+                f"{os.fspath(path)}: `{choice}` is for {', '.join(able)}, not for format '{name}'"
+            )
+    flags = {"pattern": pattern, "symmetrize": symmetrize, "transpose": transpose}
+    taken = {key: value for key, value in choices.items() if key in reader.options}
     with ThreadPoolExecutor(1) as pool:  # hashing does not hold the interpreter lock
-        digest = pool.submit(sha256_of, path)
+        digest = pool.submit(_sha256_of_source, os.fspath(path), reader)
         try:
-            graph = reader.read(path, pattern=pattern, symmetrize=symmetrize, transpose=transpose)
+            graph = reader.read(path, **flags, **taken)
         except MemoryError as error:
             raise InputError(f"{os.fspath(path)}: not enough memory for this graph") from error
         with input_errors(path):
             sha256 = digest.result()
-    flags = {"pattern": pattern, "symmetrize": symmetrize, "transpose": transpose}
-    reading = " ".join(flag for flag, on in flags.items() if on)
-    return replace(graph, source=Source(os.path.basename(os.fspath(path)), sha256, name, reading))
+    base = os.path.basename(os.path.abspath(path))
+    return replace(graph, source=Source(base, sha256, name, _reading_words(flags | taken)))
+
+
+def _sha256_of_source(path: str, format: Format) -> str:
+    if not os.path.isdir(path):
+        return sha256_of(path)
+    assert format.files is not None
+    digest = hashlib.sha256()
+    for name in format.files(path):
+        digest.update(f"{sha256_of(os.path.join(path, name))}  {name}\n".encode())
+    return digest.hexdigest()
+
+
+def _reading_words(reading: Mapping[str, Any]) -> str:
+    """The reading options that are on, as one line that `reading_of` understands."""
+    words = []
+    for name, value in reading.items():
+        if value is True:
+            words.append(name)
+        elif name == "keys":
+            words += [f"keys={value['graph']}"] if "graph" in value else []
+        elif value is not False:
+            listed = isinstance(value, tuple | list)
+            words.append(f"{name}={','.join(value) if listed else value}")
+    return shlex.join(words)
+
+
+def reading_of(words: str) -> dict[str, Any]:
+    """Keywords of `read_graph` from `Source.reading`; what is not known is left out."""
+    reading: dict[str, Any] = {}
+    for word in shlex.split(words):
+        name, _, value = word.partition("=")
+        if name in (*FLAGS, "keep_ids"):
+            reading[name] = True
+        elif name == "num_vertices" and value.isdigit():
+            reading[name] = int(value)
+        elif name == "columns":
+            reading[name] = tuple(value.split(","))
+        elif name == "keys":
+            reading[name] = {"graph": value}
+    return reading
 
 
 def write_graph(

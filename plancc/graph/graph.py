@@ -24,11 +24,12 @@ class Source:
     name : str
         File name without its folder, or a short description of an in-memory object.
     sha256 : str
-        Hash of the file's bytes; empty for in-memory graphs.
+        Hash of the file's bytes, or of a folder's files; empty for in-memory graphs.
     format : str
         Name of the format in ``plancc.graph.formats``, or of the Python type.
     reading : str
-        Reading options that were on ("pattern", "symmetrize", "transpose"), joined by spaces.
+        Reading options that were on, joined by spaces, as in "symmetrize num_vertices=1000"
+        (`plancc.graph.formats.reading_of`).
     """
 
     name: str = "memory"

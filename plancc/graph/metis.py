@@ -213,4 +213,4 @@ def write_metis(
     temporary.write_bytes(gzip.compress(data, 6, mtime=0) if compress else data)
 
 
-FORMAT = Format((".graph", ".metis"), read_metis, write_metis)
+FORMAT = Format((".graph", ".metis"), read_metis, write_metis, what="METIS graphs")

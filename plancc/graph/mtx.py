@@ -256,4 +256,4 @@ def write_mtx(
         stream.close()
 
 
-FORMAT = Format((".mtx",), read_mtx, write_mtx)
+FORMAT = Format((".mtx",), read_mtx, write_mtx, what="MatrixMarket")

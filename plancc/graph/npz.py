@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from plancc.graph.textfile import StrPath, check_readable
 Array = npt.NDArray[Any]
 
 
-class Archive:
+class Archive(Mapping[str, Array]):
     """An .npz file whose arrays are read at first use, with errors that name file and key."""
 
     def __init__(self, path: StrPath) -> None:
@@ -48,6 +48,9 @@ class Archive:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._file.files)
+
+    def __len__(self) -> int:
+        return len(self._file.files)
 
     def __contains__(self, key: object) -> bool:
         return key in self._file.files
@@ -92,6 +95,28 @@ class Archive:
             bad = value[(value < 0) | (value >= bound)][0]
             raise InputError(f"{self.name}: key '{key}' holds '{bad}', out of range 0..{bound - 1}")
         return value
+
+
+def read_array(path: StrPath) -> Array:
+    """The array of an .npy file, no pickled objects; InputError names the file."""
+    check_readable(path)
+    name = os.fspath(path)
+    try:
+        array = np.load(name, allow_pickle=False)
+    except (ValueError, OSError, EOFError, MemoryError, SyntaxError) as error:
+        raise InputError(f"{name}: not an .npy array ({_line(error)})") from error
+    if not isinstance(array, np.ndarray):
+        raise InputError(f"{name}: an .npz archive, not a single .npy array")
+    return array
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+def read_npz_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> Archive:
+    """The arrays of an archive; `split` and `keys` are looked up by the caller."""
+    return Archive(path)
 
 
 def read_npz(
@@ -167,4 +192,10 @@ def _compressed(
     return np.repeat(np.arange(n, dtype=np.int32), np.diff(ptr)), minor
 
 
-FORMAT = Format((".npz",), read_npz, gzip=False)
+FORMAT = Format(
+    (".npz",),
+    read_npz,
+    gzip=False,
+    read_data=read_npz_data,
+    what="scipy.sparse.save_npz, and CSR archives with vertex data",
+)

@@ -1,14 +1,15 @@
-"""Features, labels, targets, masks and clusters in ``.npz`` files, in the source's vertex order.
+"""Features, labels, targets, masks and clusters of all vertices, in the source's vertex order.
 
-Keys, all optional: ``features`` (dense) or ``feat_indptr``, ``feat_indices``, ``feat_data``,
-``feat_shape`` (a CSR matrix); ``labels``, or for several classes per vertex ``targets`` (a matrix
-of 0 and 1, which may also be called ``labels``); ``train_mask``, ``val_mask``, ``test_mask``;
-``clusters``. Other keys are ignored. Pickled objects are never loaded.
+Sources have these names, all optional: ``features``; ``labels``, or for several classes per vertex
+``targets`` (a matrix of 0 and 1, which may also be called ``labels``); ``train_mask``,
+``val_mask``, ``test_mask``; ``clusters``. `ALIASES` and `INDEX_LISTS` say how else these may be
+called. Other names are ignored. Pickled objects are never loaded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
@@ -18,8 +19,11 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.files import atomic_write
-from plancc.graph.npz import Archive
-from plancc.graph.textfile import StrPath
+from plancc.graph.formats import FORMATS, Format, find_format
+from plancc.graph.graph import Graph
+from plancc.graph.npz import Archive, read_array, read_npz_data
+from plancc.graph.textfile import StrPath, check_readable, input_errors, open_input
+from plancc.registry import check_choice
 
 
 @dataclass(frozen=True)
@@ -51,42 +55,335 @@ class VertexData:
         arrays = (getattr(self, field.name) for field in fields(self))
         return VertexData(*(None if array is None else array[order] for array in arrays))
 
+    def sizes(self) -> dict[str, int]:
+        """Columns of features and targets, classes, clusters, vertices in every mask."""
+        sizes = {}
+        if self.features is not None:
+            sizes["features"] = self.features.shape[1]
+        if self.targets is not None:
+            sizes["targets"] = self.targets.shape[1]
+        if self.labels is not None:
+            sizes["classes"] = int(self.labels.max(initial=-1)) + 1
+        if self.clusters is not None:
+            sizes["clusters"] = int(self.clusters.max(initial=-1)) + 1
+        for mask in MASKS:
+            if getattr(self, mask) is not None:
+                sizes[mask] = int(getattr(self, mask).sum())
+        return sizes
+
 
 MASKS = ("train_mask", "val_mask", "test_mask")
 KEYS = ("features", "labels", *MASKS, "clusters", "targets")
+ALIASES = {
+    "features": ("x", "feat", "node_feat"),
+    "labels": ("y", "label", "node_label"),
+    "val_mask": ("valid_mask",),
+}
+"""Other names of what plans hold, as PyTorch Geometric, DGL and OGB have them."""
+INDEX_LISTS = {
+    "train_mask": ("train_idx", "train_index"),
+    "val_mask": ("val_idx", "valid_idx", "val_index", "valid_index"),
+    "test_mask": ("test_idx", "test_index"),
+}
+"""Names of lists of vertex numbers that stand in place of a mask."""
+MOST_NAMES = 1 << 16
+"""Longest line of column names."""
+NO_GRAPH = (".npy", ".csv", ".tsv")
+"""Extensions of files that hold vertex data and no graph."""
 
 
-def read_vertex_data(path: StrPath, num_vertices: int) -> VertexData:
+def read_vertex_data(
+    path: StrPath | Sequence[StrPath],
+    num_vertices: int | Graph,
+    *,
+    format: str | None = None,
+    split: str | None = None,
+    keys: Mapping[str, str] | None = None,
+    required: bool = True,
+) -> VertexData:
     """Read the data of all vertices.
 
     Parameters
     ----------
-    path : str or PathLike
-        An .npz file as the module describes. Sparse features are made dense.
-    num_vertices : int
+    path : str or PathLike, or several
+        ``.npz`` with names as the module describes, or sparse features as ``feat_indptr``,
+        ``feat_indices``, ``feat_data``, ``feat_shape`` (CSR), which are made dense. ``.npy``: a
+        matrix is the features, a list of integers the labels. ``.csv``, ``.tsv``, also ``.gz``: a
+        column of integers is the labels, several columns are the features; with a line of names
+        the columns that have one of ours. Or a graph file or folder of a format that holds vertex
+        data too. Of several sources every array may be in one.
+    num_vertices : int or Graph
         Rows that every array must have.
+    format : str, optional
+        Name of a format in `plancc.graph.formats.FORMATS`, whatever the extension.
+    split : str, optional
+        The split to take where the source has several: its name, or the column of masks that have
+        one for every split.
+    keys : mapping of str to str, optional
+        The source's names of some of `KEYS`, as in ``{"features": "X_pca", "labels": "leiden"}``.
+    required : bool
+        Whether a source without vertex data is wrong.
 
     Raises
     ------
     InputError
-        For a damaged archive, pickled objects, none of the keys, and what `check_vertex_data`
-        refuses; the message names file, key and value.
+        For a damaged file, pickled objects, none of the names, several splits and no choice among
+        them, and what `check_vertex_data` refuses; the message names file, key and value.
+    BackendUnavailable
+        If the library that reads this format is not installed.
     """
-    with Archive(path) as archive:
-        arrays = {key: archive[key] for key in KEYS if key in archive}
-        if "features" not in arrays and "feat_indptr" in archive:
-            arrays["features"] = _sparse_features(archive, num_vertices)
-        if "targets" not in arrays and "labels" in arrays and arrays["labels"].ndim == 2:
-            arrays["targets"] = arrays.pop("labels")
-        if not arrays:
+    if not isinstance(path, str | os.PathLike):
+        return _merged(path, num_vertices, split, keys)
+    name = os.fspath(path)
+    plain = name.lower().removesuffix(".gz")
+    held: Mapping[str, Any]
+    if format is None and plain.endswith(NO_GRAPH) and required:
+        held = _read_array_file(name) if plain.endswith(".npy") else _read_table(name)
+    else:
+        read: Callable[..., Mapping[str, Any]] = read_npz_data
+        if format is not None or os.path.isdir(name) or not _unknown(name):
+            known = find_format(path, format)
+            of_format: Format = FORMATS[known]
+            if of_format.read_data is None:
+                if not required:
+                    return VertexData()
+                able = [each for each in FORMATS if FORMATS.loaded()[each].read_data is not None]
+                raise InputError(
+                    f"{name}: format '{known}' holds no vertex data; give .npz, .npy, .csv, or a "
+                    f"source of format {', '.join(able)}"
+                )
+            read = of_format.read_data
+        held = read(path, split=split, keys=keys or {})
+    if isinstance(held, Archive):
+        held = _of_archive(held, num_vertices, keys or {})
+    return vertex_data_of(
+        held, num_vertices, f"{name}: ", split=split, keys=keys, required=required
+    )
+
+
+def _unknown(name: str) -> bool:
+    """Whether no format has the extension."""
+    try:
+        find_format(name)
+    except InputError:
+        return True
+    return False
+
+
+def _merged(
+    paths: Sequence[StrPath],
+    num_vertices: int | Graph,
+    split: str | None,
+    keys: Mapping[str, str] | None,
+) -> VertexData:
+    found: dict[str, Any] = {}
+    home: dict[str, str] = {}
+    for path in paths:
+        data = read_vertex_data(path, num_vertices, split=split, keys=keys)
+        for key, array in vars(data).items():
+            if array is None:
+                continue
+            if key in found:
+                raise InputError(f"{os.fspath(path)}: {key} are in {home[key]} too; give one")
+            found[key], home[key] = array, os.fspath(path)
+    return VertexData(**found)
+
+
+def _of_archive(
+    archive: Archive, num_vertices: int | Graph, keys: Mapping[str, str]
+) -> dict[str, Any]:
+    """All names of an archive; arrays that cannot be vertex data are not read, and None."""
+    wanted = {*KEYS, *keys.values()}
+    for others in (*ALIASES.values(), *INDEX_LISTS.values()):
+        wanted |= {*others}
+    found: dict[str, Any] = {name: archive[name] if name in wanted else None for name in archive}
+    if "feat_indptr" in found and "features" not in found:
+        count = num_vertices if isinstance(num_vertices, int) else num_vertices.num_vertices
+        found["features"] = _sparse_features(archive, count)
+    return found
+
+
+def vertex_data_of(
+    held: Mapping[str, Any],
+    num_vertices: int | Graph,
+    where: str = "",
+    *,
+    split: str | None = None,
+    keys: Mapping[str, str] | None = None,
+    required: bool = True,
+) -> VertexData:
+    """Vertex data from arrays (numpy, torch) by the names of their source.
+
+    Parameters
+    ----------
+    held : mapping of str to array
+        Names as in `KEYS`, `ALIASES`, `INDEX_LISTS`; others are ignored.
+    num_vertices, split, keys, required
+        As in `read_vertex_data`.
+    where : str
+        Put before every message.
+
+    Raises
+    ------
+    InputError
+        As `read_vertex_data`.
+    """
+    count = num_vertices if isinstance(num_vertices, int) else num_vertices.num_vertices
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    called: dict[str, str] = {}
+    keys = {key: value for key, value in (keys or {}).items() if key != "graph"}
+    for key in keys:
+        check_choice("name of vertex data", key, KEYS)
+    for key in KEYS:
+        if key in keys and keys[key] not in held:
+            raise InputError(f"{where}key '{keys[key]}' is missing; there are {_listed(held)}")
+        names = (keys[key],) if key in keys else (key, *ALIASES.get(key, ()))
+        for name in names:
+            value = held.get(name)
+            if value is not None:
+                arrays[key], called[key] = _as_array(value, f"{where}key '{name}'"), name
+                break
+        else:
+            for name in INDEX_LISTS.get(key, ()):
+                value = held.get(name)
+                if value is not None:
+                    arrays[key], called[key] = _mask_of(value, count, f"{where}key '{name}'"), name
+                    break
+    if not arrays:
+        if not required:
+            return VertexData()
+        raise InputError(
+            f"{where}no vertex data: none of the keys '{', '.join(KEYS)}' is there, but "
+            f"{_listed(held)}"
+        )
+    labels = arrays.get("labels")
+    if labels is not None and labels.ndim == 2:
+        if labels.shape[1] == 1 and labels.dtype.kind in "iu":
+            arrays["labels"] = labels[:, 0]
+        elif "targets" not in arrays:
+            arrays["targets"], called["targets"] = arrays.pop("labels"), called["labels"]
+    for key in MASKS:
+        if key in arrays:
+            arrays[key] = _of_split(arrays[key], split, f"{where}key '{called[key]}'")
+    return check_vertex_data(arrays, num_vertices, where, called)
+
+
+def _listed(held: Mapping[str, Any]) -> str:
+    names = [repr(str(name)[:40]) for name in held]
+    return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+
+
+def _as_array(value: Any, what: str) -> npt.NDArray[Any]:
+    """A numpy array of what may be a tensor."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"{what} cannot be read as an array ({error})") from error
+
+
+def _mask_of(value: Any, num_vertices: int, what: str) -> npt.NDArray[np.bool_]:
+    """The mask of a list of vertex numbers."""
+    numbers = _as_array(value, what)
+    if numbers.ndim == 2 and numbers.shape[1] == 1:
+        numbers = numbers[:, 0]
+    _check_list(numbers, what, "iu", "vertex numbers")
+    wrong = (numbers < 0) | (numbers >= num_vertices)
+    if wrong.any():
+        raise InputError(
+            f"{what} holds vertex '{numbers[wrong][0]}', out of range 0..{num_vertices - 1}"
+        )
+    mask = np.zeros(num_vertices, np.bool_)
+    mask[numbers] = True
+    return mask
+
+
+def _of_split(mask: npt.NDArray[Any], split: str | None, what: str) -> npt.NDArray[Any]:
+    """One column of masks that have one for every split; bytes of 0 and 1 as booleans."""
+    if mask.ndim == 2 and mask.shape[1] == 1:
+        mask = mask[:, 0]
+    if mask.ndim == 2:
+        count = mask.shape[1]
+        if split is None or not split.isascii() or not split.isdigit() or int(split) >= count:
             raise InputError(
-                f"{archive.name}: no vertex data: none of the keys '{', '.join(KEYS)}' is there"
+                f"{what} has {count} splits: choose one by `split_name` 0..{count - 1}"
             )
-        return check_vertex_data(arrays, num_vertices, f"{archive.name}: ")
+        mask = mask[:, int(split)]
+    if mask.dtype == np.uint8 and mask.size and mask.max() <= 1:
+        mask = mask.astype(np.bool_)
+    return mask
+
+
+def _read_array_file(name: str) -> dict[str, npt.NDArray[Any]]:
+    array = read_array(name)
+    return {"labels" if array.ndim == 1 else "features": array}
+
+
+def _read_table(name: str) -> dict[str, npt.NDArray[Any]]:
+    """Columns of numbers by their names; without names one is the labels, several the features."""
+    check_readable(name)
+    with input_errors(name), open_input(name) as stream:
+        first = stream.readline(MOST_NAMES)
+    mark = "\t" if name.lower().removesuffix(".gz").endswith(".tsv") else ","
+    words = [word.strip().strip('"') for word in first.decode("utf-8", "replace").split(mark)]
+    try:
+        [float(word) for word in words]
+        named = False
+    except ValueError:
+        named = True
+    table = read_numbers(name, mark, skipped=int(named))
+    if not named:
+        if table.shape[1] > 1:
+            return {"features": table.astype(np.float32)}
+        return {"labels": class_numbers(table[:, 0], f"{name}: the column")}
+    if len(set(words)) != len(words) or len(words) != table.shape[1]:
+        raise InputError(f"{name}: {len(words)} column names for {table.shape[1]} columns")
+    found: dict[str, npt.NDArray[Any]] = {}
+    for column, word in enumerate(words):
+        what = f"{name}: column '{word}'"
+        if word in ("labels", *ALIASES["labels"], "clusters"):
+            found[word] = class_numbers(table[:, column], what)
+        elif word in (*MASKS, *ALIASES["val_mask"]):
+            if not np.isin(table[:, column], (0, 1)).all():
+                raise InputError(f"{what} is a mask: it must hold 0 and 1")
+            found[word] = table[:, column] == 1
+    return found or {word: np.empty(0) for word in words}
+
+
+def read_numbers(path: StrPath, mark: str = ",", skipped: int = 0) -> npt.NDArray[np.float64]:
+    """A table of numbers, plain or .gz, float64[rows, columns]; ``nan`` may stand in it.
+
+    Raises
+    ------
+    InputError
+        For a word that is no number, or lines of different lengths; the message names the file.
+    """
+    try:
+        with input_errors(path), open_input(path) as stream:
+            table: npt.NDArray[np.float64] = np.loadtxt(
+                stream, delimiter=mark, ndmin=2, skiprows=skipped, comments=None, encoding="utf-8"
+            )
+    except (ValueError, UnicodeDecodeError) as error:
+        words = " ".join(str(error).split())[:200]
+        raise InputError(f"{os.fspath(path)}: not a table of numbers: {words}") from error
+    return table
+
+
+def class_numbers(column: npt.NDArray[np.float64], what: str) -> npt.NDArray[np.int64]:
+    """Class numbers; NaN, an unknown class, is -1."""
+    known = np.where(np.isnan(column), -1, column)
+    wrong = (known != np.floor(known)) | (np.abs(known) > 2**53)
+    if wrong.any():
+        raise InputError(f"{what} holds '{known[wrong][0]}', not the number of a class")
+    return known.astype(np.int64)
 
 
 def check_vertex_data(
-    arrays: Mapping[str, npt.ArrayLike | None], num_vertices: int, where: str = ""
+    arrays: Mapping[str, npt.ArrayLike | None],
+    num_vertices: int | Graph,
+    where: str = "",
+    names: Mapping[str, str] | None = None,
 ) -> VertexData:
     """Vertex data in the types that plans hold.
 
@@ -94,9 +391,11 @@ def check_vertex_data(
     ----------
     arrays : mapping
         Some of `KEYS`.
-    num_vertices : int
+    num_vertices : int or Graph
     where : str
         Put before every message.
+    names : mapping of str to str, optional
+        What messages call an array, where that is not its key.
 
     Raises
     ------
@@ -105,16 +404,24 @@ def check_vertex_data(
         masks that are not boolean, clusters that are not integers >= 0, targets other than 0 and
         1, labels and targets both; the message names key and value.
     """
+    names = names or {}
     checked = {
-        key: _CHECKS[key](np.asarray(array), f"{where}key '{key}'")
+        key: _CHECKS[key](np.asarray(array), f"{where}key '{names.get(key, key)}'")
         for key, array in arrays.items()
         if array is not None
     }
+    ids = None if isinstance(num_vertices, int) else num_vertices.original_ids
+    count = num_vertices if isinstance(num_vertices, int) else num_vertices.num_vertices
     for key, array in checked.items():
-        if len(array) != num_vertices:
-            raise InputError(
-                f"{where}key '{key}' has '{len(array)}' rows, the graph {num_vertices} vertices"
-            )
+        what = f"{where}key '{names.get(key, key)}'"
+        if len(array) != count:
+            help = ""
+            if ids is not None and len(array) > (largest := int(ids.max())):
+                help = (
+                    f": ids up to {largest} occur in the graph, {count} in all; read it with "
+                    f"`num_vertices` {len(array)}"
+                )
+            raise InputError(f"{what} has '{len(array)}' rows, the graph {count} vertices{help}")
     if "labels" in checked and "targets" in checked:
         raise InputError(f"{where}keys 'labels' and 'targets' are both there; a graph has one")
     return VertexData(**checked)

@@ -308,7 +308,7 @@ DATA = {
     "float labels": ({"labels": np.full(90, 0.5)}, ["labels"]),
     "label -2": ({"labels": np.full(90, -2)}, ["labels", "-2"]),
     "mask of numbers": ({"train_mask": np.ones(90)}, ["train_mask", "float64"]),
-    "other keys": ({"x": np.ones((90, 2))}, ["features", "labels"]),
+    "other keys": ({"z": np.ones((90, 2))}, ["features", "labels"]),
     "half of a csr": ({"feat_indptr": np.zeros(91, int)}, ["feat_"]),
 }
 

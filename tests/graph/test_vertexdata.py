@@ -1,12 +1,20 @@
 """Features, labels and masks."""
 
+import gzip
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from graph_helpers import SHARED
 
+import plancc
 from plancc.errors import InputError
-from plancc.graph.vertexdata import VertexData, read_vertex_data, save_vertex_data
+from plancc.graph.vertexdata import (
+    VertexData,
+    read_vertex_data,
+    save_vertex_data,
+    vertex_data_of,
+)
 
 
 def test_round_trip(tmp_path):
@@ -61,7 +69,7 @@ def test_nothing_to_write(tmp_path):
 
 SPARSE = {"feat_indptr": [0, 1, 1], "feat_indices": [0], "feat_data": [1.0], "feat_shape": [2, 1]}
 BAD = {
-    "nothing": ({"x": [1]}, "no vertex data"),
+    "nothing": ({"z": [1]}, "no vertex data"),
     "feature rows": ({"features": np.ones((3, 2))}, "'features' has '3' rows"),
     "feature shape": ({"features": np.ones(2)}, "'features' must be a matrix"),
     "nan": ({"features": np.full((2, 2), np.nan)}, "'features' holds 'nan'"),
@@ -116,3 +124,150 @@ def test_shared_data(name):
     assert np.array_equal(found.features[row, parts[1]], parts[0].astype(np.float32))
     assert np.count_nonzero(found.features) == np.count_nonzero(parts[0])
     assert (found.train_mask is None) == ("train_mask" not in file.files)
+
+
+N = 5
+X = np.arange(10, dtype=np.float64).reshape(5, 2)
+TRAIN = np.array([1, 0, 0, 1, 0], np.bool_)
+
+
+def check(found, *, features=True, labels=True):
+    assert (found.features is None) != features
+    assert (found.labels is None) != labels
+    if features:
+        np.testing.assert_array_equal(found.features, X)
+    if labels:
+        assert found.labels.tolist() == [0, 1, 2, -1, 0]
+
+
+Y = [0, 1, 2, -1, 0]
+
+
+@pytest.mark.parametrize("names", [("features", "labels"), ("x", "y"), ("feat", "label")])
+@pytest.mark.parametrize("shape", [(5,), (5, 1)])
+def test_names_and_shapes(tmp_path, names, shape):
+    np.savez(tmp_path / "a.npz", **{names[0]: X, names[1]: np.reshape(Y, shape)})
+    check(read_vertex_data(tmp_path / "a.npz", N))
+
+
+def test_own_names(tmp_path):
+    np.savez(tmp_path / "a.npz", emb=X, y=np.zeros(3), kind=Y)
+    keys = {"features": "emb", "labels": "kind"}
+    check(read_vertex_data(tmp_path / "a.npz", N, keys=keys))
+    with pytest.raises(InputError, match="key 'none' is missing; there are 'emb', 'y', 'kind'"):
+        read_vertex_data(tmp_path / "a.npz", N, keys={"labels": "none"})
+    with pytest.raises(InputError, match="unknown name of vertex data 'colour'"):
+        read_vertex_data(tmp_path / "a.npz", N, keys={"colour": "none"})
+
+
+def test_lists_of_vertices_are_masks():
+    found = vertex_data_of({"train_idx": np.array([3, 0]), "valid_idx": np.array([[1]])}, N)
+    assert np.array_equal(found.train_mask, TRAIN)
+    assert found.val_mask.tolist() == [False, True, False, False, False]
+    with pytest.raises(InputError, match=r"key 'test_idx' holds vertex '5', out of range 0\.\.4"):
+        vertex_data_of({"test_idx": np.array([1, 5])}, N)
+    with pytest.raises(InputError, match="'train_idx' must be a list of vertex numbers"):
+        vertex_data_of({"train_idx": np.array([1.0])}, N)
+
+
+def test_masks_of_several_splits():
+    masks = np.stack([~TRAIN, TRAIN], axis=1)
+    found = vertex_data_of({"train_mask": masks.astype(np.uint8)}, N, split="1")
+    assert np.array_equal(found.train_mask, TRAIN)
+    for split in (None, "2", "random"):
+        with pytest.raises(InputError, match=r"has 2 splits: choose one by `split_name` 0\.\.1"):
+            vertex_data_of({"train_mask": masks}, N, split=split)
+
+
+def test_array_files(tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "y.npy", np.array(Y))
+    np.savez(tmp_path / "z.npz", train_mask=TRAIN)
+    check(read_vertex_data(tmp_path / "x.npy", N), labels=False)
+    files = [tmp_path / name for name in ("x.npy", "y.npy", "z.npz")]
+    found = read_vertex_data(files, N)
+    check(found)
+    assert np.array_equal(found.train_mask, TRAIN)
+    with pytest.raises(InputError, match=r"x\.npy: features are in .*x\.npy too"):
+        read_vertex_data([tmp_path / "x.npy"] * 2, N)
+    np.save(tmp_path / "o.npy", np.array([None] * N), allow_pickle=True)
+    (tmp_path / "t.npy").write_bytes((tmp_path / "x.npy").read_bytes()[:-9])
+    head = (tmp_path / "x.npy").read_bytes().replace(b"(5, 2), }        ", b"(99999999, 2), } ")
+    (tmp_path / "h.npy").write_bytes(head)
+    for name in ("o.npy", "t.npy", "h.npy"):
+        with pytest.raises(InputError, match=f"{name}: not an .npy array"):
+            read_vertex_data(tmp_path / name, N)
+
+
+def test_tables(tmp_path):
+    (tmp_path / "y.csv").write_text("0\n1\n2\nnan\n0\n")
+    check(read_vertex_data(tmp_path / "y.csv", N), features=False)
+    with gzip.open(tmp_path / "x.csv.gz", "wt") as stream:
+        stream.writelines(f"{a},{b}\n" for a, b in X)
+    check(read_vertex_data(tmp_path / "x.csv.gz", N), labels=False)
+    (tmp_path / "t.tsv").write_text(
+        "id\tlabel\ttrain_mask\n7\t0\t1\n8\t1\t0\n9\t2\t0\n1\tnan\t1\n2\t0\t0\n"
+    )
+    found = read_vertex_data(tmp_path / "t.tsv", N)
+    check(found, features=False)
+    assert np.array_equal(found.train_mask, TRAIN)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("label\n0.5\n", "column 'label' holds '0.5', not the number of a class"),
+        ("0.5\n", "the column holds '0.5'"),
+        ("1,2\n3\n", "not a table of numbers"),
+        ("1,2\n3,x\n", "not a table of numbers"),
+        ("label,train_mask\n1,2\n", "column 'train_mask' is a mask"),
+        ("id,colour\n1,2\n", "no vertex data: none of the keys"),
+        ("label,label\n1,2\n", "2 column names for 2 columns"),
+        ("", "the file is empty"),
+    ],
+)
+def test_bad_tables(tmp_path, text, words):
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(InputError, match=words) as caught:
+        read_vertex_data(tmp_path / "a.csv", 1)
+    assert str(tmp_path / "a.csv") in str(caught.value)
+
+
+def test_formats_without_data(tmp_path):
+    (tmp_path / "a.mtx").write_text("%%MatrixMarket matrix coordinate pattern general\n1 1 0\n")
+    with pytest.raises(InputError, match=r"format 'mtx' holds no vertex data; give \.npz, \.npy"):
+        read_vertex_data(tmp_path / "a.mtx", 1)
+
+
+ARCHIVE = {"indptr": [0, 1, 2, 3, 4, 5], "indices": [1, 2, 3, 4, 0], "num_nodes": [5]}
+
+
+def test_a_source_with_both(tmp_path):
+    """An archive with graph and data: compile takes both, neither, or others."""
+    path = tmp_path / "both.npz"
+    np.savez(path, **ARCHIVE, features=X, labels=Y)
+    plan = plancc.compile(path, "block", 2)
+    np.testing.assert_array_equal(plan.vertex_data.features, X[plan.global_id])
+    assert plan.vertex_data.sizes() == {"features": 2, "classes": 3}
+    assert plancc.compile(path, "block", 2, data=False).vertex_data == VertexData()
+    plan = plancc.compile(path, "block", 2, data={"y": np.arange(5)})
+    assert np.array_equal(plan.vertex_data.labels, plan.global_id)
+    assert plan.vertex_data.features is None
+    np.savez(path, **ARCHIVE, x=np.arange(5.0))
+    with pytest.raises(InputError, match=r"'x' must be a matrix.*`no_data` leaves"):
+        plancc.compile(path, "block", 2)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"z": [1]}, "`data`: no vertex data: none of the keys 'features, labels"),
+        ({"x": np.ones((4, 2))}, "`data`: key 'x' has '4' rows, the graph 5 vertices"),
+        (np.ones((5, 2)), "`data` is 'ndarray': pass a path, a VertexData, or a dict"),
+        ({"x": [[1], [2, 3]]}, "key 'x' cannot be read as an array"),
+    ],
+)
+def test_bad_dicts(tmp_path, data, words):
+    np.savez(tmp_path / "g.npz", **ARCHIVE)
+    with pytest.raises(InputError, match=words):
+        plancc.compile(tmp_path / "g.npz", "block", 2, data=data)

@@ -1,0 +1,80 @@
+"""Ids of edge lists: isolated vertices survive where the user says so, and nothing goes unsaid."""
+
+import warnings
+
+import numpy as np
+import pytest
+from graph_helpers import entries
+
+import plancc
+from plancc.errors import InputError, PlanccWarning
+from plancc.graph.formats import read_graph, reading_of
+from plancc.graph.vertexdata import read_vertex_data
+
+EDGES = "1 5\n5 3\n3 1\n"
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text(EDGES)
+    return path
+
+
+@pytest.mark.parametrize(("options", "n"), [({"keep_ids": True}, 6), ({"num_vertices": 9}, 9)])
+def test_isolated_vertices_survive(path, options, n):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        graph = read_graph(path, **options)
+    assert graph.num_vertices == n
+    assert graph.original_ids is None
+    assert entries(graph) == {(1, 5): 1, (5, 3): 1, (3, 1): 1}
+    assert reading_of(graph.source.reading) == options
+
+
+def test_vertices_that_vanish_are_counted(path):
+    words = "3 vertices occur; ids go up to 5: `keep_ids` or `num_vertices` 6 keeps the others"
+    with pytest.warns(PlanccWarning, match=words):
+        graph = read_graph(path)
+    assert graph.original_ids.tolist() == [1, 3, 5]
+
+
+def test_ids_from_one_are_no_loss(path):
+    path.write_text("1 2\n2 3\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read_graph(path).original_ids.tolist() == [1, 2, 3]
+
+
+def test_an_id_beyond_the_vertices(path):
+    with pytest.raises(InputError, match=r"vertex id '5' is out of range 0\.\.4"):
+        read_graph(path, num_vertices=5)
+    with pytest.raises(InputError, match="no vertices"):
+        read_graph(path, num_vertices=0)
+    path.write_text(f"1 {10**17}\n")
+    with pytest.raises(InputError, match="too large to be a vertex number"):
+        read_graph(path, keep_ids=True)
+    with pytest.warns(PlanccWarning, match="2 vertices occur; ids go up to [0-9,]*$"):
+        read_graph(path)
+
+
+def test_data_of_all_ids_names_the_way_out(path, tmp_path):
+    np.savez(tmp_path / "a.npz", labels=np.arange(6))
+    with pytest.warns(PlanccWarning):
+        graph = read_graph(path)
+    words = r"has '6' rows, the graph 3 vertices: ids up to 5 occur in the graph, 3 in all; read "
+    with pytest.raises(InputError, match=words + "it with `num_vertices` 6"):
+        read_vertex_data(tmp_path / "a.npz", graph)
+    with pytest.warns(PlanccWarning), pytest.raises(InputError, match="`num_vertices` 6"):
+        plancc.compile(path, "block", 2, data=tmp_path / "a.npz")
+    read = read_graph(path, num_vertices=6)
+    plan = plancc.compile(read, "block", 2, data=tmp_path / "a.npz")
+    assert np.array_equal(plan.vertex_data.labels, plan.global_id)
+
+
+def test_options_are_for_formats_that_have_them(tmp_path):
+    (tmp_path / "a.graph").write_text("2 1\n2\n1\n")
+    with pytest.raises(InputError, match=r"`keep_ids` is for edgelist.*, not for format 'metis'"):
+        read_graph(tmp_path / "a.graph", keep_ids=True)
+    with pytest.raises(InputError, match="unknown reading option 'bogus'"):
+        read_graph(tmp_path / "a.graph", bogus=True)
