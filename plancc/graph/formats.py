@@ -178,10 +178,7 @@ def read_graph(
     if os.path.isdir(path) and (reader.files is None or not reader.files(os.fspath(path))):
         what = "is a folder, not a file" if reader.files is None else f"is no folder of '{name}'"
         raise InputError(f"{os.fspath(path)}: {what}")
-    unset = (None, (), {})
-    choices = {
-        k: value for k, value in choices.items() if value is not False and value not in unset
-    }
+    choices = {k: value for k, value in choices.items() if value is not None and value is not False}
     for choice in choices:
         if choice not in reader.options and not (choice == "keys" and reader.read_data):
             check_choice("reading option", choice, CHOICES)
