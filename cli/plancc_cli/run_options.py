@@ -32,7 +32,9 @@ HELP = {
         "activation": "Activation between layers.",
         "norm": "Normalisation between layers; batch: over the rows of all ranks.",
         "residual": "Add the input of every layer but the last to its output.",
-        "bias": "Bias of the layers.  [default: as in the model's paper]",
+        "parametrization": "Parameters of the layers and how they are drawn. pyg: as in PyTorch "
+        "Geometric's layers of the same name. paper: as in the model's paper.",
+        "bias": "Bias of the layers.  [default: as --parametrization has it]",
         "model_options": "Another option of the model; may be repeated.",
         "dropout": "Dropout of every layer's input.",
         "input_dropout": "Dropout of the first layer's input.  [default: as --dropout]",

@@ -39,6 +39,7 @@ FREE = {
     *("row_order", "pipeline", "aggregate_on", "checkpoint", "every", "resume", "log", "trace"),
 }
 OF_EPOCHS = ("step", "cosine")  # schedules that depend on the number of epochs
+FORMER = {"parametrization": "paper"}  # options that once were none, and what held then
 BEST_FACTS = ("loss", "epoch", "since", "drops")  # fields of `Validation` that a checkpoint keeps
 
 
@@ -197,7 +198,7 @@ class Checkpoints:
             fixed.append("eval_every")
         for name in fixed:
             # an option that is newer than the file had its default
-            before = there.get(name, getattr(TrainOptions, name))
+            before = there.get(name, FORMER.get(name, getattr(TrainOptions, name)))
             if here[name] != before:
                 raise InputError(
                     f"{path}: was made with {name.replace('_', '-')} {before}, which cannot become "

@@ -16,6 +16,7 @@ from plancc_runtime.nn import MODELS
 
 PASSES = ("order", "constant", "dead-rows", "overlap")
 CHOICES = {
+    "parametrization": ("pyg", "paper"),
     "aggregator": ("mean", "sum", "max", "gcn"),
     "norm": ("none", "layer", "batch"),
     "optimizer": ("sgd", "adam", "adamw"),
@@ -72,8 +73,11 @@ class TrainOptions:
         Aggregator of GraphSAGE.
     model_options : mapping of str to value or text, or None
         Other options that the model declares (`nn.conv.ConvOptions`), by name.
+    parametrization : str
+        Which parameters the layers have and how they are drawn (`nn.conv.ConvOptions`): as PyTorch
+        Geometric's layers ("pyg"), or as the model's paper has it ("paper").
     bias : bool or None
-        None: as the model's paper has it.
+        None: as the parametrization has it.
     activation : str
         Between layers: "relu", "tanh", "sigmoid" or "none".
     norm : str
@@ -150,6 +154,7 @@ class TrainOptions:
     hidden: int = 16
     heads: int = 1
     aggregator: str = "mean"
+    parametrization: str = "pyg"
     bias: bool | None = None
     activation: str = "relu"
     norm: str = "none"
@@ -208,7 +213,12 @@ class TrainOptions:
 
     def conv_options(self, declared: Sequence[str]) -> dict[str, Any]:
         """The options of a model that declares these, as far as they are not its defaults."""
-        given = {"order": self.product_order, "bias": self.bias, **self._model_options()}
+        given = {
+            "order": self.product_order,
+            "parametrization": self.parametrization,
+            "bias": self.bias,
+            **self._model_options(),
+        }
         extra = self.model_options or {}
         return {k: v for k, v in given.items() if k in declared} | dict(extra)
 

@@ -46,7 +46,7 @@ def test_words_are_those_of_inspect(model: str, graph: Path, machine: Path, tmp_
         assert found["words"] == expected["words"]
         assert found["max_words_sent"] == expected["max_words_sent"]
         assert found["messages"] == expected["messages"]
-        assert found["words_reduced"] == 4 * (5 * 8 + 8 * 4 + 1)
+        assert found["words_reduced"] == 4 * (6 * 8 + 9 * 4 + 1)  # with the biases
     assert found["num_ranks"] == 4
     assert found["machine"]["node"]["ranks"] == 2
     assert found["fits"] is True

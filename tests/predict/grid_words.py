@@ -100,7 +100,7 @@ def executed(
     passes: Sequence[str] = COMMON_PASSES,
     empty_pieces: int = 0,
 ) -> list[Moved]:
-    """What an epoch of a GCN without biases moves on a grid, step by step.
+    """What an epoch of a GCN moves on a grid, step by step.
 
     Parameters
     ----------
@@ -246,10 +246,10 @@ def _in_process_rows(
 
 
 def _weight_gradients(grid: Grid, dims: Sequence[int]) -> list[Moved]:
-    """One all-reduce of all weight gradients and the loss."""
+    """One all-reduce of the gradients of all weights and biases, and the loss."""
     if grid.num_ranks == 1:
         return []
-    words = sum(d_in * d_out for d_in, d_out in pairwise(dims)) + 1
+    words = sum((d_in + 1) * d_out for d_in, d_out in pairwise(dims)) + 1
     return [
         Moved(
             0,

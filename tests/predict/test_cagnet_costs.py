@@ -237,7 +237,7 @@ def test_executed_is_what_is_counted(grid, passes):
             if step.step == "broadcast of A":
                 name = (*name, step.direction == "back")
             if step.layer == 0:
-                weights = sum(d_in * d_out for d_in, d_out in pairwise(dims)) + 1
+                weights = sum((d_in + 1) * d_out for d_in, d_out in pairwise(dims)) + 1
                 assert step[4:] == (0, 0, grid.num_ranks, grid.num_ranks * weights, weights)
                 continue
             expected = counts.of(name)
@@ -337,7 +337,7 @@ def test_executed_steps_are_terms_of_the_paper(grid):
         if step.layer == 0:
             whats = [key for key in left if key[2].endswith(" of Y")]
             words = sum(left.pop(key).words for key in whats)
-            assert step.most == words + 1
+            assert step.most == words + sum(dims[1:]) + 1  # the paper has no biases, nor the loss
             continue
         if step.step == "broadcast of A":
             term = left.pop((step.equation, step.layer, "broadcasts of A"))

@@ -237,20 +237,21 @@ def dense_convolution(
     """One layer on a dense matrix whose diagonal is no edge, with the names of the parameters."""
     edge = (a != 0) & ~torch.eye(len(a), dtype=torch.bool)
     degree = edge.sum(dim=1, keepdim=True)
+    bias = w.get("bias", 0)
     if model == "gcn":
-        return a @ x @ w["weight"]
+        return a @ x @ w["weight"] + bias
     if model == "gin":
-        z = ((1 + w["eps"]) * x + edge.double() @ x) @ w["weight"] + w["bias"]
+        z = ((1 + w["eps"]) * x + edge.double() @ x) @ w["weight"] + bias
         return torch.relu(z) @ w["weight_out"] + w["bias_out"]
     if aggregator == "gcn":
-        return (edge.double() @ x + x) / (degree + 1) @ w["weight"]
+        return (edge.double() @ x + x) / (degree + 1) @ w["weight"] + bias
     z = edge.double() @ x
     if aggregator == "mean":
         z = z / degree.clamp(min=1)
     if aggregator == "max":
         each = x.expand(len(a), *x.shape).masked_fill(~edge[:, :, None], -torch.inf)
         z = torch.where(degree > 0, each.max(dim=1).values, 0)
-    return z @ w["weight"] + x @ w["weight_self"]
+    return z @ w["weight"] + x @ w["weight_self"] + bias
 
 
 def train_model(

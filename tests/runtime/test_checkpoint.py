@@ -139,7 +139,7 @@ def test_the_best_weights_are_kept_beside_the_last(plans, tmp_path):
     facts, best = contents(tmp_path / "best.safetensors")
     assert 0 < epochs < 19, "the case tells nothing of the best"
     assert (facts["epoch"], facts["best"]["loss"]) == (epochs, pytest.approx(loss, rel=1e-5))
-    assert list(best) == list(weights)
+    assert best.keys() == weights.keys()
     for name, weight in weights.items():
         np.testing.assert_allclose(best[name], weight, rtol=0, atol=1e-6)
     assert contents(tmp_path / "last.safetensors")[0]["epoch"] == 20

@@ -43,7 +43,7 @@ MODELS = {
     "mean": {"model": "sage"},
     "sum": {"model": "sage", "aggregator": "sum"},
     "closed-mean": {"model": "sage", "aggregator": "gcn"},
-    "gin": {"model": "gin"},
+    "gin": {"model": "gin", "model_options": {"train_eps": True}},
 }
 CASES = [
     *((name, 2, True) for name in MODELS),
@@ -145,11 +145,11 @@ def layer(name: str, w: dict[str, torch.Tensor], k: int, h: torch.Tensor, z: tor
     """Output rows from input rows and their sums."""
     own = {key.split(".", 2)[2]: value for key, value in w.items() if key.startswith(f"convs.{k}.")}
     if name in ("mean", "sum"):
-        return z @ own["weight"] + h @ own["weight_self"]
+        return z @ own["weight"] + h @ own["weight_self"] + own["bias"]
     if name == "gin":
         inner = (z + (1 + own["eps"]) * h) @ own["weight"] + own["bias"]
         return torch.relu(inner) @ own["weight_out"] + own["bias_out"]
-    return z @ own["weight"]
+    return z @ own["weight"] + own["bias"]
 
 
 def simulated(
@@ -272,8 +272,9 @@ def test_evaluation_has_the_exact_product():
     for fold in ("none", "delayed"):
         found = trained(this, 3, fold=fold, eval_every=1)
         h = np.asarray(this.data.features, np.float64)
-        h = np.tanh(this.a @ h @ found.weights["convs.0.weight"])
+        h = np.tanh(this.a @ h @ found.weights["convs.0.weight"] + found.weights["convs.0.bias"])
         z = torch.tensor(this.a @ h @ found.weights["convs.1.weight"])
+        z += torch.tensor(found.weights["convs.1.bias"])
         chosen = torch.tensor(this.data.train_mask)
         labels = torch.tensor(this.data.labels, dtype=torch.int64)
         loss = torch.nn.functional.cross_entropy(z[chosen], labels[chosen]).item()

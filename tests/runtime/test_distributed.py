@@ -58,7 +58,14 @@ def data() -> VertexData:
     )
 
 
-COMMON = {"epochs": EPOCHS, "dtype": "float64", "threads": 1, "passes": (), "eval_every": 1}
+COMMON = {
+    "epochs": EPOCHS,
+    "parametrization": "paper",  # as the dense reference has it
+    "dtype": "float64",
+    "threads": 1,
+    "passes": (),
+    "eval_every": 1,
+}
 VARIANTS = [
     {"optimizer": "sgd", "activation": "relu", "layers": 2, "lr": 0.5, "hidden": 7},
     {"optimizer": "adam", "activation": "tanh", "layers": 3, "lr": 0.05, "hidden": 12},

@@ -81,7 +81,8 @@ MODELS = [
 def cases():
     """(name of the graph, options): two graphs for every sampler, models in turn."""
     common = {"seed": SEED, "threads": 1, "epochs": EPOCHS, "steps": STEPS}
-    common |= {"passes": (), "eval_every": 0}
+    # the parametrization of the dense reference
+    common |= {"passes": (), "eval_every": 0, "parametrization": "paper"}
     for k, sampler in enumerate(SAMPLERS):
         options = {**common, **sampler, "layers": len(sampler.get("fanouts", (0, 0)))}
         options["dtype"] = "float32" if k == 3 else "float64"

@@ -132,12 +132,12 @@ def dense_conv(options, p, layer: Layer, x, last):
     if options.model == "gcn":
         z = a @ x @ p["weight"]
     elif options.model == "gin":
-        z = ((1 + p["eps"]) * own + edge.double() @ x) @ p["weight"] + p["bias"]
+        z = ((1 + p.get("eps", 0)) * own + edge.double() @ x) @ p["weight"] + p["bias"]
         return torch.relu(z) @ p["weight_out"] + p["bias_out"]
     elif options.model == "sage":
-        reduce = options.conv.get("aggregator", "mean")
+        bias, reduce = p.get("bias", 0), options.conv.get("aggregator", "mean")
         if reduce == "gcn":
-            return closed.double() @ x / closed.sum(1, keepdim=True) @ p["weight"]
+            return closed.double() @ x / closed.sum(1, keepdim=True) @ p["weight"] + bias
         if reduce == "max":
             each = x.expand(len(a), *x.shape).masked_fill(~edge[:, :, None], -torch.inf)
             z = torch.where(edge.any(1)[:, None], each.max(dim=1).values, 0)
@@ -290,6 +290,8 @@ CASES = {
     "sage-gcn": network_options("sage", aggregator="gcn", norm="layer"),
     "gin": network_options("gin", norm="batch", dropout=0.25),
     "gin-paper": network_options("gin", order="paper", residual=True, activation="tanh"),
+    "gin-eps": network_options("gin", train_eps=True),
+    "of-papers": network_options("sage", parametrization="paper"),
     "gat": network_options("gat"),
     "gat-layer": network_options("gat", residual=True, norm="layer"),
     "gat-heads": network_options("gat", heads=3, bias=True, norm="batch", dropout=0.5),
@@ -439,7 +441,9 @@ def test_options_of_a_layer():
     a, b = GATConv(4, 6, heads=2, random=3), GATConv(4, 6, heads=2, random=3, dtype=torch.float64)
     assert torch.equal(a.weight, b.weight.float())
     assert GATConv(4, 5, heads=2, last=True).weight.shape == (4, 10)
-    assert SAGEConv(4, 3, bias=True).bias.tolist() == [0, 0, 0]
+    assert GATConv(4, 3).bias.tolist() == [0, 0, 0]
+    assert GATConv(4, 3, bias=False).bias is None
+    assert GINConv(4, 3, train_eps="true").eps.requires_grad
     assert LayerNorm(3)(torch.tensor([[1.0, 2, 3]])).sum().abs() < 1e-6
     for make, words in (
         (lambda: GATConv(4, 5, heads=2), "heads 2: must divide the width 5"),

@@ -26,7 +26,13 @@ from plancc_runtime.train import train
 from plancc_runtime.transport.local import run_ranks
 
 N, PARTS, CLASSES, WIDTH, HIDDEN = 60, 3, 4, 7, 6
-COMMON = {"hidden": HIDDEN, "dtype": "float64", "threads": 1, "kernel": "torch"}
+COMMON = {
+    "hidden": HIDDEN,
+    "parametrization": "paper",  # as `Dense` has it
+    "dtype": "float64",
+    "threads": 1,
+    "kernel": "torch",
+}
 
 
 def make_case(multi_label=False, signal=0.0, **masks):

@@ -178,7 +178,7 @@ def _back(scheduler: Scheduler, layers: Sequence[Layer]) -> Iterator[Operation]:
 
 
 def _update(scheduler: Scheduler, layers: Sequence[Layer]) -> Iterator[Operation]:
-    weights = sum(layer.d_in * layer.d_out for layer in layers)
+    weights = sum((layer.d_in + 1) * layer.d_out for layer in layers)  # a bias each
     if scheduler.num_ranks > 1:
         yield AllReduce(
             Place(0, "update", "all-reduce"),

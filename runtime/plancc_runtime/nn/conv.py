@@ -28,6 +28,7 @@ from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph, local_graph
 
 ORDERS = ("auto", "aggregate-first", "project-first", "paper")
+PARAMETRIZATIONS = ("pyg", "paper")
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,19 @@ class ConvOptions:
 
     Attributes
     ----------
+    parametrization : str
+        Which parameters a layer has and how they are drawn. "pyg": as PyTorch Geometric's layer of
+        the same name has them by default (torch_geometric 2.8.1). "paper": as the equations of the
+        model's paper have them, drawn as Glorot and Bengio (2010) do.
     bias : bool or None
-        None: as the equations of the model's paper have it.
+        None: as the parametrization has it.
     """
 
+    parametrization: str = "pyg"
     bias: bool | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("parametrization", self.parametrization, PARAMETRIZATIONS)
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,7 @@ class ProductOptions(ConvOptions):
     order: str = "auto"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_choice("order", self.order, ORDERS)
 
 
@@ -96,6 +106,8 @@ class Conv(nn.Module, ABC):
         Whether x is read where `fixed` is given.
     whole_rows : bool
         Whether a rank must have all nonzeros of its rows, which it has not in an edge plan.
+    paper_bias : bool
+        Whether the equations of the model's paper have biases.
     """
 
     Options: ClassVar[type[ConvOptions]] = ConvOptions
@@ -103,6 +115,7 @@ class Conv(nn.Module, ABC):
     moves_input: bool = False
     reads_input: bool = True
     whole_rows: ClassVar[bool] = False
+    paper_bias: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -181,14 +194,42 @@ class Conv(nn.Module, ABC):
         used = ", ".join(f"{name}={getattr(self.options, name)!r}" for name in names)
         return f"{self.d_in}, {self.d_out}, {used}"
 
-    def _new_bias(self, default: bool = False) -> nn.Parameter | None:
-        wanted = default if self.options.bias is None else self.options.bias
-        return nn.Parameter(torch.zeros(self.d_out, dtype=torch.float64)) if wanted else None
+    @property
+    def _as_pyg(self) -> bool:
+        return self.options.parametrization == "pyg"
+
+    def _new_bias(self, values: Tensor | None = None) -> nn.Parameter | None:
+        """A bias of these values, by default zeros; None if the layer has none."""
+        wanted = self.options.bias
+        if wanted is None:
+            wanted = self._as_pyg or self.paper_bias
+        if values is None:
+            values = torch.zeros(self.d_out, dtype=torch.float64)
+        return nn.Parameter(values) if wanted else None
+
+    def _new_linear(
+        self, random: np.random.Generator, d_in: int
+    ) -> tuple[nn.Parameter, nn.Parameter | None]:
+        """Weight and bias of a linear map to d_out columns: torch.nn.Linear's or Glorot's."""
+        if not self._as_pyg:
+            return nn.Parameter(glorot(random, d_in, self.d_out)), self._new_bias()
+        weight = uniform(random, (d_in, self.d_out), fan_in=d_in)
+        bias = self._new_bias(uniform(random, (self.d_out,), fan_in=d_in))
+        return nn.Parameter(weight), bias
 
 
 def glorot(random: np.random.Generator, d_in: int, d_out: int) -> Tensor:
     """Uniform in +-sqrt(6 / (d_in + d_out)) (Glorot and Bengio 2010): float64[d_in, d_out]."""
     return torch.from_numpy(random.uniform(-1, 1, (d_in, d_out)) * np.sqrt(6 / (d_in + d_out)))
+
+
+def uniform(random: np.random.Generator, shape: tuple[int, ...], fan_in: int) -> Tensor:
+    """Uniform in +-1 / sqrt(fan_in): float64 of this shape.
+
+    This is how torch.nn.Linear and the Linear of PyTorch Geometric draw weights (Kaiming uniform,
+    He et al. 2015, with a = sqrt(5)) and biases.
+    """
+    return torch.from_numpy(random.uniform(-1, 1, shape) / np.sqrt(fan_in))
 
 
 def plus(graph: LayerGraph, z: Tensor, bias: Tensor | None) -> Tensor:

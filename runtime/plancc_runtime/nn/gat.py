@@ -38,6 +38,7 @@ class GATOptions(ConvOptions):
     heads: int = 1
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.heads < 1:
             raise InputError(f"heads {self.heads}: must be at least 1")
 
@@ -45,7 +46,10 @@ class GATOptions(ConvOptions):
 class GATConv(Conv):
     """Concatenates heads of width d_out / heads; the last layer averages heads of width d_out.
 
-    No bias unless asked for, as the paper's equations have it.
+    As in PyTorch Geometric's GATConv, W of all heads is one Glorot matrix, so are a_source and
+    a_target [heads, width] each, and there is a bias from 0. With `parametrization` "paper" every
+    head has Glorot matrices of its own, W and [a_source, a_target], and there is no bias unless
+    asked for.
     """
 
     Options = GATOptions
@@ -62,12 +66,15 @@ class GATConv(Conv):
                 "its heads"
             )
         self.width = width = self.d_out if self.last else self.d_out // heads
-        self.weight = nn.Parameter(
-            torch.cat([glorot(random, d_in, width) for _ in range(heads)], dim=1)
-        )
-        scores = torch.cat([glorot(random, 2 * width, 1) for _ in range(heads)], dim=1).T
-        self.score_source = nn.Parameter(scores[:, :width].clone())
-        self.score_target = nn.Parameter(scores[:, width:].clone())
+        if self._as_pyg:
+            weight = glorot(random, d_in, heads * width)
+            source, target = (glorot(random, heads, width) for _ in range(2))
+        else:
+            weight = torch.cat([glorot(random, d_in, width) for _ in range(heads)], dim=1)
+            scores = torch.cat([glorot(random, 2 * width, 1) for _ in range(heads)], dim=1).T
+            source, target = scores[:, :width].clone(), scores[:, width:].clone()
+        self.weight = nn.Parameter(weight)
+        self.score_source, self.score_target = nn.Parameter(source), nn.Parameter(target)
         self.bias = self._new_bias()
 
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:

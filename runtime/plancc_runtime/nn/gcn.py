@@ -13,7 +13,11 @@ from plancc_runtime.nn.conv import LinearConv, glorot, plus
 
 
 class GCNConv(LinearConv):
-    """Z = A H W (+ b); no bias unless asked for, as both papers have it."""
+    """Z = A H W + b.
+
+    As in PyTorch Geometric's GCNConv, W is Glorot's and b starts at 0. With `parametrization`
+    "paper" there is no b unless asked for.
+    """
 
     reads_input = False
 

@@ -7,27 +7,51 @@ N(v) are the columns of row v, without the diagonal that normalising added.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from plancc_runtime.layouts.layer_graph import LayerGraph
-from plancc_runtime.nn.conv import LinearConv, glorot, plus
+from plancc_runtime.nn.conv import LinearConv, ProductOptions, plus
+
+
+@dataclass(frozen=True)
+class GINOptions(ProductOptions):
+    """What the graph isomorphism network may be told.
+
+    Attributes
+    ----------
+    train_eps : bool or None
+        Whether eps is trained, from 0; None: only with `parametrization` "paper".
+    """
+
+    train_eps: bool | None = None
 
 
 class GINConv(LinearConv):
-    """eps is trained, from 0; the MLP is two linear layers of width d_out with a ReLU between.
+    """The MLP is two linear layers of width d_out with a ReLU between; both have a bias.
 
-    Both have a bias unless told otherwise. The first is linear, so that it can stand before the
-    sum, where it is cheaper.
+    This is PyTorch Geometric's GINConv of Sequential(Linear, ReLU, Linear): weights and biases are
+    drawn as torch.nn.Linear does; eps stays 0. With `parametrization` "paper" they are Glorot's
+    and 0, and eps is trained. The first map is linear, so that it can stand before the sum, where
+    it is cheaper.
     """
 
+    Options = GINOptions
+    paper_bias: ClassVar[bool] = True
+    eps: Tensor
+
     def _make(self, random: np.random.Generator) -> None:
-        self.eps = nn.Parameter(torch.zeros((), dtype=torch.float64))
-        self.weight = nn.Parameter(glorot(random, self.d_in, self.d_out))
-        self.bias = self._new_bias(default=True)
-        self.weight_out = nn.Parameter(glorot(random, self.d_out, self.d_out))
-        self.bias_out = self._new_bias(default=True)
+        eps, trained = torch.zeros((), dtype=torch.float64), self.options.train_eps
+        if not self._as_pyg if trained is None else trained:
+            self.eps = nn.Parameter(eps)
+        else:
+            self.register_buffer("eps", eps)
+        self.weight, self.bias = self._new_linear(random, self.d_in)
+        self.weight_out, self.bias_out = self._new_linear(random, self.d_out)
         self._aggregate_with("sum")
 
     def forward(self, graph: LayerGraph, x: Tensor, fixed: Tensor | None = None) -> Tensor:

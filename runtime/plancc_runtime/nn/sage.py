@@ -18,7 +18,7 @@ from plancc.registry import check_choice
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import local_graph
 from plancc_runtime.nn.aggregation import aggregate
-from plancc_runtime.nn.conv import Conv, LinearAggregation, ProductOptions, glorot, plus
+from plancc_runtime.nn.conv import Conv, LinearAggregation, ProductOptions, glorot, plus, uniform
 
 AGGREGATORS = ("mean", "sum", "max", "gcn")
 
@@ -41,10 +41,12 @@ class SAGEOptions(ProductOptions):
 
 
 class SAGEConv(Conv):
-    """z W_n + h W_s (+ b); z is the mean, sum or element-wise maximum over N(v), 0 if it is empty.
+    """z W_n + h W_s + b; z is the mean, sum or element-wise maximum over N(v), 0 if it is empty.
 
     The aggregator "gcn" has z alone, the mean over N(v) and v itself, in place of the concatenation
-    (Hamilton et al., Equation 2). No bias unless asked for, as both papers have it.
+    (Hamilton et al., Equation 2). As in PyTorch Geometric's SAGEConv, the map of z is drawn as
+    torch.nn.Linear with a bias, that of h without. With `parametrization` "paper" both are drawn as
+    one Glorot matrix of the concatenation, and there is no b unless asked for.
     """
 
     Options = SAGEOptions
@@ -52,10 +54,15 @@ class SAGEConv(Conv):
     def _make(self, random: np.random.Generator) -> None:
         aggregator, d_in, d_out = self.options.aggregator, self.d_in, self.d_out
         both = 1 if aggregator == "gcn" else 2
-        weight = glorot(random, both * d_in, d_out)  # of the concatenation
-        self.weight = nn.Parameter(weight[:d_in].clone())
-        self.weight_self = nn.Parameter(weight[d_in:].clone()) if both == 2 else None
-        self.bias = self._new_bias()
+        own: Tensor
+        if self._as_pyg:
+            self.weight, self.bias = self._new_linear(random, d_in)
+            own = uniform(random, (d_in, d_out), fan_in=d_in)
+        else:
+            weight = glorot(random, both * d_in, d_out)  # of the concatenation
+            self.weight, self.bias = nn.Parameter(weight[:d_in].clone()), self._new_bias()
+            own = weight[d_in:].clone()
+        self.weight_self = nn.Parameter(own) if both == 2 else None
         self._linear = None
         if aggregator != "max":
             coefficients = "closed-mean" if aggregator == "gcn" else aggregator

@@ -1,0 +1,216 @@
+"""Layers begin and compute as PyTorch Geometric's of the same name, or as the papers have them.
+
+The formulas of PyTorch Geometric 2.8.1 stand here as dense torch code; where the library is
+installed, its own layers are asked too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import reference
+import torch
+from torch.nn import functional
+
+import plancc_runtime
+from plancc.errors import InputError
+from plancc_runtime.nn import GATConv, GCNConv, GINConv, SAGEConv
+from plancc_runtime.transport.single import SingleTransport
+
+N, D_IN, D_OUT, HEADS = 40, 7, 6, 3
+WIDE_IN, WIDE_OUT = 300, 200
+
+
+@pytest.fixture(scope="module")
+def adjacency():
+    """A directed graph without self loops: float64[N, N], row i has what i reads."""
+    a = (np.random.default_rng(4).random((N, N)) < 0.15).astype(np.float64)
+    np.fill_diagonal(a, 0)
+    a[5] = 0  # a vertex without neighbours
+    return torch.tensor(a)
+
+
+@pytest.fixture(scope="module")
+def x():
+    return torch.tensor(np.random.default_rng(5).normal(size=(N, D_IN)))
+
+
+@pytest.fixture
+def graph_of():
+    def opened(matrix, self_loops):
+        header, [part] = reference.make_parts(matrix.numpy(), np.zeros(N, int), 1)
+        plan = replace(header, self_loops=self_loops), part
+        return plancc_runtime.open(plan, SingleTransport(), torch.float64)
+
+    return opened
+
+
+def with_random_biases(conv):
+    """Zeros would hide a bias that is left out."""
+    with torch.no_grad():
+        for name, weight in conv.named_parameters():
+            if "bias" in name:
+                weight.copy_(torch.linspace(-1, 1, weight.numel()).reshape(weight.shape))
+    return conv
+
+
+def gcn_norm(adjacency):
+    """D^-1/2 (A + I) D^-1/2, D of the rows (gcn_norm of an edge_index whose targets are rows)."""
+    closed = adjacency + torch.eye(N)
+    scale = closed.sum(dim=1).rsqrt()
+    return scale[:, None] * closed * scale[None, :]
+
+
+def as_pyg(conv, adjacency, x):
+    """The formulas of PyTorch Geometric's layers, dense."""
+    w = conv.state_dict()
+    if isinstance(conv, GCNConv):
+        return gcn_norm(adjacency) @ (x @ w["weight"]) + w["bias"]
+    if isinstance(conv, SAGEConv):
+        mean = adjacency @ x / adjacency.sum(dim=1, keepdim=True).clamp(min=1)
+        return mean @ w["weight"] + w["bias"] + x @ w["weight_self"]
+    if isinstance(conv, GINConv):
+        inner = ((1 + w["eps"]) * x + adjacency @ x) @ w["weight"] + w["bias"]
+        return inner.relu() @ w["weight_out"] + w["bias_out"]
+    edge = (adjacency + torch.eye(N)) != 0
+    heads = []
+    for head, weight in enumerate(w["weight"].chunk(conv.options.heads, dim=1)):
+        y = x @ weight
+        scores = (y @ w["score_source"][head])[None, :] + (y @ w["score_target"][head])[:, None]
+        scores = functional.leaky_relu(scores, 0.2).masked_fill(~edge, -torch.inf)
+        heads.append(scores.softmax(dim=1) @ y)
+    together = sum(heads) / len(heads) if conv.last else torch.cat(heads, dim=1)
+    return together + w["bias"]
+
+
+def own_layers():
+    same = {"random": 3, "dtype": torch.float64}
+    return {
+        "gcn": GCNConv(D_IN, D_OUT, **same),
+        "sage": SAGEConv(D_IN, D_OUT, **same),
+        "gin": GINConv(D_IN, D_OUT, **same),
+        "gat": GATConv(D_IN, D_OUT, heads=HEADS, **same),
+        "gat last": GATConv(D_IN, D_OUT, heads=HEADS, last=True, **same),
+    }
+
+
+def pyg_layer(nn, name, conv):
+    """PyTorch Geometric's layer with the weights of ours."""
+    w = {key: value.clone() for key, value in conv.state_dict().items()}
+    if name == "gcn":
+        layer, state = nn.GCNConv(D_IN, D_OUT), {"lin.weight": w["weight"].T, "bias": w["bias"]}
+    elif name == "sage":
+        layer = nn.SAGEConv(D_IN, D_OUT)
+        state = {
+            "lin_l.weight": w["weight"].T,
+            "lin_l.bias": w["bias"],
+            "lin_r.weight": w["weight_self"].T,
+        }
+    elif name == "gin":
+        layers = torch.nn.Linear(D_IN, D_OUT), torch.nn.ReLU(), torch.nn.Linear(D_OUT, D_OUT)
+        layer = nn.GINConv(torch.nn.Sequential(*layers))
+        state = {"nn.0.weight": w["weight"].T, "nn.0.bias": w["bias"], "eps": w["eps"].reshape(1)}
+        state |= {"nn.2.weight": w["weight_out"].T, "nn.2.bias": w["bias_out"]}
+    else:
+        layer = nn.GATConv(D_IN, conv.width, heads=HEADS, concat=not conv.last)
+        state = {
+            "lin.weight": w["weight"].T,
+            "att_src": w["score_source"][None],
+            "att_dst": w["score_target"][None],
+            "bias": w["bias"],
+        }
+    layer = layer.double()
+    layer.load_state_dict(state)
+    return layer
+
+
+@pytest.mark.parametrize("name", own_layers())
+def test_a_layer_computes_what_pyg_does(name, adjacency, x, graph_of):
+    conv = with_random_biases(own_layers()[name])
+    graph = graph_of(gcn_norm(adjacency) if name == "gcn" else adjacency, name == "gcn")
+    found = conv(graph, x)
+    torch.testing.assert_close(found, as_pyg(conv, adjacency, x), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", own_layers())
+def test_a_layer_computes_what_the_library_itself_does(name, adjacency, x, graph_of):
+    nn = pytest.importorskip("torch_geometric.nn")
+    conv = with_random_biases(own_layers()[name])
+    graph = graph_of(gcn_norm(adjacency) if name == "gcn" else adjacency, name == "gcn")
+    theirs = pyg_layer(nn, name, conv)
+    target, source = adjacency.nonzero().T
+    expected = theirs(x, torch.stack([source, target]))
+    torch.testing.assert_close(conv(graph, x), expected, rtol=1e-5, atol=1e-7)
+
+
+def is_uniform(values, bound):
+    """Whether many values look uniform in +-bound: all within, some near, and their deviation."""
+    values = np.asarray(values.detach(), np.float64).ravel()
+    error = 5 / np.sqrt(len(values))  # five deviations of a mean, in units of its own
+    assert 0.95 * bound < np.abs(values).max() <= bound * (1 + 1e-12)
+    assert abs(values.std() / (bound / np.sqrt(3)) - 1) < error
+    assert abs(values.mean()) < error * bound
+
+
+def glorot(*sizes):
+    return np.sqrt(6 / sum(sizes))
+
+
+def layer(kind, **options):
+    return kind(WIDE_IN, WIDE_OUT, random=1, dtype=torch.float64, **options)
+
+
+def test_initial_weights_are_drawn_as_pyg_does():
+    gcn = layer(GCNConv)
+    is_uniform(gcn.weight, glorot(WIDE_IN, WIDE_OUT))
+    assert not gcn.bias.any()
+    for aggregator in ("mean", "max"):
+        sage = layer(SAGEConv, aggregator=aggregator)
+        for weight in (sage.weight, sage.weight_self, sage.bias):  # torch.nn.Linear's
+            is_uniform(weight, 1 / np.sqrt(WIDE_IN))
+    gin = layer(GINConv)
+    is_uniform(gin.weight, 1 / np.sqrt(WIDE_IN))
+    is_uniform(gin.bias, 1 / np.sqrt(WIDE_IN))
+    is_uniform(gin.weight_out, 1 / np.sqrt(WIDE_OUT))
+    is_uniform(gin.bias_out, 1 / np.sqrt(WIDE_OUT))
+    assert gin.eps == 0
+    assert "eps" not in dict(gin.named_parameters())
+    for last, width in ((False, WIDE_OUT // 4), (True, WIDE_OUT)):
+        gat = layer(GATConv, heads=4, last=last)
+        is_uniform(gat.weight, glorot(WIDE_IN, 4 * width))
+        is_uniform(gat.score_source, glorot(4, width))
+        is_uniform(gat.score_target, glorot(4, width))
+        assert gat.bias.tolist() == [0] * WIDE_OUT
+
+
+def test_the_library_draws_them_so():
+    nn = pytest.importorskip("torch_geometric.nn")
+    torch.manual_seed(0)
+    is_uniform(nn.GCNConv(WIDE_IN, WIDE_OUT).lin.weight, glorot(WIDE_IN, WIDE_OUT))
+    sage = nn.SAGEConv(WIDE_IN, WIDE_OUT)
+    for weight in (sage.lin_l.weight, sage.lin_l.bias, sage.lin_r.weight):
+        is_uniform(weight, 1 / np.sqrt(WIDE_IN))
+    assert sage.lin_r.bias is None
+    gat = nn.GATConv(WIDE_IN, WIDE_OUT, heads=4)
+    is_uniform(gat.lin.weight, glorot(WIDE_IN, 4 * WIDE_OUT))
+    is_uniform(gat.att_src, glorot(4, WIDE_OUT))
+
+
+def test_the_papers_parametrization_is_an_option():
+    paper = {"parametrization": "paper"}
+    gcn, sage = layer(GCNConv, **paper), layer(SAGEConv, **paper)
+    is_uniform(gcn.weight, glorot(WIDE_IN, WIDE_OUT))
+    for weight in (sage.weight, sage.weight_self):
+        is_uniform(weight, glorot(2 * WIDE_IN, WIDE_OUT))
+    gin, gat = layer(GINConv, **paper), layer(GATConv, heads=4, **paper)
+    is_uniform(gin.weight, glorot(WIDE_IN, WIDE_OUT))
+    assert not gin.bias.any()
+    assert gin.eps.requires_grad
+    is_uniform(gat.weight, glorot(WIDE_IN, WIDE_OUT // 4))
+    is_uniform(torch.cat([gat.score_source, gat.score_target]), glorot(2 * WIDE_OUT // 4, 1))
+    assert [conv.bias for conv in (gcn, sage, gat)] == [None] * 3
+    assert layer(GCNConv, bias=True, **paper).bias.tolist() == [0] * WIDE_OUT
+    with pytest.raises(InputError, match="unknown parametrization 'dgl'"):
+        layer(GCNConv, parametrization="dgl")
