@@ -39,6 +39,8 @@ class LocalData:
         On a process grid that splits columns, the columns of this rank.
     num_features : int
         Number of all columns.
+    first_column : int
+        The first of this rank's columns.
     labels : int64[num_rows] or bool[num_rows, num_classes]
         The class of every vertex, -1 where unknown; or which classes it is of.
     num_classes : int
@@ -53,6 +55,7 @@ class LocalData:
 
     features: Tensor
     num_features: int
+    first_column: int
     labels: Tensor
     num_classes: int
     splits: dict[str, Tensor]
@@ -187,6 +190,7 @@ def load_data(
     return LocalData(
         features=dense,
         num_features=width,
+        first_column=columns.start,
         labels=torch.from_numpy(labels).to(device),
         num_classes=num_classes or (DEFAULT_CLASSES if random else classes),
         splits={s: torch.from_numpy(r).to(device) for s, r in rows.items()},

@@ -88,6 +88,9 @@ class TrainOptions:
         Rate of the first layer's; None: as `dropout`.
     normalize_features : bool
         Whether every row of features is divided by the sum of its magnitudes.
+    standardize_features : bool
+        Whether every column of features is shifted and scaled to mean 0 and variance 1 over all
+        vertices, after `normalize_features`. The network keeps mean and scale.
     split : three floats or None
         Shares of training, validation and test vertices, drawn for a plan without masks.
     optimizer, schedule : str
@@ -162,6 +165,7 @@ class TrainOptions:
     dropout: float = 0.0
     input_dropout: float | None = None
     normalize_features: bool = False
+    standardize_features: bool = False
     split: tuple[float, ...] | None = None
     lr: float = 0.01
     optimizer: str = "sgd"

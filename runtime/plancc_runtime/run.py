@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
-from os import PathLike
+from os import PathLike, fspath
 
 import numpy as np
 import torch
@@ -34,7 +34,7 @@ from plancc_runtime.saved import Description
 from plancc_runtime.slices import Slice
 from plancc_runtime.trace import Trace
 from plancc_runtime.transport.base import Transport
-from plancc_runtime.weights import read_weights
+from plancc_runtime.weights import read_description, read_weights
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -103,6 +103,10 @@ class Run:
         if options.checkpoint is not None:
             self._checkpoints = Checkpoints(options, content, transport)
             self._resume(self._checkpoints)
+        # by what the network has now, which may come from a file
+        features = network.standardized(self._data.features, self._data.first_column)
+        self._data = replace(self._data, features=features)
+        del features
         self._log = None
         with transport.agreement():
             if options.log is not None and transport.rank == 0:
@@ -296,18 +300,42 @@ def make_network(
                 residual=options.residual,
                 dropout=options.dropout,
                 input_dropout=options.first_dropout,
+                standardize_features=options.standardize_features,
             ),
             options.seed,
             dtype,
         ).to(data.features.device)
+    if network.standardization is not None:
+        network.standardization.fit(data.features, transport, data.first_column)
+    with transport.agreement():
         if options.init is not None:
-            shapes = {name: tuple(value.shape) for name, value in network.state_dict().items()}
-            given = read_weights(options.init, shapes)
-            network.load_state_dict({k: torch.from_numpy(w) for k, w in given.items()})
+            _initialise(network, options.init)
     state = network.state_dict()
     if not transport.all_equal(b"".join(w.cpu().numpy().tobytes() for w in state.values())):
         transport.agree(InputError(f"{options.init}: not the same weights on all ranks"))
     return network
+
+
+def _initialise(network: Network, path: str | PathLike[str]) -> None:
+    """Set the weights from a file; what standardises features too, where it is there.
+
+    Raises
+    ------
+    InputError
+        If they do not fit the network, or were trained on standardised features and this is not.
+    """
+    _, there = read_description(path)
+    shapes = {name: tuple(value.shape) for name, value in network.state_dict().items()}
+    known = {name for name in there if name.startswith("standardization.")}
+    if known and network.standardization is None:
+        raise InputError(
+            f"{fspath(path)}: these weights are of standardised features; set "
+            "`standardize_features` too"
+        )
+    if not known:
+        shapes = {k: shape for k, shape in shapes.items() if not k.startswith("standardization.")}
+    given = read_weights(path, shapes)
+    network.load_state_dict({k: torch.from_numpy(w) for k, w in given.items()}, strict=bool(known))
 
 
 def _release_free_memory() -> None:

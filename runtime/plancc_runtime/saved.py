@@ -201,6 +201,7 @@ class TrainedNetwork(nn.Module):
             )
         if self.description.normalize_features:
             x = functional.normalize(x, p=1, dim=1)
+        x = self.network.standardized(x)
         return self.network([graph] * len(self.network.convs), x)
 
     def probabilities(self, outputs: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from plancc_runtime.nn.gin import GINConv
     from plancc_runtime.nn.norm import BatchNorm, LayerNorm
     from plancc_runtime.nn.sage import SAGEConv
+    from plancc_runtime.nn.standardization import Standardization
 
 MODELS = Registry(
     "model of the network",
@@ -35,8 +36,18 @@ _MODULES = {
     "GATConv": "gat",
     "BatchNorm": "norm",
     "LayerNorm": "norm",
+    "Standardization": "standardization",
 }
-__all__ = ["MODELS", "BatchNorm", "GATConv", "GCNConv", "GINConv", "LayerNorm", "SAGEConv"]
+__all__ = [
+    "MODELS",
+    "BatchNorm",
+    "GATConv",
+    "GCNConv",
+    "GINConv",
+    "LayerNorm",
+    "SAGEConv",
+    "Standardization",
+]
 
 
 def __getattr__(name: str) -> Any:

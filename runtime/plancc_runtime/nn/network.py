@@ -22,6 +22,7 @@ from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.nn import MODELS
 from plancc_runtime.nn.conv import Conv, glorot
 from plancc_runtime.nn.dropout import dropout
+from plancc_runtime.nn.standardization import Standardization
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": relu,
@@ -51,6 +52,8 @@ class NetworkOptions:
         matrix of its own where the widths differ.
     dropout, input_dropout : float
         Rates in [0, 1) for the inputs of all layers but the first, and for that of the first.
+    standardize_features : bool
+        Whether features are standardised before they enter the network (`Standardization`).
     """
 
     model: str = "gcn"
@@ -60,6 +63,7 @@ class NetworkOptions:
     residual: bool = False
     dropout: float = 0.0
     input_dropout: float = 0.0
+    standardize_features: bool = False
 
 
 class Network(nn.Module):
@@ -76,6 +80,8 @@ class Network(nn.Module):
 
     Attributes
     ----------
+    standardization : Standardization or None
+        What standardises features, if anything does; `forward` takes them standardised.
     entered : callable of str, or None
         Called as a training pass enters "layer 1 forward", and so on, and back.
     """
@@ -100,7 +106,16 @@ class Network(nn.Module):
             for a, b in pairwise(dims[:-1])
         )
         self.to(dtype)
+        # in float64 whatever the others are
+        self.standardization = Standardization(dims[0]) if options.standardize_features else None
         self._activate = ACTIVATIONS[options.activation]
+
+    def standardized(self, x: Tensor, first_column: int = 0) -> Tensor:
+        """Features as `forward` takes them; x has the columns from `first_column`.
+
+        Not collective. x itself where the network was made without `standardize_features`.
+        """
+        return x if self.standardization is None else self.standardization(x, first_column)
 
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
         """`Conv.fixed` of the first layer, for a constant input. Collective."""

@@ -69,7 +69,7 @@ class _Normalise(torch.autograd.Function):
         ctx: Any, z: Tensor, weight: Tensor, bias: Tensor, eps: float, transport: Transport
     ) -> tuple[Tensor, ...]:
         sums = z.new_zeros(z.shape[1] + 1, dtype=torch.float64)
-        for rows in _blocks(z):
+        for rows in blocks_of_rows(z):
             sums[:-1] += rows.sum(0)
         sums[-1] = len(z)
         transport.allreduce_sum(sums)
@@ -77,7 +77,7 @@ class _Normalise(torch.autograd.Function):
         mean = sums[:-1] / count.clamp(min=1)
         center = mean.to(z.dtype)
         variance = torch.zeros_like(mean)
-        for rows in _blocks(z):
+        for rows in blocks_of_rows(z):
             variance += (rows - center).square_().sum(0)
         transport.allreduce_sum(variance)
         variance /= count.clamp(min=1)
@@ -93,7 +93,7 @@ class _Normalise(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         z, weight, center, root, count = ctx.saved_tensors
         sums = z.new_zeros(2, z.shape[1], dtype=torch.float64)  # of g, and of g times the output
-        for rows, of_rows in zip(_blocks(z), _blocks(g), strict=True):
+        for rows, of_rows in zip(blocks_of_rows(z), blocks_of_rows(g), strict=True):
             sums[0] += of_rows.sum(0)
             sums[1] += (rows - center).mul_(of_rows).sum(0)
         sums[1] *= root
@@ -106,7 +106,7 @@ class _Normalise(torch.autograd.Function):
         return of_z, of_weight, of_bias, None, None
 
 
-def _blocks(z: Tensor) -> tuple[Tensor, ...]:
+def blocks_of_rows(z: Tensor) -> tuple[Tensor, ...]:
     """The rows of z in blocks of `BLOCK` numbers; on a device, all together."""
     if z.device.type != "cpu":
         return (z,)

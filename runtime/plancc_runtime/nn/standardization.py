@@ -1,0 +1,90 @@
+"""Standardised features: every column has mean 0 and variance 1. Knows rows and sums of ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from plancc_runtime.nn.norm import blocks_of_rows
+from plancc_runtime.transport.base import Transport
+
+
+class Standardization(nn.Module):
+    """(x - mean) scale, column by column; part of a network, which reads nothing else.
+
+    Mean and variance are those of all vertices and not of the training vertices alone: a network
+    that is trained on a graph reads the features of all its vertices anyway, and of the few
+    vertices of a public split many columns would be constant. The sum of squares is divided by
+    their number, as scikit-learn's StandardScaler does. Constant columns become 0.
+
+    Parameters
+    ----------
+    width : int
+        Number of columns.
+
+    Attributes
+    ----------
+    mean, scale : Tensor[width]
+        In float64, saved with the network's weights; the scale is 1 / standard deviation, 0 where a
+        column is constant.
+    """
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(width, dtype=torch.float64))
+        self.register_buffer("scale", torch.ones(width, dtype=torch.float64))
+
+    def fit(self, x: Tensor, transport: Transport, first_column: int = 0) -> None:
+        """Take mean and scale from the rows of all ranks. Collective.
+
+        The deviations are summed once the mean is known, in float64, so that a variance that is
+        small beside the mean keeps its digits (Chan, Golub and LeVeque 1983, the two-pass formula).
+
+        Parameters
+        ----------
+        x : Tensor[m, d]
+            Features of this rank. Several ranks may have the same rows, if every row is on equally
+            many ranks.
+        transport : Transport
+        first_column : int
+            The first of the columns that this rank has, where ranks have slices of them.
+        """
+        width, own = len(self.mean), slice(first_column, first_column + x.shape[1])
+        sums, bounds = np.zeros((2, width)), np.full((2, width), -np.inf)
+        sums[1, own] = len(x)
+        for rows in blocks_of_rows(x):
+            if len(rows):
+                sums[0, own] += _numbers(rows.double().sum(0))
+                extremes = np.stack([_numbers(rows.amax(0)), _numbers(-rows.amin(0))])
+                bounds[:, own] = np.maximum(bounds[:, own], extremes)
+        transport.allreduce_sum(sums)
+        transport.allreduce_max(bounds)
+        count = np.maximum(sums[1], 1)
+        mean = sums[0] / count
+        center, squares = torch.from_numpy(mean[own]).to(x.device), np.zeros(width)
+        for rows in blocks_of_rows(x):
+            squares[own] += _numbers((rows.double() - center).square_().sum(0))
+        transport.allreduce_sum(squares)
+        deviation = np.sqrt(squares / count)
+        # by its numbers, as rounding leaves a constant column some variance
+        varies = (bounds[0] > -bounds[1]) & (deviation > 0)
+        scale = np.divide(1, deviation, out=np.zeros(width), where=varies)
+        self.mean.copy_(torch.from_numpy(mean))
+        self.scale.copy_(torch.from_numpy(scale))
+
+    def forward(self, x: Tensor, first_column: int = 0) -> Tensor:
+        """Standardised rows, computed in float64: Tensor[m, d] of the type of x; not collective."""
+        own = slice(first_column, first_column + x.shape[1])
+        mean, scale = self.mean[own].double(), self.scale[own].double()
+        out = torch.empty_like(x)
+        for rows, result in zip(blocks_of_rows(x), blocks_of_rows(out), strict=True):
+            result.copy_((rows.double() - mean).mul_(scale))
+        return out
+
+
+def _numbers(x: Tensor) -> np.ndarray:
+    return x.cpu().numpy()

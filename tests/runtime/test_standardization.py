@@ -1,0 +1,164 @@
+"""Standardised features: numpy's mean and deviation, whatever the ranks and layouts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from launcher import alone
+from safetensors.numpy import load_file
+
+import plancc
+import plancc_runtime
+from plancc.errors import InputError
+from plancc_runtime.nn import Standardization
+from plancc_runtime.options import TrainOptions
+from plancc_runtime.train import train
+from plancc_runtime.transport.local import run_ranks
+from plancc_runtime.weights import save_weights
+
+N, CLASSES = 60, 3
+PLANS = {  # model and ranks
+    "alone": ("rp", 1),
+    "rows": ("rp", 3),
+    "edges": ("fine-grain", 3),
+    "1.5d": ("cagnet-1.5d", 4),
+    "2d": ("cagnet-2d", 4),
+    "feature": ("mop", 4),
+}
+COMMON = {"epochs": 3, "hidden": 8, "lr": 0.05, "dtype": "float64", "threads": 1}
+
+
+def vertex_features() -> np.ndarray:
+    """Columns: plain, constant, constant and not 0, far from 0, rare ones, of large scale."""
+    random = np.random.default_rng(2)
+    columns = random.standard_normal((N, 9))
+    columns[:, 1] = 0
+    columns[:, 2] = 0.1
+    columns[:, 3] = 1000 + random.standard_normal(N) / 100
+    columns[:, 4] = np.arange(N) == 7
+    columns[:, 5] *= 1e6
+    return columns.astype(np.float32)
+
+
+def standardized(x: np.ndarray) -> np.ndarray:
+    x = x.astype(np.float64)
+    constant = (x == x[0]).all(axis=0)
+    return np.where(constant, 0, (x - x.mean(axis=0)) / np.where(constant, 1, x.std(axis=0)))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Plans of one graph; "done" has the features standardised already."""
+    folder = tmp_path_factory.mktemp("plans")
+    random = np.random.default_rng(1)
+    edge = np.triu(random.random((N, N)) < 0.1, 1)
+    graph = N, np.stack(np.nonzero(edge | edge.T))
+    labels = random.integers(0, CLASSES, N).astype(np.int32)
+    features = vertex_features()
+    data = plancc.VertexData(features=features, labels=labels, train_mask=np.arange(N) % 4 > 0)
+    for name, (model, parts) in PLANS.items():
+        plancc.compile(graph, model, parts, data=data).save(folder / f"{name}.h5")
+    ready = standardized(features).astype(np.float32)
+    data = plancc.VertexData(features=ready, labels=labels, train_mask=np.arange(N) % 4 > 0)
+    plancc.compile(graph, "rp", 1, data=data).save(folder / "done.h5")
+    return folder
+
+
+def trained(plan, ranks: int, **options):
+    chosen = TrainOptions(**{**COMMON, **options})
+    return run_ranks(ranks, lambda t: train(plan, chosen, t), 60)[0]
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_training_is_that_on_columns_which_numpy_standardised(name, folder):
+    ready = trained(folder / "done.h5", 1)
+    found = trained(folder / f"{name}.h5", PLANS[name][1], standardize_features=True)
+    x = vertex_features().astype(np.float64)
+    mean, scale = (found.weights[f"standardization.{key}"] for key in ("mean", "scale"))
+    np.testing.assert_allclose(mean, x.mean(axis=0), rtol=1e-13)
+    varies = x.max(axis=0) > x.min(axis=0)
+    assert varies.sum() == 7
+    np.testing.assert_allclose(scale[varies], 1 / x.std(axis=0)[varies], rtol=1e-12)
+    assert not scale[~varies].any()
+    losses, expected = ([e.loss for e in result.epochs] for result in (found, ready))
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)  # whose file has float32
+    for key, weight in ready.weights.items():
+        np.testing.assert_allclose(found.weights[key], weight, rtol=0, atol=1e-5)
+
+
+def test_ranks_do_not_matter(folder):
+    one = trained(folder / "alone.h5", 1, standardize_features=True)
+    for name in ("rows", "2d", "feature"):
+        other = trained(folder / f"{name}.h5", PLANS[name][1], standardize_features=True)
+        for here, there in zip(one.epochs, other.epochs, strict=True):
+            assert here.loss == pytest.approx(there.loss, rel=1e-10)
+
+
+def test_rows_are_scaled_first(folder):
+    options = {"normalize_features": True, "standardize_features": True}
+    found = trained(folder / "2d.h5", 4, **options)
+    x = vertex_features().astype(np.float64)
+    x /= np.abs(x).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(found.weights["standardization.mean"], x.mean(axis=0), rtol=1e-12)
+
+
+def test_some_ranks_may_have_no_rows():
+    def work(transport):
+        rows = torch.tensor([[1.0, 4], [3, 4]]) if transport.rank == 1 else torch.zeros(0, 2)
+        layer = Standardization(2)
+        layer.fit(rows, transport)
+        return layer(rows)
+
+    found = run_ranks(3, work, 60)
+    assert [len(rows) for rows in found] == [0, 2, 0]
+    assert found[1].tolist() == [[-1, 0], [1, 0]]
+
+
+def test_a_saved_network_standardises_as_in_training(folder):
+    """Also on a graph with other features, with the mean and scale of the training."""
+    weights, results = folder / "weights.npz", folder / "results.json"
+    done = alone(
+        *(folder / "alone.h5", "--epochs", 3, "--standardize-features", "--dtype", "float64"),
+        *("--save", weights, "--json", results),
+    )
+    assert done.returncode == 0, done.stderr
+    network = plancc_runtime.load_network(weights, torch.float64)
+    graph = plancc_runtime.open(folder / "alone.h5", "single", torch.float64, threads=1)
+    assert network.network.standardization.mean.dtype == torch.float64
+    found = network(graph)
+    ready = torch.tensor(standardized(vertex_features()))[graph.vertices.long()]
+    network.network.standardization = None
+    torch.testing.assert_close(found, network(graph, ready), rtol=1e-9, atol=1e-9)
+
+
+def test_weights_are_trained_on_with_their_own_mean_and_scale(folder, tmp_path):
+    first = trained(folder / "alone.h5", 1, standardize_features=True)
+    changed = {**first.weights}
+    changed["standardization.mean"] = first.weights["standardization.mean"] + 1
+    save_weights(tmp_path / "weights.npz", changed)
+    again = trained(folder / "rows.h5", 3, standardize_features=True, init=tmp_path / "weights.npz")
+    for key in ("mean", "scale"):
+        name = f"standardization.{key}"
+        assert again.weights[name].tolist() == changed[name].tolist()
+    with pytest.raises(InputError, match="these weights are of standardised features; set `stand"):
+        trained(folder / "rows.h5", 3, init=tmp_path / "weights.npz")
+    plain = {k: w for k, w in first.weights.items() if "standardization" not in k}
+    save_weights(tmp_path / "plain.npz", plain)
+    started = trained(
+        folder / "rows.h5", 3, epochs=0, standardize_features=True, init=tmp_path / "plain.npz"
+    )
+    for key, weight in first.weights.items():
+        np.testing.assert_allclose(started.weights[key], weight, rtol=1e-12)
+
+
+def test_a_run_resumes_with_the_same_bits(folder, tmp_path):
+    options = {"standardize_features": True, "dtype": "float32", "kernel": "numba"}
+    whole = trained(folder / "rows.h5", 3, epochs=4, **options)
+    trained(folder / "rows.h5", 3, epochs=2, checkpoint=tmp_path, **options)
+    assert "standardization.scale" in load_file(tmp_path / "last.safetensors")
+    again = trained(folder / "rows.h5", 3, epochs=4, checkpoint=tmp_path, resume=True, **options)
+    for key, weight in whole.weights.items():
+        assert again.weights[key].tolist() == weight.tolist(), key
+    with pytest.raises(InputError, match="standardize-features True, which cannot become False"):
+        trained(folder / "rows.h5", 3, epochs=5, checkpoint=tmp_path, resume=True, dtype="float32")
