@@ -13,6 +13,7 @@ from plancc.errors import InputError
 from plancc.graph.canonical import as_values, build_graph, detect_direction
 from plancc.graph.formats import read_graph
 from plancc.graph.graph import Graph, Source, check_num_vertices, check_range, check_square
+from plancc.graph.pyg import edge_index_of, graph_of_record, is_data, record_of
 from plancc.graph.vertexdata import (
     VertexData,
     check_vertex_data,
@@ -30,7 +31,7 @@ def as_graph(obj: Any) -> Graph:
 
     Parameters
     ----------
-    obj : Graph, str or PathLike, scipy sparse, networkx graph, or (n, edge_index)
+    obj : Graph, path, scipy sparse, networkx graph, (n, edge_index), or an object of a library
         - Graph: returned as it is.
         - Path: read by `plancc.graph.formats.read_graph`.
         - scipy sparse matrix or array, square: ``A`` itself; duplicates are summed, zeros dropped;
@@ -39,9 +40,11 @@ def as_graph(obj: Any) -> Graph:
           Vertices in the graph's order; integer nodes other than 0..n-1 are kept as
           ``original_ids``. Values if at least one edge has the attribute "weight" (1 for edges
           without it); parallel edges are summed then.
-        - ``(n, edge_index)``: int[2, edges] as in PyTorch Geometric, numpy or torch on the CPU:
+        - ``(n, edge_index)``: int[2, edges] as in PyTorch Geometric, numpy or torch:
           ``edge_index[0]`` is the source j, ``edge_index[1]`` the destination i that aggregates
           from it, hence ``A[i, j]``. No values. Undirected if its pattern is symmetric.
+        - A Data of PyTorch Geometric, its ``to_dict()``, or any object or dict with ``edge_index``
+          (`plancc.graph.pyg.graph_of_record`).
 
     Raises
     ------
@@ -58,12 +61,13 @@ def as_graph(obj: Any) -> Graph:
         return _from_scipy(obj)
     if isinstance(obj, tuple | list) and len(obj) == 2 and np.ndim(obj[0]) == 0:
         return _from_edge_index(*obj)
-    if isinstance(obj, np.ndarray | tuple | list) or type(obj).__module__.startswith("torch"):
-        raise InputError(
-            "a dense matrix is not accepted as graph: convert it by scipy.sparse.csr_array(matrix)"
-            if np.ndim(obj) == 2
-            else f"'{type(obj).__name__}' is not a graph: pass {_ACCEPTED}"
-        )
+    if isinstance(obj, tuple | list) and len(obj) == 2 and np.ndim(obj[1]) == 0:
+        raise InputError("(edge_index, n) is the wrong way round: pass (num_vertices, edge_index)")
+    if is_data(obj):
+        name = f"PyG {type(obj).__name__}"
+        return graph_of_record(record_of(obj, name), name, Source(name, format="pyg"))
+    if isinstance(obj, np.ndarray | tuple | list) or type(obj).__module__ == "torch":
+        raise InputError(_no_graph(obj))
     if hasattr(obj, "adj") and hasattr(obj, "nodes") and hasattr(obj, "is_directed"):
         return _from_networkx(obj)
     raise InputError(f"'{type(obj).__name__}' is not a graph: pass {_ACCEPTED}")
@@ -130,9 +134,29 @@ def own_data(
             return read_vertex_data(
                 obj, graph, format=format, split=split, keys=keys, required=False
             )
+        if is_data(obj):
+            name = f"PyG {type(obj).__name__}"
+            choice: Any = {"split": split, "keys": keys, "required": False}
+            return vertex_data_of(record_of(obj, name), graph, f"{name}: ", **choice)
     except InputError as error:
         raise InputError(f"{error} (`no_data` leaves the vertex data out)") from error
     return VertexData()
+
+
+def _no_graph(obj: Any) -> str:
+    """Why an array or a sequence is not a graph."""
+    shape = tuple(obj.shape) if hasattr(obj, "shape") else np.shape(obj)
+    if len(shape) == 2 and 2 in shape and shape[0] != shape[1]:
+        turned = "" if shape[0] == 2 else ".T"
+        return (
+            f"a bare edge_index of shape {shape} does not say how many vertices there are: pass "
+            f"(num_vertices, edge_index{turned})"
+        )
+    if len(shape) == 2:
+        return (
+            "a dense matrix is not accepted as graph: convert it by scipy.sparse.csr_array(matrix)"
+        )
+    return f"'{type(obj).__name__}' is not a graph: pass {_ACCEPTED}"
 
 
 def _from_scipy(matrix: Any) -> Graph:
@@ -190,14 +214,7 @@ def _from_edge_index(n: Any, edge_index: Any) -> Graph:
     if isinstance(n, bool) or not isinstance(n, int | np.integer):
         raise InputError(f"(num_vertices, {name}): num_vertices must be an integer, not '{n}'")
     check_num_vertices(int(n), name)
-    try:
-        pair = np.asarray(edge_index)
-    except (TypeError, ValueError, RuntimeError) as error:  # torch: on a GPU, requires grad
-        raise InputError(f"{name}: cannot be read as a numpy array ({error})") from error
-    if pair.ndim != 2 or pair.shape[0] != 2:
-        raise InputError(f"{name}: the shape must be (2, edges), not '{pair.shape}'")
-    if pair.dtype.kind not in "iu" and pair.size:
-        raise InputError(f"{name}: vertex numbers must be integers, not '{pair.dtype}'")
+    pair = edge_index_of(edge_index, f"(num_vertices, {name})")
     check_range(pair, int(n), name)
     source, destination = pair
     return detect_direction(

@@ -63,10 +63,10 @@ def read_edgelist(
     data, separator, columns = _sniff(path, data)
     weights: npt.NDArray[np.floating] | None = None
     if columns == 2:
-        u, v, last = _read_integer_columns(path, data, separator, columns)
+        u, v, last = read_integer_columns(path, data, separator, columns)
     else:
         try:
-            u, v, last = _read_integer_columns(path, data, separator, columns)
+            u, v, last = read_integer_columns(path, data, separator, columns)
             weights = last.astype(np.float64)
         except InputError:  # weights with a decimal point, or a wrong line
             u, v, weights = _read_weighted(path, data, separator)
@@ -120,9 +120,10 @@ def _is_number(word: bytes) -> bool:
     return True
 
 
-def _read_integer_columns(
+def read_integer_columns(
     path: StrPath, data: bytes, separator: bytes, columns: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Ids u and v of the lines of a text, and their last column; InputError for a wrong line."""
     plain = data.replace(separator, b" ") if separator else data
     numbers = read_integers(path, plain, comments=b"#%")
     count = np.diff(numbers.ptr)

@@ -24,6 +24,8 @@ FORMATS = Registry(
         "metis": "plancc.graph.metis:FORMAT",
         "edgelist": "plancc.graph.edgelist:FORMAT",
         "npz": "plancc.graph.npz:FORMAT",
+        "pyg": "plancc.graph.pyg:FORMAT",
+        "ogb": "plancc.graph.ogb:FORMAT",
     },
     instance_of="plancc.graph.formats:Format",
 )
@@ -57,8 +59,8 @@ class Format:
         `split` is the name of a split or None, `keys` a mapping of names as `read_vertex_data` has
         it. None: files of this format hold no vertex data.
     files : callable, or None
-        ``files(folder) -> list of str``: the files that a folder of this format is read from,
-        relative to it; empty for other folders. None: the format has no folders.
+        ``files(folder) -> list of str``: the files that the graph of a folder is read from,
+        relative to it; empty for folders of other formats. None: the format has no folders.
     needs : str
         Library that reads it, in the words of `pip install`; "" where plancc needs nothing else.
     what : str

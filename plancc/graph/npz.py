@@ -67,6 +67,12 @@ class Archive(Mapping[str, Array]):
             raise InputError(f"{self.name}: key '{key}' is not a numpy array")
         return value
 
+    def get(self, key: str, default: Any = None) -> Any:
+        """The array, or `default` where the archive has none of this name."""
+        if key not in self:
+            return default
+        return self[key]
+
     def integers(self, key: str, length: int | None = None) -> npt.NDArray[np.integer]:
         """A one-dimensional array of integers, of `length` if given."""
         value = self[key]

@@ -9,6 +9,7 @@ called. Other names are ignored. Pickled objects are never loaded.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -230,6 +231,7 @@ def vertex_data_of(
     """
     count = num_vertices if isinstance(num_vertices, int) else num_vertices.num_vertices
     arrays: dict[str, npt.NDArray[Any]] = {}
+    lists: dict[str, Any] = {}
     called: dict[str, str] = {}
     keys = {key: value for key, value in (keys or {}).items() if key != "graph"}
     for key in keys:
@@ -241,21 +243,24 @@ def vertex_data_of(
         for name in names:
             value = held.get(name)
             if value is not None:
-                arrays[key], called[key] = _as_array(value, f"{where}key '{name}'"), name
+                arrays[key], called[key] = as_array(value, f"{where}key '{name}'"), name
                 break
         else:
             for name in INDEX_LISTS.get(key, ()):
                 value = held.get(name)
                 if value is not None:
-                    arrays[key], called[key] = _mask_of(value, count, f"{where}key '{name}'"), name
+                    lists[key], called[key] = value, name
                     break
-    if not arrays:
+    if not arrays and not lists:
         if not required:
             return VertexData()
         raise InputError(
             f"{where}no vertex data: none of the keys '{', '.join(KEYS)}' is there, but "
             f"{_listed(held)}"
         )
+    _check_rows({k: v for k, v in arrays.items() if v.ndim}, num_vertices, where, called)
+    for key, value in lists.items():
+        arrays[key] = _mask_of(value, count, f"{where}key '{called[key]}'")
     labels = arrays.get("labels")
     if labels is not None and labels.ndim == 2:
         if labels.shape[1] == 1 and labels.dtype.kind in "iu":
@@ -273,7 +278,7 @@ def _listed(held: Mapping[str, Any]) -> str:
     return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
 
 
-def _as_array(value: Any, what: str) -> npt.NDArray[Any]:
+def as_array(value: Any, what: str) -> npt.NDArray[Any]:
     """A numpy array of what may be a tensor."""
     if hasattr(value, "detach"):
         value = value.detach().cpu()
@@ -285,7 +290,7 @@ def _as_array(value: Any, what: str) -> npt.NDArray[Any]:
 
 def _mask_of(value: Any, num_vertices: int, what: str) -> npt.NDArray[np.bool_]:
     """The mask of a list of vertex numbers."""
-    numbers = _as_array(value, what)
+    numbers = as_array(value, what)
     if numbers.ndim == 2 and numbers.shape[1] == 1:
         numbers = numbers[:, 0]
     _check_list(numbers, what, "iu", "vertex numbers")
@@ -351,18 +356,28 @@ def _read_table(name: str) -> dict[str, npt.NDArray[Any]]:
     return found or {word: np.empty(0) for word in words}
 
 
-def read_numbers(path: StrPath, mark: str = ",", skipped: int = 0) -> npt.NDArray[np.float64]:
-    """A table of numbers, plain or .gz, float64[rows, columns]; ``nan`` may stand in it.
+def read_numbers(
+    path: StrPath, mark: str = ",", skipped: int = 0, dtype: npt.DTypeLike = np.float64
+) -> npt.NDArray[Any]:
+    """A table of numbers, plain or .gz, dtype[rows, columns]; ``nan`` may stand in it.
 
     Raises
     ------
     InputError
         For a word that is no number, or lines of different lengths; the message names the file.
     """
+    check_readable(path)
     try:
-        with input_errors(path), open_input(path) as stream:
-            table: npt.NDArray[np.float64] = np.loadtxt(
-                stream, delimiter=mark, ndmin=2, skiprows=skipped, comments=None, encoding="utf-8"
+        with input_errors(path), open_input(path) as stream, warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of a file without lines
+            table: npt.NDArray[Any] = np.loadtxt(
+                stream,
+                dtype,
+                comments=None,
+                delimiter=mark,
+                skiprows=skipped,
+                ndmin=2,
+                encoding="utf-8",
             )
     except (ValueError, UnicodeDecodeError) as error:
         words = " ".join(str(error).split())[:200]
@@ -410,9 +425,22 @@ def check_vertex_data(
         for key, array in arrays.items()
         if array is not None
     }
+    _check_rows(checked, num_vertices, where, names)
+    if "labels" in checked and "targets" in checked:
+        raise InputError(f"{where}keys 'labels' and 'targets' are both there; a graph has one")
+    return VertexData(**checked)
+
+
+def _check_rows(
+    arrays: Mapping[str, npt.NDArray[Any]],
+    num_vertices: int | Graph,
+    where: str,
+    names: Mapping[str, str],
+) -> None:
+    """InputError unless every array has a row for every vertex."""
     ids = None if isinstance(num_vertices, int) else num_vertices.original_ids
     count = num_vertices if isinstance(num_vertices, int) else num_vertices.num_vertices
-    for key, array in checked.items():
+    for key, array in arrays.items():
         what = f"{where}key '{names.get(key, key)}'"
         if len(array) != count:
             help = ""
@@ -422,9 +450,6 @@ def check_vertex_data(
                     f"`num_vertices` {len(array)}"
                 )
             raise InputError(f"{what} has '{len(array)}' rows, the graph {count} vertices{help}")
-    if "labels" in checked and "targets" in checked:
-        raise InputError(f"{where}keys 'labels' and 'targets' are both there; a graph has one")
-    return VertexData(**checked)
 
 
 def _features(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.float32]:

@@ -1,0 +1,199 @@
+"""Folders of the Open Graph Benchmark as they lie on disk (node property prediction).
+
+``raw/edge.csv.gz`` or ``raw/data.npz``, and vertex data beside it. A line ``u,v`` is an edge from
+source u to target v, hence ``A[v, u]``, as in PyTorch Geometric. Whether inverse edges belong to
+the graph is not written in the folder: where OGB says so, read it with `symmetrize`.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError, PlanccWarning
+from plancc.graph.canonical import build_graph, detect_direction
+from plancc.graph.edgelist import read_integer_columns
+from plancc.graph.formats import Format
+from plancc.graph.graph import Graph, Source, check_num_vertices
+from plancc.graph.npz import Archive
+from plancc.graph.pyg import HETERO, edge_index_of
+from plancc.graph.textfile import StrPath, read_bytes
+from plancc.graph.torchfile import load_torch
+from plancc.graph.vertexdata import class_numbers, read_numbers
+
+_TABLE = (".csv.gz", ".csv")
+_SPLITS = {"train": "train_idx", "valid": "valid_idx", "test": "test_idx"}
+
+
+def _table(folder: str, name: str) -> str:
+    """Name of a table relative to the folder; "" if it is not there."""
+    names = (f"{name}{extension}" for extension in _TABLE)
+    return next((each for each in names if os.path.isfile(os.path.join(folder, each))), "")
+
+
+def graph_files(folder: str) -> list[str]:
+    """The files that the graph is read from; empty if this is no folder of OGB."""
+    if os.path.isfile(os.path.join(folder, "raw/data.npz")):
+        return ["raw/data.npz"]
+    for name in ("raw/edge", "raw/triplet-type-list"):
+        if _table(folder, name):
+            others = ("raw/num-node-list", "raw/edge-feat")
+            return [found for each in (name, *others) if (found := _table(folder, each))]
+    return []
+
+
+def read_ogb(
+    path: StrPath, *, pattern: bool = False, symmetrize: bool = False, transpose: bool = False
+) -> Graph:
+    """Read the graph of a folder.
+
+    In ``raw/`` are ``edge``, ``num-node-list`` and, as values if it has one column, ``edge-feat``,
+    each as .csv.gz or .csv; or all of it is in ``raw/data.npz``.
+
+    Parameters
+    ----------
+    path, pattern, symmetrize, transpose
+        As in `plancc.graph.formats.read_graph`.
+
+    Raises
+    ------
+    InputError
+        For a heterogeneous graph, several graphs, a missing or a wrong file.
+    """
+    folder = os.fspath(path)
+    source = Source(os.path.basename(os.path.abspath(folder)), format="ogb")
+    if _table(folder, "raw/triplet-type-list"):
+        raise InputError(f"{folder}: {HETERO}")
+    if os.path.isfile(os.path.join(folder, "raw/data.npz")):
+        n, src, dst, values = _binary_graph(folder)
+    else:
+        n, src, dst, values = _text_graph(folder)
+    if values is not None and values.ndim == 2 and values.shape[1] != 1:
+        warnings.warn(
+            f"{folder}: edges have {values.shape[1]} features, which are left out; a graph has one "
+            "value per edge",
+            PlanccWarning,
+            stacklevel=2,
+        )
+        values = None
+    if values is not None and values.shape not in ((len(src),), (len(src), 1)):
+        raise InputError(f"{folder}: {len(values)} features of edges for {len(src)} edges")
+    values = None if pattern or values is None else values.reshape(-1)
+    return detect_direction(
+        build_graph(n, dst, src, values, symmetrize=symmetrize, transpose=transpose, source=source)
+    )
+
+
+def _one_graph(counts: npt.NDArray[Any], where: str) -> int:
+    if counts.size != 1:
+        raise InputError(f"{where}: holds {counts.size} graphs; one is expected")
+    n = float(counts.reshape(-1)[0])
+    if not n.is_integer():
+        raise InputError(f"{where}: holds '{n}', not the number of vertices")
+    check_num_vertices(int(n), where)
+    return int(n)
+
+
+def _text_graph(
+    folder: str,
+) -> tuple[int, npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any] | None]:
+    sizes = _table(folder, "raw/num-node-list")
+    if not sizes:
+        raise InputError(f"{folder}: raw/num-node-list.csv.gz is missing")
+    where = os.path.join(folder, sizes)
+    n = _one_graph(read_numbers(where), where)
+    edges = os.path.join(folder, _table(folder, "raw/edge"))
+    src, dst, _ = read_integer_columns(edges, read_bytes(edges), b",", 2)
+    features = _table(folder, "raw/edge-feat")
+    values = read_numbers(os.path.join(folder, features)) if features else None
+    return n, src, dst, values
+
+
+def _binary_graph(
+    folder: str,
+) -> tuple[int, npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any] | None]:
+    with Archive(os.path.join(folder, "raw/data.npz")) as archive:
+        n = _one_graph(archive.integers("num_nodes_list"), archive.name)
+        src, dst = edge_index_of(archive["edge_index"], archive.name)
+        values = archive.get("edge_feat")
+    return n, src, dst, values
+
+
+def read_ogb_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
+    """Features, labels (-1 where the file has nan) or targets, and the lists of one split."""
+    folder, found = os.fspath(path), dict[str, Any]()
+    data, labels = (os.path.join(folder, f"raw/{name}.npz") for name in ("data", "node-label"))
+    if os.path.isfile(data):
+        with Archive(data) as archive:
+            found |= {name: archive[name] for name in archive if name.startswith("node_")}
+        if os.path.isfile(labels):
+            with Archive(labels) as archive:
+                found["labels"] = _labels(archive["node_label"], archive.name)
+    else:
+        if table := _table(folder, "raw/node-feat"):
+            found["features"] = read_numbers(os.path.join(folder, table), dtype=np.float32)
+        if table := _table(folder, "raw/node-label"):
+            where = os.path.join(folder, table)
+            found["labels"] = _labels(read_numbers(where), where)
+    return found | _split(folder, split)
+
+
+def _labels(labels: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
+    """Classes of one task; the columns of several as they are."""
+    if labels.ndim == 2 and labels.shape[1] > 1:
+        if np.isnan(labels).any():
+            raise InputError(f"{where}: labels of several tasks are unknown (nan); give 0 or 1")
+        return labels
+    if labels.dtype.kind not in "biuf":
+        raise InputError(f"{where}: labels are no numbers but '{labels.dtype}'")
+    return class_numbers(labels.reshape(-1).astype(np.float64), f"{where}: the label")
+
+
+def _split(folder: str, split: str | None) -> dict[str, Any]:
+    root = os.path.join(folder, "split")
+    names = sorted(os.listdir(root)) if os.path.isdir(root) else []
+    names = [name for name in names if _split_files(root, name)]
+    if not names and split is None:
+        return {}
+    if split is None and len(names) > 1:
+        raise InputError(
+            f"{folder}: has several splits: choose one by `split_name`, {' or '.join(names)}"
+        )
+    name = names[0] if split is None else split
+    if name not in names:
+        raise InputError(f"{folder}: no split '{name}': choose from {', '.join(names) or 'none'}")
+    files = _split_files(root, name)
+    if "split_dict" in files:
+        where = os.path.join(root, name, "split_dict.pt")
+        held = load_torch(where)
+        if not isinstance(held, dict):
+            raise InputError(f"{where}: holds no dict of train, valid and test")
+        return {key: held[part] for part, key in _SPLITS.items() if part in held}
+    found = {}
+    for part, file in files.items():
+        where = os.path.join(root, name, file)
+        found[_SPLITS[part]] = class_numbers(read_numbers(where).reshape(-1), f"{where}: the line")
+    return found
+
+
+def _split_files(root: str, name: str) -> dict[str, str]:
+    folder = os.path.join(root, name)
+    files = {part: table for part in _SPLITS if (table := _table(folder, part))}
+    if not files and os.path.isfile(os.path.join(folder, "split_dict.pt")):
+        return {"split_dict": "split_dict.pt"}
+    return files
+
+
+FORMAT = Format(
+    (),
+    read_ogb,
+    gzip=False,
+    read_data=read_ogb_data,
+    files=graph_files,
+    what="folders of the Open Graph Benchmark (node property prediction)",
+)

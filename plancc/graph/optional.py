@@ -1,0 +1,35 @@
+"""Libraries that only some formats need: imported at first use, named where missing."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from plancc.errors import BackendUnavailable
+
+
+def library(module: str, where: str, install: str) -> Any:
+    """The module of an optional library.
+
+    Parameters
+    ----------
+    module : str
+    where : str
+        The file that cannot be read without it.
+    install : str
+        What pip installs it by.
+
+    Raises
+    ------
+    BackendUnavailable
+        If it is not installed, or cannot be loaded.
+    """
+    try:
+        return import_module(module)
+    except Exception as error:  # their code runs
+        name = module.partition(".")[0]
+        missing = isinstance(error, ModuleNotFoundError) and error.name == name
+        why = "" if missing else f" ({' '.join(str(error).split())[:200]})"
+        raise BackendUnavailable(
+            f"{where}: reading this format needs {name}{why}: pip install '{install}'"
+        ) from error

@@ -1,0 +1,204 @@
+"""Folders of the Open Graph Benchmark, as OGB's downloads and its DatasetSaver lay them out."""
+
+import gzip
+
+import numpy as np
+import pytest
+from graph_helpers import entries
+
+import plancc
+from plancc.errors import InputError, PlanccWarning
+from plancc.graph.formats import find_format, read_graph
+from plancc.graph.vertexdata import read_vertex_data
+
+X = np.arange(10, dtype=np.float32).reshape(5, 2) / 4
+LABELS = [0, 2, -1, 1, 0]
+EDGES = {(1, 0): 1, (2, 1): 1, (2, 3): 1}  # 0 -> 1, 1 -> 2, 3 -> 2; vertex 4 is isolated
+
+
+def table(folder, name, lines):
+    file = folder / f"{name}.csv.gz"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with gzip.open(file, "wt") as stream:
+        stream.writelines(",".join(map(str, np.ravel(line))) + "\n" for line in lines)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "ogbn_small"
+    table(folder, "raw/edge", [(0, 1), (1, 2), (3, 2)])
+    table(folder, "raw/num-node-list", [5])
+    table(folder, "raw/num-edge-list", [3])
+    table(folder, "raw/node-feat", X)
+    table(folder, "raw/node-label", [0.0, 2.0, "nan", 1.0, 0.0])
+    for name, rows in {"train": [0, 3], "valid": [1], "test": [4]}.items():
+        table(folder, f"split/time/{name}", rows)
+    return folder
+
+
+def check(data):
+    np.testing.assert_array_equal(data.features, X)
+    assert data.labels.tolist() == LABELS
+    assert data.train_mask.tolist() == [True, False, False, True, False]
+    assert data.val_mask.tolist() == [False, True, False, False, False]
+    assert data.test_mask.tolist() == [False, False, False, False, True]
+
+
+def test_a_folder(folder):
+    assert find_format(folder) == "ogb"
+    graph = read_graph(folder)
+    assert entries(graph) == EDGES
+    assert (graph.num_vertices, graph.directed, graph.values) == (5, True, None)
+    assert (graph.source.name, graph.source.format) == ("ogbn_small", "ogb")
+    check(read_vertex_data(folder, graph))
+    both = read_graph(f"{folder}/", symmetrize=True)
+    assert set(entries(both)) == {*EDGES, *((j, i) for i, j in EDGES)}
+    assert both.source.name == "ogbn_small"
+
+
+def test_the_hash_is_of_the_graph(folder):
+    before = read_graph(folder).source.sha256
+    table(folder, "raw/node-feat", X + 1)
+    assert read_graph(folder).source.sha256 == before != ""
+    table(folder, "raw/edge", [(0, 1), (1, 2), (3, 4)])
+    assert read_graph(folder).source.sha256 != before
+
+
+def test_unpacked_tables(folder):
+    for file in folder.glob("raw/*.gz"):
+        file.with_suffix("").write_bytes(gzip.decompress(file.read_bytes()))
+        file.unlink()
+    assert entries(read_graph(folder)) == EDGES
+    check(read_vertex_data(folder, 5))
+
+
+def test_several_splits(folder):
+    for name, rows in {"train": [4], "valid": [0], "test": [1]}.items():
+        table(folder, f"split/random/{name}", rows)
+    with pytest.raises(InputError, match="choose one by `split_name`, random or time"):
+        read_vertex_data(folder, 5)
+    with pytest.raises(InputError, match="no split 'year': choose from random, time"):
+        read_vertex_data(folder, 5, split="year")
+    check(read_vertex_data(folder, 5, split="time"))
+    assert read_vertex_data(folder, 5, split="random").train_mask.tolist() == [False] * 4 + [True]
+
+
+def test_several_tasks(folder):
+    tasks = np.array([[0, 1, 1], [0, 0, 0], [1, 0, 0], [1, 1, 1], [0, 0, 1]])
+    table(folder, "raw/node-label", tasks)
+    data = read_vertex_data(folder, 5)
+    assert data.labels is None
+    np.testing.assert_array_equal(data.targets, tasks)
+    table(folder, "raw/node-label", np.where(tasks, tasks, np.nan))
+    with pytest.raises(InputError, match="labels of several tasks are unknown"):
+        read_vertex_data(folder, 5)
+
+
+def test_features_of_edges(folder):
+    table(folder, "raw/edge-feat", [0.5, 2, 3])
+    assert entries(read_graph(folder)) == {(1, 0): 0.5, (2, 1): 2, (2, 3): 3}
+    assert read_graph(folder, pattern=True).values is None
+    table(folder, "raw/edge-feat", np.ones((3, 8)))
+    with pytest.warns(PlanccWarning, match="edges have 8 features, which are left out"):
+        assert entries(read_graph(folder)) == EDGES
+    table(folder, "raw/edge-feat", [1, 2])
+    with pytest.raises(InputError, match="2 features of edges for 3 edges"):
+        read_graph(folder)
+
+
+def binary(folder, **others):
+    """The binary form, as DatasetSaver and ogbn-papers100M have it."""
+    raw = folder / "raw"
+    for file in raw.glob("*.gz"):
+        file.unlink()
+    arrays = {
+        "edge_index": [[0, 1, 3], [1, 2, 2]],
+        "num_nodes_list": [5],
+        "num_edges_list": [3],
+        "node_feat": X,
+        "node_year": np.full((5, 1), 2015),
+    }
+    np.savez_compressed(raw / "data.npz", **(arrays | others))
+    labels = np.array([[0.0], [2.0], [np.nan], [1.0], [0.0]])
+    np.savez_compressed(raw / "node-label.npz", node_label=labels)
+
+
+def test_binary_form(folder):
+    binary(folder)
+    assert entries(read_graph(folder)) == EDGES
+    check(read_vertex_data(folder, 5))
+
+
+def test_the_real_library(folder, tmp_path):
+    """A folder that OGB's DatasetSaver wrote, and our tables read by OGB's own reader."""
+    pytest.importorskip("ogb")
+    from ogb.io import DatasetSaver
+    from ogb.io.read_graph_raw import read_csv_graph_raw
+
+    (theirs,) = read_csv_graph_raw(str(folder / "raw"))
+    src, dst = theirs["edge_index"]
+    graph = read_graph(folder)
+    assert sorted(entries(graph)) == sorted(zip(dst.tolist(), src.tolist(), strict=True))
+    np.testing.assert_array_equal(theirs["node_feat"], X)
+    assert theirs["num_nodes"] == graph.num_vertices
+
+    saver = DatasetSaver("ogbn-saved", is_hetero=False, root=str(tmp_path / "sub"), version=1)
+    graph = {"edge_index": theirs["edge_index"], "num_nodes": 5, "node_feat": X, "edge_feat": None}
+    saver.save_graph_list([graph])
+    saver.save_target_labels(np.array([[0.0], [2.0], [np.nan], [1.0], [0.0]]))
+    parts = {"train": [0, 3], "valid": [1], "test": [4]}
+    saver.save_split({name: np.array(rows) for name, rows in parts.items()}, "time")
+    saved = tmp_path / "sub_ogbn_saved" / "saved"
+    assert entries(read_graph(saved)) == EDGES
+    check(read_vertex_data(saved, 5))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda f: table(f, "raw/num-node-list", [2]), "vertex '2' is out of range 0..1"),
+        (lambda f: table(f, "raw/num-node-list", [5, 5]), "holds 2 graphs; one is expected"),
+        (lambda f: table(f, "raw/num-node-list", [2**40]), "vertices; at most"),
+        (lambda f: table(f, "raw/num-node-list", ["nan"]), "not the number of vertices"),
+        (lambda f: (f / "raw/num-node-list.csv.gz").unlink(), "list.csv.gz is missing"),
+        (lambda f: table(f, "raw/edge", [(0, 1), (1,)]), "edge.csv.gz, line 2: 2 columns"),
+        (lambda f: table(f, "raw/edge", [(0, 1), (1, "x")]), "edge.csv.gz, line 2: not a whole"),
+        (lambda f: table(f, "raw/triplet-type-list", ["a"]), "heterogeneous graphs are not"),
+        (lambda f: (f / "raw/edge.csv.gz").write_bytes(b"\x1f\x8b\x08"), "gzip data is damaged"),
+        (lambda f: binary(f, edge_index=[[0, 1, 2]]), "must be (2, edges), not (1, 3)"),
+        (lambda f: binary(f, num_nodes_list=[3, 2]), "holds 2 graphs"),
+        (lambda f: binary(f, edge_index=np.array([[None], [None]])), "'edge_index' cannot be read"),
+    ],
+)  # fmt: skip
+def test_wrong_graphs(folder, change, words):
+    change(folder)
+    with pytest.raises(InputError) as caught:
+        read_graph(folder)
+    assert words in str(caught.value)
+    assert str(folder) in str(caught.value) or "ogbn_small" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda f: table(f, "raw/node-feat", X[:3]), "'features' has '3' rows"),
+        (lambda f: table(f, "raw/node-feat", np.full((5, 2), np.nan)), "'features' holds 'nan'"),
+        (lambda f: table(f, "raw/node-feat", [["x", 1]] * 5), "not a table of numbers"),
+        (lambda f: table(f, "raw/node-label", [0, 1]), "'labels' has '2' rows"),
+        (lambda f: table(f, "raw/node-label", [0.5] * 5), "the label holds '0.5'"),
+        (lambda f: table(f, "split/time/test", [9]), "holds vertex '9', out of range 0..4"),
+        (lambda f: table(f, "split/time/test", [0.5]), "test.csv.gz: the line holds '0.5'"),
+    ],
+)
+def test_wrong_data(folder, change, words):
+    change(folder)
+    with pytest.raises(InputError) as caught:
+        plancc.compile(folder, "block", 2)
+    assert words in str(caught.value)
+    assert str(folder) in str(caught.value)
+    plancc.compile(folder, "block", 2, data=False)
+
+
+def test_other_folders(tmp_path):
+    with pytest.raises(InputError, match="is a folder of none of the formats that have folders"):
+        read_graph(tmp_path)

@@ -1,0 +1,235 @@
+"""Graphs of PyTorch Geometric. Files are made by torch, and by the library where it is there; where
+it is not, by stand-ins of its classes, which are pickled under the same names.
+"""
+
+import sys
+import types
+
+import numpy as np
+import pytest
+from graph_helpers import entries
+
+import plancc
+from plancc.errors import InputError, PlanccWarning
+from plancc.graph.formats import read_graph
+from plancc.graph.vertexdata import read_vertex_data
+
+torch = pytest.importorskip("torch")
+
+# edges 0 -> 1, 1 -> 2, 3 -> 2: row 1 needs 0, row 2 needs 1 and 3; vertex 4 is isolated
+EDGES = {(1, 0): 0.5, (2, 1): 2.0, (2, 3): 3.0}
+X = np.arange(10, dtype=np.float32).reshape(5, 2)
+
+
+def tensors(**others):
+    return {
+        "edge_index": torch.tensor([[0, 1, 3], [1, 2, 2]]),
+        "edge_attr": torch.tensor([[0.5], [2.0], [3.0]]),
+        "x": torch.tensor(X),
+        "y": torch.tensor([[0], [1], [2], [1], [0]]),
+        "train_mask": torch.tensor([1, 1, 0, 0, 0], dtype=torch.bool),
+    } | others
+
+
+class Anything:
+    """An object with attributes, as a Data is."""
+
+    def __init__(self, **held):
+        vars(self).update(held)
+
+
+def check(plan):
+    """A plan of one part of the graph above."""
+    order = plan.global_id
+    np.testing.assert_array_equal(plan.vertex_data.features, X[order])
+    assert plan.vertex_data.labels.tolist() == np.array([0, 1, 2, 1, 0])[order].tolist()
+    assert plan.vertex_data.train_mask.tolist() == (order < 2).tolist()
+
+
+@pytest.mark.parametrize("kind", [dict, Anything])
+def test_objects(kind):
+    obj = kind(**tensors())
+    graph = plancc.as_graph(obj)
+    assert entries(graph) == EDGES
+    assert (graph.num_vertices, graph.directed, graph.source.format) == (5, True, "pyg")
+    check(plancc.compile(obj, "block", 2))
+    plan = plancc.compile(obj, "block", 2, data=False)
+    assert plan.vertex_data.features is None
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "data.pt"
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        lambda: tensors(),
+        lambda: [tensors()],
+        lambda: (tensors(), None),
+        lambda: (tensors(), {"x": torch.tensor([0, 5]), "edge_index": torch.tensor([0, 3])}),
+        lambda: tensors(edge_weight=torch.tensor([0.5, 2, 3]), edge_attr=torch.zeros(3, 9)),
+        lambda: tensors(num_nodes=5, x=torch.tensor(X)),
+        lambda: tensors(edge_index=None, adj_t=torch.sparse_coo_tensor(
+            [[1, 2, 2], [0, 1, 3]], [0.5, 2.0, 3.0], (5, 5))),
+        lambda: {key: tensor.numpy() for key, tensor in tensors().items()},
+    ],
+)  # fmt: skip
+def test_files(path, held):
+    torch.save(held(), path)
+    graph = read_graph(path)
+    assert entries(graph) == EDGES
+    assert (graph.num_vertices, graph.source.format) == (5, "pyg")
+    check(plancc.compile(path, "block", 2))
+    assert entries(read_graph(path, transpose=True)) == {(j, i): w for (i, j), w in EDGES.items()}
+    both = read_graph(path, symmetrize=True, pattern=True)
+    assert entries(both) == dict.fromkeys([*EDGES, *((j, i) for i, j in EDGES)], 1)
+
+
+def test_names_of_ones_own(path):
+    torch.save({"pairs": torch.tensor([[0], [1]]), "emb": torch.tensor(X), "num_nodes": 5}, path)
+    keys = {"graph": "pairs", "features": "emb"}
+    graph = read_graph(path, keys=keys)
+    assert entries(graph) == {(1, 0): 1}
+    np.testing.assert_array_equal(read_vertex_data(path, graph, keys=keys).features, X)
+    with pytest.raises(InputError, match="'edge_index' is missing; there are 'pairs', 'emb'"):
+        read_graph(path)
+
+
+def test_what_is_left_out_or_guessed_is_said(path):
+    torch.save({"edge_index": torch.tensor([[0], [6]])}, path)
+    with pytest.warns(PlanccWarning, match="taken as 7 vertices"):
+        assert read_graph(path).num_vertices == 7
+    torch.save(tensors(edge_attr=torch.zeros(3, 4)), path)
+    with pytest.warns(PlanccWarning, match="'edge_attr' has 4 columns and is left out"):
+        assert read_graph(path).values is None
+
+
+def stand_ins(monkeypatch):
+    """Classes under the names of PyTorch Geometric 2.8, with the state that its pickles have."""
+    modules = {}
+    for name, classes in {
+        "torch_geometric.data.data": ("Data", "DataEdgeAttr", "DataTensorAttr"),
+        "torch_geometric.data.storage": ("GlobalStorage", "NodeStorage"),
+        "torch_geometric.data.hetero_data": ("HeteroData",),
+    }.items():
+        module = types.ModuleType(name)
+        for each in classes:
+            setattr(module, each, type(each, (), {"__module__": name}))
+        modules[name] = module
+    for name in ("torch_geometric", "torch_geometric.data"):
+        modules[name] = types.ModuleType(name)
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    return modules
+
+
+def test_data_saved_whole(path, monkeypatch):
+    with monkeypatch.context() as patch:
+        home = stand_ins(patch)
+        data = home["torch_geometric.data.data"].Data()
+        store = home["torch_geometric.data.storage"].GlobalStorage()
+        store._mapping, store._parent = tensors(), data
+        data._store = store
+        data._edge_attr_cls = home["torch_geometric.data.data"].DataEdgeAttr
+        torch.save(data, path)
+        torch.save((tensors(), None, type(data)), path.with_name("dataset.pt"))
+        hetero = home["torch_geometric.data.hetero_data"].HeteroData()
+        hetero._node_store_dict = {"a": home["torch_geometric.data.storage"].NodeStorage()}
+        torch.save(hetero, path.with_name("hetero.pt"))
+    for each in (path, path.with_name("dataset.pt")):
+        assert entries(read_graph(each)) == EDGES
+        check(plancc.compile(each, "block", 2))
+    with pytest.raises(InputError, match=r"hetero\.pt: heterogeneous graphs are not supported"):
+        read_graph(path.with_name("hetero.pt"))
+
+
+def test_the_real_library(path, tmp_path):
+    data = pytest.importorskip("torch_geometric.data")
+    from torch_geometric.transforms import ToSparseTensor
+
+    made = data.Data(**tensors())
+    torch.save(made, path)
+    hetero = data.HeteroData()
+    hetero["a"].x = torch.eye(2)
+    hetero["a", "to", "a"].edge_index = torch.tensor([[0], [1]])
+    torch.save(hetero, tmp_path / "h.pt")
+    torch.save(hetero.to_dict(), tmp_path / "d.pt")
+    torch.save(ToSparseTensor(attr="edge_attr")(data.Data(**tensors())), tmp_path / "t.pt")
+
+    class OfOne(data.InMemoryDataset):
+        raw_file_names = ()
+        processed_file_names = ("data.pt",)
+
+        def process(self):
+            self.save([made], self.processed_paths[0])
+
+    OfOne(str(tmp_path))
+    registered = torch.serialization.get_safe_globals()
+    for file in (path, tmp_path / "processed" / "data.pt", tmp_path / "t.pt"):
+        assert entries(read_graph(file)) == EDGES
+        check(plancc.compile(file, "block", 2))
+    assert registered == torch.serialization.get_safe_globals()
+    for file in ("h.pt", "d.pt"):
+        with pytest.raises(InputError, match="heterogeneous graphs are not supported"):
+            read_graph(tmp_path / file)
+    assert entries(plancc.as_graph(made)) == EDGES
+    check(plancc.compile(made, "block", 2))
+    with pytest.raises(InputError, match="heterogeneous graphs are not supported"):
+        plancc.as_graph(hetero)
+
+
+class Hostile:
+    def __reduce__(self):
+        return (print, ("executed",))
+
+
+@pytest.mark.parametrize(
+    ("held", "words"),
+    [
+        (tensors(edge_index=torch.zeros(3, 3, dtype=torch.long)), "must be (2, edges), not (3, 3)"),
+        (tensors(edge_index=torch.zeros(3, 2, dtype=torch.long)), "not (3, 2): transpose it"),
+        (tensors(edge_index=torch.ones(2, 3)), "must be integers, not 'float32'"),
+        (tensors(edge_index=torch.tensor([[0, -1, 0], [0, 1, 1]])), "'-1' is out of range"),
+        (tensors(edge_index=torch.tensor([[0], [5]]), edge_attr=None), "'5' is out of range 0..4"),
+        (tensors(edge_attr=torch.ones(2)), "'edge_attr' of shape (2,) must have one value"),
+        (tensors(edge_attr=torch.full((3, 1), torch.nan)), "'nan' is not a finite number"),
+        (tensors(num_nodes=2**40), f"{2**40} vertices; at most"),
+        (tensors(num_nodes=0), "the graph has no vertices"),
+        (tensors(edge_index=None, adj_t=torch.eye(5)), "holds"),
+        (tensors(edge_index=None, adj_t=3), "'adj_t' is no square sparse tensor"),
+        ([tensors(), tensors()], "holds 2 graphs; one is expected"),
+        ((tensors(), {"edge_index": torch.arange(4)}), "holds 3 graphs; one is expected"),
+        ({"x": torch.eye(2)}, "'edge_index' is missing; there are 'x'"),
+        (torch.eye(3), "holds no graph but 'Tensor'"),
+        (Hostile(), "it holds an object of"),
+    ],
+)  # fmt: skip
+def test_refused(path, held, words, capsys):
+    torch.save(held, path)
+    if words == "holds":  # a dense adj_t of ones is a sparse one
+        assert entries(read_graph(path)) == {(i, i): 1 for i in range(5)}
+        return
+    with pytest.raises(InputError) as caught:
+        read_graph(path)
+    assert words in str(caught.value)
+    assert path.name in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "executed" not in capsys.readouterr().out
+
+
+def test_damage(path):
+    torch.save(tensors(), path)
+    data = path.read_bytes()
+    for end in (1, 7, 100, len(data) // 2, len(data) - 1):
+        path.write_bytes(data[:end])
+        with pytest.raises(InputError, match="not a file of tensors that can be read"):
+            read_graph(path)
+
+
+def test_wrong_vertex_data_names_the_way_out(path):
+    torch.save(tensors(y=torch.tensor([0.5, 1, 2, 3, 4])), path)
+    with pytest.raises(InputError, match=r"key 'y' must be a list of integers.*`no_data` leaves"):
+        plancc.compile(path, "block", 2)
+    assert plancc.compile(path, "block", 2, data=False).vertex_data.labels is None
