@@ -29,13 +29,13 @@ from rich.console import Console
 import plancc
 from benchmarks.comparison import geometric_mean
 from benchmarks.inputs import ROOT, SHARED, Inputs
-from benchmarks.kept import Kept
 from benchmarks.replay import sources_hash
 from benchmarks.report import Report
 from benchmarks.tables import Table
 from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
 from plancc.graph.owners import Owners
+from plancc.kept import Kept
 from plancc.options import SearchOptions
 from plancc.owners.numbering import with_better_numbers
 from plancc.predict.machine import Machine

@@ -47,12 +47,12 @@ from rich.console import Console
 import plancc
 from benchmarks.comparison import geometric_mean
 from benchmarks.inputs import ROOT, SHARED, Inputs, on_ranks
-from benchmarks.kept import Kept
 from benchmarks.replay import sources_hash
 from benchmarks.report import Report, show
 from benchmarks.tables import Table
 from plancc.errors import BackendError
 from plancc.graph.chunks import usable_cores
+from plancc.kept import Kept
 from plancc.predict.machine import Machine
 from plancc.predict.machine_files import find_machine, read_machine
 from plancc.predict.predictor import DEFAULT_DIMS, DEFAULT_MACHINE, Predictor

@@ -28,6 +28,7 @@ MAX_SECONDS = 2_000_000  # what the system can wait for in one call
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+as_csv = click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead of a table.")
 
 
 def together(*decorators: Decorator) -> Decorator:

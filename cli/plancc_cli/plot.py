@@ -1,4 +1,4 @@
-"""Figures of a sweep: strong scaling, and what the time is made of. Draws; computes nothing."""
+"""Figures of sweeps and studies. Draws; computes nothing but means."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from plancc.files import atomic_write, check_target
 
 if TYPE_CHECKING:
     from plancc.predict.scaling import Sweep
+    from plancc.study import Study
 
 FORMATS = (".png", ".pdf", ".svg")
 MOST_BARS = 9
@@ -70,8 +71,64 @@ def plot_sweep(sweep: Sweep, path: str) -> None:
         f"{','.join(map(str, sweep.dims))}\npredicted for {sweep.machine.title}",
         fontsize=10,
     )
+    _save(figure, path)
+
+
+def plot_study(study: Study, path: str) -> None:
+    """Volume and predicted epoch over parts, a column for every graph, a line for every model.
+
+    Means over seeds; with a baseline in ratios to it.
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be written.
+    """
+    from matplotlib.figure import Figure
+
+    graphs, figures = study.graphs, {"volume": "volume, rows", "epoch_seconds": "epoch, s"}
+    wide = max(5.0, 2.6 * len(graphs))
+    figure = Figure(figsize=(wide, 5.5), layout="constrained")
+    panels = figure.subplots(len(figures), len(graphs), squeeze=False, sharex=True)
+    for column, graph in enumerate(graphs):
+        panels[0][column].set_title(graph, fontsize=9)
+        for axes, (name, words) in zip(panels[:, column], figures.items(), strict=True):
+            for label in study.labels:
+                points = [_mean_of(study, graph, label, parts, name) for parts in study.parts]
+                known = [(p, y) for p, y in zip(study.parts, points, strict=True) if y is not None]
+                axes.plot(*zip(*known, strict=True) if known else ((), ()), "o-", label=label, ms=4)
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(study.parts, [str(number) for number in study.parts])
+            if study.baseline is None:
+                axes.set_yscale("log")
+            if column == 0:
+                axes.set_ylabel(
+                    words if study.baseline is None else f"{words.split(',')[0]} / {study.baseline}"
+                )
+            axes.grid(True, which="major", alpha=0.3)
+            axes.tick_params(labelsize=7)
+        panels[-1][column].set_xlabel("parts")
+    handles, labels = panels[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=8)
+    figure.suptitle(
+        f"epochs predicted for {study.machine}, dims {','.join(map(str, study.dims))}", fontsize=9
+    )
+    _save(figure, path)
+
+
+def _mean_of(study: Study, graph: str, label: str, parts: int, name: str) -> float | None:
+    """A figure or its ratio to the baseline, the mean over seeds; None if one is not known."""
+    key = (graph, label, parts)
+    rows = [row for row in study.rows if (row.graph, row.label, row.parts) == key]
+    ratios = study.baseline is not None
+    values = [study.ratio(row, name) if ratios else row.figures.get(name) for row in rows]
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def _save(figure: Any, path: str) -> None:
+    """Write a figure, whole or not at all; the same figure gives the same bytes."""
     with atomic_write(path) as temporary:
-        # no date in the file: the same sweep gives the same bytes
         metadata = {"CreationDate": None} if path.lower().endswith(".pdf") else {}
         figure.savefig(temporary, dpi=120, metadata=metadata)
 

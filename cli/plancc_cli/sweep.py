@@ -223,7 +223,7 @@ def print_sweep(sweep: Sweep, as_json: bool) -> None:
 
 def _table(sweep: Sweep, ranks: Sequence[int], title: str, value: Callable[[Cell], Any]) -> Table:
     """A row per model, a column per number of ranks; `value` is of cells with figures."""
-    from plancc_cli.tables import table_of
+    from plancc_cli.tables import digits, table_of
 
     table = table_of((title, *(f"p={number}" for number in ranks)), no_wrap=True)
     marked = len(sweep.labels) > 1 and title in ("epoch", "speed-up")
@@ -236,11 +236,6 @@ def _table(sweep: Sweep, ranks: Sequence[int], title: str, value: Callable[[Cell
             row.append(text + (mark or " "))
         table.add_row(label, *row)
     return table
-
-
-def digits(value: float) -> str:
-    """Three significant ones, all before the point: 0.0123, 1.23, 12,345."""
-    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
 def _why(sweep: Sweep) -> list[str]:

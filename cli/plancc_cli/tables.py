@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -19,6 +19,16 @@ MARKS = ("best", "chosen")
 def print_json(value: Any) -> None:
     json.dump(value, sys.stdout, indent=2)
     sys.stdout.write("\n")
+
+
+def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Rows with the same keys as CSV, the keys first; numbers in full."""
+    import csv
+
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
 
 
 def console() -> Console:
@@ -78,6 +88,11 @@ def duration(seconds: float) -> str:
         if seconds >= length:
             return f"{seconds / length:.4g} {unit}" if seconds < 1000 else f"{seconds:,.0f} s"
     return f"{seconds / 1e-6:.4g} us"
+
+
+def digits(value: float) -> str:
+    """Three significant ones, all before the point: 0.0123, 1.23, 12,345."""
+    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
 def ratio(value: float, base: float) -> str:

@@ -29,7 +29,7 @@ from benchmarks.epochs_of_plans import (
     with_network_of,
 )
 from benchmarks.inputs import BIN, Inputs
-from benchmarks.kept import Kept
+from plancc.kept import Kept
 from plancc.predict.machine_files import find_machine, read_machine, shipped_machines
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.kept import Kept
+from plancc.kept import Kept
 
 
 def test_a_step_is_done_once(tmp_path):

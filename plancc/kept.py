@@ -52,6 +52,10 @@ class Kept:
             file.write(line + "\n")
         known[tuple(key)] = json.loads(line)["result"]
 
+    def __getitem__(self, key: Sequence[str | int]) -> Any:
+        """The result of a step that is kept."""
+        return self._known[tuple(key)]
+
     def __contains__(self, key: Sequence[str | int]) -> bool:
         return tuple(key) in self._known
 

@@ -1,0 +1,140 @@
+"""A study as tables, CSV and LaTeX. Formats; computes nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from plancc_cli.tables import console, digits, number, print_csv, print_json, say, table_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from plancc.study import Row, Study
+
+__all__ = ["print_json", "print_latex", "print_rows", "print_study"]
+
+COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "volume": ("volume", number),
+    "max_volume": ("busiest", number),
+    "messages": ("messages", number),
+    "nonzero_imbalance": ("imb. nnz", "{:.3f}".format),
+    "row_imbalance": ("imb. rows", "{:.3f}".format),
+    "replication_factor": ("copies", "{:.2f}".format),
+    "epoch_seconds": ("epoch, ms", lambda seconds: digits(1e3 * seconds)),
+    "seconds": ("seconds", "{:.2f}".format),
+}
+"""Figures of a row: their heads, and how they are shown."""
+OF_RATIOS = ("volume", "messages", "epoch_seconds")
+"""Figures whose ratios to the baseline are averaged."""
+BESIDE = ("volume", "epoch_seconds")
+"""Those that have a column with their ratio in the table of every graph."""
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{mark: f"\\{mark}" for mark in "&%$#_{}"},
+}
+
+
+def print_rows(study: Study) -> None:
+    """A line of CSV for every row, with all figures."""
+    print_csv(study.as_dict()["rows"])
+
+
+def print_study(study: Study) -> None:
+    """A table for every graph; ratios to the baseline, on average over graphs; what failed."""
+    out = console()
+    for graph in study.graphs:
+        rows = [row for row in study.rows if row.graph == graph]
+        out.print(_table(study, graph, rows))
+    if study.baseline is not None and len(study.rows) > len(study.labels):
+        out.print(_means(study))
+    say(_basis(study))
+    for row in study.rows:
+        if row.why:
+            say(f"-  {row.graph}, {row.label}, p = {row.parts}: {row.why}")
+    noted = sum(bool(row.notes) for row in study.rows)
+    if noted:
+        say(f"{noted} of {len(study.rows)} rows have warnings of the compiler: --csv shows them")
+
+
+def _basis(study: Study) -> str:
+    dims = ",".join(map(str, study.dims))
+    beside = "" if study.baseline is None else f"; ratio: over {study.baseline}"
+    return (
+        f"volume and busiest part in rows, epoch predicted for machine {study.machine}, dims {dims}"
+        f"{beside}"
+    )
+
+
+def _heads(study: Study) -> list[str]:
+    heads = ["p", "model", *["seed"] * (len(study.seeds) > 1)]
+    for name, (head, _) in COLUMNS.items():
+        heads += [head, *["ratio"] * _has_ratio(study, name)]
+    return heads
+
+
+def _has_ratio(study: Study, name: str) -> bool:
+    return study.baseline is not None and name in BESIDE
+
+
+def _cells(study: Study, row: Row) -> list[str]:
+    """The cells of a row under `_heads`."""
+    cells = [str(row.parts), row.label, *[str(row.seed)] * (len(study.seeds) > 1)]
+    for name, (_, show) in COLUMNS.items():
+        value = row.figures.get(name)
+        cells.append("-" if value is None else show(value))
+        if _has_ratio(study, name):
+            ratio = study.ratio(row, name)
+            cells.append("-" if ratio is None else f"{ratio:.3f}")
+    return cells
+
+
+def _table(study: Study, graph: str, rows: list[Row]) -> Table:
+    first = rows[0]
+    title = f"{graph}: {first.vertices:,} vertices, {first.nonzeros:,} nonzeros"
+    table = table_of(_heads(study), title, left=0, no_wrap=True)
+    table.columns[1].justify, table.columns[1].overflow = "left", "fold"
+    for row, following in zip(rows, [*rows[1:], None], strict=True):
+        last = following is not None and following.parts != row.parts
+        table.add_row(*_cells(study, row), end_section=last)
+    return table
+
+
+def _means(study: Study) -> Table:
+    """Geometric means of the ratios over graphs and seeds."""
+    count = len(study.graphs)
+    title = f"over {study.baseline}, geometric mean of {count} graph{'s' * (count != 1)}"
+    table = table_of(("p", "model", *(COLUMNS[name][0] for name in OF_RATIOS)), title, left=0)
+    table.columns[1].justify, table.columns[1].overflow = "left", "fold"
+    for parts in study.parts:
+        for label in study.labels:
+            if label != study.baseline:
+                means = [study.mean_ratio(label, parts, name) for name in OF_RATIOS]
+                shown = ("-" if mean is None else f"{mean:.3f}" for mean in means)
+                table.add_row(str(parts), label, *shown, end_section=label == study.labels[-1])
+    return table
+
+
+def print_latex(study: Study) -> None:
+    """A table with the rules of booktabs; text is escaped."""
+    heads = ["graph", *_heads(study)]
+    lines = [
+        f"% {_basis(study)}",
+        rf"\begin{{tabular}}{{lrl{'r' * (len(heads) - 3)}}}",
+        r"\toprule",
+        " & ".join(map(_escaped, heads)) + r" \\",
+    ]
+    for graph in study.graphs:
+        lines.append(r"\midrule")
+        for row in study.rows:
+            if row.graph == graph:
+                lines.append(" & ".join(map(_escaped, [graph, *_cells(study, row)])) + r" \\")
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    console().print("\n".join(lines), soft_wrap=True)
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"[\\~^&%$#_{}]", lambda match: LATEX[match[0]], text)

@@ -1,0 +1,175 @@
+"""`plancc study`: models on graphs, a row of figures for each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from plancc.cost.objectives import OBJECTIVES
+from plancc.errors import InputError, PlanccError
+from plancc.graph.graph import NORMALIZATIONS
+from plancc.options import EFFORTS
+from plancc_cli import options
+from plancc_cli.generated import Sections
+from plancc_cli.progress import progress, verbosity
+
+if TYPE_CHECKING:
+    from plancc.study import Study
+
+KEPT = "plancc-study.jsonl"
+"""Where rows are kept, unless told otherwise."""
+SETTINGS = (
+    *("objective", "effort", "budget", "balance", "epsilon", "threads", "time_limit"),
+    *("dims", "machine", "normalize"),
+)
+"""Parameters that are keywords of `plancc.compile`."""
+
+
+def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> list[int]:
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdigit() and int(word) < 2**31 for word in words):
+        raise InputError(f"--seeds '{text}': give whole numbers with commas, such as 1,2,3")
+    return list(dict.fromkeys(map(int, words)))
+
+
+@click.command(
+    cls=Sections,
+    sections={
+        "Study": ("models", "parts", "seeds", "baseline", "keep"),
+        "Output": ("as_json", "as_csv", "latex", "plot"),
+        "Every plan": SETTINGS,
+    },
+)
+@click.argument("graphs", type=click.Path(), nargs=-1, required=True)
+@click.option(
+    "--models",
+    required=True,
+    metavar="NAME,...",
+    help="Models, or partitioners alone, with options as hp:effort=best; LABEL=hp:effort=best "
+    "gives a name of its own.",
+)
+@click.option(
+    "-p", "--parts", required=True, metavar="P,...", help="Numbers: 16,64,256 or 16..256."
+)
+@click.option(
+    "--seeds",
+    default="1",
+    show_default=True,
+    callback=_seeds,
+    metavar="S,...",
+    help="Random seeds.",
+)
+@click.option(
+    "--baseline", metavar="NAME", help="Show ratios to this model or partitioner, such as metis."
+)
+@click.option(
+    "--keep",
+    type=click.Path(),
+    default=KEPT,
+    show_default=True,
+    help="Where rows are kept as they come, and taken from by the next study.",
+)
+@options.as_json
+@options.as_csv
+@click.option("--latex", is_flag=True, help="Print a LaTeX table (booktabs).")
+@click.option("--plot", metavar="FILE", help="Draw volume and predicted epoch over parts.")
+@click.option(
+    "--objective", metavar="NAME", help=f"Objective of searches: {', '.join(OBJECTIVES)}."
+)
+@click.option(
+    "--effort",
+    metavar="NAME",
+    type=options.NameIn("effort", EFFORTS),
+    help=f"Search effort: {', '.join(EFFORTS)}.  [default: balanced]",
+)
+@options.budget("Time limit of every search (30s, 5m).")
+@click.option("--balance", metavar="NAME,...", help="Row weights to balance (see plancc compile).")
+@options.epsilon(0.01)
+@click.option("--threads", type=click.IntRange(min=1), default=1, help="Threads of every search.")
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(0, options.MAX_SECONDS, min_open=True),
+    metavar="SECONDS",
+    callback=options.not_negative,
+    help="Time limit of a native partitioner.  [default: 6 hours]",
+)
+@options.dims_option("Widths d0,d1,...,dL of the layers, for the predicted epoch.")
+@options.machine_option("Machine of the predicted epoch (see plancc machines).")
+@click.option(
+    "--normalize", type=click.Choice(NORMALIZATIONS), help="Normalisation.  [default: sym]"
+)
+@options.reading
+@verbosity
+def command(
+    graphs: tuple[str, ...],
+    models: str,
+    parts: str,
+    seeds: list[int],
+    baseline: str | None,
+    keep: str,
+    as_json: bool,
+    as_csv: bool,
+    latex: bool,
+    plot: str | None,
+    **given: Any,
+) -> None:
+    """Compile GRAPHS with every model for every number of parts, and compare the plans.
+
+    \b
+        plancc study a.mtx b.mtx --models hp,rp,metis -p 16,64 --baseline metis
+        plancc study a.mtx --models hp,mine=file:part=parts/{graph}.part.{p} -p 16,64 --csv
+
+    A partitioner stands for its own answer to model hp, or gp if it takes graphs only. Models that
+    are not searched have no effort. Rows are kept: the same study goes on where it was interrupted.
+    """
+    from plancc.study import parse_contenders, study
+    from plancc.sweep import parse_ranks
+    from plancc_cli import render_study
+    from plancc_cli.plot import check_plot, plot_study
+
+    if as_json + as_csv + latex > 1:
+        raise InputError("give one of --json, --csv and --latex")
+    contenders = parse_contenders(models, baseline)
+    numbers = parse_ranks(parts)
+    if plot is not None:
+        check_plot(plot)
+        options.check_output(plot, *graphs)
+    options.check_output(keep, *graphs, plot)
+    settings = {name: given[name] for name in SETTINGS if given[name] is not None}
+    reading = {name: given[name] for name in options.READING}
+    try:
+        with progress(given["budget"]) as shown:
+            found = study(
+                graphs,
+                contenders,
+                numbers,
+                seeds=seeds,
+                baseline=baseline,
+                settings=settings,
+                reading=reading,
+                keep=keep,
+                observer=shown.stage,
+            )
+    except KeyboardInterrupt:
+        raise PlanccError(
+            f"interrupted; the rows so far are kept in {keep}, and the same command goes on"
+        ) from None
+    _refuse_empty(found)
+    if plot is not None:
+        plot_study(found, plot)
+    if as_json:
+        render_study.print_json(found.as_dict())
+    elif as_csv:
+        render_study.print_rows(found)
+    elif latex:
+        render_study.print_latex(found)
+    else:
+        render_study.print_study(found)
+
+
+def _refuse_empty(found: Study) -> None:
+    """InputError if no row has figures."""
+    if not any(row.figures for row in found.rows):
+        row = found.rows[0]
+        raise InputError(f"no plan of the study was made: {row.graph}, {row.label}: {row.why}")

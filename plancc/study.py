@@ -1,0 +1,443 @@
+"""A study: models on graphs for several numbers of parts, a row of figures for each.
+
+    graphs x contenders x numbers of parts -> compile -> rows -> ratios to a baseline
+
+Every row is a whole compilation. Rows are kept in a file as they come, so that an interrupted study
+goes on. Knows no terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from plancc.clock import wall_seconds
+from plancc.errors import InputError, PlanccError, PlanccWarning
+from plancc.files import check_target, sha256_of
+from plancc.graph.formats import read_graph
+from plancc.graph.graph import Graph
+from plancc.graph.textfile import check_readable
+from plancc.kept import Kept
+from plancc.models import MODELS, make_model
+from plancc.models.problem import Hypergraph
+from plancc.models.process_grid import ProcessGridModel
+from plancc.options import SearchOptions
+from plancc.owners.task import Observer
+from plancc.partitioners import PARTITIONERS
+from plancc.partitioners.options import AUTO
+from plancc.pipeline import compile
+from plancc.plan.plan import Plan
+from plancc.predict.machine import Machine
+from plancc.registry import check_choice
+from plancc.report.epochs import EpochTimes
+from plancc.version import __version__
+
+OF_SEARCH = ("partitioner", "preset", "objective", "effort", "budget", "balance", "epsilon")
+"""Options of the search that a contender may have of its own."""
+FIGURES = (
+    *("volume", "max_volume", "messages", "nonzero_imbalance", "row_imbalance"),
+    *("replication_factor", "epoch_seconds", "seconds"),
+)
+"""Figures of a row that tables show; the first three and the times have ratios."""
+RATIOS = ("volume", "max_volume", "messages", "epoch_seconds", "seconds")
+"""Figures that are compared with those of a baseline."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A model, or a partitioner alone, with options.
+
+    Attributes
+    ----------
+    label : str
+        Its name in tables.
+    model : str
+    options : dict
+        Of the model.
+    search : dict
+        Some of `OF_SEARCH`, which replace those of the study.
+    """
+
+    label: str
+    model: str
+    options: dict[str, Any] = field(default_factory=dict)
+    search: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> Contender:
+        """[LABEL=]NAME[:OPTION=VALUE...]; an option without a value is switched on.
+
+        NAME is a model, or a partitioner, which stands for its own answer to the model that it
+        solves: hp for one of hypergraphs, gp for one of graphs.
+
+        Raises
+        ------
+        InputError
+            An unknown name or option, or a value that the model refuses.
+        """
+        head, *words = text.strip().split(":")
+        label, named, name = head.rpartition("=")
+        label = label.strip() if named else text.strip()
+        search: dict[str, Any] = {}
+        model = name
+        if name not in MODELS and name in PARTITIONERS:
+            search["partitioner"] = name
+            model = "hp" if Hypergraph in PARTITIONERS[name].accepts else "gp"
+        elif name not in MODELS:
+            raise InputError(
+                f"unknown model or partitioner '{name}': choose from "
+                f"{', '.join([*MODELS, *PARTITIONERS])}"
+            )
+        options: dict[str, Any] = {}
+        for word in words:
+            option, _, value = word.partition("=")
+            chosen = search if option in OF_SEARCH else options
+            chosen[option] = _value(value) if value else True
+        make_model(model, options)
+        if "partitioner" in search:
+            check_choice("partitioner", str(search["partitioner"]), [AUTO, *PARTITIONERS])
+        return cls(label, model, options, search)
+
+    def settings(self, common: Mapping[str, Any]) -> dict[str, Any]:
+        """Keywords of `compile`: those of the study that make sense here, and its own."""
+        chosen = make_model(self.model, self.options)
+        inner = (
+            MODELS[chosen.blocks] if isinstance(chosen, ProcessGridModel) else MODELS[self.model]
+        )
+        own_cut = (inner.default_objective or "") in inner.own_objectives  # searched on request
+        searched = inner.searched and "partitioner" not in self.search and not own_cut
+        left = {name for name in ("effort", "budget") if not searched and inner.layout != "any"}
+        if inner.layout != "any" and (not inner.searched or inner.of_batches):
+            left.add("objective")
+        if inner.layout == "edge":
+            left.add("balance")
+        given = {name: value for name, value in common.items() if name not in left}
+        return given | self.search | self.options
+
+    def at(self, graph: str, num_parts: int) -> Contender:
+        """The same with ``{graph}`` and ``{p}`` in its options replaced, as in a file's name."""
+        stem = os.path.basename(graph).split(".")[0]
+        options = {
+            name: value.replace("{graph}", stem).replace("{p}", str(num_parts))
+            if isinstance(value, str)
+            else value
+            for name, value in self.options.items()
+        }
+        return replace(self, options=options)
+
+
+def _value(text: str) -> Any:
+    if re.fullmatch(r"\d{1,9}", text, re.ASCII):
+        return int(text)
+    return float(text) if re.fullmatch(r"\d*\.\d+(e-?\d+)?", text, re.ASCII) else text
+
+
+def parse_contenders(text: str, baseline: str | None = None) -> list[Contender]:
+    """Contenders with commas between them; the baseline is added where it is not one of them.
+
+    Raises
+    ------
+    InputError
+        There are none, or two have the same label.
+    """
+    found = [Contender.parse(word) for word in text.split(",") if word.strip()]
+    if not found:
+        raise InputError(f"`models` '{text}': name at least one, such as hp,metis")
+    for each in found:
+        if sum(each.label == other.label for other in found) > 1:
+            raise InputError(f"`models` '{text}': '{each.label}' is there twice")
+    if baseline is not None and baseline not in [each.label for each in found]:
+        found.append(Contender.parse(baseline))
+    return found
+
+
+@dataclass(frozen=True)
+class Row:
+    """Figures of one plan of a study.
+
+    Attributes
+    ----------
+    graph : str
+        Name of the graph's file.
+    vertices, nonzeros : int
+        Of the graph as it is read.
+    label, model, partitioner : str
+    parts, seed : int
+    figures : dict
+        Of `plancc.plan.metrics.Metrics.figures`, with `random_volume`, `epoch_seconds`,
+        `random_epoch_seconds` and `bound_seconds` (predicted), and `seconds` (wall-clock seconds of
+        the compilation, but those of reading the graph and of compiling kernels). None: not known.
+    sha256 : str
+        Content hash of the plan.
+    notes : list of str
+        Warnings of the compiler.
+    why : str
+        Why there are no figures.
+    """
+
+    graph: str
+    vertices: int
+    nonzeros: int
+    label: str
+    model: str
+    partitioner: str
+    parts: int
+    seed: int
+    figures: dict[str, float | None] = field(default_factory=dict)
+    sha256: str = ""
+    notes: list[str] = field(default_factory=list)
+    why: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Flat, ready for JSON and for a line of CSV."""
+        flat = asdict(self)
+        return (
+            {name: flat[name] for name in list(flat)[:8]}
+            | self.figures
+            | {
+                "sha256": self.sha256,
+                "notes": "; ".join(self.notes),
+                "why": self.why,
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Study:
+    """The rows of a study.
+
+    Attributes
+    ----------
+    rows : list of Row
+    labels : list of str
+    parts, seeds : list of int
+    baseline : str or None
+        A label.
+    dims : list of int
+        Widths of the layers that epochs are predicted for.
+    machine : str
+        Name of the machine that they are predicted on.
+    """
+
+    rows: list[Row]
+    labels: list[str]
+    parts: list[int]
+    seeds: list[int]
+    baseline: str | None
+    dims: list[int]
+    machine: str
+
+    @property
+    def graphs(self) -> list[str]:
+        """Names of the graphs, in their order."""
+        return list(dict.fromkeys(row.graph for row in self.rows))
+
+    def ratio(self, row: Row, name: str) -> float | None:
+        """A figure over that of the baseline on the same graph, parts and seed."""
+        base = self._baselines.get((row.graph, row.parts, row.seed))
+        value, beside = row.figures.get(name), base and base.figures.get(name)
+        return value / beside if value is not None and beside else None
+
+    @property
+    def _baselines(self) -> dict[tuple[str, int, int], Row]:
+        rows = (row for row in self.rows if row.label == self.baseline)
+        return {(row.graph, row.parts, row.seed): row for row in rows}
+
+    def mean_ratio(self, label: str, parts: int, name: str) -> float | None:
+        """Geometric mean of a label's ratios over graphs and seeds; None if one is not known."""
+        rows = [row for row in self.rows if (row.label, row.parts) == (label, parts)]
+        ratios = [self.ratio(row, name) for row in rows]
+        if not ratios or not all(ratios):
+            return None
+        return math.exp(sum(math.log(value) for value in ratios if value) / len(ratios))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        rows = []
+        for row in self.rows:
+            flat = row.as_dict()
+            if self.baseline is not None:
+                flat |= {f"{name}_ratio": self.ratio(row, name) for name in RATIOS}
+            rows.append(flat)
+        given = {name: getattr(self, name) for name in ("labels", "parts", "seeds", "baseline")}
+        return given | {"dims": self.dims, "machine": self.machine, "rows": rows}
+
+
+def study(
+    graphs: Sequence[str | os.PathLike[str]],
+    contenders: Sequence[Contender],
+    parts: Sequence[int],
+    *,
+    seeds: Sequence[int] = (1,),
+    baseline: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    reading: Mapping[str, Any] | None = None,
+    keep: str | os.PathLike[str] | None = None,
+    observer: Observer | None = None,
+) -> Study:
+    """Compile every graph with every contender for every number of parts.
+
+    Parameters
+    ----------
+    graphs : list of path
+    contenders : list of Contender
+    parts, seeds : list of int
+    baseline : str, optional
+        Label of a contender.
+    settings : dict, optional
+        Keywords of `plancc.compile` for all contenders that have use for them.
+    reading : dict, optional
+        Keywords of `plancc.read_graph`.
+    keep : path, optional
+        File of JSON lines in which rows are kept; those that are there are not computed again.
+        Rows of another version of plancc, or with other options, do not count.
+    observer : callable, optional
+        Called with the name of each row; returns a context manager around it.
+
+    Returns
+    -------
+    Study
+        A row for everything, in the order of graphs, parts, contenders, seeds; a compilation that
+        fails is a row that says why.
+
+    Raises
+    ------
+    InputError
+        A graph cannot be read, two have the same name, or `keep` is not a study's file.
+    """
+    labels = [each.label for each in contenders]
+    if baseline is not None:
+        check_choice("baseline", baseline, labels)
+    names = [os.path.basename(os.fspath(path)) for path in graphs]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"graph '{name}' is there twice: a study tells graphs by their names")
+    cases = _Cases(dict(settings or {}), dict(reading or {}), observer or (lambda _: nullcontext()))
+    kept = None if keep is None else open_kept(keep)
+    rows = []
+    for path in graphs:
+        source = _GraphFile(path, cases.reading)
+        for num_parts, each, seed in product(parts, contenders, seeds):
+            contender = each.at(source.name, num_parts)
+            with cases.observer(f"{source.name}, {each.label}, p = {num_parts}"):
+                found = cases.kept_row(kept, source, contender, num_parts, seed)
+            rows.append(replace(found, graph=source.name, label=each.label))
+    search = SearchOptions(dims=cases.settings.get("dims"), machine=cases.settings.get("machine"))
+    dims, machine = search.predictor.dims, search.predictor.machine.title
+    return Study(rows, labels, list(parts), list(seeds), baseline, list(dims), machine)
+
+
+def open_kept(path: str | os.PathLike[str]) -> Kept:
+    """The rows in a file; InputError for a file of something else."""
+    name = os.fspath(path)
+    check_target(path)
+    with suppress(FileNotFoundError), open(path, "rb") as file:
+        first = file.readline(2**20)
+        try:
+            known = not first or "key" in json.loads(first)
+        except (ValueError, TypeError):
+            known = False
+        if not known:
+            raise InputError(f"{name}: not a file of kept rows: choose another name (`keep`)")
+    return Kept(Path(path), __version__)
+
+
+class _GraphFile:
+    """A graph's file, read when it is needed first."""
+
+    def __init__(self, path: str | os.PathLike[str], reading: Mapping[str, Any]) -> None:
+        check_readable(path)
+        self.path, self.name = path, os.path.basename(os.fspath(path))
+        self.sha256 = sha256_of(path)
+        self._reading = reading
+
+    @cached_property
+    def graph(self) -> Graph:
+        return read_graph(self.path, **self._reading)
+
+
+@dataclass(frozen=True)
+class _Cases:
+    """What all rows of a study share."""
+
+    settings: dict[str, Any]
+    reading: dict[str, Any]
+    observer: Observer
+
+    def key(
+        self, source: _GraphFile, contender: Contender, num_parts: int, seed: int
+    ) -> list[str | int]:
+        """What a row depends on."""
+        settings = {
+            name: value.to_json() if isinstance(value, Machine) else value
+            for name, value in contender.settings(self.settings).items()
+        }
+        part = settings.get("part")
+        if isinstance(part, str) and os.path.isfile(part):
+            settings["part"] = sha256_of(part)
+        words = json.dumps([contender.model, settings, self.reading], sort_keys=True, default=str)
+        return [source.sha256, words, num_parts, seed]
+
+    def kept_row(
+        self, kept: Kept | None, source: _GraphFile, contender: Contender, num_parts: int, seed: int
+    ) -> Row:
+        """The row that is kept, or a new one, which is kept unless it failed."""
+        key = self.key(source, contender, num_parts, seed)
+        if kept is not None and key in kept:
+            return Row(**kept[key])
+        found = self.row(source, contender, num_parts, seed)
+        if kept is not None and not found.why:
+            kept.put(key, asdict(found))
+        return found
+
+    def row(self, source: _GraphFile, contender: Contender, num_parts: int, seed: int) -> Row:
+        """The figures of one plan, or why there are none."""
+        graph = source.graph
+        settings = contender.settings(self.settings)
+        row = Row(
+            source.name,
+            graph.num_vertices,
+            graph.num_nonzeros,
+            contender.label,
+            contender.model,
+            str(settings.get("partitioner", AUTO)),
+            num_parts,
+            seed,
+        )
+        begin = wall_seconds()
+        try:
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always", PlanccWarning)
+                plan = compile(graph, contender.model, num_parts, seed=seed, **settings)
+        except (PlanccError, MemoryError) as error:
+            return replace(row, why=str(error) or "out of memory")
+        seconds = wall_seconds() - begin
+        notes = [str(each.message) for each in said if issubclass(each.category, PlanccWarning)]
+        return replace(
+            row,
+            partitioner=str(plan.provenance.get("partitioner") or "none"),
+            figures=_figures(plan) | {"seconds": seconds},
+            sha256=plan.content_sha256(),
+            notes=notes,
+        )
+
+
+def _figures(plan: Plan) -> dict[str, float | None]:
+    times, baseline = EpochTimes.of_plan(plan), plan.baseline
+    return {
+        **plan.metrics().figures(),
+        "random_volume": None if baseline is None else baseline.volume,
+        "epoch_seconds": times.seconds,
+        "random_epoch_seconds": times.random,
+        "bound_seconds": times.bound,
+    }
