@@ -240,7 +240,7 @@ def refine(
                 steps.note(STEP, wall_seconds() - start, better)
                 result, same = steps.record.result([]), False
     with observer("lower"):
-        refined = plan if same else _with_owners(plan, matrix, better)
+        refined = plan if same else _with_owners(plan, matrix, better, plan.num_parts)
 
     notes = empty_parts(better, plan.num_parts)
     notes += balance_notes(better, loads, plan.num_parts, REFINED)
@@ -321,7 +321,9 @@ def _loaded(
     return plan
 
 
-def with_part(plan: Plan, part: str | os.PathLike[str] | npt.ArrayLike) -> Plan:
+def with_part(
+    plan: Plan, part: str | os.PathLike[str] | npt.ArrayLike, num_parts: int | None = None
+) -> Plan:
     """The same matrix and vertex data under owners made elsewhere.
 
     Parameters
@@ -329,6 +331,8 @@ def with_part(plan: Plan, part: str | os.PathLike[str] | npt.ArrayLike) -> Plan:
     plan : Plan
     part : path or int[num_vertices]
         Of every vertex, counted from 0, as for model "file".
+    num_parts : int, optional
+        None: as many parts as the plan has. A plan of a process grid can have no other number.
 
     Returns
     -------
@@ -344,7 +348,13 @@ def with_part(plan: Plan, part: str | os.PathLike[str] | npt.ArrayLike) -> Plan:
     """
     matrix = _matrix(plan)
     model = FileModel(part)
-    owner = model.build(matrix, plan.num_parts, balance="nnz", seed=0).rows
+    num_parts = plan.num_parts if num_parts is None else num_parts
+    if plan.header.grid is not None and num_parts != plan.num_parts:
+        raise InputError(
+            f"`num_parts` {num_parts}: the grid '{plan.header.grid}' has {plan.num_parts} blocks "
+            "of rows"
+        )
+    owner = model.build(matrix, num_parts, balance="nnz", seed=0).rows
     kept = ("balance", "dims", "epsilon", "machine")
     provenance = {
         name: value
@@ -356,18 +366,18 @@ def with_part(plan: Plan, part: str | os.PathLike[str] | npt.ArrayLike) -> Plan:
     if plan.header.grid is not None:
         who = {"model": str(plan.provenance.get("model", "")), "blocks": "file"}
     return replace(
-        _with_owners(plan, matrix, owner),
+        _with_owners(plan, matrix, owner, num_parts),
         provenance=provenance | who | {"model_part": given},
     )
 
 
-def _with_owners(plan: Plan, matrix: Graph, owner: npt.NDArray[np.int32]) -> Plan:
+def _with_owners(plan: Plan, matrix: Graph, owner: npt.NDArray[np.int32], num_parts: int) -> Plan:
     """The plan of other owners, with everything else that `plan` carries; `matrix` is its own."""
     header = plan.header
     new = lower(
         matrix,
         Owners(owner),
-        plan.num_parts,
+        num_parts,
         normalization=header.normalization,
         self_loops=header.self_loops,
     )
@@ -380,7 +390,7 @@ def _with_owners(plan: Plan, matrix: Graph, owner: npt.NDArray[np.int32]) -> Pla
         vertex_data=plan.vertex_data.take(place[new.global_id]),
         original_id=plan.original_id,
         provenance=plan.provenance,
-        baseline=plan.baseline,
+        baseline=plan.baseline if num_parts == plan.num_parts else None,
     )
 
 

@@ -32,6 +32,7 @@ from plancc.models import MODELS, make_model
 from plancc.models.problem import Hypergraph
 from plancc.models.process_grid import ProcessGridModel
 from plancc.options import SearchOptions
+from plancc.owners.request import DEFAULT_BALANCE
 from plancc.owners.task import Observer
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import AUTO
@@ -44,11 +45,8 @@ from plancc.version import __version__
 
 OF_SEARCH = ("partitioner", "preset", "objective", "effort", "budget", "balance", "epsilon")
 """Options of the search that a contender may have of its own."""
-FIGURES = (
-    *("volume", "max_volume", "messages", "nonzero_imbalance", "row_imbalance"),
-    *("replication_factor", "epoch_seconds", "seconds"),
-)
-"""Figures of a row that tables show; the first three and the times have ratios."""
+READING = ("format", "pattern", "symmetrize", "transpose")
+"""Options of reading a graph."""
 RATIOS = ("volume", "max_volume", "messages", "epoch_seconds", "seconds")
 """Figures that are compared with those of a baseline."""
 
@@ -109,7 +107,10 @@ class Contender:
         return cls(label, model, options, search)
 
     def settings(self, common: Mapping[str, Any]) -> dict[str, Any]:
-        """Keywords of `compile`: those of the study that make sense here, and its own."""
+        """Keywords of `compile`: those of the study that make sense here, and its own.
+
+        All row plans share the same evenly, those of named partitioners too.
+        """
         chosen = make_model(self.model, self.options)
         inner = (
             MODELS[chosen.blocks] if isinstance(chosen, ProcessGridModel) else MODELS[self.model]
@@ -119,9 +120,10 @@ class Contender:
         left = {name for name in ("effort", "budget") if not searched and inner.layout != "any"}
         if inner.layout != "any" and (not inner.searched or inner.of_batches):
             left.add("objective")
-        if inner.layout == "edge":
+        if inner.layout == "edge" or (inner.of_batches and "balance" not in common):
             left.add("balance")
-        given = {name: value for name, value in common.items() if name not in left}
+        given = {"balance": DEFAULT_BALANCE, **common}  # the same for all, or figures say nothing
+        given = {name: value for name, value in given.items() if name not in left}
         return given | self.search | self.options
 
     def at(self, graph: str, num_parts: int) -> Contender:
@@ -227,6 +229,8 @@ class Study:
         Widths of the layers that epochs are predicted for.
     machine : str
         Name of the machine that they are predicted on.
+    balance : str
+        What parts of row plans share evenly, unless a contender has a balance of its own.
     """
 
     rows: list[Row]
@@ -236,6 +240,7 @@ class Study:
     baseline: str | None
     dims: list[int]
     machine: str
+    balance: str = DEFAULT_BALANCE
 
     @property
     def graphs(self) -> list[str]:
@@ -270,7 +275,8 @@ class Study:
                 flat |= {f"{name}_ratio": self.ratio(row, name) for name in RATIOS}
             rows.append(flat)
         given = {name: getattr(self, name) for name in ("labels", "parts", "seeds", "baseline")}
-        return given | {"dims": self.dims, "machine": self.machine, "rows": rows}
+        given |= {name: getattr(self, name) for name in ("dims", "machine", "balance")}
+        return given | {"rows": rows}
 
 
 def study(
@@ -281,7 +287,6 @@ def study(
     seeds: Sequence[int] = (1,),
     baseline: str | None = None,
     settings: Mapping[str, Any] | None = None,
-    reading: Mapping[str, Any] | None = None,
     keep: str | os.PathLike[str] | None = None,
     observer: Observer | None = None,
 ) -> Study:
@@ -295,9 +300,8 @@ def study(
     baseline : str, optional
         Label of a contender.
     settings : dict, optional
-        Keywords of `plancc.compile` for all contenders that have use for them.
-    reading : dict, optional
-        Keywords of `plancc.read_graph`.
+        Keywords of `plancc.read_graph`, and those of `plancc.compile` for all contenders that have
+        use for them.
     keep : path, optional
         File of JSON lines in which rows are kept; those that are there are not computed again.
         Rows of another version of plancc, or with other options, do not count.
@@ -322,7 +326,9 @@ def study(
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"graph '{name}' is there twice: a study tells graphs by their names")
-    cases = _Cases(dict(settings or {}), dict(reading or {}), observer or (lambda _: nullcontext()))
+    given = dict(settings or {})
+    reading = {name: given.pop(name) for name in READING if name in given}
+    cases = _Cases(given, reading, observer or (lambda _: nullcontext()))
     kept = None if keep is None else open_kept(keep)
     rows = []
     for path in graphs:
@@ -334,7 +340,8 @@ def study(
             rows.append(replace(found, graph=source.name, label=each.label))
     search = SearchOptions(dims=cases.settings.get("dims"), machine=cases.settings.get("machine"))
     dims, machine = search.predictor.dims, search.predictor.machine.title
-    return Study(rows, labels, list(parts), list(seeds), baseline, list(dims), machine)
+    balance = str(cases.settings.get("balance") or DEFAULT_BALANCE)
+    return Study(rows, labels, list(parts), list(seeds), baseline, list(dims), machine, balance)
 
 
 def open_kept(path: str | os.PathLike[str]) -> Kept:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from plancc.errors import InputError
+from plancc.registry import check_choice
 from plancc_cli import options
 from plancc_cli.progress import progress, verbosity
 
@@ -22,6 +28,11 @@ if TYPE_CHECKING:
 @options.machine_option(
     "Machine, for the epoch's time (see plancc machines).  [default: the plans', if all agree]"
 )
+@click.option(
+    "--baseline",
+    metavar="PLAN",
+    help="Show ratios to this one of the plans.  [default: to an even random partition]",
+)
 @options.fresh_batches
 @options.as_json
 @verbosity
@@ -29,11 +40,52 @@ def command(
     plans: tuple[str, ...],
     dims: list[int] | None,
     machine: Machine | None,
+    baseline: str | None,
     batches: int | None,
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Show several PLANS side by side, with ratios to a random partition."""
+    """Show several PLANS side by side, with ratios to a random partition, or to one of them.
+
+    Part vectors (graph.part.64 of METIS, hMETIS, PaToH ...) can stand among the plans: their parts
+    own the rows of the first plan's matrix.
+    """
+    with TemporaryDirectory() as folder:
+        _compare(plans, _as_plans(plans, folder), dims, machine, baseline, batches, as_json, given)
+
+
+def _as_plans(given: Sequence[str], folder: str) -> list[str]:
+    """Files of plans, those of part vectors made here: their parts own the first plan's rows."""
+    from plancc.graph.partvector import read_part_vector
+    from plancc.plan.reader import load
+    from plancc.refinement import with_part
+
+    first = next((path for path in given if not options.is_no_plan(path)), None)
+    if first is None:
+        raise InputError(f"{given[0]}: not a plan; part vectors need a plan beside them")
+    found, plan = [], None
+    for number, path in enumerate(given):
+        if not options.is_no_plan(path):
+            found.append(path)
+            continue
+        plan = plan or load(first)
+        parts = int(read_part_vector(path, plan.num_vertices).max()) + 1
+        found.append(os.path.join(folder, f"{number}.h5"))
+        with_part(plan, path, parts).save(found[-1])
+    return found
+
+
+def _compare(
+    names: Sequence[str],
+    plans: Sequence[str],
+    dims: list[int] | None,
+    machine: Machine | None,
+    baseline: str | None,
+    batches: int | None,
+    as_json: bool,
+    given: dict[str, Any],
+) -> None:
+    """Compare the files `plans` under their `names`."""
     from plancc.plan.reader import PlanFile
     from plancc.report.batches import batch_reports
     from plancc.report.epochs import Basis
@@ -42,22 +94,28 @@ def command(
     from plancc_cli.tables import print_json
 
     drawn = options.of_batches(batches, given)
+    if baseline is not None:
+        check_choice("baseline", baseline, names)
     found = []
     for path in plans:
         with PlanFile(path) as file:
             found.append(Basis.read(file, dims, machine))
     basis = Basis.shared(found)  # times compare on one machine only
-    reports = [report(path, dims=dims, basis=basis) for path in plans]
+    reports = [
+        replace(report(path, dims=dims, basis=basis), path=name)
+        for name, path in zip(names, plans, strict=True)
+    ]
     on_batches = []
     if batches is not None:
         with progress() as shown, shown.stage("batches"):
             on_batches = batch_reports(plans, batches, **drawn)
+        on_batches = [replace(e, path=n) for n, e in zip(names, on_batches, strict=True)]
     if as_json:
         figures = [each.as_dict() for each in reports]
         for of_plan, of_batches in zip(figures, on_batches, strict=False):
             of_plan["batches"] = of_batches.as_dict()
         print_json(figures)
     else:
-        print_comparison(reports)
+        print_comparison(reports, baseline)
         if on_batches:
             print_batch_comparison(on_batches)

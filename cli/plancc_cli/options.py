@@ -25,6 +25,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 MAX_WIDTH = 2**31 - 1
 MAX_SECONDS = 2_000_000  # what the system can wait for in one call
+HDF5 = b"\x89HDF\r\n\x1a\n"
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
@@ -323,6 +324,15 @@ def check_output(output: str, *inputs: str | None) -> None:
             continue
         if os.path.samefile(path, output):
             raise InputError(f"{output}: is an input file; choose another name for the output")
+
+
+def is_no_plan(path: str) -> bool:
+    """Whether a file exists and is not HDF5, as every plan is."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(HDF5)) != HDF5
+    except OSError:  # whoever reads it says why
+        return False
 
 
 def check_writable_format(output: str, *others: str) -> None:

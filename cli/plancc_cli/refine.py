@@ -15,7 +15,6 @@ from plancc.errors import InputError
 from plancc_cli import options
 from plancc_cli.progress import command_line, progress, verbosity
 
-HDF5 = b"\x89HDF\r\n\x1a\n"
 OF_GRAPHS = ("parts", "normalize", "no_self_loops", "data", *options.READING)
 """Parameters that are for a graph."""
 
@@ -103,7 +102,7 @@ def command(
 
     options.check_output(output, source, part, *data)
     reading = {name: settings.pop(name) for name in options.READING}
-    of_graph = _is_graph(source)
+    of_graph = options.is_no_plan(source)
     if of_graph and part is None:
         raise InputError(f"{source}: not a plan; to refine owners of a graph, give them by `part`")
     if not of_graph:
@@ -163,12 +162,3 @@ def command(
             "provenance": decoded(better.provenance),
         }
     )
-
-
-def _is_graph(source: str) -> bool:
-    """Whether a file exists and is not HDF5, as every plan is."""
-    try:
-        with open(source, "rb") as file:
-            return file.read(len(HDF5)) != HDF5
-    except OSError:  # whoever reads it says why
-        return False

@@ -259,12 +259,16 @@ def print_report(report: Report, per_part: bool) -> None:
         out.print(_per_part(report))
 
 
-def print_comparison(reports: Sequence[Report]) -> None:
-    """Plans side by side, in as many tables as the width asks for."""
+def print_comparison(reports: Sequence[Report], baseline: str | None = None) -> None:
+    """Plans side by side, in as many tables as the width asks for.
+
+    Ratios are to an even random partition, or to the plan whose path is `baseline`.
+    """
     out = console()
+    base = next((report for report in reports if report.path == baseline), None)
     beside = max(1, (out.width - LABEL_WIDTH) // PLAN_WIDTH)
     for first in range(0, len(reports), beside):
-        out.print(_comparison(reports[first : first + beside]))
+        out.print(_comparison(reports[first : first + beside], base))
     say(f"predicted times: {basis_words(reports[0].epoch.basis)}")
     for report in reports:
         if report.epoch.why:
@@ -325,10 +329,11 @@ def interval(figure: Estimate, digits: str = "") -> str:
     return " to ".join(format(end, digits) if digits else number(end) for end in ends)
 
 
-def _comparison(reports: Sequence[Report]) -> Table:
-    """One column for every plan; each figure but the imbalances with its ratio to random."""
+def _comparison(reports: Sequence[Report], baseline: Report | None) -> Table:
+    """One column for every plan; each figure but the imbalances with its ratio."""
     paths = (report.path for report in reports)
-    table = table_of(("", *paths), "figure (ratio to an even random partition)", overflow="fold")
+    to = "an even random partition" if baseline is None else baseline.path
+    table = table_of(("", *paths), f"figure (ratio to {to})", overflow="fold")
     table.columns[0].min_width = 24
 
     def add(words: str, cells: Iterable[str]) -> None:
@@ -344,19 +349,20 @@ def _comparison(reports: Sequence[Report]) -> Table:
     for name, words in figures(reports):
         cells = []
         for report in reports:
-            value, base = getattr(report.metrics, name), getattr(report.random, name)
-            beside = "" if name in NO_RATIO else f" ({ratio(value, base)})"
-            cells.append(number(value) + beside)
+            beside = report.random if baseline is None else baseline.metrics
+            value, base = getattr(report.metrics, name), getattr(beside, name)
+            cells.append(number(value) + ("" if name in NO_RATIO else f" ({ratio(value, base)})"))
         add(words, cells)
     table.add_section()
-    add("predicted time of an epoch", map(_epoch, reports))
+    add("predicted time of an epoch", (_epoch(report, baseline) for report in reports))
     add("  over the bound", map(_over_bound, reports))
     if all(report.training is not None for report in reports):
         table.add_section()
         for words, get, show in _training_rows():
             cells = []
             for report in reports:
-                value, base = get(report.training), get(report.random_training)
+                other = report.random_training if baseline is None else baseline.training
+                value, base = get(report.training), get(other)
                 cells.append(f"{show(value)} ({ratio(value, base)})")
             add(words, cells)
     elif all(map(_passes_of, reports)):
@@ -367,13 +373,13 @@ def _comparison(reports: Sequence[Report]) -> Table:
     return table
 
 
-def _epoch(report: Report) -> str:
-    """The predicted time, with its ratio to random where that is known."""
+def _epoch(report: Report, baseline: Report | None) -> str:
+    """The predicted time, with its ratio to random or the baseline where that is known."""
     times = report.epoch
     if times.seconds is None:
         return "-"
-    beside = "" if times.random is None else f" ({ratio(times.seconds, times.random)})"
-    return duration(times.seconds) + beside
+    base = times.random if baseline is None else baseline.epoch.seconds
+    return duration(times.seconds) + ("" if base is None else f" ({ratio(times.seconds, base)})")
 
 
 def _over_bound(report: Report) -> str:

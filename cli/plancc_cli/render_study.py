@@ -64,8 +64,8 @@ def _basis(study: Study) -> str:
     dims = ",".join(map(str, study.dims))
     beside = "" if study.baseline is None else f"; ratio: over {study.baseline}"
     return (
-        f"volume and busiest part in rows, epoch predicted for machine {study.machine}, dims {dims}"
-        f"{beside}"
+        f"volume and busiest part in rows; epoch predicted for machine {study.machine}, dims "
+        f"{dims}; row plans balance {study.balance}{beside}"
     )
 
 
@@ -96,11 +96,16 @@ def _table(study: Study, graph: str, rows: list[Row]) -> Table:
     first = rows[0]
     title = f"{graph}: {first.vertices:,} vertices, {first.nonzeros:,} nonzeros"
     table = table_of(_heads(study), title, left=0, no_wrap=True)
-    table.columns[1].justify, table.columns[1].overflow = "left", "fold"
+    _show_labels(table, study)
     for row, following in zip(rows, [*rows[1:], None], strict=True):
         last = following is not None and following.parts != row.parts
         table.add_row(*_cells(study, row), end_section=last)
     return table
+
+
+def _show_labels(table: Table, study: Study) -> None:
+    table.columns[1].justify = "left"
+    table.columns[1].min_width = max(map(len, study.labels))
 
 
 def _means(study: Study) -> Table:
@@ -108,7 +113,7 @@ def _means(study: Study) -> Table:
     count = len(study.graphs)
     title = f"over {study.baseline}, geometric mean of {count} graph{'s' * (count != 1)}"
     table = table_of(("p", "model", *(COLUMNS[name][0] for name in OF_RATIOS)), title, left=0)
-    table.columns[1].justify, table.columns[1].overflow = "left", "fold"
+    _show_labels(table, study)
     for parts in study.parts:
         for label in study.labels:
             if label != study.baseline:

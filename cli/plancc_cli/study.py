@@ -10,6 +10,7 @@ from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError, PlanccError
 from plancc.graph.graph import NORMALIZATIONS
 from plancc.options import EFFORTS
+from plancc.owners.request import DEFAULT_BALANCE
 from plancc_cli import options
 from plancc_cli.generated import Sections
 from plancc_cli.progress import progress, verbosity
@@ -84,7 +85,11 @@ def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> lis
     help=f"Search effort: {', '.join(EFFORTS)}.  [default: balanced]",
 )
 @options.budget("Time limit of every search (30s, 5m).")
-@click.option("--balance", metavar="NAME,...", help="Row weights to balance (see plancc compile).")
+@click.option(
+    "--balance",
+    metavar="NAME,...",
+    help=f"What parts of row plans share, those of partitioners too.  [default: {DEFAULT_BALANCE}]",
+)
 @options.epsilon(0.01)
 @click.option("--threads", type=click.IntRange(min=1), default=1, help="Threads of every search.")
 @click.option(
@@ -136,8 +141,8 @@ def command(
         check_plot(plot)
         options.check_output(plot, *graphs)
     options.check_output(keep, *graphs, plot)
-    settings = {name: given[name] for name in SETTINGS if given[name] is not None}
-    reading = {name: given[name] for name in options.READING}
+    names = (*SETTINGS, *options.READING)
+    settings = {name: given[name] for name in names if given[name] is not None}
     try:
         with progress(given["budget"]) as shown:
             found = study(
@@ -147,7 +152,6 @@ def command(
                 seeds=seeds,
                 baseline=baseline,
                 settings=settings,
-                reading=reading,
                 keep=keep,
                 observer=shown.stage,
             )

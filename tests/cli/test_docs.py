@@ -107,7 +107,7 @@ def test_main_job_of_the_readme(workplace: Path) -> None:
     assert "loss" in said[2]
 
 
-@pytest.mark.parametrize("page", ["guide.md", "edges.md", "training.md", "grids.md"])
+@pytest.mark.parametrize("page", ["guide.md", "edges.md", "training.md", "grids.md", "study.md"])
 def test_commands_of_the_guide(workplace: Path, page: str) -> None:
     tool = workplace / "some-partitioner"
     tool.write_text(SOME_PARTITIONER)
@@ -122,6 +122,7 @@ def test_commands_of_the_guide(workplace: Path, page: str) -> None:
         "edges.md": "best.h5",
         "training.md": "trace.json",
         "grids.md": "needed.h5",
+        "study.md": "plancc-study.jsonl",
     }
     assert (workplace / made[page]).exists()
     # commands in running text; a file name in capitals is the reader's own
@@ -144,6 +145,11 @@ def test_python_of_the_readme(workplace: Path) -> None:
     (code,) = python_blocks(ROOT / "README.md")
     shell(f"cat > snippet.py <<'END'\n{code}\nprint(plan.metrics().volume)\nEND\n")
     assert int(shell(f"{sys.executable} snippet.py")) > 0
+
+
+def test_python_of_the_studies(workplace: Path) -> None:
+    (code,) = python_blocks(ROOT / "docs" / "study.md")
+    exec(code, {})
 
 
 def test_h5py_of_the_format(workplace: Path) -> None:

@@ -1,0 +1,110 @@
+"""`plancc study` and `compare --baseline`: tables, CSV, LaTeX, a figure, part vectors."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from cli_helpers import fails, ok, plancc
+
+MODELS = ("--models", "hp,rp,cagnet-2d", "-p", "2,4", "--effort", "fast", "--baseline", "metis")
+
+
+@pytest.fixture
+def words(graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[object, ...]:
+    monkeypatch.chdir(tmp_path)
+    return ("study", graph, *MODELS)
+
+
+def test_the_table(words: tuple[object, ...], tmp_path: Path) -> None:
+    said = ok(*words)
+    assert "graph.mtx: 90 vertices" in said
+    assert said.count("cagnet-2d") >= 4  # in both tables, and why it has no plan of 2
+    assert "-  graph.mtx, cagnet-2d, p = 2: 2 ranks: not a perfect square" in said
+    assert "over metis" in said
+    assert len((tmp_path / "plancc-study.jsonl").read_text().splitlines()) == 7
+    assert ok(*words) == said  # seconds too: all rows are kept
+
+
+def test_csv_json_and_latex(words: tuple[object, ...]) -> None:
+    rows = list(csv.DictReader(io.StringIO(ok(*words, "--csv"))))
+    found = json.loads(ok(*words, "--json"))
+    assert found["labels"] == ["hp", "rp", "cagnet-2d", "metis"]
+    assert len(rows) == len(found["rows"]) == 8
+    for line, row in zip(rows, found["rows"], strict=True):
+        assert line["label"] == row["label"]
+        if row["why"]:
+            assert line["volume_ratio"] == ""
+        else:
+            assert float(line["volume"]) == row["volume"]
+            assert float(line["volume_ratio"]) == row["volume_ratio"]
+    latex = ok(*words, "--latex")
+    assert latex.count(r"\\") == 9
+    assert r"\bottomrule" in latex
+    assert "graph.mtx & 4 & hp & " in latex
+
+
+def test_a_figure(words: tuple[object, ...], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    ok(*words, "--plot", tmp_path / "study.svg", "--csv")
+    text = (tmp_path / "study.svg").read_text()
+    assert text.count("<svg") == 1
+
+
+def test_latex_of_a_name_with_marks(graph: Path, tmp_path: Path) -> None:
+    odd = tmp_path / "a_b%c&d.mtx"
+    odd.write_bytes(graph.read_bytes())
+    said = ok("study", odd, "--models", "rp", "-p", 2, "--latex", "--keep", tmp_path / "k.jsonl")
+    assert r"a\_b\%c\&d.mtx & 2 & rp" in said
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (("--csv", "--json"), "give one of --json, --csv and --latex"),
+        (("--seeds", "1,x"), "--seeds '1,x': give whole numbers"),
+        (("--keep", "graph"), "not a file of kept rows"),
+        (("--plot", "x.bmp"), "choose a name that ends in"),
+        (("-p", "0"), "numbers from 1 to 4096"),
+    ],
+)
+def test_wrong_words(more: tuple[str, ...], sentence: str, graph: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "graph"
+    copy.write_bytes(graph.read_bytes())
+    keep = ("--keep", tmp_path / "k.jsonl")
+    more = tuple(str(copy) if word == "graph" else word for word in more)
+    said = fails(tmp_path, "study", graph, "--models", "rp", "-p", 2, *keep, *more)
+    assert sentence in said
+
+
+def test_no_plan_at_all(graph: Path, tmp_path: Path) -> None:
+    done = plancc(
+        *("study", graph, "--models", "cagnet-2d", "-p", 2, "--keep", tmp_path / "k.jsonl")
+    )
+    assert done.code == 2
+    assert "no plan of the study was made: graph.mtx, cagnet-2d" in done.error
+
+
+def test_compare_with_a_baseline(graph: Path, plan: Path, tmp_path: Path) -> None:
+    ok("compile", graph, "-p", 3, "--model", "block", "-o", tmp_path / "block.h5")
+    ok("export", tmp_path / "block.h5", "-o", tmp_path / "block.part.3")
+    vector = tmp_path / "block.part.3"
+    said = ok("compare", plan, vector, tmp_path / "block.h5", "--baseline", vector)
+    assert f"ratio to {vector}" in said
+    found = json.loads(ok("compare", plan, vector, tmp_path / "block.h5", "--json"))
+    assert [each["path"] for each in found] == [str(plan), str(vector), str(tmp_path / "block.h5")]
+    assert found[1]["metrics"] == found[2]["metrics"]  # the same owners
+    assert found[1]["random"] == found[2]["random"]
+    row = next(line for line in said.splitlines() if "messages per exchange" in line)
+    assert row.count("(1.000)") == 2
+
+
+def test_compare_of_wrong_files(graph: Path, plan: Path, tmp_path: Path) -> None:
+    vector = tmp_path / "x.part.2"
+    vector.write_text("0\n1\n")
+    assert "part vectors need a plan" in fails(tmp_path, "compare", vector)
+    assert "the graph has 90 vertices" in fails(tmp_path, "compare", plan, vector)
+    assert "unknown baseline 'x'" in fails(tmp_path, "compare", plan, "--baseline", "x")

@@ -1,0 +1,175 @@
+"""Studies: rows against plans compiled one by one, kept rows, contenders, ratios."""
+
+from __future__ import annotations
+
+import json
+import math
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import plancc
+from plancc.errors import InputError
+from plancc.graph.convert import as_graph
+from plancc.graph.formats import write_graph
+from plancc.graph.partvector import write_part_vector
+from plancc.owners.request import DEFAULT_BALANCE
+from plancc.study import Contender, parse_contenders, study
+
+
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("graphs")
+    found = []
+    for name, seed in (("one", 1), ("two", 2)):
+        rng = np.random.default_rng(seed)
+        edges = rng.integers(0, 60, (2, 240))
+        path = folder / f"{name}.mtx"
+        write_graph(as_graph((60, edges)), path)
+        found.append(path)
+    return found
+
+
+CONTENDERS = "hp:effort=fast,rp,metis,cagnet-1d"
+
+
+def test_rows_are_those_of_compile(graphs: list[Path]) -> None:
+    found = study(graphs, parse_contenders(CONTENDERS), [2, 4])
+    assert [(r.graph, r.parts, r.label) for r in found.rows] == [
+        (path.name, parts, label)
+        for path in graphs
+        for parts in (2, 4)
+        for label in ("hp:effort=fast", "rp", "metis", "cagnet-1d")
+    ]
+    shared = {"balance": DEFAULT_BALANCE}
+    alone = {
+        "hp:effort=fast": {"model": "hp", "effort": "fast", **shared},
+        "rp": {"model": "rp", **shared},
+        "metis": {"model": "gp", "partitioner": "metis", **shared},
+        "cagnet-1d": {"model": "cagnet-1d", **shared},
+    }
+    for row in found.rows[4:8]:
+        plan = plancc.compile(graphs[0], num_parts=4, **alone[row.label])
+        assert row.sha256 == plan.content_sha256()
+        metrics = plan.metrics()
+        for name in ("volume", "max_volume", "messages", "row_imbalance", "replication_factor"):
+            assert row.figures[name] == getattr(metrics, name)
+        assert row.figures["epoch_seconds"] == plan.provenance["epoch_seconds"]
+        assert row.figures["random_volume"] == plan.baseline.volume
+        assert row.figures["seconds"] > 0
+
+
+def test_ratios_and_their_mean(graphs: list[Path]) -> None:
+    found = study(graphs, parse_contenders("hp", "metis"), [4], seeds=[1, 2], baseline="metis")
+    rows = {(row.graph, row.label, row.seed): row.figures["volume"] for row in found.rows}
+    assert len(rows) == 8
+    ratios = [
+        rows[name.name, "hp", seed] / rows[name.name, "metis", seed]
+        for name in graphs
+        for seed in (1, 2)
+    ]
+    assert found.mean_ratio("hp", 4, "volume") == pytest.approx(math.prod(ratios) ** 0.25)
+    assert found.mean_ratio("metis", 4, "volume") == 1
+    flat = found.as_dict()["rows"]
+    assert [row["volume_ratio"] for row in flat if row["label"] == "hp"] == pytest.approx(ratios)
+
+
+def test_a_study_goes_on(graphs: list[Path], tmp_path: Path) -> None:
+    keep, contenders = tmp_path / "kept.jsonl", parse_contenders("hp:effort=fast,rp")
+    with pytest.raises(KeyboardInterrupt):
+        study(graphs, contenders, [2, 4], keep=keep, observer=_interrupted_after(3))
+    lines = keep.read_text().splitlines()
+    assert len(lines) == 3
+    keep.write_text("\n".join(lines) + '\n{"cut')  # killed in the middle of a line
+    found = study(graphs, contenders, [2, 4], keep=keep)
+    assert [json.dumps(row.figures) for row in found.rows[:3]] == [
+        json.dumps(json.loads(line)["result"]["figures"]) for line in lines
+    ]
+    again = study(graphs, contenders, [4, 2], keep=keep)
+    key = {(row.graph, row.label, row.parts): row for row in found.rows}
+    assert all(row == key[row.graph, row.label, row.parts] for row in again.rows)
+    other = study(graphs, contenders, [2], settings={"epsilon": 0.2}, keep=keep)
+    assert other.rows[0] != found.rows[0]  # other options are other rows
+
+
+def _interrupted_after(number: int):
+    left = [number]
+
+    @contextmanager
+    def observer(name: str):
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        yield
+
+    return observer
+
+
+def test_a_row_that_fails_says_why(graphs: list[Path], tmp_path: Path) -> None:
+    keep = tmp_path / "kept.jsonl"
+    found = study(graphs[:1], parse_contenders("rp,cagnet-2d"), [2], keep=keep)
+    assert found.rows[0].figures
+    assert not found.rows[1].figures
+    assert "perfect square" in found.rows[1].why
+    assert len(keep.read_text().splitlines()) == 1  # a failure is tried again
+    assert found.as_dict()["rows"][1]["why"] == found.rows[1].why
+
+
+def test_part_vectors_take_part(graphs: list[Path], tmp_path: Path) -> None:
+    owners = np.arange(60) % 4
+    write_part_vector(owners, tmp_path / "one.part.4")
+    label = f"mine=file:part={tmp_path}/{{graph}}.part.{{p}}"
+    keep = tmp_path / "kept.jsonl"
+    (row,) = study(graphs[:1], parse_contenders(label), [4], keep=keep).rows
+    plan = plancc.compile(graphs[0], "file", 4, part=owners)
+    assert (row.label, row.sha256) == ("mine", plan.content_sha256())
+    write_part_vector(np.arange(60) // 15, tmp_path / "one.part.4")  # the same name, other parts
+    (other,) = study(graphs[:1], parse_contenders(label), [4], keep=keep).rows
+    assert other.sha256 != row.sha256
+
+
+def test_contenders() -> None:
+    each = Contender.parse("best=hp:effort=best:budget=2.5")
+    assert (each.label, each.model, each.search) == (
+        "best",
+        "hp",
+        {"effort": "best", "budget": 2.5},
+    )
+    assert Contender.parse("metis").search == {"partitioner": "metis"}
+    assert Contender.parse("metis").model == "gp"
+    assert Contender.parse("mtkahypar").model == "hp"
+    grid = Contender.parse("cagnet-1.5d:replication=4")
+    assert (grid.label, grid.options) == ("cagnet-1.5d:replication=4", {"replication": 4})
+    common = {"effort": "best", "objective": "time", "balance": "nnz"}
+    assert Contender.parse("rp").settings(common) == {"balance": "nnz"}
+    assert Contender.parse("hp").settings(common) == common
+    assert "effort" not in Contender.parse("gp").settings(common)  # searched on request only
+    assert Contender.parse("fine-grain").settings(common) == {"effort": "best", "objective": "time"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "name at least one"),
+        ("hp,hp", "'hp' is there twice"),
+        ("nothing", "unknown model or partitioner 'nothing'"),
+        ("hp:sparse=1", "sparse"),
+        ("hp:partitioner=nothing", "unknown partitioner 'nothing'"),
+    ],
+)
+def test_wrong_contenders(text: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        parse_contenders(text)
+
+
+def test_wrong_files(graphs: list[Path], tmp_path: Path) -> None:
+    rp = parse_contenders("rp")
+    with pytest.raises(InputError, match=r"'one\.mtx' is there twice"):
+        study([graphs[0], graphs[0]], rp, [2])
+    with pytest.raises(InputError, match="not a file of kept rows"):
+        study(graphs, rp, [2], keep=graphs[0])
+    with pytest.raises(InputError, match="no such file"):
+        study([tmp_path / "none.mtx"], rp, [2])
+    assert graphs[0].read_text().startswith("%%MatrixMarket")
