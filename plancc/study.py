@@ -24,7 +24,7 @@ from typing import Any
 from plancc.clock import wall_seconds
 from plancc.errors import InputError, PlanccError, PlanccWarning
 from plancc.files import check_target, sha256_of
-from plancc.graph.formats import read_graph
+from plancc.graph.formats import CHOICES, FLAGS, read_graph
 from plancc.graph.graph import Graph
 from plancc.graph.textfile import check_readable
 from plancc.kept import Kept
@@ -45,7 +45,7 @@ from plancc.version import __version__
 
 OF_SEARCH = ("partitioner", "preset", "objective", "effort", "budget", "balance", "epsilon")
 """Options of the search that a contender may have of its own."""
-READING = ("format", "pattern", "symmetrize", "transpose")
+READING = ("format", *FLAGS, *CHOICES)
 """Options of reading a graph."""
 RATIOS = ("volume", "max_volume", "messages", "epoch_seconds", "seconds")
 """Figures that are compared with those of a baseline."""
@@ -322,7 +322,7 @@ def study(
     labels = [each.label for each in contenders]
     if baseline is not None:
         check_choice("baseline", baseline, labels)
-    names = [os.path.basename(os.fspath(path)) for path in graphs]
+    names = [os.path.basename(os.path.abspath(path)) for path in graphs]
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"graph '{name}' is there twice: a study tells graphs by their names")
@@ -363,10 +363,15 @@ class _GraphFile:
     """A graph's file, read when it is needed first."""
 
     def __init__(self, path: str | os.PathLike[str], reading: Mapping[str, Any]) -> None:
-        check_readable(path)
-        self.path, self.name = path, os.path.basename(os.fspath(path))
-        self.sha256 = sha256_of(path)
+        self.path, self.name = path, os.path.basename(os.path.abspath(path))
         self._reading = reading
+        if not os.path.isdir(path):
+            check_readable(path)
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of the file; of a folder that of what is read from it."""
+        return self.graph.source.sha256 if os.path.isdir(self.path) else sha256_of(self.path)
 
     @cached_property
     def graph(self) -> Graph:
