@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -213,8 +213,15 @@ def _refinement(given: Plan, better: Plan) -> Table:
 
 def print_report(report: Report, per_part: bool) -> None:
     """All that `inspect` shows, but batches."""
-    out, header = console(), report.header
-    table = _plain_table()
+    out = console()
+    out.print(facts_table(report))
+    for table in report_tables(report, per_part):
+        out.print(table)
+
+
+def facts_table(report: Report) -> Table:
+    """What a plan is and how it was made, a line for each fact."""
+    header, table = report.header, _plain_table()
     table.add_row("plan", report.path)
     kind = "directed" if header.directed else "undirected"
     loops = "with" if header.self_loops else "without"
@@ -235,28 +242,33 @@ def print_report(report: Report, per_part: bool) -> None:
     for name, value in report.provenance.items():
         if value != "" and not isinstance(value, list) and name not in OF_EPOCH:
             table.add_row(name.replace("_", " "), _provenance(name, value))
-    out.print(table)
+    return table
+
+
+def report_tables(report: Report, per_part: bool) -> Iterator[Table | str]:
+    """Its other tables, and a sentence where there is nothing to put into one."""
+    header = report.header
     tried = report.provenance.get("tried")
     candidates = report.provenance.get("candidates")
     if isinstance(candidates, list):
-        out.print(_candidates(candidates, report.provenance))
+        yield _candidates(candidates, report.provenance)
     if isinstance(tried, list):
-        out.print(_tried(tried, report.provenance))
-    out.print(_figures(report))
-    out.print(epoch_table(report.epoch))
+        yield _tried(tried, report.provenance)
+    yield _figures(report)
+    yield epoch_table(report.epoch)
     if report.product is not None:
-        out.print(_product(report.product))
+        yield _product(report.product)
     if report.on_grid:
-        out.print(_passes(report.on_grid, header.layout))
+        yield _passes(report.on_grid, header.layout)
     if report.topology is not None:
-        out.print(_topology(report.topology))
+        yield _topology(report.topology)
     if report.training is not None and report.random_training is not None:
-        out.print(_training(report.training, report.random_training))
-        out.print(_passes(report.training.passes, header.layout))
+        yield _training(report.training, report.random_training)
+        yield _passes(report.training.passes, header.layout)
         if report.sampled:
-            out.print(_sampled(report.sampled))
+            yield _sampled(report.sampled)
     if per_part:
-        out.print(_per_part(report))
+        yield _per_part(report)
 
 
 def print_comparison(reports: Sequence[Report], baseline: str | None = None) -> None:
@@ -268,7 +280,7 @@ def print_comparison(reports: Sequence[Report], baseline: str | None = None) -> 
     base = next((report for report in reports if report.path == baseline), None)
     beside = max(1, (out.width - LABEL_WIDTH) // PLAN_WIDTH)
     for first in range(0, len(reports), beside):
-        out.print(_comparison(reports[first : first + beside], base))
+        out.print(comparison_table(reports[first : first + beside], base))
     say(f"predicted times: {basis_words(reports[0].epoch.basis)}")
     for report in reports:
         if report.epoch.why:
@@ -329,7 +341,7 @@ def interval(figure: Estimate, digits: str = "") -> str:
     return " to ".join(format(end, digits) if digits else number(end) for end in ends)
 
 
-def _comparison(reports: Sequence[Report], baseline: Report | None) -> Table:
+def comparison_table(reports: Sequence[Report], baseline: Report | None = None) -> Table:
     """One column for every plan; each figure but the imbalances with its ratio."""
     paths = (report.path for report in reports)
     to = "an even random partition" if baseline is None else baseline.path

@@ -143,6 +143,12 @@ class Plan:
             f"{header.num_nonzeros} nonzeros, volume {volume}, {messages} messages>"
         )
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a sentence, key figures, and who sends how much to whom."""
+        from plancc.plan.notebook import as_html
+
+        return as_html(self)
+
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The datasets of the plan by their names in the file."""
         found: dict[str, npt.NDArray[Any] | None] = {

@@ -1,0 +1,459 @@
+"""The page of a report: what is on it, and the template filled with it.
+
+All text that comes from a file goes through the template's escaping and `printable`; the page
+loads nothing and runs no script, which its own policy forbids too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from plancc.errors import BackendUnavailable
+from plancc.plan.notebook import what_it_is
+from plancc.plan.pictures import Density, MatrixPictures
+from plancc.png import RAMP_COLOUR, density_uri, log_levels
+from plancc.report.plans import Report
+from plancc.report.runs import PHASES, RunLog, Timeline
+from plancc.text import printable
+from plancc_cli.page.charts import (
+    Chart,
+    Measure,
+    Strips,
+    convergence,
+    epoch_times,
+    measures,
+    percent,
+    short,
+    strips,
+)
+from plancc_cli.render import NO_RATIO, comparison_table, facts_table, report_tables
+from plancc_cli.render_epochs import basis_words
+from plancc_cli.tables import count_of, duration, number, ratio
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+PIXELS_OF_PARTS, PIXELS_OF_ROWS = 512, 256
+"""Most pixels of a side of the volume matrix, and of a picture of the nonzeros."""
+MOST_CELLS, MOST_NUMBERS = 20, 6
+"""Parts up to which the volume matrix has a cell for each pair, and a number in each."""
+HEAVIEST = 8
+"""Pairs of parts that are listed, at most."""
+MOST_BORDERS = 64
+"""Parts up to which the picture in plan order has lines between them."""
+TILES = (
+    ("volume", "rows moved per exchange"),
+    ("max_volume", "rows of the busiest part"),
+    ("messages", "messages per exchange"),
+    ("nonzero_imbalance", "imbalance of nonzeros"),
+    ("row_imbalance", "imbalance of rows"),
+)
+"""Metrics at the top of the page, and words for them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """A plan of the page.
+
+    Attributes
+    ----------
+    report : Report
+    volume : Density
+        Rows that parts send to parts, in at most `PIXELS_OF_PARTS` pixels a side.
+    heaviest : list of (int, int, int)
+        Sender, receiver and rows of the pairs of parts that exchange most.
+    matrix : MatrixPictures
+        In at most `PIXELS_OF_ROWS` pixels a side.
+    log : RunLog or None
+    timeline : Timeline or None
+    """
+
+    report: Report
+    volume: Density
+    heaviest: list[tuple[int, int, int]]
+    matrix: MatrixPictures
+    log: RunLog | None = None
+    timeline: Timeline | None = None
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A key figure, and what stands beside it."""
+
+    name: str
+    value: str
+    beside: str = ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A pair of parts in a small volume matrix; `share` is its opacity, `text` stands in it."""
+
+    x: int
+    y: int
+    share: float
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A square picture: as a ``data:`` address, or as cells where there are few.
+
+    Attributes
+    ----------
+    side : int
+        Cells of a side.
+    borders : list of float
+        Where lines stand, in percent.
+    low, high : str
+        What the faintest and the strongest colour stand for.
+    """
+
+    alt: str
+    note: str
+    address: str = ""
+    cells: list[Cell] = field(default_factory=list)
+    side: int = 0
+    borders: list[float] = field(default_factory=list)
+    low: str = ""
+    high: str = ""
+
+
+@dataclass(frozen=True)
+class PlainTable:
+    """A table as text.
+
+    Attributes
+    ----------
+    caption : list of str
+        Lines.
+    columns : list of (str, bool)
+        Heading, and whether the cells are flush left.
+    breaks : set of int
+        Rows after which a line is drawn.
+    """
+
+    title: str
+    caption: list[str]
+    columns: list[tuple[str, bool]]
+    rows: list[list[str]]
+    breaks: set[int]
+
+
+@dataclass(frozen=True)
+class Section:
+    """One plan's share of the page."""
+
+    letter: str
+    name: str
+    path: str
+    sentence: str
+    tiles: list[Tile]
+    volume: Picture
+    heaviest: PlainTable
+    before: Picture
+    after: Picture
+    facts: PlainTable
+    tables: list[PlainTable | str]
+    times: Chart | None
+    strips: Strips | None
+
+
+def render(plans: Sequence[Planned], command: str) -> str:
+    """The page of some plans, side by side where there are several.
+
+    Parameters
+    ----------
+    plans : list of Planned
+        At least one, and at most as many as there are `LETTERS`.
+    command : str
+        What made the page.
+    """
+    template = _template()
+    lettered = list(zip(LETTERS, plans, strict=False))
+    reports = [each.report for each in plans]
+    logs = [(letter, each.log) for letter, each in lettered if each.log is not None]
+    several = len(plans) > 1
+    loads: list[Measure] = measures([(letter, each.report.parts) for letter, each in lettered])
+    page: str = template.render(
+        title=" and ".join(_name(r) for r in reports) if len(plans) < 3 else f"{len(plans)} plans",
+        several=several,
+        plans=[_section(letter, each) for letter, each in lettered],
+        one_source=_one_source(plans),
+        beside=_beside_first(lettered) if several else [],
+        comparison=plain(comparison_table(reports)) if several else None,
+        basis=basis_words(reports[0].epoch.basis),
+        loads=loads,
+        convergence=convergence(logs),
+        runs=[letter for letter, _ in logs],
+        phases=PHASES,
+        ramp=RAMP_COLOUR,
+        command=command,
+        version=_version(),
+        style=(Path(__file__).parent / "style.css").read_text("utf-8"),
+    )
+    return page
+
+
+def _one_source(plans: Sequence[Planned]) -> bool:
+    """Whether the nonzeros of all plans stand alike before they are ordered."""
+    first, *others = (plan.matrix.before.counts for plan in plans)
+    return all(np.array_equal(first, other) for other in others)
+
+
+def check_installed() -> None:
+    """Refuse, before any work, what cannot be rendered.
+
+    Raises
+    ------
+    BackendUnavailable
+        There is no jinja2.
+    """
+    try:
+        import jinja2  # noqa: F401
+    except ImportError:
+        raise BackendUnavailable("a report needs jinja2: pip install 'plancc[report]'") from None
+
+
+def _template() -> Any:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    def shown(value: Any) -> Any:
+        return (
+            printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+        )
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        finalize=shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["style"] = Markup  # of our own file alone
+    return environment.get_template("report.html")
+
+
+def _version() -> str:
+    from plancc.version import __version__
+
+    return __version__
+
+
+def _name(report: Report) -> str:
+    return Path(report.path).name
+
+
+def _section(letter: str, plan: Planned) -> Section:
+    report = plan.report
+    before, after = _matrix(plan.matrix)
+    return Section(
+        letter=letter,
+        name=_name(report),
+        path=report.path,
+        sentence=_sentence(report),
+        tiles=_tiles(report),
+        volume=_volume(plan),
+        heaviest=_heaviest(plan),
+        before=before,
+        after=after,
+        facts=plain(facts_table(report)),
+        tables=[each if isinstance(each, str) else plain(each) for each in _tables(report)],
+        times=None if plan.log is None else epoch_times(letter, plan.log, report.epoch.seconds),
+        strips=None if plan.timeline is None else strips(letter, plan.timeline),
+    )
+
+
+def _tables(report: Report) -> Iterable[Table | str]:
+    return report_tables(report, per_part=report.num_ranks <= MOST_CELLS)
+
+
+def _sentence(report: Report) -> str:
+    """What the plan is, and what it costs, in two sentences."""
+    metrics, random = report.metrics, report.random
+    costs = (
+        f" One exchange moves {metrics.volume:,} rows{_of_random(metrics.volume, random.volume)}, "
+        f"in {count_of(metrics.messages, 'message')}."
+    )
+    seconds = report.epoch.seconds
+    if seconds is not None:
+        costs += (
+            f" An epoch is predicted to take {duration(seconds)}"
+            f"{_of_random(seconds, report.epoch.random)}."
+        )
+    return what_it_is(report.header, report.provenance) + costs
+
+
+def _of_random(value: float, base: float | None) -> str:
+    if not base:
+        return ""
+    share = f"{value / base:.1%}" if value <= base else f"{value / base:.3g} times"
+    return f", {share} of an even random partition's"
+
+
+def _tiles(report: Report) -> list[Tile]:
+    tiles = []
+    for name, words in TILES:
+        value, base = getattr(report.metrics, name), getattr(report.random, name)
+        if name in NO_RATIO:
+            tiles.append(Tile(words, f"{value:.1%}", f"random: {base:.1%}"))
+        else:
+            tiles.append(Tile(words, f"{value:,}", f"{ratio(value, base)} of random"))
+    times = report.epoch
+    if times.seconds is None:
+        return [*tiles, Tile("predicted epoch", "-", times.why)]
+    against = [f"{ratio(times.seconds, times.random)} of random"] if times.random else []
+    if times.bound:
+        against.append(f"{ratio(times.seconds, times.bound)} of the bound")
+    return [*tiles, Tile("predicted epoch", duration(times.seconds), ", ".join(against))]
+
+
+def _beside_first(
+    lettered: Sequence[tuple[str, Planned]],
+) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Key figures: words, and for every plan the value and its ratio to the first plan's."""
+    rows: list[tuple[str, list[tuple[str, str]]]] = []
+    reports = [plan.report for _, plan in lettered]
+    first = reports[0]
+    for name, words in TILES:
+        cells = []
+        for report in reports:
+            value, base = getattr(report.metrics, name), getattr(first.metrics, name)
+            imbalance = name in NO_RATIO
+            text = f"{value:.1%}" if imbalance else number(value)
+            cells.append((text, "" if imbalance or report is first else _times(value, base)))
+        rows.append((words, cells))
+    cells = []
+    for report in reports:
+        seconds, base = report.epoch.seconds, first.epoch.seconds
+        text = "-" if seconds is None else duration(seconds)
+        comparable = report is not first and seconds is not None and base
+        cells.append((text, _times(seconds or 0.0, base) if comparable else ""))
+    rows.append(("predicted epoch", cells))
+    return rows
+
+
+def _times(value: float, base: float | None) -> str:
+    return f"{value / base:.3g}x" if base else ""
+
+
+def _volume(plan: Planned) -> Picture:
+    """Who sends how much to whom."""
+    density, report = plan.volume, plan.report
+    counts = density.counts
+    parts, metrics = report.parts, report.metrics
+    sent = parts.sent
+    pairs = density.size * (density.size - 1)
+    if not metrics.volume:
+        return Picture("no part sends anything to another", "No part sends anything.", side=1)
+    busiest = int(sent.argmax())
+    note = (
+        f"{metrics.messages:,} of {pairs:,} pairs of parts talk"
+        if parts.fold is None
+        else f"{metrics.messages:,} messages in expand and fold"
+    )
+    note += (
+        f"; the busiest part, {busiest}, sends {int(sent[busiest]):,} rows, "
+        f"{sent[busiest] / sent.mean():.2f}x the mean"
+    )
+    if density.per_pixel > 1:
+        note += f"; a pixel is {density.per_pixel} x {density.per_pixel} parts"
+    positive = counts[counts > 0]
+    cells = []
+    if density.size <= MOST_CELLS:
+        shares = log_levels(counts) / 255
+        cells = [
+            Cell(
+                receiver,
+                sender,
+                round(0.15 + 0.85 * float(shares[sender, receiver]), 3),
+                f"part {sender} sends {int(counts[sender, receiver]):,} rows to part {receiver}",
+                short(float(counts[sender, receiver])) if density.size <= MOST_NUMBERS else "",
+            )
+            for sender, receiver in zip(*(x.tolist() for x in counts.nonzero()), strict=True)
+        ]
+    return Picture(
+        alt=f"Rows that each of {density.size:,} parts sends to each other part: {note}",
+        note=note,
+        address="" if cells else density_uri(counts),
+        cells=cells,
+        side=len(counts),
+        low=f"{positive.min():,.0f}",
+        high=f"{positive.max():,.0f} rows",
+    )
+
+
+def _heaviest(plan: Planned) -> PlainTable:
+    """The pairs that exchange most."""
+    volume = max(1, plan.report.metrics.volume)
+    return PlainTable(
+        title="",
+        caption=[],
+        columns=[("from part", True), ("to part", True), ("rows", False), ("of all", False)],
+        rows=[
+            [str(sender), str(receiver), f"{rows:,}", f"{rows / volume:.1%}"]
+            for sender, receiver, rows in plan.heaviest
+        ],
+        breaks=set(),
+    )
+
+
+def _matrix(pictures: MatrixPictures) -> tuple[Picture, Picture]:
+    """The nonzeros before and after they are ordered by parts."""
+    size, step, total = pictures.before.size, pictures.before.per_pixel, max(1, pictures.total)
+    scale = f"; a pixel is {step} x {step} entries" if step > 1 else ""
+    num_parts = len(pictures.part_ptr) - 1
+    inside = f"{pictures.inside / total:.1%} of the nonzeros use rows of their own part"
+    borders: list[float] = []
+    if num_parts <= MOST_BORDERS:
+        borders = [percent(row, size) for row in pictures.part_ptr[1:-1].tolist()]
+    found = []
+    for density, alt, note, lines in (
+        (
+            pictures.before,
+            "The nonzeros in the order of the source",
+            f"{pictures.total:,} nonzeros as the source numbers the vertices{scale}",
+            [],
+        ),
+        (
+            pictures.after,
+            f"The nonzeros in plan order, part by part: {inside}",
+            f"{inside} (the blocks of the diagonal); the others need received rows{scale}",
+            borders,
+        ),
+    ):
+        positive = density.counts[density.counts > 0]
+        low, high = (positive.min(), positive.max()) if len(positive) else (0, 0)
+        found.append(
+            Picture(
+                alt=alt,
+                note=note,
+                address=density_uri(density.counts),
+                side=len(density.counts),
+                borders=lines,
+                low=f"{low:,.0f}",
+                high=f"{high:,.0f} a pixel",
+            )
+        )
+    return found[0], found[1]
+
+
+def plain(table: Table) -> PlainTable:
+    """The text of a table of the terminal."""
+    cells = [[str(cell) for cell in column.cells] for column in table.columns]
+    return PlainTable(
+        title=str(table.title or ""),
+        caption=str(table.caption or "").splitlines(),
+        columns=[(str(column.header), column.justify == "left") for column in table.columns],
+        rows=[list(row) for row in zip(*cells, strict=True)],
+        breaks={place for place, row in enumerate(table.rows) if row.end_section},
+    )

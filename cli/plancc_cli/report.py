@@ -1,0 +1,138 @@
+"""`plancc report`: a page about plans that shows itself in any browser, without a network."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from plancc.errors import InputError
+from plancc_cli import options
+from plancc_cli.progress import command_line, progress
+
+if TYPE_CHECKING:
+    from plancc.predict.machine import Machine
+    from plancc.report.runs import RunLog, Timeline
+
+
+@click.command()
+@click.argument("plans", type=click.Path(), nargs=-1, required=True)
+@click.option("-o", "--output", required=True, type=click.Path(), help="The page to write (.html).")
+@click.option(
+    "--run",
+    "runs",
+    multiple=True,
+    type=click.Path(),
+    help="Log of plancc-run (--log): convergence and time per epoch. The second is of the second "
+    "plan, and so on.",
+)
+@click.option(
+    "--trace",
+    "traces",
+    multiple=True,
+    type=click.Path(),
+    help="Timeline of plancc-run or rehearse (--trace): what every rank did in the median epoch. "
+    "The second is of the second plan, and so on.",
+)
+@options.dims_option(
+    "Widths d0,d1,...,dL, for the epoch's time: adds words, bytes and memory of training a GCN.  "
+    "[default: the plans', if all agree]"
+)
+@options.machine_option(
+    "Machine, for the epoch's time (see plancc machines).  [default: the plans', if all agree]"
+)
+def command(
+    plans: tuple[str, ...],
+    output: str,
+    runs: tuple[str, ...],
+    traces: tuple[str, ...],
+    dims: list[int] | None,
+    machine: Machine | None,
+) -> None:
+    """Write a page about PLANS: figures, pictures and tables, side by side.
+
+    \b
+        plancc report plan.h5 -o report.html
+        plancc report plan.h5 --run run.jsonl --trace trace.json -o report.html
+        plancc report plan.h5 other.h5 -o report.html
+    """
+    from plancc.files import atomic_write
+    from plancc.plan.pictures import (
+        heaviest_pairs,
+        matrix_pictures,
+        send_tables,
+        volume_density,
+    )
+    from plancc.plan.reader import PlanFile
+    from plancc.report.epochs import Basis
+    from plancc.report.plans import report
+    from plancc_cli.page.page import (
+        HEAVIEST,
+        LETTERS,
+        PIXELS_OF_PARTS,
+        PIXELS_OF_ROWS,
+        Planned,
+        check_installed,
+        render,
+    )
+
+    options.check_output(output, *plans, *runs, *traces)
+    check_installed()
+    if len(plans) > len(LETTERS):
+        raise InputError(f"{len(plans)} plans: a page shows {len(LETTERS)} at most")
+    for flag, files in (("--run", runs), ("--trace", traces)):
+        if len(files) > len(plans):
+            raise InputError(f"{flag} {files[len(plans)]}: there are fewer plans than {flag} files")
+    with progress() as shown, shown.stage("report"):
+        found = []
+        for path in plans:
+            with PlanFile(path) as file:
+                found.append(Basis.read(file, dims, machine))
+        basis = Basis.shared(found)  # times compare on one machine only
+        shown_plans = []
+        for place, path in enumerate(plans):
+            figures = report(path, dims=dims, basis=basis)
+            log, timeline = _left_behind(
+                runs[place : place + 1], traces[place : place + 1], path, figures.num_ranks
+            )
+            with PlanFile(path) as file:
+                plan = file.read_plan()
+            sends = send_tables(plan)
+            shown_plans.append(
+                Planned(
+                    figures,
+                    volume_density(plan.num_parts, sends, PIXELS_OF_PARTS),
+                    heaviest_pairs(plan.num_parts, sends, HEAVIEST),
+                    matrix_pictures(plan, PIXELS_OF_ROWS),
+                    log,
+                    timeline,
+                )
+            )
+        page = render(shown_plans, command_line())
+        with atomic_write(output) as temporary:
+            temporary.write_text(page, encoding="utf-8")
+    click.echo(f"{output}: {len(page.encode()) / 1e6:.2f} MB, open it in a browser")
+
+
+def _left_behind(
+    run: tuple[str, ...], trace: tuple[str, ...], plan: str, num_ranks: int
+) -> tuple[RunLog | None, Timeline | None]:
+    """Log and timeline of a plan's run; InputError if they cannot be of one run of it."""
+    from plancc.report.runs import read_log, read_timeline
+
+    log = read_log(run[0]) if run else None
+    timeline = read_timeline(trace[0]) if trace else None
+    if timeline is not None:
+        ranks = len(timeline.all_ranks)
+        if timeline.all_ranks[-1] + 1 > num_ranks:
+            raise InputError(
+                f"{timeline.path}: rank {timeline.all_ranks[-1]}, but {plan} runs on {num_ranks} "
+                f"rank{'s' * (num_ranks != 1)} at most: the timeline of another plan's run"
+            )
+        if timeline.all_ranks[-1] + 1 != ranks:
+            raise InputError(f"{timeline.path}: {ranks} ranks up to {timeline.all_ranks[-1]}")
+        if log is not None and (others := sorted(set(timeline.epochs) - set(log.epoch.tolist()))):
+            raise InputError(
+                f"{timeline.path}: epoch {others[0]} is not in {log.path}: files of two runs"
+            )
+    return log, timeline

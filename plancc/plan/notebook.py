@@ -1,0 +1,90 @@
+"""A plan in a notebook: one sentence, a few figures and a small picture, as HTML without a library.
+
+Text of the plan is escaped. Knows no terminal and no page around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from plancc.plan.metrics import Metrics
+from plancc.plan.pictures import send_tables, volume_density
+from plancc.plan.values import Header
+from plancc.png import density_uri
+from plancc.text import printable
+
+if TYPE_CHECKING:
+    from plancc.plan.plan import Plan
+
+PIXELS = 128
+"""Most pixels of a side of the picture."""
+SIDE = "9.5em"
+"""Side of the picture on the page."""
+
+
+def what_it_is(header: Header, provenance: Mapping[str, Any]) -> str:
+    """A sentence that says what a plan distributes over how many parts, and who assigned them."""
+    source = printable(provenance.get("source_name") or "a graph")
+    model = printable(provenance.get("model") or "")
+    how = f", as model {model} assigns them" if model else ""
+    if header.grid is not None:
+        return (
+            f"The {header.num_vertices:,} rows and {header.num_nonzeros:,} nonzeros of {source} on "
+            f"a process grid of {header.num_ranks:,} ranks ({header.grid}){how}."
+        )
+    share = "rows" if header.layout == "row" else "rows and nonzeros"
+    parts = f"{header.num_parts:,} part{'s' * (header.num_parts != 1)}"
+    return (
+        f"The {header.num_vertices:,} rows and {header.num_nonzeros:,} nonzeros of {source} in "
+        f"{parts}: every part has its {share}{how}."
+    )
+
+
+def key_figures(metrics: Metrics, random: Metrics | None) -> list[tuple[str, str, str]]:
+    """Names, values and what stands beside them: the ratio to an even random partition."""
+
+    def beside(name: str) -> str:
+        base = 0 if random is None else getattr(random, name)
+        return f"{getattr(metrics, name) / base:.3g} of random" if base else ""
+
+    counts = (
+        ("volume", "rows moved per exchange"),
+        ("max_volume", "rows of the busiest part"),
+        ("messages", "messages per exchange"),
+    )
+    imbalances = (("nonzero_imbalance", "nonzeros"), ("row_imbalance", "rows"))
+    return [
+        *((words, f"{getattr(metrics, name):,}", beside(name)) for name, words in counts),
+        *(
+            (f"imbalance of {words}", f"{getattr(metrics, name):.1%}", "most over the mean, less 1")
+            for name, words in imbalances
+        ),
+    ]
+
+
+def as_html(plan: Plan) -> str:
+    """What `Plan._repr_html_` shows."""
+    header = plan.header
+    rows = "".join(
+        f'<tr><th scope="row" style="text-align:left;font-weight:normal">{escape(name)}</th>'
+        f'<td style="text-align:right"><b>{escape(value)}</b></td>'
+        f'<td style="text-align:left;opacity:.7">{escape(beside)}</td></tr>'
+        for name, value, beside in key_figures(plan.metrics(), plan.baseline)
+    )
+    density = volume_density(header.num_parts, send_tables(plan), PIXELS)
+    caption = "rows that parts (down) send to parts (across)"
+    if density.per_pixel > 1:
+        caption += f", {density.per_pixel} parts a pixel"
+    return (
+        '<div style="display:flex;flex-wrap:wrap;gap:1.5em;align-items:flex-start">'
+        f'<div style="flex:1 1 20em;max-width:34em"><p style="margin:.2em 0 .6em">'
+        f"<b>plancc plan.</b> {escape(what_it_is(header, plan.provenance))}</p>"
+        f'<table style="border-collapse:collapse;margin:0"><tbody>{rows}</tbody></table></div>'
+        f'<figure style="margin:0;flex:none;width:{SIDE}">'
+        f'<img src="{density_uri(density.counts)}" alt="{escape(caption)}" style="width:{SIDE};'
+        f"height:{SIDE};image-rendering:pixelated;border:1px solid #8886;box-sizing:border-box"
+        f'"><figcaption style="font-size:80%;opacity:.75">{escape(caption)}</figcaption></figure>'
+        "</div>"
+    )

@@ -1,0 +1,141 @@
+"""Pictures of a plan as arrays: who sends to whom, and where the nonzeros stand. Knows no page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from plancc.plan.values import Int32Array, Int64Array
+
+if TYPE_CHECKING:
+    from plancc.plan.plan import Plan
+
+Messages = tuple[Int64Array, Int32Array, Int64Array]
+"""Offsets by part, peers, and offsets of rows, as in `plancc.plan.values.Exchange`."""
+CHUNK = 1 << 22
+"""Nonzeros that are placed at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Density:
+    """A square matrix summed up in pixels.
+
+    Attributes
+    ----------
+    counts : float64[pixels, pixels]
+    size : int
+        Rows of the matrix.
+    per_pixel : int
+        Rows, and columns, that a pixel stands for; the last one may have fewer.
+    """
+
+    counts: npt.NDArray[np.float64]
+    size: int
+    per_pixel: int
+
+
+def per_pixel(size: int, most: int) -> int:
+    """How many rows a pixel must stand for so that `size` of them need at most `most` pixels."""
+    return max(1, -(-size // most))
+
+
+def volume_density(num_parts: int, steps: Iterable[Messages], most: int) -> Density:
+    """Rows that parts (rows of the picture) send to parts (columns) in all steps of a product.
+
+    Parameters
+    ----------
+    num_parts : int
+    steps : iterable of Messages
+        The send tables.
+    most : int
+        Pixels of the picture's side, at most.
+    """
+    step = per_pixel(num_parts, most)
+    side = per_pixel(num_parts, step)
+    counts = np.zeros(side * side)
+    for ptr, peer, row_ptr in steps:
+        sender = np.repeat(np.arange(num_parts) // step, np.diff(ptr))
+        counts += np.bincount(sender * side + peer // step, np.diff(row_ptr), side * side)
+    return Density(counts.reshape(side, side), num_parts, step)
+
+
+def send_tables(plan: Plan) -> list[Messages]:
+    """The send tables of the expand and, in an edge plan, of the fold."""
+    sends = [plan.send] if plan.fold is None else [plan.send, plan.fold.send]
+    return [(send.ptr, send.peer, send.row_ptr) for send in sends]
+
+
+def heaviest_pairs(
+    num_parts: int, steps: Iterable[Messages], count: int
+) -> list[tuple[int, int, int]]:
+    """Sender, receiver and rows of the `count` pairs of parts that move most rows, most first."""
+    volumes = sum(
+        (
+            sp.csr_array((np.diff(row_ptr), peer, ptr), shape=(num_parts, num_parts))
+            for ptr, peer, row_ptr in steps
+        ),
+        sp.csr_array((num_parts, num_parts), dtype=np.int64),
+    ).tocoo()
+    first = np.lexsort((volumes.col, volumes.row, -volumes.data))[:count]
+    pairs = zip(volumes.row[first], volumes.col[first], volumes.data[first], strict=True)
+    return [(int(sender), int(receiver), int(rows)) for sender, receiver, rows in pairs]
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixPictures:
+    """The nonzeros of a plan's matrix before and after it is ordered by parts.
+
+    Attributes
+    ----------
+    before : Density
+        In the order of the vertices, as the source numbers them.
+    after : Density
+        In plan order: part by part.
+    part_ptr : int64[num_parts + 1]
+        The first row of every part in plan order.
+    inside : int
+        Nonzeros whose row and column have one owner: the blocks of the diagonal.
+    total : int
+        All nonzeros.
+    """
+
+    before: Density
+    after: Density
+    part_ptr: Int64Array
+    inside: int
+    total: int
+
+
+def matrix_pictures(plan: Plan, most: int) -> MatrixPictures:
+    """Where the nonzeros of a plan stand, in pictures of at most `most` pixels a side."""
+    size, parts = plan.num_vertices, plan.all_parts
+    step = per_pixel(size, most)
+    side = per_pixel(size, step)
+    local_row, column_place = parts.place_of_rows(), parts.place_of_columns()
+    part = np.repeat(np.arange(plan.num_parts, dtype=np.int32), np.diff(plan.part_ptr))
+    pixel = {
+        "before": (plan.global_id // step).astype(np.int64),
+        "after": np.arange(size) // step,
+    }
+    counts = {name: np.zeros(side * side) for name in pixel}
+    inside = 0
+    local_rows = np.arange(len(local_row))
+    # chunks of whole local rows, each of about CHUNK nonzeros
+    ends = np.searchsorted(plan.row_ptr, np.arange(CHUNK, plan.row_ptr[-1] + CHUNK, CHUNK))
+    first = 0
+    for last in np.minimum(ends, len(local_row)).tolist():
+        nonzeros = np.diff(plan.row_ptr[first : last + 1])
+        rows = local_row[np.repeat(local_rows[first:last], nonzeros)]
+        columns = column_place[plan.row_ptr[first] : plan.row_ptr[last]]
+        inside += int((part[rows] == part[columns]).sum())
+        for name, of_place in pixel.items():
+            places = of_place[rows] * side + of_place[columns]
+            counts[name] += np.bincount(places, minlength=side * side)
+        first = last
+    before, after = (Density(c.reshape(side, side), size, step) for c in counts.values())
+    return MatrixPictures(before, after, plan.part_ptr, inside, int(plan.row_ptr[-1]))

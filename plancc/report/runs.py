@@ -1,0 +1,356 @@
+"""What a run left behind, as plain values: its log and its timeline. Knows their files alone.
+
+The log is one JSON object per epoch and line, the timeline one in the format of Chrome's tracing;
+docs/report.md says which keys are read. Both come from other programs: every value is checked.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+from plancc.text import printable
+
+Float64Array = npt.NDArray[np.float64]
+
+PHASES = ("pack", "wait", "spmm", "dense", "allreduce", "other")
+"""Phases of a rank's epoch, which add up to its total."""
+SPLITS = ("train", "val", "test")
+LONGEST_LINE = 1 << 20
+MOST_EPOCHS = 1_000_000
+LARGEST_TRACE = 1 << 28
+"""Bytes of a timeline that is read."""
+COLUMNS = 480
+"""Columns of the picture of a timeline."""
+MOST_RANKS = 48
+"""Ranks that it shows."""
+SHOWN = 60
+"""Characters of a wrong value in a message."""
+
+
+@dataclass(frozen=True, eq=False)
+class RunLog:
+    """The epochs of a run.
+
+    Attributes
+    ----------
+    path : str
+    epoch : int64[epochs]
+        Their numbers, ascending.
+    loss : dict of str to float64[epochs]
+        "train" and, where epochs were evaluated, "val"; NaN where there is none.
+    accuracy : dict of str to float64[epochs]
+        By split; NaN where the epoch was not evaluated.
+    phases : dict of str to float64[epochs]
+        Seconds of every one of `PHASES`, mean over ranks.
+    slowest : float64[epochs]
+        Seconds of the slowest rank.
+    words : int64[epochs]
+        Words that all ranks sent.
+    """
+
+    path: str
+    epoch: npt.NDArray[np.int64]
+    loss: dict[str, Float64Array]
+    accuracy: dict[str, Float64Array]
+    phases: dict[str, Float64Array]
+    slowest: Float64Array
+    words: npt.NDArray[np.int64]
+
+
+def read_log(path: str | PathLike[str]) -> RunLog:
+    """The epochs in the log of a run.
+
+    Raises
+    ------
+    InputError
+        If the file is missing or empty, or a line is no such object: names line and value.
+    """
+    name = fspath(path)
+    epochs: list[dict[str, Any]] = []
+    for number, line in _lines(name):
+        where = f"{name}, line {number}"
+        entry = _json(line, where, "a JSON object of one epoch")
+        if not isinstance(entry, dict):
+            raise InputError(f"{where}: not an object with the figures of an epoch: {_cut(line)}")
+        epochs.append(_epoch(entry, where))
+        if len(epochs) > 1 and epochs[-1]["epoch"] <= epochs[-2]["epoch"]:
+            was, now = epochs[-2]["epoch"], epochs[-1]["epoch"]
+            raise InputError(f"{where}: epoch {now} after epoch {was}: lines of two runs")
+    if not epochs:
+        raise InputError(f"{name}: empty: no epoch was logged")
+
+    def column(get: Any) -> Float64Array:
+        return np.array([get(each) for each in epochs], float)
+
+    def present(values: Mapping[str, Float64Array]) -> dict[str, Float64Array]:
+        return {key: array for key, array in values.items() if not np.isnan(array).all()}
+
+    accuracy = {s: column(lambda e, s=s: e["accuracy"].get(s, math.nan)) for s in SPLITS}
+    return RunLog(
+        path=name,
+        epoch=np.array([each["epoch"] for each in epochs], np.int64),
+        loss={"train": column(lambda e: e["loss"])}
+        | present({"val": column(lambda e: e["val_loss"])}),
+        accuracy=present(accuracy),
+        phases={p: column(lambda e, p=p: e["seconds_mean"].get(p, 0.0)) for p in PHASES},
+        slowest=column(lambda e: e["seconds_max"]["total"]),
+        words=np.array([each["words_sent"] for each in epochs], np.int64),
+    )
+
+
+def _lines(name: str) -> Iterator[tuple[int, str]]:
+    """Lines that are not blank, with their numbers from 1."""
+    with _opened(name) as stream:
+        number = 0
+        while line := stream.readline(LONGEST_LINE + 1):
+            number += 1
+            if len(line) > LONGEST_LINE:
+                raise InputError(f"{name}, line {number}: longer than {LONGEST_LINE:,} characters")
+            if number > MOST_EPOCHS:
+                raise InputError(f"{name}: more than {MOST_EPOCHS:,} lines")
+            if line.strip():
+                yield number, line
+
+
+def _epoch(entry: dict[str, Any], where: str) -> dict[str, Any]:
+    """The figures of an epoch that a report shows, checked."""
+    missing = [key for key in ("epoch", "loss", "seconds_mean", "seconds_max") if key not in entry]
+    if missing:
+        raise InputError(f"{where}: no '{missing[0]}': not the log of a run")
+    found: dict[str, Any] = {
+        "epoch": _whole(entry["epoch"], "epoch", where),
+        "words_sent": _whole(entry.get("words_sent", 0), "words_sent", where),
+        "loss": _number(entry["loss"], "loss", where),  # NaN where training diverged
+        "val_loss": math.nan,
+    }
+    if entry.get("val_loss") is not None:
+        found["val_loss"] = _number(entry["val_loss"], "val_loss", where)
+    for key in ("accuracy", "seconds_mean", "seconds_max"):
+        figures = entry.get(key, {})
+        if not isinstance(figures, dict):
+            raise InputError(f"{where}: {key} is {_cut(figures)}, not an object of numbers")
+        found[key] = {
+            name: _not_negative(value, f"{key} of '{printable(name)}'", where)
+            for name, value in figures.items()
+        }
+    if "total" not in found["seconds_max"]:
+        raise InputError(f"{where}: seconds_max has no 'total'")
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """What ranks did in one epoch.
+
+    Attributes
+    ----------
+    path : str
+    title : str
+        The epoch that is shown, such as "epoch 17", or "the whole run".
+    epochs : list of int
+        All epochs of the timeline.
+    seconds : float
+        From the first rank's begin to the last one's end.
+    all_ranks, ranks : list of int
+        All ranks of the timeline, and those that are shown.
+    strips : uint8[ranks, COLUMNS]
+        What each did most in each of the equal stretches of time: a place in `PHASES`, "other"
+        being what no phase claims, or `NOTHING` before and after its epoch.
+    shares : float64[all ranks, phases]
+        Share of the epoch that every rank spent in every phase.
+    """
+
+    path: str
+    title: str
+    epochs: list[int]
+    seconds: float
+    all_ranks: list[int]
+    ranks: list[int]
+    strips: npt.NDArray[np.uint8]
+    shares: Float64Array
+
+
+NOTHING = 255
+"""Value of `Timeline.strips` where a rank is outside its epoch."""
+
+
+def read_timeline(path: str | PathLike[str]) -> Timeline:
+    """The median epoch in the timeline of a run.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, too large or no timeline of ranks: names the event and its value.
+    """
+    name = fspath(path)
+    with _opened(name) as stream:
+        text = stream.read(LARGEST_TRACE + 1)
+    if len(text) > LARGEST_TRACE:
+        raise InputError(f"{name}: larger than {LARGEST_TRACE >> 20} MiB: trace fewer epochs")
+    content = _json(text, name, "a timeline in JSON")
+    events = content.get("traceEvents") if isinstance(content, dict) else None
+    if not isinstance(events, list):
+        raise InputError(f"{name}: no list 'traceEvents': not the timeline of a run")
+    ranks, spans = _spans(events, name)
+    epochs = _epochs_of_all(spans)
+    if epochs:
+        by_length = sorted(epochs, key=lambda number: epochs[number][1] - epochs[number][0])
+        chosen = by_length[(len(by_length) - 1) // 2]
+        (begin, end), title = epochs[chosen], f"epoch {chosen}"
+    else:
+        times = np.concatenate([of_rank.times for of_rank in spans])
+        begin, end, title = float(times[:, 0].min()), float(times[:, 1].max()), "the whole run"
+    if not end > begin:
+        raise InputError(f"{name}: {title} takes no time")
+    edges = np.linspace(begin, end, COLUMNS + 1)
+    in_phases = np.array([of_rank.phases_between(edges) for of_rank in spans])
+    shares = in_phases.sum(2) / (end - begin)
+    shown = np.unique(np.linspace(0, len(ranks) - 1, min(len(ranks), MOST_RANKS)).astype(int))
+    strips = in_phases.argmax(1)[shown].astype(np.uint8)
+    middles = (edges[1:] + edges[:-1]) / 2
+    for strip, place in zip(strips, shown.tolist(), strict=True):
+        own_begin, own_end = spans[place].epoch(title) or (begin, end)
+        strip[(middles < own_begin) | (middles > own_end)] = NOTHING
+    return Timeline(
+        path=name,
+        title=title,
+        epochs=sorted(epochs),
+        seconds=(end - begin) / 1e6,
+        all_ranks=ranks,
+        ranks=[ranks[place] for place in shown],
+        strips=strips,
+        shares=shares,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Spans:
+    """Events of a rank in microseconds: names, and begin and end float64[events, 2]."""
+
+    names: list[str]
+    times: Float64Array
+
+    def epoch(self, title: str) -> tuple[float, float] | None:
+        """Begin and end of an event of this name."""
+        if title not in self.names:
+            return None
+        begin, end = self.times[self.names.index(title)].tolist()
+        return begin, end
+
+    def phases_between(self, edges: Float64Array) -> Float64Array:
+        """Time in every phase between consecutive edges: float64[phases, edges - 1]."""
+        names, width = np.array(self.names), np.diff(edges)
+        spent = np.zeros((len(PHASES), len(width)))
+        for place, phase in enumerate(PHASES[:-1]):
+            times = self.times[names == phase]
+            if len(times):
+                times = times[np.argsort(times[:, 0])]
+                length = times[:, 1] - times[:, 0]
+                until = np.cumsum(length)
+                sums = np.stack([until - length, until], 1).ravel()
+                spent[place] = np.diff(np.interp(edges, times.ravel(), sums))
+        spent[-1] = np.maximum(0, width - spent.sum(0))
+        return spent
+
+
+def _spans(events: list[Any], name: str) -> tuple[list[int], list[_Spans]]:
+    """The ranks of a timeline, ascending, and the events of each."""
+    titles: dict[int, str] = {}
+    names: dict[int, list[str]] = {}
+    times: dict[int, list[tuple[float, float]]] = {}
+    for number, event in enumerate(events):
+        where = f"{name}, event {number}"
+        if not isinstance(event, dict):
+            raise InputError(f"{where}: {_cut(event)} is not an event")
+        if event.get("ph") not in ("M", "X"):
+            continue  # other programs add marks of other kinds
+        track = _whole(event.get("pid"), "pid", where)
+        if event["ph"] == "M":
+            if event.get("name") == "process_name" and isinstance(event.get("args"), dict):
+                titles[track] = str(event["args"].get("name"))
+            continue
+        if not isinstance(event.get("name"), str):
+            raise InputError(f"{where}: its name is {_cut(event.get('name'))}, not a text")
+        begin = _not_negative(event.get("ts"), "ts", where, negative=True)
+        length = _not_negative(event.get("dur"), "dur", where)
+        names.setdefault(track, []).append(event["name"])
+        times.setdefault(track, []).append((begin, begin + length))
+    of_rank = {
+        int(match[1]): track
+        for track, title in titles.items()
+        if track in names and (match := re.fullmatch(r"rank (\d{1,9})", title))
+    }
+    if not of_rank:
+        raise InputError(f"{name}: no event of a rank: not the timeline of a run")
+    ranks = sorted(of_rank)
+    return ranks, [_Spans(names[of_rank[r]], np.array(times[of_rank[r]])) for r in ranks]
+
+
+def _epochs_of_all(spans: list[_Spans]) -> dict[int, tuple[float, float]]:
+    """Begin and end of the epochs that all ranks have."""
+    found: dict[int, tuple[float, float]] = {}
+    seen: dict[int, int] = {}
+    for of_rank in spans:
+        for name, (begin, end) in zip(of_rank.names, of_rank.times.tolist(), strict=True):
+            if match := re.fullmatch(r"epoch (\d{1,9})", name):
+                number = int(match[1])
+                first, last = found.get(number, (begin, end))
+                found[number] = min(first, begin), max(last, end)
+                seen[number] = seen.get(number, 0) + 1
+    return {number: ends for number, ends in found.items() if seen[number] == len(spans)}
+
+
+def _opened(name: str) -> Any:
+    """The file as text; InputError if it cannot be read."""
+    try:
+        return open(Path(name), encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        raise InputError(f"{name}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{name}: not readable ({error.strerror})") from error
+
+
+def _json(text: str, where: str, what: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise InputError(f"{where}: not {what}, or cut off: {_cut(text)}") from None
+
+
+def _whole(value: Any, key: str, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**62:
+        raise InputError(f"{where}: {key} is {_cut(value)}, not a whole number from 0")
+    return value
+
+
+def _number(value: Any, key: str, where: str) -> float:
+    """A number, also NaN or infinite."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > 1e300:
+        if isinstance(value, float):
+            return value if not math.isfinite(value) else math.nan
+        raise InputError(f"{where}: {key} is {_cut(value)}, not a number")
+    return float(value)
+
+
+def _not_negative(value: Any, key: str, where: str, negative: bool = False) -> float:
+    found = _number(value, key, where)
+    if not math.isfinite(found) or (found < 0 and not negative):
+        raise InputError(f"{where}: {key} is {_cut(value)}, not a finite number from 0")
+    return found
+
+
+def _cut(value: Any) -> str:
+    """A value as it is shown in a message."""
+    text = printable(value.strip() if isinstance(value, str) else json.dumps(value, default=str))
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

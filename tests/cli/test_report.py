@@ -1,0 +1,312 @@
+"""`plancc report`: the page as a parser and as a browser sees it, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import h5py
+import pytest
+from cli_helpers import fails, ok, plancc_run
+
+pytest.importorskip("jinja2")
+
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+EMPTY = ("meta", "img", "br", "hr", "link", "input")
+EVIL = "<script>alert(1)</script>\u202egro.\x07{{ 7 * 7 }}"
+SHOWN = "<script>alert(1)</script>\N{REPLACEMENT CHARACTER}gro.\N{REPLACEMENT CHARACTER}{{ 7 * 7 }}"
+
+
+class Page(HTMLParser):
+    """A page as a parser sees it; fails where tags do not match."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {}
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in EMPTY:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, self.getpos()
+
+    def handle_data(self, data: str) -> None:
+        if self.open:
+            self.texts.setdefault(self.open[-1], []).append(data)
+
+    def named(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+    @property
+    def text(self) -> str:
+        return " ".join(text for texts in self.texts.values() for text in texts)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("report")
+
+
+@pytest.fixture(scope="module")
+def run(plan: Path, folder: Path) -> tuple[Path, Path]:
+    """Log and timeline of a run of the plan on three ranks."""
+    log, trace = folder / "run.jsonl", folder / "trace.json"
+    options = ["--epochs", 4, "--hidden", 4, "--log", log, "--trace", trace]
+    done = plancc_run(plan, "--ranks", 3, *options)
+    assert done.code == 0, done.err
+    return log, trace
+
+
+@pytest.fixture(scope="module")
+def full(plan: Path, run: tuple[Path, Path], folder: Path) -> Path:
+    """The page of one plan and its run."""
+    page = folder / "one.html"
+    log, trace = run
+    ok("report", plan, "--run", log, "--trace", trace, "--dims", "5,4,4", "-o", page)
+    return page
+
+
+@pytest.fixture(scope="module")
+def several(graph: Path, plan: Path, run: tuple[Path, Path], folder: Path) -> Path:
+    """The page of three plans of three layouts, of which two are of hostile names."""
+    other, edges = folder / "<b>rp & co.h5", folder / "edges.h5"
+    ok("compile", graph, "-p", 60, "--model", "rp", "-o", other)
+    ok("compile", graph, "-p", 5, "--model", "libra", "-o", edges)
+    for path in (other, edges):
+        with h5py.File(path, "r+") as file:
+            provenance = file["provenance"].attrs
+            for name in ("source_name", "command", "warnings", "model", EVIL[:9]):
+                provenance[name] = EVIL.replace("\x07", "\x1b")
+    page = folder / "three.html"
+    ok("report", plan, other, edges, "--run", run[0], "-o", page)
+    return page
+
+
+def sections(page: Page) -> list[str | None]:
+    return [attributes.get("id") for attributes in page.named("section")]
+
+
+def test_the_page_has_everything(plan: Path, full: Path) -> None:
+    page = Page(full.read_text("utf-8"))
+    figures = ["figures", "volume", "loads", "matrix", "training", "timeline", "tables"]
+    assert sections(page) == [*figures, "provenance"]
+    inspected = json.loads(ok("inspect", plan, "--per-part", "--dims", "5,4,4", "--json"))
+    volume = inspected["metrics"]["volume"]
+    assert f"{volume:,}" in page.texts["strong"]
+    sent = inspected["parts"]["sent"]
+    titles = page.texts["title"]
+    for part, rows in enumerate(sent):  # bars, and rows of the table
+        assert titles.count(f"part {part}: {rows:,}") >= 1
+    moved = [re.fullmatch(r"part (\d+) sends ([\d,]+) rows to part \d+", t) for t in titles]
+    by_sender = [0] * len(sent)
+    for match in filter(None, moved):
+        by_sender[int(match[1])] += int(match[2].replace(",", ""))
+    assert by_sender == sent
+    assert "training a GCN of 5 x 4 x 4" in page.texts["caption"]
+    assert "per part" in page.texts["caption"]
+    assert inspected["provenance"]["command"] in page.texts["td"]
+    notes = " ".join(page.texts["figcaption"])
+    assert "training loss" in notes
+    assert re.search(r"epoch \d took .*; ranks wait \d+% of it, from \d+% \(rank \d\)", notes)
+
+
+def test_a_page_stands_alone_and_is_accessible(full: Path, several: Path) -> None:
+    for path in (full, several):
+        text = path.read_text("utf-8")
+        page = Page(text)
+        without = re.sub(r'"data:image/png;base64,[^"]*"', "", text)
+        assert not re.search(r"https?:|//[a-z]|url\(|@import|javascript:", without)
+        assert not page.named("script")
+        assert not page.named("link")
+        assert not [name for _, attributes in page.tags for name in attributes if name[:2] == "on"]
+        assert "default-src 'none'" in str(page.named("meta"))
+        assert all(image["alt"] for image in page.named("img"))
+        assert all(image["src"].startswith("data:image/png") for image in page.named("img"))
+        pictures = [a for tag, a in page.tags if a.get("role") == "img"]
+        assert pictures
+        assert all(each["aria-label"] for each in pictures)
+        assert len(page.named("h1")) == 1
+        assert page.named("html")[0]["lang"] == "en"
+        ids = [a["id"] for _, a in page.tags if "id" in a]
+        assert len(ids) == len(set(ids))
+        assert {a["href"] for a in page.named("a")} <= {f"#{name}" for name in ids}
+        regions = [a for _, a in page.tags if a.get("class") == "scroll"]
+        assert len(regions) == len(page.named("table"))
+        assert all(each["tabindex"] == "0" and each["aria-label"] for each in regions)
+
+
+def test_plans_stand_side_by_side(several: Path, folder: Path, plan: Path) -> None:
+    page = Page(several.read_text("utf-8"))
+    assert "3 plans" in page.texts["h1"][0]
+    assert "timeline" not in sections(page)
+    first, second = (
+        json.loads(ok("inspect", path, "--json"))["metrics"]["volume"]
+        for path in (plan, folder / "<b>rp & co.h5")
+    )
+    assert f"{second:,} " in page.texts["td"]
+    assert f"{second / first:.3g}x" in page.texts["small"]
+    # the three plans are of one matrix: one picture before, and three after
+    assert [text.strip() for text in page.texts["h3"]].count("Before") == 1
+    assert [text.strip() for text in page.texts["h3"]].count("After") == 3
+
+
+def test_text_of_files_is_escaped(several: Path) -> None:
+    text = several.read_text("utf-8")
+    page = Page(text)
+    assert not page.named("script")
+    assert "<b>rp & co.h5" in page.text
+    assert SHOWN in page.texts["td"]
+    assert not re.search(
+        "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]", text
+    )
+
+
+@pytest.fixture
+def small(plan: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(plan, tmp_path / "plan.h5"))
+
+
+def test_what_is_no_run_of_the_plan_is_refused(
+    small: Path, run: tuple[Path, Path], tmp_path: Path
+) -> None:
+    log, trace = (Path(shutil.copy(path, tmp_path / path.name)) for path in run)
+    lines = log.read_text().splitlines()
+    page = tmp_path / "page.html"
+
+    def refused(*words: object) -> str:
+        return fails(tmp_path, "report", *words, "-o", page)
+
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text(f"{lines[0]}\n{lines[1][:50]}")
+    assert "broken.jsonl, line 2: " in refused(small, "--run", broken)
+    broken.write_text("\n".join(lines[:2]))
+    error = refused(small, "--run", broken, "--trace", trace)
+    assert error.endswith(f"trace.json: epoch 2 is not in {broken}: files of two runs")
+    assert "line 1" in refused(small, "--run", trace)
+    assert "cut off" in refused(small, "--trace", log)
+    assert "fewer plans than --run files" in refused(small, "--run", log, "--run", log)
+    one = tmp_path / "one.h5"
+    ok("dataset", "karate", "-o", tmp_path / "karate.mtx")
+    ok("compile", tmp_path / "karate.mtx", "--model", "block", "-p", 2, "-o", one)
+    error = refused(one, "--trace", trace)
+    assert f"rank 2, but {one} runs on 2 ranks at most" in error
+
+
+def test_nothing_is_written_over_an_input_or_by_a_damaged_plan(small: Path, tmp_path: Path) -> None:
+    assert "plan.h5" in fails(tmp_path, "report", small, "-o", small)
+    broken = tmp_path / "broken.h5"
+    broken.write_bytes(small.read_bytes()[:3000])
+    fails(tmp_path, "report", broken, "-o", tmp_path / "page.html", code=1)
+    fails(tmp_path, "report", tmp_path / "none.h5", "-o", tmp_path / "page.html")
+
+
+def test_without_the_library_it_says_what_to_install(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "jinja2", None)
+    error = fails(tmp_path, "report", small, "-o", tmp_path / "page.html", code=1)
+    assert "pip install 'plancc[report]'" in error
+
+
+# -- in a browser ----------------------------------------------------------------------------------
+
+WIDTHS = (360, 800, 1400)
+MEASURE = """
+<body>{frames}<pre id="found"></pre><script>
+window.onload = () => {{
+  const found = [...document.querySelectorAll("iframe")].map(frame => {{
+    const page = frame.contentDocument, root = page.documentElement;
+    const outside = [...page.querySelectorAll("main *")].filter(each =>
+      !each.closest(".scroll table, svg, .plot") &&
+      each.getBoundingClientRect().right > root.clientWidth + 1);
+    return {{
+      width: root.clientWidth, content: root.scrollWidth,
+      outside: outside.map(each => each.outerHTML.slice(0, 80)),
+      images: [...page.images].map(each => each.complete && each.naturalWidth),
+      plots: [...page.querySelectorAll(".plot > svg, .field")].map(each =>
+        Math.min(each.getBoundingClientRect().width, each.getBoundingClientRect().height)),
+      ground: frame.contentWindow.getComputedStyle(page.body).backgroundColor,
+      headings: [...page.querySelectorAll("h2")].map(each => each.textContent),
+    }};
+  }});
+  document.getElementById("found").textContent = JSON.stringify(found);
+}};
+</script>
+"""
+
+
+def browser(*words: object) -> subprocess.CompletedProcess[str]:
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"]
+    environment = os.environ | {"HOME": os.environ.get("HOME", "/tmp")}
+    return subprocess.run(
+        [*map(str, command), *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=environment,
+        check=True,
+    )
+
+
+def seen(page: Path, folder: Path, *options: str) -> list[dict[str, Any]]:
+    """What a browser makes of a page at all `WIDTHS`; a word on its console fails."""
+    frames = "".join(
+        f'<iframe src="{page.resolve().as_uri()}" style="width:{width}px;height:800px;border:0">'
+        "</iframe>"
+        for width in WIDTHS
+    )
+    outer = folder / f"outer-{page.stem}.html"
+    outer.write_text(MEASURE.format(frames=frames))
+    done = browser(
+        "--allow-file-access-from-files", *options, "--dump-dom", outer.resolve().as_uri()
+    )
+    assert "CONSOLE" not in done.stderr, done.stderr
+    found = re.search(r'<pre id="found">(.*?)</pre>', done.stdout, re.S)
+    assert found, done.stdout[-2000:]
+    text = found[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    result: list[dict[str, Any]] = json.loads(text)
+    return result
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
+def test_a_browser_shows_the_page_at_three_widths(full: Path, several: Path, folder: Path) -> None:
+    for page in (full, several):
+        for width, found in zip(WIDTHS, seen(page, folder), strict=True):
+            assert found["width"] in range(width - 20, width + 1)
+            assert found["content"] <= found["width"], "the body scrolls sideways"
+            assert not found["outside"]
+            assert found["images"]
+            assert all(found["images"])
+            assert len(found["plots"]) > 8
+            assert min(found["plots"]) > 30
+            assert found["headings"][0] == "Key figures"
+            assert found["ground"] == "rgb(244, 246, 249)"
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
+def test_a_browser_shows_the_page_in_the_dark_and_on_paper(full: Path, folder: Path) -> None:
+    for found in seen(full, folder, "--blink-settings=preferredColorScheme=0"):
+        assert found["ground"] == "rgb(14, 19, 26)"
+        assert found["content"] <= found["width"]
+    paper = folder / "page.pdf"
+    browser(f"--print-to-pdf={paper}", full.resolve().as_uri())
+    assert paper.read_bytes()[:5] == b"%PDF-"
+    assert len(re.findall(rb"/Type\s*/Page\b", paper.read_bytes())) in range(2, 20)

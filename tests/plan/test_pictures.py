@@ -1,0 +1,137 @@
+"""Pictures of plans against dense matrices, the PNG against another reader, and the notebook."""
+
+from __future__ import annotations
+
+import base64
+import io
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+import plancc
+from plancc.plan.matrix import matrix_of
+from plancc.plan.pictures import heaviest_pairs, matrix_pictures, send_tables, volume_density
+from plancc.png import alpha_ramp, density_uri, log_levels, png
+from plancc_datasets import load_dataset
+
+pytestmark = pytest.mark.filterwarnings("ignore::plancc.errors.PlanccWarning")
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return load_dataset("rmat", scale=8, seed=3).graph
+
+
+@pytest.fixture(scope="module", params=["rp", "libra"])
+def plan(request, graph):
+    """A row plan, and an edge plan."""
+    return plancc.compile(graph, model=request.param, num_parts=7)
+
+
+def summed(matrix: np.ndarray, step: int) -> np.ndarray:
+    """Sums of squares of `step` entries a side, by a loop."""
+    side = -(-len(matrix) // step)
+    result = np.zeros((side, side))
+    for i in range(side):
+        for j in range(side):
+            result[i, j] = matrix[i * step : (i + 1) * step, j * step : (j + 1) * step].sum()
+    return result
+
+
+def sent(plan) -> np.ndarray:
+    """Rows that parts send to parts, message by message."""
+    found = np.zeros((plan.num_parts, plan.num_parts))
+    for index in range(plan.num_parts):
+        part = plan.part(index)
+        steps = [(part.send_peer, part.send_ptr)]
+        if part.fold is not None:
+            steps.append((part.fold.send_peer, part.fold.send_ptr))
+        for peers, ptr in steps:
+            for k, peer in enumerate(peers):
+                found[index, peer] += ptr[k + 1] - ptr[k]
+    return found
+
+
+@pytest.mark.parametrize(("most", "step"), [(7, 1), (100, 1), (4, 2), (1, 7)])
+def test_volume_by_pairs_of_parts(plan, most, step):
+    density = volume_density(plan.num_parts, send_tables(plan), most)
+    assert density.per_pixel == step
+    np.testing.assert_array_equal(density.counts, summed(sent(plan), step))
+    assert density.counts.sum() == plan.metrics().volume
+
+
+def test_the_heaviest_pairs(plan):
+    volumes = sent(plan)
+    found = heaviest_pairs(plan.num_parts, send_tables(plan), 5)
+    assert [rows for *_, rows in found] == sorted(volumes.ravel(), reverse=True)[:5]
+    assert all(volumes[sender, receiver] == rows for sender, receiver, rows in found)
+
+
+@pytest.mark.parametrize("chunk", [1, 50, 1 << 22])
+def test_nonzeros_before_and_after(plan, chunk, monkeypatch):
+    monkeypatch.setattr("plancc.plan.pictures.CHUNK", chunk)
+    pattern = (matrix_of(plan).toarray() != 0).astype(float)
+    pictures = matrix_pictures(plan, 10)
+    step = pictures.before.per_pixel
+    assert step == -(-plan.num_vertices // 10)
+    np.testing.assert_array_equal(pictures.before.counts, summed(pattern, step))
+    order = plan.global_id
+    np.testing.assert_array_equal(pictures.after.counts, summed(pattern[order][:, order], step))
+    owner = plan.owner()
+    assert pictures.inside == (pattern * (owner[:, None] == owner)).sum()
+    assert pictures.total == pattern.sum()
+
+
+def test_levels_rise_with_the_logarithm():
+    levels = log_levels(np.array([[0, 1, 10], [100, 10, 0]]))
+    assert levels.tolist() == [[0, 1, 128], [255, 128, 0]]
+    assert log_levels(np.array([0, 3, 3])).tolist() == [0, 255, 255]
+    assert log_levels(np.zeros(2)).tolist() == [0, 0]
+
+
+def test_another_reader_sees_the_picture():
+    image = pytest.importorskip("PIL.Image")
+    levels = np.random.default_rng(0).integers(0, 256, (5, 9)).astype(np.uint8)
+    shown = np.asarray(image.open(io.BytesIO(png(levels, alpha_ramp()))).convert("RGBA"))
+    np.testing.assert_array_equal(shown, alpha_ramp()[levels])
+    address = density_uri(np.eye(3))
+    kind, _, content = address.partition(",")
+    assert kind == "data:image/png;base64"
+    assert image.open(io.BytesIO(base64.b64decode(content))).size == (3, 3)
+
+
+class Text(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append(tag)
+        if tag != "img":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_a_notebook_shows_a_plan(plan):
+    plan.provenance["source_name"] = "<script>alert(1)</script>\u202e&.mtx"
+    page = Text()
+    page.feed(plan._repr_html_())
+    assert not page.open
+    assert page.seen.count("img") == 1
+    assert "script" not in page.seen
+    assert "<script>alert(1)</script>\N{REPLACEMENT CHARACTER}&.mtx" in page.text
+    assert f"{plan.metrics().volume:,}" in page.text
+    assert f"in {plan.num_parts} parts" in page.text
+
+
+def test_a_notebook_shows_a_plan_that_sends_nothing(graph):
+    alone = plancc.compile(graph, model="block", num_parts=1)
+    assert "in 1 part:" in alone._repr_html_()
