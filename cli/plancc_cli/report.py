@@ -8,7 +8,7 @@ import click
 
 from plancc.errors import InputError
 from plancc_cli import options
-from plancc_cli.progress import command_line, progress
+from plancc_cli.progress import command_line, progress, verbosity
 
 if TYPE_CHECKING:
     from plancc.predict.machine import Machine
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 @options.machine_option(
     "Machine, for the epoch's time (see plancc machines).  [default: the plans', if all agree]"
 )
+@verbosity
 def command(
     plans: tuple[str, ...],
     output: str,
