@@ -174,9 +174,14 @@ def _from_scipy(matrix: Any) -> Graph:
 
 
 def _from_networkx(graph: Any) -> Graph:
+    name = f"networkx {type(graph).__name__}"
+    return graph_of_networkx(graph, name, Source(name, format="networkx"))
+
+
+def graph_of_networkx(graph: Any, name: str, source: Source, **reading: bool) -> Graph:
+    """A Graph of a networkx graph; flags as `plancc.graph.formats.read_graph` has them."""
     from itertools import chain
 
-    name = f"networkx {type(graph).__name__}"
     n = graph.number_of_nodes()
     check_num_vertices(n, name)
     nodes = list(graph)
@@ -204,8 +209,9 @@ def _from_networkx(graph: Any) -> Graph:
             ids = None
         if ids is not None and np.array_equal(ids, np.arange(n)):
             ids = None
-    source = Source(name, format="networkx")
-    built = build_graph(n, row, col, values, directed=directed, source=source)
+    if reading.pop("pattern", False):
+        values = None
+    built = build_graph(n, row, col, values, directed=directed, source=source, **reading)
     return replace(built, original_ids=ids)
 
 

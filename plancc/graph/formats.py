@@ -26,6 +26,11 @@ FORMATS = Registry(
         "npz": "plancc.graph.npz:FORMAT",
         "pyg": "plancc.graph.pyg:FORMAT",
         "ogb": "plancc.graph.ogb:FORMAT",
+        "parquet": "plancc.graph.parquet:FORMAT",
+        "h5ad": "plancc.graph.h5ad:FORMAT",
+        "graphml": "plancc.graph.networkx_files:GRAPHML",
+        "gml": "plancc.graph.networkx_files:GML",
+        "pajek": "plancc.graph.networkx_files:PAJEK",
     },
     instance_of="plancc.graph.formats:Format",
 )

@@ -190,12 +190,13 @@ def _of_sparse(
     """(n, row, column, values) of a sparse tensor of torch."""
     what = f"{where}: 'adj_t'"
     shape = tuple(getattr(matrix, "shape", ()))
-    if len(shape) != 2 or shape[0] != shape[1] or not callable(getattr(matrix, "to_sparse_coo", 0)):
+    square = len(shape) > 1 and shape[0] == shape[1] and shape[2:] in ((), (1,))
+    if not square or not callable(getattr(matrix, "to_sparse_coo", 0)):
         raise InputError(f"{what} is no square sparse tensor of torch; save 'edge_index'")
     check_num_vertices(int(shape[0]), where)
     coo = matrix.detach().to_sparse_coo().coalesce()
     row, col = as_array(coo.indices(), what)
-    values = as_array(coo.values(), what)
+    values = as_array(coo.values(), what).reshape(-1)
     return int(shape[0]), row, col, None if (values == 1).all() else values
 
 

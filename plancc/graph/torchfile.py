@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import zipfile
-from collections import defaultdict
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
@@ -62,7 +62,8 @@ def load_torch(path: StrPath) -> Any:
     torch = library("torch", name, "plancc[run]")
     known: list[Any] = [(Stored, f"{_HOME}.{each}") for each in _STORED]
     known.append((StoredHetero, f"{_HOME}.hetero_data.HeteroData"))
-    known += [defaultdict, set, *_numpy_globals()]
+    known += [(_no_default, "collections.defaultdict"), (set, "__builtin__.set"), set]
+    known += _numpy_globals()
     try:
         with _only_these(torch.serialization, known):
             return torch.load(
@@ -72,12 +73,20 @@ def load_torch(path: StrPath) -> Any:
         raise
     except Exception as error:  # torch raises what its parsers raise
         words = " ".join(str(error).split())
+        words = words.partition("WeightsUnpickler error: ")[2] or words
         unsafe = words.partition("Unsupported global: GLOBAL ")[2].partition(" ")[0]
         if unsafe:
-            words = f"it holds an object of '{unsafe[:60]}'; only tensors are read: save a dict"
+            words = (
+                f"it holds an object of '{unsafe[:60]}'; only tensors are read: save data.to_dict()"
+            )
         raise InputError(
             f"{name}: not a file of tensors that can be read: {words[:200]}"
         ) from error
+
+
+def _no_default(*_: Any) -> dict[Any, Any]:
+    """What stands in for a defaultdict, which weights_only cannot fill."""
+    return OrderedDict()
 
 
 @contextlib.contextmanager

@@ -1,0 +1,188 @@
+"""AnnData files (``.h5ad``): a matrix of ``obsp`` is the graph of the observations; h5py reads.
+
+``A[i, j]`` is ``obsp[name][i, j]``. Features are ``X`` or a matrix of ``obsm``, labels and masks
+columns of ``obs``; the code of a category is its class.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+from plancc.graph.canonical import as_values, build_graph, detect_direction
+from plancc.graph.formats import Format
+from plancc.graph.graph import Graph, Source, check_num_vertices
+from plancc.graph.textfile import StrPath, check_readable
+from plancc.graph.vertexdata import ALIASES, KEYS
+
+Array = npt.NDArray[Any]
+DEFAULT = "connectivities"
+"""The matrix of ``obsp`` that scanpy's neighbour graph is."""
+MOST_UNPACKED = 1100
+"""Bytes that one byte of a compressed file may become."""
+
+
+@contextmanager
+def _opened(path: StrPath) -> Iterator[Any]:
+    import h5py
+
+    check_readable(path)
+    where = os.fspath(path)
+    try:
+        with h5py.File(where, "r", locking=False) as file:
+            yield file
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
+        words = " ".join(str(error).split())[:200]
+        raise InputError(f"{where}: cannot be read as .h5ad: {words}") from error
+
+
+def _read(file: Any, name: str) -> Array:
+    """A dataset; InputError if it claims more than the file can hold, or holds Python objects."""
+    import h5py
+
+    node = file.get(name)
+    if not isinstance(node, h5py.Dataset):
+        raise InputError(f"{file.filename}: '{name}' is missing")
+    if node.dtype.kind == "O" or node.shape is None:
+        raise InputError(f"{file.filename}: '{name}' holds no numbers")
+    claimed = int(np.prod(node.shape, dtype=object)) * node.dtype.itemsize
+    if claimed > MOST_UNPACKED * node.id.get_storage_size() + 4096:
+        raise InputError(f"{file.filename}: '{name}' of shape {node.shape} is not in the file")
+    array: Array = node[()]
+    return array
+
+
+def _matrix(file: Any, name: str) -> Any:
+    """A dense array, or a sparse matrix as scipy's csr or csc array."""
+    import h5py
+    from scipy.sparse import csc_array, csr_array
+
+    where, node = file.filename, file.get(name)
+    if not isinstance(node, h5py.Group):
+        return _read(file, name)
+    kind = node.attrs.get("encoding-type", "")
+    if kind not in ("csr_matrix", "csc_matrix"):
+        raise InputError(f"{where}: '{name}' is '{str(kind)[:40]}', not a matrix")
+    shape = np.asarray(node.attrs.get("shape", ()))
+    if shape.shape != (2,) or shape.dtype.kind not in "iu" or shape.min() < 0:
+        raise InputError(f"{where}: '{name}' has no shape")
+    major, minor = shape.tolist() if kind == "csr_matrix" else shape[::-1].tolist()
+    data, indices, ptr = (_read(file, f"{name}/{key}") for key in ("data", "indices", "indptr"))
+    for key, array in (("indices", indices), ("indptr", ptr)):
+        if array.ndim != 1 or array.dtype.kind not in "iu":
+            raise InputError(f"{where}: '{name}/{key}' must be a list of integers")
+    right = len(ptr) == major + 1 and ptr[0] == 0 and ptr[-1] == len(indices) == len(data)
+    if not right or (np.diff(ptr.astype(np.int64)) < 0).any() or data.ndim != 1:
+        raise InputError(f"{where}: '{name}' is damaged: its offsets do not fit its values")
+    if len(indices) and (indices.min() < 0 or indices.max() >= minor):
+        raise InputError(f"{where}: '{name}/indices' is out of range 0..{minor - 1}")
+    values = as_values(data, f"{where}: '{name}'")
+    made = csr_array if kind == "csr_matrix" else csc_array
+    return made((values, indices, ptr), shape=tuple(shape.tolist()))
+
+
+def read_h5ad(
+    path: StrPath,
+    *,
+    pattern: bool = False,
+    symmetrize: bool = False,
+    transpose: bool = False,
+    keys: Mapping[str, str] | None = None,
+) -> Graph:
+    """Read a graph of the observations of an AnnData.
+
+    Parameters
+    ----------
+    path, pattern, symmetrize, transpose
+        As in `plancc.graph.formats.read_graph`.
+    keys : mapping of str to str, optional
+        ``keys["graph"]`` names the matrix of ``obsp``. None: "connectivities", or the only one.
+
+    Raises
+    ------
+    InputError
+        For a file that is no AnnData, several matrices and no choice, or a damaged matrix.
+    """
+    with _opened(path) as file:
+        where = file.filename
+        names = sorted(file["obsp"]) if "obsp" in file else []
+        wanted = (keys or {}).get("graph")
+        name = wanted or (DEFAULT if DEFAULT in names or len(names) != 1 else names[0])
+        if name not in names:
+            listed = ", ".join(repr(each[:40]) for each in names) or "no matrix"
+            hint = "" if wanted or not names else "; choose one by `keys` graph=NAME"
+            raise InputError(f"{where}: 'obsp/{name[:40]}' is missing: there is {listed}{hint}")
+        matrix = _matrix(file, f"obsp/{name}")
+        if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
+            raise InputError(f"{where}: 'obsp/{name}' must be square, not of shape {matrix.shape}")
+        check_num_vertices(matrix.shape[0], where)
+        if isinstance(matrix, np.ndarray):
+            row, col = np.nonzero(matrix)
+            values = as_values(matrix[row, col], f"{where}: 'obsp/{name}'")
+        else:
+            coo = matrix.tocoo()
+            (row, col), values = coo.coords, coo.data
+    source = Source.of_file(path, "h5ad")
+    graph = build_graph(
+        matrix.shape[0],
+        row,
+        col,
+        None if pattern else values,
+        symmetrize=symmetrize,
+        transpose=transpose,
+        source=source,
+    )
+    return detect_direction(graph)
+
+
+def read_h5ad_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
+    """Features by ``keys["features"]``, a matrix of ``obsm`` or "X" (the default); the others by
+    their names among the columns of ``obs``."""
+    found: dict[str, Any] = {}
+    with _opened(path) as file:
+        columns = set(file["obs"]) if "obs" in file else set()
+        name = keys.get("features", "X")
+        place = name if name == "X" else f"obsm/{name}"
+        if place in file:
+            matrix = _matrix(file, place)
+            found[name] = matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
+            if "features" not in keys:
+                found["features"] = found.pop(name)
+        known = {each for key in KEYS[1:] for each in (key, *ALIASES.get(key, ()))}
+        for column in sorted(columns & (known | set(keys.values()) - {name})):
+            found[column] = _column(file, column)
+        others = [*file.get("obsm", ()), *columns]
+        found |= {each: None for each in others if each not in found}
+    return found
+
+
+def _column(file: Any, name: str) -> Array:
+    """A column of obs: numbers, or the codes of categories (-1: unknown)."""
+    import h5py
+
+    node = file[f"obs/{name}"]
+    if isinstance(node, h5py.Group):
+        kind = str(node.attrs.get("encoding-type", ""))
+        if kind != "categorical":
+            raise InputError(
+                f"{file.filename}: column '{name}' is '{kind[:40]}', neither numbers nor categories"
+            )
+        return _read(file, f"obs/{name}/codes")
+    array = _read(file, f"obs/{name}")
+    return array.astype(np.bool_) if h5py.check_enum_dtype(node.dtype) else array
+
+
+FORMAT = Format(
+    (".h5ad",),
+    read_h5ad,
+    gzip=False,
+    options=("keys",),
+    read_data=read_h5ad_data,
+    what="AnnData: a matrix of obsp, X or obsm, columns of obs",
+)

@@ -1,0 +1,147 @@
+"""Edge lists in Parquet: a file, or a folder of parts. A row ``u, v [, w]`` is ``A[u, v]``: row u
+needs row v, as in an edge list of text. pyarrow reads, only the columns asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+from plancc.graph.canonical import as_values, build_graph
+from plancc.graph.formats import Format
+from plancc.graph.graph import Graph, Source
+from plancc.graph.ids import ID_OPTIONS, number
+from plancc.graph.optional import library
+from plancc.graph.textfile import StrPath
+
+DEEPEST = 3
+"""Folders within folders that are looked into."""
+_EXTENSIONS = (".parquet", ".pq")
+_PAIRS = (("src", "dst"), ("source", "target"), ("u", "v"), ("from", "to"), ("row", "col"))
+_WEIGHTS = ("weight", "edge_weight", "w", "value")
+
+
+def parts_of(folder: str) -> list[str]:
+    """The Parquet files in a folder and its folders, by name; no names as ``_x`` or ``.x``."""
+    found = []
+    for place, folders, files in os.walk(folder):
+        deep = os.path.relpath(place, folder).count(os.sep) >= DEEPEST
+        folders[:] = [] if deep else sorted(name for name in folders if name[0] not in "_.")
+        for name in files:
+            if name[0] not in "_." and name.lower().endswith(_EXTENSIONS):
+                found.append(os.path.relpath(os.path.join(place, name), folder))
+    return sorted(found)
+
+
+def read_parquet(
+    path: StrPath,
+    *,
+    columns: Sequence[str] = (),
+    num_vertices: int | None = None,
+    keep_ids: bool = False,
+    pattern: bool = False,
+    **flags: bool,
+) -> Graph:
+    """Read edges from the columns of Parquet files. The graph is directed, unless `symmetrize`.
+
+    Parameters
+    ----------
+    path, num_vertices, keep_ids, pattern, **flags
+        As in `plancc.graph.formats.read_graph`.
+    columns : sequence of str
+        Names of the columns of u and v, and of the weights. Empty: src and dst, source and target,
+        u and v, from and to, or row and col, with weight, edge_weight, w or value if there is one;
+        else the only two columns.
+
+    Raises
+    ------
+    InputError
+        For a damaged file, a column that is missing, an id that is null, negative or no whole
+        number, a weight that is no finite number.
+    BackendUnavailable
+        Without pyarrow.
+    """
+    where = os.fspath(path)
+    arrow = library("pyarrow", where, "plancc[parquet]")
+    dataset = library("pyarrow.dataset", where, "plancc[parquet]")
+    files: Any = where
+    if os.path.isdir(where):
+        files = [os.path.join(where, name) for name in parts_of(where)]
+    try:
+        table = dataset.dataset(files, format="parquet")
+        names = _chosen(where, list(table.schema.names), tuple(columns))
+        if pattern:
+            names = names[:2]
+        read = table.to_table(columns=list(names))
+    except (arrow.ArrowException, OSError, OverflowError, ValueError) as error:
+        words = " ".join(str(error).split())[:200]
+        raise InputError(f"{where}: cannot be read as Parquet: {words}") from error
+    if not read.num_rows:
+        raise InputError(f"{where}: the file holds no edge")
+    u, v = (_ids(arrow, read.column(k), f"{where}: column '{names[k]}'") for k in (0, 1))
+    weights = None
+    if len(names) == 3:
+        weights = _numbers(arrow, read.column(2), f"{where}: column '{names[2]}'")
+    found = number(u, v, where, num_vertices=num_vertices, keep_ids=keep_ids)
+    source = Source(os.path.basename(os.path.abspath(where)), format="parquet")
+    graph = build_graph(found.num_vertices, found.u, found.v, weights, source=source, **flags)
+    return replace(graph, original_ids=found.original_ids)
+
+
+def _chosen(where: str, names: list[str], columns: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns of u, v and perhaps weights."""
+    listed = ", ".join(repr(name[:40]) for name in names[:20])
+    if columns:
+        if len(columns) not in (2, 3) or len(set(columns)) != len(columns):
+            raise InputError(
+                f"{where}: `columns` {','.join(columns)}: give two or three names, of u, v and the "
+                "weights"
+            )
+        for name in columns:
+            if names.count(name) != 1:
+                raise InputError(f"{where}: column '{name}' is missing; there are {listed}")
+        return columns
+    for u, v in _PAIRS:
+        if names.count(u) == names.count(v) == 1:
+            return (u, v, *[name for name in _WEIGHTS if names.count(name) == 1][:1])
+    if len(names) == 2 and names[0] != names[1]:
+        return (names[0], names[1])
+    raise InputError(f"{where}: which columns are the edges? Name them by `columns`: {listed}")
+
+
+def _ids(arrow: Any, column: Any, what: str) -> npt.NDArray[np.int64]:
+    if not arrow.types.is_integer(column.type):
+        raise InputError(f"{what} holds '{column.type}', not whole numbers")
+    if column.null_count:
+        raise InputError(f"{what}: {column.null_count} ids are null")
+    ids: npt.NDArray[Any] = column.to_numpy()
+    wrong = (ids < 0) | (ids > np.iinfo(np.int64).max)
+    if wrong.any():
+        raise InputError(f"{what} holds '{ids[wrong][0]}', not a vertex id")
+    return ids.astype(np.int64, copy=False)
+
+
+def _numbers(arrow: Any, column: Any, what: str) -> npt.NDArray[np.floating]:
+    kind = column.type
+    if not (arrow.types.is_integer(kind) or arrow.types.is_floating(kind)):
+        raise InputError(f"{what} holds '{kind}', not numbers")
+    if column.null_count:
+        raise InputError(f"{what}: {column.null_count} weights are null")
+    return as_values(column.to_numpy(), what)
+
+
+FORMAT = Format(
+    _EXTENSIONS,
+    read_parquet,
+    gzip=False,
+    options=(*ID_OPTIONS, "columns"),
+    files=parts_of,
+    needs="plancc[parquet]",
+    what="edge lists in Parquet, a file or a folder of parts",
+)
