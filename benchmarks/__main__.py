@@ -42,6 +42,7 @@ NAMES = (
     "simulate",
     "defaults",
     "epochs-of-plans",
+    "page",
 )
 
 

@@ -281,13 +281,13 @@ def _sentence(report: Report) -> str:
     """What the plan is, and what it costs, in two sentences."""
     metrics, random = report.metrics, report.random
     costs = (
-        f" One exchange moves {metrics.volume:,} rows{_of_random(metrics.volume, random.volume)}, "
-        f"in {count_of(metrics.messages, 'message')}."
+        f" One exchange moves {metrics.volume:,} rows in {count_of(metrics.messages, 'message')}"
+        f"{_of_random(metrics.volume, random.volume)}."
     )
     seconds = report.epoch.seconds
     if seconds is not None:
         costs += (
-            f" An epoch is predicted to take {duration(seconds)}"
+            f" An epoch takes {duration(seconds)}, as predicted"
             f"{_of_random(seconds, report.epoch.random)}."
         )
     return what_it_is(report.header, report.provenance) + costs
@@ -296,8 +296,9 @@ def _sentence(report: Report) -> str:
 def _of_random(value: float, base: float | None) -> str:
     if not base:
         return ""
-    share = f"{value / base:.1%}" if value <= base else f"{value / base:.3g} times"
-    return f", {share} of an even random partition's"
+    if value > 1.005 * base:
+        return f", {value / base:.3g} times as much as an even random partition"
+    return f", {value / base:.1%} of what an even random partition does"
 
 
 def _tiles(report: Report) -> list[Tile]:
