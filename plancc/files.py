@@ -10,6 +10,7 @@ import errno
 import hashlib
 import os
 import secrets
+import shutil
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -143,3 +144,62 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise
     with contextlib.suppress(OSError):  # some file systems cannot sync a folder
         _sync(folder, os.O_RDONLY)
+
+
+@contextlib.contextmanager
+def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Write a folder of files under a temporary name beside it; rename it when it is complete.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        The folder to make. It must not exist yet, or be empty.
+
+    Yields
+    ------
+    pathlib.Path
+        An empty folder beside `path`.
+
+    Raises
+    ------
+    OutputError
+        As `atomic_write`, and if `path` is a file or a folder that is not empty. Whatever the body
+        raises, the temporary folder is removed with all that is in it.
+    """
+    shown = os.fspath(path)
+    target = check_folder_target(shown)
+    parent, name = os.path.split(target)
+    temporary = os.path.join(parent, f".{name}.{secrets.token_hex(6)}.tmp")
+    try:
+        os.mkdir(temporary)
+        yield Path(temporary)
+        for folder, _, names in os.walk(temporary):
+            for each in names:
+                _sync(os.path.join(folder, each), os.O_RDWR)
+        os.replace(temporary, target)
+    except BaseException as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if isinstance(error, OSError) or "No space left on device" in str(error):
+            raise _output_error(shown, error) from error
+        raise
+    with contextlib.suppress(OSError):
+        _sync(parent, os.O_RDONLY)
+
+
+def check_folder_target(path: str | os.PathLike[str]) -> str:
+    """The absolute path of a folder that can be made; OutputError if it cannot, or has files."""
+    shown = os.fspath(path)
+    target = os.path.realpath(shown)
+    parent = os.path.dirname(target)
+    if os.path.isdir(target):
+        if os.listdir(target):
+            raise OutputError(
+                f"cannot write {shown}: the folder is not empty; name a new one, or remove it"
+            )
+    elif os.path.exists(target):
+        raise OutputError(f"cannot write {shown}: it is a file, and a folder is written")
+    if not os.path.isdir(parent):
+        raise OutputError(f"cannot write {shown}: the folder {parent} does not exist")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise OutputError(f"cannot write {shown}: no permission to write into the folder {parent}")
+    return target

@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from plancc.errors import InputError
+from plancc.export.target import EXPORTS
 from plancc.models.weights import Balance, vertex_weights
 from plancc_cli import options
 
@@ -19,7 +21,16 @@ NONZERO_PARTS = re.compile(r"\.part\.mtx$")
 
 @click.command()
 @click.argument("source", type=click.Path())
-@click.option("-o", "--output", required=True, type=click.Path(), help="The file to write.")
+@click.option(
+    "-o", "--output", required=True, type=click.Path(), help="The file, or with --to the folder."
+)
+@click.option(
+    "--to",
+    "target",
+    metavar="NAME",
+    type=options.NameIn("export", EXPORTS),
+    help=f"Write a plan as a folder for another framework: {', '.join(EXPORTS)}.",
+)
 @options.normalizing("none")
 @click.option("--self-loops", is_flag=True, help="Add the identity first.")
 @options.balancing(
@@ -27,9 +38,12 @@ NONZERO_PARTS = re.compile(r"\.part\.mtx$")
     "Vertex data with the training mask, for balance train.",
 )
 @options.reading
+@click.pass_context
 def command(
+    context: click.Context,
     source: str,
     output: str,
+    target: str | None,
     normalize: str,
     self_loops: bool,
     balance: str | None,
@@ -37,7 +51,7 @@ def command(
     data: tuple[str, ...],
     **reading: Any,
 ) -> None:
-    """Write SOURCE for other tools, in the format of the output's extension.
+    """Write SOURCE for other tools, in the format of the output's extension or of --to.
 
     \b
         plancc export graph.txt -o graph.mtx          MatrixMarket
@@ -45,7 +59,11 @@ def command(
         plancc export graph.mtx --self-loops -o graph.hgr   hMETIS (the column-net hypergraph)
         plancc export plan.h5 -o graph.part.4         the plan's part vector
         plancc export plan.h5 -o graph.part.mtx       MatrixMarket: part of every nonzero, from 1
+        plancc export plan.h5 --to distdgl -o folder  a plan for DGL; other names: see --to
     """
+    if target is not None:
+        _export_to_framework(context, source, target, output)
+        return
     options.check_output(output, source, *data)
     wanted = Balance.parse(balance or "nnz", dims)
     if wanted.allowed:
@@ -86,6 +104,23 @@ def command(
         graph = replace(graph, vertex_weights=weights)
     write_graph(graph, output)
     click.echo(f"{output}: {graph.num_vertices} vertices, {graph.num_nonzeros} nonzeros")
+
+
+def _export_to_framework(context: click.Context, source: str, target: str, output: str) -> None:
+    from plancc.export.target import export
+    from plancc.plan.reader import load
+
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        chosen = context.get_parameter_source(name) is not ParameterSource.DEFAULT
+        if chosen and name not in ("source", "output", "target"):
+            raise InputError(f"--to {target} writes a plan as it is: drop {parameter.opts[0]}")
+    plan = load(source)
+    export(plan, target, output)
+    click.echo(
+        f"{output}: {target}, {plan.num_vertices} vertices and {plan.header.num_nonzeros} "
+        f"nonzeros in {plan.num_parts} parts"
+    )
 
 
 def _export_owner(source: str, output: str) -> None:

@@ -1,0 +1,107 @@
+"""What several targets write of a plan: edges, and vertex data under a framework's names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.graph.vertexdata import MASKS
+from plancc.plan.matrix import matrix_of
+from plancc.plan.plan import Plan
+from plancc.plan.values import Int64Array
+
+Arrays = dict[str, npt.NDArray[Any]]
+DGL_NAMES = {"features": "feat", "labels": "label", "targets": "label", "clusters": "cluster"}
+"""Names of vertex data that DGL's data sets use."""
+PYG_NAMES = {"features": "x", "labels": "y", "targets": "y", "clusters": "cluster"}
+"""Names of vertex data that PyTorch Geometric's data sets use."""
+
+
+@dataclass(frozen=True)
+class Edges:
+    """The matrix as edges: the nonzero ``A[i, j]`` is the edge from j to i, along which data flow.
+
+    Sorted by source, then target, which is the order of a coalesced `edge_index`.
+
+    Attributes
+    ----------
+    source_ptr : int64[num_vertices + 1]
+        Edges ``source_ptr[j]:source_ptr[j + 1]`` leave vertex j.
+    source, target : int64[num_nonzeros]
+    weight : float32 or float64[num_nonzeros]
+    """
+
+    source_ptr: Int64Array
+    source: Int64Array
+    target: Int64Array
+    weight: npt.NDArray[np.floating]
+
+
+def edges_of(plan: Plan) -> Edges:
+    """All edges between vertices in the source's own numbering."""
+    matrix = matrix_of(plan).tocsc()
+    ptr = matrix.indptr.astype(np.int64)
+    source = np.repeat(np.arange(plan.num_vertices, dtype=np.int64), np.diff(ptr))
+    return Edges(ptr, source, matrix.indices.astype(np.int64), matrix.data)
+
+
+def place_of_vertex(plan: Plan) -> Int64Array:
+    """Row of every vertex in plan order, int64[num_vertices]."""
+    place = np.empty(plan.num_vertices, dtype=np.int64)
+    place[plan.global_id] = np.arange(plan.num_vertices)
+    return place
+
+
+def vertex_arrays(plan: Plan, names: Mapping[str, str]) -> Arrays:
+    """Vertex data in plan order, in the types that frameworks train with.
+
+    Parameters
+    ----------
+    plan : Plan
+    names : mapping
+        The framework's names of features, labels, targets and clusters; masks keep theirs.
+
+    Returns
+    -------
+    dict of str to array
+        Features float32, labels and clusters int64, targets float32, masks bool, as far as the
+        plan has them; besides ``vertex``, the number of the vertex in the source, int64, and
+        ``original_id``, the source's own id, where it differs.
+    """
+    data = plan.vertex_data
+    types = {
+        "labels": np.int64,
+        "clusters": np.int64,
+        "targets": np.float32,
+        "features": np.float32,
+    }
+    found: Arrays = {}
+    for key, kind in types.items():
+        array = getattr(data, key)
+        if array is not None:
+            found[names[key]] = array.astype(kind, copy=False)
+    found |= {key: array for key in MASKS if (array := getattr(data, key)) is not None}
+    found["vertex"] = plan.global_id.astype(np.int64)
+    if plan.original_id is not None:
+        found["original_id"] = plan.original_id[plan.global_id]
+    return found
+
+
+def halo_rows(plan: Plan) -> Iterator[Int64Array]:
+    """For every part the rows that it receives, as numbers in plan order, ascending."""
+    receive = plan.receive
+    place = plan.part_ptr[receive.peer_of_row()] + receive.row
+    ends = receive.row_ptr[receive.ptr]
+    for first, last in pairwise(ends.tolist()):
+        yield place[first:last]
+
+
+def save_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Write arrays as one .npz file."""
+    np.savez(path, **arrays)

@@ -1,0 +1,64 @@
+"""hypre's IJ matrix and communication package of every rank, as text. Needs no hypre.
+
+``matrix.00000`` and following are what ``HYPRE_IJMatrixRead`` reads; ``comm.00000`` and following
+have the arrays of ``hypre_ParCSRCommPkg``, which are those of a row plan under other names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from plancc.export.contents import halo_rows, save_arrays, vertex_arrays
+from plancc.export.target import Export
+from plancc.plan.parts import Part
+from plancc.plan.plan import Plan
+from plancc.plan.values import Int64Array
+
+ROWS_AT_ONCE = 1 << 16
+
+
+def write(plan: Plan, folder: Path) -> None:
+    """Write a matrix and a communication package per part, in plan order, and vertex data."""
+    for index, halo in enumerate(halo_rows(plan)):
+        part = plan.part(index)
+        _write_matrix(folder / f"matrix.{index:05d}", part, halo)
+        _write_comm(folder / f"comm.{index:05d}", part, halo)
+    names = {key: key for key in ("features", "labels", "targets", "clusters")}
+    save_arrays(folder / "vertex_data.npz", vertex_arrays(plan, names))
+
+
+def _write_matrix(path: Path, part: Part, halo: Int64Array) -> None:
+    """Bounds of rows and columns, then "row column value" in global numbers, a nonzero per line."""
+    first, last = part.first_row, part.first_row + part.num_rows - 1
+    places = np.concatenate([np.arange(first, last + 1, dtype=np.int64), halo])
+    with open(path, "w", encoding="ascii") as stream:
+        stream.write(f"{first} {last} {first} {last}\n")
+        for start in range(0, part.num_rows, ROWS_AT_ONCE):
+            ptr = part.row_ptr[start : start + ROWS_AT_ONCE + 1]
+            rows = first + start + np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
+            columns = places[part.column[ptr[0] : ptr[-1]]]
+            values = part.value[ptr[0] : ptr[-1]].astype(np.float64)
+            entries = zip(rows.tolist(), columns.tolist(), values.tolist(), strict=True)
+            stream.writelines(f"{i} {j} {value!r}\n" for i, j, value in entries)
+
+
+def _write_comm(path: Path, part: Part, halo: Int64Array) -> None:
+    """One line per array: its name, its length and its numbers."""
+    arrays: dict[str, Iterable[int]] = {
+        "send_procs": part.send_peer.tolist(),
+        "send_map_starts": part.send_ptr.tolist(),
+        "send_map_elmts": part.send_row.tolist(),
+        "recv_procs": part.recv_peer.tolist(),
+        "recv_vec_starts": part.recv_ptr.tolist(),
+        "col_map_offd": halo.tolist(),
+    }
+    with open(path, "w", encoding="ascii") as stream:
+        for name, numbers in arrays.items():
+            words = [str(number) for number in numbers]
+            stream.write(" ".join([name, str(len(words)), *words]) + "\n")
+
+
+EXPORT = Export("hypre's IJ matrix and communication package of every rank; needs no hypre", write)

@@ -1,0 +1,64 @@
+"""PETSc's binary files: the matrix in plan order and index sets. Needs no PETSc.
+
+PETSc gives every rank contiguous rows, which plan order has. The format is that of ``MatLoad`` and
+``ISLoad`` (PETSc manual, MatLoad): big-endian 32-bit integers and doubles behind a class id.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+from plancc.export.contents import halo_rows, save_arrays, vertex_arrays
+from plancc.export.target import Export
+from plancc.plan.plan import Plan
+
+MATRIX, INDEX_SET = 1211216, 1211218
+DENSE = -1
+"""In place of the number of nonzeros: rows of a dense matrix follow."""
+MOST = 2**31 - 1
+
+
+def write(plan: Plan, folder: Path) -> None:
+    """Write the matrix, which rows and which halo every rank has, the ordering, vertex data."""
+    from scipy.sparse import csr_array
+
+    n, nnz = plan.num_vertices, plan.header.num_nonzeros
+    if nnz > MOST:
+        raise InputError(f"export 'petsc': its 32-bit files hold {MOST} nonzeros, not {nnz}")
+    columns = plan.all_parts.place_of_columns()
+    matrix = csr_array((plan.value.astype(np.float64), columns, plan.row_ptr), shape=(n, n))
+    matrix.sort_indices()
+    with open(folder / "matrix.petsc", "wb") as stream:
+        for integers in ([MATRIX, n, n, nnz], np.diff(matrix.indptr), matrix.indices):
+            stream.write(_big_endian(integers))
+        stream.write(matrix.data.astype(">f8").tobytes())
+    _write_index_set(folder / "ordering.is", plan.global_id)
+    _write_index_set(folder / "rows_per_rank.is", np.diff(plan.part_ptr))
+    (folder / "halo").mkdir()
+    for index, halo in enumerate(halo_rows(plan)):
+        _write_index_set(folder / "halo" / f"{index}.is", halo)
+    data = vertex_arrays(plan, {key: key for key in ("features", "labels", "targets", "clusters")})
+    for name in ("features", "targets"):
+        if name in data:
+            _write_dense(folder / f"{name}.petsc", data.pop(name))
+    save_arrays(folder / "vertex_data.npz", data)
+
+
+def _big_endian(integers: npt.ArrayLike) -> bytes:
+    return np.asarray(integers).astype(">i4").tobytes()
+
+
+def _write_index_set(path: Path, numbers: npt.NDArray[np.integer]) -> None:
+    path.write_bytes(_big_endian([INDEX_SET, len(numbers)]) + _big_endian(numbers))
+
+
+def _write_dense(path: Path, array: npt.NDArray[np.floating]) -> None:
+    header = _big_endian([MATRIX, *array.shape, DENSE])
+    path.write_bytes(header + array.astype(">f8").tobytes())
+
+
+EXPORT = Export("PETSc's binary matrix in plan order, with index sets; needs no PETSc", write)

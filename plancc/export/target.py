@@ -1,0 +1,115 @@
+"""What a target is, the registry of them, and writing one whole or not at all. Knows no format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from plancc.errors import BackendUnavailable, InputError
+from plancc.files import atomic_folder, check_folder_target
+from plancc.plan.plan import Plan
+from plancc.registry import Registry
+
+EXPORTS = Registry(
+    "export",
+    "plancc.exports",
+    {
+        "distdgl": "plancc.export.distdgl:EXPORT",
+        "dgl-chunked": "plancc.export.dgl_chunked:EXPORT",
+        "pyg-cluster": "plancc.export.pyg_cluster:EXPORT",
+        "pyg-partition": "plancc.export.pyg_partition:EXPORT",
+        "petsc": "plancc.export.petsc:EXPORT",
+        "hypre": "plancc.export.hypre:EXPORT",
+    },
+    instance_of="plancc.export.target:Export",
+)
+
+
+@dataclass(frozen=True)
+class Export:
+    """One target: a folder of files that another framework reads.
+
+    Attributes
+    ----------
+    what : str
+        One line that says what is written, for listings.
+    write : callable
+        ``write(plan, folder) -> None``: writes into the empty folder `folder`. The plan has whole
+        rows: `export` refuses edge plans.
+    library : str
+        Import name of a library without which nothing can be written; "" for none.
+    install : str
+        The command that installs it.
+    """
+
+    what: str
+    write: Callable[[Plan, Path], None]
+    library: str = ""
+    install: str = ""
+
+
+def export(plan: Plan, target: str, folder: str | PathLike[str]) -> None:
+    """Write a plan as a folder of files for another framework, whole or not at all.
+
+    Beside the target's own files there is ``plan.json``: sizes, normalisation, the content hash
+    and the provenance of the plan.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of layout "row", "grid" or "feature"; of a grid plan the blocks of rows are the parts.
+    target : str
+        Name of an entry of `EXPORTS`.
+    folder : path
+        A folder that is new, or empty.
+
+    Raises
+    ------
+    InputError
+        For an unknown target, an edge plan, and what the target's format cannot hold.
+    BackendUnavailable
+        If the target needs a library that is not installed; the message says how to install it.
+    OutputError
+        If the folder cannot be written.
+    """
+    entry: Export = EXPORTS[target]
+    check_folder_target(folder)
+    if plan.fold is not None:
+        raise InputError(
+            f"export '{target}' is for plans that keep rows whole, and this plan spreads the "
+            "nonzeros of rows over several parts; compile one with a model such as 'hp'"
+        )
+    if entry.library and find_spec(entry.library) is None:
+        raise BackendUnavailable(
+            f"export '{target}' needs {entry.library}; install it with: {entry.install}"
+        )
+    with atomic_folder(folder) as temporary:
+        entry.write(plan, temporary)
+        write_json(temporary / "plan.json", _about(plan, target))
+
+
+def write_json(path: str | PathLike[str], content: object) -> None:
+    """Write JSON with an indent of two."""
+    Path(fspath(path)).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _about(plan: Plan, target: str) -> dict[str, Any]:
+    header = plan.header
+    return {
+        "export": target,
+        "content_sha256": plan.content_sha256(),
+        "layout": header.layout,
+        "grid": None if header.grid is None else str(header.grid),
+        "num_vertices": header.num_vertices,
+        "num_nonzeros": header.num_nonzeros,
+        "num_parts": header.num_parts,
+        "directed": header.directed,
+        "normalization": header.normalization,
+        "self_loops": header.self_loops,
+        "provenance": plan.provenance,
+    }

@@ -1,0 +1,32 @@
+"""`plancc export --to`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cli_helpers import ok, plancc
+
+import plancc as library
+from plancc.export import export
+
+
+def test_the_command_writes_what_the_library_does(plan: Path, tmp_path: Path) -> None:
+    said = ok("export", plan, "--to", "hypre", "-o", tmp_path / "a")
+    assert "hypre, 90 vertices" in said
+    export(library.load(plan), "hypre", tmp_path / "b")
+    names = sorted(path.name for path in (tmp_path / "a").iterdir())
+    assert names == sorted(path.name for path in (tmp_path / "b").iterdir())
+    for name in names:
+        if not name.endswith(".npz"):
+            assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_errors_name_the_options(plan: Path, tmp_path: Path) -> None:
+    outcome = plancc("export", plan, "--to", "dgl", "-o", tmp_path / "x")
+    assert outcome.code == 2
+    assert outcome.error.startswith("unknown export 'dgl': choose from distdgl, dgl-chunked, pyg-")
+    words = ["export", plan, "--to", "petsc", "-o", tmp_path / "x", "--normalize"]
+    outcome = plancc(*words, "sym")
+    assert outcome.code == 2
+    assert outcome.error == "--to petsc writes a plan as it is: drop --normalize"
+    assert not list(tmp_path.iterdir())

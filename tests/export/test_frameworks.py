@@ -1,0 +1,120 @@
+"""Exports loaded by the real libraries, each in a Python of its own where it is installed there.
+
+A Python with dgl 2.1.0 is named by PLANCC_DGL_PYTHON, one with torch_geometric by
+PLANCC_PYG_PYTHON, one with petsc4py by PLANCC_PETSC_PYTHON (default: /usr/bin/python3, where Debian
+has it). A test whose library is found nowhere is skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from glob import glob
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from plancc.export import export
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+LOADERS = HERE / "loaders"
+MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "4"]
+"""Of the system's Open MPI, which libraries of the system are linked with."""
+
+
+@cache
+def python_with(module: str, variable: str, *others: str) -> str:
+    """A Python that can import `module`; skips the test if there is none."""
+    for python in (os.environ.get(variable, ""), sys.executable, *others):
+        if python and shutil.which(python):
+            words = [python, "-c", f"import {module}"]
+            if not subprocess.run(words, capture_output=True, env=_environment()).returncode:
+                return python
+    pytest.skip(f"no Python with {module}; name one in {variable}")
+
+
+def _environment() -> dict[str, str]:
+    """Sources of this project in a Python that it is not installed in; the system's programs."""
+    sources = [ROOT, ROOT / "runtime", ROOT / "cli", ROOT / "datasets"]
+    petsc = sorted(glob("/usr/lib/petscdir/petsc*/*-real"))  # where Debian's petsc4py lies
+    return {
+        "PETSC_DIR": petsc[-1] if petsc else "",
+        **{name: value for name, value in os.environ.items() if not name.startswith("OPAL_")},
+        "PYTHONPATH": os.pathsep.join(map(str, sources)),
+        "DGLBACKEND": "pytorch",
+    }
+
+
+def run(*words: object, **environment: str) -> str:
+    done = subprocess.run(
+        list(map(str, words)),
+        capture_output=True,
+        text=True,
+        env=_environment() | environment,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def system_mpi() -> list[str]:
+    """The system's mpirun; skips the test where there is none."""
+    path = "/usr/bin/mpirun"
+    if not os.path.exists(path):
+        pytest.skip("no MPI of the system")
+    return [path, *MPIRUN[1:]]
+
+
+def written_there(python: str, case, target: str, folder: Path) -> Path:
+    """The export as the command writes it in another Python, which has the library."""
+    main = "from plancc_cli.main import main; main()"
+    run(python, "-c", main, "export", case.path, "--to", target, "-o", folder)
+    return folder
+
+
+def test_distdgl(case, tmp_path):
+    python = python_with("dgl", "PLANCC_DGL_PYTHON")
+    folder = written_there(python, case, "distdgl", tmp_path / "out")
+    assert "loaded by dgl" in run(python, LOADERS / "distdgl.py", folder, case.reference)
+
+
+def test_pyg_cluster(case, tmp_path):
+    python = python_with("torch_geometric", "PLANCC_PYG_PYTHON")
+    folder = written_there(python, case, "pyg-cluster", tmp_path / "out")
+    assert "loaded by" in run(python, LOADERS / "pyg_cluster.py", folder, case.reference)
+
+
+def test_pyg_partition(case, tmp_path):
+    python = python_with("torch_geometric", "PLANCC_PYG_PYTHON")
+    pytest.importorskip("torch")
+    export(case.plan, "pyg-partition", tmp_path / "out")
+    said = run(python, LOADERS / "pyg_partition.py", tmp_path / "out", case.reference)
+    assert "loaded by" in said
+
+
+def test_petsc(case, tmp_path):
+    python = python_with("petsc4py", "PLANCC_PETSC_PYTHON", "/usr/bin/python3")
+    mpirun = system_mpi()
+    export(case.plan, "petsc", tmp_path / "out")
+    said = run(*mpirun, python, LOADERS / "petsc.py", tmp_path / "out", case.reference)
+    assert "loaded by PETSc" in said
+
+
+def test_hypre(case, tmp_path):
+    if not Path("/usr/include/hypre/_hypre_parcsr_mv.h").exists() or not shutil.which("mpicc"):
+        pytest.skip("no hypre of the system")
+    mpirun = system_mpi()
+    export(case.plan, "hypre", tmp_path / "out")
+    order = case.plan.global_id
+    vector = np.random.default_rng(1).standard_normal(len(order))
+    np.savetxt(tmp_path / "vector", vector[order], fmt="%.17g")
+    np.savetxt(tmp_path / "product", (case.matrix @ vector)[order], fmt="%.17g")
+    program = tmp_path / "hypre"
+    run("mpicc", "-I/usr/include/hypre", LOADERS / "hypre.c", "-o", program, "-lHYPRE", "-lm")
+    files = (tmp_path / name for name in ("out", "vector", "product"))
+    assert "loaded by hypre" in run(*mpirun, program, *files)
