@@ -2,15 +2,18 @@
 
 A Python with dgl 2.1.0 is named by PLANCC_DGL_PYTHON, one with torch_geometric by
 PLANCC_PYG_PYTHON, one with petsc4py by PLANCC_PETSC_PYTHON (default: /usr/bin/python3, where Debian
-has it). A test whose library is found nowhere is skipped.
+has it); PLANCC_DGL_TOOLS is the folder tools/ of DGL's sources. A test whose library is found
+nowhere is skipped.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from glob import glob
 from pathlib import Path
@@ -80,7 +83,35 @@ def written_there(python: str, case, target: str, folder: Path) -> Path:
 def test_distdgl(case, tmp_path):
     python = python_with("dgl", "PLANCC_DGL_PYTHON")
     folder = written_there(python, case, "distdgl", tmp_path / "out")
-    assert "loaded by dgl" in run(python, LOADERS / "distdgl.py", folder, case.reference)
+    config = folder / "plancc.json"
+    assert "loaded by dgl" in run(python, LOADERS / "distdgl.py", config, case.reference)
+
+
+def test_dgl_chunked(case, tmp_path):
+    """DGL's own tools make a DistDGL partition of it, on two ranks."""
+    tools = os.environ.get("PLANCC_DGL_TOOLS", "")
+    if not tools:
+        pytest.skip("name the folder tools/ of DGL's sources in PLANCC_DGL_TOOLS")
+    python = python_with("dgl, pyarrow, psutil", "PLANCC_DGL_PYTHON")
+    folder, out = tmp_path / "chunked", tmp_path / "out"
+    export(case.plan, "dgl-chunked", folder)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    words = [python, Path(tools) / "distpartitioning" / "data_proc_pipeline.py"]
+    words += ["--world-size", 2, "--num-parts", 4, "--graph-name", "plancc"]
+    words += ["--schema", "metadata.json", "--process-group-timeout", 120]
+    words += ["--input-dir", folder, "--partitions-dir", folder, "--output", out]
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
+    where["PYTHONPATH"] = tools
+
+    def rank(number: int) -> str:
+        return run(*words, RANK=str(number), **where)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(rank, range(2)))
+    config = out / "metadata.json"
+    assert "loaded by dgl" in run(python, LOADERS / "distdgl.py", config, case.reference)
 
 
 def test_pyg_cluster(case, tmp_path):
