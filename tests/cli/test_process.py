@@ -302,7 +302,7 @@ OPTIONS = {
     "inspect": "--dims --per-part --ranks --topology --machine --json",
     "compare": "--dims --machine --json",
     "verify": "--against --format --pattern --symmetrize --transpose --json",
-    "export": "--output --normalize --self-loops --balance --dims --data --format --pattern",
+    "export": "--output --to --normalize --self-loops --balance --dims --data --format --pattern",
     "dataset": "digits karate rmat grid sbm geometric",
     "dataset rmat": "--output --scale --edge-factor --a --b --c --seed",
 }
