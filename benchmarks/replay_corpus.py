@@ -312,13 +312,14 @@ def without_times(text: str) -> str:
     text = re.sub(r"(partition seconds +)[\d.]+", r"\1", text)
     lines, place = [], None
     for line in re.sub(r", [\d.]+ s$", "", text, flags=re.M).split("\n"):
-        if "┃" in line:
-            titles = [title.strip() for title in line.split("┃")]
-            place = titles.index("seconds") if "seconds" in titles else None
-        cells = line.split("│")
-        if place is not None and len(cells) > place:
-            cells[place] = ""
-        lines.append("│".join(cells))
+        cells = re.split("( {2,})", line)
+        if "seconds" in cells:
+            place = cells.index("seconds")
+        elif not line.strip():
+            place = None
+        elif place is not None and len(cells) > place:
+            cells[place - 1 : place + 1] = ["  ", ""]
+        lines.append("".join(cells).rstrip())
     return "\n".join(lines)
 
 

@@ -145,9 +145,8 @@ def _print_json(shown: Shown, beside: list[Comparison]) -> None:
 
 def _print(shown: Shown, beside: list[Comparison], machines: dict[str, Accelerator]) -> None:
     from plancc.accelerators import accelerator
-    from plancc_cli.tables import console, duration, say, size, table_of
+    from plancc_cli.tables import duration, print_table, say, size, table_of
 
-    out = console()
     for subject, rows in shown:
         work = subject.work
         columns = ("", "additions", "memory", "limit", "time", "over CPU", "energy")
@@ -169,7 +168,7 @@ def _print(shown: Shown, beside: list[Comparison], machines: dict[str, Accelerat
                 _joules(cost.joules),
                 *[_joules(row.published_joules)] * published,
             )
-        out.print(table)
+        print_table(table)
     if beside:
         _print_comparison(beside, machines)
     say(
@@ -181,9 +180,8 @@ def _print(shown: Shown, beside: list[Comparison], machines: dict[str, Accelerat
 def _print_comparison(beside: list[Comparison], machines: dict[str, Accelerator]) -> None:
     """Speed-ups of Figure 12 by data set, and how far every figure is from the published one."""
     from plancc.accelerators.published import SPEEDUPS
-    from plancc_cli.tables import console, say, table_of
+    from plancc_cli.tables import print_table, say, table_of
 
-    out = console()
     speedups = [each for each in beside if each.figure == "speed-up"]
     if speedups:
         names = dict.fromkeys(each.dataset for each in speedups)
@@ -192,7 +190,7 @@ def _print_comparison(beside: list[Comparison], machines: dict[str, Accelerator]
             cells = [f"{each.value:.2f}" for each in speedups if each.machine == machine]
             low, high = SPEEDUPS[machine]
             table.add_row(machines[machine].name, *cells, f"{low:.2f} to {high:.2f}")
-        out.print(table)
+        print_table(table)
     for figure in ("speed-up", "energy"):
         factors = [each.factor for each in beside if each.figure == figure]
         if factors:
@@ -201,7 +199,7 @@ def _print_comparison(beside: list[Comparison], machines: dict[str, Accelerator]
                 "published",
             )
     if any(each.machine == CPU for each in beside):
-        out.print("The CPU's published energies are divided by 1,000: see the documentation.")
+        say("The CPU's published energies are divided by 1,000: see the documentation.")
 
 
 def _joules(value: float | None) -> str:

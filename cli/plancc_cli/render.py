@@ -11,11 +11,11 @@ from plancc_cli.render_epochs import basis_words, epoch_table, epoch_words, of_p
 from plancc_cli.tables import (
     add_caption,
     amount,
-    console,
     count_of,
     duration,
     number,
     objective_words,
+    print_table,
     ratio,
     say,
     size,
@@ -34,10 +34,6 @@ if TYPE_CHECKING:
 
 MOST_TRIED = 20
 """Number of steps up to which all of them are shown."""
-LABEL_WIDTH = 38
-"""Width of the first column of a comparison."""
-PLAN_WIDTH = 21
-"""Width of a plan's column in a comparison."""
 BESIDE_RANDOM = ("", "this plan", "random", "ratio")
 """Columns of figures beside those of a random partition."""
 FIGURES = (
@@ -93,7 +89,6 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
     metrics, random = plan.metrics(), plan.baseline
     assert random is not None
     header = plan.header
-    out = console()
     say(
         f"{output}: {_sizes(header)}, {_origin(plan.provenance)}, {seconds:.1f} s",
     )
@@ -123,7 +118,7 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
         say(_expectation(plan.provenance))
     candidates = read_candidates(plan.provenance)
     if candidates:
-        out.print(_candidates(candidates, plan.provenance))
+        print_table(_candidates(candidates, plan.provenance))
     tried = read_tried(plan.provenance)
     if tried:
         objective = plan.provenance.get("objective", "volume")
@@ -131,7 +126,7 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
             objective = "volume"
         found = objective_words(objective, reached(tried))
         say(f"{objective} {found}, the best of {len(tried)} steps:")
-        out.print(_tried(tried, plan.provenance))
+        print_table(_tried(tried, plan.provenance))
     for name, value in plan.provenance.items():
         if name.startswith(("bandwidth", "granularity", "stages")):
             say(f"{name.replace('_', ' ')}: {_provenance(name, value)}")
@@ -178,13 +173,10 @@ def print_refinement(given: Plan, better: Plan, output: str, digest: str, second
     from plancc.report.provenance import read_tried
 
     provenance, (before, *steps) = better.provenance, read_tried(better.provenance)
-    out, header = console(), better.header
-    out.print(
-        f"{output}: {_sizes(header)}, refined for {provenance['objective']}, {seconds:.1f} s",
-        soft_wrap=True,
-    )
+    header = better.header
+    say(f"{output}: {_sizes(header)}, refined for {provenance['objective']}, {seconds:.1f} s")
     if any(step["best"] for step in steps):
-        out.print(_refinement(given, better))
+        print_table(_refinement(given, better))
     else:
         value = objective_words(provenance["objective"], before["value"])
         say(
@@ -213,10 +205,9 @@ def _refinement(given: Plan, better: Plan) -> Table:
 
 def print_report(report: Report, per_part: bool) -> None:
     """All that `inspect` shows, but batches."""
-    out = console()
-    out.print(facts_table(report))
+    print_table(facts_table(report))
     for table in report_tables(report, per_part):
-        out.print(table)
+        print_table(table)
 
 
 def facts_table(report: Report) -> Table:
@@ -276,11 +267,8 @@ def print_comparison(reports: Sequence[Report], baseline: str | None = None) -> 
 
     Ratios are to an even random partition, or to the plan whose path is `baseline`.
     """
-    out = console()
     base = next((report for report in reports if report.path == baseline), None)
-    beside = max(1, (out.width - LABEL_WIDTH) // PLAN_WIDTH)
-    for first in range(0, len(reports), beside):
-        out.print(comparison_table(reports[first : first + beside], base))
+    print_table(comparison_table(reports, base))
     say(f"predicted times: {basis_words(reports[0].epoch.basis)}")
     for report in reports:
         if report.epoch.why:
@@ -304,7 +292,7 @@ def print_on_batches(report: Report, batches: BatchReport) -> None:
     add("  busiest part, larger of the two", of["max_volume"], times * full.max_volume)
     add(f"messages per {exchange}", of["messages"], times * full.messages)
     add("imbalance of nonzeros (max/mean - 1)", of["work_imbalance"], full.nonzero_imbalance)
-    console().print(table)
+    print_table(table)
 
 
 def print_batch_comparison(reports: Sequence[BatchReport]) -> None:
@@ -313,9 +301,7 @@ def print_batch_comparison(reports: Sequence[BatchReport]) -> None:
         ("", "volume per batch", "ratio to the first", "busiest part", "messages"),
         f"{_on_which(reports[0])}, for all plans",
         "in brackets: 95% intervals; that of the ratio is paired",
-        no_wrap=True,
     )
-    table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
     for each in reports:
         of = each.estimates
         table.add_row(
@@ -325,7 +311,7 @@ def print_batch_comparison(reports: Sequence[BatchReport]) -> None:
             number(of["max_volume"].mean),
             number(of["messages"].mean),
         )
-    console().print(table)
+    print_table(table)
 
 
 def _on_which(batches: BatchReport) -> str:
@@ -345,8 +331,7 @@ def comparison_table(reports: Sequence[Report], baseline: Report | None = None) 
     """One column for every plan; each figure but the imbalances with its ratio."""
     paths = (report.path for report in reports)
     to = "an even random partition" if baseline is None else baseline.path
-    table = table_of(("", *paths), f"figure (ratio to {to})", overflow="fold")
-    table.columns[0].min_width = 24
+    table = table_of(("", *paths), f"figure (ratio to {to})")
 
     def add(words: str, cells: Iterable[str]) -> None:
         table.add_row(words, *cells)
@@ -413,9 +398,9 @@ def _provenance(name: str, value: Any) -> str:
 
 
 def _plain_table() -> Table:
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
+    table = Table(show_header=False)
+    table.add_column(style="bold")
+    table.add_column()
     return table
 
 
@@ -528,7 +513,6 @@ def _candidates(candidates: Sequence[dict[str, Any]], provenance: Mapping[str, A
         f"candidates, the best by {provenance.get('chosen_by', '-')}",
         "\n".join([f"epoch: predicted, {of_provenance(provenance)}", *failed]),
     )
-    table.columns[0].overflow = "fold"
     for each in candidates:
         figures = [
             amount(each.get("volume")),
@@ -555,7 +539,6 @@ def _tried(tried: Sequence[dict[str, Any]], provenance: Mapping[str, Any]) -> Ta
     objective = str(provenance.get("objective", ""))
     over = any(each.get("overload") for each in tried)
     table = table_of(("step", "seconds", "value", "volume", *["overload"] * over, "best"), "tried")
-    table.columns[0].overflow = "fold"
     shown = tried if len(tried) <= MOST_TRIED else [each for each in tried if each.get("best")]
     for each in shown:
         seconds = each.get("seconds")

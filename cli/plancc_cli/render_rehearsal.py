@@ -8,7 +8,7 @@ import numpy as np
 
 from plancc_cli.render_epochs import FROM
 from plancc_cli.render_simulation import machine_words
-from plancc_cli.tables import console, count_of, duration, number, ratio, say, table_of
+from plancc_cli.tables import count_of, duration, number, print_table, ratio, say, table_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -36,7 +36,7 @@ def print_rehearsal(
     per_rank: bool = False,
 ) -> None:
     """Times of an epoch, where they go, the critical path and who is on it."""
-    epoch, out, schedule = found.typical, console(), prediction.schedule
+    epoch, schedule = found.typical, prediction.schedule
     result = found.result
     widths = " x ".join(map(str, result.dims))
     say(
@@ -56,8 +56,8 @@ def print_rehearsal(
         f"computes {duration(float(epoch.computed.mean()))}; the busiest, rank "
         f"{int(busy.argmax())}, {duration(float(busy.max()))}"
     )
-    out.print(_where(epoch))
-    out.print(_path(epoch))
+    print_table(_where(epoch))
+    print_table(_path(epoch))
     for sentence in _stragglers(epoch, tables):
         say(sentence)
     say(
@@ -68,7 +68,7 @@ def print_rehearsal(
     for note in notes(found):
         say(f"note: {note}")
     if per_rank:
-        out.print(_ranks(epoch))
+        print_table(_ranks(epoch))
 
 
 def notes(found: Rehearsal) -> list[str]:
@@ -89,7 +89,7 @@ def _where(epoch: EpochTimeline) -> Table:
     busy = epoch.computed + epoch.networked
     ranks = [int(busy.argmax()), int(busy.argmin())]
     titles = [f"rank {rank}, {how}" for rank, how in zip(ranks, ("busiest", "idlest"), strict=True)]
-    table = table_of(("", *titles, "mean rank"), "where the time goes", no_wrap=True)
+    table = table_of(("", *titles, "mean rank"), "where the time goes")
 
     def add(name: str, seconds: Float64Array) -> None:
         shown = [*(float(seconds[rank]) for rank in ranks), float(seconds.mean())]
@@ -107,7 +107,7 @@ def _where(epoch: EpochTimeline) -> Table:
 
 def _ranks(epoch: EpochTimeline) -> Table:
     """A line for every rank."""
-    table = table_of(("rank", "computes", "messages", "waits"), "ranks", left=0, no_wrap=True)
+    table = table_of(("rank", "computes", "messages", "waits"), "ranks", left=0)
     for rank, figures in enumerate(zip(epoch.computed, epoch.networked, epoch.waited, strict=True)):
         table.add_row(str(rank), *(duration(float(seconds)) for seconds in figures))
     return table
@@ -119,7 +119,6 @@ def _path(epoch: EpochTimeline) -> Table:
         ("", "time", "share", "compute", "its rank / mean", "messages", "ranks"),
         "critical path: what the epoch waited for, from its end backward",
         "its rank / mean: what the stage's rank computes in the stage, over the mean of all ranks",
-        no_wrap=True,
     )
     means = {name: float(seconds.mean()) for name, seconds in epoch.stages().items()}
     of_rank = epoch.stages()

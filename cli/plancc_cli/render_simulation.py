@@ -6,7 +6,16 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from plancc_cli.render_epochs import FROM
-from plancc_cli.tables import console, count_of, duration, number, ratio, say, size, table_of
+from plancc_cli.tables import (
+    count_of,
+    duration,
+    number,
+    print_table,
+    ratio,
+    say,
+    size,
+    table_of,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -26,7 +35,7 @@ def print_prediction(
 
     `basis` says where machine and widths are from; `bound` is as of `EpochTimes`.
     """
-    schedule, machine, out = prediction.schedule, prediction.machine, console()
+    schedule, machine = prediction.schedule, prediction.machine
     ranks = schedule.num_ranks
     widths = " x ".join(map(str, schedule.dims))
     say(
@@ -34,7 +43,7 @@ def print_prediction(
         f"{widths}{FROM[basis.dims_from]}, passes {', '.join(schedule.passes) or 'none'}",
     )
     say(machine_words(machine, ranks, FROM[basis.machine_from]))
-    out.print(_steps(prediction))
+    print_table(_steps(prediction))
     say(
         f"epoch {duration(prediction.seconds)}, {ratio(prediction.seconds, bound)} times the bound "
         f"({duration(bound)}: even work, no exchange of rows)"
@@ -53,7 +62,7 @@ def print_prediction(
     for note in schedule.notes:
         say(f"note: {note}")
     if per_rank:
-        out.print(_ranks(prediction))
+        print_table(_ranks(prediction))
 
 
 def machine_words(machine: Machine, ranks: int, where: str) -> str:
@@ -82,7 +91,6 @@ def _steps(prediction: Prediction) -> Table:
         ("", *names, "all"),
         "predicted time of an epoch",
         "ranks wait for each other: an epoch is the sum of every step's slowest rank",
-        no_wrap=True,
     )
     for (layer, direction), group in groupby(prediction.steps, lambda each: each[:2]):
         found = {each.step: each.slowest for each in group}
@@ -117,7 +125,7 @@ def _memory(prediction: Prediction) -> str:
 def _ranks(prediction: Prediction) -> Table:
     steps = [name for name, spent in prediction.of_rank.items() if spent.any()]
     columns = ("rank", *steps, "all", "words sent", "messages", "memory")
-    table = table_of(columns, "ranks", left=0, no_wrap=True)
+    table = table_of(columns, "ranks", left=0)
     counts, memory = prediction.counts, prediction.memory_of_rank
     everything = prediction.rank_seconds
     for rank in range(prediction.schedule.num_ranks):

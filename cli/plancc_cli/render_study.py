@@ -6,7 +6,16 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from plancc_cli.tables import console, digits, number, print_csv, print_json, say, table_of
+from plancc_cli.tables import (
+    console,
+    digits,
+    number,
+    print_csv,
+    print_json,
+    print_table,
+    say,
+    table_of,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -45,12 +54,11 @@ def print_rows(study: Study) -> None:
 
 def print_study(study: Study) -> None:
     """A table for every graph; ratios to the baseline, on average over graphs; what failed."""
-    out = console()
     for graph in study.graphs:
         rows = [row for row in study.rows if row.graph == graph]
-        out.print(_table(study, graph, rows))
+        print_table(_table(study, graph, rows))
     if study.baseline is not None and len(study.rows) > len(study.labels):
-        out.print(_means(study))
+        print_table(_means(study))
     say(_basis(study))
     for row in study.rows:
         if row.why:
@@ -95,17 +103,19 @@ def _cells(study: Study, row: Row) -> list[str]:
 def _table(study: Study, graph: str, rows: list[Row]) -> Table:
     first = rows[0]
     title = f"{graph}: {first.vertices:,} vertices, {first.nonzeros:,} nonzeros"
-    table = table_of(_heads(study), title, left=0, no_wrap=True)
-    _show_labels(table, study)
+    table = table_of(_heads(study), title, left=0)
+    _show_labels(table)
     for row, following in zip(rows, [*rows[1:], None], strict=True):
         last = following is not None and following.parts != row.parts
         table.add_row(*_cells(study, row), end_section=last)
     return table
 
 
-def _show_labels(table: Table, study: Study) -> None:
-    table.columns[1].justify = "left"
-    table.columns[1].min_width = max(map(len, study.labels))
+def _show_labels(table: Table) -> None:
+    """Make the first columns labels, which are repeated where a table is split."""
+    for column in table.columns:
+        if column.header in ("model", "seed"):
+            column.justify = "left"
 
 
 def _means(study: Study) -> Table:
@@ -113,7 +123,7 @@ def _means(study: Study) -> Table:
     count = len(study.graphs)
     title = f"over {study.baseline}, geometric mean of {count} graph{'s' * (count != 1)}"
     table = table_of(("p", "model", *(COLUMNS[name][0] for name in OF_RATIOS)), title, left=0)
-    _show_labels(table, study)
+    _show_labels(table)
     for parts in study.parts:
         for label in study.labels:
             if label != study.baseline:

@@ -18,17 +18,17 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from plancc.errors import InputError, OutputError, PlanccError
 from plancc_cli.generated import Sections, with_options
 from plancc_cli.run_options import HELP, run_option
+from plancc_cli.tables import console, print_table, say, table_of
 from plancc_cli.words import in_flags
 from plancc_runtime import launch
 from plancc_runtime.options import DELAY, TrainOptions
-from plancc_runtime.transport.base import is_lack_of_memory, say
+from plancc_runtime.transport.base import is_lack_of_memory
+from plancc_runtime.transport.base import say as say_on_stderr
 
 if TYPE_CHECKING:
     from plancc_runtime.results import Epoch, Measure, TrainResult
@@ -201,7 +201,7 @@ def _check_alone(ranks: int, transport_name: str) -> None:
 
 
 def _say(sentence: str) -> None:
-    say(f"{PROGRAM}: error: {in_flags(sentence, command)}")
+    say_on_stderr(f"{PROGRAM}: error: {in_flags(sentence, command)}")
 
 
 def _say_alone(sentence: str, code: int) -> int:
@@ -233,7 +233,7 @@ def _progress(epochs: int) -> Iterator[Callable[[Measure], None]]:
             last = now
         elif now - last > 2:
             last = now
-            say(f"{PROGRAM}: epoch {measure.epoch}: loss {measure.loss:.6f}")
+            say_on_stderr(f"{PROGRAM}: epoch {measure.epoch}: loss {measure.loss:.6f}")
 
     yield report
 
@@ -258,13 +258,10 @@ def _bar(epochs: int) -> Iterator[Callable[[Measure], None]]:
 
 
 def _render(plan: str, result: TrainResult, f1: bool) -> str:
-    # Open MPI gives its ranks a terminal of 80 columns even when its own output goes to a file.
-    alone = result.num_ranks == 1
     # what this terminal's encoding lacks is escaped: results are never lost for a character
     encoding = sys.stdout.encoding or "utf-8"
     text = io.TextIOWrapper(io.BytesIO(), encoding, errors="backslashreplace", newline="")
-    console = Console(file=text, highlight=False, force_terminal=False)
-    console.width = max(console.width if alone else 0, 160)
+    out = console(text)
     f1 = f1 or result.multi_label
     caption = (
         f"{'F1 (micro/macro)' if f1 else 'accuracy'} per split; times in ms, the slowest rank's, "
@@ -279,15 +276,15 @@ def _render(plan: str, result: TrainResult, f1: bool) -> str:
     splits = list(result.final.accuracy)
     if "val" in splits:
         columns = ("val loss", *columns)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=caption, caption_justify="left")
-    for name in ("epoch", "loss", *splits, *columns):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = table_of(("epoch", "loss", *splits, *columns), caption=caption, left=0)
     for epoch in _some(result.epochs):
         table.add_row(str(epoch.epoch), *_row(epoch, splits, f1))
     table.add_section()
     table.add_row("final", *_row(result.final, splits, f1))
-    console.print("\n".join(_summary(plan, result)), soft_wrap=True, markup=False)
-    console.print(table)
+    for line in _summary(plan, result):
+        say(line, out)
+    # Open MPI gives its ranks a terminal even when its own output goes to a file
+    print_table(table, out, boxed=sys.stdout.isatty() and launch.announced()[1] == 1)
     text.seek(0)
     return text.read()
 

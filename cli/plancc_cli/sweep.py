@@ -7,7 +7,7 @@ line without ``--sweep``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -193,44 +193,40 @@ def _label_of(text: str) -> tuple[str, str]:
 
 def print_sweep(sweep: Sweep, as_json: bool) -> None:
     """The table, or JSON."""
-    from plancc_cli.tables import console, duration, print_json, say
+    from plancc_cli.tables import duration, print_json, print_table, say
 
     if as_json:
         print_json(sweep.as_dict())
         return
-    out = console()
     say(
         f"{sweep.name}: {sweep.vertices:,} vertices, {sweep.nonzeros:,} nonzeros, dims "
         f"{','.join(map(str, sweep.dims))}, machine "
         f"{sweep.machine.title}; one rank {duration(sweep.sequential)} per epoch, "
         "predicted; times in ms",
     )
-    label_width = max(len(label) for label in ("communication", *sweep.labels))
-    columns = max(1, (out.width - label_width - 4) // CELL_WIDTH)
     for title, value in (
         ("epoch", lambda cell: 1e3 * cell.seconds),
         ("communication", lambda cell: 1e3 * cell.communication),
         ("computation", lambda cell: 1e3 * cell.computation),
         ("speed-up", lambda cell: sweep.speedup(cell) or 0.0),
     ):
-        for start in range(0, len(sweep.ranks), columns):
-            out.print(_table(sweep, sweep.ranks[start : start + columns], title, value))
+        print_table(_table(sweep, title, value))
     if len(sweep.labels) > 1:
-        out.print("*  the fastest")
+        say("*  the fastest")
     for line in [*_why(sweep), *sweep.notes]:
         say(line)
 
 
-def _table(sweep: Sweep, ranks: Sequence[int], title: str, value: Callable[[Cell], Any]) -> Table:
+def _table(sweep: Sweep, title: str, value: Callable[[Cell], Any]) -> Table:
     """A row per model, a column per number of ranks; `value` is of cells with figures."""
     from plancc_cli.tables import digits, table_of
 
-    table = table_of((title, *(f"p={number}" for number in ranks)), no_wrap=True)
+    table = table_of((title, *(f"p={number}" for number in sweep.ranks)))
     marked = len(sweep.labels) > 1 and title in ("epoch", "speed-up")
-    best = [sweep.best(number) for number in ranks] if marked else []
+    best = [sweep.best(number) for number in sweep.ranks] if marked else []
     for label in sweep.labels:
         row = []
-        for cell in (sweep.cell(label, number) for number in ranks):
+        for cell in (sweep.cell(label, number) for number in sweep.ranks):
             text = "-" if cell.seconds is None else digits(value(cell))
             mark = "*" if cell in best else "" if cell.fits else "!"
             row.append(text + (mark or " "))

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from copy import copy
+from dataclasses import replace
+from typing import IO, Any
 
+from rich import box
+from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 WIDTH = 110
-"""Width of tables that do not go to a terminal."""
+"""Width of what does not go to a terminal, unless COLUMNS says it."""
+LABEL_WIDTH = 24
+"""Width down to which labels of rows may be wrapped."""
+WORD_WIDTH = 20
+"""Width from which a word of a header or a label is folded, such as a path."""
+GAP = 2
+"""Spaces between two columns."""
 MARKS = ("best", "chosen")
 """Columns of marks, which are centred."""
 
@@ -31,13 +43,118 @@ def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
     writer.writerows(rows)
 
 
-def console() -> Console:
-    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else WIDTH)
+def screen_width() -> int:
+    """Characters of a line: COLUMNS, else the terminal's, else `WIDTH`."""
+    return shutil.get_terminal_size((WIDTH, 0)).columns
 
 
-def say(sentence: str) -> None:
-    """Print a sentence without line breaks of its own."""
-    console().print(sentence, soft_wrap=True)
+def console(file: IO[str] | None = None) -> Console:
+    """What writes to a file, stdout unless told otherwise."""
+    return Console(file=file, highlight=False, markup=False, emoji=False, width=screen_width())
+
+
+def say(sentence: str, out: Console | None = None) -> None:
+    """Print a sentence; its lines are broken where there is a width to keep, not in a pipe."""
+    wrapped = sys.stdout.isatty() or "COLUMNS" in os.environ
+    (out or console()).print(sentence, soft_wrap=not wrapped)
+
+
+def print_table(table: Table | str, out: Console | None = None, boxed: bool | None = None) -> None:
+    """Print a table within the width of the lines, as several where it is wider.
+
+    Each of them repeats the labels of the rows, which are the columns up to the last that is flush
+    left, or the first column. Figures are neither cut nor broken.
+
+    Parameters
+    ----------
+    table : rich.table.Table or str
+        A sentence is printed where there is nothing to put into a table.
+    out : rich.console.Console, optional
+        What it is printed with.  [default: stdout]
+    boxed : bool, optional
+        Whether lines are drawn.  [default: on a terminal]
+    """
+    out = out or console()
+    if isinstance(table, str):
+        say(table, out)
+        return
+    if boxed is None:
+        boxed = sys.stdout.isatty()
+    light = boxed and table.show_header and not out.options.ascii_only
+    out.print()
+    if table.title:
+        out.print(table.title, style="italic")
+    for place, columns in enumerate(_side_by_side(table, out.width)):
+        if place:
+            out.print()
+        one = copy(table)
+        one.title = one.caption = None
+        one.columns = [replace(column, _index=index) for index, column in enumerate(columns)]
+        one.box, one.show_edge, one.pad_edge = box.SIMPLE_HEAD if light else None, False, False
+        one.padding = (0, GAP - 1 if light else GAP, 0, 0)
+        out.print(one)
+    if table.caption:
+        out.print()
+        out.print(table.caption, style="dim")
+
+
+def _side_by_side(table: Table, width: int) -> list[list[Column]]:
+    """The columns of a table, with their widths, for as many tables as the width asks for."""
+    left = [column.justify == "left" for column in table.columns]
+    count = max((place for place, is_left in enumerate(left) if is_left), default=0) + 1
+    labels, figures = table.columns[:count], table.columns[count:]
+    if not figures:
+        *labels, text = labels
+        shown = [_wide(column) for column in labels]
+        return [[*shown, _limited(_wide(text), width - _used(shown))]]
+    wide = [_wide(column) for column in (*labels, *figures)]
+    if _used(wide) - GAP <= width:
+        return [wide]
+    narrow = [_limited(_wide(column), _least(column, LABEL_WIDTH // count)) for column in labels]
+    room = width - _used(narrow)
+    shown = [_limited(_wide(column), min(_least(column), room)) for column in figures]
+    groups: list[list[Column]] = [[]]
+    for column in shown:
+        if groups[-1] and _used([*groups[-1], column]) - GAP > room:
+            groups.append([])
+        groups[-1].append(column)
+    return [[*_spread(labels, narrow, room - _used(group) + GAP), *group] for group in groups]
+
+
+def _used(columns: Sequence[Column]) -> int:
+    """Characters of columns, with the spaces after each."""
+    return sum((column.width or 0) + GAP for column in columns)
+
+
+def _wide(column: Column) -> Column:
+    """A column as wide as its longest line, which is folded where it is made narrower."""
+    width = max(map(cell_len, [str(column.header), *map(str, column.cells)]), default=1)
+    return replace(column, width=max(width, 1), no_wrap=False, overflow="fold")
+
+
+def _limited(column: Column, most: int) -> Column:
+    return replace(column, width=max(1, min(column.width or 1, most)))
+
+
+def _least(column: Column, of_cells: int | None = None) -> int:
+    """Width that a column needs: that of its cells, or at least `of_cells`; no word is folded
+    unless it is longer than `WORD_WIDTH`."""
+    words = str(column.header).split()
+    if of_cells is None:
+        of_cells = max(map(cell_len, map(str, column.cells)), default=1)
+    else:
+        words += [word for cell in column.cells for word in str(cell).split()]
+    return max(of_cells, min(WORD_WIDTH, max(map(cell_len, words), default=1)))
+
+
+def _spread(labels: Sequence[Column], narrow: Sequence[Column], free: int) -> list[Column]:
+    """Labels that take the characters that are left, the first of them first."""
+    found = []
+    for column, least in zip(labels, narrow, strict=True):
+        shown = _limited(_wide(column), (least.width or 1) + free)
+        free -= (shown.width or 1) - (least.width or 1)
+        found.append(shown)
+    return found
 
 
 def count_of(number: int, what: str) -> str:

@@ -74,7 +74,7 @@ def test_compare_with_a_row_plan(edges, plan: Path) -> None:
     path = edges[0]
     both = json.loads(ok("compare", path, plan, "--json"))
     assert [each["header"]["layout"] for each in both] == ["edge", "row"]
-    process = start("compare", path, plan, env={**environment(), "COLUMNS": "200"})
+    process = start("compare", path, plan, env={**environment(), "COLUMNS": "600"})
     text, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
     rows = {row[0]: row[1:] for row in table(text, "figure (ratio to an even random partition)")}

@@ -71,7 +71,7 @@ def test_compare(folder: Path, plan: Path) -> None:
     paths = [folder / "1d.h5", folder / "2d.h5", plan]
     both = json.loads(ok("compare", *paths, "--json"))
     assert [each["header"].get("grid") for each in both] == ["1d 3", "2d 2x3", None]
-    process = start("compare", *paths, env={**environment(), "COLUMNS": "200"})
+    process = start("compare", *paths, env={**environment(), "COLUMNS": "600"})
     text, _ = process.communicate(timeout=60)
     rows = {row[0]: row[1:] for row in table(text, "figure (ratio to an even random partition)")}
     assert (rows["grid"], rows["ranks"]) == (["1d 3", "2d 2x3", "-"], ["3", "6", "7"])

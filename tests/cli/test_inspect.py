@@ -23,11 +23,11 @@ def table(text: str, title: str) -> list[list[str]]:
     lines = lines[[line.strip() for line in lines].index(title) + 1 :]
     rows = []
     for line in lines:
-        if not line or line[0] not in "┏┃┡│├└":
+        if not line.strip():
             break
-        if line[0] == "│":
-            rows.append([cell.strip() for cell in line.strip("│").split("│")])
-    return rows
+        rows.append(re.split(" {2,}", line.strip()))
+    heads = max(len(row) for row in rows)
+    return [row + [""] * (heads - len(row)) for row in rows[1:]]
 
 
 def value(cell: str) -> float:
@@ -147,7 +147,7 @@ def test_compare_puts_plans_side_by_side(graph: Path, plan: Path, tmp_path: Path
     alone = [json.loads(ok("inspect", each, "--dims", "5,4", "--json")) for each in (plan, other)]
     assert both == alone
     # as a terminal of 200 columns shows it, since the paths are long
-    process = start(*words, env={**environment(), "COLUMNS": "200"})
+    process = start(*words, env={**environment(), "COLUMNS": "400"})
     text, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
     rows = table(text, "figure (ratio to an even random partition)")
@@ -173,18 +173,13 @@ def test_tables_fit_80_columns(words: list[str], plan: Path, tmp_path: Path, mon
     done = start(words[0], *plans, *words[1:])
     text, err = done.communicate(timeout=60)
     assert (done.returncode, err) == (0, "")
-    widest = max(text.splitlines(), key=lambda line: len(line.rstrip()))
-    if words[0] == "inspect":
-        boxed = [line for line in text.splitlines() if line.startswith(("│", "┃"))]
-        assert max(map(len, boxed)) <= 80
-    else:
-        assert len(widest.rstrip()) <= 110
+    assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text
 
 
 def test_compare_shows_every_plan_however_many(plan: Path) -> None:
     volume = f"{json.loads(ok('inspect', plan, '--json'))['metrics']['volume']:,} ("
     lines = ok("compare", *[plan] * 9).splitlines()
-    shown = [line for line in lines if line.startswith("│ volume")]
+    shown = [line for line in lines if line.startswith("volume")]
     assert len(shown) > 1  # as many tables as the width asks for
     assert sum(line.count(volume) for line in shown) == 9

@@ -30,17 +30,17 @@ def test_the_table(graph: Path, machine: Path) -> None:
     lines = said.splitlines()
     assert lines[0].startswith("graph.mtx: 90 vertices")
     assert "machine mine" in lines[0]
-    heads = [line.split()[1] for line in lines if "p=2" in line and "p=4" in line]
+    heads = [line.split()[0] for line in lines if "p=2" in line and "p=4" in line]
     assert heads == ["epoch", "communication", "computation", "speed-up"]
-    rows = [line.split("│")[1].strip() for line in lines if line.startswith("│")]
     models = ["hp", "gp", "rp", "cagnet-1d", "cagnet-1.5d", "cagnet-2d", "mop", "libra"]
-    assert rows == 4 * models
-    first = [line.split("│") for line in lines if line.startswith("│")][:8]
+    rows = [line.split() for line in lines if line.split()[:1] in [[model] for model in models]]
+    assert [row[0] for row in rows] == 4 * models
+    first = rows[:8]
     # one mark for the fastest in every column, unless none has the memory
-    assert all(sum("*" in row[k] for row in first) <= 1 for k in (2, 3))
+    assert all(sum("*" in row[k] for row in first) <= 1 for k in (1, 2))
     assert "*" in said
     assert "!" in said  # 9,000 bytes are too few for some
-    assert [row[2].strip() for row in first if row[1].strip() == "cagnet-2d"] == ["-"]
+    assert [row[1] for row in first if row[0] == "cagnet-2d"] == ["-"]
     assert "-  cagnet-2d, p = 2: 2 ranks: not a perfect square" in said
     assert "out of memory" in said
 
@@ -133,4 +133,4 @@ def test_an_epoch_of_no_time_has_speed_up_0(capsys: pytest.CaptureFixture[str]) 
         Sweep("none", 0, 0, [1, 1], find_machine("simple"), 0.0, [2], ["rp"], [cell]), as_json=False
     )
     rows = [line.split() for line in capsys.readouterr().out.splitlines() if "rp" in line]
-    assert [row[3] for row in rows] == ["0"] * 4
+    assert [row[1] for row in rows] == ["0"] * 4

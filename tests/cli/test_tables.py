@@ -1,0 +1,151 @@
+"""Tables keep the width of the lines, whatever it is, and show every figure whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import termios
+from collections.abc import Callable
+from fcntl import ioctl
+from pathlib import Path
+
+import pytest
+from cli_helpers import PROGRAMS, environment, ok
+
+from plancc_cli.tables import console, print_table, table_of
+
+BOXES = re.compile("[\u2500-\u257f]")
+WIDTHS = (60, 80, 110)
+
+
+def piped(width: int, *words: object) -> str:
+    """Stdout of a program that writes into a pipe."""
+    done = subprocess.run(
+        [PROGRAMS / str(words[0]), *map(str, words[1:])],
+        env=environment() | {"COLUMNS": str(width)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def on_a_terminal(width: int, *words: object) -> str:
+    """What a program writes on a terminal, without its colours."""
+    ours, theirs = pty.openpty()
+    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+    env = {name: value for name, value in environment().items() if name != "COLUMNS"}
+    child = subprocess.Popen(
+        [PROGRAMS / str(words[0]), *map(str, words[1:])],
+        env=env | {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(theirs)
+    found = b""
+    try:
+        while read := os.read(ours, 1 << 16):
+            found += read
+    except OSError:  # Linux: all of the other side is closed
+        pass
+    os.close(ours)
+    assert child.wait(timeout=120) == 0
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", found.decode()).replace("\r", "")
+
+
+@pytest.fixture(scope="module")
+def commands(plan: Path) -> dict[str, tuple[object, ...]]:
+    name, others = plan.name, [plan.name] * 4
+    return {
+        "inspect": ("plancc", "inspect", name, "--dims", "5,16,4", "--per-part"),
+        "compare": ("plancc", "compare", *others, "--dims", "5,16,4", "--batches", 5,
+                    "--batch-size", 20),
+        "simulate": ("plancc", "simulate", name, "--per-rank", "--dims", "5,16,4"),
+        "sweep": ("plancc", "simulate", "--sweep", "p=2..64", "--models", "rp,cagnet-1d",
+                  "--vertices", 10**7, "--nonzeros", 10**8, "--dims", "602,128,41"),
+        "accelerators": ("plancc", "accelerators"),
+        "run": ("plancc-run", name, "--epochs", 2, "--model", "sage", "--hidden", 8),
+    }  # fmt: skip
+
+
+def figures(text: str) -> set[str]:
+    """All numbers, and the units that follow them."""
+    return set(re.findall(r"(?<![\w.])[\d][\d,.]*[%*]?", text))
+
+
+@pytest.mark.parametrize("name", ["inspect", "compare", "simulate", "sweep", "accelerators", "run"])
+def test_lines_keep_the_width_and_figures_are_whole(
+    name: str, commands: dict[str, tuple[object, ...]], plan: Path, monkeypatch
+) -> None:
+    monkeypatch.chdir(plan.parent)
+    wide = piped(1000, *commands[name])
+    expected = figures(wide)
+    for width in WIDTHS:
+        for show in (piped, on_a_terminal):
+            text = show(width, *commands[name])
+            assert max(map(len, text.splitlines())) <= width, (width, show)
+            assert "…" not in text
+            assert bool(BOXES.search(text)) == (show is on_a_terminal)
+            if name != "run":  # whose times are others every time
+                hashes = {figure for figure in expected if len(figure) > 20}
+                assert expected - hashes <= figures(text), (width, show)
+
+
+def split_tables(text: str) -> list[list[list[str]]]:
+    blocks = [
+        block.strip("\n").splitlines() for block in re.split(r"\n\s*\n", text) if block.strip()
+    ]
+    return [[re.split(" {2,}", line.strip()) for line in block] for block in blocks]
+
+
+def printed(table_width: int, capsys: pytest.CaptureFixture[str], monkeypatch, table) -> str:
+    monkeypatch.setenv("COLUMNS", str(table_width))
+    print_table(table)
+    return capsys.readouterr().out
+
+
+def test_a_wide_table_repeats_its_labels(capsys, monkeypatch) -> None:
+    table = table_of(("", *(f"column {k}" for k in range(9))), caption="the caption")
+    for row in range(3):
+        table.add_row(f"row {row}", *(f"{10**9 * (row + 1) + k:,}" for k in range(9)))
+    text = printed(60, capsys, monkeypatch, table)
+    *tables, caption = split_tables(text)
+    assert caption == [["the caption"]]
+    assert len(tables) == 3
+    shown = [cell for one in tables for cell in one[1][1:]]
+    assert shown == [f"{10**9 + k:,}" for k in range(9)]
+    for one in tables:
+        assert [row[0] for row in one[1:]] == ["row 0", "row 1", "row 2"]
+
+
+def test_long_labels_and_headers_are_folded_and_nothing_is_markup(capsys, monkeypatch) -> None:
+    path = "/a/very/long/path/" + 8 * "folder/" + "[red]plan:smile:.h5"
+    table = table_of(("", path, "figure"))
+    table.add_row(path, "1,234,567,890,123", "2")
+    text = printed(60, capsys, monkeypatch, table)
+    assert max(map(len, text.splitlines())) <= 60
+    assert "1,234,567,890,123" in text
+    label = "".join(line[:38].split("  ")[0] for line in text.splitlines() if line[:1].strip())
+    assert path in label.replace(" ", "")
+
+
+def test_the_width_is_columns_else_the_terminals(monkeypatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert console().width == 110
+    monkeypatch.setenv("COLUMNS", "73")
+    assert console().width == 73
+
+
+def test_a_sentence_in_a_pipe_is_one_line(graph: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    said: Callable[..., str] = ok
+    text = said("compile", graph, "-p", 4, "--model", "rp", "-o", tmp_path / "plan.h5")
+    assert sum(line.startswith("predicted epoch") for line in text.splitlines()) == 1
+    shown = json.loads(ok("inspect", tmp_path / "plan.h5", "--json"))
+    assert text.splitlines()[-1] == f"content {shown['content_sha256']}"
