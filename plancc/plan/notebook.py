@@ -22,6 +22,9 @@ PIXELS = 128
 """Most pixels of a side of the picture."""
 SIDE = "9.5em"
 """Side of the picture on the page."""
+NAME = "text-align:left;font-weight:normal;padding:0 .8em 0 0"
+BESIDE = "text-align:left;opacity:.7;padding:0 0 0 .6em"
+"""Styles of a figure's name, and of what stands beside its value."""
 
 
 def what_it_is(header: Header, provenance: Mapping[str, Any]) -> str:
@@ -43,11 +46,16 @@ def what_it_is(header: Header, provenance: Mapping[str, Any]) -> str:
 
 
 def key_figures(metrics: Metrics, random: Metrics | None) -> list[tuple[str, str, str]]:
-    """Names, values and what stands beside them: the ratio to an even random partition."""
+    """Names, values, and beside them what share of an even random partition's they are.
+
+    An imbalance is the most of a part over the mean of all, less 1.
+    """
 
     def beside(name: str) -> str:
-        base = 0 if random is None else getattr(random, name)
-        return f"{getattr(metrics, name) / base:.3g} of random" if base else ""
+        value, base = getattr(metrics, name), 0 if random is None else getattr(random, name)
+        if not base:
+            return ""
+        return f"{value / base:.1%} of random" if value <= base else f"{value / base:.3g}x random"
 
     counts = (
         ("volume", "rows moved per exchange"),
@@ -58,7 +66,7 @@ def key_figures(metrics: Metrics, random: Metrics | None) -> list[tuple[str, str
     return [
         *((words, f"{getattr(metrics, name):,}", beside(name)) for name, words in counts),
         *(
-            (f"imbalance of {words}", f"{getattr(metrics, name):.1%}", "most over the mean, less 1")
+            (f"imbalance of {words}", f"{getattr(metrics, name):.1%}", "")
             for name, words in imbalances
         ),
     ]
@@ -68,9 +76,9 @@ def as_html(plan: Plan) -> str:
     """What `Plan._repr_html_` shows."""
     header = plan.header
     rows = "".join(
-        f'<tr><th scope="row" style="text-align:left;font-weight:normal">{escape(name)}</th>'
+        f'<tr><th scope="row" style="{NAME}">{escape(name)}</th>'
         f'<td style="text-align:right"><b>{escape(value)}</b></td>'
-        f'<td style="text-align:left;opacity:.7">{escape(beside)}</td></tr>'
+        f'<td style="{BESIDE}">{escape(beside)}</td></tr>'
         for name, value, beside in key_figures(plan.metrics(), plan.baseline)
     )
     density = volume_density(header.num_parts, send_tables(plan), PIXELS)

@@ -385,13 +385,13 @@ class Strips:
 def strips(letter: str, timeline: Timeline) -> Strips:
     """The picture of a timeline, and who waits."""
     values = timeline.strips
-    paths = []
-    mean = timeline.shares.mean(0)
+    paths, mean = [], timeline.shares.mean(0)
     for place, name in enumerate(PHASES):
         path = "".join(_runs(values == place))
         paths.append((name, path, float(mean[place])))
     waits = timeline.shares[:, PHASES.index("wait")]
-    note = f"{timeline.title} took {duration(timeline.seconds)}; ranks wait {mean[1]:.0%} of it"
+    took = duration(timeline.seconds)
+    note = f"{timeline.title} took {took}; ranks wait {waits.mean():.0%} of it"
     if len(waits) > 1:
         least, most = int(waits.argmin()), int(waits.argmax())
         note += (
