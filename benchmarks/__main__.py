@@ -43,6 +43,7 @@ NAMES = (
     "defaults",
     "epochs-of-plans",
     "page",
+    "against-pyg",
 )
 
 
