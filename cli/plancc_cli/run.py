@@ -124,6 +124,8 @@ def _run(
     with transport.agreement():
         if first:
             _write_out(_render(plan, result, f1))
+            for sentence in result.remarks:
+                say(f"{PROGRAM}: warning: {in_flags(sentence, command)}")
     with transport.agreement():
         if first and json_path:
             with atomic_write(json_path) as temporary:

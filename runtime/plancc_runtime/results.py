@@ -33,12 +33,15 @@ class Scores:
         F1 of all classes together; with one label per vertex, the accuracy.
     f1_macro : dict of str to float
         Mean F1 of the classes that occur among the labels or the predictions.
+    class_shares : dict of str to list of float
+        Share of the vertices that are of each class.
     """
 
     loss: dict[str, float] = field(default_factory=dict)
     accuracy: dict[str, float] = field(default_factory=dict)
     f1_micro: dict[str, float] = field(default_factory=dict)
     f1_macro: dict[str, float] = field(default_factory=dict)
+    class_shares: dict[str, list[float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -206,6 +209,8 @@ class TrainResult:
         Steps of all epochs.
     pipelining : Pipelining or None
         The pipeline of a feature plan, if it has one.
+    remarks : list of str
+        Sentences on a run that did not learn, and what to try (`plancc_runtime.remarks`).
     """
 
     header: Header
@@ -230,6 +235,7 @@ class TrainResult:
     steps_per_epoch: int = 0
     steps: list[Step] = field(default_factory=list)
     pipelining: Pipelining | None = None
+    remarks: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the weights, ready for JSON."""

@@ -29,6 +29,7 @@ from plancc_runtime.nn import MODELS
 from plancc_runtime.nn.network import Network, NetworkOptions
 from plancc_runtime.optim import Validation, learning_rate
 from plancc_runtime.options import WATCHFUL, TrainOptions
+from plancc_runtime.remarks import remarks
 from plancc_runtime.results import Measure, Scores, Step, TrainResult, spent_by_all, summarise
 from plancc_runtime.saved import Description
 from plancc_runtime.slices import Slice
@@ -218,6 +219,10 @@ class Run:
         grid, data = self.header.grid, self._data
         copies = 1 if grid is None else grid.copies  # that count every vertex
         *epochs, last = summarise([*self._measures, final], transport)
+        said = []
+        if not data.random_labels:  # of which there is nothing to learn
+            of_plan = not data.random_features
+            said = remarks(self.options, epochs, final.scores, of_plan, data.multi_label)
         return TrainResult(
             header=self.header,
             options=self.options.with_plain_paths(),
@@ -245,6 +250,7 @@ class Run:
             steps_per_epoch=execution.steps_per_epoch,
             steps=self._steps,
             pipelining=self._pipelining,
+            remarks=said,
         )
 
     def _final_pass(self) -> Measure:

@@ -81,6 +81,7 @@ def scores_of(splits: Sequence[str], sizes: dict[str, int], counts: Float64Array
         together = predicted.sum() + actual.sum()
         result.loss[split] = float(numbers[0])
         result.accuracy[split] = float(numbers[1]) / sizes[split]
+        result.class_shares[split] = (actual / sizes[split]).tolist()
         result.f1_micro[split] = float(2 * right.sum() / together) if together else 0.0
         result.f1_macro[split] = float(f1.mean()) if occurs.any() else 0.0
     return result

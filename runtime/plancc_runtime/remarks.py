@@ -1,0 +1,112 @@
+"""What a run says of its own learning, and what to try. Knows results and options; no training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from plancc_runtime.options import TrainOptions
+from plancc_runtime.results import Epoch, Scores
+
+NEAR = 0.1
+"""A score is near that of a constant answer if it has less than this share of what is beyond it."""
+WINDOW = 0.2
+"""Share of the epochs, the last, whose losses are looked at."""
+LEAST_WINDOW = 4
+STEEP = 0.2
+"""Share of the first loss that as many epochs again would take off at the last epochs' rate."""
+SHORT = 100
+"""Epochs below which more of them are proposed."""
+
+
+def remarks(
+    options: TrainOptions, epochs: Sequence[Epoch], final: Scores, of_plan: bool, multi_label: bool
+) -> list[str]:
+    """Sentences on a run that did not learn or had not finished learning; none for others.
+
+    Parameters
+    ----------
+    options : TrainOptions
+    epochs : sequence of Epoch
+        Those that were trained.
+    final : Scores
+        Of the weights that training ends with.
+    of_plan : bool
+        Whether features are the plan's own and not random.
+    multi_label : bool
+    """
+    if not epochs or not final.loss:
+        return []
+    split = next(name for name in ("test", "val", "train") if name in final.loss)
+    constant = constant_score(final.class_shares[split], multi_label)
+    found = (final.f1_micro if multi_label else final.accuracy)[split]
+    if found - constant < NEAR * (1 - constant):
+        name = "micro F1" if multi_label else "accuracy"
+        same = "that of the same answer for every vertex"
+        if not multi_label:
+            same = "the share of the largest class"
+        tries = ", ".join(_tries(options, of_plan))
+        return [
+            f"the {split} {name} {found:.4f} is near {constant:.4f}, {same}: the network has "
+            f"hardly learnt; try {tries}"
+        ]
+    if _still_falls(epochs):
+        faster = "" if options.optimizer != "sgd" else ", or `optimizer` adam"
+        return [
+            f"the training loss still falls quickly, from {epochs[-_window(epochs)].loss:.4f} to "
+            f"{epochs[-1].loss:.4f} in the last {_window(epochs)} epochs; try more `epochs` than "
+            f"{options.epochs}{faster}"
+        ]
+    return []
+
+
+def constant_score(class_shares: Sequence[float], multi_label: bool) -> float:
+    """Score of the best constant answer.
+
+    Parameters
+    ----------
+    class_shares : sequence of float
+        Share of the vertices that are of each class.
+    multi_label : bool
+        False: the accuracy of the largest class. True: the micro F1 of all classes that more than
+        half of the vertices have, which is what a network without inputs learns.
+    """
+    if not multi_label:
+        return max(class_shares)
+    often = [share for share in class_shares if share > 0.5]
+    return 2 * sum(often) / (len(often) + sum(class_shares)) if often else 0.0
+
+
+def _tries(options: TrainOptions, of_plan: bool) -> list[str]:
+    """What may help, most likely first."""
+    found = []
+    if options.optimizer == "sgd":
+        found.append("`optimizer` adam")
+    if of_plan and not options.standardize_features:
+        found.append("`standardize_features`")
+    if options.norm == "none":
+        found.append("`norm` layer")
+    if options.epochs < SHORT:
+        found.append(f"more `epochs` than {options.epochs}")
+    return [*found, f"another `lr` than {options.lr:g}"]
+
+
+def _window(epochs: Sequence[Epoch]) -> int:
+    return max(LEAST_WINDOW, round(WINDOW * len(epochs)))
+
+
+def _still_falls(epochs: Sequence[Epoch]) -> bool:
+    """Whether the training loss falls steeply at the end, and no validation loss says otherwise."""
+    window = _window(epochs)
+    if len(epochs) <= window:
+        return False
+    validated = [epoch.val_loss for epoch in epochs if epoch.val_loss is not None]
+    if len(validated) > 1 and validated[-1] > min(validated):
+        return False
+    losses = np.array([epoch.loss for epoch in epochs[-window:]])
+    number = np.arange(window)
+    slope, at_0 = np.polyfit(number, losses, 1)
+    noise = np.std(losses - (at_0 + slope * number))
+    fall = -slope * window
+    return bool(fall > 2 * noise and -slope * len(epochs) > STEEP * epochs[0].loss)
