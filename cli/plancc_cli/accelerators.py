@@ -56,14 +56,13 @@ PLAN = ".h5"
     help="Share of outputs that dropout and ReLU keep.",
 )
 @options.reading
-@options.as_json
+@options.as_data
 def command(
     graph: str | None,
     datasets: tuple[str, ...],
     machines: tuple[str, ...],
     dims: list[int] | None,
     keep: float,
-    as_json: bool,
     **reading: Any,
 ) -> None:
     """Model neighbour aggregation on sparse accelerators: time, speed-up over a CPU, energy.
@@ -95,8 +94,9 @@ def command(
         subjects = [Subject.of_dataset(name, dims, keep) for name in names]
     shown = [(subject, study(subject, chosen)) for subject in subjects]
     beside = published_beside(subjects, chosen)
-    if as_json:
-        _print_json(shown, beside)
+    form = options.form()
+    if form:
+        _print_data(form, shown, beside)
     else:
         _print(shown, beside, chosen)
 
@@ -125,8 +125,8 @@ def _of_file(
     return Subject(path, tuple(dims), work)
 
 
-def _print_json(shown: Shown, beside: list[Comparison]) -> None:
-    from plancc_cli.tables import print_json
+def _print_data(form: str, shown: Shown, beside: list[Comparison]) -> None:
+    from plancc_cli.tables import print_data
 
     graphs = [
         {
@@ -140,7 +140,10 @@ def _print_json(shown: Shown, beside: list[Comparison]) -> None:
         for subject, rows in shown
     ]
     published = [{**asdict(each), "factor": each.factor} for each in beside]
-    print_json({"graphs": graphs, "published": published})
+    rows = [
+        graph | row.as_dict() for graph, (_, of) in zip(graphs, shown, strict=True) for row in of
+    ]
+    print_data(form, {"graphs": graphs, "published": published}, rows)
 
 
 def _print(shown: Shown, beside: list[Comparison], machines: dict[str, Accelerator]) -> None:

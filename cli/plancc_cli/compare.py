@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     help="Show ratios to this one of the plans.  [default: to an even random partition]",
 )
 @options.fresh_batches
-@options.as_json
+@options.as_data
 @verbosity
 def command(
     plans: tuple[str, ...],
@@ -42,7 +42,6 @@ def command(
     machine: Machine | None,
     baseline: str | None,
     batches: int | None,
-    as_json: bool,
     **given: Any,
 ) -> None:
     """Show several PLANS side by side, with ratios to a random partition, or to one of them.
@@ -51,7 +50,7 @@ def command(
     own the rows of the first plan's matrix.
     """
     with TemporaryDirectory() as folder:
-        _compare(plans, _as_plans(plans, folder), dims, machine, baseline, batches, as_json, given)
+        _compare(plans, _as_plans(plans, folder), dims, machine, baseline, batches, given)
 
 
 def _as_plans(given: Sequence[str], folder: str) -> list[str]:
@@ -82,7 +81,6 @@ def _compare(
     machine: Machine | None,
     baseline: str | None,
     batches: int | None,
-    as_json: bool,
     given: dict[str, Any],
 ) -> None:
     """Compare the files `plans` under their `names`."""
@@ -91,7 +89,7 @@ def _compare(
     from plancc.report.epochs import Basis
     from plancc.report.plans import report
     from plancc_cli.render import print_batch_comparison, print_comparison
-    from plancc_cli.tables import print_json
+    from plancc_cli.tables import print_data
 
     drawn = options.of_batches(batches, given)
     if baseline is not None:
@@ -110,11 +108,12 @@ def _compare(
         with progress() as shown, shown.stage("batches"):
             on_batches = batch_reports(plans, batches, **drawn)
         on_batches = [replace(e, path=n) for n, e in zip(names, on_batches, strict=True)]
-    if as_json:
+    form = options.form()
+    if form:
         figures = [each.as_dict() for each in reports]
         for of_plan, of_batches in zip(figures, on_batches, strict=False):
             of_plan["batches"] = of_batches.as_dict()
-        print_json(figures)
+        print_data(form, figures, figures)
     else:
         print_comparison(reports, baseline)
         if on_batches:

@@ -161,7 +161,7 @@ def _of_single_models() -> str:
 )
 @click.option("--compress", is_flag=True, help="Deflate the plan file (smaller, slower).")
 @options.reading
-@options.as_json
+@options.as_data
 @verbosity
 def command(
     graph: str,
@@ -171,7 +171,6 @@ def command(
     compress: bool,
     no_data: bool,
     split_name: str | None,
-    as_json: bool,
     **settings: Any,
 ) -> None:
     """Compile GRAPH into a communication plan."""
@@ -183,7 +182,7 @@ def command(
     from plancc.report.provenance import decoded, reached, read_tried
     from plancc.sampling import sampler_options
     from plancc_cli.render import print_summary
-    from plancc_cli.tables import print_json
+    from plancc_cli.tables import print_data
 
     names = {field.name for field in fields(SearchOptions)} & settings.keys()
     search = SearchOptions(**{name: settings[name] for name in names})
@@ -232,9 +231,11 @@ def command(
         with shown.stage("write"):
             digest = plan.save(output, compress=compress)
     seconds = wall_seconds() - start
-    if as_json:
+    form = options.form()
+    if form:
         tried, product = read_tried(plan.provenance), product_of(plan)
-        print_json(
+        print_data(
+            form,
             {
                 "output": output,
                 "content_sha256": digest,
@@ -248,7 +249,7 @@ def command(
                 **({} if product is None else {"product": asdict(product)}),
                 "vertex_data": plan.vertex_data.sizes(),
                 "provenance": decoded(plan.provenance),
-            }
+            },
         )
     else:
         print_summary(plan, output, digest, seconds)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     f"[default: the plan's, or {DEFAULT_MACHINE}]"
 )
 @options.fresh_batches
-@options.as_json
+@options.as_data
 @verbosity
 def command(
     plan: str,
@@ -45,7 +45,6 @@ def command(
     ranks: int | None,
     machine: Machine | None,
     batches: int | None,
-    as_json: bool,
     **given: Any,
 ) -> None:
     """Show what PLAN is, and what it costs beside an even random partition of the same matrix."""
@@ -53,7 +52,7 @@ def command(
     from plancc.report.batches import batch_reports
     from plancc.report.plans import report
     from plancc_cli.render import print_on_batches, print_report
-    from plancc_cli.tables import print_json
+    from plancc_cli.tables import print_data, rows_of
 
     topology, rates = given.pop("topology"), given.pop("boundary_sampling")
     drawn = options.of_batches(batches, given)
@@ -69,9 +68,11 @@ def command(
     if batches is not None:
         with progress() as shown, shown.stage("batches"):
             (on_batches,) = batch_reports([plan], batches, num_ranks=ranks, **drawn)
-    if as_json:
+    form = options.form()
+    if form:
         figures = result.as_dict(per_part)
-        print_json(figures | ({"batches": on_batches.as_dict()} if on_batches else {}))
+        figures |= {"batches": on_batches.as_dict()} if on_batches else {}
+        print_data(form, figures, rows_of(figures["parts"], "part") if per_part else None)
     else:
         print_report(result, per_part)
         if on_batches:

@@ -28,8 +28,31 @@ MAX_SECONDS = 2_000_000  # what the system can wait for in one call
 HDF5 = b"\x89HDF\r\n\x1a\n"
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-as_csv = click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead of a table.")
+FORM = "plancc.form"
+"""Key of the context's `meta`."""
+
+
+def _set_form(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+    if given:
+        flag = parameter.opts[0]
+        other = context.meta.setdefault(FORM, flag)
+        if other != flag:
+            raise InputError(f"{other} and {flag}: give one of them")
+
+
+def _form_option(flag: str, words: str) -> Decorator:
+    name = f"as_{flag}"
+    return click.option(
+        f"--{flag}", name, is_flag=True, expose_value=False, callback=_set_form, help=words
+    )
+
+
+as_latex = _form_option("latex", "Print a LaTeX table (booktabs).")
+
+
+def form() -> str:
+    """What a command prints in place of a table: "json", "csv" or "latex"; "" for the table."""
+    return str(click.get_current_context().meta.get(FORM, "")).removeprefix("--")
 
 
 def together(*decorators: Decorator) -> Decorator:
@@ -43,11 +66,28 @@ def together(*decorators: Decorator) -> Decorator:
     return decorated
 
 
+as_data = together(
+    _form_option("json", "Print JSON instead of a table."),
+    _form_option("csv", "Print CSV instead of a table."),
+)
+"""The options ``--json`` and ``--csv``, which `form` reads."""
+
 READING = ("format", *FLAGS, *CHOICES)
 """Parameters of `reading`: keywords of `plancc.read_graph`."""
 COMMANDS_OWN = (
     *("no_data", "split_name"),
-    *("help", "json", "as_json", "quiet", "verbose", "output", "parts", "no_self_loops"),
+    *(
+        "help",
+        "json",
+        "as_json",
+        "csv",
+        "as_csv",
+        "quiet",
+        "verbose",
+        "output",
+        "parts",
+        "no_self_loops",
+    ),
     "compress",
     *("plan", "plans", "per_part", "ranks", "boundary_sampling"),
 )

@@ -71,7 +71,7 @@ def _parse_share(
 @click.option("--no-self-loops", is_flag=True, help="Do not add the identity to a graph.")
 @click.option("--compress", is_flag=True, help="Deflate the plan file (smaller, slower).")
 @options.reading
-@options.as_json
+@options.as_data
 @verbosity
 @click.pass_context
 def command(
@@ -84,7 +84,6 @@ def command(
     normalize: str,
     no_self_loops: bool,
     compress: bool,
-    as_json: bool,
     **settings: Any,
 ) -> None:
     """Search for better owners of the rows of the plan SOURCE, starting from its own.
@@ -98,7 +97,7 @@ def command(
     from plancc.report.epochs import EpochTimes
     from plancc.report.provenance import decoded, reached, read_tried
     from plancc_cli.render import print_refinement
-    from plancc_cli.tables import print_json
+    from plancc_cli.tables import print_data
 
     options.check_output(output, source, part, *data)
     reading = {name: settings.pop(name) for name in options.READING}
@@ -144,11 +143,13 @@ def command(
     seconds = wall_seconds() - start
     before, *steps = read_tried(better.provenance)
     improved = any(step["best"] for step in steps)
-    if not as_json:
+    form = options.form()
+    if not form:
         print_refinement(given, better, output, digest, seconds)
         return
     times = EpochTimes.of_plan(better)
-    print_json(
+    print_data(
+        form,
         {
             "output": output,
             "content_sha256": digest,
@@ -160,5 +161,5 @@ def command(
             "epoch": times.as_dict() | {"before_seconds": times.beside(given)},
             "metrics": {"before": given.metrics().figures(), "after": better.metrics().figures()},
             "provenance": decoded(better.provenance),
-        }
+        },
     )

@@ -138,15 +138,21 @@ def _objectives() -> Entries:
 def _listing(kind: str, plural: str, entries: Callable[[], Entries]) -> click.Command:
     @click.command(plural, help=f"List the {plural}, or explain one of them (NAME).")
     @click.argument("name", required=False)
-    @options.as_json
-    def command(name: str | None, as_json: bool) -> None:
-        from plancc_cli.tables import print_json
+    @options.as_data
+    def command(name: str | None) -> None:
+        from plancc_cli.tables import print_data
 
         found = entries()
         if name is not None:
             check_choice(kind, name, found)
-        if as_json:
-            print_json(found if name is None else found[name])
+        form = options.form()
+        if form:
+            names = found if name is None else [name]
+            rows = [{"name": each} | found[each] for each in names]
+            for row in rows:
+                row.pop("about", None)
+                row.pop("options", None)
+            print_data(form, found if name is None else found[name], rows)
         elif name is None:
             _print_all(found)
         else:

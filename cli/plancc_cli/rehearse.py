@@ -65,7 +65,7 @@ def _options() -> Iterator[click.Option]:
     cls=Sections,
     sections={
         "Machine and ranks": ("machine", "ranks", "ranks_per_node", "dims"),
-        "Results": ("trace", "per_rank", "as_json"),
+        "Results": ("trace", "per_rank", "as_json", "as_csv"),
         **SECTIONS,
     },
 )
@@ -86,7 +86,7 @@ def _options() -> Iterator[click.Option]:
     help="Timeline of all ranks in virtual time, for Perfetto or chrome://tracing.",
 )
 @click.option("--per-rank", is_flag=True, help="One line for every rank.")
-@options.as_json
+@options.as_data
 @with_options(_options())
 def command(
     plan: str,
@@ -96,7 +96,6 @@ def command(
     dims: list[int] | None,
     trace: str | None,
     per_rank: bool,
-    as_json: bool,
     **settings: Any,
 ) -> None:
     """Rehearse epochs of PLAN: all its ranks on this computer, one after the other.
@@ -106,7 +105,7 @@ def command(
     """
     from plancc.predict.schedules import read_tables
     from plancc_cli.render_rehearsal import as_dict, print_rehearsal
-    from plancc_cli.tables import print_json
+    from plancc_cli.tables import print_data, rows_of
     from plancc_runtime.rehearsal import rehearse
 
     if is_graph(plan):
@@ -124,8 +123,11 @@ def command(
         found = rehearse(plan, asked, links, report)
     if trace is not None:
         found.write_trace(trace)
-    if as_json:
-        print_json(as_dict(basis, found, prediction))
+    form = options.form()
+    if form:
+        figures = as_dict(basis, found, prediction)
+        of_ranks = figures.pop("ranks") if form == "csv" else {}
+        print_data(form, figures, rows_of(of_ranks, "rank") if per_rank else None)
     else:
         print_rehearsal(basis, tables, found, prediction, per_rank)
 

@@ -10,8 +10,7 @@ from plancc_cli.tables import (
     console,
     digits,
     number,
-    print_csv,
-    print_json,
+    print_data,
     print_table,
     say,
     table_of,
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from plancc.study import Row, Study
-
-__all__ = ["print_json", "print_latex", "print_rows", "print_study"]
 
 COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "volume": ("volume", number),
@@ -47,12 +44,18 @@ LATEX = {
 }
 
 
-def print_rows(study: Study) -> None:
-    """A line of CSV for every row, with all figures."""
-    print_csv(study.as_dict()["rows"])
+def print_study(study: Study, form: str = "") -> None:
+    """Its rows in a form of `plancc_cli.options.form`."""
+    if form == "latex":
+        _print_latex(study)
+    elif form:
+        found = study.as_dict()
+        print_data(form, found, found["rows"])
+    else:
+        _print_tables(study)
 
 
-def print_study(study: Study) -> None:
+def _print_tables(study: Study) -> None:
     """A table for every graph; ratios to the baseline, on average over graphs; what failed."""
     for graph in study.graphs:
         rows = [row for row in study.rows if row.graph == graph]
@@ -133,7 +136,7 @@ def _means(study: Study) -> Table:
     return table
 
 
-def print_latex(study: Study) -> None:
+def _print_latex(study: Study) -> None:
     """A table with the rules of booktabs; text is escaped."""
     heads = ["graph", *_heads(study)]
     lines = [

@@ -47,7 +47,7 @@ OF_ONE_PLAN = ("ranks", "dtype", "per_rank")
 @click.option("-p", "--ranks", type=int, help="Ranks, fewer than parts (parts are merged).")
 @click.option("--ranks-per-node", type=click.IntRange(min=1), help="Replace those of the machine.")
 @click.option("--per-rank", is_flag=True, help="One line for every rank.")
-@options.as_json
+@options.as_data
 @verbosity
 @sweep_options
 def command(
@@ -56,7 +56,6 @@ def command(
     machine: Machine | None,
     passes: tuple[str, ...],
     ranks_per_node: int | None,
-    as_json: bool,
     **given: Any,
 ) -> None:
     """Predict the time of an epoch of PLAN, step by step, from its tables and a machine's numbers.
@@ -78,7 +77,7 @@ def command(
             if given.pop(name):
                 option = "--" + name.replace("_", "-")
                 raise InputError(f"{option} is for one plan: drop it, or --sweep")
-        run_sweep(plan, asked(default_predictor(dims, machine)), as_json, given)
+        run_sweep(plan, asked(default_predictor(dims, machine)), given)
         return
     refuse(given)
     if plan is None:
@@ -87,7 +86,7 @@ def command(
         raise InputError(f"{plan}: a graph, not a plan: compile it first, or give --sweep p=4..64")
     with PlanFile(plan) as file:
         basis = Basis.read(file, dims, machine)
-    _simulate(plan, replace(basis, predictor=asked(basis.predictor)), as_json, given)
+    _simulate(plan, replace(basis, predictor=asked(basis.predictor)), given)
 
 
 def is_graph(path: str) -> bool:
@@ -100,19 +99,21 @@ def is_graph(path: str) -> bool:
         return False
 
 
-def _simulate(plan: str, basis: Basis, as_json: bool, given: dict[str, Any]) -> None:
+def _simulate(plan: str, basis: Basis, given: dict[str, Any]) -> None:
     from plancc.predict.schedules import read_tables
     from plancc_cli.render_simulation import print_prediction
-    from plancc_cli.tables import print_json
+    from plancc_cli.tables import print_data, rows_of
 
     tables = read_tables(plan, given["ranks"])
     sizes = int(tables.rows.sum()), int(tables.nonzeros.sum()), tables.num_ranks
     word_bytes = 8 if given["dtype"] == "float64" else 4
     result = basis.predictor.epoch(tables, word_bytes)
     bound = basis.predictor.bound(*sizes, word_bytes)
-    if as_json:
+    form = options.form()
+    if form:
         where = {"dims_from": basis.dims_from, "machine_from": basis.machine_from}
-        print_json(result.as_dict(given["per_rank"]) | {"bound_seconds": bound, **where})
+        figures = result.as_dict(given["per_rank"]) | {"bound_seconds": bound, **where}
+        print_data(form, figures, rows_of(figures["ranks"], "rank") if given["per_rank"] else None)
     else:
         print_prediction(result, basis, bound, given["per_rank"])
 

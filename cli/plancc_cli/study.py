@@ -38,7 +38,7 @@ def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> lis
     cls=Sections,
     sections={
         "Study": ("models", "parts", "seeds", "baseline", "keep"),
-        "Output": ("as_json", "as_csv", "latex", "plot"),
+        "Output": ("as_json", "as_csv", "as_latex", "plot"),
         "Every plan": SETTINGS,
     },
 )
@@ -71,9 +71,8 @@ def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> lis
     show_default=True,
     help="Where rows are kept as they come, and taken from by the next study.",
 )
-@options.as_json
-@options.as_csv
-@click.option("--latex", is_flag=True, help="Print a LaTeX table (booktabs).")
+@options.as_data
+@options.as_latex
 @click.option("--plot", metavar="FILE", help="Draw volume and predicted epoch over parts.")
 @click.option(
     "--objective", metavar="NAME", help=f"Objective of searches: {', '.join(OBJECTIVES)}."
@@ -113,9 +112,6 @@ def command(
     seeds: list[int],
     baseline: str | None,
     keep: str,
-    as_json: bool,
-    as_csv: bool,
-    latex: bool,
     plot: str | None,
     **given: Any,
 ) -> None:
@@ -133,8 +129,6 @@ def command(
     from plancc_cli import render_study
     from plancc_cli.plot import check_plot, plot_study
 
-    if as_json + as_csv + latex > 1:
-        raise InputError("give one of --json, --csv and --latex")
     contenders = parse_contenders(models, baseline)
     numbers = parse_ranks(parts)
     if plot is not None:
@@ -162,14 +156,7 @@ def command(
     _refuse_empty(found)
     if plot is not None:
         plot_study(found, plot)
-    if as_json:
-        render_study.print_json(found.as_dict())
-    elif as_csv:
-        render_study.print_rows(found)
-    elif latex:
-        render_study.print_latex(found)
-    else:
-        render_study.print_study(found)
+    render_study.print_study(found, options.form())
 
 
 def _refuse_empty(found: Study) -> None:

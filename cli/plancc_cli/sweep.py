@@ -108,16 +108,13 @@ def refuse(given: dict[str, Any]) -> None:
             )
 
 
-def run_sweep(
-    graph: str | None, predictor: Predictor, as_json: bool, given: dict[str, Any]
-) -> None:
+def run_sweep(graph: str | None, predictor: Predictor, given: dict[str, Any]) -> None:
     """Predict the table and print it.
 
     Parameters
     ----------
     graph : path, or None with ``--vertices``
     predictor : Predictor
-    as_json : bool
     given : dict
         What `sweep_options` adds, "sweep" among it.
     """
@@ -155,7 +152,7 @@ def run_sweep(
         if given["plot"] is not None:
             with shown.stage("plot"):
                 plot_sweep(found, given["plot"])
-    print_sweep(found, as_json)
+    print_sweep(found, options.form())
 
 
 def _sizes(graph: str | None, given: dict[str, Any]) -> Sizes | None:
@@ -191,12 +188,15 @@ def _label_of(text: str) -> tuple[str, str]:
     return (label, points) if found else ("", text)
 
 
-def print_sweep(sweep: Sweep, as_json: bool) -> None:
-    """The table, or JSON."""
-    from plancc_cli.tables import duration, print_json, print_table, say
+def print_sweep(sweep: Sweep, form: str = "") -> None:
+    """The table, or JSON or CSV (a row per cell)."""
+    from plancc_cli.tables import duration, print_data, print_table, say
 
-    if as_json:
-        print_json(sweep.as_dict())
+    if form:
+        found = sweep.as_dict()
+        every = {name: found[name] for name in ("name", "vertices", "nonzeros", "dims")}
+        every["machine"] = sweep.machine.title
+        print_data(form, found, [every | cell for cell in found["cells"]])
         return
     say(
         f"{sweep.name}: {sweep.vertices:,} vertices, {sweep.nonzeros:,} nonzeros, dims "

@@ -33,10 +33,56 @@ def print_json(value: Any) -> None:
     sys.stdout.write("\n")
 
 
+def print_data(form: str, value: Any, rows: Iterable[Mapping[str, Any]] | None = None) -> None:
+    """Print a value as JSON, or as CSV: its rows, or itself as the only one."""
+    if form == "json":
+        print_json(value)
+    else:
+        print_csv([value] if rows is None else list(rows))
+
+
+def flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A row of CSV: entries of mappings get names with dots; lists of mappings are left out.
+
+    Numbers are in full; lists have commas between their entries; None is empty.
+    """
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{name}.")
+        elif not isinstance(value, list | tuple):
+            found[prefix + name] = _plain(value)
+        elif not any(isinstance(each, Mapping | list | tuple) for each in value):
+            found[prefix + name] = ",".join(str(_plain(each)) for each in value)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """Truth values as JSON has them."""
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def rows_of(columns: Mapping[str, Any], number: str) -> list[dict[str, Any]]:
+    """Rows of lists of the same length, which may stand in mappings; `number` names the rows."""
+    lists: dict[str, Any] = {}
+
+    def collect(entries: Mapping[str, Any], prefix: str) -> None:
+        for name, value in entries.items():
+            if isinstance(value, Mapping):
+                collect(value, f"{prefix}{name}.")
+            else:
+                lists[prefix + name] = value
+
+    collect(columns, "")
+    rows = zip(*lists.values(), strict=True)
+    return [{number: place} | dict(zip(lists, row, strict=True)) for place, row in enumerate(rows)]
+
+
 def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Rows with the same keys as CSV, the keys first; numbers in full."""
+    """Rows as CSV (see `flat`), the names of the columns first."""
     import csv
 
+    rows = [flat(row) for row in rows]
     names = list(dict.fromkeys(name for row in rows for name in row))
     writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
     writer.writeheader()

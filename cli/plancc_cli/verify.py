@@ -19,11 +19,10 @@ from plancc_cli import options
     help="Also check that the parts make up the normalised matrix of this graph.",
 )
 @options.reading
-@options.as_json
+@options.as_data
 def command(
     plan: str,
     against: str | None,
-    as_json: bool,
     format: str | None,
     **flags: Any,
 ) -> None:
@@ -35,7 +34,7 @@ def command(
     from plancc.graph.formats import FORMATS, read_graph, reading_of
     from plancc.plan.reader import PlanFile
     from plancc.plan.verify import verify_file
-    from plancc_cli.tables import print_json
+    from plancc_cli.tables import print_data
 
     graph = None
     if against is not None:
@@ -48,8 +47,9 @@ def command(
             format = provenance["source_format"]
         graph = read_graph(against, format, **flags)
     done = verify_file(plan, graph)
-    if as_json:
-        print_json({"plan": plan, "valid": True, "checked": done})
+    form = options.form()
+    if form:
+        print_data(form, {"plan": plan, "valid": True, "checked": done})
         return
     for check in done:
         click.echo(f"  ok  {check}")

@@ -129,8 +129,6 @@ def test_bad_input(
 
 def test_an_epoch_of_no_time_has_speed_up_0(capsys: pytest.CaptureFixture[str]) -> None:
     cell = Cell("rp", 2, seconds=0.0)
-    print_sweep(
-        Sweep("none", 0, 0, [1, 1], find_machine("simple"), 0.0, [2], ["rp"], [cell]), as_json=False
-    )
+    print_sweep(Sweep("none", 0, 0, [1, 1], find_machine("simple"), 0.0, [2], ["rp"], [cell]))
     rows = [line.split() for line in capsys.readouterr().out.splitlines() if "rp" in line]
     assert [row[1] for row in rows] == ["0"] * 4

@@ -64,7 +64,7 @@ def test_latex_of_a_name_with_marks(graph: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        (("--csv", "--json"), "give one of --json, --csv and --latex"),
+        (("--csv", "--json"), "--csv and --json: give one of them"),
         (("--seeds", "1,x"), "--seeds '1,x': give whole numbers"),
         (("--keep", "graph"), "not a file of kept rows"),
         (("--plot", "x.bmp"), "choose a name that ends in"),
