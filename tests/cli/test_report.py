@@ -174,6 +174,7 @@ def test_text_of_files_is_escaped(several: Path) -> None:
     assert not page.named("script")
     assert "<b>rp & co.h5" in page.text
     assert SHOWN in page.texts["td"]
+    assert page.texts["b"].count("Warned when it was made:") >= 2
     assert not re.search(
         "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]", text
     )

@@ -155,6 +155,7 @@ class Section:
     name: str
     path: str
     sentence: str
+    warnings: str
     tiles: list[Tile]
     volume: Picture
     heaviest: PlainTable
@@ -261,6 +262,7 @@ def _section(letter: str, plan: Planned) -> Section:
         name=_name(report),
         path=report.path,
         sentence=_sentence(report),
+        warnings=str(report.provenance.get("warnings") or ""),
         tiles=_tiles(report),
         volume=_volume(plan),
         heaviest=_heaviest(plan),
@@ -280,8 +282,9 @@ def _tables(report: Report) -> Iterable[Table | str]:
 def _sentence(report: Report) -> str:
     """What the plan is, and what it costs, in two sentences."""
     metrics, random = report.metrics, report.random
+    mover = "One exchange" if report.header.grid is None else "The row plan inside"
     costs = (
-        f" One exchange moves {metrics.volume:,} rows in {count_of(metrics.messages, 'message')}"
+        f" {mover} moves {metrics.volume:,} rows in {count_of(metrics.messages, 'message')}"
         f"{_of_random(metrics.volume, random.volume)}."
     )
     seconds = report.epoch.seconds
