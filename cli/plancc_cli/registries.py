@@ -98,10 +98,18 @@ def _formats() -> Entries:
 
     def describe(format: Any) -> dict[str, Any]:
         written = format.write is not None
+        names = [*format.extensions, *["a folder"] * (format.files is not None)]
+        words = [f"{', '.join(names)}: read{' and written' * written}", format.what]
+        words += ["with vertex data"] * (format.read_data is not None)
+        words += [f"needs {format.needs}"] * bool(format.needs)
         return {
-            "what": f"{', '.join(format.extensions)}: read{' and written' * written}",
+            "what": "; ".join(filter(None, words)),
             "extensions": list(format.extensions),
+            "folders": format.files is not None,
             "written": written,
+            "vertex_data": format.read_data is not None,
+            "reading_options": list(format.options),
+            "needs": format.needs,
         }
 
     return _each(FORMATS, describe)

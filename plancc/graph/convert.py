@@ -11,6 +11,7 @@ import numpy as np
 
 from plancc.errors import InputError
 from plancc.graph.canonical import as_values, build_graph, detect_direction
+from plancc.graph.dgl_files import is_dgl, record_of_dgl
 from plancc.graph.formats import read_graph
 from plancc.graph.graph import Graph, Source, check_num_vertices, check_range, check_square
 from plancc.graph.pyg import edge_index_of, graph_of_record, is_data, record_of
@@ -22,8 +23,10 @@ from plancc.graph.vertexdata import (
 )
 
 _ACCEPTED = (
-    "a Graph, a path, a scipy sparse matrix, a networkx graph, or a pair (num_vertices, edge_index)"
+    "a Graph, a path, a scipy sparse matrix, a graph of networkx, igraph, PyTorch Geometric or "
+    "DGL, or a pair (num_vertices, edge_index)"
 )
+_DGL = "DGL graph"
 
 
 def as_graph(obj: Any) -> Graph:
@@ -45,6 +48,8 @@ def as_graph(obj: Any) -> Graph:
           from it, hence ``A[i, j]``. No values. Undirected if its pattern is symmetric.
         - A Data of PyTorch Geometric, its ``to_dict()``, or any object or dict with ``edge_index``
           (`plancc.graph.pyg.graph_of_record`).
+        - A homogeneous graph of DGL: an edge from u to v is ``A[v, u]``, as in ``(n, edge_index)``.
+        - igraph: as networkx; values if edges have the attribute "weight".
 
     Raises
     ------
@@ -63,6 +68,8 @@ def as_graph(obj: Any) -> Graph:
         return _from_edge_index(*obj)
     if isinstance(obj, tuple | list) and len(obj) == 2 and np.ndim(obj[1]) == 0:
         raise InputError("(edge_index, n) is the wrong way round: pass (num_vertices, edge_index)")
+    if is_dgl(obj):
+        return graph_of_record(record_of_dgl(obj, _DGL), _DGL, Source(_DGL, format="dgl"))
     if is_data(obj):
         name = f"PyG {type(obj).__name__}"
         return graph_of_record(record_of(obj, name), name, Source(name, format="pyg"))
@@ -70,6 +77,8 @@ def as_graph(obj: Any) -> Graph:
         raise InputError(_no_graph(obj))
     if hasattr(obj, "adj") and hasattr(obj, "nodes") and hasattr(obj, "is_directed"):
         return _from_networkx(obj)
+    if hasattr(obj, "vcount") and hasattr(obj, "get_edgelist") and hasattr(obj, "is_directed"):
+        return _from_igraph(obj)
     raise InputError(f"'{type(obj).__name__}' is not a graph: pass {_ACCEPTED}")
 
 
@@ -134,9 +143,11 @@ def own_data(
             return read_vertex_data(
                 obj, graph, format=format, split=split, keys=keys, required=False
             )
+        choice: Any = {"split": split, "keys": keys, "required": False}
+        if is_dgl(obj):
+            return vertex_data_of(record_of_dgl(obj, _DGL), graph, f"{_DGL}: ", **choice)
         if is_data(obj):
             name = f"PyG {type(obj).__name__}"
-            choice: Any = {"split": split, "keys": keys, "required": False}
             return vertex_data_of(record_of(obj, name), graph, f"{name}: ", **choice)
     except InputError as error:
         raise InputError(f"{error} (`no_data` leaves the vertex data out)") from error
@@ -213,6 +224,23 @@ def graph_of_networkx(graph: Any, name: str, source: Source, **reading: bool) ->
         values = None
     built = build_graph(n, row, col, values, directed=directed, source=source, **reading)
     return replace(built, original_ids=ids)
+
+
+def _from_igraph(graph: Any) -> Graph:
+    name = "igraph Graph"
+    n = graph.vcount()
+    check_num_vertices(n, name)
+    pair = np.array(graph.get_edgelist(), dtype=np.int64).reshape(-1, 2)
+    row, col = pair[:, 0], pair[:, 1]
+    values = None
+    if "weight" in graph.es.attributes():
+        values = as_values(np.array(graph.es["weight"]), f"{name}: 'weight'")
+    directed = graph.is_directed()
+    if not directed:
+        off = row != col
+        row, col = np.concatenate([row, col[off]]), np.concatenate([col, row[off]])
+        values = values if values is None else np.concatenate([values, values[off]])
+    return build_graph(n, row, col, values, directed=directed, source=Source(name, format="igraph"))
 
 
 def _from_edge_index(n: Any, edge_index: Any) -> Graph:

@@ -26,6 +26,7 @@ FORMATS = Registry(
         "npz": "plancc.graph.npz:FORMAT",
         "pyg": "plancc.graph.pyg:FORMAT",
         "ogb": "plancc.graph.ogb:FORMAT",
+        "dgl": "plancc.graph.dgl_files:FORMAT",
         "parquet": "plancc.graph.parquet:FORMAT",
         "h5ad": "plancc.graph.h5ad:FORMAT",
         "graphml": "plancc.graph.networkx_files:GRAPHML",

@@ -203,5 +203,5 @@ FORMAT = Format(
     read_npz,
     gzip=False,
     read_data=read_npz_data,
-    what="scipy.sparse.save_npz, and CSR archives with vertex data",
+    what="scipy.sparse.save_npz, and plain CSR archives",
 )

@@ -18,6 +18,7 @@ def read_part_vector(path: StrPath, num_vertices: int | None = None) -> npt.NDAr
     Parameters
     ----------
     path : str or PathLike
+        Or the .json file of a partition of DistDGL (`plancc.graph.distdgl`).
     num_vertices : int, optional
         How many parts must be listed.
 
@@ -31,6 +32,16 @@ def read_part_vector(path: StrPath, num_vertices: int | None = None) -> npt.NDAr
         For a line that is not one whole number, a negative part, a wrong number of lines; the
         message names file, line and value.
     """
+    if os.fspath(path).lower().endswith(".json"):
+        from plancc.graph.distdgl import read_partition
+
+        parts = read_partition(path)
+        if num_vertices is not None and len(parts) != num_vertices:
+            raise InputError(
+                f"{os.fspath(path)}: the graph has {num_vertices} vertices, the partition "
+                f"{len(parts)}"
+            )
+        return parts
     numbers = read_integers(path, read_bytes(path), comments=b"")
     count = np.diff(numbers.ptr)
     part = numbers.values

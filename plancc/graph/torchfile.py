@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import zipfile
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -74,7 +75,8 @@ def load_torch(path: StrPath) -> Any:
     except Exception as error:  # torch raises what its parsers raise
         words = " ".join(str(error).split())
         words = words.partition("WeightsUnpickler error: ")[2] or words
-        unsafe = words.partition("Unsupported global: GLOBAL ")[2].partition(" ")[0]
+        named = re.search(r"Unsupported (?:global: GLOBAL|class) (\S+)", words)
+        unsafe = named[1] if named else ""
         if unsafe:
             words = (
                 f"it holds an object of '{unsafe[:60]}'; only tensors are read: save data.to_dict()"
@@ -91,7 +93,10 @@ def _no_default(*_: Any) -> dict[Any, Any]:
 
 @contextlib.contextmanager
 def _only_these(serialization: Any, known: list[Any]) -> Iterator[None]:
-    """Let files name these and nothing that other libraries have registered."""
+    """Let files name these and nothing that other libraries have registered (torch >= 2.6)."""
+    if not hasattr(serialization, "get_unsafe_globals_in_checkpoint"):
+        yield
+        return
     others = serialization.get_safe_globals()
     serialization.clear_safe_globals()
     serialization.add_safe_globals(known)
@@ -106,8 +111,7 @@ def _numpy_globals() -> list[Any]:
     """What a pickled array of numbers consists of."""
     from _codecs import encode
 
-    core = getattr(np, "_core", None) or np.core
-    made: Any = core.multiarray._reconstruct
+    made: Any = np.zeros(0).__reduce__()[0]
     kinds = [type(np.dtype(code)) for code in "?bBhHiIlLqQefd"]
     names = ("numpy._core.multiarray._reconstruct", "numpy.core.multiarray._reconstruct")
     return [np.ndarray, np.dtype, encode, *kinds, *((made, each) for each in names)]

@@ -31,7 +31,11 @@ class FileModel(Model):
     follows_capacities: ClassVar[bool] = True
 
     part: str | os.PathLike[str] | npt.ArrayLike = field(
-        default="", metadata={"help": "part vector, one number per line", "metavar": "FILE"}
+        default="",
+        metadata={
+            "help": "part vector, one number per line, or NAME.json of a DistDGL partition",
+            "metavar": "FILE",
+        },
     )
 
     def build(

@@ -48,7 +48,7 @@ def test_what_a_line_says():
     assert lines["gp"].endswith("row plans; metis, kaminpar, builtin")
     assert lines["mop"].endswith("feature plans")
     assert ".mtx: read and written" in ok("formats")
-    assert ".npz: read\n" in ok("formats")
+    assert ".npz: read; " in ok("formats")
 
 
 def test_options_of_one():

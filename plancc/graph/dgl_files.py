@@ -1,0 +1,103 @@
+"""Graphs of DGL: objects, and files of dgl.save_graphs, which dgl itself reads. An edge from u to v
+is ``A[v, u]``: the target needs the source.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from plancc.errors import InputError
+from plancc.graph.formats import Format
+from plancc.graph.graph import Graph, Source
+from plancc.graph.optional import library
+from plancc.graph.pyg import HETERO, Record, graph_of_record
+from plancc.graph.textfile import StrPath, check_readable
+from plancc.graph.vertexdata import as_array
+
+_WEIGHTS = ("weight", "edge_weight", "w")
+
+
+def is_dgl(obj: Any) -> bool:
+    """Whether an object looks like a DGLGraph."""
+    names = ("ndata", "edata", "ntypes", "etypes")
+    return all(hasattr(obj, name) for name in names) and callable(getattr(obj, "edges", None))
+
+
+def record_of_dgl(obj: Any, where: str) -> Record:
+    """Edges, number of vertices, weights of edges and data of vertices of a DGLGraph.
+
+    Raises
+    ------
+    InputError
+        For a heterogeneous graph and for a block of a mini-batch.
+    """
+    if len(obj.ntypes) != 1 or len(obj.etypes) != 1:
+        raise InputError(f"{where}: {HETERO}")
+    if getattr(obj, "is_block", False):
+        raise InputError(f"{where}: is a block of a mini-batch, not a graph")
+    src, dst = (as_array(each, f"{where}: edges") for each in obj.edges())
+    held = {name: obj.edata[name] for name in _WEIGHTS if name in obj.edata}
+    edges = {"edge_weight": next(iter(held.values()))} if held else {}
+    record = {str(name): obj.ndata[name] for name in obj.ndata}
+    return record | {
+        "edge_index": np.stack([src, dst]),
+        "num_nodes": np.array(int(obj.num_nodes())),
+        **edges,
+    }
+
+
+def _record(path: StrPath) -> Record:
+    check_readable(path)
+    where = os.fspath(path)
+    dgl = library("dgl", where, "dgl==2.1.0")
+    try:
+        graphs, _ = dgl.load_graphs(where)
+    except MemoryError:
+        raise
+    except Exception as error:  # dgl raises its own
+        words = " ".join(str(error).split())[:200]
+        raise InputError(f"{where}: cannot be read by dgl: {words}") from error
+    if len(graphs) != 1:
+        raise InputError(f"{where}: holds {len(graphs)} graphs; one is expected")
+    return record_of_dgl(graphs[0], where)
+
+
+def read_dgl(
+    path: StrPath, *, pattern: bool = False, symmetrize: bool = False, transpose: bool = False
+) -> Graph:
+    """Read a file of dgl.save_graphs with one homogeneous graph.
+
+    Parameters
+    ----------
+    path, pattern, symmetrize, transpose
+        As in `plancc.graph.formats.read_graph`. Values: the edges' "weight", "edge_weight" or "w".
+
+    Raises
+    ------
+    InputError
+        For several graphs, a heterogeneous one, a file that dgl cannot read.
+    BackendUnavailable
+        Without dgl.
+    """
+    where, source = os.fspath(path), Source.of_file(path, "dgl")
+    flags = {"pattern": pattern, "symmetrize": symmetrize, "transpose": transpose}
+    return graph_of_record(_record(path), where, source, "edge_index", **flags)
+
+
+def read_dgl_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> Record:
+    """The data of the vertices by name."""
+    return _record(path)
+
+
+FORMAT = Format(
+    (".bin", ".dgl"),
+    read_dgl,
+    gzip=False,
+    read_data=read_dgl_data,
+    needs="dgl==2.1.0",
+    what="DGL: a graph of dgl.save_graphs",
+)

@@ -1,0 +1,133 @@
+"""Partitions of DistDGL as part vectors.
+
+The file that describes a partition (``NAME.json``) says which ranges of DGL's *new* vertex numbers
+the parts own. The graph's own numbers, of which a part vector speaks, stand elsewhere: in a
+mapping beside it, which dgl.distributed.partition_graph returns with ``return_mapping=True``, or
+in the parts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+from plancc.graph.npz import read_array
+from plancc.graph.optional import library
+from plancc.graph.pyg import HETERO
+from plancc.graph.textfile import StrPath, read_bytes
+from plancc.graph.torchfile import load_torch
+from plancc.graph.vertexdata import as_array
+
+MAPPINGS = ("orig_nids.npy", "orig_nids.pt", "node_mapping.pt")
+"""Files beside the description: the graph's number of every new number."""
+_IN_PARTS = "orig_nids.dgl"
+
+
+def read_partition(path: StrPath) -> npt.NDArray[np.int32]:
+    """The part of every vertex, in the order of the graph that was partitioned.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        The .json file of the partition.
+
+    Returns
+    -------
+    int32[num_vertices]
+
+    Raises
+    ------
+    InputError
+        For a file that does not describe a partition of DGL, a heterogeneous graph, or where the
+        graph's own numbers are nowhere to be found.
+    BackendUnavailable
+        If they are in files of dgl and it is not installed.
+    """
+    where = os.fspath(path)
+    try:
+        described = json.loads(read_bytes(path))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: not JSON: {' '.join(str(error).split())[:200]}") from error
+    if not isinstance(described, dict) or "node_map" not in described:
+        raise InputError(f"{where}: describes no partition of DGL: 'node_map' is missing")
+    held = described["node_map"]
+    if isinstance(held, str):  # before DGL 0.6: a list of parts in a file
+        parts = read_array(os.path.join(os.path.dirname(where), os.path.basename(held)))
+        return _checked(parts, f"{where}: {held[:60]}").astype(np.int32)
+    if not isinstance(held, dict) or len(held) != 1:
+        raise InputError(f"{where}: {HETERO}")
+    ranges = _ranges(next(iter(held.values())), where)
+    count = int(ranges[-1, 1])
+    original = _original_ids(where, described, len(ranges), count)
+    if original.shape != (count,) or not np.array_equal(
+        np.sort(original), np.arange(count, dtype=original.dtype)
+    ):
+        raise InputError(f"{where}: the mapping of its {count} vertices is no permutation of them")
+    owner = np.empty(count, np.int32)
+    owner[original] = np.repeat(np.arange(len(ranges)), np.diff(ranges, axis=1)[:, 0])
+    return owner
+
+
+def _ranges(held: Any, where: str) -> npt.NDArray[np.int64]:
+    """First vertex and end of every part, int64[parts, 2], that together are 0..n-1."""
+    try:
+        ranges = np.array(held)
+        right = ranges.ndim == 2 and ranges.shape[1] == 2 and ranges.dtype.kind == "i"
+    except ValueError:
+        right = False
+    if right:
+        right = ranges[0, 0] == 0 and np.array_equal(ranges[1:, 0], ranges[:-1, 1])
+    if not right or (np.diff(ranges) < 0).any() or ranges[-1, 1] >= 2**31:
+        raise InputError(f"{where}: 'node_map' holds no ranges of vertices, one after the other")
+    return ranges.astype(np.int64)
+
+
+def _checked(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.int64]:
+    if array.ndim != 1 or array.dtype.kind not in "iu" or not array.size:
+        raise InputError(f"{what} is no list of whole numbers")
+    if array.min() < 0 or array.max() >= 2**31:
+        raise InputError(f"{what} holds '{array.min()}' to '{array.max()}', out of range")
+    return array.astype(np.int64)
+
+
+def _original_ids(
+    where: str, described: dict[str, Any], num_parts: int, count: int
+) -> npt.NDArray[np.int64]:
+    """The graph's number of every vertex of DGL's numbering, int64[count]."""
+    folder = os.path.dirname(where)
+    for name in MAPPINGS:
+        file = os.path.join(folder, name)
+        if os.path.isfile(file):
+            held = read_array(file) if name.endswith(".npy") else load_torch(file)
+            if isinstance(held, dict) and len(held) == 1:
+                held = next(iter(held.values()))
+            return _checked(as_array(held, file), file)
+    found = []
+    for part in range(num_parts):
+        files = described.get(f"part-{part}")
+        graph = files.get("part_graph") if isinstance(files, dict) else None
+        place = os.path.dirname(graph) if isinstance(graph, str) else f"part{part}"
+        if os.path.isabs(place) or ".." in place.split(os.sep):
+            raise InputError(f"{where}: part {part} is outside of the folder: '{place[:60]}'")
+        file = os.path.join(folder, place, _IN_PARTS)
+        if not os.path.isfile(file):
+            raise InputError(
+                f"{where}: gives the parts by DGL's own numbers of the {count} vertices and no "
+                "mapping to the graph's: save what partition_graph(..., return_mapping=True) "
+                f"returns for the vertices as {MAPPINGS[0]} beside it"
+            )
+        tensors = library("dgl.data.utils", file, "dgl==2.1.0")
+        try:
+            held = tensors.load_tensors(file)
+        except Exception as error:  # dgl raises its own
+            words = " ".join(str(error).split())[:200]
+            raise InputError(f"{file}: cannot be read by dgl: {words}") from error
+        if len(held) != 1:
+            raise InputError(f"{file}: {HETERO}")
+        found.append(_checked(as_array(next(iter(held.values())), file), file))
+    return np.concatenate(found)
