@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -22,12 +21,12 @@ from rich.console import Console
 
 from plancc.errors import InputError, OutputError, PlanccError
 from plancc_cli.generated import Sections, with_options
+from plancc_cli.ranks import Job
 from plancc_cli.run_options import HELP, run_option
 from plancc_cli.tables import console, print_table, say, table_of
-from plancc_cli.words import in_flags
+from plancc_cli.words import predictions_line
 from plancc_runtime import launch
 from plancc_runtime.options import DELAY, TrainOptions
-from plancc_runtime.transport.base import is_lack_of_memory
 from plancc_runtime.transport.base import say as say_on_stderr
 
 if TYPE_CHECKING:
@@ -65,19 +64,12 @@ def command(
     def work(transport: Transport) -> None:
         _run(transport, plan, save, json_path, f1, settings)
 
-    try:
-        if ranks is not None:
-            _check_alone(ranks, transport_name)
-            sys.exit(_in_threads(ranks, timeout, work))
-        transport = launch.open_transport(transport_name, timeout)
-    except PlanccError as error:  # the ranks cannot talk to each other
-        sys.exit(_say_alone(str(error), error.exit_code))
-    transport.say = _say
-    sys.exit(_together(transport, lambda: work(transport)))
+    sys.exit(Job(PROGRAM, command).run(ranks, transport_name, timeout, work))
 
 
 def main() -> None:
     """Console entry point."""
+    job = Job(PROGRAM, command)
     rank, size = launch.announced()
     if rank > 0:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  results and --help come from rank 0
@@ -86,12 +78,12 @@ def main() -> None:
     try:
         command.main(prog_name=PROGRAM, standalone_mode=False)
     except PlanccError as error:  # an option's own
-        sys.exit(_say_alone(str(error), error.exit_code))
+        sys.exit(job.say_alone(str(error), error.exit_code))
     except click.ClickException as error:
         sentence = f"{error.format_message()} (try {PROGRAM} --help)"
-        sys.exit(_say_alone(sentence, error.exit_code))
+        sys.exit(job.say_alone(sentence, error.exit_code))
     except (click.Abort, KeyboardInterrupt):
-        sys.exit(_say_alone("interrupted", 1))
+        sys.exit(job.say_alone("interrupted", 1))
 
 
 def _run(
@@ -104,6 +96,7 @@ def _run(
 ) -> None:
     """Train and print. Collective."""
     from plancc.files import atomic_write, check_target
+    from plancc_runtime.rowfiles import RowTarget
     from plancc_runtime.train import train
     from plancc_runtime.weights import save_weights
 
@@ -111,7 +104,10 @@ def _run(
     with transport.agreement():  # before the work, not after it
         train_options = TrainOptions(**settings)
         taken = {os.path.realpath(path) for path in (plan, settings["init"]) if path}
-        for path in (save, json_path, settings["log"], settings["trace"]):
+        predict = None
+        if train_options.predict is not None:
+            predict = RowTarget.parse(train_options.predict).of_part(0)
+        for path in (save, json_path, settings["log"], settings["trace"], predict):
             if first and path:
                 if os.path.realpath(path) in taken:
                     raise InputError(f"{path} is read or written already; choose another name")
@@ -134,89 +130,6 @@ def _run(
     with transport.agreement():
         if first and save:
             save_weights(save, result.weights, result.network)
-
-
-def _together(transport: Transport, work: Callable[[], None]) -> int:
-    """Do `work` on all ranks; the exit code, the same on all of them. Collective.
-
-    An error that the ranks agreed on is printed by rank 0. Any other is known to one rank only,
-    which prints it and ends the job, since the others wait for it.
-    """
-    try:
-        work()
-        return 0
-    except (Exception, KeyboardInterrupt) as error:
-        sentence, code = _told(error)
-        if error is transport.agreed_error:
-            if transport.rank == 0:
-                _say(sentence)
-            transport.gather(None)  # mpirun kills all once one has left: let rank 0 speak first
-            return code
-    if transport.size > 1:
-        _say(f"rank {transport.rank}: {sentence}")
-        transport.abort(code)
-    else:
-        _say(sentence)
-    return code
-
-
-def _in_threads(ranks: int, timeout: float, work: Callable[[Transport], None]) -> int:
-    """Do `work` on ranks that are threads of this process; the exit code."""
-    from plancc_runtime.transport.local import run_ranks
-
-    try:
-        run_ranks(ranks, work, timeout)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)  # threads that torch keeps per rank thread do not always survive a normal exit
-    except (Exception, KeyboardInterrupt) as error:
-        sentence, code = _told(error)
-    _say(sentence)
-    sys.stdout.flush()
-    os._exit(code)  # other ranks may still compute, and nothing ends a thread
-
-
-def _told(error: BaseException) -> tuple[str, int]:
-    """What to say of an error, and the exit code."""
-    if isinstance(error, PlanccError):
-        return str(error), error.exit_code
-    if isinstance(error, KeyboardInterrupt):
-        return "interrupted", 1
-    if is_lack_of_memory(error):
-        return "out of memory", 1
-    if os.environ.get("PLANCC_TRACEBACK"):
-        traceback.print_exception(error)
-    text = " ".join(str(error).split())
-    where = "".join(f" {note}" for note in getattr(error, "__notes__", ()))  # "in rank 2"
-    return (
-        f"unexpected {type(error).__name__}{where}: {text} (PLANCC_TRACEBACK=1 shows where; please "
-        "report it)"
-    ), 1
-
-
-def _check_alone(ranks: int, transport_name: str) -> None:
-    _, size = launch.announced()
-    if size > 1:
-        raise InputError(f"`ranks` {ranks}: the launcher has started {size} ranks already")
-    if transport_name != "auto":
-        raise InputError(f"`ranks` {ranks}: threads need no transport {transport_name}")
-
-
-def _say(sentence: str) -> None:
-    say_on_stderr(f"{PROGRAM}: error: {in_flags(sentence, command)}")
-
-
-def _say_alone(sentence: str, code: int) -> int:
-    """Print once although the ranks cannot talk: what they see, they all see alike.
-
-    The launcher kills all ranks once one has left with an error, so the others wait for rank 0.
-    """
-    rank, _ = launch.announced()
-    if rank == 0:
-        _say(sentence)
-    else:
-        time.sleep(3)
-    return code
 
 
 @contextmanager
@@ -287,6 +200,9 @@ def _render(plan: str, result: TrainResult, f1: bool) -> str:
         say(line, out)
     # Open MPI gives its ranks a terminal even when its own output goes to a file
     print_table(table, out, boxed=sys.stdout.isatty() and launch.announced()[1] == 1)
+    if result.predicted is not None:
+        path = str(result.options.predict)
+        say(predictions_line(path, result.header.num_vertices, result.predicted), out)
     text.seek(0)
     return text.read()
 

@@ -102,6 +102,9 @@ HELP = {
         "log": "Log file: a line of JSON per epoch.",
         "trace": "Timeline of all ranks, for Perfetto or chrome://tracing.",
         "f1": "Print F1 (micro/macro) in place of accuracy.",
+        "predict": "Write class and probabilities of every vertex, by the final weights: .csv, "
+        ".npz, .npy or .parquet; out-{part}.npz: a file per rank.",
+        "embeddings": "With --predict: write the outputs of this layer (1: the first) too.",
         "save": "Write the trained weights (.npz, an array per parameter).",
         "json_path": "Write all results as JSON.",
     },
@@ -181,6 +184,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "keep": {"type": float, "metavar": "P"},
     "passes": {"default": "all", "metavar": "NAME,...", "callback": _parse_passes},
     "kernel": {"metavar": "NAME"},
+    "embeddings": {"type": click.IntRange(min=1), "metavar": "LAYER"},
     "pipeline": {"metavar": "off|auto|STAGES"},
     "f1": {"is_flag": True, "default": False},
     "ranks": {"type": click.IntRange(min=1)},

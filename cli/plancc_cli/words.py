@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import click
 
 from plancc.errors import PlanccError
 
+MOST_CLASSES = 12
+"""Classes that are counted in a line."""
 RENAMED = {"num_parts": "parts"}
 """Parameters of the library that a command calls otherwise."""
 
@@ -29,3 +32,11 @@ def in_flags(sentence: str, command: click.Command | None) -> str:
 def name_flags(error: PlanccError, command: click.Command | None) -> None:
     """Let an error name the flags of `command` in place of parameters."""
     error.args = (in_flags(str(error), command), *error.args[1:])
+
+
+def predictions_line(path: str, num_vertices: int, counts: Sequence[int]) -> str:
+    """Where predictions went, and how many vertices each class has, if the classes are few."""
+    line = f"{path}: predictions for {num_vertices:,} vertices"
+    if len(counts) <= MOST_CLASSES:
+        line += f"; of each class {', '.join(f'{count:,}' for count in counts)}"
+    return line

@@ -61,11 +61,12 @@ def open(
         On all ranks, also if only one of them failed; the sentence names the ranks.
     """
     from plancc_runtime.launch import open_transport
+    from plancc_runtime.slices import need_torch
 
     if isinstance(transport, str):
         transport = open_transport(transport)
     with transport.agreement():
-        _need_torch()
+        need_torch("the runtime")
     from plancc_runtime.graph import open_graph
 
     return open_graph(plan, transport, dtype, device, threads)
@@ -101,18 +102,9 @@ def load_network(
     BackendUnavailable
         If torch is not installed.
     """
-    _need_torch()
+    from plancc_runtime.slices import need_torch
+
+    need_torch("a network")
     from plancc_runtime import saved
 
     return saved.load_network(path, dtype, device)
-
-
-def _need_torch() -> None:
-    from plancc.errors import BackendUnavailable
-
-    try:
-        import torch  # noqa: F401
-    except ImportError as error:
-        raise BackendUnavailable(
-            "the runtime needs torch; install it with: pip install 'plancc[run]'"
-        ) from error

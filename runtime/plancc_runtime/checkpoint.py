@@ -37,6 +37,7 @@ LAST, BEST = "last.safetensors", "best.safetensors"
 FREE = {
     *("epochs", "patience", "eval_every", "threads", "device", "init", "passes", "kernel"),
     *("row_order", "pipeline", "aggregate_on", "checkpoint", "every", "resume", "log", "trace"),
+    *("predict", "embeddings"),
 }
 OF_EPOCHS = ("step", "cosine")  # schedules that depend on the number of epochs
 FORMER = {"parametrization": "paper"}  # options that once were none, and what held then

@@ -6,7 +6,7 @@ Knows a slice, a transport and autograd; must not know training loops or options
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -20,6 +20,7 @@ from plancc.plan.values import Header
 from plancc.registry import check_choice
 from plancc.sampling.counter import key_of
 from plancc_runtime.devices import own_device
+from plancc_runtime.gathering import as_arrays, gather_rows, save_rows
 from plancc_runtime.layouts.block import NONZEROS, Block
 from plancc_runtime.layouts.edge import with_whole_rows
 from plancc_runtime.layouts.local import LocalGraph
@@ -27,7 +28,7 @@ from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.nn.aggregation import aggregate
 from plancc_runtime.nn.dropout import dropout
 from plancc_runtime.nn.gradients import copy_from_first, sum_gradients
-from plancc_runtime.slices import Slice, check_slices, open_slice
+from plancc_runtime.slices import Slice, check_slices, open_slice, read_ids, rows_of_rank
 from plancc_runtime.transport.base import Transport
 
 DTYPES = (torch.float32, torch.float64)
@@ -67,6 +68,7 @@ class Graph(LocalGraph):
         transport: Transport,
         dtype: torch.dtype,
         device: torch.device,
+        plan: str | PathLike[str] | None = None,
     ) -> None:
         block = with_whole_rows(Block.of_part(part, header.self_loops), transport)
         super().__init__(block, Resources(transport, dtype, device=device))
@@ -74,6 +76,7 @@ class Graph(LocalGraph):
         self._alike: set[tuple[tuple[int, ...], ...]] = set()
         data = part.vertex_data
         self.num_vertices = header.num_vertices
+        self._rows, self._plan = rows_of_rank(header, part), plan
         self.features = self._tensor(data.features, dtype)
         self.labels = self._tensor(data.labels, torch.int64)
         if data.targets is not None:
@@ -281,6 +284,58 @@ class Graph(LocalGraph):
         self._check_alike(tensors)
         copy_from_first(tensors, self.transport)
 
+    def gather(self, rows: Tensor, everywhere: bool = False) -> Tensor | None:
+        """The rows of all ranks in the order of the source's vertices, 0..n-1. Collective.
+
+        Parameters
+        ----------
+        rows : Tensor[num_rows, ...]
+            Of any type; without gradient from here on.
+        everywhere : bool
+            Whether every rank gets the result, or rank 0 alone.
+
+        Returns
+        -------
+        Tensor[num_vertices, ...] or None
+            On the CPU; it must fit there. `save_rows` writes files that are larger.
+
+        Raises
+        ------
+        InputError
+            On all ranks, if rows of one do not fit.
+        """
+        with self.transport.agreement():
+            [array] = as_arrays(rows, self.num_rows).values()
+        found = gather_rows(self._rows, array, self.transport, everywhere)
+        return None if found is None else torch.from_numpy(found)
+
+    def save_rows(self, path: str | PathLike[str], rows: Tensor | Mapping[str, Tensor]) -> None:
+        """Write the rows of all ranks in the source's order, with its ids. Collective.
+
+        Parameters
+        ----------
+        path : path
+            The extension says what is written: ``.csv``, ``.parquet``, ``.npz`` or ``.npy`` (one
+            array, without ids). Rank 0 writes it and holds some MiB of it at a time. With
+            ``{part}`` in the name every rank writes a file of its own rows.
+        rows : Tensor[num_rows, ...], or mapping of str to such tensors
+            Name and numbers of the columns; one tensor alone is called "row". Tables have a column
+            per number of a row: ``row_0``, ``row_1`` and so on.
+
+        Raises
+        ------
+        InputError
+            On all ranks, if rows of one, or the name of the file, do not fit.
+        OutputError
+            On all ranks, if a file cannot be written; nothing is left behind then.
+        BackendUnavailable
+            For Parquet without pyarrow.
+        """
+        with self.transport.agreement():
+            arrays = as_arrays(rows, self.num_rows)
+            ids = None if self._plan is None else read_ids(self._plan, self.transport)
+        save_rows(path, self._rows, arrays, ids, self.transport)
+
     def _check_alike(self, tensors: Sequence[Tensor]) -> None:
         """Whether the tensors have the same shapes on all ranks; once for each. Collective."""
         shapes = tuple(tuple(tensor.shape) for tensor in tensors)
@@ -350,4 +405,5 @@ def open_graph(
     share = transport.cores_per_rank()
     if threads is not None or "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(threads or share)
-    return Graph(header, part, transport, dtype, device)
+    path = None if isinstance(plan, tuple) else plan
+    return Graph(header, part, transport, dtype, device, path)

@@ -83,10 +83,15 @@ class Learner:
 
     def evaluate(self, view: View, data: LocalData, where: str) -> Scores:
         """Scores of all splits from a pass of its own, as in use: without dropout. Collective."""
+        return self.scores(self.outputs(view, data), view, data, where)
+
+    def outputs(self, view: View, data: LocalData, kept: dict[int, Tensor] | None = None) -> Tensor:
+        """Outputs of a view's rows, as in use; `kept` as of `Network.forward`. Collective."""
         self.network.eval()
         with torch.no_grad(), self.clock("dense"):
-            outputs = self.network(view.graphs, view.rows_of(data.features), view.fixed)
-        return self.scores(outputs, view, data, where)
+            x = view.rows_of(data.features)
+            found: Tensor = self.network(view.graphs, x, view.fixed, kept=kept)
+        return found
 
     def scores(self, outputs: Tensor, view: View, data: LocalData, where: str) -> Scores:
         """Scores of all splits, over those of their vertices that the view has. Collective."""

@@ -13,6 +13,7 @@ from plancc.errors import InputError
 from plancc.registry import check_choice
 from plancc_runtime.layouts.sampling import Sampling
 from plancc_runtime.nn import MODELS
+from plancc_runtime.rowfiles import RowTarget
 
 PASSES = ("order", "constant", "dead-rows", "overlap")
 CHOICES = {
@@ -42,8 +43,9 @@ MINIMUM = {
     "patience": 1,
     "every": 1,
     "delay": 1,
+    "embeddings": 1,
 }
-PATHS = ("init", "checkpoint", "log", "trace")
+PATHS = ("init", "checkpoint", "log", "trace", "predict")
 RATES = ("dropout", "input_dropout")
 RATES_KEPT = ("boundary_sampling", "drop_edge", "boundary_edge_sampling")
 MODEL_OPTIONS = ("heads", "aggregator")
@@ -149,6 +151,11 @@ class TrainOptions:
         Whether to go on from the last checkpoint in `checkpoint`.
     log, trace : path or None
         A line of JSON per epoch; a timeline of every rank.
+    predict : path or None
+        File for the class and the probabilities of every vertex, by the weights that the run ends
+        with; its extension is one of `rowfiles.FORMATS`.
+    embeddings : int or None
+        Layer, from 1, whose outputs are written beside the predictions.
     """
 
     model: str = "gcn"
@@ -203,6 +210,8 @@ class TrainOptions:
     resume: bool = False
     log: str | PathLike[str] | None = None
     trace: str | PathLike[str] | None = None
+    predict: str | PathLike[str] | None = None
+    embeddings: int | None = None
     model_options: Mapping[str, Any] | None = None
 
     @property
@@ -302,6 +311,7 @@ class TrainOptions:
             if getattr(self, name) and self.checkpoint is None:
                 raise InputError(f"`{name}`: give `checkpoint`, the folder, too")
         self._check_model_options()
+        self._check_predictions()
         if self.pipeline not in ("off", "auto") and not (
             self.pipeline.isdecimal() and 2 <= int(self.pipeline) <= MOST_STAGES
         ):
@@ -320,6 +330,18 @@ class TrainOptions:
         if self.fold == "delayed" and self.resume:
             why = "cannot resume, since partial sums on their way are in no checkpoint"
             raise self._wrong("fold", why)
+
+    def _check_predictions(self) -> None:
+        layer = self.embeddings
+        if self.predict is None:
+            if layer is not None:
+                raise self._wrong("embeddings", "give `predict`, the file, too")
+            return
+        target = RowTarget.parse(self.predict)
+        if layer is not None and layer > self.layers:
+            raise self._wrong("embeddings", f"the network has layers 1 to {self.layers}")
+        if layer is not None and not target.has_ids:
+            raise self._wrong("embeddings", "an .npy holds the probabilities alone; choose .npz")
 
     def _check_model_options(self) -> None:
         given = {**self._model_options(), **(self.model_options or {})}

@@ -211,6 +211,8 @@ class TrainResult:
         The pipeline of a feature plan, if it has one.
     remarks : list of str
         Sentences on a run that did not learn, and what to try (`plancc_runtime.remarks`).
+    predicted : list of int or None
+        How many vertices are predicted to be of every class; None if that was not asked for.
     """
 
     header: Header
@@ -236,6 +238,7 @@ class TrainResult:
     steps: list[Step] = field(default_factory=list)
     pipelining: Pipelining | None = None
     remarks: list[str] = field(default_factory=list)
+    predicted: list[int] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the weights, ready for JSON."""

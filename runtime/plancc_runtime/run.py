@@ -20,6 +20,7 @@ from plancc_runtime.data import LocalData, load_data
 from plancc_runtime.devices import own_device
 from plancc_runtime.execution.choice import check_layout, check_widths, execution_of
 from plancc_runtime.execution.mini_batches import Drawn, open_sampler
+from plancc_runtime.gathering import Ids
 from plancc_runtime.kernels.spmm import KERNELS
 from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.layouts.resources import Resources
@@ -29,10 +30,11 @@ from plancc_runtime.nn import MODELS
 from plancc_runtime.nn.network import Network, NetworkOptions
 from plancc_runtime.optim import Validation, learning_rate
 from plancc_runtime.options import WATCHFUL, TrainOptions
+from plancc_runtime.predictions import save_predictions
 from plancc_runtime.remarks import remarks
 from plancc_runtime.results import Measure, Scores, Step, TrainResult, spent_by_all, summarise
 from plancc_runtime.saved import Description
-from plancc_runtime.slices import Slice
+from plancc_runtime.slices import Slice, rows_of_rank
 from plancc_runtime.trace import Trace
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.weights import read_description, read_weights
@@ -90,6 +92,7 @@ class Run:
             device=device,
         )
         self._part: Part | None = part
+        self._rows = rows_of_rank(header, part)
         self._pipelining = pipelining(self._part.grid, options.pipeline)
         self._data = load_data(self._part, transport, self._resources.dtype, options, device)
         with transport.agreement():
@@ -201,8 +204,39 @@ class Run:
         if self._validated:
             self._best.see(scores.loss["val"], epoch, self._learner.network)
 
-    def finish(self) -> TrainResult:
-        """Scores of the final weights, or of the best ones, and all figures of the run."""
+    def predict(
+        self,
+        path: str | PathLike[str],
+        embeddings: int | None,
+        ids: Ids | None,
+        multi_label: bool,
+    ) -> list[int]:
+        """Write what the network says of all vertices, with its weights as they are.
+
+        Parameters
+        ----------
+        path, ids, multi_label
+            As of `predictions.save_predictions`.
+        embeddings : int or None
+            Layer, from 1, whose outputs are written too.
+
+        Returns
+        -------
+        list of int
+            How many vertices are predicted to be of every class.
+        """
+        kept = {} if embeddings is None else {embeddings: torch.empty(0)}
+        outputs = self._learner.outputs(self._execution.whole(), self._data, kept)
+        embedding = None if embeddings is None else kept[embeddings]
+        return save_predictions(
+            path, self._rows, outputs, embedding, multi_label, ids, self.transport
+        )
+
+    def finish(self, ids: Ids | None = None) -> TrainResult:
+        """Scores of the final weights, or of the best ones, and all figures of the run.
+
+        Predictions are written too, if the options say so; `ids` are the source's.
+        """
         network, execution, transport = self._learner.network, self._execution, self.transport
         final, best_epoch = self._final_pass(), None
         if self.options.patience is not None:
@@ -217,6 +251,9 @@ class Run:
         if self._log is not None:
             self._log.close()
         grid, data = self.header.grid, self._data
+        counts, file, layer = None, self.options.predict, self.options.embeddings
+        if file is not None:
+            counts = self.predict(file, layer, ids, data.multi_label)
         copies = 1 if grid is None else grid.copies  # that count every vertex
         *epochs, last = summarise([*self._measures, final], transport)
         said = []
@@ -251,6 +288,7 @@ class Run:
             steps=self._steps,
             pipelining=self._pipelining,
             remarks=said,
+            predicted=counts,
         )
 
     def _final_pass(self) -> Measure:

@@ -8,9 +8,10 @@ from os import PathLike
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import PlanError
+from plancc.errors import BackendUnavailable, PlanError
 from plancc.plan.parts import Part, PartFold
 from plancc.plan.values import Header
+from plancc_runtime.gathering import Ids, RowsOfRank
 from plancc_runtime.transport.base import Transport
 
 Slice = tuple[Header, Part]
@@ -44,6 +45,55 @@ def open_slice(plan: str | PathLike[str] | Slice, transport: Transport) -> tuple
     if share is not None and share.grid.scheme == "1d" and share.block is not None:
         header = replace(header, layout="row")
         part = replace(share.block, vertex_data=part.vertex_data)
+    return header, part, content
+
+
+def read_ids(plan: str | PathLike[str] | Slice, transport: Transport) -> Ids | None:
+    """This rank's share of the source's own ids, in plan order; not collective.
+
+    None if the plan has none: its vertices are numbered as in the source, from 0. So is a plan that
+    is given as a slice.
+    """
+    if isinstance(plan, tuple):
+        return None
+    from plancc.plan.reader import PlanFile
+
+    name = "rows/original_id"
+    with PlanFile(plan) as file:
+        if not file.has(name):
+            return None
+        n = file.header.num_vertices
+        share = [n * rank // transport.size for rank in (transport.rank, transport.rank + 1)]
+        return Ids(file.read_within("rows/global_id", n, *share), file.read(name, *share))
+
+
+def rows_of_rank(header: Header, part: Part) -> RowsOfRank:
+    """Which vertices' rows this rank has; of several ranks with copies, the first contributes."""
+    share = part.grid
+    if share is None or share.grid.copies == 1:
+        return RowsOfRank(part.global_id, header.num_vertices, part.index)
+    first = share.grid.position(share.rank).column == 0
+    number = share.grid.part(share.rank) if first else None
+    return RowsOfRank(part.global_id, header.num_vertices, number)
+
+
+def need_torch(what: str) -> None:
+    """BackendUnavailable if torch, which `what` needs, is not installed."""
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise BackendUnavailable(
+            f"{what} needs torch; install it with: pip install 'plancc[run]'"
+        ) from error
+
+
+def checked_slice(
+    plan: str | PathLike[str] | Slice, transport: Transport
+) -> tuple[Header, Part, str]:
+    """What `open_slice` returns, if the slices of all ranks fit together. Collective."""
+    with transport.agreement():
+        header, part, content = open_slice(plan, transport)
+    check_slices(part, content, transport)
     return header, part, content
 
 

@@ -13,10 +13,11 @@ from collections.abc import Callable
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from plancc.errors import BackendUnavailable
+from plancc.plan.parts import Part
+from plancc.plan.values import Header
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.results import Measure, TrainResult
-from plancc_runtime.slices import Slice, check_slices, open_slice
+from plancc_runtime.slices import Slice, checked_slice, need_torch, read_ids
 from plancc_runtime.transport.base import Transport
 
 if TYPE_CHECKING:
@@ -46,9 +47,13 @@ def train(
     InputError, PlanError, OutputError, BackendUnavailable
         On all ranks, also if only one of them failed; the sentence names the ranks.
     """
+    ids = None
+    if options.predict is not None:
+        with transport.agreement():
+            ids = read_ids(plan, transport)
     run = prepared(plan, options, transport)
     run.loop(report)
-    return run.finish()
+    return run.finish(ids)
 
 
 def prepared(
@@ -62,21 +67,25 @@ def prepared(
     Parameters and errors are those of `train`.
     """
     with transport.agreement():
-        header, part, content = open_slice(plan, transport)
-    check_slices(part, content, transport)
-    with transport.agreement():
-        try:
-            import torch  # noqa: F401
-        except ImportError as error:
-            raise BackendUnavailable(
-                "training needs torch; install it with: pip install 'plancc[run]'"
-            ) from error
+        need_torch("training")
+    return run_of(plan, checked_slice(plan, transport), options, transport, kind)
+
+
+def run_of(
+    plan: str | PathLike[str] | Slice,
+    opened: tuple[Header, Part, str],
+    options: TrainOptions,
+    transport: Transport,
+    kind: type[Run] | None = None,
+) -> Run:
+    """`prepared`, from a slice that `slices.checked_slice` returned. Collective; needs torch."""
     from plancc_runtime.layouts.order import in_order
     from plancc_runtime.run import Run, agree
 
+    header, part, content = opened
     drawn = agree(plan, header, options, transport)
     part = in_order(part, options.row_order, options.pipeline, transport)
     run = (kind or Run)(header, part, content, options, transport)
-    del part  # its vertex data are the run's now
+    del part, opened  # their vertex data are the run's now
     run.prepare(drawn)
     return run

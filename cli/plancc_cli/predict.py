@@ -1,0 +1,95 @@
+"""`plancc predict`: what a saved network says of every vertex of a plan."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from plancc.errors import InputError
+from plancc_cli import options
+from plancc_cli.generated import with_options
+from plancc_cli.ranks import Job
+from plancc_cli.run_options import HELP, run_option
+from plancc_cli.simulate import is_graph
+from plancc_cli.words import predictions_line
+from plancc_runtime import launch
+from plancc_runtime.rowfiles import RowTarget
+
+if TYPE_CHECKING:
+    from plancc_runtime.transport.base import Transport
+
+EXECUTION = HELP["Execution"]
+
+
+@click.command()
+@click.argument("plan", type=click.Path())
+@click.option(
+    "--weights",
+    required=True,
+    type=click.Path(),
+    help="Weights as plancc-run --save writes them: they say which network they belong to.",
+)
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(),
+    help="The file to write: .csv, .npz, .npy or .parquet; out-{part}.npz: a file per rank.",
+)
+@with_options(
+    [
+        run_option("embeddings", "Write the outputs of this layer (1: the first) too."),
+        run_option("ranks", f"{EXECUTION['ranks']}  [default: 1, of a grid plan its ranks]"),
+        run_option("threads", EXECUTION["threads"]),
+        run_option("device", EXECUTION["device"]),
+        run_option("timeout", EXECUTION["timeout"]),
+    ]
+)
+def command(
+    plan: str,
+    weights: str,
+    output: str,
+    embeddings: int | None,
+    ranks: int | None,
+    threads: int | None,
+    device: str,
+    timeout: float,
+) -> None:
+    """Write class and probabilities of every vertex of PLAN, by saved weights.
+
+    \b
+        plancc-run plan.h5 --epochs 100 --save weights.npz
+        plancc predict other.h5 --weights weights.npz -o classes.csv
+
+    No option of the network is needed. Rows stand in the source's order, with its ids. Under
+    mpirun or torchrun every process is a rank.
+    """
+    if is_graph(plan):
+        raise InputError(f"{plan}: a graph, not a plan: compile it first")
+    options.check_output(RowTarget.parse(output).of_part(0), plan, weights)
+    _, launched = launch.announced()
+    if ranks is None and launched == 1:
+        ranks = _ranks_of(plan)
+
+    def work(transport: Transport) -> None:
+        from plancc_runtime.predict import predict
+
+        header, counts = predict(
+            plan, weights, output, transport, embeddings, threads=threads, device=device
+        )
+        if transport.rank == 0:
+            click.echo(predictions_line(output, header.num_vertices, counts))
+
+    job = Job("plancc predict", command)
+    sys.exit(job.run(None if ranks == 1 else ranks, "auto", timeout, work))
+
+
+def _ranks_of(plan: str) -> int:
+    """Ranks that a plan is executed by where nobody says how many."""
+    from plancc.plan.reader import PlanFile
+
+    with PlanFile(plan) as file:
+        grid = file.header.grid
+        return 1 if grid is None else grid.num_ranks

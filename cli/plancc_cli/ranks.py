@@ -1,0 +1,133 @@
+"""What a command does on several ranks, and how all of them end with one sentence and exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from plancc.errors import InputError, PlanccError
+from plancc_cli.words import in_flags
+from plancc_runtime import launch
+from plancc_runtime.transport.base import is_lack_of_memory, say
+
+if TYPE_CHECKING:
+    from plancc_runtime.transport.base import Transport
+
+
+class Job:
+    """The ranks of a command.
+
+    Parameters
+    ----------
+    program : str
+        Its name, for messages.
+    command : click.Command
+        Its options, for messages.
+    """
+
+    def __init__(self, program: str, command: click.Command) -> None:
+        self.program, self.command = program, command
+
+    def run(
+        self,
+        ranks: int | None,
+        transport_name: str,
+        timeout: float,
+        work: Callable[[Transport], None],
+    ) -> int:
+        """Do `work` on so many threads, or on the ranks that a launcher started; the exit code."""
+        try:
+            if ranks is not None:
+                _check_alone(ranks, transport_name)
+                return self.in_threads(ranks, timeout, work)
+            transport = launch.open_transport(transport_name, timeout)
+        except PlanccError as error:  # the ranks cannot talk to each other
+            return self.say_alone(str(error), error.exit_code)
+        transport.say = self.say
+        return self.together(transport, lambda: work(transport))
+
+    def together(self, transport: Transport, work: Callable[[], None]) -> int:
+        """Do `work` on all ranks; the exit code, the same on all of them. Collective.
+
+        An error that the ranks agreed on is printed by rank 0. Any other is known to one rank only,
+        which prints it and ends the job, since the others wait for it.
+        """
+        try:
+            work()
+            return 0
+        except (Exception, KeyboardInterrupt) as error:
+            sentence, code = told(error)
+            if error is transport.agreed_error:
+                if transport.rank == 0:
+                    self.say(sentence)
+                transport.gather(None)  # mpirun kills all once one has left: let rank 0 speak first
+                return code
+        if transport.size > 1:
+            self.say(f"rank {transport.rank}: {sentence}")
+            transport.abort(code)
+        else:
+            self.say(sentence)
+        return code
+
+    def in_threads(self, ranks: int, timeout: float, work: Callable[[Transport], None]) -> int:
+        """Do `work` on ranks that are threads of this process; the exit code."""
+        from plancc_runtime.transport.local import run_ranks
+
+        try:
+            run_ranks(ranks, work, timeout)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            # threads that torch keeps per rank thread do not always survive a normal exit
+            os._exit(0)
+        except (Exception, KeyboardInterrupt) as error:
+            sentence, code = told(error)
+        self.say(sentence)
+        sys.stdout.flush()
+        os._exit(code)  # other ranks may still compute, and nothing ends a thread
+
+    def say(self, sentence: str) -> None:
+        say(f"{self.program}: error: {in_flags(sentence, self.command)}")
+
+    def say_alone(self, sentence: str, code: int) -> int:
+        """Print once although the ranks cannot talk: what they see, they all see alike.
+
+        The launcher kills all ranks once one has left with an error, so the others wait for rank 0.
+        """
+        rank, _ = launch.announced()
+        if rank == 0:
+            self.say(sentence)
+        else:
+            time.sleep(3)
+        return code
+
+
+def told(error: BaseException) -> tuple[str, int]:
+    """What to say of an error, and the exit code."""
+    if isinstance(error, PlanccError):
+        return str(error), error.exit_code
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", 1
+    if is_lack_of_memory(error):
+        return "out of memory", 1
+    if os.environ.get("PLANCC_TRACEBACK"):
+        traceback.print_exception(error)
+    text = " ".join(str(error).split())
+    where = "".join(f" {note}" for note in getattr(error, "__notes__", ()))  # "in rank 2"
+    return (
+        f"unexpected {type(error).__name__}{where}: {text} (PLANCC_TRACEBACK=1 shows where; please "
+        "report it)"
+    ), 1
+
+
+def _check_alone(ranks: int, transport_name: str) -> None:
+    _, size = launch.announced()
+    if size > 1:
+        raise InputError(f"`ranks` {ranks}: the launcher has started {size} ranks already")
+    if transport_name != "auto":
+        raise InputError(f"`ranks` {ranks}: threads need no transport {transport_name}")

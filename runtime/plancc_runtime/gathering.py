@@ -1,0 +1,340 @@
+"""Rows of all ranks in the source's order, some at a time. Knows transports and files of rows; must
+not know layers or plans.
+
+Vertices are numbered 0..n-1 in the source's order. They pass by in *blocks* of consecutive numbers:
+every rank sends its rows of a block to those that want it, who so hold one block at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError, PlanError
+from plancc_runtime.rowfiles import Column, RowFile, RowTarget, as_bytes, open_row_file
+from plancc_runtime.transport.base import Transport
+
+BLOCK_BYTES = 32 << 20
+"""Size of a block, of the numbers that it brings."""
+
+
+@dataclass(frozen=True)
+class Ids:
+    """This rank's share of the source's own ids; the shares of all ranks have every vertex once.
+
+    Attributes
+    ----------
+    vertex : int[m]
+    original : int64[m]
+    """
+
+    vertex: npt.NDArray[np.integer]
+    original: npt.NDArray[np.int64]
+
+
+class Source:
+    """Arrays whose rows are of these vertices, each of which is in one place on all ranks."""
+
+    def __init__(self, vertices: npt.NDArray[np.integer], arrays: Mapping[str, np.ndarray]) -> None:
+        self._order = np.argsort(vertices, kind="stable")
+        self._vertices = vertices[self._order].astype(np.int64)
+        self.arrays = arrays
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row and of its vertex."""
+        return 8 + sum(a.dtype.itemsize * math.prod(a.shape[1:]) for a in self.arrays.values())
+
+    def rows(self, start: int, stop: int) -> Piece:
+        """The rows of the vertices ``start..stop-1`` that are here."""
+        first, last = np.searchsorted(self._vertices, [start, stop])
+        taken = self._order[first:last]
+        return self._vertices[first:last], {k: a[taken] for k, a in self.arrays.items()}
+
+
+Piece = tuple[npt.NDArray[np.int64], dict[str, np.ndarray]]
+"""Vertices, and arrays with a row for each."""
+Block = tuple[int, int, dict[str, np.ndarray] | None]
+"""First and last + 1 of its vertices, and arrays with a row for each; None where not wanted."""
+
+
+def as_arrays(rows: Any, num_rows: int) -> dict[str, np.ndarray]:
+    """Tensors or arrays, one or a mapping of several, by name; one alone is called "row".
+
+    Raises
+    ------
+    InputError
+        If one has not a row per vertex of this rank.
+    """
+    given = rows if isinstance(rows, Mapping) else {"row": rows}
+    found = {}
+    for name, each in given.items():
+        array = each
+        if not isinstance(array, np.ndarray):
+            array = each.detach().cpu()
+            if array.is_floating_point() and array.element_size() < 4:  # numpy lacks bfloat16
+                array = array.float()
+            array = array.numpy()
+        if array.ndim == 0 or len(array) != num_rows:
+            raise InputError(
+                f"{name} has shape {list(array.shape)}, but this rank has {num_rows} rows"
+            )
+        found[str(name)] = array
+    return found
+
+
+def columns_of(arrays: Mapping[str, np.ndarray], transport: Transport) -> dict[str, Column]:
+    """Types and shapes of a row, which must be the same on all ranks. Collective."""
+    columns = {name: Column(a.dtype, a.shape[1:]) for name, a in arrays.items()}
+    if not transport.all_equal(repr(columns).encode()):
+        transport.agree(InputError("the rows have other names, types or widths on other ranks"))
+    return columns
+
+
+def blocks(
+    sources: Sequence[Source],
+    num_vertices: int,
+    transport: Transport,
+    everywhere: bool = False,
+    block_bytes: int | None = None,
+) -> Iterator[Block]:
+    """All rows in the order of their vertices. Collective.
+
+    Parameters
+    ----------
+    sources : sequence of Source
+        Each with all vertices on all ranks together, under names of its own; of the same types and
+        row shapes everywhere.
+    num_vertices : int
+    transport : Transport
+    everywhere : bool
+        Whether every rank gets the blocks, or rank 0 alone.
+    block_bytes : int, optional
+        Most bytes of a block, if that is a row at least; by default `BLOCK_BYTES`.
+
+    Yields
+    ------
+    Block
+
+    Raises
+    ------
+    PlanError
+        On all ranks, if a vertex is no rank's.
+    """
+    row_bytes = sum(source.row_bytes for source in sources)
+    step = max(1, (block_bytes or BLOCK_BYTES) // row_bytes)
+    wanted = everywhere or transport.rank == 0
+    targets = range(transport.size) if everywhere else range(1)
+    for start in range(0, max(1, num_vertices), step):
+        stop = min(start + step, num_vertices)
+        block: dict[str, np.ndarray] = {}
+        for source in sources:
+            mine = source.rows(start, stop)
+            pieces = _exchange(mine, targets, transport)
+            with transport.agreement():
+                if wanted:
+                    block |= _merged(start, stop, [mine, *pieces])
+        yield start, stop, block if wanted else None
+
+
+def _exchange(mine: Piece, targets: range, transport: Transport) -> list[Piece]:
+    """The rows of the other ranks, where this is a target. Collective."""
+    counts = np.zeros(transport.size, np.int64)
+    counts[list(targets)] = len(mine[0])
+    comes = transport.alltoall(counts)
+    sends, receives, pieces = [], [], []
+    for peer in range(transport.size):
+        if peer == transport.rank:
+            continue
+        if peer in targets and len(mine[0]):
+            sends += [(peer, as_bytes(each)) for each in (mine[0], *mine[1].values())]
+        if comes[peer]:
+            rows = {k: np.empty((comes[peer], *a.shape[1:]), a.dtype) for k, a in mine[1].items()}
+            vertices = np.empty(comes[peer], np.int64)
+            receives += [(peer, as_bytes(each)) for each in (vertices, *rows.values())]
+            pieces.append((vertices, rows))
+    exchange = transport.exchange(sends, receives)
+    exchange.start()
+    for k in range(len(sends)):
+        exchange.send(k)
+    exchange.finish()
+    return pieces
+
+
+def _merged(start: int, stop: int, pieces: Sequence[Piece]) -> dict[str, np.ndarray]:
+    """The rows of vertices ``start..stop-1`` in their order."""
+    there = np.zeros(stop - start, np.bool_)
+    arrays = pieces[0][1]
+    block = {k: np.empty((stop - start, *a.shape[1:]), a.dtype) for k, a in arrays.items()}
+    for vertices, rows in pieces:
+        there[vertices - start] = True
+        for name, each in rows.items():
+            block[name][vertices - start] = each
+    if not there.all():
+        vertex = start + int(np.argmin(there))
+        raise PlanError(f"the plan is damaged: vertex {vertex} is in no part")
+    return block
+
+
+@dataclass(frozen=True)
+class RowsOfRank:
+    """Which rows a rank contributes.
+
+    Attributes
+    ----------
+    vertices : int[num_rows]
+        Vertex of every row.
+    num_vertices : int
+        All ranks' vertices.
+    part : int or None
+        Number of the rank among those that contribute; None: it has copies of others' rows, and
+        contributes none.
+    """
+
+    vertices: npt.NDArray[np.integer]
+    num_vertices: int
+    part: int | None
+
+    def source(self, arrays: Mapping[str, np.ndarray]) -> Source:
+        """The rows of these arrays that this rank contributes."""
+        if self.part is None:
+            return Source(self.vertices[:0], {name: a[:0] for name, a in arrays.items()})
+        return Source(self.vertices, arrays)
+
+
+def gather_rows(
+    rows: RowsOfRank, array: np.ndarray, transport: Transport, everywhere: bool
+) -> np.ndarray | None:
+    """All rows in one array, where they are wanted. Collective; errors as of `blocks`."""
+    columns_of({"rows": array}, transport)
+    whole = None
+    with transport.agreement():
+        if everywhere or transport.rank == 0:
+            whole = np.empty((rows.num_vertices, *array.shape[1:]), array.dtype)
+    source = rows.source({"rows": array})
+    for start, stop, block in blocks([source], rows.num_vertices, transport, everywhere):
+        if whole is not None and block is not None:
+            whole[start:stop] = block["rows"]
+    return whole
+
+
+def save_rows(
+    path: str | PathLike[str],
+    rows: RowsOfRank,
+    arrays: Mapping[str, np.ndarray],
+    ids: Ids | None,
+    transport: Transport,
+) -> None:
+    """Write the rows of all ranks with the ids of their vertices. Collective.
+
+    Rank 0 writes one file, and holds one block at a time; with ``{part}`` in the name every rank
+    writes a file of its own rows, in the order of their vertices, and nothing travels but ids.
+
+    Parameters
+    ----------
+    path : path
+        As `rowfiles.RowTarget` has it.
+    rows : RowsOfRank
+    arrays : mapping of str to array[num_rows, ...]
+    ids : Ids or None
+        None: the ids are the numbers of the vertices.
+    transport : Transport
+
+    Raises
+    ------
+    InputError, OutputError, BackendUnavailable, PlanError
+        On all ranks; no file is half-written.
+    """
+    with transport.agreement():
+        target = RowTarget.parse(path)
+        if "id" in arrays and target.has_ids:
+            raise InputError(f"{target.path}: 'id' is the name of the ids; choose another")
+    columns = columns_of(arrays, transport)
+    with transport.agreement():
+        target.check_arrays(columns)
+    if target.has_ids:
+        columns = {"id": Column(np.dtype(np.int64), ()), **columns}
+    if target.in_parts:
+        _save_part(
+            target, columns, rows, {**arrays, "id": _own_ids(rows, ids, transport)}, transport
+        )
+    else:
+        _save_whole(target, columns, rows, arrays, ids, transport)
+
+
+def _save_whole(
+    target: RowTarget,
+    columns: Mapping[str, Column],
+    rows: RowsOfRank,
+    arrays: Mapping[str, np.ndarray],
+    ids: Ids | None,
+    transport: Transport,
+) -> None:
+    """Let rank 0 write a file of all rows. Collective."""
+    file: RowFile | None = None
+    try:
+        with transport.agreement():
+            if transport.rank == 0:
+                file = open_row_file(target.path, columns, rows.num_vertices)
+        for names in transport.gather(file.passes if file is not None else None)[0]:
+            sources = [rows.source({name: arrays[name] for name in names if name != "id"})]
+            if "id" in names and ids is not None:
+                sources.append(Source(ids.vertex, {"id": ids.original}))
+            for start, stop, block in blocks(sources, rows.num_vertices, transport):
+                with transport.agreement():
+                    if file is not None and block is not None:
+                        if "id" in names and ids is None:
+                            block["id"] = np.arange(start, stop)
+                        file.write({name: block[name] for name in names})
+        with transport.agreement():
+            if file is not None:
+                file.finish()
+    except BaseException as error:
+        if file is not None:
+            file.abandon(error)
+        raise
+
+
+def _save_part(
+    target: RowTarget,
+    columns: Mapping[str, Column],
+    rows: RowsOfRank,
+    arrays: Mapping[str, np.ndarray],
+    transport: Transport,
+) -> None:
+    """Write this rank's own rows. Collective."""
+    order = np.argsort(rows.vertices, kind="stable")
+    file: RowFile | None = None
+    try:
+        with transport.agreement():
+            if rows.part is not None:
+                file = open_row_file(target.of_part(rows.part), columns, len(order))
+                for names in file.passes:
+                    file.write({name: arrays[name][order] for name in names})
+        with transport.agreement():  # no part gets its name unless all are whole
+            if file is not None:
+                file.finish()
+    except BaseException as error:
+        if file is not None:
+            file.abandon(error)
+        raise
+
+
+def _own_ids(rows: RowsOfRank, ids: Ids | None, transport: Transport) -> npt.NDArray[np.integer]:
+    """The ids of this rank's rows, int64[num_rows]. Collective."""
+    if ids is None:
+        return rows.vertices.astype(np.int64)
+    found = np.empty(len(rows.vertices), np.int64)
+    own = Source(rows.vertices, {"row": np.arange(len(rows.vertices))})
+    shares = [Source(ids.vertex, {"id": ids.original})]
+    for start, stop, block in blocks(shares, rows.num_vertices, transport, everywhere=True):
+        assert block is not None
+        vertices, mine = own.rows(start, stop)
+        found[mine["row"]] = block["id"][vertices - start]
+    return found

@@ -1,0 +1,143 @@
+"""Predictions of a saved network for the vertices of a plan, without training.
+
+`predict` is collective: all ranks call it with the same arguments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from plancc.errors import InputError
+from plancc.plan.parts import Part
+from plancc.plan.values import Header
+from plancc_runtime.options import MODEL_OPTIONS, TrainOptions
+from plancc_runtime.slices import checked_slice, need_torch, read_ids
+from plancc_runtime.train import run_of
+from plancc_runtime.transport.base import Transport
+
+if TYPE_CHECKING:
+    from plancc_runtime.saved import Description
+
+
+def predict(
+    plan: str | PathLike[str],
+    weights: str | PathLike[str],
+    path: str | PathLike[str],
+    transport: Transport,
+    embeddings: int | None = None,
+    **execution: Any,
+) -> tuple[Header, list[int]]:
+    """Write class and probabilities of every vertex of a plan, by saved weights. Collective.
+
+    Parameters
+    ----------
+    plan : path
+        With features as wide as those that the network was trained on; of any layout.
+    weights : path
+        A file that says which network it holds (`plancc_runtime.saved`).
+    path : path
+        As of `TrainOptions.predict`.
+    transport : Transport
+    embeddings : int, optional
+        As of `TrainOptions`.
+    execution
+        Other fields of `TrainOptions` that change no result: threads, device, dtype, kernel.
+
+    Returns
+    -------
+    Header
+        The plan's.
+    list of int
+        How many vertices are predicted to be of every class.
+
+    Raises
+    ------
+    InputError, PlanError, OutputError, BackendUnavailable
+        On all ranks; no file is half-written.
+    """
+    with transport.agreement():
+        need_torch("a network")
+    from plancc_runtime.saved import Description
+
+    header, part, _ = checked_slice(plan, transport)
+    with transport.agreement():
+        description = Description.read(weights)
+        settings = {"init": weights, "predict": path, "embeddings": embeddings, **execution}
+        options = options_of(description, fspath(weights), settings)
+        ids = read_ids(plan, transport)
+        _check_widths(fspath(plan), part, description.dims)
+    _check_classes(fspath(plan), part, description.dims[-1], transport)
+    data = part.vertex_data
+    known = np.zeros(part.num_rows, np.int32)  # nothing is learnt from labels here
+    part = replace(part, vertex_data=type(data)(features=data.features, labels=known))
+    run = run_of((header, part), (header, part, ""), options, transport)
+    assert options.predict is not None
+    return header, run.predict(options.predict, embeddings, ids, description.multi_label)
+
+
+def options_of(description: Description, name: str, settings: dict[str, Any]) -> TrainOptions:
+    """Options of a run whose network is the described one; `name` is the file's.
+
+    Raises
+    ------
+    InputError
+        If no options make such a network.
+    """
+    dims, network = description.dims, description.options
+    hidden = set(dims[1:-1])
+    if len(hidden) > 1:
+        widths = " x ".join(map(str, dims))
+        raise InputError(
+            f"{name}: a network of {widths}; its hidden layers must have one width here "
+            "(plancc_runtime.load_network takes any)"
+        )
+    return TrainOptions(
+        model=network.model,
+        epochs=0,
+        layers=len(dims) - 1,
+        hidden=min(hidden, default=TrainOptions.hidden),
+        activation=network.activation,
+        norm=network.norm,
+        residual=network.residual,
+        normalize_features=description.normalize_features,
+        standardize_features=network.standardize_features,
+        classes=dims[-1],
+        passes=("order", "overlap"),
+        model_options=network.conv,
+        **{name: network.conv[name] for name in MODEL_OPTIONS if name in network.conv},
+        **settings,
+    )
+
+
+def _check_widths(name: str, part: Part, dims: tuple[int, ...]) -> None:
+    """InputError if the plan's features are not those of the network."""
+    features = part.vertex_data.features
+    if features is None:
+        raise InputError(
+            f"{name}: the plan has no features, and the network takes {dims[0]} of every vertex; "
+            "compile it with vertex data"
+        )
+    if features.shape[1] != dims[0]:
+        raise InputError(
+            f"{name}: the plan has features of width {features.shape[1]}, and the network takes "
+            f"{dims[0]}"
+        )
+
+
+def _check_classes(name: str, part: Part, classes: int, transport: Transport) -> None:
+    """InputError if the plan's labels are not those of the network. Collective."""
+    data, found = part.vertex_data, np.zeros(1, np.int64)
+    if data.targets is not None:
+        found[0] = data.targets.shape[1]
+    elif data.labels is not None:
+        found[0] = data.labels.max(initial=-1) + 1
+    transport.allreduce_max(found)
+    with transport.agreement():
+        if found[0] > classes or (data.targets is not None and found[0] != classes):
+            raise InputError(
+                f"{name}: the plan has labels of {found[0]} classes, and the network has {classes}"
+            )

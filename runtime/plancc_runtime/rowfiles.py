@@ -1,0 +1,307 @@
+"""Files with a row per vertex: CSV, Parquet, .npz and .npy, written piece by piece.
+
+Knows arrays and files; must not know ranks or graphs. Tables (CSV, Parquet) have a column for every
+number of a row: an array `class` of one dimension is the column ``class``, a matrix `probability`
+the columns ``probability_0``, ``probability_1`` and so on. In an ``.npz`` every array stands by
+itself under its name; an ``.npy`` has one array.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import zipfile
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from os import PathLike
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+
+from plancc.errors import BackendUnavailable, InputError
+from plancc.files import atomic_write, check_target
+
+FORMATS = (".csv", ".npy", ".npz", ".parquet")
+PART = "{part}"
+TEXTS = 1 << 16
+"""Numbers that are text at once."""
+
+Arrays = Mapping[str, np.ndarray]
+
+
+class Column(NamedTuple):
+    """Type of an array, and the shape of one of its rows."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class RowTarget:
+    """Where rows are written.
+
+    Attributes
+    ----------
+    path : str
+        One file, or, with ``{part}`` in its name, one per rank.
+    """
+
+    path: str
+
+    @classmethod
+    def parse(cls, path: str | PathLike[str]) -> RowTarget:
+        """The target of this name.
+
+        Raises
+        ------
+        InputError
+            For another extension than `FORMATS`, and for ``.npy`` in parts, which has no ids.
+        BackendUnavailable
+            For Parquet without pyarrow.
+        """
+        target = cls(os.fspath(path))
+        if target.format not in FORMATS:
+            raise InputError(f"{target.path}: choose a name that ends in {', '.join(FORMATS)}")
+        if target.in_parts and not target.has_ids:
+            raise InputError(
+                f"{target.path}: an .npy has no ids, which parts need; choose .npz or .csv"
+            )
+        if target.format == ".parquet":
+            _pyarrow()
+        return target
+
+    @property
+    def format(self) -> str:
+        return os.path.splitext(self.path)[1]
+
+    @property
+    def in_parts(self) -> bool:
+        return PART in os.path.basename(self.path)
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether ids stand beside the rows."""
+        return self.format != ".npy"
+
+    def of_part(self, number: int) -> str:
+        """The file of a part; without parts, the one file."""
+        folder, name = os.path.split(self.path)
+        return os.path.join(folder, name.replace(PART, str(number)))
+
+    def check(self) -> None:
+        """OutputError if the file, or that of part 0, cannot be written."""
+        check_target(self.of_part(0))
+
+    def check_arrays(self, columns: Mapping[str, Column]) -> None:
+        """InputError if the format has no place for such arrays."""
+        if not self.has_ids and len(columns) != 1:
+            raise InputError(
+                f"{self.path}: an .npy holds one array, not {', '.join(columns)}; choose .npz"
+            )
+        for name, (dtype, shape) in columns.items():
+            if dtype.kind not in "biuf":
+                raise InputError(f"{self.path}: {name} is of {dtype}, which is no real number")
+            if self.format in (".csv", ".parquet") and len(shape) > 1:
+                raise InputError(
+                    f"{self.path}: rows of {name} have shape {list(shape)}, and a table has rows "
+                    "of one dimension; choose .npz"
+                )
+
+
+class RowFile(ABC):
+    """A file that grows by blocks of rows, and is there when it is complete.
+
+    Parameters
+    ----------
+    path : str
+    columns : mapping of str to Column
+    num_rows : int
+        Of the whole file.
+
+    Raises
+    ------
+    OutputError
+        From any method, if it cannot be written: nothing is left behind then.
+    """
+
+    def __init__(self, path: str, columns: Mapping[str, Column], num_rows: int) -> None:
+        self._columns, self._num_rows = columns, num_rows
+        self._stack = ExitStack()
+        temporary = self._stack.enter_context(atomic_write(path))
+        self._guarded(self._begin, os.fspath(temporary))
+
+    @property
+    def passes(self) -> Sequence[Sequence[str]]:
+        """The arrays that blocks bring together, one pass over all rows after the other."""
+        return [list(self._columns)]
+
+    def write(self, block: Arrays) -> None:
+        """Add rows of the arrays of this pass."""
+        self._guarded(self._write, block)
+
+    def finish(self) -> None:
+        """Complete the file, and give it its name."""
+        self._guarded(self._end)
+        self._stack.close()
+
+    def abandon(self, error: BaseException) -> None:
+        """Remove what was written."""
+        self._stack.__exit__(type(error), error, error.__traceback__)
+
+    def _guarded(self, step: Any, *arguments: Any) -> None:
+        try:
+            step(*arguments)
+        except BaseException as error:
+            self.abandon(error)  # an OSError becomes an OutputError here
+            raise
+
+    @abstractmethod
+    def _begin(self, temporary: str) -> None: ...
+
+    @abstractmethod
+    def _write(self, block: Arrays) -> None: ...
+
+    def _end(self) -> None:
+        self._stream.close()
+
+    _stream: IO[Any]
+
+
+class CsvFile(RowFile):
+    """Text with a header; numbers have the digits that tell them from all others of their type."""
+
+    def _begin(self, temporary: str) -> None:
+        stream = open(temporary, "w", encoding="utf-8", newline="")  # noqa: SIM115
+        self._stream = self._stack.enter_context(stream)
+        self._stream.write(",".join(_names(self._columns)) + "\n")
+
+    def _write(self, block: Arrays) -> None:
+        arrays = [a.reshape(len(a), -1) for a in block.values()]
+        step = max(1, TEXTS // max(1, sum(a.shape[1] for a in arrays)))
+        for start in range(0, len(arrays[0]), step):
+            texts = [_texts(a[start : start + step]) for a in arrays]
+            lines = map(",".join, np.concatenate(texts, axis=1).tolist())
+            self._stream.writelines(f"{line}\n" for line in lines)
+
+
+class NpyFile(RowFile):
+    """One array."""
+
+    def _begin(self, temporary: str) -> None:
+        [column] = self._columns.values()
+        self._stream = self._stack.enter_context(open(temporary, "wb"))  # noqa: SIM115
+        _write_header(self._stream, column, self._num_rows)
+
+    def _write(self, block: Arrays) -> None:
+        [array] = block.values()
+        self._stream.write(as_bytes(array))
+
+
+class NpzFile(RowFile):
+    """An array after the other, uncompressed."""
+
+    @property
+    def passes(self) -> Sequence[Sequence[str]]:
+        return [[name] for name in self._columns]
+
+    def _begin(self, temporary: str) -> None:
+        self._archive = self._stack.enter_context(zipfile.ZipFile(temporary, "w"))
+        self._name = ""
+
+    def _write(self, block: Arrays) -> None:
+        [(name, array)] = block.items()
+        if name != self._name:
+            self._next(name)
+        self._stream.write(as_bytes(array))
+
+    def _next(self, name: str) -> None:
+        if self._name:
+            self._stream.close()
+        self._name = name
+        self._stream = self._stack.enter_context(
+            self._archive.open(f"{name}.npy", "w", force_zip64=True)
+        )
+        _write_header(self._stream, self._columns[name], self._num_rows)
+
+    def _end(self) -> None:
+        if self._name:
+            self._stream.close()
+        self._archive.close()
+
+
+class ParquetFile(RowFile):
+    """A row group per block."""
+
+    def _begin(self, temporary: str) -> None:
+        arrow = _pyarrow()
+        types = [
+            arrow.from_numpy_dtype(dtype)
+            for dtype, shape in self._columns.values()
+            for _ in range(math.prod(shape))
+        ]
+        self._schema = arrow.schema(list(zip(_names(self._columns), types, strict=True)))
+        self._writer = self._stack.enter_context(
+            arrow.parquet.ParquetWriter(temporary, self._schema)
+        )
+
+    def _write(self, block: Arrays) -> None:
+        arrow = _pyarrow()
+        columns = [c for a in block.values() for c in a.reshape(len(a), -1).T]
+        arrays = [arrow.array(np.ascontiguousarray(c)) for c in columns]
+        self._writer.write_table(arrow.Table.from_arrays(arrays, schema=self._schema))
+
+    def _end(self) -> None:
+        self._writer.close()
+
+
+_FILES: dict[str, type[RowFile]] = {
+    ".csv": CsvFile,
+    ".npy": NpyFile,
+    ".npz": NpzFile,
+    ".parquet": ParquetFile,
+}
+
+
+def open_row_file(path: str, columns: Mapping[str, Column], num_rows: int) -> RowFile:
+    """A file of the format that its name asks for, which `RowTarget.parse` knows."""
+    return _FILES[os.path.splitext(path)[1]](path, columns, num_rows)
+
+
+def as_bytes(array: np.ndarray) -> np.ndarray:
+    """The numbers of an array as uint8[...]; a copy only if it is not contiguous."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _names(columns: Mapping[str, Column]) -> list[str]:
+    """Names of the columns of a table."""
+    return [
+        name if not shape else f"{name}_{k}"
+        for name, (_, shape) in columns.items()
+        for k in range(math.prod(shape))
+    ]
+
+
+def _texts(array: np.ndarray) -> np.ndarray:
+    return (array.astype(np.int8) if array.dtype.kind == "b" else array).astype(np.str_)
+
+
+def _write_header(stream: IO[bytes], column: Column, num_rows: int) -> None:
+    header = {
+        "descr": np.lib.format.dtype_to_descr(column.dtype),
+        "fortran_order": False,
+        "shape": (num_rows, *column.shape),
+    }
+    np.lib.format.write_array_header_1_0(stream, header)
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise BackendUnavailable(
+            "Parquet files need pyarrow; install it with: pip install 'plancc[parquet]'"
+        ) from error
+    return pyarrow
