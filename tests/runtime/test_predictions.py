@@ -1,0 +1,258 @@
+"""Predictions and other rows in files: against dense matrices, in the source's order."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from grid_graphs import on_ranks
+from launcher import alone, plancc_run, run
+from reference import normalised
+
+import plancc
+from plancc_runtime import gathering
+from plancc_runtime.predict import predict
+from plancc_runtime.transport.single import SingleTransport
+from plancc_runtime.weights import save_weights
+
+N, WIDTH, HIDDEN, CLASSES = 37, 6, 5, 4
+LAYOUTS = {
+    "row": ("rp", [1, 3, 4]),
+    "edge": ("libra", [1, 2, 4]),
+    "1.5d": ("cagnet-1.5d", [4]),
+    "2d": ("cagnet-2d", [4]),
+    "feature": ("mop", [4]),
+}
+EVERY = [(name, ranks) for name, (_, sizes) in LAYOUTS.items() for ranks in sizes]
+
+
+class Case:
+    """Plans of a graph whose ids have gaps, and weights; what they predict, by dense matrices."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        random = np.random.default_rng(8)
+        edge = np.triu(random.random((N, N)) < 0.12, 1)
+        edge[np.arange(N - 1), np.arange(1, N)] = True  # an edge list has no isolated vertices
+        self.edge = edge | edge.T
+        self.ids = np.sort(random.choice(10**10, N, replace=False))
+        self.features = random.standard_normal((N, WIDTH)).astype(np.float32)
+        labels = random.integers(0, CLASSES, N).astype(np.int32)
+        labels[::3] = -1  # unknown
+        self.targets = random.random((N, CLASSES)) < 0.4
+        self.labels = labels
+        lines = [
+            f"{self.ids[i]} {self.ids[j]}" for i, j in zip(*np.nonzero(self.edge), strict=True)
+        ]
+        random.shuffle(lines)
+        (folder / "graph.txt").write_text("\n".join(lines) + "\n")
+        data = plancc.VertexData(features=self.features, labels=labels)
+        graph = plancc.read_graph(folder / "graph.txt")
+        for name, (model, _) in LAYOUTS.items():
+            options = {"replication": 2} if name == "1.5d" else {}
+            plan = plancc.compile(graph, model, 4, data=data, dtype="float64", **options)
+            plan.save(folder / f"{name}.h5")
+        several = plancc.VertexData(features=self.features, targets=self.targets)
+        plancc.compile(graph, "rp", 4, data=several, dtype="float64").save(folder / "several.h5")
+        self.weights = {
+            "convs.0.weight": random.standard_normal((WIDTH, HIDDEN)),
+            "convs.1.weight": random.standard_normal((HIDDEN, CLASSES)),
+        }
+        self.description = {
+            **{"format": 1, "plancc": "0", "dims": [WIDTH, HIDDEN, CLASSES], "model": "gcn"},
+            **{"conv": {"bias": False}, "activation": "tanh"},
+        }
+        self.save("weights.npz")
+        self.save("several.npz", multi_label=True, normalize_features=True)
+
+    def save(self, name: str, **description: object) -> None:
+        save_weights(self.folder / name, self.weights, self.description | description)
+
+    def layers(self, normalize: bool = False) -> list[np.ndarray]:
+        """Outputs of both layers, float64."""
+        h, a = self.features.astype(np.float64), normalised(self.edge)
+        if normalize:
+            h = h / np.abs(h).sum(axis=1, keepdims=True)
+        first = np.tanh(a @ h @ self.weights["convs.0.weight"])
+        return [first, a @ first @ self.weights["convs.1.weight"]]
+
+    def probabilities(self) -> np.ndarray:
+        shifted = np.exp(self.layers()[1])
+        return shifted / shifted.sum(axis=1, keepdims=True)
+
+    def predict(self, layout: str, ranks: int, path: Path, **options: object) -> list[int]:
+        def work(transport):
+            return predict(
+                *(self.folder / f"{layout}.h5", self.folder / "weights.npz", path, transport),
+                **{"dtype": "float64", "threads": 1, **options},
+            )[1]
+
+        found = on_ranks(ranks, work)
+        assert all(each == found[0] for each in found)
+        return found[0]
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory) -> Case:
+    return Case(tmp_path_factory.mktemp("predictions"))
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(gathering, "BLOCK_BYTES", 300)
+
+
+@pytest.mark.parametrize(("layout", "ranks"), EVERY)
+@pytest.mark.parametrize("layer", [1, 2])
+def test_all_layouts_against_dense_matrices(layout, ranks, layer, case, tmp_path, small_blocks):
+    path = tmp_path / "out.npz"
+    counts = case.predict(layout, ranks, path, embeddings=layer)
+    expected = case.probabilities()
+    with np.load(path) as found:
+        assert sorted(found.files) == ["class", "embedding", "id", "probability"]
+        np.testing.assert_array_equal(found["id"], case.ids)
+        np.testing.assert_allclose(found["probability"], expected, rtol=0, atol=1e-12)
+        np.testing.assert_array_equal(found["class"], expected.argmax(axis=1))
+        np.testing.assert_allclose(found["embedding"], case.layers()[layer - 1], atol=1e-12)
+    assert counts == np.bincount(expected.argmax(axis=1), minlength=CLASSES).tolist()
+    assert os.listdir(tmp_path) == ["out.npz"]
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_csv_and_npy(ranks, case, tmp_path, small_blocks):
+    case.predict("row", ranks, tmp_path / "out.csv", embeddings=1, dtype="float32")
+    case.predict("row", ranks, tmp_path / "out.npz", embeddings=1, dtype="float32")
+    case.predict("row", ranks, tmp_path / "out.npy", dtype="float32")
+    with open(tmp_path / "out.csv", newline="") as file:
+        header, *rows = csv.reader(file)
+    of = {"probability": CLASSES, "embedding": HIDDEN}
+    assert header == ["id", "class", *(f"{name}_{k}" for name in of for k in range(of[name]))]
+    with np.load(tmp_path / "out.npz") as found:
+        assert [int(row[0]) for row in rows] == case.ids.tolist()
+        assert [int(row[1]) for row in rows] == found["class"].tolist()
+        numbers = np.array([row[2:] for row in rows], np.float32)
+        both = np.concatenate([found["probability"], found["embedding"]], axis=1)
+        np.testing.assert_array_equal(numbers, both)  # the text has all digits
+        np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), found["probability"])
+
+
+def test_parquet(case, tmp_path, small_blocks):
+    pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    case.predict("edge", 2, tmp_path / "out.parquet", embeddings=2)
+    table = parquet.read_table(tmp_path / "out.parquet")
+    assert table["id"].to_pylist() == case.ids.tolist()
+    expected = case.probabilities()
+    assert table["class"].to_pylist() == expected.argmax(axis=1).tolist()
+    for k in range(CLASSES):
+        np.testing.assert_allclose(table[f"probability_{k}"].to_numpy(), expected[:, k], atol=1e-12)
+        output = case.layers()[1][:, k]
+        np.testing.assert_allclose(table[f"embedding_{k}"].to_numpy(), output, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("layout", "ranks", "parts"), [("row", 3, 3), ("2d", 4, 2), ("feature", 4, 4)]
+)
+def test_parts_have_every_vertex_once(layout, ranks, parts, case, tmp_path, small_blocks):
+    case.predict(layout, ranks, tmp_path / "out-{part}.npz")
+    assert sorted(os.listdir(tmp_path)) == [f"out-{k}.npz" for k in range(parts)]
+    found = [dict(np.load(tmp_path / f"out-{k}.npz")) for k in range(parts)]
+    ids = np.concatenate([each["id"] for each in found])
+    assert all((np.diff(each["id"]) > 0).all() for each in found)
+    order = np.argsort(ids)
+    np.testing.assert_array_equal(ids[order], case.ids)
+    whole = np.concatenate([each["probability"] for each in found])[order]
+    np.testing.assert_allclose(whole, case.probabilities(), atol=1e-12)
+
+
+def test_vertices_of_several_classes(case, tmp_path):
+    def work(transport):
+        names = case.folder / "several.h5", case.folder / "several.npz", tmp_path / "out.csv"
+        return predict(*names, transport, dtype="float64", threads=1)[1]
+
+    counts = on_ranks(2, work)[0]
+    outputs = case.layers(normalize=True)[1]
+    with open(tmp_path / "out.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for k in range(CLASSES):
+        classes = [row[f"class_{k}"] for row in rows]
+        assert classes == [str(int(z > 0)) for z in outputs[:, k]]
+        probability = [float(row[f"probability_{k}"]) for row in rows]
+        np.testing.assert_allclose(probability, 1 / (1 + np.exp(-outputs[:, k])), rtol=1e-12)
+        assert counts[k] == (outputs[:, k] > 0).sum()
+
+
+def test_a_run_writes_what_it_ends_with(case, tmp_path):
+    """Early stopping goes back to the best weights, which predict; the accuracies are the run's."""
+    data = plancc.VertexData(
+        features=case.features,
+        labels=case.labels,
+        train_mask=np.arange(N) % 2 == 0,
+        val_mask=np.arange(N) % 4 == 1,
+        test_mask=np.arange(N) % 4 == 3,
+    )
+    graph = plancc.read_graph(case.folder / "graph.txt")
+    plancc.compile(graph, "rp", 2, data=data).save(tmp_path / "plan.h5")
+    out, results, weights = tmp_path / "out.csv", tmp_path / "run.json", tmp_path / "weights.npz"
+    done = alone(
+        *(tmp_path / "plan.h5", "--epochs", 60, "--lr", 3, "--patience", 2, "--eval-every", 1),
+        *("--dtype", "float64", "--predict", out, "--json", results, "--save", weights),
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(results.read_text())
+    assert found["best_epoch"] < len(found["epochs"])
+    with open(out, newline="") as file:
+        rows = list(csv.DictReader(file))
+    classes = np.array([int(row["class"]) for row in rows])
+    assert [int(row["id"]) for row in rows] == case.ids.tolist()
+    for split in ("train", "val", "test"):
+        counted = getattr(data, f"{split}_mask") & (case.labels >= 0)
+        accuracy = (classes == case.labels)[counted].mean()
+        assert found["final"]["accuracy"][split] == pytest.approx(accuracy)
+    assert found["predicted"] == np.bincount(classes, minlength=CLASSES).tolist()
+    last = done.stdout.rstrip().splitlines()[-1]
+    counts = ", ".join(map(str, found["predicted"]))
+    assert last == f"{out}: predictions for {N} vertices; of each class {counts}"
+    again = tmp_path / "again.npz"
+    predict(tmp_path / "plan.h5", weights, again, SingleTransport(), dtype="float64", threads=1)
+    with np.load(again) as file:
+        p = np.array([[float(row[f"probability_{k}"]) for k in range(CLASSES)] for row in rows])
+        np.testing.assert_allclose(file["probability"], p, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [["--batch-size", 9], ["--boundary-sampling", 0.5], ["--norm", "batch", "--dropout", 0.5]],
+    ids=["mini-batches", "boundary sampling", "norm and dropout"],
+)
+def test_predictions_are_of_the_full_batch(how, case, tmp_path):
+    """However a run was trained, the saved network predicts the same from one rank."""
+    done = plancc_run(
+        *(None, case.folder / "row.h5", "--ranks", 2, "--epochs", 2, "--dtype", "float64", *how),
+        *("--predict", tmp_path / "run.npy", "--save", tmp_path / "weights.npz"),
+    )
+    assert done.returncode == 0, done.stderr
+    names = case.folder / "row.h5", tmp_path / "weights.npz", tmp_path / "again.npy"
+    predict(*names, SingleTransport(), dtype="float64", threads=1)
+    found, again = np.load(tmp_path / "run.npy"), np.load(tmp_path / "again.npy")
+    np.testing.assert_allclose(found, again, atol=1e-12)
+    assert found.shape == (N, CLASSES)
+
+
+@pytest.mark.mpi
+def test_command_under_mpirun(case, tmp_path):
+    names = case.folder / "edge.h5", "--weights", case.folder / "weights.npz"
+    done = run(3, "-m", "plancc_cli.main", "predict", *names, "-o", tmp_path / "out.npz")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("predictions for") == 1
+    with np.load(tmp_path / "out.npz") as found:
+        np.testing.assert_array_equal(found["id"], case.ids)
+        np.testing.assert_allclose(found["probability"], case.probabilities(), atol=1e-5)
+    wrong = run(3, "-m", "plancc_cli.main", "predict", *names, "-o", tmp_path / "x" / "out.npz")
+    assert wrong.returncode == 1
+    assert "x does not exist" in wrong.stderr
