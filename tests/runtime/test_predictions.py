@@ -9,11 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from grid_graphs import on_ranks
-from launcher import alone, plancc_run, run
+from launcher import alone, plancc_run, run, sentences
 from reference import normalised
 
 import plancc
+import plancc_runtime
+from plancc.errors import InputError, OutputError
 from plancc_runtime import gathering
 from plancc_runtime.predict import predict
 from plancc_runtime.transport.single import SingleTransport
@@ -54,10 +57,12 @@ class Case:
         graph = plancc.read_graph(folder / "graph.txt")
         for name, (model, _) in LAYOUTS.items():
             options = {"replication": 2} if name == "1.5d" else {}
-            plan = plancc.compile(graph, model, 4, data=data, dtype="float64", **options)
+            plan = plancc.compile(graph, model, 4, data=data, value_dtype="float64", **options)
             plan.save(folder / f"{name}.h5")
         several = plancc.VertexData(features=self.features, targets=self.targets)
-        plancc.compile(graph, "rp", 4, data=several, dtype="float64").save(folder / "several.h5")
+        plancc.compile(graph, "rp", 4, data=several, value_dtype="float64").save(
+            folder / "several.h5"
+        )
         self.weights = {
             "convs.0.weight": random.standard_normal((WIDTH, HIDDEN)),
             "convs.1.weight": random.standard_normal((HIDDEN, CLASSES)),
@@ -200,7 +205,7 @@ def test_a_run_writes_what_it_ends_with(case, tmp_path):
     plancc.compile(graph, "rp", 2, data=data).save(tmp_path / "plan.h5")
     out, results, weights = tmp_path / "out.csv", tmp_path / "run.json", tmp_path / "weights.npz"
     done = alone(
-        *(tmp_path / "plan.h5", "--epochs", 60, "--lr", 3, "--patience", 2, "--eval-every", 1),
+        *(tmp_path / "plan.h5", "--epochs", 60, "--lr", 1, "--patience", 5, "--eval-every", 1),
         *("--dtype", "float64", "--predict", out, "--json", results, "--save", weights),
     )
     assert done.returncode == 0, done.stderr
@@ -256,3 +261,182 @@ def test_command_under_mpirun(case, tmp_path):
     wrong = run(3, "-m", "plancc_cli.main", "predict", *names, "-o", tmp_path / "x" / "out.npz")
     assert wrong.returncode == 1
     assert "x does not exist" in wrong.stderr
+
+
+def no_file(folder: Path) -> bool:
+    """Whether nothing, not even something hidden, was left behind."""
+    return not os.listdir(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "words"),
+    [
+        ("out.xlsx", None, "ends in .csv, .npy, .npz, .parquet"),
+        ("out", None, "ends in .csv"),
+        ("out-{part}.npy", None, "no ids"),
+        ("out.npz", 3, "embeddings` 3: the network has layers 1 to 2"),
+        ("out.npz", 0, "embeddings` 0: must be at least 1"),
+        ("out.npy", 1, "probabilities alone"),
+    ],
+)
+def test_wrong_names_and_layers(name, layer, words, case, tmp_path):
+    with pytest.raises(InputError, match=words.replace(".", r"\.")):
+        case.predict("row", 2, tmp_path / name, embeddings=layer)
+    assert no_file(tmp_path)
+
+
+def test_wrong_plans_and_weights(case, tmp_path):
+    graph, out = plancc.read_graph(case.folder / "graph.txt"), tmp_path / "out" / "out.npz"
+    out.parent.mkdir()
+
+    def fails(words: str, weights: str = "weights.npz", **data: np.ndarray | None) -> None:
+        plancc.compile(graph, "rp", 2, data=plancc.VertexData(**data)).save(tmp_path / "plan.h5")
+        names = tmp_path / "plan.h5", case.folder / weights, out
+        with pytest.raises(InputError, match=words):
+            on_ranks(2, lambda transport: predict(*names, transport, threads=1))
+        assert no_file(out.parent)
+
+    fails(r"features of width 5, and the network takes 6", features=case.features[:, 1:])
+    fails(r"no features, and the network takes 6", labels=case.labels)
+    many = np.arange(N, dtype=np.int32) % 9
+    fails(r"labels of 9 classes, and the network has 4", features=case.features, labels=many)
+    three = case.targets[:, 1:]
+    fails(r"labels of 3 classes, and the network has 4", features=case.features, targets=three)
+    case.save("wide.npz", dims=[WIDTH, HIDDEN + 1, CLASSES])
+    fails(r"wide\.npz: convs\.0\.weight has shape \(6, 5\)", "wide.npz", features=case.features)
+    np.savez(case.folder / "old.npz", **case.weights)
+    fails(r"old\.npz: does not say which network", "old.npz", features=case.features)
+    case.save("uneven.npz", dims=[WIDTH, HIDDEN, HIDDEN + 1, CLASSES])
+    fails(r"must have one width here", "uneven.npz", features=case.features)
+
+
+class FullDisk:
+    """Writes so much, and no more."""
+
+    def __init__(self, file: object, left: int) -> None:
+        self.file, self.left = file, left
+
+    def write(self, block: dict[str, np.ndarray]) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise OSError(28, "No space left on device")
+        self.file(block)
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.npz", "out.npy", "out-{part}.csv"])
+@pytest.mark.parametrize("blocks", [0, 1, 3])
+def test_a_full_disk_leaves_nothing(name, blocks, case, tmp_path, small_blocks, monkeypatch):
+    """Rank 0's disk, in the middle of a file: all ranks fail, and no file of any rank is left."""
+    opened = gathering.open_row_file
+
+    def on_a_full_disk(path, *arguments):
+        file = opened(path, *arguments)
+        if not path.endswith("-1.csv"):
+            file._write = FullDisk(file._write, 0 if "-0" in path else blocks).write
+        return file
+
+    monkeypatch.setattr(gathering, "open_row_file", on_a_full_disk)
+    with pytest.raises(OutputError, match="the disk is full"):
+        case.predict("row", 2, tmp_path / name)
+    assert no_file(tmp_path)
+
+
+def test_paths_that_cannot_be_written(case, tmp_path):
+    plan, missing = case.folder / "row.h5", tmp_path / "no" / "out.csv"
+    done = alone(plan, "--epochs", 1, "--predict", missing)
+    assert done.returncode == 1
+    assert [str(missing) in line for line in sentences(done)] == [True]
+    assert "final" not in done.stdout  # before the work, not after it
+    done = alone(plan, "--epochs", 1, "--predict", plan)
+    assert done.returncode == 2
+    done = alone(plan, "--epochs", 1, "--embeddings", 1)
+    assert done.returncode == 2
+    assert ["--embeddings 1: give --predict" in line for line in sentences(done)] == [True]
+    assert no_file(tmp_path)
+
+
+def test_a_command_names_its_options(case, tmp_path):
+    names = case.folder / "row.h5", "--weights", case.folder / "weights.npz"
+    out = tmp_path / "out.csv"
+    done = run(None, "-m", "plancc_cli.main", "predict", *names, "-o", out, "--embeddings", 9)
+    assert done.returncode == 2
+    assert done.stderr.strip() == (
+        "plancc predict: error: --embeddings 9: the network has layers 1 to 2"
+    )
+    done = run(None, "-m", "plancc_cli.main", "predict", *names, "-o", out, "--ranks", 2)
+    assert done.returncode == 0, done.stderr
+    assert len(out.read_text().splitlines()) == N + 1
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_the_library_gathers_and_saves_any_rows(ranks, case, tmp_path, small_blocks):
+    path = case.folder / "row.h5"
+
+    def work(transport):
+        graph = plancc_runtime.open(path, transport, torch.float64, threads=1)
+        rows = graph.vertices.double()[:, None] * torch.tensor([1.0, 10.0, 100.0])
+        network = plancc_runtime.load_network(case.folder / "weights.npz", torch.float64)
+        graph.save_rows(tmp_path / "rows.npz", {"x": rows, "seen": graph.vertices % 2 == 0})
+        graph.save_rows(tmp_path / "rows.npy", rows[:, :, None])
+        graph.save_rows(tmp_path / "rows.csv", rows.bfloat16())
+        found = [
+            graph.gather(rows),
+            graph.gather(graph.vertices % 2 == 0, everywhere=True),
+            graph.gather(network(graph).requires_grad_()),
+        ]
+        with pytest.raises(InputError, match="rows"):
+            graph.gather(rows[1:] if transport.rank == 0 else rows)
+        if transport.size > 1:
+            with pytest.raises(InputError, match="other names, types or widths"):
+                graph.gather(rows.float() if transport.rank == 0 else rows)
+        for name, tensor, words in [
+            ("a.csv", rows[:, :, None], "a table has rows of one dimension"),
+            ("a.npy", {"x": rows, "y": rows}, "one array, not x, y"),
+            ("a.npz", {"id": rows}, "'id' is the name of the ids"),
+        ]:
+            with pytest.raises(InputError, match=words):
+                graph.save_rows(tmp_path / name, tensor)
+        return found
+
+    results = on_ranks(ranks, work)
+    expected = np.arange(N)[:, None] * np.array([1.0, 10, 100])
+    for rank, (whole, everywhere, outputs) in enumerate(results):
+        np.testing.assert_array_equal(everywhere, np.arange(N) % 2 == 0)
+        if rank:
+            assert whole is None
+            continue
+        np.testing.assert_array_equal(whole, expected)
+        torch.testing.assert_close(outputs, torch.from_numpy(case.layers()[1]))
+        assert not outputs.requires_grad
+    with np.load(tmp_path / "rows.npz") as found:
+        np.testing.assert_array_equal(found["id"], case.ids)
+        np.testing.assert_array_equal(found["x"], expected)
+        np.testing.assert_array_equal(found["seen"], np.arange(N) % 2 == 0)
+    np.testing.assert_array_equal(np.load(tmp_path / "rows.npy"), expected[:, :, None])
+    text = (tmp_path / "rows.csv").read_text().splitlines()
+    assert text[0] == "id,row_0,row_1,row_2"
+    assert text[3] == f"{case.ids[2]},2.0,20.0,200.0"
+    assert sorted(os.listdir(tmp_path)) == ["rows.csv", "rows.npy", "rows.npz"]
+
+
+def test_ids_without_gaps_count_from_zero(tmp_path):
+    """As MatrixMarket's vertices do here, although they count from 1 in the file."""
+    (tmp_path / "graph.mtx").write_text(
+        "%%MatrixMarket matrix coordinate pattern symmetric\n3 3 2\n2 1\n3 2\n"
+    )
+    plancc.compile(tmp_path / "graph.mtx", "rp", 2).save(tmp_path / "plan.h5")
+
+    def work(transport):
+        graph = plancc_runtime.open(tmp_path / "plan.h5", transport, threads=1)
+        graph.save_rows(tmp_path / "out.csv", {"vertex": graph.vertices})
+
+    on_ranks(2, work)
+    assert (tmp_path / "out.csv").read_text().splitlines() == ["id,vertex", "0,0", "1,1", "2,2"]
+
+
+def test_the_compiler_starts_without_torch():
+    code = (
+        "import sys; from plancc_cli.main import command; command.get_command(None, 'predict'); "
+        "print('torch' in sys.modules)"
+    )
+    assert run(None, "-c", code).stdout.strip() == "False"
