@@ -440,3 +440,17 @@ def test_the_compiler_starts_without_torch():
         "print('torch' in sys.modules)"
     )
     assert run(None, "-c", code).stdout.strip() == "False"
+
+
+def test_python_of_the_library_page(case, tmp_path, monkeypatch):
+    page = Path(__file__).parents[2] / "docs" / "library.md"
+    blocks = page.read_text().split("```python\n")[1:]
+    codes = [block.split("```")[0] for block in blocks]
+    (code,) = (each for each in codes if "load_network" in each)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "weights.npz").symlink_to(case.folder / "weights.npz")
+    graph = plancc_runtime.open(case.folder / "row.h5", "single", threads=1)
+    names = {"plancc_runtime": plancc_runtime, "torch": torch, "graph": graph}
+    exec(compile(code, "library.md", "exec"), names)
+    np.testing.assert_allclose(names["whole"], case.probabilities(), atol=1e-6)
+    assert len((tmp_path / "classes.csv").read_text().splitlines()) == N + 1
