@@ -24,7 +24,7 @@ from plancc_cli.generated import Sections, with_options
 from plancc_cli.ranks import Job
 from plancc_cli.run_options import HELP, run_option
 from plancc_cli.tables import console, print_table, say, table_of
-from plancc_cli.words import predictions_line
+from plancc_cli.words import in_flags, predictions_line
 from plancc_runtime import launch
 from plancc_runtime.options import DELAY, TrainOptions
 from plancc_runtime.transport.base import say as say_on_stderr
@@ -121,7 +121,7 @@ def _run(
         if first:
             _write_out(_render(plan, result, f1))
             for sentence in result.remarks:
-                say(f"{PROGRAM}: warning: {in_flags(sentence, command)}")
+                say_on_stderr(f"{PROGRAM}: warning: {in_flags(sentence, command)}")
     with transport.agreement():
         if first and json_path:
             with atomic_write(json_path) as temporary:
