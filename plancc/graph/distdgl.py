@@ -25,7 +25,9 @@ from plancc.graph.vertexdata import as_array
 
 MAPPINGS = ("orig_nids.npy", "orig_nids.pt", "node_mapping.pt")
 """Files beside the description: the graph's number of every new number."""
-_IN_PARTS = "orig_nids.dgl"
+_IN_PARTS, _DATA = "orig_nids.dgl", "node_feat.dgl"
+_COLUMNS = ("vertex", "orig_id")
+"""Data of vertices that are the graph's numbers: of plancc's export, and of DGL."""
 
 
 def read_partition(path: StrPath) -> npt.NDArray[np.int32]:
@@ -110,24 +112,37 @@ def _original_ids(
     found = []
     for part in range(num_parts):
         files = described.get(f"part-{part}")
-        graph = files.get("part_graph") if isinstance(files, dict) else None
+        files = files if isinstance(files, dict) else {}
+        graph = files.get("part_graph")
         place = os.path.dirname(graph) if isinstance(graph, str) else f"part{part}"
         if os.path.isabs(place) or ".." in place.split(os.sep):
             raise InputError(f"{where}: part {part} is outside of the folder: '{place[:60]}'")
-        file = os.path.join(folder, place, _IN_PARTS)
-        if not os.path.isfile(file):
+        names = [os.path.join(folder, place, name) for name in (_IN_PARTS, _DATA)]
+        original = next((ids for each in names if (ids := _in_part(each)) is not None), None)
+        if original is None:
             raise InputError(
                 f"{where}: gives the parts by DGL's own numbers of the {count} vertices and no "
                 "mapping to the graph's: save what partition_graph(..., return_mapping=True) "
                 f"returns for the vertices as {MAPPINGS[0]} beside it"
             )
-        tensors = library("dgl.data.utils", file, "dgl==2.1.0")
-        try:
-            held = tensors.load_tensors(file)
-        except Exception as error:  # dgl raises its own
-            words = " ".join(str(error).split())[:200]
-            raise InputError(f"{file}: cannot be read by dgl: {words}") from error
-        if len(held) != 1:
-            raise InputError(f"{file}: {HETERO}")
-        found.append(_checked(as_array(next(iter(held.values())), file), file))
+        found.append(original)
     return np.concatenate(found)
+
+
+def _in_part(file: str) -> npt.NDArray[np.int64] | None:
+    """The graph's numbers of a part's vertices in a file of dgl; None if it has none."""
+    if not os.path.isfile(file):
+        return None
+    tensors = library("dgl.data.utils", file, "dgl==2.1.0")
+    try:
+        held = tensors.load_tensors(file)
+    except Exception as error:  # dgl raises its own
+        words = " ".join(str(error).split())[:200]
+        raise InputError(f"{file}: cannot be read by dgl: {words}") from error
+    if os.path.basename(file) == _DATA:
+        held = {key: held[key] for key in held if key.rpartition("/")[2] in _COLUMNS}
+        if not held:
+            return None
+    if len(held) != 1:
+        raise InputError(f"{file}: {HETERO}")
+    return _checked(as_array(next(iter(held.values())), file), file)

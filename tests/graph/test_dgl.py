@@ -199,3 +199,10 @@ class TestWithDgl:
             assert set(np.flatnonzero(owner == part)) == set(
                 nodes[ends[part] : ends[part + 1]].tolist()
             )
+
+    def test_what_plancc_exports(self, tmp_path):
+        from plancc.export.target import export
+
+        plan = plancc.compile(self.graph, "rp", 2)
+        export(plan, "distdgl", tmp_path / "dist")
+        assert read_part_vector(tmp_path / "dist" / "plancc.json").tolist() == plan.owner().tolist()
