@@ -34,6 +34,7 @@ GRAPHS: dict[str, dict[str, Any]] = {  # and how their runs differ from `KIPF`
 }
 RATES = (0.1, 0.01)
 KIPF: dict[str, Any] = {  # and Welling (2017)
+    "parametrization": "paper",
     "layers": 2,
     "hidden": 16,
     "dropout": 0.5,

@@ -39,6 +39,7 @@ HIDDEN = 16
 NETWORK: dict[str, Any] = {
     "model": "sage",
     "aggregator": "gcn",
+    "parametrization": "paper",
     "layers": 2,
     "hidden": HIDDEN,
     "dropout": 0.5,

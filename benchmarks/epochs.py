@@ -179,6 +179,7 @@ def _plancc(case: Case, ranks: int) -> tuple[list[float], list[float]]:
         "--hidden": case.hidden,
         "--epochs": WARM_UP + EPOCHS,
         "--lr": LR,
+        "--parametrization": "paper",  # the rivals start from the same weights, without biases
         "--eval-every": 0,
         "--threads": CORES // ranks,
     }

@@ -382,6 +382,8 @@ ROW_RUNS = (
     *("--schedule step --activation tanh", "--schedule plateau --patience 1 --epochs 6"),
     *("--dtype float64", "--normalize-features --input-dropout 0.5"),
     *("--row-order degree --model gin", "--batch-size 50 --steps 2", "--no-bias --seed 9"),
+    *("--parametrization pyg --model gat", "--parametrization pyg --model sage"),
+    *("--parametrization pyg", "--parametrization pyg --model gin --standardize-features"),
 )
 EDGE_RUNS = (
     *("--fold none", "--fold delayed --delay 2", "--passes none", "--fold delayed --model sage"),

@@ -222,6 +222,8 @@ class Corpus:
             for path in (result, weights):
                 path.unlink(missing_ok=True)
             every = ["plancc-run", *words, "--json", str(result), "--save", str(weights)]
+            if "--parametrization" not in words:
+                every += [f"--{name}={value}" for name, value in papers().items()]
             code, err = forked(every)
             found["figures"][f"{number} code"] = code
             found["texts"][f"{number} stderr"] = re.sub(PROGRESS, "", err, flags=re.M)
@@ -447,7 +449,7 @@ def library_figures(path: Path, transport: str, dtype: str) -> dict[str, Any]:
     nn = plancc_runtime.nn
     for kind in ("GCNConv", "SAGEConv", "GINConv", "GATConv"):
         try:
-            layer = getattr(nn, kind)(6, 6)
+            layer = getattr(nn, kind)(6, 6, **papers())
             note(kind, layer.to(graph.dtype)(graph, x))
             graph.sync_gradients(layer)
             for name, parameter in layer.named_parameters():
@@ -455,6 +457,12 @@ def library_figures(path: Path, transport: str, dtype: str) -> dict[str, Any]:
         except plancc.PlanccError as error:
             found[kind] = type(error).__name__
     return found
+
+
+def papers() -> dict[str, str]:
+    """The option that gives layers the parameters of the papers; none where they have no other."""
+    there = "parametrization" in plancc_runtime.nn.GCNConv.option_names()
+    return {"parametrization": "paper"} if there else {}
 
 
 def exchanges(graph: Any, x: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
