@@ -86,11 +86,12 @@ def cases(p: int):
                 if p == 1 or passes or name == "gcn":
                     yield name, graph(directed), 4, {**COMMON, **model, "passes": passes}
     for pass_ in PASSES:
-        yield "gcn", graph(False), 4, {**COMMON, "passes": (pass_,)}
+        yield "gcn", graph(False), 4, {**COMMON, **MODELS["gcn"], "passes": (pass_,)}
     for passes in ((), PASSES):
         yield "all train", graph(False), N, {**COMMON, "passes": passes}
     for chosen in ({"row_order": "rcm"}, {"row_order": "degree"}, {"kernel": "torch"}):
-        yield "gcn", graph(True), 4, {**COMMON, "passes": PASSES, **chosen}
+        options = {**COMMON, **MODELS["gcn"], "passes": PASSES, **chosen}
+        yield "gcn", graph(True), 4, options
 
 
 PRODUCTS = [
