@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test bench docs format clean
+.PHONY: demo test bench docs wheels format clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("plancc needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; name another: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
@@ -28,6 +28,20 @@ bench: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	$(BIN)/mkdocs build --strict
+
+# the wheel on every Python of PYTHONS that this machine has: the demo from an environment of its own
+PYTHONS ?= python3.11 python3.12 python3.13
+wheels: $(STAMP)
+	rm -rf build/wheels
+	$(BIN)/python -m hatchling build -t wheel -d build/wheels
+	@for python in $(PYTHONS); do \
+	  $$python -c '' 2> /dev/null || { echo "$$python: not on this machine"; continue; }; \
+	  echo "== $$python"; \
+	  folder=$(CURDIR)/build/wheels/$$(basename $$python); $$python -m venv $$folder && \
+	  $$folder/bin/pip install --quiet --disable-pip-version-check -c constraints.txt \
+	    "$$(ls $(CURDIR)/build/wheels/*.whl)[run,mpi,kaminpar,datasets]" && \
+	  PATH="$$folder/bin:$$PATH" sh docs/demo.sh || exit 1; \
+	done
 
 format: $(STAMP)
 	$(BIN)/ruff format .

@@ -1,0 +1,82 @@
+"""The wheel: its metadata, and that it holds everything that the packages need.
+
+`make wheels` installs it on every Python that there is, and runs the demo there.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import zipfile
+from email import message_from_bytes
+from email.message import Message
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("plancc", "runtime/plancc_runtime", "cli/plancc_cli", "datasets/plancc_datasets")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    pytest.importorskip("hatchling")
+    folder = tmp_path_factory.mktemp("wheel")
+    words = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(words, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    (path,) = folder.glob("*.whl")
+    return zipfile.ZipFile(path)
+
+
+def metadata(wheel: zipfile.ZipFile, name: str) -> str:
+    (path,) = (path for path in wheel.namelist() if path.endswith(f".dist-info/{name}"))
+    return wheel.read(path).decode()
+
+
+@pytest.fixture(scope="module")
+def described(wheel: zipfile.ZipFile) -> Message:
+    return message_from_bytes(metadata(wheel, "METADATA").encode())
+
+
+def test_metadata_are_complete(described: Message) -> None:
+    assert described["Requires-Python"] == ">=3.11"
+    assert described["License-Expression"] == "MIT"
+    assert described["Author"]
+    classifiers = described.get_all("Classifier", [])
+    for version in ("3.11", "3.12", "3.13"):
+        assert f"Programming Language :: Python :: {version}" in classifiers
+    assert described.get_payload().startswith("# plancc")
+
+
+def test_heavy_libraries_are_extras(described: Message) -> None:
+    base = [
+        re.split(r"[<>=;\[ ]", each)[0]
+        for each in described.get_all("Requires-Dist", [])
+        if "extra ==" not in each
+    ]
+    assert set(base) == {
+        *("numpy", "scipy", "h5py", "click", "rich", "numba", "networkx", "mtkahypar", "pymetis"),
+    }
+
+
+def test_every_file_of_the_packages_is_there(wheel: zipfile.ZipFile) -> None:
+    held = set(wheel.namelist())
+    for package in PACKAGES:
+        folder = ROOT / package
+        needed = [
+            path.relative_to(folder.parent).as_posix()
+            for path in folder.rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts
+        ]
+        assert needed
+        assert set(needed) <= held, set(needed) - held
+        assert f"{folder.name}/py.typed" in held
+    others = {name.split("/")[0] for name in held} - {Path(each).name for each in PACKAGES}
+    assert all(name.endswith(".dist-info") for name in others), others
+
+
+def test_the_programs_are_entry_points(wheel: zipfile.ZipFile) -> None:
+    found = metadata(wheel, "entry_points.txt")
+    assert "plancc = plancc_cli.main:main" in found
+    assert "plancc-run = plancc_cli.run:main" in found
