@@ -28,7 +28,7 @@ from plancc_cli.main import command
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
-DOCS = [*(ROOT / name for name in PAGES), *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = [*(ROOT / name for name in PAGES), *sorted((ROOT / "docs").rglob("*.md"))]
 HAS_MPI = shutil.which("mpirun", path=environment()["PATH"]) is not None
 
 SOME_PARTITIONER = f"""#!{sys.executable}
@@ -145,6 +145,21 @@ def test_python_of_the_readme(workplace: Path) -> None:
     (code,) = python_blocks(ROOT / "README.md")
     shell(f"cat > snippet.py <<'END'\n{code}\nprint(plan.metrics().volume)\nEND\n")
     assert int(shell(f"{sys.executable} snippet.py")) > 0
+
+
+@pytest.mark.parametrize("page", ["matrix", "training", "research"])
+@pytest.mark.timeout(200)
+def test_tutorials(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands and scripts of a tutorial, in the order of the page."""
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "tutorials" / f"{page}.md").read_text()
+    steps = re.findall(r"```python\n(.*?)```|^    (\S[^\n]*)$", text, re.S | re.M)
+    assert len(steps) >= 5
+    for code, command in steps:
+        if code:
+            exec(compile(code, page, "exec"), {})
+        else:
+            typed(command)
 
 
 def test_python_of_the_studies(workplace: Path) -> None:
