@@ -53,18 +53,23 @@ def command(
         _compare(plans, _as_plans(plans, folder), dims, machine, baseline, batches, given)
 
 
+def _is_part_vector(path: str) -> bool:
+    """Whether a file may be a part vector; one with the name of a plan is a damaged plan."""
+    return options.is_no_plan(path) and not path.lower().endswith((".h5", ".hdf5"))
+
+
 def _as_plans(given: Sequence[str], folder: str) -> list[str]:
     """Files of plans, those of part vectors made here: their parts own the first plan's rows."""
     from plancc.graph.partvector import read_part_vector
     from plancc.plan.reader import load
     from plancc.refinement import with_part
 
-    first = next((path for path in given if not options.is_no_plan(path)), None)
+    first = next((path for path in given if not _is_part_vector(path)), None)
     if first is None:
         raise InputError(f"{given[0]}: not a plan; part vectors need a plan beside them")
     found, plan = [], None
     for number, path in enumerate(given):
-        if not options.is_no_plan(path):
+        if not _is_part_vector(path):
             found.append(path)
             continue
         plan = plan or load(first)

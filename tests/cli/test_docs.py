@@ -155,11 +155,11 @@ def test_tutorials(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     text = (ROOT / "docs" / "tutorials" / f"{page}.md").read_text()
     steps = re.findall(r"```python\n(.*?)```|^    (\S[^\n]*)$", text, re.S | re.M)
     assert len(steps) >= 5
-    for code, command in steps:
+    for code, line in steps:
         if code:
             exec(compile(code, page, "exec"), {})
         else:
-            typed(command)
+            typed(line)
 
 
 def test_python_of_the_studies(workplace: Path) -> None:
