@@ -1,0 +1,475 @@
+/* plancc.h: reads one part of a row plan (docs/plan-format.md, versions 1.0 to 1.x) and exchanges
+   the rows that the parts need from each other. C11; needs HDF5's C library, and MPI on request.
+
+   In exactly one source file:
+
+       #define PLANCC_MPI              // only for plancc_exchange; includes mpi.h
+       #define PLANCC_IMPLEMENTATION
+       #include "plancc.h"
+
+   In every other: #include "plancc.h" (with PLANCC_MPI where plancc_exchange is called).
+
+       mpicc -std=c11 -O2 -Iinclude $(pkg-config --cflags hdf5) spmm.c -o spmm \
+           $(pkg-config --libs hdf5) -lm
+
+   Every function that can fail returns 0 for success, else 1 and a sentence in `message`. Nothing
+   is printed, nothing aborts. A file is not trusted: sizes are checked against its header before
+   anything is allocated, and every number that is used as an index before it is used.
+
+   MIT licence, as plancc. */
+#ifndef PLANCC_H
+#define PLANCC_H
+
+#include <stddef.h>
+#include <stdint.h>
+#ifdef PLANCC_MPI
+#include <mpi.h>
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One part of a row plan. Local row r is vertex global_id[r]; local column c is the part's own row
+   c if c < num_rows, else the received row c - num_rows. */
+typedef struct plancc_part {
+  int64_t num_vertices, num_nonzeros_total, num_parts; /* of the whole plan */
+  int64_t part;                                        /* number of this part, from 0 */
+  int64_t first_row;                                   /* of this part, in plan order */
+  int64_t num_rows, num_halo, num_nonzeros;            /* own rows, received rows, own nonzeros */
+  int64_t num_interior; /* rows 0..num_interior-1 use own columns only */
+  int32_t *global_id;   /* num_rows */
+  int64_t *original_id; /* num_rows; NULL where the source's ids are the vertices */
+  int64_t *row_ptr;     /* num_rows + 1 */
+  int32_t *column;      /* num_nonzeros */
+  double *value;        /* num_nonzeros */
+  int64_t num_sends;    /* messages that leave; send k goes to send_peer[k] and has the */
+  int32_t *send_peer;   /* local rows send_row[send_ptr[k] .. send_ptr[k+1]-1] */
+  int64_t *send_ptr;
+  int32_t *send_row;
+  int64_t num_recvs;  /* messages that arrive; receive k is from recv_peer[k] and fills the halo */
+  int32_t *recv_peer; /* rows recv_ptr[k] .. recv_ptr[k+1]-1 */
+  int64_t *recv_ptr;
+} plancc_part;
+
+/* Read part number `part` of the plan at `path`; plancc_free_part frees it. Plans of layout "row"
+   only. On failure *out is empty. */
+int plancc_read_part(const char *path, int64_t part, plancc_part *out, char *message,
+                     size_t message_size);
+
+void plancc_free_part(plancc_part *part);
+
+#ifdef PLANCC_MPI
+/* Send own rows to the parts that need them and receive the halo, both row-major and `width` wide:
+   own has num_rows rows, halo num_halo. Collective over `comm`, whose rank m has part m. If one
+   rank fails, others may wait for it: call MPI_Abort. */
+int plancc_exchange(const plancc_part *part, int width, const double *own, double *halo,
+                    MPI_Comm comm, char *message, size_t message_size);
+
+/* The same with a communicator of Fortran (examples/fortran). */
+int plancc_exchange_f(const plancc_part *part, int width, const double *own, double *halo,
+                      MPI_Fint comm, char *message, size_t message_size);
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* PLANCC_H */
+
+#if defined(PLANCC_IMPLEMENTATION) && !defined(PLANCC_IMPLEMENTED)
+#define PLANCC_IMPLEMENTED
+
+#include <hdf5.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct plancc__reader {
+  const char *path;
+  hid_t file;
+  char *message;
+  size_t message_size;
+} plancc__reader;
+
+static int plancc__fail(const plancc__reader *r, const char *format, ...) {
+  if (r->message && r->message_size) {
+    char words[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(words, sizeof words, format, arguments);
+    va_end(arguments);
+    snprintf(r->message, r->message_size, "%s: %s", r->path, words);
+  }
+  return 1;
+}
+
+static int plancc__is_hard(hid_t file, const char *name) {
+  H5L_info_t info;
+  return H5Lexists(file, name, H5P_DEFAULT) > 0 &&
+         H5Lget_info(file, name, &info, H5P_DEFAULT) >= 0 && info.type == H5L_TYPE_HARD;
+}
+
+/* Whether the file itself holds the dataset, with filters of the format only. */
+static int plancc__is_plain(hid_t dataset) {
+  hid_t list = H5Dget_create_plist(dataset);
+  if (list < 0) return 0;
+  H5D_layout_t layout = H5Pget_layout(list);
+  int good = (layout == H5D_CONTIGUOUS || layout == H5D_CHUNKED || layout == H5D_COMPACT) &&
+             H5Pget_external_count(list) == 0;
+  int filters = good ? H5Pget_nfilters(list) : 0;
+  for (int k = 0; k < filters; k++) {
+    unsigned flags, options;
+    size_t none = 0;
+    H5Z_filter_t filter =
+        H5Pget_filter2(list, (unsigned)k, &flags, &none, NULL, 0, NULL, &options);
+    good = good && (filter == H5Z_FILTER_FLETCHER32 || filter == H5Z_FILTER_SHUFFLE ||
+                    filter == H5Z_FILTER_DEFLATE);
+  }
+  H5Pclose(list);
+  return good && filters >= 0;
+}
+
+/* Open a one-dimensional dataset "group/name" and tell its length. */
+static int plancc__open(const plancc__reader *r, const char *name, hid_t *dataset,
+                        int64_t *length) {
+  char group[64];
+  const char *slash = strchr(name, '/');
+  snprintf(group, sizeof group, "%.*s", (int)(slash - name), name);
+  if (!plancc__is_hard(r->file, group) || !plancc__is_hard(r->file, name))
+    return plancc__fail(r, "dataset /%s is missing, or a link", name);
+  *dataset = H5Dopen2(r->file, name, H5P_DEFAULT);
+  if (*dataset < 0) return plancc__fail(r, "/%s is no dataset", name);
+  hsize_t size = 0;
+  hid_t space = H5Dget_space(*dataset);
+  int good = space >= 0 && H5Sget_simple_extent_type(space) == H5S_SIMPLE &&
+             H5Sget_simple_extent_ndims(space) == 1 &&
+             H5Sget_simple_extent_dims(space, &size, NULL) == 1 && size <= (hsize_t)INT64_MAX;
+  if (space >= 0) H5Sclose(space);
+  if (good && plancc__is_plain(*dataset)) {
+    *length = (int64_t)size;
+    return 0;
+  }
+  H5Dclose(*dataset);
+  return plancc__fail(r, "dataset /%s is no list that the file itself holds", name);
+}
+
+/* Entries start .. start+count-1 of a dataset of `length` entries as a new array of `memory`. */
+static int plancc__slice(const plancc__reader *r, const char *name, hid_t memory, int64_t length,
+                         int64_t start, int64_t count, void *array) {
+  hid_t dataset;
+  int64_t found;
+  *(void **)array = NULL;
+  if (plancc__open(r, name, &dataset, &found)) return 1;
+  int wrong = 1, floating = H5Tget_class(memory) == H5T_FLOAT;
+  size_t size = H5Tget_size(memory);
+  hid_t type = H5Dget_type(dataset);
+  hid_t stored = size == 4 ? H5T_STD_I32LE : H5T_STD_I64LE;
+  int typed = type >= 0 && (floating ? H5Tequal(type, H5T_IEEE_F32LE) > 0 ||
+                                           H5Tequal(type, H5T_IEEE_F64LE) > 0
+                                     : H5Tequal(type, stored) > 0);
+  if (type >= 0) H5Tclose(type);
+  if (found != length) {
+    plancc__fail(r, "dataset /%s has %lld entries, not %lld", name, (long long)found,
+                 (long long)length);
+  } else if (!typed) {
+    plancc__fail(r, "dataset /%s is of another type than the format says", name);
+  } else if (start < 0 || count < 0 || start > length - count) {
+    plancc__fail(r, "dataset /%s ends before entry %lld", name, (long long)(start + count));
+  } else if ((uint64_t)count >= SIZE_MAX / size ||
+             !(*(void **)array = malloc(((size_t)count + 1) * size))) {
+    plancc__fail(r, "not enough memory for %lld entries of /%s", (long long)count, name);
+  } else if (count == 0) {
+    wrong = 0;
+  } else {
+    hsize_t first = (hsize_t)start, many = (hsize_t)count;
+    hid_t file_space = H5Dget_space(dataset), space = H5Screate_simple(1, &many, NULL);
+    wrong = file_space < 0 || space < 0 ||
+            H5Sselect_hyperslab(file_space, H5S_SELECT_SET, &first, NULL, &many, NULL) < 0 ||
+            H5Dread(dataset, memory, space, file_space, H5P_DEFAULT, *(void **)array) < 0;
+    if (space >= 0) H5Sclose(space);
+    if (file_space >= 0) H5Sclose(file_space);
+    if (wrong) plancc__fail(r, "dataset /%s is not readable: damaged", name);
+  }
+  H5Dclose(dataset);
+  if (wrong) {
+    free(*(void **)array);
+    *(void **)array = NULL;
+  }
+  return wrong;
+}
+
+static int plancc__integer(const plancc__reader *r, const char *name, int64_t least, int64_t most,
+                           int64_t *value) {
+  int good = 0;
+  if (H5Aexists(r->file, name) > 0) {
+    hid_t attribute = H5Aopen(r->file, name, H5P_DEFAULT);
+    if (attribute >= 0) {
+      hid_t type = H5Aget_type(attribute), space = H5Aget_space(attribute);
+      good = type >= 0 && space >= 0 && H5Tequal(type, H5T_STD_I64LE) > 0 &&
+             H5Sget_simple_extent_npoints(space) == 1 &&
+             H5Aread(attribute, H5T_NATIVE_INT64, value) >= 0;
+      if (type >= 0) H5Tclose(type);
+      if (space >= 0) H5Sclose(space);
+      H5Aclose(attribute);
+    }
+  }
+  if (good && *value >= least && *value <= most) return 0;
+  return plancc__fail(r, "attribute %s is missing or out of range: no plan, or damaged", name);
+}
+
+static int plancc__text(const plancc__reader *r, const char *name, char *words, size_t size) {
+  int good = 0;
+  words[0] = '\0';
+  if (H5Aexists(r->file, name) > 0) {
+    hid_t attribute = H5Aopen(r->file, name, H5P_DEFAULT);
+    hid_t type = attribute < 0 ? -1 : H5Aget_type(attribute);
+    hid_t space = attribute < 0 ? -1 : H5Aget_space(attribute);
+    if (type >= 0 && space >= 0 && H5Tget_class(type) == H5T_STRING &&
+        H5Sget_simple_extent_npoints(space) == 1) {
+      hid_t memory = H5Tcopy(H5T_C_S1);
+      H5Tset_cset(memory, H5Tget_cset(type));
+      if (H5Tis_variable_str(type) > 0) {
+        char *text = NULL;
+        H5Tset_size(memory, H5T_VARIABLE);
+        if (H5Aread(attribute, memory, &text) >= 0 && text && strlen(text) < size) {
+          strcpy(words, text);
+          good = 1;
+        }
+        if (text) H5Dvlen_reclaim(memory, space, H5P_DEFAULT, &text);
+      } else if (H5Tget_size(type) < size) {
+        H5Tset_size(memory, H5Tget_size(type) + 1);
+        good = H5Aread(attribute, memory, words) >= 0;
+      }
+      H5Tclose(memory);
+    }
+    if (type >= 0) H5Tclose(type);
+    if (space >= 0) H5Sclose(space);
+    if (attribute >= 0) H5Aclose(attribute);
+  }
+  return good ? 0 : plancc__fail(r, "attribute %s is missing: no plan, or damaged", name);
+}
+
+/* Entries first .. last of offsets, checked: they never fall, and lie in 0 .. most. */
+static int plancc__offsets(const plancc__reader *r, const char *name, int64_t length,
+                           int64_t first, int64_t last, int64_t most, int64_t **ptr) {
+  if (plancc__slice(r, name, H5T_NATIVE_INT64, length, first, last - first + 1, ptr)) return 1;
+  int good = (*ptr)[0] >= 0 && (*ptr)[last - first] <= most && (first || !(*ptr)[0]);
+  for (int64_t k = 0; k < last - first; k++) good = good && (*ptr)[k] <= (*ptr)[k + 1];
+  return good ? 0 : plancc__fail(r, "/%s does not hold offsets: damaged", name);
+}
+
+static int plancc__length(const plancc__reader *r, const char *name, int64_t *length) {
+  hid_t dataset;
+  if (plancc__open(r, name, &dataset, length)) return 1;
+  H5Dclose(dataset);
+  return 0;
+}
+
+/* One side of the exchange: peers, and offsets that start at 0; *before is the first row's entry. */
+static int plancc__messages(const plancc__reader *r, const char *side, const plancc_part *p,
+                            int64_t *count, int32_t **peer, int64_t **ptr, int64_t *before,
+                            int64_t *volume) {
+  char peers[64], offsets[64], row_offsets[64], rows[64];
+  int64_t messages, *range = NULL;
+  snprintf(peers, sizeof peers, "expand/%s_peer", side);
+  snprintf(offsets, sizeof offsets, "expand/%s_ptr", side);
+  snprintf(row_offsets, sizeof row_offsets, "expand/%s_row_ptr", side);
+  snprintf(rows, sizeof rows, "expand/%s_row", side);
+  if (plancc__length(r, peers, &messages) || plancc__length(r, rows, volume) ||
+      plancc__offsets(r, offsets, p->num_parts + 1, p->part, p->part + 1, messages, &range)) {
+    free(range);
+    return 1;
+  }
+  int64_t first = range[0], last = range[1];
+  free(range);
+  if (last - first > p->num_parts - 1)
+    return plancc__fail(r, "/%s gives part %lld too many messages: damaged", offsets,
+                        (long long)p->part);
+  *count = last - first;
+  if (plancc__slice(r, peers, H5T_NATIVE_INT32, messages, first, *count, peer) ||
+      plancc__offsets(r, row_offsets, messages + 1, first, last, *volume, ptr))
+    return 1;
+  int good = 1;
+  for (int64_t k = 0; k < *count; k++)
+    good = good && (*peer)[k] >= 0 && (*peer)[k] < p->num_parts && (*peer)[k] != p->part &&
+           (!k || (*peer)[k] > (*peer)[k - 1]) && (*ptr)[k] < (*ptr)[k + 1];
+  if (!good) return plancc__fail(r, "/%s is not as the format says: damaged", peers);
+  *before = (*ptr)[0];
+  for (int64_t k = 0; k <= *count; k++) (*ptr)[k] -= *before;
+  return 0;
+}
+
+static int plancc__check_matrix(const plancc__reader *r, const plancc_part *p) {
+  for (int64_t k = 0; k < p->num_nonzeros; k++) {
+    if (p->column[k] < 0 || p->column[k] >= p->num_rows + p->num_halo)
+      return plancc__fail(r, "/matrix/column holds %d, which is no column of part %lld: damaged",
+                          (int)p->column[k], (long long)p->part);
+    if (!isfinite(p->value[k])) return plancc__fail(r, "/matrix/value is not finite: damaged");
+  }
+  for (int64_t k = 0; k < p->num_rows; k++)
+    if (p->global_id[k] < 0 || p->global_id[k] >= p->num_vertices)
+      return plancc__fail(r, "/rows/global_id holds %d, which is no vertex: damaged",
+                          (int)p->global_id[k]);
+  for (int64_t k = 0; k < p->num_sends; k++)
+    for (int64_t e = p->send_ptr[k]; e < p->send_ptr[k + 1]; e++)
+      if (p->send_row[e] < 0 || p->send_row[e] >= p->num_rows ||
+          (e > p->send_ptr[k] && p->send_row[e] <= p->send_row[e - 1]))
+        return plancc__fail(r, "/expand/send_row holds %d, out of order or no row of part %lld",
+                            (int)p->send_row[e], (long long)p->part);
+  return 0;
+}
+
+static int plancc__read(const plancc__reader *r, plancc_part *p) {
+  char text[128];
+  int64_t *range = NULL, before, volume, *interior = NULL;
+  if (plancc__text(r, "format", text, sizeof text)) return 1;
+  if (strcmp(text, "plancc-plan")) return plancc__fail(r, "not a plan of plancc");
+  if (plancc__text(r, "format_version", text, sizeof text)) return 1;
+  if (strncmp(text, "1.", 2))
+    return plancc__fail(r, "plan format %s, and this reader knows 1.x", text);
+  if (plancc__text(r, "layout", text, sizeof text)) return 1;
+  if (strcmp(text, "row"))
+    return plancc__fail(r, "layout '%s': this reader knows plans of layout 'row' only", text);
+  if (plancc__integer(r, "num_vertices", 1, INT32_MAX, &p->num_vertices) ||
+      plancc__integer(r, "num_nonzeros", 0, INT64_MAX - 1, &p->num_nonzeros_total) ||
+      plancc__integer(r, "num_parts", 1, p->num_vertices, &p->num_parts))
+    return 1;
+  int64_t n = p->num_vertices, m = p->part;
+  if (m < 0 || m >= p->num_parts)
+    return plancc__fail(r, "there is no part %lld: the plan has parts 0..%lld", (long long)m,
+                        (long long)p->num_parts - 1);
+  if (plancc__offsets(r, "rows/part_ptr", p->num_parts + 1, m, m + 1, n, &range)) {
+    free(range);
+    return 1;
+  }
+  p->first_row = range[0];
+  p->num_rows = range[1] - range[0];
+  free(range);
+  if (plancc__slice(r, "rows/num_interior", H5T_NATIVE_INT64, p->num_parts, m, 1, &interior))
+    return 1;
+  p->num_interior = interior[0];
+  free(interior);
+  if (p->num_interior < 0 || p->num_interior > p->num_rows)
+    return plancc__fail(r, "/rows/num_interior is out of range: damaged");
+  if (plancc__slice(r, "rows/global_id", H5T_NATIVE_INT32, n, p->first_row, p->num_rows,
+                    &p->global_id))
+    return 1;
+  if (H5Lexists(r->file, "rows/original_id", H5P_DEFAULT) > 0 &&
+      plancc__slice(r, "rows/original_id", H5T_NATIVE_INT64, n, p->first_row, p->num_rows,
+                    &p->original_id))
+    return 1;
+  if (plancc__offsets(r, "matrix/row_ptr", n + 1, p->first_row, p->first_row + p->num_rows,
+                      p->num_nonzeros_total, &p->row_ptr))
+    return 1;
+  before = p->row_ptr[0];
+  for (int64_t k = 0; k <= p->num_rows; k++) p->row_ptr[k] -= before;
+  p->num_nonzeros = p->row_ptr[p->num_rows];
+  if (plancc__slice(r, "matrix/column", H5T_NATIVE_INT32, p->num_nonzeros_total, before,
+                    p->num_nonzeros, &p->column) ||
+      plancc__slice(r, "matrix/value", H5T_NATIVE_DOUBLE, p->num_nonzeros_total, before,
+                    p->num_nonzeros, &p->value) ||
+      plancc__messages(r, "send", p, &p->num_sends, &p->send_peer, &p->send_ptr, &before,
+                       &volume) ||
+      plancc__slice(r, "expand/send_row", H5T_NATIVE_INT32, volume, before,
+                    p->send_ptr[p->num_sends], &p->send_row) ||
+      plancc__messages(r, "recv", p, &p->num_recvs, &p->recv_peer, &p->recv_ptr, &before,
+                       &volume))
+    return 1;
+  p->num_halo = p->recv_ptr[p->num_recvs];
+  if (p->num_halo > n - p->num_rows)
+    return plancc__fail(r, "part %lld receives more rows than there are: damaged", (long long)m);
+  return plancc__check_matrix(r, p);
+}
+
+void plancc_free_part(plancc_part *p) {
+  free(p->global_id);
+  free(p->original_id);
+  free(p->row_ptr);
+  free(p->column);
+  free(p->value);
+  free(p->send_peer);
+  free(p->send_ptr);
+  free(p->send_row);
+  free(p->recv_peer);
+  free(p->recv_ptr);
+  memset(p, 0, sizeof *p);
+}
+
+int plancc_read_part(const char *path, int64_t part, plancc_part *out, char *message,
+                     size_t message_size) {
+  plancc__reader r = {path, -1, message, message_size};
+  H5E_auto2_t report;
+  void *client;
+  memset(out, 0, sizeof *out);
+  out->part = part;
+  if (message && message_size) message[0] = '\0';
+  H5Eget_auto2(H5E_DEFAULT, &report, &client);
+  H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+  hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+#if H5_VERSION_GE(1, 12, 1) || (H5_VERSION_GE(1, 10, 7) && !H5_VERSION_GE(1, 12, 0))
+  H5Pset_file_locking(access, 0, 1); /* many ranks open the file at once */
+#endif
+  r.file = H5Fopen(path, H5F_ACC_RDONLY, access);
+  H5Pclose(access);
+  int wrong = r.file < 0 ? plancc__fail(&r, "missing, unreadable, or no HDF5 file")
+                         : plancc__read(&r, out);
+  if (r.file >= 0) H5Fclose(r.file);
+  H5Eset_auto2(H5E_DEFAULT, report, client);
+  if (wrong) plancc_free_part(out);
+  return wrong;
+}
+
+#ifdef PLANCC_MPI
+int plancc_exchange(const plancc_part *p, int width, const double *own, double *halo,
+                    MPI_Comm comm, char *message, size_t message_size) {
+  plancc__reader r = {"plancc_exchange", -1, message, message_size};
+  int size, rank, tag = 4711, wrong = 0;
+  if (message && message_size) message[0] = '\0';
+  MPI_Comm_size(comm, &size);
+  MPI_Comm_rank(comm, &rank);
+  if (size != p->num_parts || rank != p->part)
+    return plancc__fail(&r, "rank %d of %d has part %lld of %lld: start one rank per part", rank,
+                        size, (long long)p->part, (long long)p->num_parts);
+  if (width < 1) return plancc__fail(&r, "width %d: rows have at least one column", width);
+  size_t rows = (size_t)p->send_ptr[p->num_sends], wide = (size_t)width;
+  size_t calls = (size_t)(p->num_sends + p->num_recvs);
+  double *buffer = rows < SIZE_MAX / sizeof(double) / wide
+                       ? malloc((rows * wide + 1) * sizeof(double))
+                       : NULL;
+  MPI_Request *request = malloc((calls + 1) * sizeof *request);
+  MPI_Datatype row;
+  if (!buffer || !request) {
+    free(buffer);
+    free(request);
+    return plancc__fail(&r, "not enough memory for %lld rows to send", (long long)rows);
+  }
+  MPI_Type_contiguous(width, MPI_DOUBLE, &row);
+  MPI_Type_commit(&row);
+  int posted = 0;
+  for (int64_t k = 0; k < p->num_recvs; k++)
+    wrong |= MPI_Irecv(halo + (size_t)p->recv_ptr[k] * wide,
+                       (int)(p->recv_ptr[k + 1] - p->recv_ptr[k]), row, p->recv_peer[k], tag,
+                       comm, &request[posted++]);
+  for (int64_t k = 0; k < p->num_sends; k++) {
+    double *mine = buffer + (size_t)p->send_ptr[k] * wide;
+    for (int64_t e = p->send_ptr[k]; e < p->send_ptr[k + 1]; e++)
+      memcpy(buffer + (size_t)e * wide, own + (size_t)p->send_row[e] * wide,
+             wide * sizeof(double));
+    wrong |= MPI_Isend(mine, (int)(p->send_ptr[k + 1] - p->send_ptr[k]), row, p->send_peer[k],
+                       tag, comm, &request[posted++]);
+  }
+  wrong |= MPI_Waitall(posted, request, MPI_STATUSES_IGNORE);
+  MPI_Type_free(&row);
+  free(request);
+  free(buffer);
+  return wrong ? plancc__fail(&r, "MPI failed") : 0;
+}
+
+int plancc_exchange_f(const plancc_part *p, int width, const double *own, double *halo,
+                      MPI_Fint comm, char *message, size_t message_size) {
+  return plancc_exchange(p, width, own, halo, MPI_Comm_f2c(comm), message, message_size);
+}
+#endif
+#endif /* PLANCC_IMPLEMENTATION */

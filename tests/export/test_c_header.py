@@ -1,0 +1,164 @@
+"""include/plancc.h, and the examples in C and Fortran that use it: compiled and run."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from export_helpers import LOADERS, ROOT, run, system_mpi
+
+STRICT = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O1", "-g"]
+SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+
+
+def hdf5(what: str) -> list[str]:
+    """What pkg-config says of HDF5; skips the test where it knows none."""
+    found = None
+    if shutil.which("pkg-config"):
+        found = subprocess.run(["pkg-config", what, "hdf5"], capture_output=True, text=True)
+    if found is None or found.returncode:
+        pytest.skip("no HDF5 for C (libhdf5-dev, pkg-config)")
+    return found.stdout.split()
+
+
+def compiler(name: str) -> str:
+    """The system's program, which goes with its mpirun; skips the test where it is missing."""
+    path = f"/usr/bin/{name}"
+    if not Path(path).exists():
+        pytest.skip(f"no {name}")
+    return path
+
+
+def expected(case) -> np.ndarray:
+    vertex, column = np.arange(len(case.matrix))[:, None], np.arange(3)
+    return case.matrix @ np.cos(0.37 * vertex + column)
+
+
+def test_the_example_in_c(case, tmp_path):
+    mpirun, program = system_mpi(), tmp_path / "spmm"
+    words = [compiler("mpicc"), *STRICT, *SANITIZE, f"-I{ROOT / 'include'}", *hdf5("--cflags")]
+    run(*words, ROOT / "examples/c/spmm.c", "-o", program, *hdf5("--libs"), "-lm")
+    said = run(
+        *mpirun, program, case.path, tmp_path / "product", ASAN_OPTIONS="detect_leaks=0"
+    )  # MPI leaks
+    assert said == "61 rows on 4 ranks, largest difference to the serial product 0\n"
+    product = np.loadtxt(tmp_path / "product").reshape(-1, 3)
+    np.testing.assert_allclose(product, expected(case), rtol=1e-12, atol=1e-13)
+
+
+def test_the_example_in_fortran(case, tmp_path):
+    mpirun, program, part = system_mpi(), tmp_path / "spmm_f", tmp_path / "plancc_c.o"
+    include = [f"-I{ROOT / 'include'}", *hdf5("--cflags")]
+    fortran = ROOT / "examples" / "fortran"
+    run(compiler("mpicc"), *STRICT, *include, "-c", fortran / "plancc_c.c", "-o", part)
+    words = [compiler("mpif90"), "-Wall", f"-J{tmp_path}", fortran / "spmm.f90", part]
+    run(*words, "-o", program, *hdf5("--libs"), "-lm")
+    assert run(*mpirun, program, case.path, tmp_path / "product") == "61 rows on 4 ranks\n"
+    product = np.loadtxt(tmp_path / "product").reshape(-1, 3)
+    np.testing.assert_allclose(product, expected(case), rtol=1e-12, atol=1e-13)
+
+
+@pytest.fixture(scope="module")
+def read_part(tmp_path_factory) -> Path:
+    """The reader with the sanitisers of addresses, leaks and undefined behaviour."""
+    program = tmp_path_factory.mktemp("reader") / "read_part"
+    words = [compiler("gcc"), *STRICT, *SANITIZE, f"-I{ROOT / 'include'}", *hdf5("--cflags")]
+    run(*words, LOADERS / "read_part.c", "-o", program, *hdf5("--libs"), "-lm")
+    return program
+
+
+def test_rows_and_ids(case, read_part):
+    found = "".join(run(read_part, case.path, part) for part in range(4))
+    vertex, original = np.array(found.split(), dtype=int).reshape(-1, 2).T
+    np.testing.assert_array_equal(original, case.ids[vertex])
+    assert sorted(vertex) == list(range(61))
+    assert (np.diff(case.owner[vertex]) >= 0).all()
+
+
+def damaged(case, folder: Path, damage) -> Path:
+    path = folder / "damaged.h5"
+    shutil.copy(case.path, path)
+    with h5py.File(path, "r+") as file:
+        damage(file)
+    return path
+
+
+def setting(name, index, value):
+    def damage(file):
+        file[name][index] = value
+
+    return damage
+
+
+def replacing(name, array, **how):
+    def damage(file):
+        del file[name]
+        file.create_dataset(name, data=array, **how)
+
+    return damage
+
+
+def linked(file):
+    file["elsewhere"] = file["matrix/value"]
+    del file["matrix/value"]
+    file["matrix/value"] = h5py.SoftLink("/elsewhere")
+
+
+def attribute(name, value):
+    return lambda file: file.attrs.__setitem__(name, value)
+
+
+DAMAGES = [
+    (setting("matrix/column", 0, 10**6), "/matrix/column holds 1000000, which is no column"),
+    (setting("matrix/column", 0, -1), "/matrix/column holds -1"),
+    (setting("matrix/value", 0, np.nan), "/matrix/value is not finite"),
+    (setting("rows/global_id", 0, 61), "/rows/global_id holds 61"),
+    (setting("rows/part_ptr", 1, 62), "/rows/part_ptr does not hold offsets"),
+    (setting("rows/part_ptr", 0, 1), "/rows/part_ptr does not hold offsets"),
+    (setting("rows/num_interior", 0, 62), "/rows/num_interior is out of range"),
+    (setting("matrix/row_ptr", 1, -5), "/matrix/row_ptr does not hold offsets"),
+    (setting("matrix/row_ptr", 1, 2**62), "/matrix/row_ptr does not hold offsets"),
+    (setting("expand/send_peer", 0, 0), "/expand/send_peer is not as the format says"),
+    (setting("expand/recv_peer", 0, 4), "/expand/recv_peer is not as the format says"),
+    (setting("expand/send_ptr", 1, 99), "/expand/send_ptr does not hold offsets"),
+    (setting("expand/send_row_ptr", 1, 2**40), "/expand/send_row_ptr does not hold offsets"),
+    (setting("expand/send_row", 0, 61), "/expand/send_row holds 61"),
+    (replacing("rows/global_id", np.zeros(3, "<i4")), "has 3 entries, not 61"),
+    (replacing("rows/global_id", np.zeros(61, "<i8")), "/rows/global_id is of another type"),
+    (replacing("matrix/value", np.zeros((359, 1))), "/matrix/value is no list"),
+    (replacing("matrix/value", np.zeros(359), compression="lzf"), "/matrix/value is no list"),
+    (linked, "/matrix/value is missing, or a link"),
+    (attribute("format", "other"), "not a plan of plancc"),
+    (attribute("format_version", "2.0"), "plan format 2.0, and this reader knows 1.x"),
+    (attribute("layout", "edge"), "layout 'edge': this reader knows plans of layout 'row' only"),
+    (attribute("num_vertices", np.int64(2**40)), "attribute num_vertices is missing or out of"),
+    (attribute("num_parts", np.int64(62)), "attribute num_parts is missing or out of range"),
+    (attribute("num_nonzeros", np.int64(2**60)), "has 359 entries, not 1152921504606846976"),
+]
+
+
+@pytest.mark.parametrize(("damage", "words"), DAMAGES, ids=[words for _, words in DAMAGES])
+def test_damaged_files_are_refused(case, read_part, tmp_path, damage, words):
+    path = damaged(case, tmp_path, damage)
+    done = subprocess.run([read_part, path, "0"], capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.startswith(f"{path}: ")
+    assert words in done.stdout
+    assert done.stderr == ""
+
+
+def test_other_files_and_parts(case, read_part, tmp_path):
+    (tmp_path / "text").write_text("no HDF5")
+    for path, part, words in (
+        (tmp_path / "text", 0, "missing, unreadable, or no HDF5 file"),
+        (tmp_path / "none", 0, "missing, unreadable, or no HDF5 file"),
+        (case.path, 4, "there is no part 4: the plan has parts 0..3"),
+        (case.path, -1, "there is no part -1"),
+    ):
+        done = subprocess.run([read_part, path, str(part)], capture_output=True, text=True)
+        assert done.returncode == 1, done.stderr
+        assert words in done.stdout
