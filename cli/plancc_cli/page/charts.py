@@ -305,8 +305,11 @@ def convergence(logs: Sequence[tuple[str, RunLog]]) -> list[tuple[str, Chart]]:
     return [(title, chart) for title, chart in charts if chart is not None]
 
 
-def epoch_times(letter: str, log: RunLog, predicted: float | None) -> Chart:
-    """Bars of epochs, stacked by phase, with a line at the predicted time."""
+def epoch_times(letter: str, log: RunLog) -> Chart:
+    """Bars of epochs, stacked by phase.
+
+    The predicted time is not beside them: a run may have other ranks, widths and another machine.
+    """
     count = len(log.epoch)
     size = max(1, -(-count // MOST_EPOCHS))
     edges = np.arange(0, count, size)
@@ -337,8 +340,6 @@ def epoch_times(letter: str, log: RunLog, predicted: float | None) -> Chart:
                 )
             under += seconds
     note = f"median epoch {duration(median)} (the slowest rank's)"
-    if predicted:
-        note += f", {median / predicted:.3g}x the {duration(predicted)} predicted"
     notes = [note]
     if size > 1:
         notes.append(f"a bar is the mean of {size} epochs")
@@ -358,7 +359,6 @@ def epoch_times(letter: str, log: RunLog, predicted: float | None) -> Chart:
         ],
         y_ticks=ticks,
         x_title="epoch",
-        mark=percent(predicted, top) if predicted and predicted < top else None,
     )
 
 

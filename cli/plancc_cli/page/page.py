@@ -270,7 +270,7 @@ def _section(letter: str, plan: Planned) -> Section:
         after=after,
         facts=plain(facts_table(report)),
         tables=[each if isinstance(each, str) else plain(each) for each in _tables(report)],
-        times=None if plan.log is None else epoch_times(letter, plan.log, report.epoch.seconds),
+        times=None if plan.log is None else epoch_times(letter, plan.log),
         strips=None if plan.timeline is None else strips(letter, plan.timeline),
     )
 
