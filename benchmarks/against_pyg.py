@@ -29,11 +29,11 @@ from rich.console import Console
 
 import plancc
 from benchmarks.inputs import BIN, ROOT, SHARED, Inputs
-from benchmarks.kept import Kept
 from benchmarks.replay import sources_hash
 from benchmarks.report import Report, show
 from benchmarks.rivals.environment import PYG
 from plancc.errors import BackendError, BackendUnavailable
+from plancc.kept import Kept
 from plancc_runtime.data import SPLITS, random_split
 
 GRAPHS = ("AmazonPhoto", "CoauthorCS")
@@ -156,13 +156,24 @@ def python_with_pyg() -> str:
         If there is none, and none can be made.
     """
     if os.environ.get(PYTHON):
-        return os.environ[PYTHON]
+        return checked(os.environ[PYTHON])
     try:
         return str(PYG.python(ROOT / "build" / "rivals"))
     except BackendUnavailable as error:
         raise BackendUnavailable(
             f"{error}; or install torch_geometric somewhere and set {PYTHON} to that Python"
         ) from error
+
+
+def checked(python: str) -> str:
+    """`python` itself; BackendUnavailable if it does not run or has no torch_geometric."""
+    try:
+        _finished(python, "-c", "import torch_geometric")
+    except (OSError, BackendError) as error:
+        raise BackendUnavailable(
+            f"{python} has no torch_geometric; install it there: pip install torch_geometric"
+        ) from error
+    return python
 
 
 def run(inputs: Inputs) -> Report:
@@ -203,7 +214,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=SEEDS, help="number of seeds [%(default)s]")
     given = parser.parse_args()
     try:
-        python = given.python or python_with_pyg()
+        python = checked(given.python) if given.python else python_with_pyg()
     except BackendUnavailable as error:
         sys.exit(str(error))
     inputs = Inputs(ROOT / "build" / "against-pyg", quick=False)

@@ -229,7 +229,8 @@ class Corpus:
             found["texts"][f"{number} stderr"] = re.sub(PROGRESS, "", err, flags=re.M)
             if result.exists():
                 printed = json.loads(result.read_text())
-                printed.pop("options")  # as given; new ones may join
+                for name in ("options", "network", "remarks"):  # to which more may join
+                    printed.pop(name, None)
                 found["texts"][f"{number} passes off"] = list(printed["passes_off"].values())
                 printed["passes_off"] = list(printed["passes_off"])
                 split(printed, f"{number}", found)
@@ -348,7 +349,8 @@ def hash_of_arrays(path: Path) -> str:
     found = hashlib.sha256()
     with np.load(path) as arrays:
         for name in sorted(arrays):
-            found.update(described(arrays[name], name).encode())
+            if arrays[name].dtype.kind != "U":  # what a file says of itself; more may join
+                found.update(described(arrays[name], name).encode())
     return found.hexdigest()
 
 
