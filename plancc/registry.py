@@ -7,6 +7,7 @@ command line takes its choices from here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -121,5 +122,15 @@ def _loaded(target: str) -> Any:
 
 def check_choice(kind: str, value: str, choices: Iterable[str]) -> None:
     """Raise InputError unless `value` is one of `choices`, which the message lists."""
+    choices = list(choices)
     if value not in choices:
-        raise InputError(f"unknown {kind} '{value}': choose from {', '.join(choices)}")
+        near = nearest(value, choices)
+        meant = f" (did you mean {near}?)" if near else ""
+        raise InputError(f"unknown {kind} '{value}'{meant}: choose from {', '.join(choices)}")
+
+
+def nearest(value: str, choices: Iterable[str]) -> str:
+    """The choice that a mistyped name was most likely to be; "" if none is near."""
+    known = {choice.lower(): choice for choice in choices}
+    found = get_close_matches(str(value).lower(), known, n=1, cutoff=0.7)
+    return known[found[0]] if found else ""

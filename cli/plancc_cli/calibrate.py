@@ -60,6 +60,7 @@ def command(output: str, ranks: int | None, threads: int | None, quick: bool) ->
     from plancc.files import check_target
     from plancc_runtime import launch
 
+    launch.need_torch("calibration")
     rank, size = launch.announced()
     if size > 1:  # over MPI
         if ranks is not None:

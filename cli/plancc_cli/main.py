@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from plancc.errors import PlanccError
 from plancc.registry import check_choice
@@ -38,6 +39,8 @@ COMMANDS = {
     "formats": "List the graph formats.",
     "machines": "List the machines of simulate, or show one.",
     "objectives": "List the objectives of a search.",
+    "doctor": "Check this installation: libraries, MPI, threads, memory, GPU.",
+    "completion": "Print the completion script of a shell.",
 }
 """Commands and what they do; each is ``plancc_cli.<name>.command`` but those of `LISTINGS`."""
 LISTINGS = ("models", "partitioners", "samplers", "formats", "machines", "objectives")
@@ -51,6 +54,8 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if ctx.resilient_parsing and cmd_name not in COMMANDS:  # completion of a mistyped line
+            return None
         check_choice("command", cmd_name, COMMANDS)
         if cmd_name in LISTINGS:
             module, name = "plancc_cli.registries", cmd_name
@@ -58,6 +63,14 @@ class LazyGroup(click.Group):
             module, name = f"plancc_cli.{cmd_name}", "command"
         command: click.Command = getattr(import_module(module), name)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        found = [
+            CompletionItem(name, help=words)
+            for name, words in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

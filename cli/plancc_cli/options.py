@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from plancc.errors import InputError
 from plancc.graph.formats import CHOICES, FLAGS, FORMATS
@@ -243,6 +244,10 @@ def balancing(
     )
 
 
+TITLES = {"metis": "METIS", "kahypar": "KaHyPar", "kaminpar": "KaMinPar", "mtkahypar": "Mt-KaHyPar"}
+"""Names of partitioners as their authors write them."""
+
+
 class NameIn(click.ParamType):
     """One of the names in a registry; the error lists them."""
 
@@ -252,8 +257,31 @@ class NameIn(click.ParamType):
         self.kind, self.choices = kind, choices
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in self.choices:
+            refuse_swapped(self.kind, value)
         check_choice(self.kind, value, self.choices)
         return value
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return [CompletionItem(name) for name in self.choices if name.startswith(incomplete)]
+
+
+def refuse_swapped(kind: str, name: str) -> None:
+    """InputError if a partitioner is given for a model, or a model for a partitioner."""
+    from plancc.models import MODELS
+    from plancc.models.problem import Hypergraph
+    from plancc.partitioners import PARTITIONERS
+
+    if kind == "model" and name.lower() in PARTITIONERS:
+        name = name.lower()
+        model = "hp" if Hypergraph in PARTITIONERS[name].accepts else "gp"
+        raise InputError(
+            f"{TITLES.get(name, name)} is a partitioner: --model {model} --partitioner {name}"
+        )
+    if kind == "partitioner" and name.lower() in MODELS:
+        raise InputError(f"{name} is a model: --model {name.lower()}")
 
 
 def taken() -> set[str]:

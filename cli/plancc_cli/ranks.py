@@ -45,6 +45,7 @@ class Job:
         try:
             if ranks is not None:
                 _check_alone(ranks, transport_name)
+                launch.need_torch(self.program)
                 return self.in_threads(ranks, timeout, work)
             transport = launch.open_transport(transport_name, timeout)
         except PlanccError as error:  # the ranks cannot talk to each other

@@ -107,10 +107,13 @@ def command(
     from plancc.predict.schedules import read_tables
     from plancc_cli.render_rehearsal import as_dict, print_rehearsal
     from plancc_cli.tables import print_data, rows_of
-    from plancc_runtime.rehearsal import rehearse
+    from plancc_runtime.launch import need_torch
 
     if is_graph(plan):
         raise InputError(f"{plan}: a graph, not a plan: compile it first")
+    need_torch("a rehearsal")
+    from plancc_runtime.rehearsal import rehearse
+
     if trace is not None:
         options.check_output(trace, plan, settings["init"])
     basis, asked = _asked(plan, dims, machine, settings)

@@ -60,8 +60,7 @@ def open(
     InputError, PlanError, BackendUnavailable
         On all ranks, also if only one of them failed; the sentence names the ranks.
     """
-    from plancc_runtime.launch import open_transport
-    from plancc_runtime.slices import need_torch
+    from plancc_runtime.launch import need_torch, open_transport
 
     if isinstance(transport, str):
         transport = open_transport(transport)
@@ -102,7 +101,7 @@ def load_network(
     BackendUnavailable
         If torch is not installed.
     """
-    from plancc_runtime.slices import need_torch
+    from plancc_runtime.launch import need_torch
 
     need_torch("a network")
     from plancc_runtime import saved

@@ -115,18 +115,25 @@ def open_transport(name: str = "auto", timeout: float | None = TIMEOUT) -> Trans
             )
         return transport
 
-    try:
-        from plancc_runtime.transport import torch_dist
-    except ImportError as error:
-        raise BackendUnavailable(
-            f"transport {name} needs torch; install it with: pip install 'plancc[run]'"
-        ) from error
+    need_torch(f"transport {name}")
+    from plancc_runtime.transport import torch_dist
+
     if name == "torch":
         name = torch_dist.best_backend()
     address, port = rendezvous()
     return torch_dist.join(
         name, rank, size, local_rank=local_rank(), address=address, port=port, timeout=timeout
     )
+
+
+def need_torch(what: str) -> None:
+    """BackendUnavailable if torch, which `what` needs, cannot be imported."""
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise BackendUnavailable(
+            f"{what} needs torch; install it with: pip install 'plancc[run]'"
+        ) from error
 
 
 def rendezvous() -> tuple[str, int]:

@@ -14,8 +14,9 @@ import numpy as np
 from plancc.errors import InputError
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
+from plancc_runtime.launch import need_torch
 from plancc_runtime.options import MODEL_OPTIONS, TrainOptions
-from plancc_runtime.slices import checked_slice, need_torch, read_ids
+from plancc_runtime.slices import checked_slice, read_ids
 from plancc_runtime.train import run_of
 from plancc_runtime.transport.base import Transport
 

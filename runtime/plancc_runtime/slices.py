@@ -8,7 +8,7 @@ from os import PathLike
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import BackendUnavailable, PlanError
+from plancc.errors import PlanError
 from plancc.plan.parts import Part, PartFold
 from plancc.plan.values import Header
 from plancc_runtime.gathering import Ids, RowsOfRank
@@ -75,16 +75,6 @@ def rows_of_rank(header: Header, part: Part) -> RowsOfRank:
     first = share.grid.position(share.rank).column == 0
     number = share.grid.part(share.rank) if first else None
     return RowsOfRank(part.global_id, header.num_vertices, number)
-
-
-def need_torch(what: str) -> None:
-    """BackendUnavailable if torch, which `what` needs, is not installed."""
-    try:
-        import torch  # noqa: F401
-    except ImportError as error:
-        raise BackendUnavailable(
-            f"{what} needs torch; install it with: pip install 'plancc[run]'"
-        ) from error
 
 
 def checked_slice(

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
+from plancc_runtime.launch import need_torch
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.results import Measure, TrainResult
-from plancc_runtime.slices import Slice, checked_slice, need_torch, read_ids
+from plancc_runtime.slices import Slice, checked_slice, read_ids
 from plancc_runtime.transport.base import Transport
 
 if TYPE_CHECKING:

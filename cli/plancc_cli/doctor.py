@@ -1,0 +1,333 @@
+"""`plancc doctor`: what this installation has, what is missing, and whether it works.
+
+Whatever may hang, crash or take memory is tried in a process of its own, with a time limit.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+
+import click
+
+from plancc_cli import options
+from plancc_cli.progress import progress, verbosity
+
+OK, MISSING, FAILED = "ok", "missing", "failed"
+SECONDS = 60.0
+"""Time limit of a trial."""
+FIRST_SECONDS = 300.0
+"""Time limit of the trial of the compiler, which may have to compile its kernels first."""
+NOT_SHOWN = ("test", "docs", "all")
+"""Extras that are of no use to those who run plancc."""
+COMPILER = """
+import plancc
+import scipy.sparse
+graph = scipy.sparse.diags_array([1.0] * 15, offsets=1, shape=(16, 16))
+plan = plancc.compile((graph + graph.T).tocsr(), num_parts=4)
+print(plan.metrics().volume, "rows moved")
+"""
+KERNELS = """
+import os
+from plancc.graph import kernels
+paths = {k._cache.cache_path for k in vars(kernels).values() if hasattr(k, "_cache")}
+[path] = paths
+os.makedirs(path, exist_ok=True)
+assert os.access(path, os.W_OK), f"{path}: not writable"
+print(path)
+"""
+MPI = "from mpi4py import MPI; print(MPI.Get_library_version().split(chr(10))[0].strip(chr(0)))"
+RANKS = """
+from mpi4py import MPI
+ranks = MPI.COMM_WORLD.allgather(MPI.COMM_WORLD.Get_rank())
+if MPI.COMM_WORLD.Get_rank() == 0:
+    print("ranks", *ranks)
+"""
+TORCH = """
+import torch, torch.distributed as dist
+names = [torch.cuda.get_device_name(k) for k in range(torch.cuda.device_count())]
+print(", ".join(names) if torch.cuda.is_available() else "no CUDA device")
+print(".".join(map(str, torch.cuda.nccl.version()))
+      if names and dist.is_available() and dist.is_nccl_available() else "")
+"""
+
+
+@dataclass(frozen=True)
+class Check:
+    """Something that was looked at.
+
+    Attributes
+    ----------
+    section, name : str
+    state : str
+        OK, MISSING or FAILED.
+    found : str
+        What is there, or what is wrong.
+    advice : str
+        What to do about it.
+    needed : bool
+        Whether the compiler needs it.
+    """
+
+    section: str
+    name: str
+    state: str
+    found: str
+    advice: str = ""
+    needed: bool = False
+
+
+@click.command()
+@options.as_data
+@verbosity
+def command() -> None:
+    """Check this installation, and say what is missing and how to install it.
+
+    Looks at the versions of libraries, partitioners, MPI and its launcher (with a trial on two
+    ranks), cores and threads, memory, GPUs and the cache of kernels, and compiles a tiny graph. The
+    exit code is 0 if the compiler works, else 1.
+    """
+    checks: list[Check] = []
+    with progress() as shown:
+        for stage, found in (
+            ("versions", _versions()),
+            ("partitioners", _partitioners()),
+            ("MPI", _mpi()),
+            ("machine", _machine()),
+            ("GPU", _gpu()),
+            ("compiler", _compiler()),
+        ):
+            with shown.stage(stage):
+                checks += found
+    works = not any(check.needed and check.state != OK for check in checks)
+    _print(checks, works)
+    if not works:
+        sys.exit(1)
+
+
+def _print(checks: Sequence[Check], works: bool) -> None:
+    from plancc_cli.tables import print_data, print_table, say, table_of
+
+    form = options.form()
+    if form:
+        rows = [asdict(check) for check in checks]
+        print_data(form, {"works": works, "checks": rows}, rows)
+        return
+    for section in dict.fromkeys(check.section for check in checks):
+        table = table_of(("", "state", "found"), section, left=3)
+        for check in checks:
+            if check.section == section:
+                table.add_row(check.name, check.state, "; ".join(_words(check)))
+        print_table(table)
+    say("\nthe compiler works" if works else "\nthe compiler does not work: see what failed")
+
+
+def _words(check: Check) -> Iterator[str]:
+    yield from filter(None, (check.found, check.advice))
+
+
+def trial(words: Sequence[str], seconds: float = SECONDS) -> tuple[bool, str]:
+    """Run a program that may hang: whether it succeeded, and its output or what is wrong with it.
+
+    All that it started is ended with it.
+    """
+    try:
+        child = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+    except OSError as error:
+        return False, f"{words[0]}: {error.strerror or error}"
+    try:
+        out, err = child.communicate(timeout=seconds)
+    except BaseException as error:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
+        if isinstance(error, subprocess.TimeoutExpired):
+            return False, f"did not end within {seconds:g} s"
+        raise
+    if child.returncode == 0:
+        return True, out.strip()
+    return False, _reason(err or out) or f"exit code {child.returncode}"
+
+
+def _reason(text: str) -> str:
+    """The line of an error's output that says most: a traceback's last, or the first sentence."""
+    lines = [line.strip() for line in text.splitlines() if re.search("[A-Za-z]{3}", line)]
+    if not lines:
+        return ""
+    return (lines[-1] if "Traceback" in text else " ".join(lines[:2]))[:200]
+
+
+def _python(code: str, seconds: float = SECONDS) -> tuple[bool, str]:
+    return trial([sys.executable, "-c", code], seconds)
+
+
+def _versions() -> Iterator[Check]:
+    from plancc.version import __version__
+
+    section = "versions"
+    yield Check(section, "plancc", OK, __version__)
+    yield Check(section, "python", OK, f"{platform.python_version()} on {platform.platform()}")
+    for name, extra, everywhere in _dependencies():
+        try:
+            found = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            advice = f"pip install '{f'plancc[{extra}]' if extra else name}'"
+            needed = not extra and everywhere
+            yield Check(section, name, MISSING, "not installed", advice, needed)
+        else:
+            if name == "h5py":
+                import h5py
+
+                found += f" with HDF5 {h5py.version.hdf5_version}"
+            yield Check(section, name, OK, found, needed=not extra and everywhere)
+
+
+def _dependencies() -> Iterable[tuple[str, str, bool]]:
+    """What plancc needs: the package, its extra ("" for none), whether on every machine."""
+    try:
+        lines = metadata.requires("plancc") or []
+    except metadata.PackageNotFoundError:  # run from a source tree
+        lines = []
+    found: dict[str, tuple[str, str, bool]] = {}
+    for line in lines:
+        name = re.split(r"[^\w.-]", line, maxsplit=1)[0]
+        extra = re.search(r"extra == ['\"]([\w-]+)['\"]", line)
+        where = extra[1] if extra else ""
+        if name != "plancc" and where not in NOT_SHOWN:
+            found.setdefault(name, (name, where, "platform_" not in line))
+    return found.values()
+
+
+def _partitioners() -> Iterator[Check]:
+    from plancc.errors import BackendUnavailable
+    from plancc.partitioners import PARTITIONERS
+
+    section = "partitioners"
+    for name in PARTITIONERS:
+        try:
+            adapter = PARTITIONERS[name]
+        except BackendUnavailable as error:
+            yield Check(section, name, FAILED, str(error))
+            continue
+        if adapter.available():
+            yield Check(section, name, OK, "installed")
+        else:
+            yield Check(section, name, MISSING, "not installed", adapter.install)
+
+
+def _mpi() -> Iterator[Check]:
+    section = "MPI"
+    launcher = shutil.which("mpirun") or shutil.which("mpiexec")
+    if launcher is None:
+        yield Check(section, "mpirun", MISSING, "not in PATH", "pip install 'plancc[mpi]'")
+    else:
+        good, text = trial([launcher, "--version"])
+        version = text.splitlines()[0] if good and text else text
+        yield Check(section, "mpirun", OK if good else FAILED, f"{version} ({launcher})")
+    if not _installed("mpi4py"):
+        yield Check(section, "mpi4py", MISSING, "not installed", "pip install 'plancc[run]'")
+        return
+    good, text = _python(MPI)
+    advice = "" if good else "install an MPI library: pip install 'plancc[mpi]'"
+    yield Check(section, "mpi4py", OK if good else FAILED, text, advice)
+    if good and launcher is not None:
+        good, text = trial([launcher, "-n", "2", sys.executable, "-c", RANKS])
+        if good and text != "ranks 0 1":
+            good = False
+            text = f"the ranks do not see each other ({' '.join(text.split())})"
+        advice = "" if good else _advice_on_ranks(launcher)
+        yield Check(section, "two ranks", OK if good else FAILED, text, advice)
+
+
+def _advice_on_ranks(launcher: str) -> str:
+    from plancc_runtime.transport.base import usable_cores
+
+    found = []
+    if (
+        hasattr(os, "geteuid")
+        and os.geteuid() == 0
+        and not os.environ.get("OMPI_ALLOW_RUN_AS_ROOT")
+    ):
+        found.append("as root: export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+    if len(usable_cores()) < 2:
+        found.append("more ranks than cores: mpirun --oversubscribe")
+    return " and ".join(found) or f"mpi4py must be built for the MPI of {launcher}"
+
+
+def _machine() -> Iterator[Check]:
+    from plancc_cli.tables import size
+    from plancc_runtime.memory import available_memory
+    from plancc_runtime.transport.base import usable_cores
+
+    section, cores = "machine", sorted(usable_cores())
+    yield Check(section, "cores", OK, f"{os.cpu_count()}, of which {len(cores)} may be used")
+    bound = len(cores) < (os.cpu_count() or 1)
+    yield Check(section, "binding", OK, f"to cores {_ranges(cores)}" if bound else "none")
+    names = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES")
+    given = [f"{name}={os.environ[name]}" for name in names if name in os.environ]
+    yield Check(section, "threads", OK, ", ".join(given) or f"{len(cores)}, shared by the ranks")
+    left = available_memory()
+    if left is not None:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        limited = "with the limits of control groups"
+        yield Check(section, "memory", OK, f"{size(total)}, {size(left)} left {limited}")
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """0, 1, 2, 5 -> "0-2,5"."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][-1] + 1:
+            found[-1][1:] = [number]
+        else:
+            found.append([number])
+    return ",".join("-".join(map(str, ends)) for ends in found)
+
+
+def _gpu() -> Iterator[Check]:
+    section = "GPU"
+    if not _installed("torch"):
+        yield Check(section, "torch", MISSING, "not installed", "pip install 'plancc[run]'")
+        return
+    good, text = _python(TORCH)
+    if not good:
+        yield Check(section, "torch", FAILED, text, "pip install --force-reinstall torch")
+        return
+    devices, _, nccl = text.partition("\n")
+    there = devices != "no CUDA device"
+    yield Check(section, "CUDA", OK if there else MISSING, devices)
+    if there:
+        yield Check(section, "NCCL", OK if nccl else MISSING, nccl or "not in this torch")
+
+
+def _compiler() -> Iterator[Check]:
+    section = "compiler"
+    good, text = _python(KERNELS)
+    advice = "" if good else "export NUMBA_CACHE_DIR=FOLDER, one that may be written"
+    yield Check(section, "cache of kernels", OK if good else FAILED, text, advice)
+    good, text = _python(COMPILER, FIRST_SECONDS)
+    advice = "" if good else "pip install --force-reinstall plancc"
+    yield Check(section, "trial plan", OK if good else FAILED, text, advice, needed=True)
+
+
+def _installed(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True

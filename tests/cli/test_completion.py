@@ -1,0 +1,96 @@
+"""Shells complete commands, options and names; mistyped ones are told the nearest."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from cli_helpers import environment, fails, ok, plancc_run
+
+BASH = r"""
+eval "$(plancc completion bash)"
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+_${1//-/_}_completion "$1"
+printf '%s\n' "${COMPREPLY[@]}"
+"""
+
+
+def completed(*words: str) -> list[str]:
+    """What bash, in which the script was evaluated, offers for the last word."""
+    # outside of a completion of readline, `compopt` has nothing to set
+    script = "compopt() { :; }\n" + BASH
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script, "bash", *words],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.split()
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("plancc com", ["compile", "compare", "completion"]),
+        ("plancc compile --part", ["--parts", "--partitioner"]),
+        ("plancc compile g.mtx --model cagnet-1", ["cagnet-1d", "cagnet-1.5d"]),
+        ("plancc compile --partitioner me", ["metis"]),
+        ("plancc refine --objective max", ["max-volume"]),
+        ("plancc completion z", ["zsh"]),
+        ("plancc bogus --mod", []),
+        ("plancc-run p.h5 --opt", ["--optimizer"]),
+        ("plancc-run p.h5 --optimizer ad", ["adam", "adamw"]),
+    ],
+)
+def test_bash_completes(words: str, offered: list[str]) -> None:
+    assert sorted(completed(*words.split(" "))) == sorted(offered)
+
+
+@pytest.mark.parametrize(
+    ("shell", "known"),
+    [("bash", "complete -o"), ("zsh", "compdef"), ("fish", "complete --no-files")],
+)
+def test_scripts_say_how_they_are_installed(shell: str, known: str) -> None:
+    text = ok("completion", shell)
+    assert text.startswith("# ")
+    assert f"plancc completion {shell}" in text.splitlines()[0]
+    assert text.count(known) >= 2  # plancc and plancc-run
+    assert "_PLANCC_COMPLETE" in text
+    assert "_PLANCC_RUN_COMPLETE" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("comple", "unknown command 'comple' (did you mean compile?): choose from compile"),
+        ("modles", "unknown command 'modles' (did you mean models?)"),
+        ("compile --modell hp", "--modell"),
+        ("compile --model chequerboard", "unknown model 'chequerboard' (did you mean checkerboard"),
+        ("compile --model metis", "METIS is a partitioner: --model gp --partitioner metis"),
+        ("compile --model METIS", "METIS is a partitioner: --model gp --partitioner metis"),
+        ("compile --model kahypar", "KaHyPar is a partitioner: --model hp --partitioner kahypar"),
+        ("compile --partitioner hp", "hp is a model: --model hp"),
+        ("compile --partitioner metsi", "unknown partitioner 'metsi' (did you mean metis?)"),
+        ("compile --effort bst", "unknown effort 'bst' (did you mean best?)"),
+        ("compile --model zzz", "unknown model 'zzz': choose from hp"),
+        ("machines sumit", "unknown machine 'sumit' (did you mean summit?)"),
+    ],
+)
+def test_mistyped_names(words: str, said: str, graph: Path, tmp_path: Path) -> None:
+    command, *more = words.split()
+    given = [graph, "-p", 4, "-o", tmp_path / "plan.h5"] if command == "compile" else []
+    error = fails(tmp_path, command, *given, *more)
+    assert said in error
+    if "--modell" in words:
+        assert "--model" in error.split("--modell", 1)[1]
+
+
+def test_mistyped_options_of_runs(plan: Path) -> None:
+    done = plancc_run(plan, "--optimiser", "adam")
+    assert done.code == 2
+    assert "--optimizer" in done.err

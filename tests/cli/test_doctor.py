@@ -1,0 +1,102 @@
+"""`plancc doctor` says what is there, what is missing, and never hangs."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+
+import h5py
+import pytest
+from cli_helpers import environment, plancc, run
+
+from plancc_cli import doctor
+
+
+def test_what_is_here() -> None:
+    done = run("doctor", "--json", "-q", env=environment())
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["works"] is True
+    checks = {(check["section"], check["name"]): check for check in found["checks"]}
+    for name in ("numpy", "scipy", "click", "rich", "numba", "networkx"):
+        check = checks["versions", name]
+        assert (check["state"], check["found"]) == ("ok", metadata.version(name))
+    assert checks["versions", "h5py"]["found"].endswith(f"HDF5 {h5py.version.hdf5_version}")
+    assert checks["partitioners", "builtin"]["state"] == "ok"
+    assert checks["compiler", "trial plan"]["state"] == "ok"
+    assert str(os.cpu_count()) in checks["machine", "cores"]["found"]
+    for check in found["checks"]:
+        assert check["state"] in ("ok", "missing", "failed")
+        assert check["state"] == "ok" or check["advice"] or check["section"] == "GPU"
+
+
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the trials out that take seconds."""
+    for name in ("_versions", "_partitioners", "_mpi", "_gpu"):
+        monkeypatch.setattr(doctor, name, lambda: iter(()))
+
+
+def test_a_compiler_that_does_not_work_is_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    quick(monkeypatch)
+    monkeypatch.setattr(doctor, "KERNELS", "print('here')")
+    monkeypatch.setattr(doctor, "COMPILER", "raise OSError('libhdf5.so is lost')")
+    done = plancc("doctor", "-q")
+    assert done.code == 1
+    assert "OSError: libhdf5.so is lost" in " ".join(done.out.split())
+    assert "the compiler does not work" in done.out
+
+
+def test_a_launcher_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mpirun = tmp_path / "mpirun"
+    mpirun.write_text("#!/bin/sh\nsleep 100 & wait\n")
+    mpirun.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    begin = time.monotonic()
+    assert doctor.trial([str(mpirun)], 0.5) == (False, "did not end within 0.5 s")
+    assert time.monotonic() - begin < 20
+    good, text = doctor.trial([str(tmp_path / "nothing")])
+    assert not good
+    assert "No such file" in text
+
+
+def test_what_is_missing_says_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
+    assert [check.advice for check in doctor._mpi()] == [
+        "pip install 'plancc[mpi]'",
+        "pip install 'plancc[run]'",
+    ]
+    missing = {check.name: check for check in doctor._versions() if check.state != "ok"}
+    assert missing["torch"].advice == "pip install 'plancc[run]'"
+    assert (missing["torch"].needed, missing["numpy"].needed) == (False, True)
+
+
+def test_numbers_of_cores() -> None:
+    assert doctor._ranges([0, 1, 2, 5, 7, 8]) == "0-2,5,7-8"
+
+
+def test_plancc_without_torch(plan: Path, tmp_path: Path) -> None:
+    """Every program that needs torch says so, in a sentence."""
+    code = "import sys; sys.modules['torch'] = None; sys.argv[0] = 'p'; "
+    for module, words in (
+        ("run", [plan]),
+        ("run", [plan, "--ranks", 2]),
+        ("main", ["rehearse", plan]),
+        ("main", ["calibrate", "--ranks", 1, "--quick", "-o", tmp_path / "m.toml"]),
+    ):
+        done = doctor.subprocess.run(
+            [sys.executable, "-c", f"{code}from plancc_cli.{module} import main; main()",
+             *map(str, words)],
+            capture_output=True, text=True, timeout=100,
+        )  # fmt: skip
+        assert done.returncode == 1, done.stderr
+        assert "needs torch; install it with: pip install 'plancc[run]'" in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+    assert not any(tmp_path.iterdir())
