@@ -76,6 +76,10 @@ def test_every_file_of_the_packages_is_there(wheel: zipfile.ZipFile) -> None:
     assert all(name.endswith(".dist-info") for name in others), others
 
 
+def test_the_header_for_c_is_there(wheel: zipfile.ZipFile) -> None:
+    assert wheel.read("plancc/include/plancc.h") == (ROOT / "include" / "plancc.h").read_bytes()
+
+
 def test_the_programs_are_entry_points(wheel: zipfile.ZipFile) -> None:
     found = metadata(wheel, "entry_points.txt")
     assert "plancc = plancc_cli.main:main" in found
