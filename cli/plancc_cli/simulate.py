@@ -85,6 +85,7 @@ def command(
     if is_graph(plan):
         raise InputError(f"{plan}: a graph, not a plan: compile it first, or give --sweep p=4..64")
     with PlanFile(plan) as file:
+        file.check_content()
         basis = Basis.read(file, dims, machine)
     _simulate(plan, replace(basis, predictor=asked(basis.predictor)), given)
 

@@ -167,14 +167,20 @@ def content_sha256(header: Header, arrays: Arrays) -> str:
     """
     names = sorted(arrays)
     with ThreadPoolExecutor(2) as pool:
-        digests = pool.map(lambda name: hashlib.sha256(_bytes(arrays[name])).hexdigest(), names)
+        digests = pool.map(lambda name: hashlib.sha256(bytes_of(arrays[name])).hexdigest(), names)
+    return hash_of(header, dict(zip(names, digests, strict=True)), arrays)
+
+
+def hash_of(header: Header, digests: Mapping[str, str], arrays: Mapping[str, Any]) -> str:
+    """The content hash from the SHA-256 of every array; of `arrays` only dtypes and shapes."""
     words = header_attributes(header).items()
     lines = sorted(f"{name}={v if isinstance(v, str) else int(v)}" for name, v in words)
-    for name, digest in zip(names, digests, strict=True):
+    for name in sorted(digests):
         shape = "x".join(map(str, arrays[name].shape))
-        lines.append(f"{name} {arrays[name].dtype.str} {shape} {digest}")
+        lines.append(f"{name} {arrays[name].dtype.str} {shape} {digests[name]}")
     return hashlib.sha256("\n".join([*lines, ""]).encode()).hexdigest()
 
 
-def _bytes(array: npt.NDArray[np.generic]) -> memoryview:
+def bytes_of(array: npt.NDArray[np.generic]) -> memoryview:
+    """The bytes of an array in C order."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data

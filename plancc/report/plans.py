@@ -167,6 +167,7 @@ def report(
             "boundary sampling is for training: give the widths of the layers (`dims`) too"
         )
     with PlanFile(path) as file:
+        file.check_content()
         source = _Source(file, checked_ranks(file, num_ranks))
         grid, provenance = file.header.grid, file.attributes("provenance")
         basis = basis or Basis.read(file, dims, machine)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import h5py
@@ -535,3 +536,36 @@ def test_a_real_process_says_the_same(tmp_path: Path) -> None:
     assert run(*words) == plancc(*words)
     assert list(tmp_path.iterdir()) == []
     ok("dataset", "karate", "-o", tmp_path / "k.mtx")
+
+
+def _changed_value(path: Path) -> None:
+    """Another value, whose checksum HDF5 has computed anew."""
+    with h5py.File(path, "r+") as file:
+        file["matrix/value"][3] += 1
+
+
+def _flipped_bit(path: Path) -> None:
+    """One bit of the stored values, as a disk might flip it."""
+    with h5py.File(path) as file:
+        offset = file["matrix/value"].id.get_chunk_info(0).byte_offset
+    stored = bytearray(path.read_bytes())
+    stored[offset + 7] ^= 4
+    path.write_bytes(stored)
+
+
+def _without_hash(path: Path) -> None:
+    with h5py.File(path, "r+") as file:
+        del file.attrs["content_sha256"]
+
+
+@pytest.mark.parametrize("damage", [_changed_value, _flipped_bit, _without_hash])
+def test_no_figures_of_a_plan_whose_content_is_not_what_was_written(
+    damage: Callable[[Path], None], plan: Path, tmp_path: Path
+) -> None:
+    broken = Path(shutil.copy(plan, tmp_path / "broken.h5"))
+    damage(broken)
+    for words in (["inspect", broken], ["compare", plan, broken], ["simulate", broken]):
+        for form in ([], ["--json"], ["--csv"]):
+            error = fails(tmp_path, *words, *form, code=1)
+            assert str(broken) in error
+            assert "damaged" in error or "content_sha256" in error
