@@ -126,7 +126,7 @@ def reference(of: dict[str, list[int]], dims: list[int]) -> float:
             seconds += 2 * busiest + 2 * max(of["nonzeros"]) * width / rate
         products = 3 if layer else 2  # forward, dW, and dH but in the first layer
         seconds += products * max(of["rows"]) * before * after / rate
-    words = sum(before * after for before, after in pairwise(dims)) + 1
+    words = sum((before + 1) * after for before, after in pairwise(dims)) + 1
     return seconds + 2 * (p - 1) * latency + 2 * (p - 1) / p * 4 * words / bandwidth
 
 
