@@ -55,7 +55,7 @@ MAY_AFTER_ALL = {"plancc.export": {"torch"}}
 """Of these, what a folder may import at first use: only the framework writes its own files."""
 RUNTIME_MAY = (
     *("plancc.plan", "plancc.sampling", "plancc.errors", "plancc.files", "plancc.registry"),
-    "plancc.version",
+    *("plancc.clock", "plancc.version"),
 )
 
 

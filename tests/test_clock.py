@@ -9,6 +9,7 @@ from numba import njit
 
 from plancc import clock
 from plancc.clock import Compilation, announcing, compilation, wall_seconds
+from plancc_runtime.clock import Clock
 
 
 def slow_to_compile(x: float) -> float:
@@ -55,3 +56,15 @@ def test_long_compilation_is_announced_once(monkeypatch: pytest.MonkeyPatch) -> 
         njit(slow_to_compile)(1)
     njit(slow_to_compile)(1.0)
     assert said == ["compiling"]
+
+
+def test_phases_of_the_runtime_leave_compilation_out() -> None:
+    slow = njit(slow_to_compile)
+    phases = Clock()
+    begin = time.perf_counter()
+    with phases("spmm"):
+        njit(lambda x: slow(x) + 1)(1.0)
+    taken, read = time.perf_counter() - begin, phases.read()
+    assert taken > 0.02
+    assert read["spmm"] < taken / 2
+    assert read["total"] < taken / 2

@@ -6,11 +6,15 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
+from plancc.clock import announcing
 from plancc.errors import InputError, PlanccError
+from plancc_cli.progress import COMPILING, QUIET, verbosity, verbosity_level
 
 if TYPE_CHECKING:
     from plancc.predict.machine import Compute
@@ -45,6 +49,7 @@ GRACE = 3
     help="Threads per rank.  [default: this machine's cores, shared by its ranks]",
 )
 @click.option("--quick", is_flag=True, help="Fewer sizes and shorter samples.")
+@verbosity
 def command(output: str, ranks: int | None, threads: int | None, quick: bool) -> None:
     """Measure this machine, for simulate.
 
@@ -61,12 +66,13 @@ def command(output: str, ranks: int | None, threads: int | None, quick: bool) ->
     from plancc_runtime import launch
 
     launch.need_torch("calibration")
+    level = verbosity_level()
     rank, size = launch.announced()
     if size > 1:  # over MPI
         if ranks is not None:
             raise InputError(f"--ranks {ranks}: the launcher has started {size} ranks already")
         try:
-            _measure(launch.open_transport(), output, threads, quick)
+            _measure(launch.open_transport(), output, threads, quick, level)
         except PlanccError as error:
             if rank > 0:
                 time.sleep(GRACE)
@@ -80,14 +86,16 @@ def command(output: str, ranks: int | None, threads: int | None, quick: bool) ->
 
     ranks = ranks or len(usable_cores())
     if ranks == 1:
-        _measure(SingleTransport(), output, threads, quick)
+        _measure(SingleTransport(), output, threads, quick, level)
     else:
-        run_ranks(ranks, lambda transport: _measure(transport, output, threads, quick))
+        run_ranks(ranks, lambda transport: _measure(transport, output, threads, quick, level))
         sys.stdout.flush()
         os._exit(0)  # threads that torch keeps per rank thread do not always survive a normal exit
 
 
-def _measure(transport: Transport, output: str, threads: int | None, quick: bool) -> None:
+def _measure(
+    transport: Transport, output: str, threads: int | None, quick: bool, level: int
+) -> None:
     """Measure and write. Collective."""
     from plancc.files import atomic_write, check_target
     from plancc_runtime.calibration import FULL, QUICK, calibrate
@@ -96,7 +104,10 @@ def _measure(transport: Transport, output: str, threads: int | None, quick: bool
     with transport.agreement():
         if first:
             check_target(output)
-    found = calibrate(transport, QUICK if quick else FULL, threads, _progress if first else None)
+    told = first and level > QUIET
+    with announcing(partial(_progress, COMPILING)) if told else nullcontext():
+        report = _progress if told else None
+        found = calibrate(transport, QUICK if quick else FULL, threads, report)
     with transport.agreement():
         if first:
             with atomic_write(output) as temporary:

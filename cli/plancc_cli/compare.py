@@ -13,13 +13,22 @@ import click
 from plancc.errors import InputError
 from plancc.registry import check_choice
 from plancc_cli import options
+from plancc_cli.generated import Sections
 from plancc_cli.progress import progress, verbosity
 
 if TYPE_CHECKING:
     from plancc.predict.machine import Machine
 
 
-@click.command()
+@click.command(
+    cls=Sections,
+    sections={
+        "Figures": ("baseline",),
+        "Epoch": ("dims", "machine"),
+        "Fresh mini-batches": options.batch_names(),
+        "Output": options.OUTPUT,
+    },
+)
 @click.argument("plans", type=click.Path(), nargs=-1, required=True)
 @options.dims_option(
     "Widths d0,d1,...,dL, for the epoch's time: adds words, bytes and memory of training a GCN.  "

@@ -8,13 +8,22 @@ import click
 
 from plancc.predict.predictor import DEFAULT_MACHINE
 from plancc_cli import options
+from plancc_cli.generated import Sections
 from plancc_cli.progress import progress, verbosity
 
 if TYPE_CHECKING:
     from plancc.predict.machine import Machine
 
 
-@click.command()
+@click.command(
+    cls=Sections,
+    sections={
+        "Figures": ("per_part", "ranks", "topology"),
+        "Epoch": ("dims", "machine", "boundary_sampling"),
+        "Fresh mini-batches": options.batch_names(),
+        "Output": options.OUTPUT,
+    },
+)
 @click.argument("plan", type=click.Path())
 @options.dims_option(
     "Widths d0,d1,...,dL, for the epoch's time: adds words, bytes and memory of training a GCN.  "

@@ -73,6 +73,8 @@ as_data = together(
 )
 """The options ``--json`` and ``--csv``, which `form` reads."""
 
+OUTPUT = ("as_json", "as_csv", "quiet", "verbose")
+"""Parameters of `as_data` and `plancc_cli.progress.verbosity`, for the sections of a help."""
 READING = ("format", *FLAGS, *CHOICES)
 """Parameters of `reading`: keywords of `plancc.read_graph`."""
 COMMANDS_OWN = (
@@ -370,6 +372,11 @@ fresh_batches = together(
     lambda function: sampling("the plan's own, or uniform")(function),
 )
 """``--batches``, and what says which ones; see `of_batches`."""
+
+
+def batch_names() -> tuple[str, ...]:
+    """Parameters of `fresh_batches`, for the sections of a help."""
+    return ("batches", "seed", "threads", "sampler", "batch_size", *sampler_fields())
 
 
 def of_batches(batches: int | None, given: dict[str, Any]) -> dict[str, Any]:

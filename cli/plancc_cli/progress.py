@@ -59,6 +59,11 @@ def verbosity(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def verbosity_level() -> int:
+    """QUIET, USUAL or VERBOSE, as the command that runs was asked for."""
+    return int(click.get_current_context().meta.get(VERBOSITY, USUAL))
+
+
 class Progress:
     """The stage at work, its seconds, and the best that it has found so far.
 
@@ -101,6 +106,10 @@ class Progress:
         if self._steps is not None:
             self._steps(f"    {who}: {trial.step}: {objective} {value}{' *' * trial.best}")
 
+    def note(self, words: str) -> None:
+        """Say this of the stage at work."""
+        self._found = words
+
     def line(self) -> str:
         """What is done at this moment; empty between stages."""
         if not self._stage:
@@ -139,7 +148,7 @@ def progress(budget: float | None = None) -> Iterator[Progress]:
     from rich.console import Console
 
     console = Console(stderr=True, highlight=False)
-    level = click.get_current_context().meta.get(VERBOSITY, USUAL)
+    level = verbosity_level()
 
     def say(line: str) -> None:
         console.print(line, style="dim", markup=False, soft_wrap=True)

@@ -13,6 +13,7 @@ from plancc.clock import wall_seconds
 from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError
 from plancc_cli import options
+from plancc_cli.generated import Sections
 from plancc_cli.progress import command_line, progress, verbosity
 
 OF_GRAPHS = ("parts", "normalize", "no_self_loops", "data", *options.READING)
@@ -30,7 +31,20 @@ def _parse_share(
     return float(found[1]) / (100 if found[2] else 1)
 
 
-@click.command()
+@click.command(
+    cls=Sections,
+    sections={
+        "Plan": ("output", "compress"),
+        "Search": (
+            *("objective", "budget", "cycles", "max_extra_volume", "seed"),
+            *("dims", "machine"),
+        ),
+        "Balance": ("balance", "epsilon", "capacities"),
+        "Start from a part vector": ("part", "parts"),
+        "Graph file": ("data", "normalize", "no_self_loops", *options.READING),
+        "Output": options.OUTPUT,
+    },
+)
 @click.argument("source", type=click.Path())
 @click.option("-o", "--output", required=True, type=click.Path(), help="The plan file to write.")
 @click.option(

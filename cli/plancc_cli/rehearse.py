@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from plancc.predict.passes import COMMON_PASSES
 from plancc.predict.predictor import DEFAULT_DIMS, DEFAULT_MACHINE
 from plancc_cli import options
 from plancc_cli.generated import Sections, with_options
+from plancc_cli.progress import progress, verbosity
 from plancc_cli.run_options import HELP, run_option
 from plancc_cli.simulate import is_graph
 
@@ -88,6 +88,7 @@ def _options() -> Iterator[click.Option]:
 )
 @click.option("--per-rank", is_flag=True, help="One line for every rank.")
 @options.as_data
+@verbosity
 @with_options(_options())
 def command(
     plan: str,
@@ -123,7 +124,11 @@ def command(
     links = links_of(basis.predictor.machine, tables.num_ranks)
     prediction = basis.predictor.epoch(tables, WORD_BYTES[asked.dtype])
     check_memory(plan, prediction)
-    with _progress(asked.epochs) as report:
+    with progress() as shown, shown.stage("rehearse"):
+
+        def report(measure: Measure) -> None:
+            shown.note(f"{measure.epoch + 1} of {asked.epochs} epochs, loss {measure.loss:.4f}")
+
         found = rehearse(plan, asked, links, report)
     if trace is not None:
         found.write_trace(trace)
@@ -226,17 +231,3 @@ def check_memory(plan: str, prediction: Prediction) -> None:
             f"{plan}: to rehearse {ranks:,} ranks takes about {size(needed)}, and this computer "
             f"has {size(there)} left; give fewer `ranks`, or smaller `dims`"
         )
-
-
-@contextmanager
-def _progress(epochs: int) -> Iterator[Callable[[Measure], None]]:
-    """What is under way, on stderr if it is a terminal."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    with console.status("ranks read their slices ...") as status:
-
-        def report(measure: Measure) -> None:
-            status.update(f"{measure.epoch + 1} of {epochs} epochs, loss {measure.loss:.4f} ...")
-
-        yield report

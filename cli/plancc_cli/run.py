@@ -19,8 +19,17 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
+from plancc.clock import announcing
 from plancc.errors import InputError, OutputError, PlanccError
 from plancc_cli.generated import Sections, with_options
+from plancc_cli.progress import (
+    COMPILING,
+    EVERY,
+    QUIET,
+    VERBOSE,
+    verbosity,
+    verbosity_level,
+)
 from plancc_cli.ranks import Job
 from plancc_cli.run_options import HELP, run_option
 from plancc_cli.tables import console, print_table, say, table_of
@@ -48,6 +57,7 @@ SECTIONS = {title: tuple(texts) for title, texts in HELP.items()}
 )
 @click.argument("plan", type=click.Path())
 @with_options(run_option(name, text) for texts in HELP.values() for name, text in texts.items())
+@verbosity
 @click.version_option(package_name="plancc", prog_name=PROGRAM)
 def command(
     plan: str,
@@ -61,8 +71,10 @@ def command(
 ) -> None:
     """Train a graph neural network from the communication plan PLAN."""
 
+    level = verbosity_level()  # threads do not know the context
+
     def work(transport: Transport) -> None:
-        _run(transport, plan, save, json_path, f1, settings)
+        _run(transport, plan, save, json_path, f1, level, settings)
 
     sys.exit(Job(PROGRAM, command).run(ranks, transport_name, timeout, work))
 
@@ -92,6 +104,7 @@ def _run(
     save: str | None,
     json_path: str | None,
     f1: bool,
+    level: int,
     settings: dict[str, Any],
 ) -> None:
     """Train and print. Collective."""
@@ -114,7 +127,7 @@ def _run(
                 taken.add(os.path.realpath(path))
                 check_target(path)
 
-    with _progress(train_options.epochs) if first else nullcontext() as report:
+    with _progress(train_options.epochs, level) if first else nullcontext() as report:
         result = train(plan, train_options, transport, report)
 
     with transport.agreement():
@@ -133,24 +146,32 @@ def _run(
 
 
 @contextmanager
-def _progress(epochs: int) -> Iterator[Callable[[Measure], None]]:
-    """On stderr: a bar where it is a terminal, else a line, at most one every two seconds."""
-    if sys.stderr.isatty():
-        with _bar(epochs) as bar:
-            yield bar
+def _progress(epochs: int, level: int) -> Iterator[Callable[[Measure], None] | None]:
+    """On stderr: a bar where it is a terminal, else a line every `EVERY` seconds, or all lines."""
+    if level == QUIET:
+        yield None
         return
-    last: float | None = None
+    with announcing(lambda: say_on_stderr(f"{PROGRAM}: {COMPILING}")):
+        if sys.stderr.isatty() and level < VERBOSE:
+            with _bar(epochs) as bar:
+                yield bar
+            return
+        last = begin = time.monotonic()
+        first: tuple[int, float] | None = None
 
-    def report(measure: Measure) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if last is None:
-            last = now
-        elif now - last > 2:
-            last = now
-            say_on_stderr(f"{PROGRAM}: epoch {measure.epoch}: loss {measure.loss:.6f}")
+        def report(measure: Measure) -> None:
+            nonlocal last, first
+            now = time.monotonic()
+            first = first or (measure.epoch, now)
+            if level == VERBOSE or now - last > EVERY:
+                last, taken = now, now - begin
+                done, seconds = measure.epoch - first[0], now - first[1]
+                remain = seconds / max(1, done) * (epochs - measure.epoch - 1)
+                left = f", {remain:.0f} s left" * (done > 0)
+                said = f"epoch {measure.epoch}: loss {measure.loss:.6f}"
+                say_on_stderr(f"{PROGRAM}: {taken:.0f} s: {said}{left}")
 
-    yield report
+        yield report
 
 
 @contextmanager

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from time import perf_counter
+
+from plancc.clock import wall_seconds
 
 PHASES = ("pack", "wait", "spmm", "dense", "allreduce")
 
@@ -17,7 +18,7 @@ class Clock:
     Parameters
     ----------
     now : callable
-        The time in seconds.
+        The time in seconds.  [default: wall-clock time without that in which kernels are compiled]
 
     Attributes
     ----------
@@ -28,7 +29,7 @@ class Clock:
         another.
     """
 
-    def __init__(self, now: Callable[[], float] = perf_counter) -> None:
+    def __init__(self, now: Callable[[], float] = wall_seconds) -> None:
         self.now = now
         self.events: list[tuple[str, float, float]] | None = None
         self.stages: list[tuple[str, float, float]] = []
