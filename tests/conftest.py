@@ -11,6 +11,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Threads of torch that wait for work spin otherwise, and take the cores of the tests beside them.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+# pytest-xdist gives its workers a width of 80. Programs print as in a pipe unless a test says so.
+os.environ.pop("COLUMNS", None)
+
 # Folders whose files take longest. They come first, so that at the end no worker is left alone with
 # one of them (`pytest -n 2 --dist loadfile --no-loadscope-reorder`).
 LONG = ("runtime", "search", "cli", "benchmarks", "partitioners")
