@@ -1,4 +1,5 @@
-"""Boundary sampling beside DropEdge and boundary edge sampling (paper 003, Tables 9 and 12, Eq. 4).
+"""Boundary sampling beside DropEdge and boundary edge sampling (Wan et al. 2022, Tables 9 and 12,
+Eq. 4).
 
 All three drop the same number of edges. Ranks are threads of this process; words are counted by
 their transport, without evaluations. Every epoch draws what it moves, so that the passes "constant"

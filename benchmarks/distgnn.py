@@ -1,4 +1,4 @@
-"""DistGNN's three algorithms on vertex cuts by libra (paper 004, Tables 5 and 6).
+"""DistGNN's three algorithms on vertex cuts by libra (Md et al. 2021, Tables 5 and 6).
 
 cd-0 is `--fold sync`, cd-5 `--fold delayed --delay 5`, 0c `--fold none`. The network is the one of
 the paper: GraphSAGE with the aggregator "gcn", two layers, 16 hidden neurons, weight decay 5e-4.

@@ -8,7 +8,7 @@ Graphs are read and normalised as `plancc compile` does by default. All methods 
 batches, which no compiler has seen. What runs numba code is called once untimed before.
 
     sizes      all methods, by batch size; stochastic-hp is made for exactly that size
-    recipe     paper 000's: the nets of a few batches, partitioned by Mt-KaHyPar
+    recipe     Demirci et al. 2022's: the nets of a few batches, partitioned by Mt-KaHyPar
     samplers   stochastic-hp for samplers without known probabilities
     drawing    seconds to draw batches, vertices and nonzeros
     building   seconds and memory of the model, without any partitioner
@@ -81,7 +81,7 @@ GRAPHS = ("dblp-2010", "soc-Slashdot0902", "USA-road.NY")
 PARTS = (3, 9, 27)
 SHARES = (0.01, PAPER_SHARE, 0.25, 0.6)
 PAPER_SIZE = 20_000
-"""Vertices of a batch in paper 000."""
+"""Vertices of a batch in Demirci et al. 2022."""
 RECIPE_PARTS, RECIPE_SHOWN = (9, 27), 100
 """Numbers of parts, and fresh batches that the recipe's plans are seen on."""
 SAMPLERS = (Draw("neighbour", 1024, (10, 5)), Draw("walk"), Draw("cluster"))

@@ -1,4 +1,4 @@
-"""The pipeline of feature-parallel plans, and the row order that it asks for (paper 002).
+"""The pipeline of feature-parallel plans, and the row order that it asks for (Wan et al. 2025).
 
 A GCN of three layers on two ranks of a plan of model mop, one thread each, in one process per rank:
 the variants train the same network, epoch by epoch in turns. Figures are ratios of their medians,

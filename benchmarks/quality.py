@@ -75,7 +75,7 @@ PAPER_GRAPH = "soc-Slashdot0902.mtx.gz"
 
 
 def run(inputs: Inputs) -> Report:
-    """The targets of `TARGETS`, and the row of paper 000's Table 2 whose graph is at hand."""
+    """The targets of `TARGETS`, and the row of Table 2 in Demirci et al. 2022 that is at hand."""
     graphs, note = _graphs(inputs)
     parts = QUICK_PARTS if inputs.quick else PARTS
     rivals = RIVALS if inputs.quick else RIVALS + SLOW_RIVALS
@@ -148,11 +148,11 @@ def _add_worst(
 
 
 def _add_paper_row(report: Report, inputs: Inputs) -> None:
-    """Model hp on a graph of paper 000, Table 2, by its balance and its objective."""
+    """Model hp on a graph of Demirci et al. 2022, Table 2, by its balance and its objective."""
     path = SHARED / PAPER_GRAPH
     if not path.exists() or inputs.quick:
         why = "it takes minutes" if path.exists() else f"{path} is not there"
-        report.notes.append(f"{PAPER_GRAPH}, p = 512, of paper 000: skipped, {why}")
+        report.notes.append(f"{PAPER_GRAPH}, p = 512, of Demirci et al. 2022: skipped, {why}")
         return
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:

@@ -1,4 +1,5 @@
-"""Predicted scaling in the shape of published figures: paper 000's Figure 4a, paper 001's 1 and 2.
+"""Predicted scaling in the shape of published figures: Demirci et al. 2022's Figure 4a, Tripathy et
+al. 2020's 1 and 2.
 
     python -m benchmarks.scaling [--markdown]
 
@@ -39,7 +40,8 @@ MODELS = "hp,gp,rp,cagnet-1d"
 CLUSTER = "cpu-cluster"
 
 SUMMIT = {"6 ranks per node": "summit", "1 rank per node": "summit-1gpu"}
-OF_TABLE_III = {  # paper 001: vertices, nonzeros, features, labels; its network has three layers
+# Tripathy et al. 2020: vertices, nonzeros, features, labels; the network has three layers
+OF_TABLE_III = {
     "Reddit": (232_965, 114_848_857, 602, 41),
     "Amazon": (14_249_639, 230_788_269, 300, 24),
     "Protein": (8_745_542, 2_116_240_124, 128, 256),

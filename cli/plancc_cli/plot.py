@@ -52,8 +52,9 @@ def check_plot(path: str) -> None:
 
 
 def plot_sweep(sweep: Sweep, path: str) -> None:
-    """Seconds over ranks, log-log, as Figure 3 of paper 000, above bars of an epoch's steps, one
-    group for every number of ranks and one bar for every model, as Figure 1 of paper 001.
+    """Seconds over ranks, log-log, as Figure 3 of Demirci et al. 2022, above bars of an epoch's
+    steps, one group for every number of ranks and one bar for every model, as Figure 1 of Tripathy
+    et al. 2020.
 
     Raises
     ------

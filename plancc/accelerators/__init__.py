@@ -2,7 +2,7 @@
 
 Knows designs (adders, buffers, memory) and the sizes of a graph, no matrix and no plan: every
 figure follows from the number of vertices, of nonzeros, and the widths of the layers. The study is
-that of Wan et al., *MixGCN* ("paper 002"), sections 3.2 and 4.4.
+that of Wan et al. 2025 (*MixGCN*), sections 3.2 and 4.4.
 
 `design` is an accelerator as a value and its file; `model` its time and energy; `published` what
 the paper says of both, and how far the model is from it.

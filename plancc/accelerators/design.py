@@ -15,7 +15,7 @@ from plancc.errors import InputError
 from plancc.files import read_toml
 
 SHIPPED = ("mixgcn-spu", "hygcn", "awb-gcn", "xeon-8462y")
-"""Names of the files in ``machines/``: the configurations of paper 002, section 4.4.1."""
+"""Names of the files in ``machines/``: the configurations of Wan et al. 2025, section 4.4.1."""
 
 CPU = "xeon-8462y"
 """The accelerator that speed-ups are over."""

@@ -1,7 +1,7 @@
 """Time and energy of neighbour aggregation on an accelerator. Knows sizes, and measures nothing.
 
-One aggregation is paper 002's S-SpMM, ``Z = (A H) * M`` (Equation 4): H and Z are n x width, the
-mask M keeps a share of Z.
+One aggregation is Wan et al. 2025's S-SpMM, ``Z = (A H) * M`` (Equation 4): H and Z are n x width,
+the mask M keeps a share of Z.
 
 time
     The larger of additions / (adders x clock x utilisation) and bytes / (bandwidth x efficiency),
@@ -50,7 +50,7 @@ class Aggregations:
         Columns of H in every aggregation.
     keep : float
         Share of the outputs that the mask keeps, in [0, 1]: 0.5 for a dropout of one half, and
-        about that for ReLU (paper 002, section 3.2.1).
+        about that for ReLU (Wan et al. 2025, section 3.2.1).
 
     Raises
     ------
@@ -82,8 +82,8 @@ def gcn_aggregations(
     """The aggregations of one epoch of a GCN, forward and back.
 
     Layer l aggregates H^{l-1}, which dropout masks, and on the way back a gradient of the same
-    width, which the ReLU of the layer before masks (paper 002, section 3.2.1); the first layer has
-    no way back.
+    width, which the ReLU of the layer before masks (Wan et al. 2025, section 3.2.1); the first
+    layer has no way back.
 
     Parameters
     ----------

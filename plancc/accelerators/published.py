@@ -1,4 +1,4 @@
-"""Figures of paper 002, and how far `plancc.accelerators.model` is from them.
+"""Figures of Wan et al. 2025, and how far `plancc.accelerators.model` is from them.
 
 Holds Table 2, the ranges of Figure 12 (section 4.4.1 gives them; its bars are not in the text) and
 Table 3. The energies of the CPU in Table 3 are taken as a thousandth of what is printed: as

@@ -1,4 +1,4 @@
-"""The study of paper 002: accelerators on graphs, beside a CPU and the published figures."""
+"""The study of Wan et al. 2025: accelerators on graphs, beside a CPU and the published figures."""
 
 from __future__ import annotations
 

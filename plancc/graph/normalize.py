@@ -29,7 +29,7 @@ def normalize(
     With ``B = A + I`` (or ``B = A`` without self loops) and ``d_i = sum_j B[i, j]``:
 
     ========  =================================================================
-    ``sym``   ``B[i, j] / sqrt(d_i d_j)`` (paper 000, section 3.1; row sums on both sides)
+    ``sym``   ``B[i, j] / sqrt(d_i d_j)`` (Demirci et al. 2022, section 3.1; row sums on both sides)
     ``row``   ``B[i, j] / d_i`` (mean over the neighbours)
     ``none``  ``B[i, j]``
     ========  =================================================================

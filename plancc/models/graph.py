@@ -1,4 +1,4 @@
-"""Undirected graph model: ``gp`` of paper 000, section 4.3.1."""
+"""Undirected graph model: ``gp`` of Demirci et al. 2022, section 4.3.1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Column-net hypergraph model: ``hp`` of paper 000, section 4.3.2."""
+"""Column-net hypergraph model: ``hp`` of Demirci et al. 2022, section 4.3.2."""
 
 from __future__ import annotations
 

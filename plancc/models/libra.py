@@ -21,10 +21,10 @@ SLACK = 0.01
 class LibraModel(EdgeModel):
     """Greedy vertex-cut: every edge goes to the least loaded part that is relevant to it.
 
-    Libra (Xie, Yan, Li and Zhang, "Distributed power-law graph computing", NIPS 2014) as paper 004
-    uses it (section 5.1). Nonzeros (i, j) and (j, i) are one edge and stay together; one without
-    the other is an edge of its own. A part *holds* a vertex if it has an edge of it. The candidates
-    of an edge are, in turn,
+    Libra (Xie, Yan, Li and Zhang, "Distributed power-law graph computing", NIPS 2014) as Md et al.
+    2021 uses it (section 5.1). Nonzeros (i, j) and (j, i) are one edge and stay together; one
+    without the other is an edge of its own. A part *holds* a vertex if it has an edge of it. The
+    candidates of an edge are, in turn,
 
     1. the parts that hold both ends,
     2. those that hold the end with fewer nonzeros,
@@ -37,8 +37,8 @@ class LibraModel(EdgeModel):
     - A part has room up to ``1 + SLACK`` times the mean. Libra has no bound, and in an unlucky
       order, such as row by row, ends with nearly all edges in one part.
     - Edges come vertex by vertex, those with fewer nonzeros first, each edge with the first of its
-      ends. Paper 004 shuffles the edges; on graphs with skewed degrees that takes 15 to 25% more
-      copies, at the same balance.
+      ends. Md et al. 2021 shuffle the edges; on graphs with skewed degrees that takes 15 to 25%
+      more copies, at the same balance.
 
     The row of a vertex is owned by a part that holds it: vertices with fewer such parts choose
     first, and take the one with the least nonzeros and rows. Vertices without an edge fill up.
@@ -55,9 +55,9 @@ class LibraModel(EdgeModel):
         Returns
         -------
         Assignment
-            Notes, as in table 4 of paper 004: ``replication_factor``, the mean number of parts that
-            hold a vertex with an edge; ``edge_imbalance``, max / mean - 1 of the nonzeros off the
-            diagonal. Both are left out if there is no edge.
+            Notes, as in table 4 of Md et al. 2021: ``replication_factor``, the mean number of parts
+            that hold a vertex with an edge; ``edge_imbalance``, max / mean - 1 of the nonzeros off
+            the diagonal. Both are left out if there is no edge.
         """
         from plancc.models import libra_kernels as kernels
 

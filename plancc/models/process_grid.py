@@ -1,5 +1,5 @@
-"""Process grids of paper 001 (CAGNET) and feature parallelism of paper 002 (MixGCN) as models:
-``cagnet-1d``, ``cagnet-1.5d``, ``cagnet-2d``, ``cagnet-3d`` and ``mop``.
+"""Process grids of Tripathy et al. 2020 (CAGNET) and feature parallelism of Wan et al. 2025
+(MixGCN) as models: ``cagnet-1d``, ``cagnet-1.5d``, ``cagnet-2d``, ``cagnet-3d`` and ``mop``.
 
 Knows which shapes a number of ranks admits, and who assigns rows to the blocks of the grid; no
 plan. What its ranks share is `plancc.plan.grid.Grid`'s business.
@@ -139,7 +139,8 @@ class ProcessGridModel(Model):
 
 @dataclass(frozen=True, eq=False)
 class Cagnet1DModel(ProcessGridModel):
-    """Block rows of A and H; every block of H is broadcast to all ranks (paper 001, Algorithm 1).
+    """Block rows of A and H; every block of H is broadcast to all ranks (Tripathy et al. 2020,
+    Algorithm 1).
 
     Attributes
     ----------
@@ -219,7 +220,8 @@ class Cagnet2DModel(ProcessGridModel):
 
 @dataclass(frozen=True, eq=False)
 class Cagnet3DModel(ProcessGridModel):
-    """Layers of grids, whose products are added up: Split-3D-SpMM (paper 001, section IV-D).
+    """Layers of grids, whose products are added up: Split-3D-SpMM (Tripathy et al. 2020, section
+    IV-D).
 
     Attributes
     ----------
@@ -250,7 +252,7 @@ class Cagnet3DModel(ProcessGridModel):
 
 @dataclass(frozen=True, eq=False)
 class MopModel(ProcessGridModel):
-    """Every rank of a group aggregates a slice of the features (paper 002, Algorithm 2).
+    """Every rank of a group aggregates a slice of the features (Wan et al. 2025, Algorithm 2).
 
     With several groups the rows of the matrix are shared among them, and a group needs rows of
     others as the ranks of a row plan do (section 5.2).

@@ -1,4 +1,4 @@
-"""Random even partition: model ``rp`` of paper 000, and the baseline of ``plancc inspect``."""
+"""Random even partition: model ``rp`` of Demirci et al. 2022, and the baseline of figures."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def random_owner(
 
 @dataclass(frozen=True)
 class RandomModel(Model):
-    """Random rows, the same number for every part (paper 000, RP), or by capacities."""
+    """Random rows, the same number for every part (Demirci et al. 2022, RP), or by capacities."""
 
     even_random: ClassVar[bool] = True
     follows_capacities: ClassVar[bool] = True

@@ -40,12 +40,12 @@ def bandwidth(matrix: Graph, position: npt.NDArray[np.integer] | None = None) ->
 
 
 def pipeline_stages(num_vertices: int, band: int) -> int:
-    """``ceil(2n / (n - b))`` stages of a fine-grain pipeline without idling (paper 002, 3.5)."""
+    """``ceil(2n / (n - b))`` stages of a pipeline without idling (Wan et al. 2025, 3.5)."""
     return -(-2 * num_vertices // (num_vertices - band))
 
 
 def pipeline_granularity(num_vertices: int, band: int) -> float:
-    """``(n - b) / 2n``, the smallest share of the vertices in one stage (paper 002, 3.5)."""
+    """``(n - b) / 2n``, the smallest share of the vertices in one stage (Wan et al. 2025, 3.5)."""
     return (num_vertices - band) / (2 * num_vertices)
 
 

@@ -1,4 +1,5 @@
-"""Stochastic hypergraph model: ``stochastic-hp`` of paper 000, section 4.3.3, and beyond it.
+"""Stochastic hypergraph model: ``stochastic-hp`` of Demirci et al. 2022, section 4.3.3, and beyond
+it.
 
 What is small in the end is the expected volume of a mini-batch. Two ways lead there:
 
@@ -171,7 +172,7 @@ class StochasticModel(Model):
 
 
 def hoeffding_nets(num_parts: int, theta: float, delta: float) -> int:
-    """Nets that bound the error of the expected connectivity (paper 000, equation 14).
+    """Nets that bound the error of the expected connectivity (Demirci et al. 2022, equation 14).
 
     ``(p - 1)^2 / (2 theta^2) ln(2 / delta)``, rounded up: for one given partition the mean
     connectivity of that many nets is off by theta or more with probability delta at most.

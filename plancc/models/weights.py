@@ -35,14 +35,14 @@ class Balance:
     names : tuple of str
         Of `BALANCES`, none twice:
 
-        - "nnz": nonzeros of the row, the work of its product (paper 000, section 4.3.1,
+        - "nnz": nonzeros of the row, the work of its product (Demirci et al. 2022, section 4.3.1,
           ``w(v_i) = |cols(A(i, :))|``);
         - "rows": 1 for every row;
         - "weights": the vertex weights that the source of the graph gives; several per vertex are
           as many constraints;
         - "work": multiply-adds that the row costs in one forward pass,
-          ``sum_k nonzeros * d_{k-1} + d_{k-1} * d_k`` over the layers k = 1..L (paper 002, proof
-          of Proposition 3.1);
+          ``sum_k nonzeros * d_{k-1} + d_{k-1} * d_k`` over the layers k = 1..L (Wan et al. 2025,
+          proof of Proposition 3.1);
         - "train": 1 for every training vertex;
         - "batch": expected nonzeros of the row in a mini-batch, in units of 1 / `BATCH_SCALE` of
           the mean.

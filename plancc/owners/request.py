@@ -180,10 +180,10 @@ def default_model(options: SearchOptions, balance: str | None) -> tuple[str, dic
 def default_balance(model: str, options: SearchOptions) -> str:
     """What parts share evenly unless told otherwise.
 
-    `DEFAULT_BALANCE` for a search by rows. Nonzeros, as in paper 000, for edge plans, mini-batches,
-    models that assign rows themselves, and a named partitioner, which is to minimise what it can
-    (but for objective "time", which it cannot). Where several models compete for the least time,
-    `DEFAULT_BALANCE` is that of row plans.
+    `DEFAULT_BALANCE` for a search by rows. Nonzeros, as in Demirci et al. 2022, for edge plans,
+    mini-batches, models that assign rows themselves, and a named partitioner, which is to minimise
+    what it can (but for objective "time", which it cannot). Where several models compete for the
+    least time, `DEFAULT_BALANCE` is that of row plans.
     """
     chosen = MODELS[model]
     of_rows = chosen.searched and chosen.layout == "row" and not chosen.of_batches

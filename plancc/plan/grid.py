@@ -1,7 +1,8 @@
 """Process grids: how the ranks of a grid or feature plan share its parts. Knows numbers only.
 
 A grid plan holds the same tables as a row plan: its *parts* are blocks of rows. Its grid says which
-ranks share each of them, and how (paper 001, Table II; paper 002, Section 3.1 for "feature"):
+ranks share each of them, and how (Tripathy et al. 2020, Table II; Wan et al. 2025, Section 3.1 for
+"feature"):
 
     scheme    parts      ranks of a part   what a rank holds of H            of A
     1d        P          1                 its rows                          its rows

@@ -51,7 +51,7 @@ def lower(
 ) -> Plan:
     """Plan of ``matrix @ H``: a row plan, or an edge plan where nonzeros have owners.
 
-    Receive sets and send masks are those of paper 000, Eq. 8 and 9.
+    Receive sets and send masks are those of Demirci et al. 2022, Eq. 8 and 9.
 
     Parameters
     ----------

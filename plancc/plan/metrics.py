@@ -118,13 +118,13 @@ class Metrics:
     nonzero_imbalance, row_imbalance
         max / mean - 1 over the parts (0 is perfect).
     boundary_ratio, max_boundary_ratio
-        Halo rows per own row: over all parts, and at the worst part (paper 003's ratio of
+        Halo rows per own row: over all parts, and at the worst part (Wan et al. 2022's ratio of
         boundary to inner nodes); a part without rows counts as 0.
     fold_volume, fold_messages
         The share of the fold in `volume` and `messages`; 0 in a row plan.
     replication_factor
         Parts that hold a row of a vertex (its own, received, or partial), on average over the
-        vertices (paper 004, Table 4, where vertices without an edge do not count).
+        vertices (Md et al. 2021, Table 4, where vertices without an edge do not count).
     """
 
     volume: int

@@ -76,8 +76,8 @@ class Exchange:
         Rows of message k are ``row[row_ptr[k]:row_ptr[k + 1]]``; no message is empty.
     row : int32[volume]
         Local row numbers *at the part that owns the rows*, strictly ascending in every message. In
-        a send table of the expand this is the send mask X_mn (paper 000, Eq. 8); in a receive table
-        the receive set, in arrival order, which is the order of the local columns.
+        a send table of the expand this is the send mask X_mn (Demirci et al. 2022, Eq. 8); in a
+        receive table the receive set, in arrival order, which is the order of the local columns.
     """
 
     ptr: Int64Array

@@ -1,4 +1,4 @@
-"""What an epoch on a process grid moves, as paper 001 has it; terms, totals and memory.
+"""What an epoch on a process grid moves, as Tripathy et al. 2020 have it; terms, totals and memory.
 
 Knows numbers only: n, nonzeros, widths d_0..d_L, a `Grid`; no plan, no machine. An epoch is one
 forward pass, the loss and one backward pass. A *message* is what the paper multiplies with alpha,
@@ -63,7 +63,7 @@ class Cost(NamedTuple):
 
 
 def published(grid: Grid, n: int, nnz: int, dims: Sequence[int]) -> list[Term]:
-    """The terms of paper 001, Sections IV-A to IV-D, per process and epoch.
+    """The terms of Tripathy et al. 2020, Sections IV-A to IV-D, per process and epoch.
 
     Parameters
     ----------
@@ -82,10 +82,10 @@ def published(grid: Grid, n: int, nnz: int, dims: Sequence[int]) -> list[Term]:
     known = {"1d": _one, "1.5d": _one_and_a_half, "2d": _two, "3d": _three}
     sides = {grid.rows, grid.columns, *([grid.layers] if grid.scheme == "3d" else [])}
     if grid.sparse or grid.scheme not in known:
-        raise InputError(f"grid '{grid}': paper 001 has no formula for it")
+        raise InputError(f"grid '{grid}': Tripathy et al. 2020 have no formula for it")
     if grid.scheme in ("2d", "3d") and len(sides) > 1:
         raise InputError(
-            f"grid '{grid}': paper 001 has formulas for an epoch on square and cubic grids only"
+            f"grid '{grid}': Tripathy et al. 2020 give formulas for square and cubic grids only"
         )
     return [
         term
@@ -209,7 +209,7 @@ def published_memory(grid: Grid, n: int, nnz: int, dims: Sequence[int]) -> Held:
     """
     p = grid.num_ranks
     if grid.scheme == "feature" or grid.sparse:
-        raise InputError(f"grid '{grid}': paper 001 has no formula for it")
+        raise InputError(f"grid '{grid}': Tripathy et al. 2020 have no formula for it")
     if grid.scheme == "1.5d":
         layers, f = len(dims) - 1, sum(dims[1:]) / (len(dims) - 1)
         per_process = layers * (nnz + n * f) / (p / grid.columns)

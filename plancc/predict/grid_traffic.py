@@ -43,7 +43,7 @@ class ProductTraffic:
 
 
 def product_traffic(tables: Tables, width: int) -> ProductTraffic:
-    """Words of one product (paper 001, Algorithms 1 to 3; paper 002, Algorithm 2).
+    """Words of one product (Tripathy et al. 2020, Algorithms 1 to 3; Wan et al. 2025, Algorithm 2).
 
     Parameters
     ----------

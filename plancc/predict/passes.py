@@ -7,8 +7,8 @@ Rows that a layer moves, in columns, per epoch (d_in and d_out are the layer's w
 ==============  ==========================  ==========  ====================================
 execution       if                          forward     back
 ==============  ==========================  ==========  ====================================
-plain                                       d_in        d_out (paper 000, Algorithms 1 and 2)
-order           d_out < d_in: A (H W)       d_out       d_out
+plain                                       d_in        d_out (Demirci et al. 2022, Algorithms 1 and
+2) order           d_out < d_in: A (H W)       d_out       d_out
 order           otherwise: (A H) W          d_in        d_in; nothing in the first layer
 constant        in the first layer          nothing     nothing: A H^0 is exchanged once
 ==============  ==========================  ==========  ====================================

@@ -8,7 +8,7 @@ the steps, of the slowest rank's time. Times of one operation:
                   all bytes of its node / injection
     ring          of a group of g ranks in their order: (g - 1) latencies, and the bytes at the
                   bandwidth of the slowest link; rings through one node share its injection
-                  (paper 001, Section VI-A)
+                  (Tripathy et al. 2020, Section VI-A)
     tree          ceil(log2) of the nodes between nodes, then of a node's ranks inside, times
                   latency + bytes / bandwidth
     product       multiply-adds / rate, slower where a node has more ranks than cores; a dense one

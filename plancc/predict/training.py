@@ -176,7 +176,7 @@ def added_passes(passes: Sequence[str], epoch: Callable[[Sequence[str]], Counts]
 
 @dataclass(frozen=True)
 class SampledCost:
-    """One epoch with boundary sampling (BNS-GCN, paper 003), as expected.
+    """One epoch with boundary sampling (BNS-GCN, Wan et al. 2022), as expected.
 
     Attributes
     ----------
@@ -187,8 +187,8 @@ class SampledCost:
     saved : float
         Share of the words of rate 1 that is not sent.
     max_memory, mean_memory : int
-        Bytes by Equation 4 of paper 003, of the fullest part and of the parts' mean: the sum over
-        the layers of (3 x own rows + p x halo rows) x input width, in float32.
+        Bytes by Equation 4 of Wan et al. 2022, of the fullest part and of the parts' mean: the sum
+        over the layers of (3 x own rows + p x halo rows) x input width, in float32.
     """
 
     rate: float
@@ -237,5 +237,5 @@ def sampled_costs(
 
 
 def equation_4(parts: Traffic, dims: Sequence[int], rate: float = 1.0) -> npt.NDArray[np.float64]:
-    """Bytes of every part by Equation 4 of paper 003, float64[num_parts]; see `SampledCost`."""
+    """Bytes of every part (Wan et al. 2022, Eq. 4), float64[num_parts]; see `SampledCost`."""
     return WORD_BYTES * sum(dims[:-1]) * (3 * parts.rows + rate * parts.received)

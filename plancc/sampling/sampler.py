@@ -29,7 +29,9 @@ SHOWN, FITTED, HELD_OUT = 0, 1, 2
 """Streams of batches, which have none in common: for the runtime and inspect; to make a model of;
 to tell the compiler when it has seen enough."""
 DEFAULT_SHARE = 0.06
-"""Share of the vertices in a batch, unless told otherwise (paper 000: 20,000 of 334,863)."""
+"""Share of the vertices in a batch, unless told otherwise.
+
+Demirci et al. 2022 have 20,000 of 334,863."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Vertices drawn uniformly, and the subgraph that they induce: the batches of paper 000."""
+"""Vertices drawn uniformly, and the subgraph that they induce (Demirci et al. 2022)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from plancc.sampling.sampler import SHOWN, SizedSampler
 
 @dataclass(frozen=True)
 class UniformSampler(SizedSampler):
-    """Every set of `batch_size` vertices is equally likely (paper 000, section 4.3.3)."""
+    """Every set of `batch_size` vertices is equally likely (Demirci et al. 2022, section 4.3.3)."""
 
     name: ClassVar[str] = "uniform"
 

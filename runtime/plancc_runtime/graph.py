@@ -163,7 +163,7 @@ class Graph(LocalGraph):
     ) -> Tensor:
         """Over the nonzeros e = (i, j) of every row i, reduce (x[j] op y). Collective.
 
-        y is weight[e] or target[i], whichever is given; paper 004, Table 1
+        y is weight[e] or target[i], whichever is given; Md et al. 2021, Table 1
         (`plancc_runtime.nn.aggregation.aggregate`).
 
         Parameters

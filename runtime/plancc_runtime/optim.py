@@ -21,7 +21,7 @@ PLATEAU_FACTOR = 0.5
 
 
 class SGD:
-    """w <- w - rate (g + decay w)  (paper 000, Equation 4).
+    """w <- w - rate (g + decay w)  (Demirci et al. 2022, Equation 4).
 
     Our own, since the first optimiser of torch imports its compiler: seconds and 76 MB per rank.
 

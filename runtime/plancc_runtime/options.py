@@ -53,7 +53,7 @@ MODEL_OPTIONS = ("heads", "aggregator")
 WATCHFUL = ("plateau",)
 """Schedules that follow the validation loss."""
 DELAY = 5
-"""Default delay of the delayed fold, in epochs: cd-5 of paper 004."""
+"""Default delay of the delayed fold, in epochs: cd-5 of Md et al. 2021."""
 BATCH_OPTIONS = ("batch_size", "fanouts", "walk_length", "keep")
 MOST_STAGES = 1000
 """Largest number of stages of a pipeline; its batches are a message each."""
@@ -123,18 +123,18 @@ class TrainOptions:
     row_order : str
         Order of a rank's rows, for the cache. "auto": "rcm" with a pipeline, else "none".
     pipeline : str
-        Pipeline of a feature plan (paper 002): "off", "auto" (as many stages as its bandwidth asks
-        for) or a number of stages.
+        Pipeline of a feature plan (Wan et al. 2025): "off", "auto" (as many stages as its bandwidth
+        asks for) or a number of stages.
     aggregate_on : str
         Where a feature plan makes its sparse products: on the "device" that updates rows, or on
         the "cpu".
     boundary_sampling, drop_edge, boundary_edge_sampling : float or None
         Share that is *kept* of the boundary rows, of all edges, of the boundary edges, in every
-        epoch (paper 003).
+        epoch (Wan et al. 2022).
     fold : str
-        Fold of an edge plan in training (paper 004). "sync": partial sums reach their rows before
-        the layer goes on (cd-0). "none": every rank computes with copies of its vertices and its
-        own nonzeros alone (0c). "delayed": partial sums arrive some epochs later (cd-r).
+        Fold of an edge plan in training (Md et al. 2021). "sync": partial sums reach their rows
+        before the layer goes on (cd-0). "none": every rank computes with copies of its vertices and
+        its own nonzeros alone (0c). "delayed": partial sums arrive some epochs later (cd-r).
     delay : int or None
         Epochs, r; for the delayed fold, which by default has `DELAY`.
     sampler, batch_size, fanouts, walk_length, keep : str, int, tuple of int, int, float, or None

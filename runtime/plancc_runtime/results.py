@@ -139,8 +139,9 @@ class Figures:
     Attributes
     ----------
     plain : int
-        Without any pass, as paper 000 executes it: for a GCN volume x sum of (d_{k-1} + d_k). The
-        volume of an edge plan is that of both steps. Of process grids, as paper 001 does.
+        Without any pass, as Demirci et al. 2022 execute it: for a GCN volume x sum of (d_{k-1} +
+        d_k). The volume of an edge plan is that of both steps. Of process grids, as Tripathy et al.
+        2020 does.
     words : dict of str to int
         With the passes up to each of those that are on and change the number, in the order of
         `PASSES`.

@@ -1,4 +1,4 @@
-"""The shape of paper 001's Figures 1 and 2, from the sizes of its graphs and Summit's numbers."""
+"""The shape of Figures 1 and 2 in Tripathy et al. 2020, from sizes and Summit's numbers."""
 
 from __future__ import annotations
 

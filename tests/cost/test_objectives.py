@@ -23,7 +23,7 @@ MACHINE = Machine(latency=3e-6, bandwidth=2e9, multiply_adds=7e8)
 
 
 def epoch_by_hand(parts: Traffic, dims, machine: Machine) -> float:
-    """Paper 000's Algorithms 1 and 2: every step takes as long as at the slowest part."""
+    """Demirci et al. 2022's Algorithms 1 and 2: every step takes as long as at the slowest part."""
     total, weights, num_parts = 0.0, 0, len(parts.rows)
     for layer, (d_in, d_out) in enumerate(pairwise(dims)):
         for width in (d_in, d_out):  # forward, then backward

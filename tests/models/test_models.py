@@ -97,7 +97,7 @@ def test_graph_model_is_the_symmetric_pattern(graph):
     found = pairs_of(Graph(problem.indptr, problem.indices))
     assert found == expected
     assert len(problem.indices) == len(expected)
-    assert problem.edge_weights is None  # unit cost, paper 000, 4.3.1
+    assert problem.edge_weights is None  # unit cost, Demirci et al. 2022, 4.3.1
 
 
 @pytest.mark.parametrize(("n", "p"), [(1, 1), (10, 3), (7, 7), (1000, 13)])

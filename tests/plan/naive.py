@@ -1,7 +1,7 @@
 """Row plans the slow way: sets, dictionaries and dense arrays. Shares no code with the package.
 
-The letters are those of paper 000, section 4.1: part m owns the rows of ``A_m``; ``cols(A_m)`` are
-the columns of their nonzeros.
+The letters are those of Demirci et al. 2022, section 4.1: part m owns the rows of ``A_m``;
+``cols(A_m)`` are the columns of their nonzeros.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ def executed(
     Parameters
     ----------
     grid : Grid
-        Of paper 001, not sparse: what needed rows are is no matter of sizes.
+        Of Tripathy et al. 2020, not sparse: what needed rows are is no matter of sizes.
     n, nnz : int
         Rows and nonzeros of the matrix.
     dims : list of int

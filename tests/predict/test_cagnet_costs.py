@@ -1,4 +1,4 @@
-"""The costs of paper 001: its formulas by hand, and what is executed counted buffer by buffer."""
+"""The costs of Tripathy et al. 2020: formulas by hand, and what is executed, buffer by buffer."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def seconds_of(operation: Operation, num_ranks: int, machine: Machine, word_byte
 
 
 def test_an_epoch_by_hand():
-    """One layer from 4 to 3 columns as paper 000 has it, on a machine of round numbers."""
+    """A layer from 4 to 3 columns (Demirci et al. 2022) on a machine of round numbers."""
     tables = Tables(
         name="by hand",
         layout="row",
@@ -238,7 +238,7 @@ def test_rings_and_trees_by_hand():
 
 
 def broadcast_seconds(copies: int, ranks_per_node: int) -> float:
-    """Of the rows of H in an epoch on 48 ranks of Summit, as its numbers are in paper 001."""
+    """Rows of H in an epoch on 48 ranks of Summit, with the numbers of Tripathy et al. 2020."""
     grid = Grid("1d", 48) if copies == 1 else Grid("1.5d", 48 // copies, copies)
     schedule = schedule_of(even(grid, grid.num_parts, 4_800_000, 480_000_000), [128, 128, 128])
     machine = replace(
@@ -256,7 +256,7 @@ def broadcast_seconds(copies: int, ranks_per_node: int) -> float:
 
 
 def test_replication_gains_nothing_where_ranks_share_the_injection():
-    """Paper 001, Section VI-A: with 6 GPUs on every node, c rings share it; with 1, none does."""
+    """Tripathy et al. 2020, Section VI-A: with 6 GPUs on a node c rings share it; with 1 none."""
     shared = [broadcast_seconds(c, 6) for c in (1, 2, 4)]
     alone = [broadcast_seconds(c, 1) for c in (1, 2, 4)]
     assert shared == pytest.approx([shared[0]] * 3, rel=1e-3)
@@ -286,7 +286,7 @@ def test_a_grid_without_copies_takes_no_longer_than_1d():
 
 
 def test_messages_fall_and_broadcasts_grow():
-    """Paper 000, Figure 4a: its latency makes a broadcast to all the slower, the more there are."""
+    """Demirci et al. 2022, Figure 4a: latency makes a broadcast slower, the more ranks there are."""
     machine = replace(SIMPLE, collective=CollectiveShapes("tree", "tree"))
     messages, broadcasts = [], []
     for p in (8, 32, 128):

@@ -17,7 +17,7 @@ from plancc.plan.values import Header
 
 
 def normalised(pattern: np.ndarray) -> np.ndarray:
-    """D^-1/2 (A + I) D^-1/2 with D the row sums (paper 000, Section 3.1)."""
+    """D^-1/2 (A + I) D^-1/2 with D the row sums (Demirci et al. 2022, Section 3.1)."""
     a = (pattern != 0).astype(np.float64)
     np.fill_diagonal(a, 1)
     scale = 1 / np.sqrt(a.sum(axis=1))

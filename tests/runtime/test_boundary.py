@@ -170,7 +170,7 @@ def test_products_are_those_of_the_sampled_matrix(rates, group, monkeypatch):
 
 @pytest.mark.parametrize("rate", [0.2, 0.5])
 def test_variance_of_boundary_sampling(rate):
-    """Appendix A of paper 003 for draws that are independent of each other.
+    """Appendix A of Wan et al. 2022 for draws that are independent of each other.
 
     Z~_v - Z_v = sum over halo rows u of (x_u / p - 1) P_vu h_u with x_u in {0, 1}, E[x_u] = p and
     so E[(x_u / p - 1)^2] = (1 - p) / p; the mixed terms vanish. Hence

@@ -1,4 +1,4 @@
-"""What an epoch on a process grid sends is what the closed forms of paper 001's layouts say."""
+"""An epoch on a process grid sends what the closed forms of Tripathy et al. 2020 say."""
 
 from __future__ import annotations
 

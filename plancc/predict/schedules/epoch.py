@@ -168,7 +168,7 @@ def _back(scheduler: Scheduler, layers: Sequence[Layer]) -> Iterator[Operation]:
         if layer is not layers[-1]:
             words = scheduler.rows * scheduler.columns(layer.d_out)
             yield Elementwise(layer.dense("back"), words=GRADIENT_WORDS * words)
-        # as paper 000 has it, S = A^T G comes first: d_out columns
+        # as Demirci et al. 2022 have it, S = A^T G comes first: d_out columns
         product_first = layer.back == layer.d_out
         if layer.back and product_first:
             yield from scheduler.product(layer.number, "back", layer.back)

@@ -1,4 +1,4 @@
-"""Feature slices (paper 002, Algorithm 2), alone or between groups (its Section 5.2).
+"""Feature slices (Wan et al. 2025, Algorithm 2), alone or between groups (its Section 5.2).
 
 Between products a rank has a share of its part's rows. Two all-to-alls within the group make of it
 a slice of the columns of all rows, and back; groups exchange the rows that they need, slice by

@@ -1,4 +1,5 @@
-"""Process grids: the broadcasts and reductions of paper 001, and the messages of needed rows only.
+"""Process grids: the broadcasts and reductions of Tripathy et al. 2020, and the messages of needed
+rows only.
 
 Every rank holds what `plancc.plan.grid` says. Back, a broadcast is a reduction to its root and an
 all-gather a reduce-scatter; pieces of A are broadcast in both directions.

@@ -72,7 +72,7 @@ class SparseMatrix(ABC):
             t = 0 where where[k] <= 0  with where
             out[r] = t
 
-        The last two are the fused masked product of paper 002 (S-SpMM): no dense temporary.
+        The last two are the fused masked product of Wan et al. 2025 (S-SpMM): no dense temporary.
         Other rows of `out` are left alone. The same inputs give the same bits; a kernel that
         splits no row gives them for every number of threads. As many threads work as
         ``torch.get_num_threads()`` says in the calling thread.

@@ -1,10 +1,10 @@
 """Edge-wise products of one rank. Knows a pattern and dense rows; must not know ranks or autograd.
 
 A `Pattern` is the local CSR pattern of a plan: row i has the nonzeros e = (i, j), column j being
-an own row or a halo row of the dense operand. The kernels here are what aggregation (paper 004,
-Table 1 and Algorithm 1) and attention (Velickovic et al., *Graph Attention Networks*, ICLR 2018)
-need, forward and backward. Gradients of columns are gathered in transposed order: one thread writes
-each output, and the result does not depend on the number of threads.
+an own row or a halo row of the dense operand. The kernels here are what aggregation (Md et al.
+2021, Table 1 and Algorithm 1) and attention (Velickovic et al., *Graph Attention Networks*, ICLR
+2018) need, forward and backward. Gradients of columns are gathered in transposed order: one thread
+writes each output, and the result does not depend on the number of threads.
 
 On CPUs they are numba kernels that release the interpreter lock, over ``torch.get_num_threads()``
 threads of a pool of our own (numba's threads may not be used by several Python threads at once, and
@@ -40,8 +40,8 @@ _compiled = njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error
 SMALL = 1 << 15  # multiplications below which starting threads costs more than it saves
 CHUNKS_PER_THREAD = 8  # chunks of equal nonzeros, taken as threads become free
 
-# Operators of paper 004, Table 1, by name: copylhs is "copy", copyrhs is "copy_e". Those that take
-# one operand have no function.
+# Operators of Md et al. 2021, Table 1, by name: copylhs is "copy", copyrhs is "copy_e". Those that
+# take one operand have no function.
 OPERATORS: dict[str, Callable[[Any, Any], Tensor] | None] = {
     "copy": None,
     "copy_e": None,

@@ -1,7 +1,7 @@
 """A sparse product compiled for this CPU. Knows CSR arrays; must not know ranks or layers.
 
 One row after the other: a tile of its columns is summed in vector registers and stored once
-(paper 004, Algorithm 3), while the rows of x that later nonzeros need are prefetched. Threads
+(Md et al. 2021, Algorithm 3), while the rows of x that later nonzeros need are prefetched. Threads
 claim blocks of rows of about equal work one by one (its dynamic scheduling). One row is summed by
 one thread in the order of its nonzeros, so the bits do not depend on the number of threads.
 

@@ -1,4 +1,4 @@
-"""Random subsets of a block's boundary or edges, others in every epoch (paper 003).
+"""Random subsets of a block's boundary or edges, others in every epoch (Wan et al. 2022).
 
 Knows blocks and how to draw; must not know layers, losses or files.
 

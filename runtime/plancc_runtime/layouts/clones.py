@@ -1,4 +1,5 @@
-"""DistGNN's vertex clones: every part computes with copies of its vertices (paper 004, Section 5).
+"""DistGNN's vertex clones: every part computes with copies of its vertices (Md et al. 2021, Section
+5).
 
 Knows a block of an edge plan and a transport; must not know layers, losses or files.
 
@@ -422,7 +423,8 @@ class _Turns:
 
 
 class DelayedSums:
-    """What one layer's products get from other ranks, r epochs late (Algorithm 4 of paper 004).
+    """What one layer's products get from other ranks, r epochs late (Algorithm 4 of Md et al.
+    2021).
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 Knows a block and a transport; must not know layers, losses or files. A rank's local matrix has own
 rows O and folded rows F, which are partial sums for the owners of the rows (as in the vertex cuts
-of paper 004):
+of Md et al. 2021):
 
 forward, H -> A H:
 

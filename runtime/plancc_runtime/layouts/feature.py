@@ -1,4 +1,5 @@
-"""Feature-parallel products: mixture of parallelism (paper 002, Section 3.1.2 and Algorithm 2).
+"""Feature-parallel products: mixture of parallelism (Wan et al. 2025, Section 3.1.2 and Algorithm
+2).
 
 Knows a slice of a feature plan and a transport; must not know layers, losses or files.
 
@@ -17,9 +18,9 @@ of the columns of all rows of the part, and multiplies with all of the part's ma
 
 The adjoint is the same with A^T. Every number travels at most twice, however many ranks there are.
 
-Several groups (paper 002, Section 5.2.1) have a part of the matrix each. The ranks of one place in
-all of the groups exchange the rows of their slices by the messages of the row plan, so that it is
-partition-parallel between the groups and feature-parallel inside.
+Several groups (Wan et al. 2025, Section 5.2.1) have a part of the matrix each. The ranks of one
+place in all of the groups exchange the rows of their slices by the messages of the row plan, so
+that it is partition-parallel between the groups and feature-parallel inside.
 
 With a pipeline (`layouts.pipeline`) all this is done batch by batch of the rows. The product of a
 batch begins once the batches of the input that it needs are here; while it is made, the product of
@@ -77,7 +78,7 @@ class FeatureGraph(LayerGraph):
         As of `layouts.pipeline.pipelining`.
     aggregate_on : str
         "device" or "cpu". On "cpu", slices are brought to host memory, and products made there,
-        while the device updates rows (MixGCN-CPU; paper 002, Section 4.1).
+        while the device updates rows (MixGCN-CPU; Wan et al. 2025, Section 4.1).
 
     Attributes
     ----------
@@ -152,7 +153,8 @@ class FeatureGraph(LayerGraph):
 
         In a product, own rows without the own slice go there; back, the own slice without own rows.
         Over a group of c equal shares that is 2 n width (c - 1) / c, whatever c is at most 2 n
-        width (paper 002, Proposition 3.4). Halo rows between groups, of a slice each, come on top.
+        width (Wan et al. 2025, Proposition 3.4). Halo rows between groups, of a slice each, come on
+        top.
         """
         kind, width, back, _ = request
         if kind != "product":

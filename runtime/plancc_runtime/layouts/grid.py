@@ -1,4 +1,5 @@
-"""Process grids: products of 1D, 2D and Split-3D (paper 001, Algorithms 1 and 3), differentiable.
+"""Process grids: products of 1D, 2D and Split-3D (Tripathy et al. 2020, Algorithms 1 and 3),
+differentiable.
 
 Knows a rank's share of a grid plan and groups of ranks; must not know losses or files. Replicated
 grids (1.5D) are in `layouts.replicated`.

@@ -1,4 +1,4 @@
-"""The fine-grain pipeline of paper 002, Section 3.2.2: batches of rows, and how many of them.
+"""The fine-grain pipeline of Wan et al. 2025, Section 3.2.2: batches of rows, and how many of them.
 
 Knows the pattern of a part's matrix and how many ranks share its rows; must not know dense rows or
 messages.
@@ -26,7 +26,7 @@ from plancc.plan.parts import GridShare
 from plancc.plan.values import Int64Array
 
 MOST_STAGES = 20
-"""Paper 002 has up to 19 (Table 4); beyond, a batch is too small for its messages."""
+"""Wan et al. 2025 have up to 19 (Table 4); beyond, a batch is too small for its messages."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Batches:
 
 @dataclass(frozen=True)
 class Pipelining:
-    """How well a matrix is pipelined (paper 002, Proposition 3.5).
+    """How well a matrix is pipelined (Wan et al. 2025, Proposition 3.5).
 
     Attributes
     ----------

@@ -1,4 +1,5 @@
-"""The 1.5D product (paper 001, Algorithm 2): a process row has copies of a part, one per rank.
+"""The 1.5D product (Tripathy et al. 2020, Algorithm 2): a process row has copies of a part, one per
+rank.
 
 Knows a rank's share of a grid plan and groups of ranks; must not know losses or files.
 

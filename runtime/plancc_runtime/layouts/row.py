@@ -1,4 +1,5 @@
-"""The row layout: every nonzero lives with the owner of its row (paper 000, Sections 4.1 and 4.2).
+"""The row layout: every nonzero lives with the owner of its row (Demirci et al. 2022, Sections 4.1
+and 4.2).
 
 Knows a block and a transport; must not know layers, losses or files. It keeps nothing
 between two products but the matrix: the caller owns all dense arrays.

@@ -60,8 +60,8 @@ class ProductOptions(ConvOptions):
     ----------
     order : str
         Order of the product. "aggregate-first": (A H) W. "project-first": A (H W). "auto": the one
-        that moves fewer columns, min(d_in, d_out). "paper": as Algorithms 1 and 2 of paper 000
-        have it, d_in columns forward and d_out back.
+        that moves fewer columns, min(d_in, d_out). "paper": as Algorithms 1 and 2 of Demirci et al.
+        2022 have it, d_in columns forward and d_out back.
     """
 
     order: str = "auto"
@@ -184,7 +184,7 @@ class Conv(nn.Module, ABC):
         """Columns that one call moves forward, and back (without `fixed`)."""
 
     def plain_widths(self, first: bool) -> tuple[int, int]:
-        """`widths` in the plain execution of paper 000, of the first layer or another."""
+        """`widths` in the plain execution of Demirci et al. 2022, of the first layer or another."""
         forward, back = self.widths()
         return forward, 0 if first and self.moves_input else back
 
@@ -311,7 +311,8 @@ class LinearConv(Conv):
 
 
 class _PaperProduct(torch.autograd.Function):
-    """(A H) W forward; back, S = A^T G is of d_out columns (paper 000, Equations 3 and 4).
+    """(A H) W forward; back, S = A^T G is of d_out columns (Demirci et al. 2022, Equations 3 and
+    4).
 
     The exchange of G is made also where H needs no gradient, since the weight's is H^T S.
     """

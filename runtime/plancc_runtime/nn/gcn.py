@@ -1,4 +1,4 @@
-"""The graph convolution of paper 000 and of Kipf and Welling (2017): Z = A H W.
+"""The graph convolution of Demirci et al. 2022 and of Kipf and Welling (2017): Z = A H W.
 
 A has the values of the plan, so that its normalisation is the plan's choice.
 """

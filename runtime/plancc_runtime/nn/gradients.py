@@ -13,8 +13,8 @@ from plancc_runtime.transport.base import Transport
 def sum_gradients(parameters: Iterable[nn.Parameter], transport: Transport) -> None:
     """Replace every gradient by its sum over all ranks, in one all-reduce. Collective.
 
-    Paper 000, Algorithm 2, line 13. A parameter without a gradient counts as zero, as it may have
-    one on another rank.
+    Demirci et al. 2022, Algorithm 2, line 13. A parameter without a gradient counts as zero, as it
+    may have one on another rank.
 
     Parameters
     ----------

@@ -4,7 +4,7 @@ Dense operands have the rows [own rows | halo rows]; who fetches the halo rows, 
 gradients back, is not known here. Everything is first order: gradients have no gradient of their
 own. float32 and float64; nothing depends on the number of threads.
 
-Sources: paper 004, Section 2.1 (aggregation primitive), Table 1 (operators) and Algorithm 1;
+Sources: Md et al. 2021, Section 2.1 (aggregation primitive), Table 1 (operators) and Algorithm 1;
 Velickovic et al., *Graph Attention Networks*, ICLR 2018, Equations 1 to 4 (attention).
 """
 
@@ -24,7 +24,7 @@ from plancc.registry import check_choice
 from plancc_runtime.kernels import edges
 from plancc_runtime.kernels.edges import OPERATORS, Pattern
 
-REDUCTIONS = ("sum", "mean", "max", "min")  # paper 004, Table 1, and GraphSAGE's mean
+REDUCTIONS = ("sum", "mean", "max", "min")  # Md et al. 2021, Table 1, and GraphSAGE's mean
 
 
 def aggregate(

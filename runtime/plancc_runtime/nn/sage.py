@@ -1,6 +1,8 @@
-"""GraphSAGE (Hamilton, Ying and Leskovec, NIPS 2017), with the concatenating update of paper 003.
+"""GraphSAGE (Hamilton, Ying and Leskovec, NIPS 2017), with the concatenating update of Wan et al.
+2022.
 
-    z_v = AGGREGATE {h_u : u in N(v)},   h'_v = W . CONCAT(z_v, h_v)        (paper 003, Eq. 1 and 2)
+    z_v = AGGREGATE {h_u : u in N(v)},   h'_v = W . CONCAT(z_v, h_v)        (Wan et al. 2022, Eq. 1
+    and 2)
 
 N(v) are the columns of row v, without the diagonal that normalising added. The update is computed
 as z W_n + h W_s, so that the concatenation is never built.
