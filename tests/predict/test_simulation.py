@@ -286,7 +286,7 @@ def test_a_grid_without_copies_takes_no_longer_than_1d():
 
 
 def test_messages_fall_and_broadcasts_grow():
-    """Demirci et al. 2022, Figure 4a: latency makes a broadcast slower, the more ranks take part."""
+    """Demirci et al. 2022, Figure 4a: latency makes a broadcast slower on more ranks."""
     machine = replace(SIMPLE, collective=CollectiveShapes("tree", "tree"))
     messages, broadcasts = [], []
     for p in (8, 32, 128):
