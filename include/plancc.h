@@ -13,8 +13,9 @@
            $(pkg-config --libs hdf5) -lm
 
    Every function that can fail returns 0 for success, else 1 and a sentence in `message`. Nothing
-   is printed, nothing aborts. A file is not trusted: sizes are checked against its header before
-   anything is allocated, and every number that is used as an index before it is used.
+   is printed, and nothing aborts but MPI itself (see plancc_exchange). A file is not trusted: sizes
+   are checked against its header and against what it stores before anything is allocated, and
+   every number that is used as an index before it is used.
 
    MIT licence, as plancc. */
 #ifndef PLANCC_H
@@ -60,9 +61,20 @@ int plancc_read_part(const char *path, int64_t part, plancc_part *out, char *mes
 void plancc_free_part(plancc_part *part);
 
 #ifdef PLANCC_MPI
+#ifndef PLANCC_TAG
+#define PLANCC_TAG 4711 /* of the messages of plancc_exchange; define another if you need it */
+#endif
+
 /* Send own rows to the parts that need them and receive the halo, both row-major and `width` wide:
-   own has num_rows rows, halo num_halo. Collective over `comm`, whose rank m has part m. If one
-   rank fails, others may wait for it: call MPI_Abort. */
+   own has num_rows rows, halo num_halo. Collective over `comm`, whose rank m has part m.
+
+   Messages have tag PLANCC_TAG. Where others of this tag may be under way on `comm`, or a receive
+   of any tag, pass a communicator of its own (MPI_Comm_dup).
+
+   An error of MPI ends the program, by MPI's default. It is returned as 1 only where the caller
+   has set MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), and, for the call that makes a
+   datatype, the same on MPI_COMM_WORLD (before MPI 4.0) or MPI_COMM_SELF. If one rank fails,
+   others may wait for it, and messages may be left over: call MPI_Abort. */
 int plancc_exchange(const plancc_part *part, int width, const double *own, double *halo,
                     MPI_Comm comm, char *message, size_t message_size);
 
@@ -111,24 +123,40 @@ static int plancc__is_hard(hid_t file, const char *name) {
          H5Lget_info(file, name, &info, H5P_DEFAULT) >= 0 && info.type == H5L_TYPE_HARD;
 }
 
+/* Bytes of numbers that each stored byte may stand for: more than 1032, the most of deflate. */
+enum { PLANCC__MAX_DEFLATION = 1100 };
+
 /* Whether the file itself holds the dataset, with filters of the format only. */
-static int plancc__is_plain(hid_t dataset) {
+static int plancc__is_plain(hid_t dataset, int *deflated) {
   hid_t list = H5Dget_create_plist(dataset);
   if (list < 0) return 0;
   H5D_layout_t layout = H5Pget_layout(list);
   int good = (layout == H5D_CONTIGUOUS || layout == H5D_CHUNKED || layout == H5D_COMPACT) &&
              H5Pget_external_count(list) == 0;
   int filters = good ? H5Pget_nfilters(list) : 0;
+  *deflated = 0;
   for (int k = 0; k < filters; k++) {
     unsigned flags, options;
     size_t none = 0;
     H5Z_filter_t filter =
         H5Pget_filter2(list, (unsigned)k, &flags, &none, NULL, 0, NULL, &options);
+    *deflated |= filter == H5Z_FILTER_DEFLATE;
     good = good && (filter == H5Z_FILTER_FLETCHER32 || filter == H5Z_FILTER_SHUFFLE ||
                     filter == H5Z_FILTER_DEFLATE);
   }
   H5Pclose(list);
   return good && filters >= 0;
+}
+
+/* Whether what the file stores of the dataset can be its `size` numbers. */
+static int plancc__is_stored(hid_t file, hid_t dataset, hsize_t size, int deflated) {
+  hsize_t stored = H5Dget_storage_size(dataset), bytes = 0;
+  hid_t type = H5Dget_type(dataset);
+  size_t of_one = type < 0 ? 0 : H5Tget_size(type);
+  if (type >= 0) H5Tclose(type);
+  if (!of_one || H5Fget_filesize(file, &bytes) < 0) return 0;
+  if (stored > bytes) return 0; /* a damaged header can claim any storage */
+  return size <= stored * (deflated ? PLANCC__MAX_DEFLATION : 1) / of_one;
 }
 
 /* Open a one-dimensional dataset "group/name" and tell its length. */
@@ -147,12 +175,16 @@ static int plancc__open(const plancc__reader *r, const char *name, hid_t *datase
              H5Sget_simple_extent_ndims(space) == 1 &&
              H5Sget_simple_extent_dims(space, &size, NULL) == 1 && size <= (hsize_t)INT64_MAX;
   if (space >= 0) H5Sclose(space);
-  if (good && plancc__is_plain(*dataset)) {
+  int deflated = 0;
+  if (good && plancc__is_plain(*dataset, &deflated)) {
     *length = (int64_t)size;
-    return 0;
+    if (plancc__is_stored(r->file, *dataset, size, deflated)) return 0;
+    plancc__fail(r, "dataset /%s is not completely stored in the file", name);
+  } else {
+    plancc__fail(r, "dataset /%s is no list that the file itself holds", name);
   }
   H5Dclose(*dataset);
-  return plancc__fail(r, "dataset /%s is no list that the file itself holds", name);
+  return 1;
 }
 
 /* Entries start .. start+count-1 of a dataset of `length` entries as a new array of `memory`. */
@@ -422,49 +454,64 @@ int plancc_read_part(const char *path, int64_t part, plancc_part *out, char *mes
 }
 
 #ifdef PLANCC_MPI
+/* After an error: no message arrives in the halo any more; returns whether no send is under way. */
+static int plancc__withdraw(const plancc_part *p, MPI_Request *request) {
+  int64_t calls = p->num_recvs + p->num_sends;
+  int idle = 1;
+  for (int64_t k = 0; k < p->num_recvs; k++)
+    if (request[k] != MPI_REQUEST_NULL) MPI_Cancel(&request[k]);
+  MPI_Waitall((int)p->num_recvs, request, MPI_STATUSES_IGNORE);
+  for (int64_t k = p->num_recvs; k < calls; k++)
+    if (request[k] != MPI_REQUEST_NULL) {
+      MPI_Request_free(&request[k]); /* waiting for it could last for ever */
+      idle = 0;
+    }
+  return idle;
+}
+
 int plancc_exchange(const plancc_part *p, int width, const double *own, double *halo,
                     MPI_Comm comm, char *message, size_t message_size) {
   plancc__reader r = {"plancc_exchange", -1, message, message_size};
-  int size, rank, tag = 4711, wrong = 0;
+  int size, rank, wrong;
   if (message && message_size) message[0] = '\0';
-  MPI_Comm_size(comm, &size);
-  MPI_Comm_rank(comm, &rank);
+  if (MPI_Comm_size(comm, &size) || MPI_Comm_rank(comm, &rank))
+    return plancc__fail(&r, "MPI failed: no valid communicator");
   if (size != p->num_parts || rank != p->part)
     return plancc__fail(&r, "rank %d of %d has part %lld of %lld: start one rank per part", rank,
                         size, (long long)p->part, (long long)p->num_parts);
   if (width < 1) return plancc__fail(&r, "width %d: rows have at least one column", width);
   size_t rows = (size_t)p->send_ptr[p->num_sends], wide = (size_t)width;
-  size_t calls = (size_t)(p->num_sends + p->num_recvs);
+  int64_t calls = p->num_sends + p->num_recvs;
   double *buffer = rows < SIZE_MAX / sizeof(double) / wide
                        ? malloc((rows * wide + 1) * sizeof(double))
                        : NULL;
-  MPI_Request *request = malloc((calls + 1) * sizeof *request);
-  MPI_Datatype row;
+  MPI_Request *request = malloc(((size_t)calls + 1) * sizeof *request);
+  MPI_Datatype row = MPI_DATATYPE_NULL;
   if (!buffer || !request) {
     free(buffer);
     free(request);
     return plancc__fail(&r, "not enough memory for %lld rows to send", (long long)rows);
   }
-  MPI_Type_contiguous(width, MPI_DOUBLE, &row);
-  MPI_Type_commit(&row);
-  int posted = 0;
-  for (int64_t k = 0; k < p->num_recvs; k++)
-    wrong |= MPI_Irecv(halo + (size_t)p->recv_ptr[k] * wide,
-                       (int)(p->recv_ptr[k + 1] - p->recv_ptr[k]), row, p->recv_peer[k], tag,
-                       comm, &request[posted++]);
-  for (int64_t k = 0; k < p->num_sends; k++) {
+  for (int64_t k = 0; k < calls; k++) request[k] = MPI_REQUEST_NULL;
+  wrong = MPI_Type_contiguous(width, MPI_DOUBLE, &row) || MPI_Type_commit(&row);
+  for (int64_t k = 0; k < p->num_recvs && !wrong; k++)
+    wrong = MPI_Irecv(halo + (size_t)p->recv_ptr[k] * wide,
+                      (int)(p->recv_ptr[k + 1] - p->recv_ptr[k]), row, p->recv_peer[k],
+                      PLANCC_TAG, comm, &request[k]);
+  for (int64_t k = 0; k < p->num_sends && !wrong; k++) {
     double *mine = buffer + (size_t)p->send_ptr[k] * wide;
     for (int64_t e = p->send_ptr[k]; e < p->send_ptr[k + 1]; e++)
       memcpy(buffer + (size_t)e * wide, own + (size_t)p->send_row[e] * wide,
              wide * sizeof(double));
-    wrong |= MPI_Isend(mine, (int)(p->send_ptr[k + 1] - p->send_ptr[k]), row, p->send_peer[k],
-                       tag, comm, &request[posted++]);
+    wrong = MPI_Isend(mine, (int)(p->send_ptr[k + 1] - p->send_ptr[k]), row, p->send_peer[k],
+                      PLANCC_TAG, comm, &request[p->num_recvs + k]);
   }
-  wrong |= MPI_Waitall(posted, request, MPI_STATUSES_IGNORE);
-  MPI_Type_free(&row);
+  wrong = wrong || MPI_Waitall((int)calls, request, MPI_STATUSES_IGNORE);
+  /* A send that is under way after an error keeps its buffer. */
+  if (!wrong || plancc__withdraw(p, request)) free(buffer);
+  if (row != MPI_DATATYPE_NULL) MPI_Type_free(&row);
   free(request);
-  free(buffer);
-  return wrong ? plancc__fail(&r, "MPI failed") : 0;
+  return wrong ? plancc__fail(&r, "MPI failed: call MPI_Abort") : 0;
 }
 
 int plancc_exchange_f(const plancc_part *p, int width, const double *own, double *halo,

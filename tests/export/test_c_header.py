@@ -63,6 +63,34 @@ def test_the_example_in_fortran(case, tmp_path):
 
 
 @pytest.fixture(scope="module")
+def failing_exchange(tmp_path_factory) -> Path:
+    program = tmp_path_factory.mktemp("exchange") / "failing_exchange"
+    words = [compiler("mpicc"), *STRICT, *SANITIZE, f"-I{ROOT / 'include'}", *hdf5("--cflags")]
+    run(*words, LOADERS / "failing_exchange.c", "-o", program, *hdf5("--libs"), "-lm")
+    return program
+
+
+@pytest.mark.parametrize(
+    ("call", "number", "words"),
+    [
+        ("none", 0, "0 "),
+        ("size", 0, "1 plancc_exchange: MPI failed: no valid communicator"),
+        ("commit", 0, "1 plancc_exchange: MPI failed: call MPI_Abort"),
+        ("receive", 0, "1 plancc_exchange: MPI failed: call MPI_Abort"),
+        ("receive", 1, "1 plancc_exchange: MPI failed: call MPI_Abort"),
+        ("send", 0, "1 plancc_exchange: MPI failed: call MPI_Abort"),
+        ("send", 1, "1 plancc_exchange: MPI failed: call MPI_Abort"),
+        ("wait", 0, "1 plancc_exchange: MPI failed: call MPI_Abort"),
+    ],
+)
+def test_errors_of_mpi_are_returned(case, failing_exchange, call, number, words):
+    said = run(
+        *system_mpi(), failing_exchange, case.path, call, number, ASAN_OPTIONS="detect_leaks=0"
+    )
+    assert said.splitlines() == [words] * 4
+
+
+@pytest.fixture(scope="module")
 def read_part(tmp_path_factory) -> Path:
     """The reader with the sanitisers of addresses, leaks and undefined behaviour."""
     program = tmp_path_factory.mktemp("reader") / "read_part"
@@ -102,6 +130,25 @@ def replacing(name, array, **how):
     return damage
 
 
+def claiming(*names, entries, **how):
+    """Datasets of which no more than the first chunk is stored."""
+
+    def damage(file):
+        for name in names:
+            dtype = file[name].dtype
+            del file[name]
+            file.create_dataset(name, (entries,), dtype, chunks=(512,), **how)
+            file[name][0] = 1
+        file.attrs["num_nonzeros"] = np.int64(entries)
+
+    return damage
+
+
+def empty(file):
+    del file["matrix/value"]
+    file.create_dataset("matrix/value", (359,), "<f8", chunks=(64,))
+
+
 def linked(file):
     file["elsewhere"] = file["matrix/value"]
     del file["matrix/value"]
@@ -131,6 +178,15 @@ DAMAGES = [
     (replacing("rows/global_id", np.zeros(61, "<i8")), "/rows/global_id is of another type"),
     (replacing("matrix/value", np.zeros((359, 1))), "/matrix/value is no list"),
     (replacing("matrix/value", np.zeros(359), compression="lzf"), "/matrix/value is no list"),
+    (empty, "/matrix/value is not completely stored in the file"),
+    (
+        claiming("matrix/value", "matrix/column", entries=2**34),
+        "/matrix/column is not completely stored in the file",
+    ),
+    (
+        claiming("matrix/column", "matrix/value", entries=2**40, compression="gzip"),
+        "/matrix/column is not completely stored",
+    ),
     (linked, "/matrix/value is missing, or a link"),
     (attribute("format", "other"), "not a plan of plancc"),
     (attribute("format_version", "2.0"), "plan format 2.0, and this reader knows 1.x"),
