@@ -6,7 +6,7 @@ graph -> matrix (normalised) -> owners (search, partitioner or model) -> plan ->
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -70,6 +70,8 @@ def compile(
     time_limit: float | None = None,
     seed: int = 1,
     data: Any = None,
+    split: str | None = None,
+    keys: Mapping[str, str] | None = None,
     value_dtype: str = "float32",
     clusters: int | None = None,
     command: str = "",
@@ -141,6 +143,12 @@ def compile(
         Features, labels and masks in vertex order, to be carried in the plan
         (`plancc.graph.vertexdata.read_vertex_data`). None: those that the source of the graph holds
         besides, if any; False: none.
+    split : str, optional
+        The split to take where the vertex data have several: its name, or its column of the masks.
+    keys : mapping of str to str, optional
+        The source's names, as in ``{"graph": "distances", "features": "X_pca"}``: of the graph
+        (`plancc.graph.formats.read_graph`) and of vertex data
+        (`plancc.graph.vertexdata.read_vertex_data`).
     value_dtype : {"float32", "float64"}
         Type of the matrix in the plan.
     clusters : int, optional
@@ -191,7 +199,7 @@ def compile(
     num_parts = task.num_parts
 
     with observer("load"):
-        graph, vertex_data = as_source(graph, data)
+        graph, vertex_data = as_source(graph, data, split=split, keys=keys)
         assigner.check_graph(graph.num_vertices, vertex_data)
         task = _with_dims(task, vertex_data)
     with observer("normalize"):

@@ -176,6 +176,7 @@ def command(
     """Compile GRAPH into a communication plan."""
     import plancc
     from plancc.graph.convert import own_data
+    from plancc.graph.formats import graph_keys
     from plancc.graph.vertexdata import VertexData, read_vertex_data
     from plancc.report.costs import product_of
     from plancc.report.epochs import EpochTimes
@@ -211,8 +212,8 @@ def command(
     start = wall_seconds()
     with progress(settings["budget"]) as shown:
         with shown.stage("read"):
-            source = plancc.read_graph(graph, **reading)
             choice = {"split": split_name, "keys": reading["keys"]}
+            source = plancc.read_graph(graph, **reading | {"keys": graph_keys(reading["keys"])})
             vertex_data: VertexData | bool = False
             if data:
                 vertex_data = read_vertex_data(data, source, **choice)

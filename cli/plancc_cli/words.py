@@ -11,8 +11,8 @@ from plancc.errors import PlanccError
 
 MOST_CLASSES = 12
 """Classes that are counted in a line."""
-RENAMED = {"num_parts": "parts"}
-"""Parameters of the library that a command calls otherwise."""
+RENAMED = {"num_parts": "parts", "split": "split_name", "data=False": "no_data"}
+"""Parameters of the library, or settings of them, that a command may call otherwise."""
 
 
 def in_flags(sentence: str, command: click.Command | None) -> str:
@@ -24,9 +24,9 @@ def in_flags(sentence: str, command: click.Command | None) -> str:
             flags[str(option.name)] = longest
 
     def flag(match: re.Match[str]) -> str:
-        return flags.get(RENAMED.get(match[1], match[1]), match[1])
+        return flags.get(RENAMED.get(match[1], match[1]), flags.get(match[1], match[1]))
 
-    return re.sub(r"`(\w+)`", flag, sentence)
+    return re.sub(r"`(\w+(?:=\w+)?)`", flag, sentence)
 
 
 def name_flags(error: PlanccError, command: click.Command | None) -> None:

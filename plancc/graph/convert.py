@@ -12,7 +12,7 @@ import numpy as np
 from plancc.errors import InputError
 from plancc.graph.canonical import as_values, build_graph, detect_direction
 from plancc.graph.dgl_files import is_dgl, record_of_dgl
-from plancc.graph.formats import read_graph
+from plancc.graph.formats import data_keys, graph_keys, read_graph
 from plancc.graph.graph import Graph, Source, check_num_vertices, check_range, check_square
 from plancc.graph.pyg import edge_index_of, graph_of_record, is_data, record_of
 from plancc.graph.vertexdata import (
@@ -82,7 +82,13 @@ def as_graph(obj: Any) -> Graph:
     raise InputError(f"'{type(obj).__name__}' is not a graph: pass {_ACCEPTED}")
 
 
-def as_source(obj: Any, data: Any = None) -> tuple[Graph, VertexData]:
+def as_source(
+    obj: Any,
+    data: Any = None,
+    *,
+    split: str | None = None,
+    keys: Mapping[str, str] | None = None,
+) -> tuple[Graph, VertexData]:
     """Graph and vertex data of what a user has.
 
     Parameters
@@ -91,24 +97,33 @@ def as_source(obj: Any, data: Any = None) -> tuple[Graph, VertexData]:
         As `as_graph` takes it.
     data : path, several paths, VertexData, mapping of str to array, or False, optional
         The vertex data. None: what `obj` holds besides the graph; False: none.
+    split, keys
+        As in `plancc.graph.vertexdata.read_vertex_data`; ``keys["graph"]`` as in
+        `plancc.graph.formats.read_graph`.
 
     Raises
     ------
     InputError
     """
-    graph = as_graph(obj)
+    if isinstance(obj, str | os.PathLike):
+        graph = read_graph(obj, keys=graph_keys(keys))
+    elif graph_keys(keys):
+        raise InputError("`keys` name a graph: only where the graph is read from a file")
+    else:
+        graph = as_graph(obj)
+    choice: Any = {"split": split, "keys": keys}
     if data is None:
-        return graph, own_data(obj, graph)
-    if data is False:
-        return graph, VertexData()
-    if isinstance(data, VertexData):
-        return graph, check_vertex_data(vars(data), graph)
+        return graph, own_data(obj, graph, **choice)
+    if data is False or isinstance(data, VertexData):
+        if split is not None or data_keys(keys):
+            raise InputError("`split` and `keys` choose among arrays by name; `data` has none")
+        return graph, check_vertex_data(vars(data), graph) if data else VertexData()
     if isinstance(data, Mapping):
-        return graph, vertex_data_of(data, graph, "`data`: ")
+        return graph, vertex_data_of(data, graph, "`data`: ", **choice)
     if isinstance(data, str | os.PathLike) or (
         isinstance(data, tuple | list) and all(isinstance(d, str | os.PathLike) for d in data)
     ):
-        return graph, read_vertex_data(data, graph)
+        return graph, read_vertex_data(data, graph, **choice)
     raise InputError(
         f"`data` is '{type(data).__name__}': pass a path, a VertexData, or a dict of arrays, as "
         "{'features': ..., 'labels': ..., 'train_mask': ...}"
@@ -150,7 +165,9 @@ def own_data(
             name = f"PyG {type(obj).__name__}"
             return vertex_data_of(record_of(obj, name), graph, f"{name}: ", **choice)
     except InputError as error:
-        raise InputError(f"{error} (`no_data` leaves the vertex data out)") from error
+        raise InputError(f"{error} (`data=False` leaves the vertex data out)") from error
+    if split is not None or data_keys(keys):
+        raise InputError("`split` and `keys` choose among vertex data; the graph comes without")
     return VertexData()
 
 

@@ -188,7 +188,8 @@ def read_graph(
         raise InputError(f"{os.fspath(path)}: {what}")
     choices = {k: value for k, value in choices.items() if value is not None and value is not False}
     for choice in choices:
-        if choice not in reader.options and not (choice == "keys" and reader.read_data):
+        of_data = choice == "keys" and reader.read_data and "graph" not in choices["keys"]
+        if choice not in reader.options and not of_data:
             check_choice("reading option", choice, CHOICES)
             able = [each for each, entry in FORMATS.loaded().items() if choice in entry.options]
             raise InputError(
@@ -206,6 +207,16 @@ def read_graph(
             sha256 = digest.result()
     base = os.path.basename(os.path.abspath(path))
     return replace(graph, source=Source(base, sha256, name, _reading_words(flags | taken)))
+
+
+def graph_keys(keys: Mapping[str, str] | None) -> dict[str, str] | None:
+    """The name of the graph alone, as `read_graph` takes it; None where there is none."""
+    return {"graph": keys["graph"]} if keys and "graph" in keys else None
+
+
+def data_keys(keys: Mapping[str, str] | None) -> dict[str, str]:
+    """The names of vertex data alone."""
+    return {key: name for key, name in (keys or {}).items() if key != "graph"}
 
 
 def _sha256_of_source(path: str, format: Format) -> str:

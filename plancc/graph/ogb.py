@@ -162,7 +162,7 @@ def _split(folder: str, split: str | None) -> dict[str, Any]:
         return {}
     if split is None and len(names) > 1:
         raise InputError(
-            f"{folder}: has several splits: choose one by `split_name`, {' or '.join(names)}"
+            f"{folder}: has several splits: choose one by `split`, {' or '.join(names)}"
         )
     name = names[0] if split is None else split
     if name not in names:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.files import atomic_write
-from plancc.graph.formats import FORMATS, Format, find_format
+from plancc.graph.formats import FORMATS, Format, data_keys, find_format
 from plancc.graph.graph import Graph
 from plancc.graph.npz import Archive, read_array, read_npz_data
 from plancc.graph.textfile import StrPath, check_readable, input_errors, open_input
@@ -122,6 +122,7 @@ def read_vertex_data(
         one for every split.
     keys : mapping of str to str, optional
         The source's names of some of `KEYS`, as in ``{"features": "X_pca", "labels": "leiden"}``.
+        Of several sources one must have the name.
     required : bool
         Whether a source without vertex data is wrong.
 
@@ -135,6 +136,22 @@ def read_vertex_data(
     """
     if not isinstance(path, str | os.PathLike):
         return _merged(path, num_vertices, split, keys)
+    held = _held(path, num_vertices, format, split, keys, required)
+    if held is None:
+        return VertexData()
+    where = f"{os.fspath(path)}: "
+    return vertex_data_of(held, num_vertices, where, split=split, keys=keys, required=required)
+
+
+def _held(
+    path: StrPath,
+    num_vertices: int | Graph,
+    format: str | None,
+    split: str | None,
+    keys: Mapping[str, str] | None,
+    required: bool = True,
+) -> Mapping[str, Any] | None:
+    """What a source holds, by its own names; None if its format holds no vertex data."""
     name = os.fspath(path)
     plain = name.lower().removesuffix(".gz")
     held: Mapping[str, Any]
@@ -146,8 +163,8 @@ def read_vertex_data(
             known = find_format(path, format)
             of_format: Format = FORMATS[known]
             if of_format.read_data is None:
-                if not required:
-                    return VertexData()
+                if not required and not data_keys(keys):
+                    return None
                 able = [each for each in FORMATS if FORMATS.loaded()[each].read_data is not None]
                 raise InputError(
                     f"{name}: format '{known}' holds no vertex data; give .npz, .npy, .csv, or a "
@@ -157,9 +174,7 @@ def read_vertex_data(
         held = read(path, split=split, keys=keys or {})
     if isinstance(held, Archive):
         held = _of_archive(held, num_vertices, keys or {})
-    return vertex_data_of(
-        held, num_vertices, f"{name}: ", split=split, keys=keys, required=required
-    )
+    return held
 
 
 def _unknown(name: str) -> bool:
@@ -179,14 +194,22 @@ def _merged(
 ) -> VertexData:
     found: dict[str, Any] = {}
     home: dict[str, str] = {}
+    missing = data_keys(keys)
     for path in paths:
-        data = read_vertex_data(path, num_vertices, split=split, keys=keys)
+        held = _held(path, num_vertices, None, split, keys) or {}
+        where = f"{os.fspath(path)}: "
+        choice: Any = {"split": split, "keys": keys, "elsewhere": len(paths) > 1}
+        data = vertex_data_of(held, num_vertices, where, **choice)
+        missing = {key: name for key, name in missing.items() if name not in held}
         for key, array in vars(data).items():
             if array is None:
                 continue
             if key in found:
                 raise InputError(f"{os.fspath(path)}: {key} are in {home[key]} too; give one")
             found[key], home[key] = array, os.fspath(path)
+    for name in missing.values():
+        listed = ", ".join(os.fspath(path) for path in paths)
+        raise InputError(f"key '{name}' is missing in all of {listed}")
     return VertexData(**found)
 
 
@@ -212,6 +235,7 @@ def vertex_data_of(
     split: str | None = None,
     keys: Mapping[str, str] | None = None,
     required: bool = True,
+    elsewhere: bool = False,
 ) -> VertexData:
     """Vertex data from arrays (numpy, torch) by the names of their source.
 
@@ -223,6 +247,8 @@ def vertex_data_of(
         As in `read_vertex_data`.
     where : str
         Put before every message.
+    elsewhere : bool
+        Whether another source may have what `keys` name.
 
     Raises
     ------
@@ -233,11 +259,11 @@ def vertex_data_of(
     arrays: dict[str, npt.NDArray[Any]] = {}
     lists: dict[str, Any] = {}
     called: dict[str, str] = {}
-    keys = {key: value for key, value in (keys or {}).items() if key != "graph"}
+    keys = data_keys(keys)
     for key in keys:
         check_choice("name of vertex data", key, KEYS)
     for key in KEYS:
-        if key in keys and keys[key] not in held:
+        if key in keys and keys[key] not in held and not elsewhere:
             raise InputError(f"{where}key '{keys[key]}' is missing; there are {_listed(held)}")
         names = (keys[key],) if key in keys else (key, *ALIASES.get(key, ()))
         for name in names:
@@ -246,7 +272,7 @@ def vertex_data_of(
                 arrays[key], called[key] = as_array(value, f"{where}key '{name}'"), name
                 break
         else:
-            for name in INDEX_LISTS.get(key, ()):
+            for name in () if key in keys else INDEX_LISTS.get(key, ()):
                 value = held.get(name)
                 if value is not None:
                     lists[key], called[key] = value, name
@@ -311,9 +337,7 @@ def _of_split(mask: npt.NDArray[Any], split: str | None, what: str) -> npt.NDArr
     if mask.ndim == 2:
         count = mask.shape[1]
         if split is None or not split.isascii() or not split.isdigit() or int(split) >= count:
-            raise InputError(
-                f"{what} has {count} splits: choose one by `split_name` 0..{count - 1}"
-            )
+            raise InputError(f"{what} has {count} splits: choose one by `split` 0..{count - 1}")
         mask = mask[:, int(split)]
     if mask.dtype == np.uint8 and mask.size and mask.max() <= 1:
         mask = mask.astype(np.bool_)

@@ -101,6 +101,23 @@ def test_commands_of_the_page(folder: Path, monkeypatch: pytest.MonkeyPatch, lin
     assert "vertex data: features" in said
 
 
+def test_names_of_data_beside_a_graph_without(folder: Path) -> None:
+    """--key names arrays of --data, whatever the graph's format; without data it is refused."""
+    edges, files = (
+        folder.parent / "edges.txt",
+        [folder.parent / name for name in ("x.npz", "y.npz")],
+    )
+    edges.write_text("0 1\n1 2\n2 3\n3 4\n")
+    np.savez(files[0], emb=X)
+    np.savez(files[1], kind=[0, 1, 1, 1, 0])
+    named = ("--key", "features=emb", "--key", "labels=kind")
+    data = ("--data", files[0], "--data", files[1])
+    assert compiled(edges, *data, *named) == "features 2, classes 2"
+    done = plancc("compile", edges, "-p", 2, "-o", folder.parent / "other.h5", *named)
+    assert done.code == 2
+    assert "format 'edgelist' holds no vertex data" in done.error
+
+
 def test_several_splits(folder: Path) -> None:
     for file in (folder / "split/time").iterdir():
         other = folder / "split/random" / file.name

@@ -75,7 +75,7 @@ def test_unpacked_tables(folder):
 def test_several_splits(folder):
     for name, rows in {"train": [4], "valid": [0], "test": [1]}.items():
         table(folder, f"split/random/{name}", rows)
-    with pytest.raises(InputError, match="choose one by `split_name`, random or time"):
+    with pytest.raises(InputError, match="choose one by `split`, random or time"):
         read_vertex_data(folder, 5)
     with pytest.raises(InputError, match="no split 'year': choose from random, time"):
         read_vertex_data(folder, 5, split="year")

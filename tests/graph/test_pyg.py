@@ -234,6 +234,8 @@ def test_damage(path):
 
 def test_wrong_vertex_data_names_the_way_out(path):
     torch.save(tensors(y=torch.tensor([0.5, 1, 2, 3, 4])), path)
-    with pytest.raises(InputError, match=r"key 'y' must be a list of integers.*`no_data` leaves"):
+    with pytest.raises(
+        InputError, match=r"key 'y' must be a list of integers.*`data=False` leaves"
+    ):
         plancc.compile(path, "block", 2)
     assert plancc.compile(path, "block", 2, data=False).vertex_data.labels is None

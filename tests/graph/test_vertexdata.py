@@ -160,6 +160,54 @@ def test_own_names(tmp_path):
         read_vertex_data(tmp_path / "a.npz", N, keys={"colour": "none"})
 
 
+def test_own_names_in_several_files(tmp_path):
+    """Every name is looked up in the file that has it; its key is taken from nowhere else."""
+    np.savez(tmp_path / "a.npz", emb=X, features=np.zeros((N, 9)))
+    np.savez(tmp_path / "b.npz", kind=Y, x=np.zeros((N, 9)), train_idx=np.array([0, 3]))
+    files, keys = [tmp_path / "a.npz", tmp_path / "b.npz"], {"features": "emb", "labels": "kind"}
+    for order in (files, files[::-1]):
+        found = read_vertex_data(order, N, keys=keys)
+        check(found)
+        assert np.array_equal(found.train_mask, TRAIN)
+    with pytest.raises(InputError, match=r"key 'none' is missing in all of .*a\.npz, .*b\.npz"):
+        read_vertex_data(files, N, keys=keys | {"clusters": "none"})
+    with pytest.raises(InputError, match=r"features are in .*a\.npz too"):
+        read_vertex_data([files[0], files[1], files[0]], N, keys=keys)
+
+
+def test_names_and_split_of_the_library(tmp_path):
+    """`compile` takes names and split as `plancc compile` does, and says them as its own."""
+    path = tmp_path / "both.npz"
+    masks = np.stack([~TRAIN, TRAIN], axis=1)
+    np.savez(path, **ARCHIVE, emb=X, kind=Y, train_mask=masks)
+    keys = {"features": "emb", "labels": "kind"}
+    plan = plancc.compile(path, "block", 2, split="1", keys=keys)
+    np.testing.assert_array_equal(plan.vertex_data.features, X[plan.global_id])
+    assert np.array_equal(plan.vertex_data.train_mask, TRAIN[plan.global_id])
+    for data in (path, [path], dict(np.load(path))):
+        again = plancc.compile(path, "block", 2, split="1", keys=keys, data=data)
+        assert np.array_equal(again.vertex_data.labels, plan.vertex_data.labels)
+    words = r"choose one by `split` 0\.\.1 \(`data=False` leaves the vertex data out\)"
+    with pytest.raises(InputError, match=words):
+        plancc.compile(path, "block", 2)
+    (tmp_path / "g.txt").write_text("0 1\n1 2\n2 3\n3 4\n")
+    plan = plancc.compile(tmp_path / "g.txt", "block", 2, keys=keys, data=path, split="0")
+    np.testing.assert_array_equal(plan.vertex_data.features, X[plan.global_id])
+    matrix = sp.eye_array(N, format="csr")
+    for source, more, words in [
+        (tmp_path / "g.txt", {"keys": keys}, "format 'edgelist' holds no vertex data"),
+        (matrix, {"keys": keys}, "the graph comes without"),
+        (matrix, {"split": "0"}, "the graph comes without"),
+        (path, {"split": "0", "data": False}, "`data` has none"),
+        (path, {"keys": keys, "data": VertexData(labels=np.array(Y))}, "`data` has none"),
+        (matrix, {"keys": {"graph": "a"}}, "only where the graph is read from a file"),
+        (tmp_path / "g.txt", {"keys": {"graph": "a"}}, "`keys` is for pyg, h5ad"),
+        (path, {"keys": {"graph": "a"}}, "`keys` is for pyg, h5ad"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            plancc.compile(source, "block", 2, **more)
+
+
 def test_lists_of_vertices_are_masks():
     found = vertex_data_of({"train_idx": np.array([3, 0]), "valid_idx": np.array([[1]])}, N)
     assert np.array_equal(found.train_mask, TRAIN)
@@ -175,7 +223,7 @@ def test_masks_of_several_splits():
     found = vertex_data_of({"train_mask": masks.astype(np.uint8)}, N, split="1")
     assert np.array_equal(found.train_mask, TRAIN)
     for split in (None, "2", "random"):
-        with pytest.raises(InputError, match=r"has 2 splits: choose one by `split_name` 0\.\.1"):
+        with pytest.raises(InputError, match=r"has 2 splits: choose one by `split` 0\.\.1"):
             vertex_data_of({"train_mask": masks}, N, split=split)
 
 
@@ -254,7 +302,7 @@ def test_a_source_with_both(tmp_path):
     assert np.array_equal(plan.vertex_data.labels, plan.global_id)
     assert plan.vertex_data.features is None
     np.savez(path, **ARCHIVE, x=np.arange(5.0))
-    with pytest.raises(InputError, match=r"'x' must be a matrix.*`no_data` leaves"):
+    with pytest.raises(InputError, match=r"'x' must be a matrix.*`data=False` leaves"):
         plancc.compile(path, "block", 2)
 
 
