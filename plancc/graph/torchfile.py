@@ -9,6 +9,7 @@ import contextlib
 import os
 import re
 import zipfile
+import zlib
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
@@ -61,6 +62,7 @@ def load_torch(path: StrPath) -> Any:
     check_readable(path)
     name = os.fspath(path)
     torch = library("torch", name, "plancc[run]")
+    _check_sums(name)
     known: list[Any] = [(Stored, f"{_HOME}.{each}") for each in _STORED]
     known.append((StoredHetero, f"{_HOME}.hetero_data.HeteroData"))
     known += [(_no_default, "collections.defaultdict"), (set, "__builtin__.set"), set]
@@ -73,17 +75,43 @@ def load_torch(path: StrPath) -> Any:
     except MemoryError:
         raise
     except Exception as error:  # torch raises what its parsers raise
-        words = " ".join(str(error).split())
-        words = words.partition("WeightsUnpickler error: ")[2] or words
-        named = re.search(r"Unsupported (?:global: GLOBAL|class) (\S+)", words)
-        unsafe = named[1] if named else ""
-        if unsafe:
+        named = re.search(r"Unsupported (?:global: GLOBAL|class) (\S+)", str(error))
+        if named:
             words = (
-                f"it holds an object of '{unsafe[:60]}'; only tensors are read: save data.to_dict()"
+                f"it holds an object of '{named[1][:60]}'; only tensors are read: save "
+                "data.to_dict()"
             )
-        raise InputError(
-            f"{name}: not a file of tensors that can be read: {words[:200]}"
-        ) from error
+        elif any(kind.startswith(_start(name)) for kind in (_ZIP, _PICKLE)):
+            words = "it is damaged or cut off"
+        else:
+            words = "it does not look like a file of torch.save"
+        raise InputError(f"{name}: not a file of tensors that can be read: {words}") from error
+
+
+_ZIP, _PICKLE = b"PK", b"\x80\x02"
+"""How files of torch.save begin, of today and of before torch 1.6."""
+
+
+def _start(name: str) -> bytes:
+    with open(name, "rb") as stream:
+        return stream.read(2)
+
+
+def _check_sums(name: str) -> None:
+    """InputError if a part of the archive has another checksum than it was saved with."""
+    if not zipfile.is_zipfile(name):
+        return
+    try:
+        with zipfile.ZipFile(name) as archive:
+            wrong = archive.testzip()
+    except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError, ValueError,
+            zlib.error) as error:  # fmt: skip
+        raise InputError(f"{name}: {_DAMAGED}") from error
+    if wrong is not None:
+        raise InputError(f"{name}: {_DAMAGED}: the checksum of '{wrong[:60]}' is wrong")
+
+
+_DAMAGED = "not a file of tensors that can be read: it is damaged"
 
 
 def _no_default(*_: Any) -> dict[Any, Any]:

@@ -228,8 +228,33 @@ def test_damage(path):
     data = path.read_bytes()
     for end in (1, 7, 100, len(data) // 2, len(data) - 1):
         path.write_bytes(data[:end])
-        with pytest.raises(InputError, match="not a file of tensors that can be read"):
+        with pytest.raises(InputError, match="can be read: it is damaged or cut off$"):
             read_graph(path)
+
+
+@pytest.mark.parametrize("held", [np.array([0, 1, 3, 1, 2, 2]), X], ids=["edges", "features"])
+def test_numbers_that_were_changed_are_seen(path, held):
+    """torch itself does not compare the checksums of the archive."""
+    torch.save(tensors(), path)
+    data = path.read_bytes()
+    assert data.count(held.tobytes()) == 1
+    path.write_bytes(data.replace(held.tobytes(), bytes(held.nbytes)))
+    with pytest.raises(InputError, match="it is damaged: the checksum of '.*' is wrong"):
+        read_graph(path)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"edges,of,a,table\n" * 9, "it does not look like a file of torch.save"),
+        (b"\x80\x02}q\x00", "it is damaged or cut off"),
+    ],
+)
+def test_what_no_torch_wrote(path, data, words):
+    path.write_bytes(data)
+    with pytest.raises(InputError) as caught:
+        read_graph(path)
+    assert str(caught.value) == f"{path}: not a file of tensors that can be read: {words}"
 
 
 def test_wrong_vertex_data_names_the_way_out(path):
