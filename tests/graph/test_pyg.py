@@ -228,7 +228,7 @@ def test_damage(path):
     data = path.read_bytes()
     for end in (1, 7, 100, len(data) // 2, len(data) - 1):
         path.write_bytes(data[:end])
-        with pytest.raises(InputError, match="can be read: it is damaged or cut off$"):
+        with pytest.raises(InputError, match=r"can be read: it is damaged or cut off$"):
             read_graph(path)
 
 
@@ -239,7 +239,7 @@ def test_numbers_that_were_changed_are_seen(path, held):
     data = path.read_bytes()
     assert data.count(held.tobytes()) == 1
     path.write_bytes(data.replace(held.tobytes(), bytes(held.nbytes)))
-    with pytest.raises(InputError, match="it is damaged: the checksum of '.*' is wrong"):
+    with pytest.raises(InputError, match=r"it is damaged: the checksum of '.*' is wrong"):
         read_graph(path)
 
 
