@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from threading import Timer
 from typing import Any
 
 ANNOUNCED_AFTER = 1.0
@@ -22,27 +23,42 @@ class Compilation:
     Attributes
     ----------
     announce : callable or None
-        Called once, without arguments, when more kernels are compiled after `ANNOUNCED_AFTER`.
+        Called once, without arguments, when kernels have been compiled for `ANNOUNCED_AFTER`; from
+        a thread if that is in the middle of a kernel.
     """
 
     def __init__(self) -> None:
         self.announce: Callable[[], None] | None = None
         self._seconds, self._depth, self._begin = 0.0, 0, 0.0
+        self._timer: Timer | None = None
 
     def on_start(self, event: Any) -> None:
         """A kernel begins to compile; numba's lock is held, and others may compile inside."""
         if self._depth == 0:
             self._begin = time.perf_counter()
-            if self.announce is not None and self._seconds > ANNOUNCED_AFTER:
-                announce, self.announce = self.announce, None
-                announce()
+            if self.announce is not None:
+                self._timer = Timer(max(0.0, ANNOUNCED_AFTER - self._seconds), self._announce)
+                self._timer.daemon = True
+                self._timer.start()
         self._depth += 1
+
+    def _announce(self) -> None:
+        announce, self.announce = self.announce, None
+        if announce is not None:
+            announce()
 
     def on_end(self, event: Any) -> None:
         """A kernel is compiled, or failed to."""
         self._depth -= 1
         if self._depth == 0:
             self._seconds += time.perf_counter() - self._begin
+            if self._timer is not None:
+                self._timer.cancel()
+
+    @property
+    def at_work(self) -> bool:
+        """Whether a kernel is compiled at this moment."""
+        return self._depth > 0
 
     def seconds(self) -> float:
         """Seconds so far, those of a kernel at work included."""

@@ -1,4 +1,4 @@
-"""Results of long benchmarks, kept step by step, so that an interrupted one goes on."""
+"""Results of long work, kept step by step, so that interrupted work goes on."""
 
 from __future__ import annotations
 
@@ -61,16 +61,19 @@ class Kept:
 
     @cached_property
     def _known(self) -> dict[tuple[str | int, ...], Any]:
-        """Results by key, the last of a key; a line that was cut short does not count."""
+        """Results by key, the last of a key; lines that are cut short, or none of ours, do not count."""
         text = self.path.read_text() if self.path.exists() else ""
         if text and not text.endswith("\n"):
-            self.path.write_text(text + "\n")
+            with self.path.open("a") as file:
+                file.write("\n")
         found = {}
         for line in text.splitlines():
             try:
                 each = json.loads(line)
-            except ValueError:
+                key, sources, result = tuple(each["key"]), each["sources"], each["result"]
+                hash(key)
+            except (ValueError, KeyError, TypeError):
                 continue
-            if self.any_sources or each["sources"] == self.sources:
-                found[tuple(each["key"])] = each["result"]
+            if self.any_sources or sources == self.sources:
+                found[key] = result
         return found

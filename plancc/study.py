@@ -15,7 +15,7 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import Field, asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -23,6 +23,7 @@ from typing import Any
 
 from plancc.clock import wall_seconds
 from plancc.errors import InputError, PlanccError, PlanccWarning
+from plancc.fields import kind_of, parsed
 from plancc.files import check_target, sha256_of
 from plancc.graph.formats import CHOICES, FLAGS, read_graph
 from plancc.graph.graph import Graph
@@ -31,6 +32,7 @@ from plancc.kept import Kept
 from plancc.models import MODELS, make_model
 from plancc.models.problem import Hypergraph
 from plancc.models.process_grid import ProcessGridModel
+from plancc.models.weights import Balance
 from plancc.options import SearchOptions
 from plancc.owners.request import DEFAULT_BALANCE
 from plancc.owners.task import Observer
@@ -39,6 +41,7 @@ from plancc.partitioners.options import AUTO
 from plancc.pipeline import compile
 from plancc.plan.plan import Plan
 from plancc.predict.machine import Machine
+from plancc.predict.predictor import DEFAULT_DIMS
 from plancc.registry import check_choice
 from plancc.report.epochs import EpochTimes
 from plancc.version import __version__
@@ -99,11 +102,14 @@ class Contender:
         options: dict[str, Any] = {}
         for word in words:
             option, _, value = word.partition("=")
-            chosen = search if option in OF_SEARCH else options
-            chosen[option] = _value(value) if value else True
+            fields = MODELS[model].option_fields()
+            check_choice(f"option of '{name}'", option, [*fields, *OF_SEARCH])
+            if option in OF_SEARCH:
+                search[option] = _of_search(option, value)
+            else:
+                options[option] = _of_model(fields[option], value) if value else True
+        _check_preset(search)
         make_model(model, options)
-        if "partitioner" in search:
-            check_choice("partitioner", str(search["partitioner"]), [AUTO, *PARTITIONERS])
         return cls(label, model, options, search)
 
     def settings(self, common: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,10 +144,41 @@ class Contender:
         return replace(self, options=options)
 
 
-def _value(text: str) -> Any:
-    if re.fullmatch(r"\d{1,9}", text, re.ASCII):
-        return int(text)
-    return float(text) if re.fullmatch(r"\d*\.\d+(e-?\d+)?", text, re.ASCII) else text
+def _of_search(option: str, text: str) -> Any:
+    """The value of an option of the search, checked as far as it can be without a graph."""
+    value: Any = text
+    if option in ("epsilon", "budget"):
+        try:
+            value = float(text)
+        except ValueError:
+            raise InputError(f"{option} '{text}': a number is needed") from None
+    if option == "balance":
+        Balance.parse(text, DEFAULT_DIMS)
+    else:
+        SearchOptions(**{option: value})
+    return value
+
+
+def _check_preset(search: Mapping[str, Any]) -> None:
+    """InputError for a preset that the partitioner does not have."""
+    partitioner = search.get("partitioner", AUTO)
+    if "preset" in search and partitioner != AUTO:
+        check_choice("preset", search["preset"], PARTITIONERS[partitioner].presets)
+
+
+def _of_model(declared: Field[Any], text: str) -> Any:
+    """The value of a model's option, in the type that the model declares."""
+    for left in re.findall(r"\{(.*?)\}", text):
+        if left not in ("graph", "p"):
+            raise InputError(f"{declared.name} '{text}': {{{left}}} is neither {{graph}} nor {{p}}")
+    try:
+        value = parsed(declared, text)
+    except (ValueError, KeyError):
+        raise InputError(
+            f"{declared.name} '{text}': a value of type {kind_of(declared)} is needed"
+        ) from None
+    number = isinstance(value, str) and re.fullmatch(r"\d{1,9}", value, re.ASCII)
+    return int(value) if number and "int" in kind_of(declared) else value
 
 
 def parse_contenders(text: str, baseline: str | None = None) -> list[Contender]:
@@ -158,7 +195,10 @@ def parse_contenders(text: str, baseline: str | None = None) -> list[Contender]:
     for each in found:
         if sum(each.label == other.label for other in found) > 1:
             raise InputError(f"`models` '{text}': '{each.label}' is there twice")
-    if baseline is not None and baseline not in [each.label for each in found]:
+    labels = [each.label for each in found]
+    if baseline is not None and baseline not in labels:
+        if baseline.split(":")[0] not in (*MODELS, *PARTITIONERS):
+            check_choice("baseline", baseline, labels)
         found.append(Contender.parse(baseline))
     return found
 
@@ -253,7 +293,7 @@ class Study:
         value, beside = row.figures.get(name), base and base.figures.get(name)
         return value / beside if value is not None and beside else None
 
-    @property
+    @cached_property
     def _baselines(self) -> dict[tuple[str, int, int], Row]:
         rows = (row for row in self.rows if row.label == self.baseline)
         return {(row.graph, row.parts, row.seed): row for row in rows}
@@ -262,9 +302,10 @@ class Study:
         """Geometric mean of a label's ratios over graphs and seeds; None if one is not known."""
         rows = [row for row in self.rows if (row.label, row.parts) == (label, parts)]
         ratios = [self.ratio(row, name) for row in rows]
-        if not ratios or not all(ratios):
+        known = [value for value in ratios if value is not None]
+        if not known or len(known) < len(ratios):
             return None
-        return math.exp(sum(math.log(value) for value in ratios if value) / len(ratios))
+        return math.prod(known) ** (1 / len(known))
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
@@ -406,7 +447,8 @@ class _Cases:
         """The row that is kept, or a new one, which is kept unless it failed."""
         key = self.key(source, contender, num_parts, seed)
         if kept is not None and key in kept:
-            return Row(**kept[key])
+            with suppress(TypeError):  # a line that somebody has edited
+                return Row(**kept[key])
         found = self.row(source, contender, num_parts, seed)
         if kept is not None and not found.why:
             kept.put(key, asdict(found))
@@ -433,6 +475,8 @@ class _Cases:
                 plan = compile(graph, contender.model, num_parts, seed=seed, **settings)
         except (PlanccError, MemoryError) as error:
             return replace(row, why=str(error) or "out of memory")
+        except Exception as error:  # a third party's model or partitioner; the others go on
+            return replace(row, why=f"unexpected {type(error).__name__}: {error}")
         seconds = wall_seconds() - begin
         notes = [str(each.message) for each in said if issubclass(each.category, PlanccWarning)]
         return replace(

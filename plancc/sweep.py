@@ -109,12 +109,12 @@ def parse_ranks(text: str) -> list[int]:
         match = re.fullmatch(r"(\d{1,9})(?:\.\.(\d{1,9}))?", word.strip(), re.ASCII)
         if not match:
             raise InputError(
-                f"ranks '{text}': give a range such as p=16..4096, which stands for its powers of "
-                "two, or numbers such as p=16,36,64"
+                f"numbers '{text}': give a range such as 16..4096, which stands for its powers of "
+                "two, or numbers such as 16,36,64"
             )
         first, last = int(match[1]), int(match[2] or match[1])
         if not 1 <= min(first, last) <= max(first, last) <= MAX_RANKS:
-            raise InputError(f"ranks '{text}': numbers from 1 to {MAX_RANKS} are needed")
+            raise InputError(f"numbers '{text}': they must be from 1 to {MAX_RANKS}")
         powers = [2**k for k in range(MAX_RANKS.bit_length()) if first <= 2**k <= last]
         chosen = [first] if match[2] is None else powers
         if not chosen:

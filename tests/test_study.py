@@ -131,6 +131,7 @@ def test_part_vectors_take_part(graphs: list[Path], tmp_path: Path) -> None:
 
 
 def test_contenders() -> None:
+    assert Contender.parse("hp:epsilon=1e-3").search == {"epsilon": 1e-3}
     each = Contender.parse("best=hp:effort=best:budget=2.5")
     assert (each.label, each.model, each.search) == (
         "best",
@@ -155,13 +156,24 @@ def test_contenders() -> None:
         ("", "name at least one"),
         ("hp,hp", "'hp' is there twice"),
         ("nothing", "unknown model or partitioner 'nothing'"),
-        ("hp:sparse=1", "sparse"),
+        ("hp:efort=fast", r"unknown option of 'hp' 'efort'.*effort"),
+        ("metis:preset=zz", "unknown preset 'zz'"),
+        ("cagnet-1.5d:replication=a", "replication 'a': a value of type int"),
+        ("x=file:part={graph}.part.{q}", "is neither"),
         ("hp:partitioner=nothing", "unknown partitioner 'nothing'"),
+        ("hp:epsilon=abc", "epsilon 'abc': a number is needed"),
+        ("hp:effort=much", "unknown effort 'much'"),
+        ("hp:balance=much", "much"),
     ],
 )
 def test_wrong_contenders(text: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
         parse_contenders(text)
+
+
+def test_wrong_baseline() -> None:
+    with pytest.raises(InputError, match=r"unknown baseline 'mien'.*mine"):
+        parse_contenders("rp,mine=hp", "mien")
 
 
 def test_wrong_files(graphs: list[Path], tmp_path: Path) -> None:
@@ -173,3 +185,29 @@ def test_wrong_files(graphs: list[Path], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         study([tmp_path / "none.mtx"], rp, [2])
     assert graphs[0].read_text().startswith("%%MatrixMarket")
+
+
+def test_lines_of_others_do_not_count(graphs: list[Path], tmp_path: Path) -> None:
+    keep, rp = tmp_path / "kept.jsonl", parse_contenders("rp")
+    (first,) = study(graphs[:1], rp, [2], keep=keep).rows
+    line = json.loads(keep.read_text())
+    line["result"] = {"none": "of ours"}
+    keep.write_text(
+        f'{{"key": 1}}\n{{"key": [[1]], "sources": "x", "result": 1}}\n{json.dumps(line)}'
+    )
+    (second,) = study(graphs[:1], rp, [2], keep=keep).rows
+    assert second.sha256 == first.sha256
+
+
+def test_an_error_of_a_third_party_is_a_row(
+    graphs: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from plancc.models.random import RandomModel
+
+    def build(*args: object, **options: object) -> None:
+        raise ZeroDivisionError("of theirs")
+
+    monkeypatch.setattr(RandomModel, "build", build)
+    rows = study(graphs[:1], parse_contenders("rp,block"), [2]).rows
+    assert rows[0].why == "unexpected ZeroDivisionError: of theirs"
+    assert rows[1].figures

@@ -12,14 +12,15 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib import metadata
 
 import click
 
 from plancc_cli import options
-from plancc_cli.progress import progress, verbosity
+from plancc_cli.progress import QUIET, VERBOSITY, verbosity
 
 OK, MISSING, FAILED = "ok", "missing", "failed"
 SECONDS = 60.0
@@ -96,7 +97,7 @@ def command() -> None:
     exit code is 0 if the compiler works, else 1.
     """
     checks: list[Check] = []
-    with progress() as shown:
+    with _shown() as show:  # a progress imports libraries that may be what is broken
         for stage, found in (
             ("versions", _versions()),
             ("partitioners", _partitioners()),
@@ -105,12 +106,25 @@ def command() -> None:
             ("GPU", _gpu()),
             ("compiler", _compiler()),
         ):
-            with shown.stage(stage):
-                checks += found
+            show(f"{stage} ...")
+            checks += found
     works = not any(check.needed and check.state != OK for check in checks)
     _print(checks, works)
     if not works:
         sys.exit(1)
+
+
+@contextmanager
+def _shown() -> Iterator[Callable[[str], None]]:
+    """Shows what is looked at on a terminal."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if click.get_current_context().meta.get(VERBOSITY) == QUIET:
+        yield lambda stage: None
+        return
+    with console.status("") as status:
+        yield status.update
 
 
 def _print(checks: Sequence[Check], works: bool) -> None:
@@ -190,11 +204,12 @@ def _versions() -> Iterator[Check]:
             needed = not extra and everywhere
             yield Check(section, name, MISSING, "not installed", advice, needed)
         else:
+            state = OK
             if name == "h5py":
-                import h5py
-
-                found += f" with HDF5 {h5py.version.hdf5_version}"
-            yield Check(section, name, OK, found, needed=not extra and everywhere)
+                good, text = _python("import h5py; print(h5py.version.hdf5_version)")
+                state = OK if good else FAILED
+                found += f" with HDF5 {text}" if good else f": {text}"
+            yield Check(section, name, state, found, needed=not extra and everywhere)
 
 
 def _dependencies() -> Iterable[tuple[str, str, bool]]:

@@ -17,6 +17,8 @@ MOST_BARS = 9
 """Most numbers of ranks that have bars."""
 HIGHEST_BAR = 10
 """Height at which bars are cut, in seconds of the fastest model."""
+WIDE = 8
+"""Largest value over the smallest from which ratios have a logarithmic axis."""
 COLOURS = {
     "multiply": "#4477aa",
     "dense": "#88ccee",
@@ -92,7 +94,7 @@ def plot_study(study: Study, path: str) -> None:
     figure = Figure(figsize=(wide, 5.5), layout="constrained")
     panels = figure.subplots(len(figures), len(graphs), squeeze=False, sharex=True)
     for column, graph in enumerate(graphs):
-        panels[0][column].set_title(graph, fontsize=9)
+        panels[0][column].set_title(graph.split(".")[0], fontsize=9)
         for axes, (name, words) in zip(panels[:, column], figures.items(), strict=True):
             for label in study.labels:
                 points = [_mean_of(study, graph, label, parts, name) for parts in study.parts]
@@ -100,7 +102,7 @@ def plot_study(study: Study, path: str) -> None:
                 axes.plot(*zip(*known, strict=True) if known else ((), ()), "o-", label=label, ms=4)
             axes.set_xscale("log", base=2)
             axes.set_xticks(study.parts, [str(number) for number in study.parts])
-            if study.baseline is None:
+            if study.baseline is None or _wide(axes):
                 axes.set_yscale("log")
             if column == 0:
                 axes.set_ylabel(
@@ -115,6 +117,12 @@ def plot_study(study: Study, path: str) -> None:
         f"epochs predicted for {study.machine}, dims {','.join(map(str, study.dims))}", fontsize=9
     )
     _save(figure, path)
+
+
+def _wide(axes: Any) -> bool:
+    """Whether what is drawn spans so much that small differences would vanish."""
+    values = [float(y) for line in axes.get_lines() for y in line.get_ydata() if y > 0]
+    return bool(values) and max(values) > WIDE * min(values)
 
 
 def _mean_of(study: Study, graph: str, label: str, parts: int, name: str) -> float | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from plancc.clock import announcing, wall_seconds
+from plancc.clock import announcing, compilation, wall_seconds
 from plancc_cli.words import in_flags
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def verbosity(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options ``-q`` and ``-v`` of a command that works long."""
     for level, flags, words in (
         (VERBOSE, ("-v", "--verbose"), "Say every step and its seconds, on stderr."),
-        (QUIET, ("-q", "--quiet"), "Say nothing of progress; warnings stay."),
+        (QUIET, ("-q", "--quiet"), "Say nothing of progress; results and warnings stay."),
     ):
         command = click.option(
             *flags,
@@ -87,10 +87,12 @@ class Progress:
         """An observer of the compiler."""
         outer = self._stage, self._found, self._start
         self._stage, self._found, self._start = name, "", wall_seconds()
-        yield
-        if self._stages is not None:
-            self._stages(f"  {name}: {self.seconds():.1f} s")
-        self._stage, self._found, self._start = outer
+        try:
+            yield
+            if self._stages is not None:
+                self._stages(f"  {name}: {self.seconds():.1f} s")
+        finally:
+            self._stage, self._found, self._start = outer
 
     def seconds(self) -> float:
         """Seconds of the stage at work."""
@@ -114,6 +116,8 @@ class Progress:
         """What is done at this moment; empty between stages."""
         if not self._stage:
             return ""
+        if compilation().at_work:
+            return f"{self._stage}: compiling kernels, {compilation().seconds():.0f} s"
         seconds = self.seconds()
         left = ""
         if self._budget is not None and self._found:

@@ -41,6 +41,7 @@ LATEX = {
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     **{mark: f"\\{mark}" for mark in "&%$#_{}"},
+    "[": "{[}",  # after a line break it would be an option
 }
 
 
@@ -105,7 +106,7 @@ def _cells(study: Study, row: Row) -> list[str]:
 
 def _table(study: Study, graph: str, rows: list[Row]) -> Table:
     first = rows[0]
-    title = f"{graph}: {first.vertices:,} vertices, {first.nonzeros:,} nonzeros"
+    title = f"{graph}: {first.vertices:,} vertices, {first.nonzeros:,} nonzeros as read"
     table = table_of(_heads(study), title, left=0)
     _show_labels(table)
     for row, following in zip(rows, [*rows[1:], None], strict=True):
@@ -155,4 +156,4 @@ def _print_latex(study: Study) -> None:
 
 
 def _escaped(text: str) -> str:
-    return re.sub(r"[\\~^&%$#_{}]", lambda match: LATEX[match[0]], text)
+    return re.sub(r"[\\~^&%$#_{}\[]", lambda match: LATEX[match[0]], text)

@@ -255,7 +255,9 @@ def duration(seconds: float) -> str:
 
 def digits(value: float) -> str:
     """Three significant ones, all before the point: 0.0123, 1.23, 12,345."""
-    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+    if not value or abs(value) >= 999.5:
+        return f"{value:,.0f}"
+    return f"{value:#.3g}".rstrip(".")
 
 
 def ratio(value: float, base: float) -> str:

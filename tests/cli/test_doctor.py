@@ -100,3 +100,12 @@ def test_plancc_without_torch(plan: Path, tmp_path: Path) -> None:
         assert "needs torch; install it with: pip install 'plancc[run]'" in done.stderr
         assert len(done.stderr.splitlines()) == 1
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("broken", ["numba", "h5py"])
+def test_a_broken_library_is_diagnosed(broken: str, tmp_path: Path) -> None:
+    (tmp_path / f"{broken}.py").write_text("raise ImportError('libbroken.so is lost')\n")
+    done = run("doctor", "--json", "-q", env=environment() | {"PYTHONPATH": str(tmp_path)})
+    assert done.code == 1
+    checks = json.loads(done.out)["checks"]
+    assert any("libbroken.so is lost" in check["found"] for check in checks)

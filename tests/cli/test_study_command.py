@@ -55,10 +55,10 @@ def test_a_figure(words: tuple[object, ...], tmp_path: Path) -> None:
 
 
 def test_latex_of_a_name_with_marks(graph: Path, tmp_path: Path) -> None:
-    odd = tmp_path / "a_b%c&d.mtx"
+    odd = tmp_path / "[a_b%c&d.mtx"
     odd.write_bytes(graph.read_bytes())
     said = ok("study", odd, "--models", "rp", "-p", 2, "--latex", "--keep", tmp_path / "k.jsonl")
-    assert r"a\_b\%c\&d.mtx & 2 & rp" in said
+    assert r"{[}a\_b\%c\&d.mtx & 2 & rp" in said
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_latex_of_a_name_with_marks(graph: Path, tmp_path: Path) -> None:
         (("--seeds", "1,x"), "--seeds '1,x': give whole numbers"),
         (("--keep", "graph"), "not a file of kept rows"),
         (("--plot", "x.bmp"), "choose a name that ends in"),
-        (("-p", "0"), "numbers from 1 to 4096"),
+        (("-p", "0"), "they must be from 1 to 4096"),
     ],
 )
 def test_wrong_words(more: tuple[str, ...], sentence: str, graph: Path, tmp_path: Path) -> None:
