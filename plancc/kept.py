@@ -61,7 +61,7 @@ class Kept:
 
     @cached_property
     def _known(self) -> dict[tuple[str | int, ...], Any]:
-        """Results by key, the last of a key; lines that are cut short, or none of ours, do not count."""
+        """Results by key, the last of a key; lines that are cut short or not ours do not count."""
         text = self.path.read_text() if self.path.exists() else ""
         if text and not text.endswith("\n"):
             with self.path.open("a") as file:
