@@ -47,7 +47,17 @@ class Tick:
 
 @dataclass(frozen=True)
 class Box:
-    """A rectangle in percent, y from above; `kind` says its colour."""
+    """A rectangle in percent or cells, y from above.
+
+    Attributes
+    ----------
+    kind : str
+        Says its colour.
+    share : float
+        Its opacity.
+    text : str
+        What stands in it.
+    """
 
     x: float
     y: float
@@ -55,6 +65,8 @@ class Box:
     height: float
     kind: str
     title: str = ""
+    share: float = 1.0
+    text: str = ""
 
 
 @dataclass(frozen=True)

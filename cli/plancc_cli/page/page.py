@@ -21,6 +21,7 @@ from plancc.report.plans import Report
 from plancc.report.runs import PHASES, RunLog, Timeline
 from plancc.text import printable
 from plancc_cli.page.charts import (
+    Box,
     Chart,
     Measure,
     Strips,
@@ -92,22 +93,13 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A pair of parts in a small volume matrix; `share` is its opacity, `text` stands in it."""
-
-    x: int
-    y: int
-    share: float
-    title: str
-    text: str
-
-
-@dataclass(frozen=True)
 class Picture:
     """A square picture: as a ``data:`` address, or as cells where there are few.
 
     Attributes
     ----------
+    cells : list of Box
+        Of width and height 1.
     side : int
         Cells of a side.
     borders : list of float
@@ -119,7 +111,7 @@ class Picture:
     alt: str
     note: str
     address: str = ""
-    cells: list[Cell] = field(default_factory=list)
+    cells: list[Box] = field(default_factory=list)
     side: int = 0
     borders: list[float] = field(default_factory=list)
     low: str = ""
@@ -376,12 +368,16 @@ def _volume(plan: Planned) -> Picture:
     if density.size <= MOST_CELLS:
         shares = log_levels(counts) / 255
         cells = [
-            Cell(
+            Box(
                 receiver,
                 sender,
-                round(0.15 + 0.85 * float(shares[sender, receiver]), 3),
-                f"part {sender} sends {int(counts[sender, receiver]):,} rows to part {receiver}",
-                short(float(counts[sender, receiver])) if density.size <= MOST_NUMBERS else "",
+                width=1,
+                height=1,
+                kind="cell",
+                title=f"part {sender} sends {int(counts[sender, receiver]):,} rows to "
+                f"part {receiver}",
+                share=round(0.15 + 0.85 * float(shares[sender, receiver]), 3),
+                text=short(float(counts[sender, receiver])) if density.size <= MOST_NUMBERS else "",
             )
             for sender, receiver in zip(*(x.tolist() for x in counts.nonzero()), strict=True)
         ]
