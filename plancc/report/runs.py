@@ -194,16 +194,12 @@ def read_timeline(path: str | PathLike[str]) -> Timeline:
         If the file is missing, too large or no timeline of ranks: names the event and its value.
     """
     name = fspath(path)
-    with _opened(name) as stream:
-        text = stream.read(LARGEST_TRACE + 1)
-    if len(text) > LARGEST_TRACE:
-        raise InputError(f"{name}: larger than {LARGEST_TRACE >> 20} MiB: trace fewer epochs")
-    content = _json(text, name, "a timeline in JSON")
+    content = _json(_whole_text(name), name, "a timeline in JSON")
     events = content.get("traceEvents") if isinstance(content, dict) else None
     if not isinstance(events, list):
         raise InputError(f"{name}: no list 'traceEvents': not the timeline of a run")
     ranks, spans = _spans(events, name)
-    epochs = _epochs_of_all(spans)
+    epochs, chosen = _epochs_of_all(spans), -1
     if epochs:
         by_length = sorted(epochs, key=lambda number: epochs[number][1] - epochs[number][0])
         chosen = by_length[(len(by_length) - 1) // 2]
@@ -214,14 +210,18 @@ def read_timeline(path: str | PathLike[str]) -> Timeline:
     if not end > begin:
         raise InputError(f"{name}: {title} takes no time")
     edges = np.linspace(begin, end, COLUMNS + 1)
-    in_phases = np.array([of_rank.phases_between(edges) for of_rank in spans])
-    shares = in_phases.sum(2) / (end - begin)
-    shown = np.unique(np.linspace(0, len(ranks) - 1, min(len(ranks), MOST_RANKS)).astype(int))
-    strips = in_phases.argmax(1)[shown].astype(np.uint8)
     middles = (edges[1:] + edges[:-1]) / 2
-    for strip, place in zip(strips, shown.tolist(), strict=True):
-        own_begin, own_end = spans[place].epoch(title) or (begin, end)
-        strip[(middles < own_begin) | (middles > own_end)] = NOTHING
+    shown = np.unique(np.linspace(0, len(ranks) - 1, min(len(ranks), MOST_RANKS)).astype(int))
+    strips = np.full((len(shown), COLUMNS), NOTHING, np.uint8)
+    strip_of = dict(zip(shown.tolist(), strips, strict=True))
+    shares = np.empty((len(ranks), len(PHASES)))
+    for place, of_rank in enumerate(spans):
+        spent = of_rank.phases_between(edges)
+        shares[place] = spent.sum(1) / (end - begin)
+        if place in strip_of:
+            own_begin, own_end = of_rank.epochs().get(chosen, (begin, end))
+            inside = (own_begin <= middles) & (middles <= own_end)
+            strip_of[place][inside] = spent.argmax(0)[inside]
     return Timeline(
         path=name,
         title=title,
@@ -241,27 +241,41 @@ class _Spans:
     names: list[str]
     times: Float64Array
 
-    def epoch(self, title: str) -> tuple[float, float] | None:
-        """Begin and end of an event of this name."""
-        if title not in self.names:
-            return None
-        begin, end = self.times[self.names.index(title)].tolist()
-        return begin, end
+    def epochs(self) -> dict[int, tuple[float, float]]:
+        """First begin and last end of the events of every epoch."""
+        found: dict[int, tuple[float, float]] = {}
+        for name, (begin, end) in zip(self.names, self.times.tolist(), strict=True):
+            if match := re.fullmatch(r"epoch (\d{1,9})", name):
+                number = int(match[1])
+                first, last = found.get(number, (begin, end))
+                found[number] = min(first, begin), max(last, end)
+        return found
 
     def phases_between(self, edges: Float64Array) -> Float64Array:
-        """Time in every phase between consecutive edges: float64[phases, edges - 1]."""
+        """Time in every phase between consecutive edges: float64[phases, edges - 1].
+
+        Where events of a phase overlap, the time that they share counts once.
+        """
         names, width = np.array(self.names), np.diff(edges)
         spent = np.zeros((len(PHASES), len(width)))
         for place, phase in enumerate(PHASES[:-1]):
             times = self.times[names == phase]
             if len(times):
-                times = times[np.argsort(times[:, 0])]
+                times = _united(times)
                 length = times[:, 1] - times[:, 0]
                 until = np.cumsum(length)
                 sums = np.stack([until - length, until], 1).ravel()
                 spent[place] = np.diff(np.interp(edges, times.ravel(), sums))
         spent[-1] = np.maximum(0, width - spent.sum(0))
         return spent
+
+
+def _united(times: Float64Array) -> Float64Array:
+    """The stretches that events cover, ascending and apart: float64[stretches, 2]."""
+    times = times[np.argsort(times[:, 0])]
+    begin, end = times[:, 0], np.maximum.accumulate(times[:, 1])
+    apart = begin[1:] > end[:-1]
+    return np.stack([begin[np.append(True, apart)], end[np.append(apart, True)]], 1)
 
 
 def _spans(events: list[Any], name: str) -> tuple[list[int], list[_Spans]]:
@@ -300,15 +314,13 @@ def _spans(events: list[Any], name: str) -> tuple[list[int], list[_Spans]]:
 def _epochs_of_all(spans: list[_Spans]) -> dict[int, tuple[float, float]]:
     """Begin and end of the epochs that all ranks have."""
     found: dict[int, tuple[float, float]] = {}
-    seen: dict[int, int] = {}
+    ranks: dict[int, int] = {}
     for of_rank in spans:
-        for name, (begin, end) in zip(of_rank.names, of_rank.times.tolist(), strict=True):
-            if match := re.fullmatch(r"epoch (\d{1,9})", name):
-                number = int(match[1])
-                first, last = found.get(number, (begin, end))
-                found[number] = min(first, begin), max(last, end)
-                seen[number] = seen.get(number, 0) + 1
-    return {number: ends for number, ends in found.items() if seen[number] == len(spans)}
+        for number, (begin, end) in of_rank.epochs().items():
+            first, last = found.get(number, (begin, end))
+            found[number] = min(first, begin), max(last, end)
+            ranks[number] = ranks.get(number, 0) + 1
+    return {number: ends for number, ends in found.items() if ranks[number] == len(spans)}
 
 
 def _opened(name: str) -> Any:
@@ -319,6 +331,19 @@ def _opened(name: str) -> Any:
         raise InputError(f"{name}: no such file") from None
     except OSError as error:
         raise InputError(f"{name}: not readable ({error.strerror})") from error
+
+
+def _whole_text(name: str) -> str:
+    """The text of a timeline, read in pieces: room for the largest is not taken at once."""
+    pieces, length = [], 0
+    with _opened(name) as stream:
+        while piece := stream.read(1 << 20):
+            pieces.append(piece)
+            length += len(piece)
+            if length > LARGEST_TRACE:
+                most = LARGEST_TRACE >> 20
+                raise InputError(f"{name}: larger than {most} MiB: trace fewer epochs")
+    return "".join(pieces)
 
 
 def _json(text: str, where: str, what: str) -> Any:

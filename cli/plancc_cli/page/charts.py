@@ -7,6 +7,7 @@ are boxes and lines; ticks are text at a place.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -127,10 +128,13 @@ def short(value: float) -> str:
 
 
 def steps(top: float, at_most: int = 4) -> list[float]:
-    """Round numbers 0, s, 2 s, ... up to `top`; s is 1, 2 or 5 times a power of ten."""
-    if not top > 0 or not math.isfinite(top):
-        return [0.0]
+    """Round numbers 0, s, 2 s, ... up to `top`; s is 1, 2 or 5 times a power of ten.
+
+    Zero alone if `top` is not positive, not finite, or too small for such numbers.
+    """
     rough = top / at_most
+    if not rough >= sys.float_info.min or not math.isfinite(top):
+        return [0.0]
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(m * power for m in (1, 2, 5, 10) if m * power >= rough * (1 - 1e-9))
     return [step * k for k in range(int(top / step + 1e-9) + 1)]
@@ -243,13 +247,18 @@ def _histograms(loads: Sequence[tuple[str, np.ndarray]], what: str) -> list[Char
 # -- runs ------------------------------------------------------------------------------------------
 
 
-def _line(epoch: np.ndarray, values: np.ndarray, span: tuple[float, float], top: float) -> str:
-    """Points of a line; where there is no value the neighbours are joined."""
+def _line(
+    epoch: np.ndarray, values: np.ndarray, span: tuple[int, int], ends: tuple[float, float]
+) -> str:
+    """Points of a line; where there is no value the neighbours are joined.
+
+    `span` is the first and last epoch of the axis, `ends` the values at its foot and top.
+    """
     there = np.flatnonzero(np.isfinite(values))
     there = there[:: max(1, -(-len(there) // MOST_POINTS))]
-    first, last = span
+    (first, last), (low, top) = span, ends
     x = 100 * (epoch[there] - first) / max(1, last - first)
-    y = 100 - 100 * np.clip(values[there] / top, 0, 1)
+    y = 100 - 100 * np.clip((values[there] - low) / (top - low), 0, 1)
     return " ".join(f"{a:.2f},{b:.2f}" for a, b in zip(x.tolist(), y.tolist(), strict=True))
 
 
@@ -268,12 +277,18 @@ def _curves(
     finite = [v[np.isfinite(v)] for *_, v in every]
     if not sum(map(len, finite)):
         return None
-    top = limit or 1.05 * max(float(v.max()) for v in finite if len(v)) or 1.0
+    low = 1.05 * min(0.0, *(float(v.min()) for v in finite if len(v)))
+    top = limit or 1.05 * max(0.0, *(float(v.max()) for v in finite if len(v)))
+    if not top > low:
+        top = 1.0
+    round_values = steps(max(top, -low))
+    values_of_ticks = [-v for v in round_values if 0 < v <= -low]
+    values_of_ticks += [v for v in round_values if v <= top]
     first = min(int(log.epoch[0]) for _, log in logs)
     last = max(int(log.epoch[-1]) for _, log in logs)
     lines = [
         Line(
-            _line(log.epoch, values, (first, last), top),
+            _line(log.epoch, values, (first, last), (low, top)),
             f"plan-{letter} {split}",
             f"{split}{f', plan {letter}' if len(logs) > 1 else ''}",
         )
@@ -284,7 +299,7 @@ def _curves(
         note=note,
         lines=lines,
         x_ticks=_epoch_ticks(first, last),
-        y_ticks=[Tick(percent(value, top), short(value)) for value in steps(top)],
+        y_ticks=[Tick(percent(v - low, top - low), short(v)) for v in values_of_ticks],
         x_title="epoch",
     )
 
