@@ -285,8 +285,8 @@ def _advice_on_ranks(launcher: str) -> str:
 
 
 def _machine() -> Iterator[Check]:
+    from plancc.memory import available_memory
     from plancc_cli.tables import size
-    from plancc_runtime.memory import available_memory
     from plancc_runtime.transport.base import usable_cores
 
     section, cores = "machine", sorted(usable_cores())

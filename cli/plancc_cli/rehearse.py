@@ -219,8 +219,8 @@ def check_memory(plan: str, prediction: Prediction) -> None:
     PlanccError
         If they do not; where this computer does not say what it has, they do.
     """
+    from plancc.memory import available_memory
     from plancc_cli.tables import size
-    from plancc_runtime.memory import available_memory
 
     ranks, there = prediction.schedule.num_ranks, available_memory()
     # what arrives in an epoch is kept once more

@@ -19,7 +19,7 @@ from plancc.graph.canonical import as_values, build_graph, detect_direction
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.textfile import StrPath, check_readable
-from plancc.graph.vertexdata import ALIASES, KEYS
+from plancc.graph.vertexdata import ALIASES, KEYS, dense
 
 Array = npt.NDArray[Any]
 DEFAULT = "connectivities"
@@ -42,13 +42,40 @@ def _opened(path: StrPath) -> Iterator[Any]:
         raise InputError(f"{where}: cannot be read as .h5ad: {words}") from error
 
 
+def _node(file: Any, name: str) -> Any:
+    """The dataset or the group of this name, or None; refuses links, which may lead out of the
+    file."""
+    import h5py
+
+    node, at = file, ""
+    for step in name.split("/"):
+        at = f"{at}/{step}"
+        link = node.get(step, getlink=True) if isinstance(node, h5py.Group) else None
+        if link is None:
+            return None
+        if not isinstance(link, h5py.HardLink):
+            raise InputError(f"{file.filename}: '{at[1:]}' is a soft or external link")
+        node = node[step]
+    return node
+
+
+def _names(file: Any, name: str) -> list[str]:
+    """The names in a group; none where it is not there."""
+    import h5py
+
+    node = _node(file, name)
+    return sorted(node) if isinstance(node, h5py.Group) else []
+
+
 def _read(file: Any, name: str) -> Array:
     """A dataset; InputError if it claims more than the file can hold, or holds Python objects."""
     import h5py
 
-    node = file.get(name)
+    node = _node(file, name)
     if not isinstance(node, h5py.Dataset):
         raise InputError(f"{file.filename}: '{name}' is missing")
+    if node.is_virtual or node.external:
+        raise InputError(f"{file.filename}: '{name}' keeps its data outside the file")
     if node.dtype.kind == "O" or node.shape is None:
         raise InputError(f"{file.filename}: '{name}' holds no numbers")
     claimed = int(np.prod(node.shape, dtype=object)) * node.dtype.itemsize
@@ -63,7 +90,7 @@ def _matrix(file: Any, name: str) -> Any:
     import h5py
     from scipy.sparse import csc_array, csr_array
 
-    where, node = file.filename, file.get(name)
+    where, node = file.filename, _node(file, name)
     if not isinstance(node, h5py.Group):
         return _read(file, name)
     kind = node.attrs.get("encoding-type", "")
@@ -111,7 +138,7 @@ def read_h5ad(
     """
     with _opened(path) as file:
         where = file.filename
-        names = sorted(file["obsp"]) if "obsp" in file else []
+        names = _names(file, "obsp")
         wanted = (keys or {}).get("graph")
         name = wanted or (DEFAULT if DEFAULT in names or len(names) != 1 else names[0])
         if name not in names:
@@ -146,18 +173,18 @@ def read_h5ad_data(path: StrPath, *, split: str | None, keys: Mapping[str, str])
     their names among the columns of ``obs``."""
     found: dict[str, Any] = {}
     with _opened(path) as file:
-        columns = set(file["obs"]) if "obs" in file else set()
+        columns = set(_names(file, "obs"))
         name = keys.get("features", "X")
         place = name if name == "X" else f"obsm/{name}"
-        if place in file:
-            matrix = _matrix(file, place)
-            found[name] = matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
+        if _node(file, place) is not None:
+            matrix, what = _matrix(file, place), f"{file.filename}: '{place}'"
+            found[name] = matrix if isinstance(matrix, np.ndarray) else dense(matrix, what)
             if "features" not in keys:
                 found["features"] = found.pop(name)
         known = {each for key in KEYS[1:] for each in (key, *ALIASES.get(key, ()))}
         for column in sorted(columns & (known | set(keys.values()) - {name})):
             found[column] = _column(file, column)
-        others = [*file.get("obsm", ()), *columns]
+        others = [*_names(file, "obsm"), *columns]
         found |= {each: None for each in others if each not in found}
     return found
 
@@ -166,7 +193,7 @@ def _column(file: Any, name: str) -> Array:
     """A column of obs: numbers, or the codes of categories (-1: unknown)."""
     import h5py
 
-    node = file[f"obs/{name}"]
+    node = _node(file, f"obs/{name}")
     if isinstance(node, h5py.Group):
         kind = str(node.attrs.get("encoding-type", ""))
         if kind != "categorical":

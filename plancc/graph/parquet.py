@@ -19,9 +19,12 @@ from plancc.graph.graph import Graph, Source
 from plancc.graph.ids import ID_OPTIONS, number
 from plancc.graph.optional import library
 from plancc.graph.textfile import StrPath
+from plancc.memory import check_memory
 
 DEEPEST = 3
 """Folders within folders that are looked into."""
+BYTES_OF_NUMBER = 16
+"""Bytes that a number of a column takes while it is read: as Arrow's, and as numpy's."""
 _EXTENSIONS = (".parquet", ".pq")
 _PAIRS = (("src", "dst"), ("source", "target"), ("u", "v"), ("from", "to"), ("row", "col"))
 _WEIGHTS = ("weight", "edge_weight", "w", "value")
@@ -78,16 +81,22 @@ def read_parquet(
         names = _chosen(where, list(table.schema.names), tuple(columns))
         if pattern:
             names = names[:2]
+        for k, name in enumerate(names):
+            _check_type(arrow, table.schema.field(name).type, f"{where}: column '{name}'", k < 2)
+        rows = table.count_rows()
+        check_memory(rows * len(names) * BYTES_OF_NUMBER, f"{where}: reading {rows:,} edges")
         read = table.to_table(columns=list(names))
+    except InputError:
+        raise
     except (arrow.ArrowException, OSError, OverflowError, ValueError) as error:
         words = " ".join(str(error).split())[:200]
         raise InputError(f"{where}: cannot be read as Parquet: {words}") from error
     if not read.num_rows:
         raise InputError(f"{where}: the file holds no edge")
-    u, v = (_ids(arrow, read.column(k), f"{where}: column '{names[k]}'") for k in (0, 1))
+    u, v = (_ids(read.column(k), f"{where}: column '{names[k]}'") for k in (0, 1))
     weights = None
     if len(names) == 3:
-        weights = _numbers(arrow, read.column(2), f"{where}: column '{names[2]}'")
+        weights = _numbers(read.column(2), f"{where}: column '{names[2]}'")
     found = number(u, v, where, num_vertices=num_vertices, keep_ids=keep_ids)
     source = Source(os.path.basename(os.path.abspath(where)), format="parquet")
     graph = build_graph(found.num_vertices, found.u, found.v, weights, source=source, **flags)
@@ -115,9 +124,14 @@ def _chosen(where: str, names: list[str], columns: tuple[str, ...]) -> tuple[str
     raise InputError(f"{where}: which columns are the edges? Name them by `columns`: {listed}")
 
 
-def _ids(arrow: Any, column: Any, what: str) -> npt.NDArray[np.int64]:
-    if not arrow.types.is_integer(column.type):
-        raise InputError(f"{what} holds '{column.type}', not whole numbers")
+def _check_type(arrow: Any, kind: Any, what: str, of_ids: bool) -> None:
+    """Refuse a column of ids or of weights by its type, before it is read."""
+    if arrow.types.is_integer(kind) or (arrow.types.is_floating(kind) and not of_ids):
+        return
+    raise InputError(f"{what} holds '{kind}', not {'whole ' if of_ids else ''}numbers")
+
+
+def _ids(column: Any, what: str) -> npt.NDArray[np.int64]:
     if column.null_count:
         raise InputError(f"{what}: {column.null_count} ids are null")
     ids: npt.NDArray[Any] = column.to_numpy()
@@ -127,10 +141,7 @@ def _ids(arrow: Any, column: Any, what: str) -> npt.NDArray[np.int64]:
     return ids.astype(np.int64, copy=False)
 
 
-def _numbers(arrow: Any, column: Any, what: str) -> npt.NDArray[np.floating]:
-    kind = column.type
-    if not (arrow.types.is_integer(kind) or arrow.types.is_floating(kind)):
-        raise InputError(f"{what} holds '{kind}', not numbers")
+def _numbers(column: Any, what: str) -> npt.NDArray[np.floating]:
     if column.null_count:
         raise InputError(f"{what}: {column.null_count} weights are null")
     return as_values(column.to_numpy(), what)

@@ -68,10 +68,14 @@ def load_torch(path: StrPath) -> Any:
     known += [(_no_default, "collections.defaultdict"), (set, "__builtin__.set"), set]
     known += _numpy_globals()
     try:
-        with _only_these(torch.serialization, known):
-            return torch.load(
+        with _only_these(torch.serialization, known), _checked_sparse(torch):
+            held = torch.load(
                 name, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(name)
             )
+            _check_stored(held, name)
+            return held
+    except InputError:
+        raise
     except MemoryError:
         raise
     except Exception as error:  # torch raises what its parsers raise
@@ -112,6 +116,48 @@ def _check_sums(name: str) -> None:
 
 
 _DAMAGED = "not a file of tensors that can be read: it is damaged"
+
+
+def _checked_sparse(torch: Any) -> Any:
+    """Let torch check the indices of sparse tensors (torch >= 2.0)."""
+    checks = getattr(torch.sparse, "check_sparse_tensor_invariants", contextlib.nullcontext)
+    return checks()
+
+
+def _check_stored(held: Any, name: str) -> None:
+    """Refuse tensors of more entries than are stored: by strides of 0 any shape is one number."""
+    found, seen = [held], set[int]()
+    while found:
+        each = found.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, Stored):
+            found.append(each.state)
+        elif isinstance(each, dict):
+            found += each.values()
+        elif isinstance(each, list | tuple | set):
+            found += each
+        elif hasattr(each, "untyped_storage"):
+            for part in _stored_parts(each):
+                claimed = part.numel() * part.element_size()
+                if claimed > part.untyped_storage().nbytes():
+                    raise InputError(
+                        f"{name}: a tensor of shape {tuple(part.shape)} claims {claimed:,} bytes, "
+                        f"and {part.untyped_storage().nbytes():,} are stored: save its contiguous()"
+                    )
+
+
+def _stored_parts(tensor: Any) -> list[Any]:
+    """The dense tensors that a tensor consists of."""
+    layout = str(tensor.layout).removeprefix("torch.")
+    if layout == "sparse_coo":
+        return [tensor._indices(), tensor._values()]
+    if layout in ("sparse_csr", "sparse_bsr"):
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    if layout in ("sparse_csc", "sparse_bsc"):
+        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    return [tensor]
 
 
 def _no_default(*_: Any) -> dict[Any, Any]:

@@ -24,6 +24,7 @@ from plancc.graph.formats import FORMATS, Format, data_keys, find_format
 from plancc.graph.graph import Graph
 from plancc.graph.npz import Archive, read_array, read_npz_data
 from plancc.graph.textfile import StrPath, check_readable, input_errors, open_input
+from plancc.memory import check_memory
 from plancc.registry import check_choice
 
 
@@ -87,8 +88,10 @@ INDEX_LISTS = {
     "test_mask": ("test_idx", "test_index"),
 }
 """Names of lists of vertex numbers that stand in place of a mask."""
-MOST_NAMES = 1 << 16
-"""Longest line of column names."""
+MOST_NAMES = 1 << 26
+"""Longest line of column names, in bytes."""
+MOST_COLUMNS = 2**31 - 1
+"""Widest features."""
 NO_GRAPH = (".npy", ".csv", ".tsv")
 """Extensions of files that hold vertex data and no graph."""
 
@@ -354,6 +357,8 @@ def _read_table(name: str) -> dict[str, npt.NDArray[Any]]:
     check_readable(name)
     with input_errors(name), open_input(name) as stream:
         first = stream.readline(MOST_NAMES)
+    if len(first) == MOST_NAMES and not first.endswith(b"\n"):
+        raise InputError(f"{name}: the first line is longer than {MOST_NAMES >> 20} MiB")
     mark = "\t" if name.lower().removesuffix(".gz").endswith(".tsv") else ","
     words = [word.strip().strip('"') for word in first.decode("utf-8", "replace").split(mark)]
     try:
@@ -552,7 +557,31 @@ def _sparse_features(archive: Archive, num_vertices: int) -> npt.NDArray[np.floa
             f"{archive.name}: key 'feat_data' must have {len(indices)} entries, not '{data.shape}'"
         )
     data = _finite(data, f"{archive.name}: key 'feat_data'")
-    return csr_array((data, indices, ptr), shape=tuple(shape)).toarray()
+    matrix = csr_array((data, indices, ptr), shape=tuple(shape))
+    return dense(matrix, f"{archive.name}: key 'feat_data'")
+
+
+def dense(matrix: Any, what: str) -> npt.NDArray[np.float32]:
+    """A sparse matrix of scipy as dense features.
+
+    Parameters
+    ----------
+    matrix : csr_array or csc_array
+    what : str
+        Names it in messages.
+
+    Raises
+    ------
+    InputError
+        For numbers that are not finite, and if it is too wide, or larger than the memory.
+    """
+    rows, columns = matrix.shape
+    size = f"{what}, dense of shape {matrix.shape},"
+    if columns > MOST_COLUMNS:
+        raise InputError(f"{size} is too wide: features have at most {MOST_COLUMNS} columns")
+    check_memory(rows * columns * np.dtype(np.float32).itemsize, size)
+    parts = (_finite(matrix.data, what), matrix.indices, matrix.indptr)
+    return type(matrix)(parts, matrix.shape).toarray()
 
 
 def save_vertex_data(data: VertexData, path: StrPath) -> None:

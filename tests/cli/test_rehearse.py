@@ -124,7 +124,7 @@ def test_other_models_have_the_prediction_of_a_gcn_and_a_timeline(
 def test_a_rehearsal_without_memory_says_how_much(
     bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("plancc_runtime.memory.available_memory", lambda: 1 << 20)
+    monkeypatch.setattr("plancc.memory.available_memory", lambda: 1 << 20)
     sentence = fails(tmp_path, "rehearse", bare, "--trace", tmp_path / "t.json", code=1)
     assert "to rehearse 3 ranks takes about 112." in sentence
     assert "this computer has 1.0 MiB left; give fewer --ranks, or smaller --dims" in sentence

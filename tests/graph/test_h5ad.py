@@ -1,5 +1,7 @@
 """AnnData: files as anndata 0.10 and later lay them out, made by h5py and the library."""
 
+from functools import partial
+
 import h5py
 import numpy as np
 import pytest
@@ -66,11 +68,15 @@ def test_data(path):
     np.testing.assert_array_equal(plan.vertex_data.features, X[plan.global_id])
 
 
-def test_sparse_features(path):
+def test_sparse_features(path, monkeypatch):
     with h5py.File(path, "a") as file:
         del file["X"]
         put_sparse(file, "X", sp.csr_array(X))
     np.testing.assert_array_equal(read_vertex_data(path, 4).features, X)
+    monkeypatch.setattr("plancc.memory.available_memory", lambda: X.nbytes - 1)
+    words = r"cells\.h5ad: 'X', dense of shape \(4, 2\), takes .* of memory, and this computer has"
+    with pytest.raises(InputError, match=words):
+        read_vertex_data(path, 4)
 
 
 def test_the_real_library(tmp_path):
@@ -117,7 +123,47 @@ def shape_of(value):
     return lambda file: file["obsp/connectivities"].attrs.__setitem__("shape", value)
 
 
+def linked(name, link):
+    """The node elsewhere, behind a link of its name."""
+
+    def change(file):
+        file.move(name, "elsewhere")
+        file[name] = link(file.filename)
+
+    return change
+
+
+def outside(name):
+    """A dataset whose data are in another file."""
+
+    def change(file):
+        del file[name]
+        file.create_dataset(name, (4, 2), "f4", external=[(file.filename + ".raw", 0, 32)])
+
+    return change
+
+
+def virtual(name):
+    """A dataset that is put together of others."""
+
+    def change(file):
+        file.move(name, "elsewhere")
+        layout = h5py.VirtualLayout((4, 2), "f4")
+        layout[:] = h5py.VirtualSource(".", "elsewhere", (4, 2))
+        file.create_virtual_dataset(name, layout)
+
+    return change
+
+
+def wide(file):
+    """Features that are as wide as their file says, and hold nothing."""
+    del file["X"]
+    put_sparse(file, "X", sp.csr_array((4, 2**33), dtype=np.float32))
+
+
 C = "obsp/connectivities"
+EXTERNAL = partial(h5py.ExternalLink, path="/elsewhere")
+SOFT = lambda _: h5py.SoftLink("/elsewhere")  # noqa: E731
 
 
 @pytest.mark.parametrize(
@@ -137,6 +183,16 @@ C = "obsp/connectivities"
         (replaced(f"{C}/data", [1.0]), "its offsets do not fit"),
         (claimed(f"{C}/indptr", (2**36,)), "of shape (68719476736,) is not in the file"),
         (claimed("X", (4, 2**40)), "is not in the file"),
+        (wide, "'X', dense of shape (4, 8589934592), is too wide"),
+        (linked("X", EXTERNAL), "'X' is a soft or external link"),
+        (linked("X", SOFT), "'X' is a soft or external link"),
+        (linked("obsp", SOFT), "'obsp' is a soft or external link"),
+        (linked(C, EXTERNAL), "'obsp/connectivities' is a soft or external link"),
+        (linked(f"{C}/data", SOFT), "'obsp/connectivities/data' is a soft or external link"),
+        (linked("obs", EXTERNAL), "'obs' is a soft or external link"),
+        (linked("obs/label", SOFT), "'obs/label' is a soft or external link"),
+        (outside("X"), "'X' keeps its data outside the file"),
+        (virtual("X"), "'X' keeps its data outside the file"),
         (replaced("obs/train_mask", [2, 0, 1, 0]), "'train_mask' must be a list of booleans"),
         (replaced("obs/train_mask", np.array(["a"] * 4, object)), "holds no numbers"),
         (replaced("X", X[:2]), "key 'features' has '2' rows, the graph 4 vertices"),

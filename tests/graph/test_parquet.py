@@ -100,6 +100,16 @@ class TestWithPyarrow:
             read_graph(path, **options)
         assert "a.parquet" in str(caught.value)
 
+    def test_more_edges_than_memory(self, monkeypatch):
+        many = np.zeros(1 << 20, np.int64)
+        path = self.write("a.parquet", {"src": many, "dst": many, "other": many})
+        assert path.stat().st_size < 1 << 20
+        monkeypatch.setattr("plancc.memory.available_memory", lambda: 32 << 20)
+        assert read_graph(path).num_nonzeros == 1
+        monkeypatch.setattr("plancc.memory.available_memory", lambda: (32 << 20) - 1)
+        with pytest.raises(InputError, match=r"a\.parquet: reading 1,048,576 edges takes 32 MiB"):
+            read_graph(path)
+
     def test_damage(self, tmp_path):
         path = self.write("a.parquet", {"src": [0, 1], "dst": [1, 2]})
         data = path.read_bytes()

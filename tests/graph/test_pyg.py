@@ -223,6 +223,40 @@ def test_refused(path, held, words, capsys):
     assert "executed" not in capsys.readouterr().out
 
 
+def claimed(tensor, *shape):
+    """A tensor of one stored number."""
+    return tensor.reshape(-1)[:1].as_strided(shape, [0] * len(shape))
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        lambda: tensors(x=claimed(torch.ones(1), 2**36)),
+        lambda: tensors(x=claimed(torch.ones(1), 5, 2**36)),
+        lambda: tensors(edge_index=claimed(torch.zeros(1, dtype=torch.long), 2, 2**36)),
+        lambda: [{"x": {"deep": claimed(torch.ones(1), 5)}}],
+        lambda: tensors(edge_index=None, adj_t=torch.sparse_coo_tensor(
+            claimed(torch.zeros(1, dtype=torch.long), 2, 7), claimed(torch.ones(1), 7), (5, 5))),
+    ],
+)  # fmt: skip
+def test_claims_of_what_is_not_stored(path, held):
+    torch.save(held(), path)
+    for read in (read_graph, lambda path: read_vertex_data(path, 5)):
+        with pytest.raises(
+            InputError, match=r"data\.pt: a tensor of shape .* are stored: save its"
+        ):
+            read(path)
+
+
+def test_a_matrix_with_wrong_offsets(path):
+    good = torch.tensor([0, 1, 2]), torch.tensor([0, 1]), torch.ones(2)
+    matrix = torch.sparse_csr_tensor(*good, (2, 2))
+    matrix.crow_indices()[2] = 2**40
+    torch.save({"adj_t": matrix}, path)
+    with pytest.raises(InputError, match="not a file of tensors that can be read"):
+        read_graph(path)
+
+
 def test_damage(path):
     torch.save(tensors(), path)
     data = path.read_bytes()

@@ -62,6 +62,19 @@ def test_sparse_features(tmp_path):
     assert found.labels.tolist() == list(range(6))
 
 
+def test_sparse_features_of_any_claimed_width(tmp_path, monkeypatch):
+    one = {"feat_indptr": [0, 1, 1], "feat_indices": [0], "feat_data": [1.0]}
+    np.savez(tmp_path / "a.npz", **one, feat_shape=[2, 2**33])
+    with pytest.raises(InputError, match=r"a\.npz: .* is too wide"):
+        read_vertex_data(tmp_path / "a.npz", 2)
+    np.savez(tmp_path / "a.npz", **one, feat_shape=[2, 2**20])
+    monkeypatch.setattr("plancc.memory.available_memory", lambda: 2**23 - 1)
+    with pytest.raises(InputError, match=r"of shape \(2, 1048576\), takes 8 MiB of memory"):
+        read_vertex_data(tmp_path / "a.npz", 2)
+    monkeypatch.setattr("plancc.memory.available_memory", lambda: 2**23)
+    assert read_vertex_data(tmp_path / "a.npz", 2).features.sum() == 1
+
+
 def test_nothing_to_write(tmp_path):
     with pytest.raises(InputError, match=r"a\.npz"):
         save_vertex_data(VertexData(), tmp_path / "a.npz")
@@ -259,6 +272,20 @@ def test_tables(tmp_path):
     found = read_vertex_data(tmp_path / "t.tsv", N)
     check(found, features=False)
     assert np.array_equal(found.train_mask, TRAIN)
+
+
+def test_a_table_as_wide_as_it_is(tmp_path):
+    """A first line of any length: without names its numbers are the first row."""
+    wide = np.arange(30000)
+    (tmp_path / "x.csv").write_text(
+        "\n".join([",".join(map(str, wide + k)) for k in (0, 1)]) + "\n"
+    )
+    found = read_vertex_data(tmp_path / "x.csv", 2)
+    np.testing.assert_array_equal(found.features, [wide, wide + 1])
+    names = [*(f"column_{k}" for k in wide), "label"]
+    words = [",".join(names), ",".join(["0"] * len(wide) + ["3"])]
+    (tmp_path / "y.csv").write_text("\n".join(words) + "\n")
+    assert read_vertex_data(tmp_path / "y.csv", 1).labels.tolist() == [3]
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ import scipy.sparse as sp
 
 import plancc
 from plancc.errors import InputError, PlanccWarning
+from plancc.memory import available_memory
 from plancc.predict.machine import CollectiveShapes, Machine, Node
 from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import read_tables
 from plancc_cli.rehearse import links_of
-from plancc_runtime.memory import available_memory
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.rehearsal import Rehearsal, rehearse
 from plancc_runtime.train import train

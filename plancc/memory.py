@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from plancc.errors import InputError
+
 ROOT = Path("/")
 UNLIMITED = 1 << 60
 """Bytes that no computer has: limits beyond are none."""
@@ -26,6 +28,27 @@ def available_memory(root: Path = ROOT) -> int | None:
     """
     found = [*_of_system(root), *_of_groups(root)]
     return max(0, min(found)) if found else None
+
+
+def check_memory(wanted: int, what: str) -> None:
+    """Refuse what a source asks for and this computer has not.
+
+    Parameters
+    ----------
+    wanted : int
+        Bytes that are going to be taken.
+    what : str
+        Names the source, and what of it takes them.
+
+    Raises
+    ------
+    InputError
+        If fewer are left. Where the system does not say how many are left, nothing is refused.
+    """
+    left = available_memory()
+    if left is not None and wanted > left:
+        takes, has = (f"{size / 2**20:,.0f} MiB" for size in (wanted, left))
+        raise InputError(f"{what} takes {takes} of memory, and this computer has {has} left")
 
 
 def _of_system(root: Path) -> Iterator[int]:
