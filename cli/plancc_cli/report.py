@@ -85,10 +85,11 @@ def command(
         if len(files) > len(plans):
             raise InputError(f"{flag} {files[len(plans)]}: there are fewer plans than {flag} files")
     with progress() as shown, shown.stage("report"):
-        found = []
+        found, contents = [], []
         for path in plans:
             with PlanFile(path) as file:
                 found.append(Basis.read(file, dims, machine))
+                contents.append(file.content_sha256)
         basis = Basis.shared(found)  # times compare on one machine only
         shown_plans = []
         for place, path in enumerate(plans):
@@ -96,6 +97,8 @@ def command(
             log, timeline = _left_behind(
                 runs[place : place + 1], traces[place : place + 1], path, figures.num_ranks
             )
+            _check_plan(log, path, contents[place])
+            _check_plan(timeline, path, contents[place])
             with PlanFile(path) as file:
                 plan = file.read_plan()
             sends = send_tables(plan)
@@ -137,3 +140,12 @@ def _left_behind(
                 f"{timeline.path}: epoch {others[0]} is not in {log.path}: files of two runs"
             )
     return log, timeline
+
+
+def _check_plan(file: RunLog | Timeline | None, plan: str, content: str) -> None:
+    """Refuse a log or a timeline that names another plan than the one of this content hash."""
+    if file is not None and file.plan and content and file.plan != content:
+        raise InputError(
+            f"{file.path}: of a run of another plan (content hash {file.plan[:12]}; {plan} has "
+            f"{content[:12]})"
+        )

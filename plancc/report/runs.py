@@ -57,6 +57,8 @@ class RunLog:
         Seconds of the slowest rank.
     words : int64[epochs]
         Words that all ranks sent.
+    plan : str
+        Content hash of the plan, as the log says; "": it does not.
     """
 
     path: str
@@ -66,6 +68,7 @@ class RunLog:
     phases: dict[str, Float64Array]
     slowest: Float64Array
     words: npt.NDArray[np.int64]
+    plan: str = ""
 
 
 def read_log(path: str | PathLike[str]) -> RunLog:
@@ -78,6 +81,7 @@ def read_log(path: str | PathLike[str]) -> RunLog:
     """
     name = fspath(path)
     epochs: list[dict[str, Any]] = []
+    plan = ""  # of the first line that names one: a resumed run may have begun without
     for number, line in _lines(name):
         where = f"{name}, line {number}"
         entry = _json(line, where, "a JSON object of one epoch")
@@ -87,6 +91,9 @@ def read_log(path: str | PathLike[str]) -> RunLog:
         if len(epochs) > 1 and epochs[-1]["epoch"] <= epochs[-2]["epoch"]:
             was, now = epochs[-2]["epoch"], epochs[-1]["epoch"]
             raise InputError(f"{where}: epoch {now} after epoch {was}: lines of two runs")
+        plan = plan or epochs[-1]["plan"]
+        if epochs[-1]["plan"] not in (plan, ""):
+            raise InputError(f"{where}: another plan than in earlier lines: lines of two runs")
     if not epochs:
         raise InputError(f"{name}: empty: no epoch was logged")
 
@@ -106,6 +113,7 @@ def read_log(path: str | PathLike[str]) -> RunLog:
         phases={p: column(lambda e, p=p: e["seconds_mean"].get(p, 0.0)) for p in PHASES},
         slowest=column(lambda e: e["seconds_max"]["total"]),
         words=np.array([each["words_sent"] for each in epochs], np.int64),
+        plan=plan,
     )
 
 
@@ -133,6 +141,7 @@ def _epoch(entry: dict[str, Any], where: str) -> dict[str, Any]:
         "words_sent": _whole(entry.get("words_sent", 0), "words_sent", where),
         "loss": _number(entry["loss"], "loss", where),  # NaN where training diverged
         "val_loss": math.nan,
+        "plan": _hash(entry.get("plan", ""), where),
     }
     if entry.get("val_loss") is not None:
         found["val_loss"] = _number(entry["val_loss"], "val_loss", where)
@@ -169,6 +178,8 @@ class Timeline:
         being what no phase claims, or `NOTHING` before and after its epoch.
     shares : float64[all ranks, phases]
         Share of the epoch that every rank spent in every phase.
+    plan : str
+        Content hash of the plan, as the file says; "": it does not.
     """
 
     path: str
@@ -179,6 +190,7 @@ class Timeline:
     ranks: list[int]
     strips: npt.NDArray[np.uint8]
     shares: Float64Array
+    plan: str = ""
 
 
 NOTHING = 255
@@ -198,6 +210,7 @@ def read_timeline(path: str | PathLike[str]) -> Timeline:
     events = content.get("traceEvents") if isinstance(content, dict) else None
     if not isinstance(events, list):
         raise InputError(f"{name}: no list 'traceEvents': not the timeline of a run")
+    others = content.get("otherData")
     ranks, spans = _spans(events, name)
     epochs, chosen = _epochs_of_all(spans), -1
     if epochs:
@@ -231,6 +244,7 @@ def read_timeline(path: str | PathLike[str]) -> Timeline:
         ranks=[ranks[place] for place in shown],
         strips=strips,
         shares=shares,
+        plan=_hash(others.get("plan", "") if isinstance(others, dict) else "", name),
     )
 
 
@@ -351,6 +365,12 @@ def _json(text: str, where: str, what: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         raise InputError(f"{where}: not {what}, or cut off: {_cut(text)}") from None
+
+
+def _hash(value: Any, where: str) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"([0-9a-f]{64})?", value):
+        raise InputError(f"{where}: plan is {_cut(value)}, not the content hash of a plan")
+    return value
 
 
 def _whole(value: Any, key: str, where: str) -> int:

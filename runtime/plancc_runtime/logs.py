@@ -17,7 +17,7 @@ from plancc_runtime.results import Epoch
 
 
 class RunLog:
-    """One line per epoch, the fields of `Epoch` as JSON; written by one rank.
+    """One line per epoch, the fields of `Epoch` as JSON, and the plan; written by one rank.
 
     Parameters
     ----------
@@ -25,6 +25,8 @@ class RunLog:
         Lines of epochs before `first` are kept, all others are replaced.
     first : int
         The next epoch: 0, or where training resumes.
+    plan : str
+        Content hash of the plan, which every line then names too ("plan"); "": not known.
 
     Raises
     ------
@@ -32,8 +34,9 @@ class RunLog:
         If the file cannot be written, here or later.
     """
 
-    def __init__(self, path: str | PathLike[str], first: int = 0) -> None:
+    def __init__(self, path: str | PathLike[str], first: int = 0, plan: str = "") -> None:
         self._name = fspath(path)
+        self._plan = {"plan": plan} if plan else {}
         kept = _lines_before(first, Path(path)) if first else []
         with atomic_write(path) as temporary:
             temporary.write_text("".join(kept), encoding="utf-8")
@@ -43,7 +46,7 @@ class RunLog:
     def write(self, epoch: Epoch) -> None:
         """Append an epoch; it is in the file when this returns."""
         with self._writing():
-            self._stream.write(json.dumps(asdict(epoch)) + "\n")
+            self._stream.write(json.dumps(asdict(epoch) | self._plan) + "\n")
             self._stream.flush()
 
     def close(self) -> None:

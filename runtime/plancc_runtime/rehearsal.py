@@ -56,12 +56,15 @@ class Rehearsal:
     measured_alone : bool
         Whether every rank executed every epoch alone too; if not, a rank began every step with the
         data of another rank in the caches.
+    content : str
+        Content hash of the plan; "": not known.
     """
 
     result: TrainResult
     epochs: list[EpochTimeline]
     typical: EpochTimeline
     measured_alone: bool
+    content: str = ""
 
     @property
     def seconds(self) -> float:
@@ -101,6 +104,7 @@ class Rehearsal:
                 Track(title, [name for name, _, _ in track], np.array([e[1:] for e in track]))
                 for title, track in zip(titles, [*tracks, path_track], strict=True)
             ],
+            self.content,
         )
 
 
@@ -148,7 +152,7 @@ def rehearse(
         typical = found[-1]
     else:
         typical = sorted(epochs, key=lambda epoch: epoch.seconds)[(len(epochs) - 1) // 2]
-    return Rehearsal(result, epochs, typical, first.measured_alone)
+    return Rehearsal(result, epochs, typical, first.measured_alone, first.content)
 
 
 class _RehearsedRun(Run):

@@ -77,6 +77,7 @@ class Run:
         transport: Transport,
     ) -> None:
         self.header, self.options, self.transport = header, options, transport
+        self.content = content
         self._threads = options.threads or transport.cores_per_rank()
         torch.set_num_threads(self._threads)
         with transport.agreement():
@@ -114,7 +115,7 @@ class Run:
         self._log = None
         with transport.agreement():
             if options.log is not None and transport.rank == 0:
-                self._log = RunLog(options.log, self._first)
+                self._log = RunLog(options.log, self._first, content)
         self._measures: list[Measure] = []
         self._steps: list[Step] = []
         self._done = self._first
@@ -247,7 +248,7 @@ class Run:
                 network.load_state_dict(self._best.weights)
                 final = self._final_pass()
         if self._trace is not None and self.options.trace is not None:
-            self._trace.write(self.options.trace)
+            self._trace.write(self.options.trace, self.content)
         if self._log is not None:
             self._log.close()
         grid, data = self.header.grid, self._data

@@ -44,8 +44,13 @@ class Trace:
         yield
         self._spans.append((name, begin, self._clock.now()))
 
-    def write(self, path: str | PathLike[str]) -> None:
+    def write(self, path: str | PathLike[str], plan: str = "") -> None:
         """Gather the events of all ranks and write them, on rank 0. Collective.
+
+        Parameters
+        ----------
+        path, plan
+            As of `write_tracks`.
 
         Raises
         ------
@@ -57,7 +62,8 @@ class Trace:
         gathered = self._transport.gather((names, events))
         with self._transport.agreement():
             if self._transport.rank == 0:
-                write_tracks(path, [Track(f"rank {r}", *own) for r, own in enumerate(gathered)])
+                tracks = [Track(f"rank {r}", *own) for r, own in enumerate(gathered)]
+                write_tracks(path, tracks, plan)
 
     def _all(self) -> list[tuple[str, float, float]]:
         return [*self._spans, *self._clock.stages, *(self._clock.events or [])]
@@ -80,8 +86,15 @@ class Track(NamedTuple):
     times: np.ndarray
 
 
-def write_tracks(path: str | PathLike[str], tracks: Iterable[Track]) -> None:
+def write_tracks(path: str | PathLike[str], tracks: Iterable[Track], plan: str = "") -> None:
     """Write a timeline: a process with one thread for every track.
+
+    Parameters
+    ----------
+    path : path
+    tracks : iterable of Track
+    plan : str
+        Content hash of the plan, which the file then names (otherData/plan); "": not known.
 
     Raises
     ------
@@ -89,9 +102,11 @@ def write_tracks(path: str | PathLike[str], tracks: Iterable[Track]) -> None:
         If the file cannot be written.
     """
     entries = [entry for number, track in enumerate(tracks) for entry in _entries(number, track)]
+    content: dict[str, Any] = {"traceEvents": entries, "displayTimeUnit": "ms"}
+    if plan:
+        content["otherData"] = {"plan": plan}
     with atomic_write(path) as temporary:
-        text = json.dumps({"traceEvents": entries, "displayTimeUnit": "ms"})
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(json.dumps(content), encoding="utf-8")
 
 
 def _entries(number: int, track: Track) -> Iterator[dict[str, Any]]:

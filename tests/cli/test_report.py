@@ -211,6 +211,26 @@ def test_what_is_no_run_of_the_plan_is_refused(
     assert f"rank 2, but {one} runs on 2 ranks at most" in error
 
 
+def test_a_run_of_another_plan_is_refused(
+    graph: Path, plan: Path, run: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """By the content hash that log and timeline name, though ranks and epochs would fit."""
+    other, page = tmp_path / "other.h5", tmp_path / "page.html"
+    ok("compile", graph, "-p", 7, "--model", "rp", "-o", other)
+    with h5py.File(plan, "r") as file:
+        content = str(file.attrs["content_sha256"])
+    rehearsed = tmp_path / "rehearsed.json"
+    ok("rehearse", plan, "--ranks", 2, "--epochs", 1, "--trace", rehearsed)
+    for flag, path in (("--run", run[0]), ("--trace", run[1]), ("--trace", rehearsed)):
+        error = fails(tmp_path, "report", other, flag, path, "-o", page)
+        assert f"{path}: of a run of another plan (content hash {content[:12]}; {other} " in error
+        ok("report", plan, flag, path, "-o", page)
+        without = tmp_path / path.name  # as other programs write it, and earlier versions did
+        without.write_text(path.read_text().replace(f'"plan": "{content}"', '"by": "another"'))
+        assert content not in without.read_text()
+        ok("report", other, flag, without, "-o", page)
+
+
 def test_nothing_is_written_over_an_input_or_by_a_damaged_plan(small: Path, tmp_path: Path) -> None:
     assert "plan.h5" in fails(tmp_path, "report", small, "-o", small)
     broken = tmp_path / "broken.h5"
