@@ -16,19 +16,20 @@ from plancc.plan.plan import Plan
 
 
 def write(plan: Plan, folder: Path) -> None:
-    """Write ``data.pt``, a dict of tensors by vertex, and ``part_P/metis.pt``."""
+    """Write ``data.pt``, tensors by vertex and the number of vertices, and ``part_P/metis.pt``."""
     import torch
     from torch_geometric.loader.cluster import Partition
 
     edges, place = edges_of(plan), place_of_vertex(plan)
-    tensors = {
+    data: dict[str, torch.Tensor | int] = {
         name: torch.from_numpy(array[place])
         for name, array in vertex_arrays(plan, PYG_NAMES).items()
     }
-    del tensors["vertex"]  # row v is vertex v
-    tensors["edge_index"] = torch.from_numpy(np.stack([edges.source, edges.target]))
-    tensors["edge_weight"] = torch.from_numpy(edges.weight)
-    torch.save(tensors, folder / "data.pt")
+    del data["vertex"]  # row v is vertex v
+    data["num_nodes"] = plan.num_vertices  # edges do not tell of isolated last vertices
+    data["edge_index"] = torch.from_numpy(np.stack([edges.source, edges.target]))
+    data["edge_weight"] = torch.from_numpy(edges.weight)
+    torch.save(data, folder / "data.pt")
 
     # CSR by source in plan order; within a source by target, as ClusterData sorts
     source, target = place[edges.source], place[edges.target]

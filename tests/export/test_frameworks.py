@@ -13,12 +13,16 @@ import shutil
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from export_helpers import LOADERS, python_with, run, system_mpi
 
 from plancc.export import export
+from plancc.graph.graph import Graph
+from plancc.graph.owners import Owners
+from plancc.plan.lowering import lower
 
 
 def written_there(python: str, case, target: str, folder: Path) -> Path:
@@ -66,6 +70,27 @@ def test_pyg_cluster(case, tmp_path):
     python = python_with("torch_geometric", "PLANCC_PYG_PYTHON")
     folder = written_there(python, case, "pyg-cluster", tmp_path / "out")
     assert "loaded by" in run(python, LOADERS / "pyg_cluster.py", folder, case.reference)
+
+
+def test_pyg_cluster_keeps_isolated_last_vertices(tmp_path):
+    """Without features nothing but ``num_nodes`` tells of them."""
+    python = python_with("torch_geometric", "PLANCC_PYG_PYTHON")
+    graph = Graph(np.minimum(np.arange(41), 35), np.arange(1, 36, dtype=np.int32), np.ones(35))
+    owners = Owners(np.repeat(np.arange(4, dtype=np.int32), 10))
+    plan = lower(graph, owners, 4, normalization="none", self_loops=False)
+    plan.save(tmp_path / "plan.h5")
+    folder = written_there(
+        python, SimpleNamespace(path=tmp_path / "plan.h5"), "pyg-cluster", tmp_path / "out"
+    )
+    script = (
+        "import torch; from torch_geometric.data import Data; "
+        "from torch_geometric.loader import ClusterData; "
+        f"data = Data(**torch.load({str(folder / 'data.pt')!r}, weights_only=True)); "
+        f"parts = ClusterData(data, 4, save_dir={str(folder)!r}); "
+        "print(data.num_nodes, data.num_edges, [part.num_nodes for part in parts])"
+    )
+    sizes = np.diff(plan.part_ptr).tolist()
+    assert run(python, "-c", script).splitlines()[-1] == f"40 35 {sizes}"
 
 
 def test_pyg_partition(case, tmp_path):
