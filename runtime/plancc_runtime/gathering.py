@@ -67,24 +67,35 @@ Block = tuple[int, int, dict[str, np.ndarray] | None]
 def as_arrays(rows: Any, num_rows: int) -> dict[str, np.ndarray]:
     """Tensors or arrays, one or a mapping of several, by name; one alone is called "row".
 
+    Numbers of less than 4 bytes with a point become float32, which has all of them.
+
     Raises
     ------
     InputError
-        If one has not a row per vertex of this rank.
+        If one is no dense tensor or array of numbers, or has not a row per vertex of this rank.
     """
     given = rows if isinstance(rows, Mapping) else {"row": rows}
-    found = {}
+    found: dict[str, np.ndarray] = {}
     for name, each in given.items():
         array = each
         if not isinstance(array, np.ndarray):
-            array = each.detach().cpu()
-            if array.is_floating_point() and array.element_size() < 4:  # numpy lacks bfloat16
-                array = array.float()
-            array = array.numpy()
+            try:
+                array = each.detach().cpu()
+                if array.is_floating_point() and array.element_size() < 4:  # numpy lacks bfloat16
+                    array = array.float()
+                array = array.numpy()
+            except (AttributeError, TypeError, NotImplementedError):  # a list; a sparse tensor
+                array = None
+        if array is None or array.dtype.kind not in "biufc":
+            raise InputError(
+                f"{name} is no dense tensor or array of numbers (type {type(each).__name__})"
+            )
         if array.ndim == 0 or len(array) != num_rows:
             raise InputError(
                 f"{name} has shape {list(array.shape)}, but this rank has {num_rows} rows"
             )
+        if str(name) in found:
+            raise InputError(f"two arrays have the name {name}")
         found[str(name)] = array
     return found
 

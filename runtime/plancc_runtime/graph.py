@@ -290,14 +290,15 @@ class Graph(LocalGraph):
         Parameters
         ----------
         rows : Tensor[num_rows, ...]
-            Of any type; without gradient from here on.
+            Of numbers of any type, the same on all ranks; without gradient from here on.
         everywhere : bool
             Whether every rank gets the result, or rank 0 alone.
 
         Returns
         -------
         Tensor[num_vertices, ...] or None
-            On the CPU; it must fit there. `save_rows` writes files that are larger.
+            Of the same type, on the CPU; it must fit there. `save_rows` writes files that are
+            larger.
 
         Raises
         ------
@@ -305,9 +306,14 @@ class Graph(LocalGraph):
             On all ranks, if rows of one do not fit.
         """
         with self.transport.agreement():
-            [array] = as_arrays(rows, self.num_rows).values()
+            [array] = as_arrays({"rows": rows}, self.num_rows).values()
+        if not self.transport.all_equal(str(rows.dtype).encode()):
+            self.transport.agree(InputError("the rows have other types on other ranks"))
         found = gather_rows(self._rows, array, self.transport, everywhere)
-        return None if found is None else torch.from_numpy(found)
+        if found is None:
+            return None
+        whole = torch.from_numpy(found)
+        return whole.to(rows.dtype) if isinstance(rows, Tensor) else whole
 
     def save_rows(self, path: str | PathLike[str], rows: Tensor | Mapping[str, Tensor]) -> None:
         """Write the rows of all ranks in the source's order, with its ids. Collective.

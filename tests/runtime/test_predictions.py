@@ -387,8 +387,10 @@ def test_the_library_gathers_and_saves_any_rows(ranks, case, tmp_path, small_blo
         with pytest.raises(InputError, match="rows"):
             graph.gather(rows[1:] if transport.rank == 0 else rows)
         if transport.size > 1:
-            with pytest.raises(InputError, match="other names, types or widths"):
+            with pytest.raises(InputError, match="other types on other ranks"):
                 graph.gather(rows.float() if transport.rank == 0 else rows)
+            with pytest.raises(InputError, match="other names, types or widths"):
+                graph.gather(rows[:, :2] if transport.rank == 0 else rows)
         for name, tensor, words in [
             ("a.csv", rows[:, :, None], "a table has rows of one dimension"),
             ("a.npy", {"x": rows, "y": rows}, "one array, not x, y"),
@@ -417,6 +419,49 @@ def test_the_library_gathers_and_saves_any_rows(ranks, case, tmp_path, small_blo
     assert text[0] == "id,row_0,row_1,row_2"
     assert text[3] == f"{case.ids[2]},2.0,20.0,200.0"
     assert sorted(os.listdir(tmp_path)) == ["rows.csv", "rows.npy", "rows.npz"]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.int8])
+def test_gathered_rows_keep_their_type(dtype, case):
+    def work(transport):
+        graph = plancc_runtime.open(case.folder / "row.h5", transport, threads=1)
+        rows = (graph.vertices / 7).to(dtype)
+        if transport.size > 1:  # their numbers travel alike
+            with pytest.raises(InputError, match="other types on other ranks"):
+                graph.gather(rows.to(torch.half if transport.rank else torch.bfloat16))
+        return graph.gather(rows)
+
+    whole = on_ranks(2, work)[0]
+    assert whole.dtype == dtype
+    assert torch.equal(whole, (torch.arange(N, dtype=torch.int32) / 7).to(dtype))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [1.0] * N,
+        None,
+        3,
+        np.array(["a"] * N),
+        np.array([None] * N),
+        torch.eye(N).to_sparse(),
+        torch.empty(N, device="meta"),
+        {"x": [0] * N},
+    ],
+    ids=["list", "None", "number", "words", "objects", "sparse", "meta", "mapping"],
+)
+def test_rows_that_are_no_numbers_fail_on_all_ranks(rows, case, tmp_path):
+    """On one rank alone, the others have fine ones: nobody is left waiting."""
+
+    def work(transport):
+        graph = plancc_runtime.open(case.folder / "row.h5", transport, threads=1)
+        given = rows if transport.rank == 1 else graph.vertices
+        for call in (graph.gather, lambda each: graph.save_rows(tmp_path / "x.csv", each)):
+            with pytest.raises(InputError, match="rank 1: .* is no dense tensor or array"):
+                call(given)
+
+    on_ranks(2, work)
+    assert no_file(tmp_path)
 
 
 def test_ids_without_gaps_count_from_zero(tmp_path):
