@@ -8,10 +8,12 @@ itself under its name; an ``.npy`` has one array.
 
 from __future__ import annotations
 
+import csv
 import math
 import os
 import zipfile
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -25,6 +27,8 @@ from plancc.files import atomic_write, check_target
 
 FORMATS = (".csv", ".npy", ".npz", ".parquet")
 PART = "{part}"
+LONGEST_NAME = 255
+"""Characters of an array's name."""
 TEXTS = 1 << 16
 """Numbers that are text at once."""
 
@@ -95,12 +99,19 @@ class RowTarget:
         check_target(self.of_part(0))
 
     def check_arrays(self, columns: Mapping[str, Column]) -> None:
-        """InputError if the format has no place for such arrays."""
+        """InputError if the format has no place for such arrays, beside the ids."""
         if not self.has_ids and len(columns) != 1:
             raise InputError(
                 f"{self.path}: an .npy holds one array, not {', '.join(columns)}; choose .npz"
             )
         for name, (dtype, shape) in columns.items():
+            if not name or not name.isprintable() or len(name) > LONGEST_NAME:
+                raise InputError(
+                    f"{self.path}: {name[:40]!r} is no name for an array; choose one of 1 to "
+                    f"{LONGEST_NAME} printable characters"
+                )
+            if self.format == ".npz" and ("/" in name or "\\" in name):  # names of files in it
+                raise InputError(f"{self.path}: {name}: no name in an .npz has / or \\")
             if dtype.kind not in "biuf":
                 raise InputError(f"{self.path}: {name} is of {dtype}, which is no real number")
             if self.format in (".csv", ".parquet") and len(shape) > 1:
@@ -108,6 +119,10 @@ class RowTarget:
                     f"{self.path}: rows of {name} have shape {list(shape)}, and a table has rows "
                     "of one dimension; choose .npz"
                 )
+        if self.format in (".csv", ".parquet"):
+            counts = Counter(["id", *_names(columns)])
+            for name in (name for name, count in counts.items() if count > 1):
+                raise InputError(f"{self.path}: two columns have the name {name}")
 
 
 class RowFile(ABC):
@@ -175,7 +190,7 @@ class CsvFile(RowFile):
     def _begin(self, temporary: str) -> None:
         stream = open(temporary, "w", encoding="utf-8", newline="")  # noqa: SIM115
         self._stream = self._stack.enter_context(stream)
-        self._stream.write(",".join(_names(self._columns)) + "\n")
+        csv.writer(self._stream, lineterminator="\n").writerow(_names(self._columns))
 
     def _write(self, block: Arrays) -> None:
         arrays = [a.reshape(len(a), -1) for a in block.values()]

@@ -464,6 +464,46 @@ def test_rows_that_are_no_numbers_fail_on_all_ranks(rows, case, tmp_path):
     assert no_file(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("file", "names", "words"),
+    [
+        ("x.npz", ["../../evil"], "no name in an .npz has /"),
+        ("x.npz", ["a\\b"], "no name in an .npz has /"),
+        ("x.npz", [""], "'' is no name"),
+        ("x.npz", ["x" * 70_000], "is no name"),
+        ("x.csv", ["a\nb"], "is no name"),
+        ("x.csv", ["\udc80"], "is no name"),
+        ("x.csv", ["x", "x_1"], "two columns have the name x_1"),
+        ("x-{part}.csv", ["x_0", "x"], "two columns have the name x_0"),
+    ],
+)
+def test_names_that_no_file_can_have(file, names, words, case, tmp_path):
+    def work(transport):
+        graph = plancc_runtime.open(case.folder / "row.h5", transport, threads=1)
+        several = torch.zeros(graph.num_rows, 2)
+        arrays = {name: several[:, 0] if "_" in name else several for name in names}
+        with pytest.raises(InputError, match=words.replace(".", r"\.")):
+            graph.save_rows(tmp_path / file, arrays)
+
+    on_ranks(2, work)
+    assert no_file(tmp_path)
+
+
+def test_names_of_columns_are_quoted(case, tmp_path):
+    names = ["score, last", 'so "called"', "m/s", "=1+1"]
+
+    def work(transport):
+        graph = plancc_runtime.open(case.folder / "row.h5", transport, threads=1)
+        rows = {name: graph.vertices + k for k, name in enumerate(names)}
+        graph.save_rows(tmp_path / "x.csv", rows)
+
+    on_ranks(2, work)
+    with open(tmp_path / "x.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["id", *names]
+    assert [int(row[names[3]]) for row in rows] == list(range(3, N + 3))
+
+
 def test_ids_without_gaps_count_from_zero(tmp_path):
     """As MatrixMarket's vertices do here, although they count from 1 in the file."""
     (tmp_path / "graph.mtx").write_text(
