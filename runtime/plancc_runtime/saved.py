@@ -25,6 +25,8 @@ from plancc_runtime.nn.network import ACTIVATIONS, NORMS, Network, NetworkOption
 from plancc_runtime.weights import Shapes, read_description, read_weights
 
 FORMAT = 1
+MOST_LAYERS = 1024
+"""So many layers a network may have, however few arrays its file holds."""
 NO_FUNCTION = ("order",)
 """Options of convolutions that change how they compute, and not what."""
 SMALL = 1 << 24
@@ -99,6 +101,9 @@ class Description:
                 f"{name}: written by plancc {str(writer)[:20]}; this version ({__version__}) does "
                 f"not know what its network has: '{min(rest)[:40]}'"
             )
+        for key, value in options.get("conv", {}).items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise InputError(f"{name}: '{key[:40]}' of 'conv' must be a finite number")
         for key, choices in (("activation", ACTIVATIONS), ("norm", NORMS), ("model", MODELS)):
             try:
                 check_choice(key, options.get(key, getattr(NetworkOptions, key)), choices)
@@ -128,7 +133,12 @@ class Description:
         return description
 
     def _check_size(self, shapes: Shapes, name: str) -> None:
-        """InputError for widths that the file has no numbers for, before memory is taken."""
+        """InputError for what the file has no numbers for, before memory and time are taken."""
+        layers = len(self.dims) - 1
+        if layers > max(MOST_LAYERS, len(shapes)):
+            raise InputError(
+                f"{name}: holds {len(shapes)} arrays, fewer than a network of {layers} layers has"
+            )
         there = max(SMALL, sum(math.prod(shape) for shape in shapes.values()))
         heads = self.options.conv.get("heads", 1)
         *products, last = (a * b for a, b in pairwise(self.dims))
@@ -246,4 +256,6 @@ def _fields_of(kind: type, rest: dict[str, Any], name: str, but: Sequence[str]) 
         kinds, words = _KINDS[type(default)]
         if not isinstance(value, kinds) or isinstance(value, bool) != isinstance(default, bool):
             raise InputError(f"{name}: '{each.name}' must be {words}")
+        if isinstance(default, float) and not 0 <= value < 1:  # all of them are rates; not NaN
+            raise InputError(f"{name}: '{each.name}' must be at least 0 and below 1")
     return taken

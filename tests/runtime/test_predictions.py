@@ -457,7 +457,7 @@ def test_rows_that_are_no_numbers_fail_on_all_ranks(rows, case, tmp_path):
         graph = plancc_runtime.open(case.folder / "row.h5", transport, threads=1)
         given = rows if transport.rank == 1 else graph.vertices
         for call in (graph.gather, lambda each: graph.save_rows(tmp_path / "x.csv", each)):
-            with pytest.raises(InputError, match="rank 1: .* is no dense tensor or array"):
+            with pytest.raises(InputError, match=r"rank 1: .* is no dense tensor or array"):
                 call(given)
 
     on_ranks(2, work)

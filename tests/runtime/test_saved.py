@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import zipfile
 
 import numpy as np
@@ -138,6 +139,13 @@ def test_older_files_initialise_and_say_what_they_lack(case, weights, tmp_path):
         ({"norm": "batch"}, "has no array norms.0"),
         ({"residual": 1}, "'residual' must be true or false"),
         ({"dropout": "much"}, "'dropout' must be a number"),
+        ({"dropout": math.nan}, "'dropout' must be at least 0 and below 1"),
+        ({"dropout": 1}, "'dropout' must be at least 0 and below 1"),
+        ({"dropout": 10**400}, "'dropout' must be at least 0 and below 1"),
+        ({"input_dropout": -0.1}, "'input_dropout' must be at least 0"),
+        ({"input_dropout": math.inf}, "'input_dropout' must be at least 0"),
+        ({"conv": {"bias": math.nan}}, "'bias' of 'conv' must be a finite number"),
+        ({"dims": [6, *[5] * 70_000, 4]}, "arrays, fewer than a network of 70001 layers"),
         ({"conv": [1]}, "'conv' must be an object"),
         ({"conv": {"bias": "__import__('os')"}}, "bias"),
         ({"conv": {"order": {}}}, "order|describes no network"),
