@@ -256,6 +256,7 @@ def _fields_of(kind: type, rest: dict[str, Any], name: str, but: Sequence[str]) 
         kinds, words = _KINDS[type(default)]
         if not isinstance(value, kinds) or isinstance(value, bool) != isinstance(default, bool):
             raise InputError(f"{name}: '{each.name}' must be {words}")
-        if isinstance(default, float) and not 0 <= value < 1:  # all of them are rates; not NaN
+        # all of them are rates; NaN fails too
+        if isinstance(default, float) and isinstance(value, int | float) and not 0 <= value < 1:
             raise InputError(f"{name}: '{each.name}' must be at least 0 and below 1")
     return taken
