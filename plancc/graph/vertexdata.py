@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccWarning
 from plancc.files import atomic_write
 from plancc.graph.formats import FORMATS, Format, data_keys, find_format
 from plancc.graph.graph import Graph
 from plancc.graph.npz import Archive, read_array, read_npz_data
+from plancc.graph.rowids import ROW_IDS, rows_by_id
 from plancc.graph.textfile import StrPath, check_readable, input_errors, open_input
 from plancc.memory import check_memory
 from plancc.registry import check_choice
@@ -92,6 +93,16 @@ MOST_NAMES = 1 << 26
 """Longest line of column names, in bytes."""
 MOST_COLUMNS = 2**31 - 1
 """Widest features."""
+OF_GRAPHS = frozenset(
+    (
+        *("edge_index", "adj_t", "edge_weight", "edge_attr", "edge_feat", "edge_time"),
+        *("num_nodes", "num_nodes_list", "num_edges_list", "indptr", "indices", "row", "col"),
+        *("data", "format", "shape", "feat_indptr", "feat_indices", "feat_data", "feat_shape"),
+    )
+)
+"""Names that are of a graph, or of sparse features."""
+MOST_LISTED = 5
+"""Most names that a warning spells out."""
 NO_GRAPH = (".npy", ".csv", ".tsv")
 """Extensions of files that hold vertex data and no graph."""
 
@@ -220,13 +231,14 @@ def _of_archive(
     archive: Archive, num_vertices: int | Graph, keys: Mapping[str, str]
 ) -> dict[str, Any]:
     """All names of an archive; arrays that cannot be vertex data are not read, and None."""
-    wanted = {*KEYS, *keys.values()}
+    wanted = {*KEYS, *ROW_IDS, *keys.values()}
     for others in (*ALIASES.values(), *INDEX_LISTS.values()):
         wanted |= {*others}
     found: dict[str, Any] = {name: archive[name] if name in wanted else None for name in archive}
     if "feat_indptr" in found and "features" not in found:
         count = num_vertices if isinstance(num_vertices, int) else num_vertices.num_vertices
-        found["features"] = _sparse_features(archive, count)
+        ids = _row_ids(found)
+        found["features"] = _sparse_features(archive, count if ids is None else len(found[ids]))
     return found
 
 
@@ -280,6 +292,14 @@ def vertex_data_of(
                 if value is not None:
                     lists[key], called[key] = value, name
                     break
+    ids = _row_ids(held, called.values())
+    rows = count
+    if ids is not None and (arrays or lists):
+        called["ids"] = ids
+        of_rows = as_array(held[ids], f"{where}key '{ids}'")
+        rows = len(of_rows) if of_rows.ndim else 0
+    if arrays or lists or not (required or elsewhere):
+        _warn_of_unused(held, called, rows, where)
     if not arrays and not lists:
         if not required:
             return VertexData()
@@ -287,9 +307,21 @@ def vertex_data_of(
             f"{where}no vertex data: none of the keys '{', '.join(KEYS)}' is there, but "
             f"{_listed(held)}"
         )
-    _check_rows({k: v for k, v in arrays.items() if v.ndim}, num_vertices, where, called)
-    for key, value in lists.items():
-        arrays[key] = _mask_of(value, count, f"{where}key '{called[key]}'")
+    if ids is None:
+        _check_rows({k: v for k, v in arrays.items() if v.ndim}, num_vertices, where, called)
+        for key, value in lists.items():
+            arrays[key] = _mask_of(value, count, f"{where}key '{called[key]}'")
+    else:
+        for key, array in arrays.items():
+            if not array.ndim or len(array) != rows:
+                raise InputError(
+                    f"{where}key '{called[key]}' of shape {array.shape} must have a row for each "
+                    f"of the {rows} ids of '{ids}'"
+                )
+        of_vertices = rows_by_id(of_rows, num_vertices, f"{where}key '{ids}'")
+        for key, value in lists.items():
+            arrays[key] = _mask_of_ids(value, of_rows, f"{where}key '{called[key]}'")
+        arrays = {key: array[of_vertices] for key, array in arrays.items()}
     labels = arrays.get("labels")
     if labels is not None and labels.ndim == 2:
         if labels.shape[1] == 1 and labels.dtype.kind in "iu":
@@ -302,9 +334,41 @@ def vertex_data_of(
     return check_vertex_data(arrays, num_vertices, where, called)
 
 
-def _listed(held: Mapping[str, Any]) -> str:
+def _listed(held: Iterable[str], most: int = 20) -> str:
     names = [repr(str(name)[:40]) for name in held]
-    return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if names[most:] else "")
+
+
+def _row_ids(held: Mapping[str, Any], taken: Iterable[str] = ()) -> str | None:
+    """The name of the rows' ids; None where rows are in the order of a graph beside them."""
+    if held.keys() & {"edge_index", "adj_t", "indptr"}:
+        return None
+    return next(
+        (name for name in ROW_IDS if held.get(name) is not None and name not in taken), None
+    )
+
+
+def _warn_of_unused(
+    held: Mapping[str, Any], called: Mapping[str, str], rows: int, where: str
+) -> None:
+    """Say which arrays with a row for every vertex are not taken."""
+    unused = []
+    for name, value in held.items():
+        shape = getattr(value, "shape", None)
+        if value is not None and (not shape or shape[0] != rows):
+            continue
+        if name not in OF_GRAPHS and name not in called.values() and not name.startswith("_"):
+            unused.append(name)
+    if unused:
+        missing = "" if "features" in called else (
+            "; there are no features (names of features: "
+            f"{', '.join(('features', *ALIASES['features']))}, or columns f0, f1, f2 ...)"
+        )  # fmt: skip
+        warnings.warn(
+            f"{where}not taken: {_listed(unused, MOST_LISTED)}{missing}",
+            PlanccWarning,
+            stacklevel=3,
+        )
 
 
 def as_array(value: Any, what: str) -> npt.NDArray[Any]:
@@ -333,6 +397,16 @@ def _mask_of(value: Any, num_vertices: int, what: str) -> npt.NDArray[np.bool_]:
     return mask
 
 
+def _mask_of_ids(value: Any, ids: npt.NDArray[np.integer], what: str) -> npt.NDArray[np.bool_]:
+    """The mask, over rows with these ids, of a list of ids."""
+    listed = as_array(value, what).reshape(-1)
+    _check_list(listed, what, "iu", "vertex ids")
+    wrong = ~np.isin(listed, ids)
+    if wrong.any():
+        raise InputError(f"{what} holds the id '{listed[wrong][0]}', which no row has")
+    return np.isin(ids, listed)
+
+
 def _of_split(mask: npt.NDArray[Any], split: str | None, what: str) -> npt.NDArray[Any]:
     """One column of masks that have one for every split; bytes of 0 and 1 as booleans."""
     if mask.ndim == 2 and mask.shape[1] == 1:
@@ -352,7 +426,7 @@ def _read_array_file(name: str) -> dict[str, npt.NDArray[Any]]:
     return {"labels" if array.ndim == 1 else "features": array}
 
 
-def _read_table(name: str) -> dict[str, npt.NDArray[Any]]:
+def _read_table(name: str) -> Mapping[str, npt.NDArray[Any] | None]:
     """Columns of numbers by their names; without names one is the labels, several the features."""
     check_readable(name)
     with input_errors(name), open_input(name) as stream:
@@ -382,7 +456,9 @@ def _read_table(name: str) -> dict[str, npt.NDArray[Any]]:
             if not np.isin(table[:, column], (0, 1)).all():
                 raise InputError(f"{what} is a mask: it must hold 0 and 1")
             found[word] = table[:, column] == 1
-    return found or {word: np.empty(0) for word in words}
+        elif word in ROW_IDS:
+            found[word] = class_numbers(table[:, column], what)
+    return {word: found.get(word) for word in words}
 
 
 def read_numbers(

@@ -1,6 +1,7 @@
 """Features, labels and masks."""
 
 import gzip
+import warnings
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import scipy.sparse as sp
 from graph_helpers import SHARED
 
 import plancc
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccWarning
 from plancc.graph.vertexdata import (
     VertexData,
     read_vertex_data,
@@ -267,7 +268,7 @@ def test_tables(tmp_path):
         stream.writelines(f"{a},{b}\n" for a, b in X)
     check(read_vertex_data(tmp_path / "x.csv.gz", N), labels=False)
     (tmp_path / "t.tsv").write_text(
-        "id\tlabel\ttrain_mask\n7\t0\t1\n8\t1\t0\n9\t2\t0\n1\tnan\t1\n2\t0\t0\n"
+        "id\tlabel\ttrain_mask\n3\tnan\t1\n4\t0\t0\n0\t0\t1\n1\t1\t0\n2\t2\t0\n"
     )
     found = read_vertex_data(tmp_path / "t.tsv", N)
     check(found, features=False)
@@ -306,6 +307,93 @@ def test_bad_tables(tmp_path, text, words):
     with pytest.raises(InputError, match=words) as caught:
         read_vertex_data(tmp_path / "a.csv", 1)
     assert str(tmp_path / "a.csv") in str(caught.value)
+
+
+GAPS = "3 10\n10 20\n20 3\n"
+"""Edges of the vertices 3, 10 and 20."""
+
+
+@pytest.fixture
+def gaps(tmp_path):
+    (tmp_path / "g.txt").write_text(GAPS)
+    with pytest.warns(PlanccWarning, match="3 vertices occur"):
+        return plancc.read_graph(tmp_path / "g.txt")
+
+
+def test_rows_are_joined_by_id(tmp_path, gaps):
+    """Rows of ids in any order; lists then are of ids too."""
+    x, y = np.array([[20.0], [3], [10]]), np.array([2, 0, 1])
+    held = {"ids": np.array([20, 3, 10]), "x": x, "y": y, "train_idx": np.array([10, 20])}
+    np.savez(tmp_path / "a.npz", **held)
+    (tmp_path / "b.csv").write_text("label,id,train_mask\n2,20,1\n0,3,0\n1,10,1\n")
+    for source in (tmp_path / "a.npz", tmp_path / "b.csv"):
+        found = read_vertex_data(source, gaps)
+        assert found.labels.tolist() == [0, 1, 2]
+        assert found.train_mask.tolist() == [False, True, True]
+    found = vertex_data_of(held, gaps)
+    assert found.features.tolist() == [[3], [10], [20]]
+    # without ids in the graph they are vertex numbers
+    assert vertex_data_of({"id": [2, 0, 1], "y": y}, 3).labels.tolist() == [0, 1, 2]
+    m = sp.csr_array(x)
+    np.savez(tmp_path / "s.npz", ids=held["ids"], feat_indptr=m.indptr, feat_indices=m.indices,
+             feat_data=m.data, feat_shape=m.shape)  # fmt: skip
+    assert read_vertex_data(tmp_path / "s.npz", gaps).features.tolist() == [[3], [10], [20]]
+
+
+def test_ids_beside_a_graph_join_nothing(tmp_path):
+    np.savez(tmp_path / "both.npz", **ARCHIVE, labels=Y, ids=[9, 8, 7, 6, 5])
+    with pytest.warns(PlanccWarning, match="not taken: 'ids'"):
+        plan = plancc.compile(tmp_path / "both.npz", "block", 1)
+    assert plan.vertex_data.labels.tolist() == Y
+
+
+@pytest.mark.parametrize(
+    ("ids", "words"),
+    [
+        ([3, 10, 21], "vertex '20' of the graph has no row (1 of 3 vertices have none)"),
+        ([3, 10, 10], "holds '10' twice"),
+        ([3.0, 10, 20], "must be a list of vertex ids"),
+        ([3, 10], "key 'y' of shape (3,) must have a row for each of the 2 ids of 'ids'"),
+    ],
+)
+def test_bad_ids(gaps, ids, words):
+    with pytest.raises(InputError) as caught:
+        vertex_data_of({"ids": np.array(ids), "y": np.arange(3)}, gaps)
+    assert words in str(caught.value)
+
+
+def test_a_list_of_ids_that_no_row_has(gaps):
+    held = {"ids": np.array([3, 10, 20]), "train_idx": np.array([3, 4])}
+    with pytest.raises(InputError, match="'train_idx' holds the id '4', which no row has"):
+        vertex_data_of(held, gaps)
+
+
+def test_rows_of_ids_that_do_not_occur(gaps):
+    held = {"ids": np.array([50, 20, 3, 10]), "y": np.array([9, 2, 0, 1])}
+    with pytest.warns(PlanccWarning, match="1 of 4 rows are left out") as caught:
+        assert vertex_data_of(held, gaps).labels.tolist() == [0, 1, 2]
+    assert "`num_vertices`" not in str(caught[0].message)  # 0..50 would have no rows
+    held = {"ids": np.arange(30), "y": np.arange(30)}
+    with pytest.warns(PlanccWarning, match="27 of 30 rows.*`num_vertices` 30, or `keep_ids`"):
+        assert vertex_data_of(held, gaps).labels.tolist() == [3, 10, 20]
+
+
+def test_what_is_not_taken_is_said(tmp_path):
+    np.savez(tmp_path / "a.npz", myfeat=X, y=Y, version=[1])
+    with pytest.warns(PlanccWarning, match=r"not taken: 'myfeat'.*no features \(names") as caught:
+        read_vertex_data(tmp_path / "a.npz", N)
+    assert len(caught) == 1
+    (tmp_path / "a.csv").write_text("label,a0,b,c,d,e,f\n" + "0,1,2,3,4,5,6\n" * N)
+    with pytest.warns(PlanccWarning, match="not taken: 'a0', 'b', 'c', 'd', 'e' and 1 more;"):
+        read_vertex_data(tmp_path / "a.csv", N)
+    with pytest.warns(PlanccWarning, match="`data`: not taken: 'z'$"):
+        vertex_data_of({"x": X, "z": X, "k": X.T, "num_nodes": N}, N, "`data`: ")
+    np.savez(tmp_path / "own.npz", **ARCHIVE, myfeat=X)
+    with pytest.warns(PlanccWarning, match=r"own\.npz: not taken: 'myfeat'"):
+        plancc.compile(tmp_path / "own.npz", "block", 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PlanccWarning)
+        vertex_data_of({"x": X, "y": Y, "edge_index": 1, "k": X.T}, N)
 
 
 def test_formats_without_data(tmp_path):

@@ -1,0 +1,85 @@
+"""Rows of vertex data that say by an id whose they are."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError, PlanccWarning
+from plancc.graph.formats import FORMATS
+from plancc.graph.graph import Graph
+
+ROW_IDS = ("id", "ids")
+"""Names of the ids of the rows."""
+
+
+def rows_by_id(
+    ids: npt.NDArray[np.integer], num_vertices: int | Graph, what: str
+) -> npt.NDArray[np.intp]:
+    """The row of every vertex, int[num_vertices].
+
+    Parameters
+    ----------
+    ids : int[rows]
+        The vertex that each row is of, in any order: an id of the source, or a vertex number
+        where the graph has no ids.
+    num_vertices : int or Graph
+    what : str
+        Names `ids` in messages.
+
+    Raises
+    ------
+    InputError
+        For ids that are no list of integers, an id that is there twice, and a vertex without a row.
+
+    Warns
+    -----
+    PlanccWarning
+        If there are rows of ids that do not occur in the graph.
+    """
+    if ids.ndim == 2 and ids.shape[1] == 1:
+        ids = ids[:, 0]
+    if ids.ndim != 1 or ids.dtype.kind not in "iu":
+        raise InputError(
+            f"{what} must be a list of vertex ids, integers, not '{ids.dtype}' of shape {ids.shape}"
+        )
+    graph = num_vertices if isinstance(num_vertices, Graph) else None
+    vertices = None if graph is None else graph.original_ids
+    if vertices is None:
+        count = num_vertices if isinstance(num_vertices, int) else num_vertices.num_vertices
+        vertices = np.arange(count, dtype=np.int64)
+    order = np.argsort(ids, kind="stable")
+    ascending = ids[order]
+    twice = ascending[1:] == ascending[:-1]
+    if twice.any():
+        raise InputError(f"{what} holds '{ascending[1:][twice][0]}' twice: give every id one row")
+    place = np.searchsorted(ascending, vertices)
+    there = place < len(ids)
+    there[there] = ascending[place[there]] == vertices[there]
+    if not there.all():
+        raise InputError(
+            f"{what}: vertex '{vertices[~there][0]}' of the graph has no row "
+            f"({np.count_nonzero(~there):,} of {len(vertices):,} vertices have none): give every "
+            "vertex a row; -1 is a label that is not known"
+        )
+    others = len(ids) - len(vertices)
+    if others:
+        kept = ""
+        all_there = ascending[0] == 0 and ascending[-1] == len(ids) - 1
+        if all_there and graph is not None and _has_choice(graph):
+            kept = f"; `num_vertices` {len(ids)}, or `keep_ids`, makes them vertices"
+        warnings.warn(
+            f"{what}: {others:,} of {len(ids):,} rows are left out: their ids do not occur in the "
+            f"graph{kept}",
+            PlanccWarning,
+            stacklevel=2,
+        )
+    return order[place]
+
+
+def _has_choice(graph: Graph) -> bool:
+    """Whether the graph's format lets vertices be that occur in no edge."""
+    name = graph.source.format
+    return name in FORMATS and "num_vertices" in FORMATS[name].options
