@@ -13,7 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from plancc.errors import InputError
-from plancc.graph.formats import CHOICES, FLAGS, FORMATS
+from plancc.graph.formats import CHOICES, FLAGS, FORMATS, split_names
 from plancc.graph.graph import NORMALIZATIONS
 from plancc.models.weights import BALANCES
 from plancc.registry import check_choice
@@ -116,7 +116,7 @@ reading = together(
     click.option(
         "--columns",
         metavar="U,V[,WEIGHT]",
-        callback=lambda context, parameter, text: tuple(text.split(",")) if text else None,
+        callback=lambda context, parameter, text: split_names(text) if text else None,
         help="Parquet: the columns of the edges.",
     ),
     click.option(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -239,8 +241,25 @@ def _reading_words(reading: Mapping[str, Any]) -> str:
             words += [f"keys={value['graph']}"] if "graph" in value else []
         elif value is not False:
             listed = isinstance(value, tuple | list)
-            words.append(f"{name}={','.join(value) if listed else value}")
+            words.append(f"{name}={join_names(value) if listed else value}")
     return shlex.join(words)
+
+
+def join_names(names: Sequence[str]) -> str:
+    """Names with commas between them; those that hold a comma or a quote are quoted as in CSV."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\r\n").writerow(names)  # its characters are quoted too
+    return line.getvalue()[:-2]
+
+
+def split_names(line: str) -> tuple[str, ...]:
+    """What `join_names` put together; InputError for what it cannot have."""
+    try:
+        return tuple(next(csv.reader([line]), ()))
+    except csv.Error as error:
+        raise InputError(
+            f"`columns` '{line[:40]}' are no names with commas between: {error}"
+        ) from None
 
 
 def reading_of(words: str) -> dict[str, Any]:
@@ -253,7 +272,7 @@ def reading_of(words: str) -> dict[str, Any]:
         elif name == "num_vertices" and value.isdigit():
             reading[name] = int(value)
         elif name == "columns":
-            reading[name] = tuple(value.split(","))
+            reading[name] = split_names(value)
         elif name == "keys":
             reading[name] = {"graph": value}
     return reading

@@ -24,7 +24,8 @@ from plancc.graph.vertexdata import ALIASES, KEYS, as_array
 
 Record = dict[str, Any]
 HETERO = "heterogeneous graphs are not supported: take one type of vertex and one of edge"
-_OF_VERTICES = (*KEYS, *ALIASES["features"], *ALIASES["labels"])
+_FEATURES = ("features", *ALIASES["features"])
+_OF_VERTICES = (*_FEATURES, *KEYS[1:], *ALIASES["labels"])
 
 
 def is_data(obj: Any) -> bool:
@@ -91,8 +92,9 @@ def graph_of_record(
     ----------
     record : dict
         ``edge_index`` int[2, edges], or ``adj_t``, a sparse tensor; ``edge_weight``, or
-        ``edge_attr`` of one column: the values; ``num_nodes``, else as many vertices as the
-        features have rows.
+        ``edge_attr`` of one column: the values, with a warning if it holds whole numbers;
+        ``num_nodes``, else as many vertices as the features have rows, or other vertex data that
+        have one for every vertex of ``edge_index``.
     where : str
         Names the source in messages.
     source : Source
@@ -115,7 +117,7 @@ def graph_of_record(
     else:
         col, row = edge_index_of(pair, where)
         n = _num_vertices(record, row, col, where)
-        values = _weights(record, len(row), where)
+        values = _weights(record, len(row), where, told=not reading.get("pattern"))
     if reading.get("pattern"):
         values = None
     return detect_direction(build_graph(n, row, col, values, source=source, **flags))
@@ -147,10 +149,18 @@ def _num_vertices(
         n = int(given.reshape(-1)[0])
         check_num_vertices(n, where)
         return n
+    n = int(max(row.max(initial=-1), col.max(initial=-1))) + 1
     for name in _OF_VERTICES:
         if hasattr(record.get(name), "shape") and record[name].shape:
-            return int(record[name].shape[0])
-    n = int(max(row.max(initial=-1), col.max(initial=-1))) + 1
+            rows = int(record[name].shape[0])
+            if rows >= n or name in _FEATURES:
+                return rows
+            warnings.warn(
+                f"{where}: '{name}' has {rows:,} rows, and 'edge_index' names vertex {n - 1:,}: it "
+                "is not taken for the number of vertices",
+                PlanccWarning,
+                stacklevel=2,
+            )
     warnings.warn(
         f"{where}: neither 'num_nodes' nor data of vertices is there: taken as {n:,} vertices, up "
         "to the largest in 'edge_index'",
@@ -160,7 +170,8 @@ def _num_vertices(
     return n
 
 
-def _weights(record: Record, edges: int, where: str) -> npt.NDArray[Any] | None:
+def _weights(record: Record, edges: int, where: str, told: bool) -> npt.NDArray[Any] | None:
+    """One value for each edge; `told`: what is guessed is said."""
     for name in ("edge_weight", "edge_attr"):
         if record.get(name) is None:
             continue
@@ -179,6 +190,13 @@ def _weights(record: Record, edges: int, where: str) -> npt.NDArray[Any] | None:
             raise InputError(
                 f"{where}: '{name}' of shape {values.shape} must have one value for each of the "
                 f"{edges} edges"
+            )
+        if told and name == "edge_attr" and values.dtype.kind in "iu":
+            warnings.warn(
+                f"{where}: 'edge_attr' holds whole numbers, which become the values of the matrix; "
+                "if they are types of edges, read it with `pattern`",
+                PlanccWarning,
+                stacklevel=2,
             )
         return as_values(values, f"{where}: '{name}'")
     return None

@@ -118,6 +118,12 @@ def test_names_of_data_beside_a_graph_without(folder: Path) -> None:
     assert "format 'edgelist' holds no vertex data" in done.error
 
 
+def test_columns_whose_names_hold_commas(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.table({"a,b": [0, 1], "c": [1, 2]}), tmp_path / "a.parquet")
+    assert compiled(tmp_path / "a.parquet", "--columns", '"a,b",c') == ""
+
+
 def test_several_splits(folder: Path) -> None:
     for file in (folder / "split/time").iterdir():
         other = folder / "split/random" / file.name

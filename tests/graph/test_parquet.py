@@ -9,7 +9,7 @@ from graph_helpers import entries
 
 import plancc
 from plancc.errors import BackendUnavailable, InputError, PlanccWarning
-from plancc.graph.formats import find_format, read_graph
+from plancc.graph.formats import find_format, read_graph, reading_of
 
 
 def test_without_pyarrow(tmp_path, monkeypatch):
@@ -53,6 +53,29 @@ class TestWithPyarrow:
         assert graph.source.reading == "columns=to,from,w2"
         assert read_graph(path, pattern=True).values is None
         assert entries(read_graph(path, transpose=True)) == {(1, 0): 0.5, (0, 2): 2}
+
+    @pytest.mark.parametrize(
+        "names",
+        [
+            ("a,b", "c"),
+            ('"', "a"),
+            (" a", "b c"),
+            ("a=b", "'"),
+            ("", "x"),
+            ("a\nb", "ü,"),
+            ("\r", "c"),
+        ],
+    )
+    def test_names_of_any_kind_come_back(self, names):
+        path = self.write("a.parquet", dict(zip((*names, "w"), ([0], [1], [2.5]), strict=True)))
+        graph = read_graph(path, columns=(*names, "w"))
+        again = reading_of(graph.source.reading)
+        assert again == {"columns": (*names, "w")}
+        assert entries(read_graph(path, **again)) == entries(graph) == {(0, 1): 2.5}
+
+    def test_a_reading_that_is_none(self):
+        with pytest.raises(InputError, match="`columns` 'a\nb' are no names"):
+            reading_of("'columns=a\nb'")
 
     def test_a_folder_of_parts(self, tmp_path):
         self.write("edges/part-0.parquet", {"src": [0, 1], "dst": [1, 2]})

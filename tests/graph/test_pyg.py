@@ -4,6 +4,7 @@ it is not, by stand-ins of its classes, which are pickled under the same names.
 
 import sys
 import types
+import warnings
 
 import numpy as np
 import pytest
@@ -106,6 +107,35 @@ def test_what_is_left_out_or_guessed_is_said(path):
     torch.save(tensors(edge_attr=torch.zeros(3, 4)), path)
     with pytest.warns(PlanccWarning, match="'edge_attr' has 4 columns and is left out"):
         assert read_graph(path).values is None
+
+
+def test_labels_of_a_graph_are_not_its_vertices(path):
+    """`y` of one row, and no features: the edges say how many vertices there are."""
+    few = {"edge_index": torch.tensor([[0, 1], [1, 6]]), "y": torch.tensor([1])}
+    torch.save(few, path)
+    words = "'y' has 1 rows, and 'edge_index' names vertex 6: it is not taken for the number of"
+    with pytest.warns(PlanccWarning, match=words), pytest.warns(PlanccWarning, match="7 vertices"):
+        assert read_graph(path).num_vertices == 7
+    torch.save(few | {"train_mask": torch.ones(9, dtype=torch.bool), "x": torch.ones(8, 2)}, path)
+    assert read_graph(path).num_vertices == 8
+    torch.save(few | {"train_mask": torch.ones(9, dtype=torch.bool)}, path)
+    assert read_graph(path).num_vertices == 9
+    torch.save(few | {"x": torch.ones(5, 2)}, path)
+    with pytest.raises(InputError, match=r"'6' is out of range 0\.\.4"):
+        read_graph(path)
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 1)])
+def test_whole_numbers_of_edges_may_be_types(path, shape):
+    kinds = torch.tensor([1, 2, 3]).reshape(shape)
+    torch.save(tensors(edge_attr=kinds), path)
+    with pytest.warns(PlanccWarning, match="'edge_attr' holds whole numbers, .* with `pattern`"):
+        assert entries(read_graph(path)) == {(1, 0): 1, (2, 1): 2, (2, 3): 3}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read_graph(path, pattern=True).values is None
+        torch.save(tensors(edge_attr=None, edge_weight=torch.tensor([1, 2, 3])), path)
+        assert entries(read_graph(path)) == {(1, 0): 1, (2, 1): 2, (2, 3): 3}
 
 
 def stand_ins(monkeypatch):
