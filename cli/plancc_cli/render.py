@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from plancc_cli.render_epochs import basis_words, epoch_table, epoch_words, of_provenance
+from plancc_cli.render_epochs import (
+    basis_words,
+    epoch_table,
+    epoch_words,
+    of_provenance,
+    why_none,
+)
 from plancc_cli.tables import (
     add_caption,
     amount,
@@ -21,6 +27,7 @@ from plancc_cli.tables import (
     size,
     table_of,
 )
+from plancc_cli.words import in_flags
 
 if TYPE_CHECKING:
     from plancc.cost.batches import Estimate
@@ -236,8 +243,11 @@ def facts_table(report: Report) -> Table:
     return table
 
 
-def report_tables(report: Report, per_part: bool) -> Iterator[Table | str]:
-    """Its other tables, and a sentence where there is nothing to put into one."""
+def report_tables(report: Report, per_part: bool, hints: bool = True) -> Iterator[Table | str]:
+    """Its other tables, and a sentence where there is nothing to put into one.
+
+    With `hints` they name options of the command line.
+    """
     header = report.header
     tried = report.provenance.get("tried")
     candidates = report.provenance.get("candidates")
@@ -246,7 +256,7 @@ def report_tables(report: Report, per_part: bool) -> Iterator[Table | str]:
     if isinstance(tried, list):
         yield _tried(tried, report.provenance)
     yield _figures(report)
-    yield epoch_table(report.epoch)
+    yield epoch_table(report.epoch, hints)
     if report.product is not None:
         yield _product(report.product)
     if report.on_grid:
@@ -272,7 +282,7 @@ def print_comparison(reports: Sequence[Report], baseline: str | None = None) -> 
     say(f"predicted times: {basis_words(reports[0].epoch.basis)}")
     for report in reports:
         if report.epoch.why:
-            say(f"{report.path}: no predicted time: {report.epoch.why}")
+            say(f"{report.path}: no predicted time: {why_none(report.epoch)}")
 
 
 def print_on_batches(report: Report, batches: BatchReport) -> None:
@@ -394,7 +404,7 @@ def _provenance(name: str, value: Any) -> str:
         return str(value.get("name") or ", ".join(f"{k} {v}" for k, v in value.items()))
     if isinstance(value, float):
         return f"{value:.2f}" if name.endswith("_seconds") else f"{value:g}"
-    return str(value)
+    return in_flags(str(value), None) if name == "warnings" else str(value)
 
 
 def _plain_table() -> Table:

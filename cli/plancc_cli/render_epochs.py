@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from plancc_cli.tables import add_caption, duration, ratio, table_of
+from plancc_cli.words import in_flags
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -36,7 +37,7 @@ def basis_words(basis: Basis, origin: bool = True) -> str:
 def epoch_words(times: EpochTimes) -> str:
     """The times of a plan that was just made, in one sentence."""
     if times.seconds is None:
-        return f"no predicted epoch: {times.why}"
+        return f"no predicted epoch: {why_none(times)}"
     beside = []
     if times.random is not None:
         beside.append(f"{ratio(times.seconds, times.random)} of random ({duration(times.random)})")
@@ -49,10 +50,17 @@ def epoch_words(times: EpochTimes) -> str:
     )
 
 
-def epoch_table(times: EpochTimes) -> Table | str:
-    """The times of a report, each with its ratio to the bound."""
+def why_none(times: EpochTimes) -> str:
+    """Why there is no prediction, without marks of parameters."""
+    return in_flags(times.why, None)
+
+
+def epoch_table(times: EpochTimes, hints: bool = True) -> Table | str:
+    """The times of a report, each with its ratio to the bound, and with `hints` the options that
+    change them.
+    """
     if times.seconds is None:
-        return f"no predicted time of an epoch: {times.why}"
+        return f"no predicted time of an epoch: {why_none(times)}"
     table = table_of(("", "time", "over the bound"), "predicted time of an epoch")
     for words, seconds in (
         ("this plan", times.seconds),
@@ -64,10 +72,12 @@ def epoch_table(times: EpochTimes) -> Table | str:
         else:
             table.add_row(words, duration(seconds), ratio(seconds, times.bound or 0.0))
     notes = [basis_words(times.basis)]
-    if not times.basis.given:
+    if hints and not times.basis.given:
         notes.append("--machine and --dims for others")
     if times.random is None:
-        notes.append("the time of a random partition is not recorded: give --dims or --machine")
+        notes.append(
+            "the time of a random partition is not recorded" + ": give --dims or --machine" * hints
+        )
     add_caption(table, "\n".join(notes))
     return table
 

@@ -168,6 +168,24 @@ def test_plans_stand_side_by_side(several: Path, folder: Path, plan: Path) -> No
     assert [text.strip() for text in page.texts["h3"]].count("After") == 3
 
 
+def test_the_page_is_no_terminal(small: Path, tmp_path: Path) -> None:
+    """Warnings have no marks of parameters, and tables name no options to give."""
+    with h5py.File(small, "r+") as file:
+        file["provenance"].attrs["warnings"] = "no better: try `objective` time, or fewer parts"
+        del file["provenance"].attrs["command"]
+    path = tmp_path / "page.html"
+    ok("report", small, "-o", path)
+    page = Page(path.read_text("utf-8"))
+    assert page.text.count("no better: try objective time, or fewer parts") == 2
+    page.texts.pop("code")  # the page's own command
+    page.texts.pop("style")
+    assert "--" not in page.text
+    assert "`" not in page.text
+    inspected = ok("inspect", small)
+    assert "--machine and --dims for others" in inspected
+    assert "try objective time" in inspected
+
+
 def test_text_of_files_is_escaped(several: Path) -> None:
     text = several.read_text("utf-8")
     page = Page(text)

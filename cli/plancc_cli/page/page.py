@@ -33,8 +33,9 @@ from plancc_cli.page.charts import (
     strips,
 )
 from plancc_cli.render import NO_RATIO, comparison_table, facts_table, report_tables
-from plancc_cli.render_epochs import basis_words
+from plancc_cli.render_epochs import basis_words, why_none
 from plancc_cli.tables import count_of, duration, number, ratio
+from plancc_cli.words import in_flags
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -254,7 +255,7 @@ def _section(letter: str, plan: Planned) -> Section:
         name=_name(report),
         path=report.path,
         sentence=_sentence(report),
-        warnings=str(report.provenance.get("warnings") or ""),
+        warnings=in_flags(str(report.provenance.get("warnings") or ""), None),
         tiles=_tiles(report),
         volume=_volume(plan),
         heaviest=_heaviest(plan),
@@ -268,7 +269,7 @@ def _section(letter: str, plan: Planned) -> Section:
 
 
 def _tables(report: Report) -> Iterable[Table | str]:
-    return report_tables(report, per_part=report.num_ranks <= MOST_CELLS)
+    return report_tables(report, per_part=report.num_ranks <= MOST_CELLS, hints=False)
 
 
 def _sentence(report: Report) -> str:
@@ -306,7 +307,7 @@ def _tiles(report: Report) -> list[Tile]:
             tiles.append(Tile(words, f"{value:,}", f"{ratio(value, base)} of random"))
     times = report.epoch
     if times.seconds is None:
-        return [*tiles, Tile("predicted epoch", "-", times.why)]
+        return [*tiles, Tile("predicted epoch", "-", why_none(times))]
     against = [f"{ratio(times.seconds, times.random)} of random"] if times.random else []
     if times.bound:
         against.append(f"{ratio(times.seconds, times.bound)} of the bound")
