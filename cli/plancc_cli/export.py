@@ -107,7 +107,7 @@ def command(
 
 
 def _export_to_framework(context: click.Context, source: str, target: str, output: str) -> None:
-    from plancc.export.target import export
+    from plancc.export.target import Export, export
     from plancc.plan.reader import load
 
     for parameter in context.command.params:
@@ -121,6 +121,11 @@ def _export_to_framework(context: click.Context, source: str, target: str, outpu
         f"{output}: {target}, {plan.num_vertices} vertices and {plan.header.num_nonzeros} "
         f"nonzeros in {plan.num_parts} parts"
     )
+    entry: Export = EXPORTS[target]
+    if entry.doubles and plan.value.dtype != "float64":
+        click.echo(
+            f"values are {plan.value.dtype}: compile with --value-dtype float64 to keep doubles"
+        )
 
 
 def _export_owner(source: str, output: str) -> None:

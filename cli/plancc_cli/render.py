@@ -99,6 +99,7 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
     say(
         f"{output}: {_sizes(header)}, {_origin(plan.provenance)}, {seconds:.1f} s",
     )
+    say(f"matrix: {_matrix(header)}")
     sizes = plan.vertex_data.sizes()
     if sizes:
         words = [f"{name.replace('_', ' ')} {size:,}" for name, size in sizes.items()]
@@ -161,6 +162,20 @@ def _sizes(header: Header) -> str:
     if header.grid is None:
         return f"{sizes}{header.num_parts} parts"
     return f"{sizes}{count_of(header.num_parts, 'block of rows')} on grid {header.grid}"
+
+
+def _matrix(header: Header) -> str:
+    """The matrix that a plan multiplies with, and how to keep that of the file."""
+    inner = "(A+I)" if header.self_loops else "A"
+    products = {"sym": f"D^-1/2 {inner} D^-1/2", "row": f"D^-1 {inner}", "none": inner.strip("()")}
+    product = products[header.normalization]
+    if product == "A":
+        return "A, as it came"
+    loops = "with" if header.self_loops else "without"
+    return (
+        f"{product} (normalization {header.normalization} {loops} self loops); "
+        "A itself: --normalize none --no-self-loops"
+    )
 
 
 def _origin(provenance: dict[str, Any]) -> str:

@@ -61,4 +61,8 @@ def _write_comm(path: Path, part: Part, halo: Int64Array) -> None:
             stream.write(" ".join([name, str(len(words)), *words]) + "\n")
 
 
-EXPORT = Export("hypre's IJ matrix and communication package of every rank; needs no hypre", write)
+EXPORT = Export(
+    "hypre's IJ matrix and communication package of every rank; needs no hypre",
+    write,
+    doubles=True,
+)

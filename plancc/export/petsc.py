@@ -61,4 +61,6 @@ def _write_dense(path: Path, array: npt.NDArray[np.floating]) -> None:
     path.write_bytes(header + array.astype(">f8").tobytes())
 
 
-EXPORT = Export("PETSc's binary matrix in plan order, with index sets; needs no PETSc", write)
+EXPORT = Export(
+    "PETSc's binary matrix in plan order, with index sets; needs no PETSc", write, doubles=True
+)

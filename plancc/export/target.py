@@ -45,12 +45,15 @@ class Export:
         Import name of a library without which nothing can be written; "" for none.
     install : str
         The command that installs it.
+    doubles : bool
+        Whether the matrix is written in double precision, whatever the plan holds.
     """
 
     what: str
     write: Callable[[Plan, Path], None]
     library: str = ""
     install: str = ""
+    doubles: bool = False
 
 
 def export(plan: Plan, target: str, folder: str | PathLike[str]) -> None:

@@ -144,6 +144,26 @@ def test_summary_of_compile_is_its_json(graph: Path, tmp_path: Path) -> None:
     assert f"bandwidth after: {compiled['provenance']['bandwidth_after']}" in text
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (
+            "",
+            "D^-1/2 (A+I) D^-1/2 (normalization sym with self loops); A itself: --normalize none ",
+        ),
+        ("--normalize row --no-self-loops", "D^-1 A (normalization row without self loops); A its"),
+        ("--normalize none", "A+I (normalization none with self loops); A itself: --normalize no"),
+        ("--normalize none --no-self-loops", "A, as it came"),
+    ],
+)
+def test_the_summary_says_which_matrix_is_multiplied(
+    words: str, says: str, graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    said = ok("compile", graph, "-p", 2, "--model", "rp", *words.split(), "-o", tmp_path / "p.h5")
+    assert said.splitlines()[1].startswith(f"matrix: {says}")
+
+
 def test_rcm_records_the_pipeline_of_paper_002(tmp_path: Path) -> None:
     path = tmp_path / "band.mtx"
     ok("dataset", "grid", "--rows", 4, "--cols", 25, "-o", path)
