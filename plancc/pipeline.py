@@ -19,6 +19,7 @@ from plancc.errors import PlanccWarning
 from plancc.graph.convert import as_source
 from plancc.graph.graph import NORMALIZATIONS
 from plancc.graph.normalize import normalize as normalized
+from plancc.graph.remarks import remarks
 from plancc.graph.vertexdata import VertexData
 from plancc.models import MODELS
 from plancc.models.capacities import check_capacities
@@ -173,7 +174,8 @@ def compile(
     Warns
     -----
     PlanccWarning
-        Fallbacks, a missed balance, a partition that another run may not repeat.
+        Fallbacks, a missed balance, a partition that another run may not repeat; what vertex data
+        hold and is seldom meant (`plancc.graph.remarks`).
     """
     check_choice("normalization", normalize, NORMALIZATIONS)
     check_choice("value type", value_dtype, VALUE_DTYPES)
@@ -202,6 +204,8 @@ def compile(
         graph, vertex_data = as_source(graph, data, split=split, keys=keys)
         assigner.check_graph(graph.num_vertices, vertex_data)
         task = _with_dims(task, vertex_data)
+        for remark in remarks(vertex_data, graph):
+            warnings.warn(f"{graph.source.name}: {remark}", PlanccWarning, stacklevel=2)
     with observer("normalize"):
         matrix = normalized(graph, normalize, self_loops=self_loops, dtype=value_dtype)
     if clusters is not None:

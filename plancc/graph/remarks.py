@@ -1,0 +1,80 @@
+"""What is allowed in vertex data, and seldom meant: a sentence for each."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+
+from plancc.graph.canonical import to_scipy
+from plancc.graph.graph import Graph
+from plancc.graph.vertexdata import MASKS, VertexData
+
+
+def remarks(data: VertexData, graph: Graph) -> list[str]:
+    """Sentences on masks, labels, targets, and on the direction of a graph with classes."""
+    found = [*_of_masks(data), *_of_classes(data)]
+    if graph.directed and (data.labels is not None or data.targets is not None):
+        found += _of_direction(graph)
+    return found
+
+
+def _of_masks(data: VertexData) -> list[str]:
+    found = []
+    masks = {name: getattr(data, name) for name in MASKS if getattr(data, name) is not None}
+    for (name, mask), (other, second) in combinations(masks.items(), 2):
+        both = np.count_nonzero(mask & second)
+        if both:
+            found.append(
+                f"{both:,} vertices are in '{name}' and in '{other}': accuracy is measured on what "
+                "was trained"
+                if name == "train_mask"
+                else f"{both:,} vertices are in '{name}' and in '{other}'"
+            )
+    train = data.train_mask
+    if train is not None:
+        known = train if data.labels is None else train & (data.labels >= 0)
+        if not train.any():
+            found.append("'train_mask' holds no vertex: there is nothing to train on")
+        elif not known.any():
+            found.append(
+                "no vertex of 'train_mask' has a class (labels are -1): there is nothing to train "
+                "on"
+            )
+    return found
+
+
+def _of_classes(data: VertexData) -> list[str]:
+    if data.labels is not None:
+        classes = int(data.labels.max(initial=-1)) + 1
+        there = len(np.unique(data.labels[data.labels >= 0]))
+        if there < classes:
+            return [
+                f"labels: {there:,} of the class numbers 0..{classes - 1} occur; a network gets an "
+                f"output for each of the {classes:,}: number the classes from 0 without gaps"
+            ]
+    if data.targets is not None:
+        columns = data.targets.shape[1]
+        sentence = (
+            f"targets of {columns} columns: a vertex may be of any number of classes (sigmoid, F1)"
+        )
+        if columns > 1 and (data.targets.sum(axis=1) == 1).all():
+            sentence += (
+                "; every row has exactly one 1, which looks one-hot: give the numbers of the "
+                "classes as labels, n integers, if a vertex is of one class (softmax, accuracy)"
+            )
+        return [sentence]
+    return []
+
+
+def _of_direction(graph: Graph) -> list[str]:
+    matrix = to_scipy(graph, np.int8)
+    matrix.data = np.ones(graph.num_nonzeros, np.int8)
+    both = matrix.multiply(matrix.T.tocsr()).nnz
+    alone = graph.num_nonzeros - both
+    if not alone:
+        return []
+    return [
+        f"the graph is directed: {alone:,} of {graph.num_nonzeros:,} edges have no reverse; "
+        "`symmetrize` adds them"
+    ]
