@@ -68,7 +68,7 @@ def command(
     """
     if is_graph(plan):
         raise InputError(f"{plan}: a graph, not a plan: compile it first")
-    options.check_output(RowTarget.parse(output).of_part(0), plan, weights)
+    target = RowTarget.parse(output)
     _, launched = launch.announced()
     if ranks is None and launched == 1:
         ranks = _ranks_of(plan)
@@ -76,6 +76,9 @@ def command(
     def work(transport: Transport) -> None:
         from plancc_runtime.predict import predict
 
+        with transport.agreement():
+            for path in target.files(transport.size):
+                options.check_output(path, plan, weights)
         header, counts = predict(
             plan, weights, output, transport, embeddings, threads=threads, device=device
         )

@@ -108,19 +108,19 @@ def _run(
     settings: dict[str, Any],
 ) -> None:
     """Train and print. Collective."""
-    from plancc.files import atomic_write, check_target
+    from plancc.files import check_target
     from plancc_runtime.rowfiles import RowTarget
-    from plancc_runtime.train import train
+    from plancc_runtime.train import trained
     from plancc_runtime.weights import save_weights
 
     first = transport.rank == 0
     with transport.agreement():  # before the work, not after it
         train_options = TrainOptions(**settings)
         taken = {os.path.realpath(path) for path in (plan, settings["init"]) if path}
-        predict = None
+        predictions = []
         if train_options.predict is not None:
-            predict = RowTarget.parse(train_options.predict).of_part(0)
-        for path in (save, json_path, settings["log"], settings["trace"], predict):
+            predictions = RowTarget.parse(train_options.predict).files(transport.size)
+        for path in (save, json_path, settings["log"], settings["trace"], *predictions):
             if first and path:
                 if os.path.realpath(path) in taken:
                     raise InputError(f"{path} is read or written already; choose another name")
@@ -128,21 +128,35 @@ def _run(
                 check_target(path)
 
     with _progress(train_options.epochs, level) if first else nullcontext() as report:
-        result = train(plan, train_options, transport, report)
+        result, predict = trained(plan, train_options, transport, report)
 
     with transport.agreement():
         if first:
-            _write_out(_render(plan, result, f1))
+            _write_out(lambda out: _show(plan, result, f1, out))
             for sentence in result.remarks:
                 say_on_stderr(f"{PROGRAM}: warning: {in_flags(sentence, command)}")
     with transport.agreement():
         if first and json_path:
-            with atomic_write(json_path) as temporary:
-                text = json.dumps({"plan": plan, **result.to_dict()}, indent=2)
-                temporary.write_text(text + "\n", encoding="utf-8")
+            _write_json(json_path, plan, result)
     with transport.agreement():
         if first and save:
             save_weights(save, result.weights, result.network)
+    result = predict()  # last: if it fails, nothing is lost
+    with transport.agreement():
+        if first and result.predicted is not None:
+            path, counts = str(result.options.predict), result.predicted
+            line = predictions_line(path, result.header.num_vertices, counts)
+            _write_out(lambda out: say(line, out))
+            if json_path:
+                _write_json(json_path, plan, result)
+
+
+def _write_json(path: str, plan: str, result: TrainResult) -> None:
+    from plancc.files import atomic_write
+
+    with atomic_write(path) as temporary:
+        text = json.dumps({"plan": plan, **result.to_dict()}, indent=2)
+        temporary.write_text(text + "\n", encoding="utf-8")
 
 
 @contextmanager
@@ -193,11 +207,8 @@ def _bar(epochs: int) -> Iterator[Callable[[Measure], None]]:
         yield report
 
 
-def _render(plan: str, result: TrainResult, f1: bool) -> str:
-    # what this terminal's encoding lacks is escaped: results are never lost for a character
-    encoding = sys.stdout.encoding or "utf-8"
-    text = io.TextIOWrapper(io.BytesIO(), encoding, errors="backslashreplace", newline="")
-    out = console(text)
+def _show(plan: str, result: TrainResult, f1: bool, out: Console) -> None:
+    """The summary, and the table of epochs."""
     f1 = f1 or result.multi_label
     caption = (
         f"{'F1 (micro/macro)' if f1 else 'accuracy'} per split; times in ms, the slowest rank's, "
@@ -221,11 +232,6 @@ def _render(plan: str, result: TrainResult, f1: bool) -> str:
         say(line, out)
     # Open MPI gives its ranks a terminal even when its own output goes to a file
     print_table(table, out, boxed=sys.stdout.isatty() and launch.announced()[1] == 1)
-    if result.predicted is not None:
-        path = str(result.options.predict)
-        say(predictions_line(path, result.header.num_vertices, result.predicted), out)
-    text.seek(0)
-    return text.read()
 
 
 def _summary(plan: str, result: TrainResult) -> Iterator[str]:
@@ -305,9 +311,14 @@ def _some(epochs: list[Epoch]) -> list[Epoch]:
     return chosen if chosen[-1] is epochs[-1] else [*chosen, epochs[-1]]
 
 
-def _write_out(text: str) -> None:
+def _write_out(show: Callable[[Console], None]) -> None:
+    # what this terminal's encoding lacks is escaped: results are never lost for a character
+    encoding = sys.stdout.encoding or "utf-8"
+    text = io.TextIOWrapper(io.BytesIO(), encoding, errors="backslashreplace", newline="")
+    show(console(text))
+    text.seek(0)
     try:
-        sys.stdout.write(text)
+        sys.stdout.write(text.read())
         sys.stdout.flush()
     except OSError as error:  # a full disk, or a closed pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit

@@ -69,6 +69,7 @@ class Graph(LocalGraph):
         dtype: torch.dtype,
         device: torch.device,
         plan: str | PathLike[str] | None = None,
+        content: str = "",
     ) -> None:
         block = with_whole_rows(Block.of_part(part, header.self_loops), transport)
         super().__init__(block, Resources(transport, dtype, device=device))
@@ -76,7 +77,7 @@ class Graph(LocalGraph):
         self._alike: set[tuple[tuple[int, ...], ...]] = set()
         data = part.vertex_data
         self.num_vertices = header.num_vertices
-        self._rows, self._plan = rows_of_rank(header, part), plan
+        self._rows, self._plan, self._content = rows_of_rank(header, part), plan, content
         self.features = self._tensor(data.features, dtype)
         self.labels = self._tensor(data.labels, torch.int64)
         if data.targets is not None:
@@ -336,10 +337,14 @@ class Graph(LocalGraph):
             On all ranks, if a file cannot be written; nothing is left behind then.
         BackendUnavailable
             For Parquet without pyarrow.
+        PlanError
+            On all ranks, if another plan has the file's name since the graph was opened.
         """
         with self.transport.agreement():
             arrays = as_arrays(rows, self.num_rows)
-            ids = None if self._plan is None else read_ids(self._plan, self.transport)
+            ids = None
+            if self._plan is not None:
+                ids = read_ids(self._plan, self._content, self.transport)
         save_rows(path, self._rows, arrays, ids, self.transport)
 
     def _check_alike(self, tensors: Sequence[Tensor]) -> None:
@@ -412,4 +417,4 @@ def open_graph(
     if threads is not None or "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(threads or share)
     path = None if isinstance(plan, tuple) else plan
-    return Graph(header, part, transport, dtype, device, path)
+    return Graph(header, part, transport, dtype, device, path, content)

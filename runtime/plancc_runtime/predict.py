@@ -64,12 +64,12 @@ def predict(
         need_torch("a network")
     from plancc_runtime.saved import Description
 
-    header, part, _ = checked_slice(plan, transport)
+    header, part, content = checked_slice(plan, transport)
     with transport.agreement():
         description = Description.read(weights)
         settings = {"init": weights, "predict": path, "embeddings": embeddings, **execution}
         options = options_of(description, fspath(weights), settings)
-        ids = read_ids(plan, transport)
+        ids = read_ids(plan, content, transport)
         _check_widths(fspath(plan), part, description.dims)
     _check_classes(fspath(plan), part, description.dims[-1], transport)
     data = part.vertex_data

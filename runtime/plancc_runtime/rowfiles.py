@@ -23,7 +23,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from plancc.errors import BackendUnavailable, InputError
-from plancc.files import atomic_write, check_target
+from plancc.files import atomic_write
 
 FORMATS = (".csv", ".npy", ".npz", ".parquet")
 PART = "{part}"
@@ -94,9 +94,9 @@ class RowTarget:
         folder, name = os.path.split(self.path)
         return os.path.join(folder, name.replace(PART, str(number)))
 
-    def check(self) -> None:
-        """OutputError if the file, or that of part 0, cannot be written."""
-        check_target(self.of_part(0))
+    def files(self, num_parts: int) -> list[str]:
+        """All files that so many ranks may write; without parts, the one file."""
+        return [self.of_part(number) for number in range(num_parts if self.in_parts else 1)]
 
     def check_arrays(self, columns: Mapping[str, Column]) -> None:
         """InputError if the format has no place for such arrays, beside the ids."""

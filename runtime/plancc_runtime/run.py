@@ -78,6 +78,7 @@ class Run:
     ) -> None:
         self.header, self.options, self.transport = header, options, transport
         self.content = content
+        self.content = content
         self._threads = options.threads or transport.cores_per_rank()
         torch.set_num_threads(self._threads)
         with transport.agreement():
@@ -233,11 +234,8 @@ class Run:
             path, self._rows, outputs, embedding, multi_label, ids, self.transport
         )
 
-    def finish(self, ids: Ids | None = None) -> TrainResult:
-        """Scores of the final weights, or of the best ones, and all figures of the run.
-
-        Predictions are written too, if the options say so; `ids` are the source's.
-        """
+    def finish(self) -> TrainResult:
+        """Scores of the final weights, or of the best ones, which stay; all figures of the run."""
         network, execution, transport = self._learner.network, self._execution, self.transport
         final, best_epoch = self._final_pass(), None
         if self.options.patience is not None:
@@ -252,9 +250,6 @@ class Run:
         if self._log is not None:
             self._log.close()
         grid, data = self.header.grid, self._data
-        counts, file, layer = None, self.options.predict, self.options.embeddings
-        if file is not None:
-            counts = self.predict(file, layer, ids, data.multi_label)
         copies = 1 if grid is None else grid.copies  # that count every vertex
         *epochs, last = summarise([*self._measures, final], transport)
         said = []
@@ -289,7 +284,6 @@ class Run:
             steps=self._steps,
             pipelining=self._pipelining,
             remarks=said,
-            predicted=counts,
         )
 
     def _final_pass(self) -> Measure:

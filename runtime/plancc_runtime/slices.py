@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from os import PathLike
+from os import PathLike, fspath
 
 import numpy as np
 import numpy.typing as npt
@@ -48,11 +48,16 @@ def open_slice(plan: str | PathLike[str] | Slice, transport: Transport) -> tuple
     return header, part, content
 
 
-def read_ids(plan: str | PathLike[str] | Slice, transport: Transport) -> Ids | None:
+def read_ids(plan: str | PathLike[str] | Slice, content: str, transport: Transport) -> Ids | None:
     """This rank's share of the source's own ids, in plan order; not collective.
 
     None if the plan has none: its vertices are numbered as in the source, from 0. So is a plan that
-    is given as a slice.
+    is given as a slice. `content` is the content hash of the file when the slice was read.
+
+    Raises
+    ------
+    PlanError
+        If the file has another content now, or cannot be read.
     """
     if isinstance(plan, tuple):
         return None
@@ -60,6 +65,8 @@ def read_ids(plan: str | PathLike[str] | Slice, transport: Transport) -> Ids | N
 
     name = "rows/original_id"
     with PlanFile(plan) as file:
+        if file.content_sha256 != content:
+            raise PlanError(f"{fspath(plan)}: another plan has this name since the run began")
         if not file.has(name):
             return None
         n = file.header.num_vertices

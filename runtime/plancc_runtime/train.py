@@ -10,6 +10,7 @@ In mini-batches the slice is masked to every batch first; the rest is the same.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING
 
@@ -48,13 +49,41 @@ def train(
     InputError, PlanError, OutputError, BackendUnavailable
         On all ranks, also if only one of them failed; the sentence names the ranks.
     """
-    ids = None
+    return trained(plan, options, transport, report)[1]()
+
+
+def trained(
+    plan: str | PathLike[str] | Slice,
+    options: TrainOptions,
+    transport: Transport,
+    report: Callable[[Measure], None] | None = None,
+) -> tuple[TrainResult, Callable[[], TrainResult]]:
+    """Train a network, and leave its predictions to the caller. Collective.
+
+    Parameters and errors are those of `train`.
+
+    Returns
+    -------
+    TrainResult
+        Before predictions are written, so that it can be kept whatever becomes of them.
+    callable
+        Writes the predictions, if the options ask for them, and returns the result with their
+        counts; collective, and raises as `train`.
+    """
+    run, ids = prepared(plan, options, transport), None
     if options.predict is not None:
         with transport.agreement():
-            ids = read_ids(plan, transport)
-    run = prepared(plan, options, transport)
+            ids = read_ids(plan, run.content, transport)
     run.loop(report)
-    return run.finish(ids)
+    result = run.finish()
+
+    def write() -> TrainResult:
+        if options.predict is None:
+            return result
+        counts = run.predict(options.predict, options.embeddings, ids, result.multi_label)
+        return replace(result, predicted=counts)
+
+    return result, write
 
 
 def prepared(

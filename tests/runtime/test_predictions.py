@@ -16,9 +16,12 @@ from reference import normalised
 
 import plancc
 import plancc_runtime
-from plancc.errors import InputError, OutputError
-from plancc_runtime import gathering
+import plancc_runtime.graph
+from plancc.errors import InputError, OutputError, PlanError
+from plancc_runtime import gathering, slices
+from plancc_runtime.options import TrainOptions
 from plancc_runtime.predict import predict
+from plancc_runtime.train import train
 from plancc_runtime.transport.single import SingleTransport
 from plancc_runtime.weights import save_weights
 
@@ -339,6 +342,97 @@ def test_a_full_disk_leaves_nothing(name, blocks, case, tmp_path, small_blocks, 
     with pytest.raises(OutputError, match="the disk is full"):
         case.predict("row", 2, tmp_path / name)
     assert no_file(tmp_path)
+
+
+@pytest.mark.parametrize("ranks", [None, 2])
+def test_a_run_is_kept_where_its_predictions_are_not(ranks, case, tmp_path):
+    """Table, JSON and weights are there before the predictions, for which a file has no room."""
+    graph = plancc.read_graph(case.folder / "graph.txt")
+    data = plancc.VertexData(features=case.features, labels=case.labels)
+    plancc.compile(graph, "rp", 2, data=data).save(tmp_path / "plan.h5")
+    names = {name: tmp_path / name for name in ("run.json", "weights.npz", "out.csv")}
+    code = (
+        "import sys; from plancc_cli.run import main\n"
+        "from plancc_runtime import rowfiles\n"
+        "def full(self, block): raise OSError(28, 'No space left on device')\n"
+        "rowfiles.CsvFile._write = full\n"
+        "main()"
+    )
+    chosen = [] if ranks is None else ["--ranks", ranks]
+    done = run(
+        *(None, "-c", code, tmp_path / "plan.h5", "--epochs", 3, *chosen),
+        *("--json", names["run.json"], "--save", names["weights.npz"]),
+        *("--predict", names["out.csv"]),
+    )
+    assert done.returncode == 1
+    assert ["out.csv: the disk is full" in line for line in sentences(done)] == [True]
+    assert "final" in done.stdout
+    found = json.loads(names["run.json"].read_text())
+    assert len(found["epochs"]) == 3
+    assert found["predicted"] is None
+    assert not names["out.csv"].exists()
+    saved = tmp_path / "plan.h5", names["weights.npz"], names["out.csv"]
+    header, counts = predict(*saved, SingleTransport(), threads=1)
+    assert sum(counts) == header.num_vertices == N
+
+
+def test_no_part_replaces_what_is_read(case, tmp_path):
+    """Not of the first rank's alone; nor may it be a folder."""
+    plan, weights = tmp_path / "plan.h5", tmp_path / "w-1.npz"
+    plan.write_bytes((case.folder / "row.h5").read_bytes())
+    weights.write_bytes((case.folder / "weights.npz").read_bytes())
+    (tmp_path / "link-2.npz").symlink_to(weights)
+    (tmp_path / "folder-1.npz").mkdir()
+    before = {path: path.read_bytes() for path in (plan, weights)}
+
+    def fails(code: int, name: str, words: str, *command: object) -> None:
+        done = run(None, *command, tmp_path / name, "--ranks", 3)
+        assert done.returncode == code, (name, done.stderr)
+        assert [str(tmp_path / words) in line for line in done.stderr.splitlines()] == [True]
+        assert {path: path.read_bytes() for path in before} == before
+        assert len(os.listdir(tmp_path)) == 4
+
+    saved = "-m", "plancc_cli.main", "predict", plan, "--weights", weights, "-o"
+    fails(2, "w-{part}.npz", "w-1.npz: is an input", *saved)
+    fails(2, "link-{part}.npz", "link-2.npz: is an input", *saved)
+    fails(1, "folder-{part}.npz", "folder-1.npz: it is a folder", *saved)
+    trains = "-m", "plancc_cli.run", plan, "--epochs", 1
+    init = *trains, "--init", weights, "--hidden", HIDDEN, "--predict"
+    fails(2, "w-{part}.npz", "w-1.npz is read or written", *init)
+    save = *trains, "--save", tmp_path / "new-2.npz", "--predict"
+    fails(2, "new-{part}.npz", "new-2.npz is read or written", *save)
+
+
+@pytest.mark.parametrize("way", ["train", "predict", "save_rows"])
+def test_ids_of_another_plan_of_the_same_name(way, case, tmp_path, monkeypatch):
+    """The file is replaced between the slice and the ids: ids of other vertices are not written."""
+    plan = tmp_path / "plan.h5"
+    plan.write_bytes((case.folder / "row.h5").read_bytes())
+    out = tmp_path / "out"
+    out.mkdir()
+    checked = slices.check_slices
+
+    def replaced(*arguments):
+        checked(*arguments)
+        plan.unlink()
+        plan.write_bytes((case.folder / "several.h5").read_bytes())
+
+    for module in (slices, plancc_runtime.graph):
+        monkeypatch.setattr(module, "check_slices", replaced)
+    transport = SingleTransport()
+
+    def work() -> None:
+        if way == "train":
+            train(plan, TrainOptions(epochs=1, threads=1, predict=out / "x.csv"), transport)
+        elif way == "predict":
+            predict(plan, case.folder / "weights.npz", out / "x.csv", transport, threads=1)
+        else:
+            graph = plancc_runtime.open(plan, transport, threads=1)
+            graph.save_rows(out / "x.csv", graph.vertices)
+
+    with pytest.raises(PlanError, match=r"plan\.h5: another plan has this name"):
+        work()
+    assert no_file(out)
 
 
 def test_paths_that_cannot_be_written(case, tmp_path):
