@@ -5,7 +5,7 @@ needs row v, as in an edge list of text. pyarrow reads, only the columns asked f
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +25,7 @@ DEEPEST = 3
 """Folders within folders that are looked into."""
 BYTES_OF_NUMBER = 16
 """Bytes that a number of a column takes while it is read: as Arrow's, and as numpy's."""
-_EXTENSIONS = (".parquet", ".pq")
+EXTENSIONS = (".parquet", ".pq")
 _PAIRS = (("src", "dst"), ("source", "target"), ("u", "v"), ("from", "to"), ("row", "col"))
 _WEIGHTS = ("weight", "edge_weight", "w", "value")
 
@@ -37,7 +37,7 @@ def parts_of(folder: str) -> list[str]:
         deep = os.path.relpath(place, folder).count(os.sep) >= DEEPEST
         folders[:] = [] if deep else sorted(name for name in folders if name[0] not in "_.")
         for name in files:
-            if name[0] not in "_." and name.lower().endswith(_EXTENSIONS):
+            if name[0] not in "_." and name.lower().endswith(EXTENSIONS):
                 found.append(os.path.relpath(os.path.join(place, name), folder))
     return sorted(found)
 
@@ -103,6 +103,79 @@ def read_parquet(
     return replace(graph, original_ids=found.original_ids)
 
 
+def read_columns(
+    path: StrPath, wanted: Callable[[list[str]], list[str]]
+) -> dict[str, npt.NDArray[Any] | None]:
+    """Columns of a table of vertices; lists of equal length are the rows of a matrix.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        A file, or a folder of parts.
+    wanted : callable
+        Called with the names of all columns; returns those to read.
+
+    Returns
+    -------
+    dict of str to array, or None
+        All columns by name; None for those that were not read. A null number is nan.
+
+    Raises
+    ------
+    InputError
+        For a damaged file, two columns of one name, lists of different lengths, what is no number.
+    BackendUnavailable
+        Without pyarrow.
+    """
+    where = os.fspath(path)
+    arrow = library("pyarrow", where, "plancc[parquet]")
+    dataset = library("pyarrow.dataset", where, "plancc[parquet]")
+    try:
+        table = dataset.dataset(where, format="parquet")
+        names = list(table.schema.names)
+        if len(set(names)) != len(names):
+            raise InputError(f"{where}: two columns have one name")
+        chosen = wanted(names)
+        numbers = sum(
+            column.num_values
+            for fragment in table.get_fragments()
+            for group in map(fragment.metadata.row_group, range(fragment.metadata.num_row_groups))
+            for column in map(group.column, range(group.num_columns))
+            if any(f"{column.path_in_schema}.".startswith(f"{name}.") for name in chosen)
+        )
+        check_memory(numbers * BYTES_OF_NUMBER, f"{where}: reading {numbers:,} numbers")
+        read = table.to_table(columns=chosen)
+    except InputError:
+        raise
+    except (arrow.ArrowException, OSError, OverflowError, ValueError) as error:
+        words = " ".join(str(error).split())[:200]
+        raise InputError(f"{where}: cannot be read as Parquet: {words}") from error
+    found: dict[str, npt.NDArray[Any] | None] = dict.fromkeys(names)
+    for name in chosen:
+        found[name] = _array(arrow, read.column(name), f"{where}: column '{name[:40]}'")
+    return found
+
+
+def _array(arrow: Any, column: Any, what: str) -> npt.NDArray[Any]:
+    """A column as numbers; lists of equal length as a matrix."""
+    kind, rows = column.type, len(column)
+    if arrow.types.is_list(kind) or arrow.types.is_large_list(kind) or (
+        arrow.types.is_fixed_size_list(kind)
+    ):  # fmt: skip
+        compute = library("pyarrow.compute", what, "plancc[parquet]")
+        lengths = compute.unique(compute.list_value_length(column)).to_pylist()
+        if len(lengths) != 1 or not lengths[0]:
+            raise InputError(f"{what} holds lists of different lengths, or empty ones")
+        return _array(arrow, compute.list_flatten(column), what).reshape(rows, -1)
+    known = (arrow.types.is_integer, arrow.types.is_floating, arrow.types.is_boolean)
+    if not any(is_kind(kind) for is_kind in known):
+        raise InputError(f"{what} holds '{kind}', not numbers")
+    array: npt.NDArray[Any] = column.to_numpy()
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"{what}: {column.null_count} values are null")
+    return array
+
+
 def _chosen(where: str, names: list[str], columns: tuple[str, ...]) -> tuple[str, ...]:
     """The columns of u, v and perhaps weights."""
     listed = ", ".join(repr(name[:40]) for name in names[:20])
@@ -148,7 +221,7 @@ def _numbers(column: Any, what: str) -> npt.NDArray[np.floating]:
 
 
 FORMAT = Format(
-    _EXTENSIONS,
+    EXTENSIONS,
     read_parquet,
     gzip=False,
     options=(*ID_OPTIONS, "columns"),

@@ -8,12 +8,15 @@ called. Other names are ignored. Pickled objects are never loaded.
 
 from __future__ import annotations
 
+import csv
+import gzip
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +26,8 @@ from plancc.files import atomic_write
 from plancc.graph.formats import FORMATS, Format, data_keys, find_format
 from plancc.graph.graph import Graph
 from plancc.graph.npz import Archive, read_array, read_npz_data
+from plancc.graph.parquet import EXTENSIONS as PARQUET
+from plancc.graph.parquet import read_columns
 from plancc.graph.rowids import ROW_IDS, rows_by_id
 from plancc.graph.textfile import StrPath, check_readable, input_errors, open_input
 from plancc.memory import check_memory
@@ -103,8 +108,10 @@ OF_GRAPHS = frozenset(
 """Names that are of a graph, or of sparse features."""
 MOST_LISTED = 5
 """Most names that a warning spells out."""
-NO_GRAPH = (".npy", ".csv", ".tsv")
-"""Extensions of files that hold vertex data and no graph."""
+NO_GRAPH = (".npy", ".csv", ".tsv", *PARQUET)
+"""Extensions of files that hold vertex data and no graph, where vertex data are asked for."""
+_NUMBERED = re.compile(r"(features?|feat|node_feat|x|f|)_?(\d{1,9})")
+"""Names of columns of features."""
 
 
 def read_vertex_data(
@@ -170,7 +177,12 @@ def _held(
     plain = name.lower().removesuffix(".gz")
     held: Mapping[str, Any]
     if format is None and plain.endswith(NO_GRAPH) and required:
-        held = _read_array_file(name) if plain.endswith(".npy") else _read_table(name)
+        if plain.endswith(".npy"):
+            held = _read_array_file(name)
+        elif plain.endswith(PARQUET):
+            held = _of_columns(read_columns(path, partial(_wanted, keys=keys)), keys, name)
+        else:
+            held = _read_table(name, num_vertices, keys)
     else:
         read: Callable[..., Mapping[str, Any]] = read_npz_data
         if format is not None or os.path.isdir(name) or not _unknown(name):
@@ -426,43 +438,160 @@ def _read_array_file(name: str) -> dict[str, npt.NDArray[Any]]:
     return {"labels" if array.ndim == 1 else "features": array}
 
 
-def _read_table(name: str) -> Mapping[str, npt.NDArray[Any] | None]:
+def _read_table(
+    name: str, num_vertices: int | Graph, keys: Mapping[str, str] | None
+) -> Mapping[str, npt.NDArray[Any] | None]:
     """Columns of numbers by their names; without names one is the labels, several the features."""
     check_readable(name)
-    with input_errors(name), open_input(name) as stream:
-        first = stream.readline(MOST_NAMES)
-    if len(first) == MOST_NAMES and not first.endswith(b"\n"):
-        raise InputError(f"{name}: the first line is longer than {MOST_NAMES >> 20} MiB")
     mark = "\t" if name.lower().removesuffix(".gz").endswith(".tsv") else ","
-    words = [word.strip().strip('"') for word in first.decode("utf-8", "replace").split(mark)]
+    with input_errors(name), open_input(name) as stream:
+        words, second = (_words(stream, mark, name) for _ in range(2))
     try:
         [float(word) for word in words]
-        named = False
     except ValueError:
-        named = True
-    table = read_numbers(name, mark, skipped=int(named))
-    if not named:
-        if table.shape[1] > 1:
-            return {"features": table.astype(np.float32)}
+        pass
+    else:
+        return _without_names(name, mark, words, num_vertices)
+    if len(set(words)) != len(words) or len(words) != len(second or words):
+        raise InputError(f"{name}: {len(words)} column names for {len(second)} columns")
+    wanted = [*_wanted(words, keys)]
+    of_masks = {name for name, key in _names_of(keys).items() if key in MASKS}
+    reading = Reading(
+        columns=tuple(words.index(word) for word in wanted),
+        booleans=tuple(words.index(word) for word in wanted if word in of_masks),
+        names=tuple(words),
+    )
+    columns: dict[str, npt.NDArray[Any] | None] = dict.fromkeys(words)
+    if wanted:
+        table = read_numbers(name, mark, skipped=1, reading=reading)
+        columns |= {word: table[:, place] for place, word in enumerate(wanted)}
+    return _of_columns(columns, keys, name)
+
+
+def _words(stream: BinaryIO | gzip.GzipFile, mark: str, name: str) -> list[str]:
+    """The words of the next line."""
+    line = stream.readline(MOST_NAMES)
+    if len(line) == MOST_NAMES and not line.endswith(b"\n"):
+        raise InputError(f"{name}: a line is longer than {MOST_NAMES >> 20} MiB")
+    text = line.decode("utf-8-sig", "replace").rstrip("\r\n")
+    if '"' in text:
+        try:
+            return [word.strip() for word in next(csv.reader([text], delimiter=mark))]
+        except csv.Error as error:
+            raise InputError(f"{name}: the names of the columns: {error}") from error
+    return [word.strip() for word in text.split(mark)] if text else []
+
+
+def _without_names(
+    name: str, mark: str, words: list[str], num_vertices: int | Graph
+) -> dict[str, npt.NDArray[Any]]:
+    table = read_numbers(name, mark)
+    count = num_vertices if isinstance(num_vertices, int) else num_vertices.num_vertices
+    if table.shape[1] == 1:
         return {"labels": class_numbers(table[:, 0], f"{name}: the column")}
-    if len(set(words)) != len(words) or len(words) != table.shape[1]:
-        raise InputError(f"{name}: {len(words)} column names for {table.shape[1]} columns")
-    found: dict[str, npt.NDArray[Any]] = {}
-    for column, word in enumerate(words):
-        what = f"{name}: column '{word}'"
-        if word in ("labels", *ALIASES["labels"], "clusters"):
-            found[word] = class_numbers(table[:, column], what)
-        elif word in (*MASKS, *ALIASES["val_mask"]):
-            if not np.isin(table[:, column], (0, 1)).all():
-                raise InputError(f"{what} is a mask: it must hold 0 and 1")
-            found[word] = table[:, column] == 1
-        elif word in ROW_IDS:
-            found[word] = class_numbers(table[:, column], what)
-    return {word: found.get(word) for word in words}
+    if len(table) == count + 1 and words == [str(k) for k in range(len(words))]:
+        warnings.warn(
+            f"{name}: the first line, {','.join(words[:3])}..., is taken as names: there are "
+            f"{count:,} lines besides, as many as vertices",
+            PlanccWarning,
+            stacklevel=2,
+        )
+        table = table[1:]
+    return {"features": table.astype(np.float32)}
+
+
+def _names_of(keys: Mapping[str, str] | None) -> dict[str, str]:
+    """What is in a column, by its name."""
+    chosen = data_keys(keys)
+    named = {
+        name: key for key in KEYS for name in (key, *ALIASES.get(key, ())) if key not in chosen
+    }
+    return named | {name: key for key, name in chosen.items()}
+
+
+def _features_of(names: Iterable[str], keys: Mapping[str, str] | None) -> list[str]:
+    """Columns of features by number, as f0, f1, ... or 0, 1, ..., unless features have a name."""
+    known, groups = _names_of(keys), dict[str, dict[int, str]]()
+    for name in names:
+        if known.get(name) == "features":
+            return []
+        if name not in known and (match := _NUMBERED.fullmatch(name)):
+            groups.setdefault(match[1], {})[int(match[2])] = name
+    for prefix, group in groups.items():
+        first, last = min(group), max(group)
+        if first <= 1 and last - first + 1 == len(group) and (prefix or len(group) > 1):
+            return [group[k] for k in sorted(group)]
+    return []
+
+
+def _wanted(names: Iterable[str], keys: Mapping[str, str] | None) -> list[str]:
+    """The columns that are read."""
+    names = list(names)
+    known = {*_names_of(keys), *ROW_IDS, *_features_of(names, keys)}
+    return [name for name in names if name in known]
+
+
+def _of_columns(
+    columns: Mapping[str, npt.NDArray[Any] | None], keys: Mapping[str, str] | None, where: str
+) -> dict[str, npt.NDArray[Any] | None]:
+    """Arrays of vertex data from columns; those that are not read are None."""
+    known, numbered = _names_of(keys), _features_of(columns, keys)
+    found: dict[str, npt.NDArray[Any] | None] = {}
+    for name, column in columns.items():
+        key, what = known.get(name, ""), f"{where}: column '{name[:40]}'"
+        if column is None or name in numbered:
+            if name not in numbered:
+                found[name] = None
+        elif name in ROW_IDS or key in ("labels", "clusters"):
+            found[name] = class_numbers(column, what) if column.dtype.kind == "f" else column
+        elif key in MASKS:
+            if column.dtype.kind not in "biuf" or not np.isin(column, (0, 1)).all():
+                raise InputError(f"{what} is a mask: it must hold 0 and 1, or True and False")
+            found[name] = column == 1
+        else:
+            found[name] = column.reshape(len(column), -1)
+    if numbered:
+        parts = [
+            _finite(np.asarray(columns[name]), f"{where}: column '{name}'") for name in numbered
+        ]
+        for part, name in zip(parts, numbered, strict=True):
+            if part.ndim != 1:
+                raise InputError(f"{where}: column '{name}' holds lists, not numbers")
+        found[data_keys(keys).get("features", "features")] = np.stack(parts, axis=1)
+    return found
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What of a table is read.
+
+    Attributes
+    ----------
+    columns : tuple of int
+        The columns, in this order.
+    booleans : tuple of int
+        Those that may hold True and False.
+    names : tuple of str
+        The names of all columns, for messages.
+    """
+
+    columns: tuple[int, ...]
+    booleans: tuple[int, ...]
+    names: tuple[str, ...]
+
+
+def _truth(word: str) -> float:
+    """A number, or 1 and 0 for True and False."""
+    word = word.strip().lower()
+    return float(word == "true") if word in ("true", "false") else float(word)
 
 
 def read_numbers(
-    path: StrPath, mark: str = ",", skipped: int = 0, dtype: npt.DTypeLike = np.float64
+    path: StrPath,
+    mark: str = ",",
+    skipped: int = 0,
+    dtype: npt.DTypeLike = np.float64,
+    reading: Reading | None = None,
 ) -> npt.NDArray[Any]:
     """A table of numbers, plain or .gz, dtype[rows, columns]; ``nan`` may stand in it.
 
@@ -483,11 +612,28 @@ def read_numbers(
                 skiprows=skipped,
                 ndmin=2,
                 encoding="utf-8",
+                quotechar='"' if reading is not None else None,
+                usecols=None if reading is None else reading.columns,
+                converters=None if reading is None else dict.fromkeys(reading.booleans, _truth),
             )
     except (ValueError, UnicodeDecodeError) as error:
-        words = " ".join(str(error).split())[:200]
-        raise InputError(f"{os.fspath(path)}: not a table of numbers: {words}") from error
+        names = () if reading is None else reading.names
+        words = _wrong_word(" ".join(str(error).split())[:200], skipped, names)
+        raise InputError(f"{os.fspath(path)}{words}") from error
     return table
+
+
+def _wrong_word(words: str, skipped: int, names: Sequence[str]) -> str:
+    """What numpy says of a table, with the line counted from 1 and the column by name."""
+    match = re.fullmatch(
+        r"could not convert string (.*) to \w+ at row (\d+), column (\d+)\.", words
+    )
+    if match is None:
+        words = re.sub(r"; use `usecols`.*", "", words)
+        return f": not a table of numbers: {words}"
+    line, column = int(match[2]) + 1 + skipped, int(match[3])
+    name = f" '{names[column - 1][:40]}'" if column <= len(names) else f" {column}"
+    return f", line {line}: not a table of numbers: {match[1]} in column{name}"
 
 
 def class_numbers(column: npt.NDArray[np.float64], what: str) -> npt.NDArray[np.int64]:

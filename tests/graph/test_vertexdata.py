@@ -1,5 +1,6 @@
 """Features, labels and masks."""
 
+import csv
 import gzip
 import warnings
 
@@ -295,7 +296,10 @@ def test_a_table_as_wide_as_it_is(tmp_path):
         ("label\n0.5\n", "column 'label' holds '0.5', not the number of a class"),
         ("0.5\n", "the column holds '0.5'"),
         ("1,2\n3\n", "not a table of numbers"),
-        ("1,2\n3,x\n", "not a table of numbers"),
+        ("1,2\n3,x\n", "csv, line 2: not a table of numbers: 'x' in column 2"),
+        ("id,label\n0,1\n1,x\n", "csv, line 3: not a table of numbers: 'x' in column 'label'"),
+        ("label\n0,1\n", "1 column names for 2 columns"),
+        ("train_mask\nTrue\nyes\n", "not a table of numbers: .*yes"),
         ("label,train_mask\n1,2\n", "column 'train_mask' is a mask"),
         ("id,colour\n1,2\n", "no vertex data: none of the keys"),
         ("label,label\n1,2\n", "2 column names for 2 columns"),
@@ -394,6 +398,62 @@ def test_what_is_not_taken_is_said(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error", PlanccWarning)
         vertex_data_of({"x": X, "y": Y, "edge_index": 1, "k": X.T}, N)
+
+
+WITH_ALL = {"id": [1, 0, 2], "label": [1, 0, -1], "name": ["a, b", "c", "d"],
+            "train_mask": [True, False, True], "f1": [1.5, 0, 2], "f0": [4.0, 3, 5]}  # fmt: skip
+
+
+def check_all(path):
+    with pytest.warns(PlanccWarning, match="not taken: 'name'$"):
+        found = read_vertex_data(path, 3)
+    assert found.features.tolist() == [[3, 0], [4, 1.5], [5, 2]]
+    assert found.labels.tolist() == [0, 1, -1]
+    assert found.train_mask.tolist() == [False, True, True]
+    with pytest.warns(PlanccWarning, match="not taken: 'label', 'name', 'f0'$"):
+        found = read_vertex_data(path, 3, keys={"features": "f1", "labels": "id"})
+    assert found.features.tolist() == [[1.5], [0], [2]]
+    assert found.labels.tolist() == [1, 0, 2]
+
+
+def test_a_table_as_pandas_writes_it(tmp_path):
+    names = [*WITH_ALL]
+    rows = zip(*WITH_ALL.values(), strict=True)
+    with open(tmp_path / "a.csv", "w", newline="") as stream:
+        csv.writer(stream).writerows([names, *rows])
+    check_all(tmp_path / "a.csv")
+
+
+def test_a_table_in_parquet(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.table(WITH_ALL), tmp_path / "a.parquet")
+    check_all(tmp_path / "a.parquet")
+    lists = {"x": [[1, 2], [3, 4], [5, 6]], "y": [0, None, 1]}
+    parquet.write_table(arrow.table(lists), tmp_path / "l.parquet")
+    found = read_vertex_data(tmp_path / "l.parquet", 3)
+    assert found.features.tolist() == lists["x"]
+    assert found.labels.tolist() == [0, -1, 1]
+    for wrong, words in [
+        ({"x": [[1], [2, 3]]}, "column 'x' holds lists of different lengths"),
+        ({"y": ["a", "b"]}, "column 'y' holds 'string', not numbers"),
+        ({"train_mask": [True, None]}, "column 'train_mask': 1 values are null"),
+        ({"train_mask": [2, 1]}, "column 'train_mask' is a mask"),
+        ({"z": [1, 2]}, "no vertex data"),
+    ]:
+        parquet.write_table(arrow.table(wrong), tmp_path / "w.parquet")
+        with pytest.raises(InputError, match=words):
+            read_vertex_data(tmp_path / "w.parquet", 2)
+    (tmp_path / "d.parquet").write_bytes((tmp_path / "l.parquet").read_bytes()[:-9])
+    with pytest.raises(InputError, match=r"d\.parquet: cannot be read as Parquet"):
+        read_vertex_data(tmp_path / "d.parquet", 2)
+
+
+def test_a_line_of_numbers_may_be_names(tmp_path):
+    (tmp_path / "x.csv").write_text("0,1\n5,6\n7,8\n")
+    assert read_vertex_data(tmp_path / "x.csv", 3).features.tolist() == [[0, 1], [5, 6], [7, 8]]
+    with pytest.warns(PlanccWarning, match=r"the first line, 0,1\.\.\., is taken as names"):
+        assert read_vertex_data(tmp_path / "x.csv", 2).features.tolist() == [[5, 6], [7, 8]]
 
 
 def test_formats_without_data(tmp_path):
