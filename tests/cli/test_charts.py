@@ -55,3 +55,40 @@ def test_a_negative_loss_stands_below_zero(tmp_path, losses):
     scale, foot = np.polyfit(values, at, 1)  # of the axis, by its ticks
     assert scale > 0
     np.testing.assert_allclose(from_below, scale * np.array(losses) + foot, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [[2.183, 2.182, 2.18], [1234.5, 1234.6], [-2.18, -2.181, -2.19], [3e9, 2.9e9], [2e-9, 1.9e-9]],
+)
+def test_a_loss_that_changes_little_fills_its_chart(tmp_path, losses):
+    chart, points = curve(logged(tmp_path, losses))
+    assert np.ptp(points[:, 1]) > 80
+    units = {"k": 1e3, "G": 1e9}
+    values = [float(t.text.rstrip("kG")) * units.get(t.text[-1], 1.0) for t in chart.y_ticks]
+    assert len(set(values)) == len(values) >= 2
+    scale, foot = np.polyfit(values, [tick.at for tick in chart.y_ticks], 1)
+    from_below = 100 - points[:, 1]
+    np.testing.assert_allclose(from_below, scale * np.array(losses) + foot, atol=0.3)
+    assert chart.note.endswith("; the axis does not begin at 0")
+
+
+@pytest.mark.parametrize("losses", [[2.0, 1.0], [2.0, 2.0], [2.0, 2.0 + 1e-9], [1e-322, 1.1e-322]])
+def test_other_losses_are_seen_from_zero(tmp_path, losses):
+    chart, _ = curve(logged(tmp_path, losses))
+    assert chart.y_ticks[0].text == "0"
+    assert "axis" not in chart.note
+
+
+def test_one_epoch_alone_is_a_dot(tmp_path):
+    path = tmp_path / "run.jsonl"
+    figures = {"seconds_mean": {}, "seconds_max": {"total": 1.0}}
+    accuracy = {"train": 0.5, "val": 0.25}
+    lines = [{"epoch": k, "loss": 2.0 - k, "accuracy": accuracy if k == 1 else {}} for k in (0, 1)]
+    path.write_text("\n".join(json.dumps(line | figures) for line in lines))
+    (_, loss), (_, scores) = convergence([("A", read_log(path))])
+    assert [line.dot for line in loss.lines] == [False]
+    assert [(line.points, line.dot) for line in scores.lines] == [
+        ("100.00,50.00 100.00,50.00", True),
+        ("100.00,75.00 100.00,75.00", True),
+    ]

@@ -25,6 +25,10 @@ MOST_EPOCHS = 120
 """Epochs up to which each has a bar of its own; more are averaged."""
 MOST_POINTS = 600
 """Points of a line, at most."""
+SMALL_RANGE = 0.25, 1e-5
+"""A loss whose range is between these shares of its largest value has an axis that begins near it:
+above the first a line from 0 shows how it falls, below the second ticks would need too many digits.
+"""
 CUT = 3.0
 """Bars of epochs are cut at this multiple of the median."""
 PART_LOADS = (
@@ -72,11 +76,15 @@ class Box:
 
 @dataclass(frozen=True)
 class Line:
-    """A line through points "x,y x,y", in percent, y from above; `kind` says colour and dashes."""
+    """A line through points "x,y x,y", in percent, y from above; `kind` says colour and dashes.
+
+    With `dot` all points are one place, which is drawn as a dot.
+    """
 
     points: str
     kind: str
     title: str
+    dot: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,12 +127,12 @@ def percent(value: float, top: float) -> float:
     return round(100 * value / top, 3) if top else 0.0
 
 
-def short(value: float) -> str:
-    """1234567 -> 1.2M, for ticks."""
+def short(value: float, digits: int = 3) -> str:
+    """1234567 -> 1.23M, for ticks."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(value) >= size:
-            return f"{value / size:.3g}{unit}"
-    return f"{value:.3g}"
+            return f"{value / size:.{digits}g}{unit}"
+    return f"{value:.{digits}g}"
 
 
 def steps(top: float, at_most: int = 4) -> list[float]:
@@ -277,31 +285,54 @@ def _curves(
     finite = [v[np.isfinite(v)] for *_, v in every]
     if not sum(map(len, finite)):
         return None
-    low = 1.05 * min(0.0, *(float(v.min()) for v in finite if len(v)))
-    top = limit or 1.05 * max(0.0, *(float(v.max()) for v in finite if len(v)))
-    if not top > low:
-        top = 1.0
-    round_values = steps(max(top, -low))
-    values_of_ticks = [-v for v in round_values if 0 < v <= -low]
-    values_of_ticks += [v for v in round_values if v <= top]
+    (low, top), y_ticks = _value_axis(np.concatenate(finite), limit)
+    if low > 0 or top < 0:
+        note += "; the axis does not begin at 0"
     first = min(int(log.epoch[0]) for _, log in logs)
     last = max(int(log.epoch[-1]) for _, log in logs)
-    lines = [
-        Line(
-            _line(log.epoch, values, (first, last), (low, top)),
-            f"plan-{letter} {split}",
-            f"{split}{f', plan {letter}' if len(logs) > 1 else ''}",
+    lines = []
+    for letter, log, split, values in every:
+        points = _line(log.epoch, values, (first, last), (low, top))
+        dot = len(points.split()) == 1
+        lines.append(
+            Line(
+                f"{points} {points}" if dot else points,
+                f"plan-{letter} {split}",
+                f"{split}{f', plan {letter}' if len(logs) > 1 else ''}",
+                dot,
+            )
         )
-        for letter, log, split, values in every
-    ]
     return Chart(
         alt=f"{which} over epochs {first} to {last}: {note}",
         note=note,
         lines=lines,
         x_ticks=_epoch_ticks(first, last),
-        y_ticks=[Tick(percent(v - low, top - low), short(v)) for v in values_of_ticks],
+        y_ticks=y_ticks,
         x_title="epoch",
     )
+
+
+def _value_axis(values: np.ndarray, limit: float | None) -> tuple[tuple[float, float], list[Tick]]:
+    """Foot and top of the axis for some finite values, and its ticks.
+
+    It has 0, but for values that are close together; it goes up to `limit` if there is one.
+    """
+    least, most = float(values.min()), float(values.max())
+    spread, size = most - least, max(abs(least), abs(most))
+    wide, narrow = SMALL_RANGE
+    if limit is None and narrow * size <= spread <= wide * size and len(steps(spread)) > 1:
+        low, top = least - 0.06 * spread, most + 0.06 * spread
+        step = steps(top - low)[1]
+        digits = max(3, math.floor(math.log10(size)) - math.floor(math.log10(step)) + 1)
+        at = [step * k for k in range(math.ceil(low / step), math.floor(top / step) + 1)]
+        return (low, top), [Tick(percent(v - low, top - low), short(v, digits)) for v in at]
+    low, top = 1.05 * min(0.0, least), limit or 1.05 * max(0.0, most)
+    if not top > low:
+        top = 1.0
+    round_values = steps(max(top, -low))
+    at = [-v for v in round_values if 0 < v <= -low]
+    at += [v for v in round_values if v <= top]
+    return (low, top), [Tick(percent(v - low, top - low), short(v)) for v in at]
 
 
 def _of(log: RunLog, which: str) -> Iterable[tuple[str, np.ndarray]]:
