@@ -33,15 +33,21 @@ def compiler(name: str) -> str:
     return path
 
 
+def built(name: str, source: Path, program: Path) -> Path:
+    """The program of a source, with the sanitisers of addresses, leaks and undefined behaviour."""
+    words = [compiler(name), *STRICT, *SANITIZE, f"-I{ROOT / 'include'}", *hdf5("--cflags")]
+    run(*words, source, "-o", program, *hdf5("--libs"), "-lm")
+    return program
+
+
 def expected(case) -> np.ndarray:
     vertex, column = np.arange(len(case.matrix))[:, None], np.arange(3)
     return case.matrix @ np.cos(0.37 * vertex + column)
 
 
 def test_the_example_in_c(case, tmp_path):
-    mpirun, program = system_mpi(), tmp_path / "spmm"
-    words = [compiler("mpicc"), *STRICT, *SANITIZE, f"-I{ROOT / 'include'}", *hdf5("--cflags")]
-    run(*words, ROOT / "examples/c/spmm.c", "-o", program, *hdf5("--libs"), "-lm")
+    mpirun = system_mpi()
+    program = built("mpicc", ROOT / "examples/c/spmm.c", tmp_path / "spmm")
     said = run(
         *mpirun, program, case.path, tmp_path / "product", ASAN_OPTIONS="detect_leaks=0"
     )  # MPI leaks
@@ -65,9 +71,7 @@ def test_the_example_in_fortran(case, tmp_path):
 @pytest.fixture(scope="module")
 def failing_exchange(tmp_path_factory) -> Path:
     program = tmp_path_factory.mktemp("exchange") / "failing_exchange"
-    words = [compiler("mpicc"), *STRICT, *SANITIZE, f"-I{ROOT / 'include'}", *hdf5("--cflags")]
-    run(*words, LOADERS / "failing_exchange.c", "-o", program, *hdf5("--libs"), "-lm")
-    return program
+    return built("mpicc", LOADERS / "failing_exchange.c", program)
 
 
 @pytest.mark.parametrize(
@@ -92,11 +96,7 @@ def test_errors_of_mpi_are_returned(case, failing_exchange, call, number, words)
 
 @pytest.fixture(scope="module")
 def read_part(tmp_path_factory) -> Path:
-    """The reader with the sanitisers of addresses, leaks and undefined behaviour."""
-    program = tmp_path_factory.mktemp("reader") / "read_part"
-    words = [compiler("gcc"), *STRICT, *SANITIZE, f"-I{ROOT / 'include'}", *hdf5("--cflags")]
-    run(*words, LOADERS / "read_part.c", "-o", program, *hdf5("--libs"), "-lm")
-    return program
+    return built("gcc", LOADERS / "read_part.c", tmp_path_factory.mktemp("reader") / "read_part")
 
 
 def test_rows_and_ids(case, read_part):
