@@ -117,6 +117,7 @@ def graph_of_record(
     else:
         col, row = edge_index_of(pair, where)
         n = _num_vertices(record, row, col, where)
+        _check_ends(pair=(col, row), num_vertices=n, what=f"{where}: '{graph_key}'")
         values = _weights(record, len(row), where, told=not reading.get("pattern"))
     if reading.get("pattern"):
         values = None
@@ -136,6 +137,20 @@ def edge_index_of(edge_index: Any, where: str) -> npt.NDArray[np.integer]:
             f"{where}: vertex numbers in 'edge_index' must be integers, not '{pair.dtype}'"
         )
     return pair
+
+
+def _check_ends(
+    pair: tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]], num_vertices: int, what: str
+) -> None:
+    """InputError for a vertex number that is out of range; the message says where it is."""
+    for side, ends in enumerate(pair):
+        wrong = (ends < 0) | (ends >= num_vertices)
+        if wrong.any():
+            k = int(np.argmax(wrong))
+            raise InputError(
+                f"{what}[{side}, {k}]: vertex '{ends[k]}' is out of range 0..{num_vertices - 1} "
+                f"({np.count_nonzero(wrong):,} of {len(ends):,} are)"
+            )
 
 
 def _num_vertices(

@@ -319,6 +319,8 @@ def vertex_data_of(
             f"{where}no vertex data: none of the keys '{', '.join(KEYS)}' is there, but "
             f"{_listed(held)}"
         )
+    for key in arrays.keys() & set(MASKS):
+        arrays[key] = _of_0_and_1(arrays[key], rows, f"{where}key '{called[key]}'", key)
     if ids is None:
         _check_rows({k: v for k, v in arrays.items() if v.ndim}, num_vertices, where, called)
         for key, value in lists.items():
@@ -419,8 +421,23 @@ def _mask_of_ids(value: Any, ids: npt.NDArray[np.integer], what: str) -> npt.NDA
     return np.isin(ids, listed)
 
 
+def _of_0_and_1(mask: npt.NDArray[Any], rows: int, what: str, key: str) -> npt.NDArray[Any]:
+    """Integers of 0 and 1 as booleans; InputError for what looks like a list of vertices."""
+    if mask.dtype.kind not in "iu" or not mask.ndim:
+        return mask
+    if len(mask) == rows and np.isin(mask, (0, 1)).all():
+        return mask.astype(np.bool_)
+    if mask.size > len(mask):
+        return mask
+    raise InputError(
+        f"{what} must be a list of booleans, or of 0 and 1, one for each of {rows} vertices, not "
+        f"'{mask.dtype}' of shape {mask.shape}; a list of vertex numbers is called "
+        f"'{INDEX_LISTS[key][0]}'"
+    )
+
+
 def _of_split(mask: npt.NDArray[Any], split: str | None, what: str) -> npt.NDArray[Any]:
-    """One column of masks that have one for every split; bytes of 0 and 1 as booleans."""
+    """One column of masks that have one for every split."""
     if mask.ndim == 2 and mask.shape[1] == 1:
         mask = mask[:, 0]
     if mask.ndim == 2:
@@ -428,8 +445,6 @@ def _of_split(mask: npt.NDArray[Any], split: str | None, what: str) -> npt.NDArr
         if split is None or not split.isascii() or not split.isdigit() or int(split) >= count:
             raise InputError(f"{what} has {count} splits: choose one by `split` 0..{count - 1}")
         mask = mask[:, int(split)]
-    if mask.dtype == np.uint8 and mask.size and mask.max() <= 1:
-        mask = mask.astype(np.bool_)
     return mask
 
 
@@ -716,7 +731,11 @@ def _finite(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.float32]:
         result = np.ascontiguousarray(array, dtype=np.float32)
     wrong = ~np.isfinite(result)
     if wrong.any():
-        raise InputError(f"{what} holds '{array[wrong][0]}', not a finite 32-bit number")
+        place = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+        words = ", ".join(f"{name} {k}" for name, k in zip(("row", "column"), place, strict=False))
+        raise InputError(
+            f"{what} holds '{array[place]}' in {words} (counted from 0), not a finite 32-bit number"
+        )
     return result
 
 

@@ -50,7 +50,7 @@ def test_objects():
         ({"ntypes": ["a", "b"]}, "heterogeneous graphs are not supported"),
         ({"etypes": ["a", "b"]}, "heterogeneous graphs are not supported"),
         ({"is_block": True}, "is a block of a mini-batch"),
-        ({"num_nodes": lambda: 2}, r"vertex '2' is out of range 0\.\.1"),
+        ({"num_nodes": lambda: 2}, r"vertex '3' is out of range 0\.\.1"),
     ],
 )
 def test_refused(others, words):

@@ -87,7 +87,7 @@ BAD = {
     "nothing": ({"z": [1]}, "no vertex data"),
     "feature rows": ({"features": np.ones((3, 2))}, "'features' has '3' rows"),
     "feature shape": ({"features": np.ones(2)}, "'features' must be a matrix"),
-    "nan": ({"features": np.full((2, 2), np.nan)}, "'features' holds 'nan'"),
+    "nan": ({"features": [[0, 1], [2, np.nan]]}, "'features' holds 'nan' in row 1, column 1"),
     "inf": ({"features": np.full((2, 2), 1e300)}, "'features' holds '1e+300'"),
     "text": ({"features": np.array([["a"], ["b"]])}, "'features' holds no numbers"),
     "objects": ({"features": np.array([[None], [None]])}, "'features' cannot be read"),
@@ -95,7 +95,9 @@ BAD = {
     "label value": ({"labels": [1, -2]}, "'labels' holds '-2'"),
     "label type": ({"labels": [1.0, 2.0]}, "'labels' must be a list of integers"),
     "label size": ({"labels": [1, 2**40]}, f"'labels' holds '{2**40}'"),
-    "mask type": ({"train_mask": [0, 1]}, "'train_mask' must be a list of booleans"),
+    "mask type": ({"train_mask": [0.0, 1]}, "'train_mask' must be a list of booleans"),
+    "mask of numbers": ({"train_mask": [0]}, "a list of vertex numbers is called 'train_idx'"),
+    "mask of two": ({"val_mask": [[0], [2]]}, "a list of vertex numbers is called 'val_idx'"),
     "mask count": ({"test_mask": [True]}, "'test_mask' has '1' rows"),
     "cluster count": ({"clusters": [1]}, "'clusters' has '1' rows"),
     "cluster value": ({"clusters": [0, -1]}, "'clusters' holds '-1'"),
@@ -231,6 +233,11 @@ def test_lists_of_vertices_are_masks():
         vertex_data_of({"test_idx": np.array([1, 5])}, N)
     with pytest.raises(InputError, match="'train_idx' must be a list of vertex numbers"):
         vertex_data_of({"train_idx": np.array([1.0])}, N)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.int32])
+def test_masks_of_0_and_1(dtype):
+    assert np.array_equal(vertex_data_of({"train_mask": TRAIN.astype(dtype)}, N).train_mask, TRAIN)
 
 
 def test_masks_of_several_splits():
