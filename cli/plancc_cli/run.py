@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -32,19 +32,21 @@ from plancc_cli.progress import (
 )
 from plancc_cli.ranks import Job
 from plancc_cli.run_options import HELP, run_option
-from plancc_cli.tables import console, print_table, say, table_of
+from plancc_cli.tables import console, line_width, print_table, say, table_of
 from plancc_cli.words import in_flags, predictions_line
 from plancc_runtime import launch
 from plancc_runtime.options import DELAY, TrainOptions
 from plancc_runtime.transport.base import say as say_on_stderr
 
 if TYPE_CHECKING:
-    from plancc_runtime.results import Epoch, Measure, TrainResult
+    from plancc_runtime.results import Epoch, Measure, RunOutline, TrainResult
     from plancc_runtime.transport.base import Transport
 
 PROGRAM = "plancc-run"
 COLUMNS = ("total", "comm", "spmm", "dense", "reduce", "words", "messages")
 MOST_ROWS = 20
+ANY_WIDTH = 10_000
+"""Width of lines that may be as long as they are."""
 SECTIONS = {title: tuple(texts) for title, texts in HELP.items()}
 
 
@@ -127,14 +129,23 @@ def _run(
                 taken.add(os.path.realpath(path))
                 check_target(path)
 
+    told = 0
+
+    def begin(outline: RunOutline) -> None:
+        nonlocal told
+        told = len(outline.remarks)
+        with transport.agreement():
+            if first:
+                _write_out(lambda out: _print_outline(plan, outline, out))
+                _warn(outline.remarks)
+
     with _progress(train_options.epochs, level) if first else nullcontext() as report:
-        result, predict = trained(plan, train_options, transport, report)
+        result, predict = trained(plan, train_options, transport, report, begin)
 
     with transport.agreement():
         if first:
-            _write_out(lambda out: _show(plan, result, f1, out))
-            for sentence in result.remarks:
-                say_on_stderr(f"{PROGRAM}: warning: {in_flags(sentence, command)}")
+            _write_out(lambda out: _print_result(result, f1, out))
+            _warn(result.remarks[told:])
     with transport.agreement():
         if first and json_path:
             _write_json(json_path, plan, result)
@@ -157,6 +168,11 @@ def _write_json(path: str, plan: str, result: TrainResult) -> None:
     with atomic_write(path) as temporary:
         text = json.dumps({"plan": plan, **result.to_dict()}, indent=2)
         temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def _warn(sentences: Sequence[str]) -> None:
+    for sentence in sentences:
+        say_on_stderr(f"{PROGRAM}: warning: {in_flags(sentence, command)}")
 
 
 @contextmanager
@@ -195,20 +211,32 @@ def _bar(epochs: int) -> Iterator[Callable[[Measure], None]]:
 
     shown = TextColumn("{task.fields[loss]}{task.fields[accuracy]}")
     columns = (TextColumn("epoch"), MofNCompleteColumn(), BarColumn(), shown, Remaining())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=epochs, loss="", accuracy="")
+    # results go to stdout meanwhile
+    out = Console(stderr=True)
+    progress = Progress(*columns, console=out, transient=True, redirect_stdout=False)
+    task = progress.add_task("", total=epochs, loss="", accuracy="")
 
-        def report(measure: Measure) -> None:
-            progress.update(task, completed=measure.epoch + 1, loss=f"loss {measure.loss:.4f}")
-            if measure.scores.accuracy:
-                by_split = (f"{s} {a:.4f}" for s, a in measure.scores.accuracy.items())
-                progress.update(task, accuracy=f", accuracy {' '.join(by_split)}")
+    def report(measure: Measure) -> None:
+        progress.start()  # below what is printed before the first epoch
+        progress.update(task, completed=measure.epoch + 1, loss=f"loss {measure.loss:.4f}")
+        if measure.scores.accuracy:
+            by_split = (f"{s} {a:.4f}" for s, a in measure.scores.accuracy.items())
+            progress.update(task, accuracy=f", accuracy {' '.join(by_split)}")
 
+    try:
         yield report
+    finally:
+        progress.stop()
 
 
-def _show(plan: str, result: TrainResult, f1: bool, out: Console) -> None:
-    """The summary, and the table of epochs."""
+def _print_outline(plan: str, outline: RunOutline, out: Console) -> None:
+    """What is trained."""
+    for line in _summary(plan, outline):
+        say(in_flags(line, command), out)
+
+
+def _print_result(result: TrainResult, f1: bool, out: Console) -> None:
+    """The table of epochs."""
     f1 = f1 or result.multi_label
     caption = (
         f"{'F1 (micro/macro)' if f1 else 'accuracy'} per split; times in ms, the slowest rank's, "
@@ -228,21 +256,26 @@ def _show(plan: str, result: TrainResult, f1: bool, out: Console) -> None:
         table.add_row(str(epoch.epoch), *_row(epoch, splits, f1))
     table.add_section()
     table.add_row("final", *_row(result.final, splits, f1))
-    for line in _summary(plan, result):
-        say(line, out)
+    if result.best_epoch is not None:
+        ends = result.epochs[-1].epoch + 1 if result.epochs else result.final.epoch
+        say(
+            f"early stopping: trained for {ends} epochs; final are the weights after "
+            f"{result.best_epoch}, whose validation loss was the best",
+            out,
+        )
     # Open MPI gives its ranks a terminal even when its own output goes to a file
     print_table(table, out, boxed=sys.stdout.isatty() and launch.announced()[1] == 1)
 
 
-def _summary(plan: str, result: TrainResult) -> Iterator[str]:
-    """What was trained, and how: some lines."""
-    header, options = result.header, result.options
+def _summary(plan: str, outline: RunOutline) -> Iterator[str]:
+    """What is trained, and how: some lines."""
+    header, options = outline.header, outline.options
     origin = {False: "from the plan", True: "random"}
     grid = "" if header.grid is None else f" ({header.grid})"
     yield (
         f"{plan}: {header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "
-        f"{header.num_parts} parts, layout {header.layout}{grid}; ranks {result.num_ranks}, "
-        f"threads per rank {result.threads}"
+        f"{header.num_parts} parts, layout {header.layout}{grid}; ranks {outline.num_ranks}, "
+        f"threads per rank {outline.threads}"
     )
     ways = [options.activation, options.optimizer, f"lr {options.lr:g}"]
     if options.schedule != "none":
@@ -254,13 +287,13 @@ def _summary(plan: str, result: TrainResult) -> Iterator[str]:
     if options.norm != "none":
         ways.append(f"norm {options.norm}")
     yield (
-        f"{options.model.upper()} {' x '.join(map(str, result.dims))}, {', '.join(ways)}, "
-        f"{options.dtype}; features {origin[result.random_features]}, "
-        f"labels {origin[result.random_labels]}"
+        f"{options.model.upper()} {' x '.join(map(str, outline.dims))}, {', '.join(ways)}, "
+        f"{options.dtype}; features {origin[outline.random_features]}, "
+        f"labels {origin[outline.random_labels]}"
     )
-    figures = result.figures
-    on = [name for name in options.passes if name not in result.passes_off]
-    line = f"passes: {', '.join(on) or 'none'}; kernel {result.kernel}"
+    figures = outline.figures
+    on = [name for name in options.passes if name not in outline.passes_off]
+    line = f"passes: {', '.join(on) or 'none'}; kernel {outline.kernel}"
     if options.aggregate_on == "cpu":
         line += " on the CPU"
     if figures is not None and figures.plain:
@@ -270,34 +303,36 @@ def _summary(plan: str, result: TrainResult) -> Iterator[str]:
     if options.fold != "sync":
         late = f" by {options.delay or DELAY} epochs" if options.fold == "delayed" else ""
         line += f"; fold {options.fold}{late}"
-    yield f"{line}; set-up {1e3 * result.setup.seconds:.0f} ms, {result.setup.words_sent:,} words"
-    for name, why in result.passes_off.items():
+    yield f"{line}; set-up {1e3 * outline.setup.seconds:.0f} ms, {outline.setup.words_sent:,} words"
+    for name, why in outline.passes_off.items():
         yield f"pass {name} is off: {why}"
-    if result.pipelining is not None:
-        cut = result.pipelining
+    if outline.pipelining is not None:
+        cut = outline.pipelining
         fits = "at least" if cut.granularity >= 1 / cut.stages else "below"
         yield (
             f"pipeline: {cut.stages} stages; bandwidth {cut.bandwidth:,} of {cut.num_rows:,} rows, "
             f"granularity {cut.granularity:.3f}, {fits} 1/{cut.stages}"
         )
-    if result.sampler:
-        yield f"mini-batches: {_batches(result)}"
-    if result.best_epoch is not None:
-        ends = result.epochs[-1].epoch + 1 if result.epochs else result.final.epoch
+    if outline.sampler:
+        yield f"mini-batches: {_batches(outline)}"
+    if outline.replaced_masks:
+        splits = ", ".join(outline.replaced_masks)
+        yield f"`split` stands in place of the plan's masks ({splits})"
+    if not outline.random_labels and set(outline.split_sizes) == {"train"}:
         yield (
-            f"early stopping: trained for {ends} epochs; final are the weights after "
-            f"{result.best_epoch}, whose validation loss was the best"
+            f"{outline.split_sizes['train']:,} vertices train and none is tested: the plan has no "
+            "masks for it; `split` 0.6,0.2,0.2 draws some"
         )
 
 
-def _batches(result: TrainResult) -> str:
+def _batches(outline: RunOutline) -> str:
     """ "uniform, batch size 20,000, 17 steps per epoch"."""
-    name, *options = result.sampler.split()
+    name, *options = outline.sampler.split()
     for option in options:
         key, _, value = option.partition("=")
         number = f"{int(value):,}" if value.isdecimal() else value
         name += f", {key.replace('_', ' ')} {number}"
-    return f"{name}, {result.steps_per_epoch:,} steps per epoch"
+    return f"{name}, {outline.steps_per_epoch:,} steps per epoch"
 
 
 def _some(epochs: list[Epoch]) -> list[Epoch]:
@@ -311,11 +346,11 @@ def _some(epochs: list[Epoch]) -> list[Epoch]:
     return chosen if chosen[-1] is epochs[-1] else [*chosen, epochs[-1]]
 
 
-def _write_out(show: Callable[[Console], None]) -> None:
+def _write_out(print_to: Callable[[Console], None]) -> None:
     # what this terminal's encoding lacks is escaped: results are never lost for a character
     encoding = sys.stdout.encoding or "utf-8"
     text = io.TextIOWrapper(io.BytesIO(), encoding, errors="backslashreplace", newline="")
-    show(console(text))
+    print_to(console(text, line_width() or ANY_WIDTH))
     text.seek(0)
     try:
         sys.stdout.write(text.read())

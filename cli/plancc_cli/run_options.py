@@ -43,7 +43,7 @@ HELP = {
     "Data": {
         "normalize_features": "Divide every row of features by its sum of magnitudes.",
         "standardize_features": "Give every column of features mean 0 and variance 1.",
-        "split": "Random training, validation and test shares, for a plan without masks: "
+        "split": "Random training, validation and test shares, in place of the plan's masks: "
         "0.6,0.2,0.2.",
         "features": "Width of random features, for a plan without features.  [default: 64]",
         "classes": "Classes of random labels, for a plan without labels.  [default: 8]",

@@ -94,15 +94,26 @@ def screen_width() -> int:
     return shutil.get_terminal_size((WIDTH, 0)).columns
 
 
-def console(file: IO[str] | None = None) -> Console:
-    """What writes to a file, stdout unless told otherwise."""
-    return Console(file=file, highlight=False, markup=False, emoji=False, width=screen_width())
+def line_width() -> int | None:
+    """Characters of a line that are to be kept: COLUMNS, else the terminal's.
+
+    None for what has no width: a pipe, a file, the terminal that Open MPI puts before either.
+    """
+    if os.environ.get("COLUMNS", "").isdecimal():
+        return screen_width()
+    return shutil.get_terminal_size((0, 0)).columns or None if sys.stdout.isatty() else None
+
+
+def console(file: IO[str] | None = None, width: int | None = None) -> Console:
+    """What writes to a file, stdout unless told otherwise, in lines of `screen_width()`."""
+    return Console(
+        file=file, highlight=False, markup=False, emoji=False, width=width or screen_width()
+    )
 
 
 def say(sentence: str, out: Console | None = None) -> None:
     """Print a sentence; its lines are broken where there is a width to keep, not in a pipe."""
-    wrapped = sys.stdout.isatty() or "COLUMNS" in os.environ
-    (out or console()).print(sentence, soft_wrap=not wrapped)
+    (out or console()).print(sentence, soft_wrap=line_width() is None)
 
 
 def print_table(table: Table | str, out: Console | None = None, boxed: bool | None = None) -> None:

@@ -49,6 +49,8 @@ class LocalData:
         Local rows of the labelled vertices of every split that there is ("train" always).
     split_sizes : dict of str to int
         Their numbers over all ranks.
+    replaced_masks : list of str
+        Splits whose masks in the plan gave way to random ones.
     random_features, random_labels : bool
         Whether they were drawn here.
     """
@@ -60,6 +62,7 @@ class LocalData:
     num_classes: int
     splits: dict[str, Tensor]
     split_sizes: dict[str, int]
+    replaced_masks: list[str]
     random_features: bool
     random_labels: bool
 
@@ -102,10 +105,12 @@ def load_data(
     dtype: torch.dtype,
     options: TrainOptions,
     device: torch.device = CPU,
+    plan: str = "the plan",
 ) -> LocalData:
     """The vertex data of this rank's rows. Collective.
 
-    Without a train mask every labelled vertex is a training vertex, unless `split` draws masks.
+    Without a train mask every labelled vertex is a training vertex. Masks that `split` draws stand
+    in place of the plan's.
 
     Parameters
     ----------
@@ -117,6 +122,8 @@ def load_data(
         Where the plan has labels, `classes` may be larger than those that occur.
     device : torch.device
         Device of all tensors.
+    plan : str
+        Its name, for messages.
 
     Raises
     ------
@@ -176,13 +183,13 @@ def load_data(
                 f"`classes` {num_classes}: the plan carries labels up to {classes - 1}, "
                 f"which is {classes} classes"
             )
-        if split is not None and given:
+        if split is not None and data.train_mask is not None and options.mini_batches:
             raise InputError(
-                f"`split` {','.join(map(str, split))}: the plan has masks of its own "
-                f"({', '.join(given)})"
+                f"`split` {','.join(map(str, split))}: mini-batches are drawn by the plan's own "
+                "masks; leave the option out, or train without mini-batches"
             )
         if sizes[0] == 0:
-            raise InputError("no vertex of the plan has both a label and a place in the train mask")
+            raise InputError(f"{plan}: {_no_training(split is not None, given)}")
 
     dense = torch.from_numpy(np.ascontiguousarray(features)).to(device, dtype)
     if options.normalize_features:
@@ -195,9 +202,22 @@ def load_data(
         num_classes=num_classes or (DEFAULT_CLASSES if random else classes),
         splits={s: torch.from_numpy(r).to(device) for s, r in rows.items()},
         split_sizes={s: int(n) for s, n in zip(SPLITS, sizes, strict=True) if s in rows},
+        replaced_masks=given if split is not None else [],
         random_features=data.features is None,
         random_labels=random,
     )
+
+
+def _no_training(drawn: bool, given: Sequence[str]) -> str:
+    """Why no training vertex has a label, and what to do."""
+    if drawn:
+        return "no vertex that `split` draws for training has a label"
+    if "train" in given:
+        return (
+            "no vertex of the train mask has a label; give `split` shares of the labelled "
+            "vertices, such as 0.6,0.2,0.2, or compile the graph with another mask"
+        )
+    return "no vertex has a label"
 
 
 def _own_columns(part: Part, width: int) -> slice:

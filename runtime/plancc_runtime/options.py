@@ -94,7 +94,7 @@ class TrainOptions:
         Whether every column of features is shifted and scaled to mean 0 and variance 1 over all
         vertices, after `normalize_features`. The network keeps mean and scale.
     split : three floats or None
-        Shares of training, validation and test vertices, drawn for a plan without masks.
+        Shares of training, validation and test vertices, drawn in place of the plan's masks.
     optimizer, schedule : str
         `plancc_runtime.optim.OPTIMIZERS`, `learning_rate`.
     weight_decay : float

@@ -18,6 +18,23 @@ STEEP = 0.2
 """Share of the first loss that as many epochs again would take off at the last epochs' rate."""
 SHORT = 100
 """Epochs below which more of them are proposed."""
+MOST_TRIES = 3
+
+
+def of_data(random_features: bool, random_labels: bool) -> list[str]:
+    """Sentences on data of which little can be learnt; none where labels are random too.
+
+    Parameters
+    ----------
+    random_features, random_labels : bool
+        Whether they were drawn, since the plan has none.
+    """
+    if not random_features or random_labels:
+        return []
+    return [
+        "the plan has labels but no features: the network is trained on random features, which say "
+        "nothing of the labels; compile the graph with its features (plancc compile --data FILE)"
+    ]
 
 
 def remarks(
@@ -46,11 +63,14 @@ def remarks(
         same = "that of the same answer for every vertex"
         if not multi_label:
             same = "the share of the largest class"
-        tries = ", ".join(_tries(options, of_plan))
-        return [
-            f"the {split} {name} {found:.4f} is near {constant:.4f}, {same}: the network has "
-            f"hardly learnt; try {tries}"
-        ]
+        near = f"the {split} {name} {found:.4f} is near {constant:.4f}, {same}: the network has "
+        if not of_plan:
+            return [f"{near}hardly learnt, as its features are random"]
+        tries = _tries(options)
+        more = f"first {', then '.join(tries)}" if len(tries) > 1 else tries[0]
+        return [f"{near}hardly learnt; try {more}"]
+    if not of_plan:
+        return []
     if _still_falls(epochs):
         faster = "" if options.optimizer != "sgd" else ", or `optimizer` adam"
         return [
@@ -78,18 +98,21 @@ def constant_score(class_shares: Sequence[float], multi_label: bool) -> float:
     return 2 * sum(often) / (len(often) + sum(class_shares)) if often else 0.0
 
 
-def _tries(options: TrainOptions, of_plan: bool) -> list[str]:
-    """What may help, most likely first."""
+def _tries(options: TrainOptions) -> list[str]:
+    """What may help, most likely first; of a short run hardly more can be said."""
     found = []
+    if options.epochs < SHORT:
+        found.append(f"`epochs` {SHORT}")
     if options.optimizer == "sgd":
-        found.append("`optimizer` adam")
-    if of_plan and not options.standardize_features:
+        if found:
+            found[0] += " with `optimizer` adam"
+        else:
+            found.append("`optimizer` adam")
+    if not options.standardize_features:
         found.append("`standardize_features`")
     if options.norm == "none":
         found.append("`norm` layer")
-    if options.epochs < SHORT:
-        found.append(f"more `epochs` than {options.epochs}")
-    return [*found, f"another `lr` than {options.lr:g}"]
+    return [*found, f"another `lr` than {options.lr:g}"][:MOST_TRIES]
 
 
 def _window(epochs: Sequence[Epoch]) -> int:

@@ -173,8 +173,8 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class TrainResult:
-    """What a run leaves behind, the same on all ranks.
+class RunOutline:
+    """What is known of a run before its first epoch, the same on all ranks.
 
     Attributes
     ----------
@@ -186,34 +186,22 @@ class TrainResult:
     figures : Figures or None
         Words of one epoch as the passes that avoid communication leave them; None where every
         epoch or step draws what it moves.
-    epochs : list of Epoch
-        Those that this run made: from where it resumed to where it stopped.
-    final : Epoch
-        One more forward pass with the weights that training ends with, apart from the epochs.
-    best_epoch : int or None
-        With early stopping, how many epochs the weights have seen that training went back to.
     dims : list of int
         d_0..d_L.
     split_sizes : dict of str to int
         Labelled vertices per split.
+    replaced_masks : list of str
+        Splits whose masks in the plan gave way to those that `split` draws.
     multi_label : bool
         Whether a vertex may be of several classes.
-    weights : dict of str to array
-        Every parameter of the network, by its name.
-    network : dict
-        Which network they belong to (`plancc_runtime.saved.Description`), ready for JSON.
     sampler : str
         Sampler of mini-batches, with its options; empty for full batch.
     steps_per_epoch : int
         0 for full batch.
-    steps : list of Step
-        Steps of all epochs.
     pipelining : Pipelining or None
         The pipeline of a feature plan, if it has one.
     remarks : list of str
-        Sentences on a run that did not learn, and what to try (`plancc_runtime.remarks`).
-    predicted : list of int or None
-        How many vertices are predicted to be of every class; None if that was not asked for.
+        Sentences on data of which little can be learnt (`plancc_runtime.remarks`).
     """
 
     header: Header
@@ -222,6 +210,7 @@ class TrainResult:
     threads: int
     dims: list[int]
     split_sizes: dict[str, int]
+    replaced_masks: list[str]
     random_features: bool
     random_labels: bool
     multi_label: bool
@@ -229,16 +218,42 @@ class TrainResult:
     setup: Setup
     passes_off: dict[str, str]
     figures: Figures | None
+    sampler: str
+    steps_per_epoch: int
+    pipelining: Pipelining | None
+    remarks: list[str]
+
+
+@dataclass(frozen=True)
+class TrainResult(RunOutline):
+    """What a run leaves behind, the same on all ranks.
+
+    Attributes
+    ----------
+    epochs : list of Epoch
+        Those that this run made: from where it resumed to where it stopped.
+    final : Epoch
+        One more forward pass with the weights that training ends with, apart from the epochs.
+    best_epoch : int or None
+        With early stopping, how many epochs the weights have seen that training went back to.
+    weights : dict of str to array
+        Every parameter of the network, by its name.
+    network : dict
+        Which network they belong to (`plancc_runtime.saved.Description`), ready for JSON.
+    steps : list of Step
+        Steps of all epochs.
+    remarks : list of str
+        Those of the outline, then sentences on a run that did not learn, and what to try.
+    predicted : list of int or None
+        How many vertices are predicted to be of every class; None if that was not asked for.
+    """
+
     epochs: list[Epoch]
     final: Epoch
     weights: dict[str, np.ndarray]
     network: dict[str, Any]
     best_epoch: int | None = None
-    sampler: str = ""
-    steps_per_epoch: int = 0
     steps: list[Step] = field(default_factory=list)
-    pipelining: Pipelining | None = None
-    remarks: list[str] = field(default_factory=list)
     predicted: list[int] | None = None
 
     def to_dict(self) -> dict[str, Any]:

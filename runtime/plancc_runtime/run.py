@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from os import PathLike, fspath
 
 import numpy as np
@@ -31,8 +31,16 @@ from plancc_runtime.nn.network import Network, NetworkOptions
 from plancc_runtime.optim import Validation, learning_rate
 from plancc_runtime.options import WATCHFUL, TrainOptions
 from plancc_runtime.predictions import save_predictions
-from plancc_runtime.remarks import remarks
-from plancc_runtime.results import Measure, Scores, Step, TrainResult, spent_by_all, summarise
+from plancc_runtime.remarks import of_data, remarks
+from plancc_runtime.results import (
+    Measure,
+    RunOutline,
+    Scores,
+    Step,
+    TrainResult,
+    spent_by_all,
+    summarise,
+)
 from plancc_runtime.saved import Description
 from plancc_runtime.slices import Slice, rows_of_rank
 from plancc_runtime.trace import Trace
@@ -66,6 +74,8 @@ class Run:
         What `slices.open_slice` returned; the rows of `part` in their order of execution.
     options : TrainOptions
     transport : Transport
+    name : str
+        The plan's, for messages.
     """
 
     def __init__(
@@ -75,9 +85,9 @@ class Run:
         content: str,
         options: TrainOptions,
         transport: Transport,
+        name: str = "the plan",
     ) -> None:
         self.header, self.options, self.transport = header, options, transport
-        self.content = content
         self.content = content
         self._threads = options.threads or transport.cores_per_rank()
         torch.set_num_threads(self._threads)
@@ -96,7 +106,7 @@ class Run:
         self._part: Part | None = part
         self._rows = rows_of_rank(header, part)
         self._pipelining = pipelining(self._part.grid, options.pipeline)
-        self._data = load_data(self._part, transport, self._resources.dtype, options, device)
+        self._data = load_data(self._part, transport, self._resources.dtype, options, device, name)
         with transport.agreement():
             check_widths(header, options, self._data)
         network = make_network(options, self._data, transport, self._resources.dtype)
@@ -117,6 +127,7 @@ class Run:
         with transport.agreement():
             if options.log is not None and transport.rank == 0:
                 self._log = RunLog(options.log, self._first, content)
+        self._outline: RunOutline | None = None
         self._measures: list[Measure] = []
         self._steps: list[Step] = []
         self._done = self._first
@@ -143,6 +154,34 @@ class Run:
             self._data = self._execution.prepare(self._learner.network)
         _release_free_memory()
         self._setup = self._learner.measure(before)
+
+    def outline(self) -> RunOutline:
+        """What is known before the first epoch; after `prepare`. Collective at the first call."""
+        if self._outline is None:
+            network, execution, data = self._learner.network, self._execution, self._data
+            grid = self.header.grid
+            copies = 1 if grid is None else grid.copies  # that count every vertex
+            self._outline = RunOutline(
+                header=self.header,
+                options=self.options.with_plain_paths(),
+                num_ranks=self.transport.size,
+                threads=self._threads,
+                dims=network.dims,
+                split_sizes={split: size // copies for split, size in data.split_sizes.items()},
+                replaced_masks=data.replaced_masks,
+                random_features=data.random_features,
+                random_labels=data.random_labels,
+                multi_label=data.multi_label,
+                kernel=execution.kernel,
+                setup=spent_by_all(self._setup, self.transport),
+                passes_off=execution.off,
+                figures=execution.figures(network),
+                sampler=execution.sampler,
+                steps_per_epoch=execution.steps_per_epoch,
+                pipelining=self._pipelining,
+                remarks=of_data(data.random_features, data.random_labels),
+            )
+        return self._outline
 
     def loop(self, report: Callable[[Measure], None] | None) -> None:
         """All epochs, or until the validation loss no longer falls."""
@@ -236,7 +275,7 @@ class Run:
 
     def finish(self) -> TrainResult:
         """Scores of the final weights, or of the best ones, which stay; all figures of the run."""
-        network, execution, transport = self._learner.network, self._execution, self.transport
+        network, transport = self._learner.network, self.transport
         final, best_epoch = self._final_pass(), None
         if self.options.patience is not None:
             self._best.see(final.scores.loss["val"], self._done, network)
@@ -249,27 +288,17 @@ class Run:
             self._trace.write(self.options.trace, self.content)
         if self._log is not None:
             self._log.close()
-        grid, data = self.header.grid, self._data
-        copies = 1 if grid is None else grid.copies  # that count every vertex
+        data = self._data
         *epochs, last = summarise([*self._measures, final], transport)
         said = []
         if not data.random_labels:  # of which there is nothing to learn
             of_plan = not data.random_features
             said = remarks(self.options, epochs, final.scores, of_plan, data.multi_label)
+        outline = self.outline()
+        known = {each.name: getattr(outline, each.name) for each in fields(outline)}
+        known["remarks"] = [*outline.remarks, *said]
         return TrainResult(
-            header=self.header,
-            options=self.options.with_plain_paths(),
-            num_ranks=transport.size,
-            threads=self._threads,
-            dims=network.dims,
-            split_sizes={split: size // copies for split, size in data.split_sizes.items()},
-            random_features=data.random_features,
-            random_labels=data.random_labels,
-            multi_label=data.multi_label,
-            kernel=execution.kernel,
-            setup=spent_by_all(self._setup, transport),
-            passes_off=execution.off,
-            figures=execution.figures(network),
+            **known,
             epochs=epochs,
             final=last,
             best_epoch=best_epoch,
@@ -279,11 +308,7 @@ class Run:
                 normalize_features=self.options.normalize_features,
                 multi_label=data.multi_label,
             ).to_dict(),
-            sampler=execution.sampler,
-            steps_per_epoch=execution.steps_per_epoch,
             steps=self._steps,
-            pipelining=self._pipelining,
-            remarks=said,
         )
 
     def _final_pass(self) -> Measure:

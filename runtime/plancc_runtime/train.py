@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from os import PathLike
+from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc_runtime.launch import need_torch
 from plancc_runtime.options import TrainOptions
-from plancc_runtime.results import Measure, TrainResult
+from plancc_runtime.results import Measure, RunOutline, TrainResult
 from plancc_runtime.slices import Slice, checked_slice, read_ids
 from plancc_runtime.transport.base import Transport
 
@@ -57,10 +57,12 @@ def trained(
     options: TrainOptions,
     transport: Transport,
     report: Callable[[Measure], None] | None = None,
+    begin: Callable[[RunOutline], None] | None = None,
 ) -> tuple[TrainResult, Callable[[], TrainResult]]:
     """Train a network, and leave its predictions to the caller. Collective.
 
-    Parameters and errors are those of `train`.
+    Parameters and errors are those of `train`; `begin` is called on every rank before the first
+    epoch.
 
     Returns
     -------
@@ -74,6 +76,8 @@ def trained(
     if options.predict is not None:
         with transport.agreement():
             ids = read_ids(plan, run.content, transport)
+    if begin is not None:
+        begin(run.outline())
     run.loop(report)
     result = run.finish()
 
@@ -115,7 +119,8 @@ def run_of(
     header, part, content = opened
     drawn = agree(plan, header, options, transport)
     part = in_order(part, options.row_order, options.pipeline, transport)
-    run = (kind or Run)(header, part, content, options, transport)
+    name = fspath(plan) if isinstance(plan, str | PathLike) else "the plan"
+    run = (kind or Run)(header, part, content, options, transport, name)
     del part, opened  # their vertex data are the run's now
     run.prepare(drawn)
     return run

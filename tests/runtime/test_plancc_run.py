@@ -113,15 +113,17 @@ def test_random_data_by_default_printed_in_any_encoding(case, tmp_path):
     assert found["dims"] == [64, 16, 8]
 
 
-def fails(result, code: int, *words: str) -> None:
-    """Exit code, exactly one sentence with these words, no traceback."""
+def fails(result, code: int, *words: str, begun: bool = False) -> None:
+    """Exit code, exactly one sentence with these words, no traceback; a run that had begun has
+    said what it is, and no more."""
     said = sentences(result)
     assert len(said) == 1, result.stderr
     for word in words:
         assert word in said[0]
     assert "Traceback" not in result.stderr
     assert result.returncode == code, result.stderr
-    assert not result.stdout.strip()
+    assert ("passes: " in result.stdout) == bool(result.stdout.strip()) == begun
+    assert "epoch " not in result.stdout
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +187,7 @@ def test_missing_file(case, tmp_path):
     ],
 )
 def test_two_ranks_refuse_in_one_sentence(on_two_ranks, which, code, words):
-    fails(on_two_ranks[which], code, *words)
+    fails(on_two_ranks[which], code, *words, begun=which == "diverging")
 
 
 @pytest.mark.parametrize(
@@ -275,6 +277,22 @@ def test_usage_and_help_are_printed_once(case):
     assert shown.stdout.count("Usage:") == 1
 
 
+@pytest.mark.parametrize("columns", [None, 60])
+def test_lines_are_whole_under_mpirun_unless_a_width_is_asked_for(case, columns):
+    width = {} if columns is None else {"COLUMNS": str(columns)}
+    options = ("--model", "sage", "--split", "0.6,0.2,0.2", "--epochs", 17)
+    done = plancc_run(2, case[0] / "plan.h5", *options, **width)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.replace("\r", "").splitlines()
+    assert columns is None or max(map(len, lines)) <= columns
+    finals = [line for line in lines if line.startswith("final")]
+    assert (len(finals) == 1) == (columns is None)
+    assert "times in ms, the slowest rank's, without evaluations; words" in " ".join(lines)
+    told = [line for line in lines if "stands in place of the plan's masks" in line]
+    assert told == ["--split stands in place of the plan's masks (train, test)"]
+    assert sum(line.startswith("GCN") or line.startswith("SAGE") for line in lines) == 1
+
+
 def test_results_that_cannot_be_printed(case):
     with open("/dev/full", "w") as full:
         done = subprocess.run(
@@ -299,6 +317,9 @@ def test_sigterm_is_clean(case, tmp_path):
         text=True,
         env=ENVIRONMENT,
     )
+    for line in process.stdout:  # what the run is, before the first epoch
+        if line.startswith("passes: "):
+            break
     for line in process.stderr:  # the first progress line
         if "epoch" in line:
             break

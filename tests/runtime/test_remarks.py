@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -48,17 +50,27 @@ def test_near_the_largest_class():
     [said] = remarks(options, falling, scores(0.52, [0.5, 0.5]), True, False)
     assert said == (
         "the test accuracy 0.5200 is near 0.5000, the share of the largest class: the network has "
-        "hardly learnt; try `optimizer` adam, `standardize_features`, `norm` layer, more `epochs` "
-        "than 30, another `lr` than 0.01"
+        "hardly learnt; try first `epochs` 100 with `optimizer` adam, then `standardize_features`, "
+        "then `norm` layer"
     )
     assert not remarks(options, falling, scores(0.6, [0.5, 0.5]), True, False)
     tried = TrainOptions(epochs=300, optimizer="adam", norm="batch")
-    [said] = remarks(tried, falling, scores(0.3, [0.5, 0.5], "val"), False, False)
+    [said] = remarks(tried, falling, scores(0.3, [0.5, 0.5], "val"), True, False)
     assert said.startswith("the val accuracy 0.3000")
+    assert said.endswith("; try first `standardize_features`, then another `lr` than 0.01")
+    tried = replace(tried, standardize_features=True)
+    [said] = remarks(tried, falling, scores(0.3, [0.5, 0.5], "val"), True, False)
     assert said.endswith("; try another `lr` than 0.01")
     assert not remarks(options, [], scores(0.5, [0.5, 0.5]), True, False)
     [said] = remarks(options, falling, scores(0.01, [0.3, 0.1]), True, True)
     assert "the test micro F1 0.0100 is near 0.0000, that of the same answer for every" in said
+
+
+def test_of_random_features_no_option_is_blamed():
+    falling, options = history(np.linspace(2, 1, 30)), TrainOptions(epochs=30)
+    [said] = remarks(options, falling, scores(0.5, [0.5, 0.5]), False, False)
+    assert said.endswith("the network has hardly learnt, as its features are random")
+    assert not remarks(options, falling, scores(0.9, [0.5, 0.5]), False, False)
 
 
 def test_still_improving():
@@ -113,6 +125,58 @@ def test_the_command_says_it_in_its_own_words(plan, tmp_path):
     said = [line for line in done.stderr.splitlines() if "warning" in line]
     assert len(said) == 1
     assert said[0].startswith("plancc-run: warning: the train accuracy ")
-    assert "try --optimizer adam, --standardize-features, --norm layer, more --epochs" in said[0]
+    assert "try first --epochs 100 with --optimizer adam, then --standardize-features" in said[0]
+    untested = "200 vertices train and none is tested: the plan has no masks for it; --split 0.6"
+    assert untested in done.stdout
+    assert "none is tested" not in alone(plan, "--epochs", 1, "--split", "0.6,0.2,0.2").stdout
     silent = alone(bare, "--epochs", 5)  # random labels: nothing to learn
     assert "warning" not in silent.stderr
+    assert "none is tested" not in silent.stdout
+
+
+def test_labels_without_features_are_told_before_the_run(tmp_path):
+    data = plancc.VertexData(labels=np.arange(4, dtype=np.int32) % 2)
+    plan, log = tmp_path / "plan.h5", tmp_path / "run.json"
+    plancc.compile((4, np.array([[0, 1, 2], [1, 2, 3]])), "rp", 1, data=data).save(plan)
+    done = alone(plan, "--epochs", 5, "--json", log)
+    assert done.returncode == 0
+    said = [line for line in done.stderr.splitlines() if "warning" in line]
+    assert said[0].startswith("plancc-run: warning: the plan has labels but no features: ")
+    assert "--lr" not in done.stderr
+    remarks = json.loads(log.read_text())["remarks"]
+    assert len(remarks) == len(said)
+    assert remarks[0].startswith("the plan has labels but no features")
+
+
+def test_split_stands_in_place_of_masks(tmp_path):
+    """The split is the one that is drawn for a plan without masks."""
+    random, every = np.random.default_rng(0), np.arange(60)
+    edges = np.stack([every, np.roll(every, 1)])
+    of_all = {
+        "features": random.normal(size=(60, 3)).astype(np.float32),
+        "labels": (every % 3).astype(np.int32),
+    }
+    masks = {"train_mask": every < 2, "test_mask": every > 50}
+    found = {}
+    for name, more in (("with", masks), ("without", {})):
+        plan = tmp_path / f"{name}.h5"
+        data = plancc.VertexData(**of_all, **more)
+        plancc.compile((60, edges), "rp", 2, data=data).save(plan)
+        chosen = TrainOptions(split=(0.6, 0.2, 0.2), threads=1)
+        found[name] = run_ranks(2, lambda t, p=plan, o=chosen: train(p, o, t), 60)[0]
+    assert found["with"].split_sizes == found["without"].split_sizes
+    assert found["with"].final.loss == found["without"].final.loss
+    assert found["with"].replaced_masks == ["train", "test"]
+    assert found["without"].replaced_masks == []
+    done = alone(tmp_path / "with.h5", "--split", "0.6,0.2,0.2", "--batch-size", 10)
+    assert done.returncode == 2
+    assert "mini-batches are drawn by the plan's own masks" in done.stderr
+
+
+def test_a_mask_of_nothing_names_the_plan(tmp_path):
+    plan, labels = tmp_path / "empty.h5", np.zeros(4, np.int32)
+    data = plancc.VertexData(labels=labels, train_mask=np.zeros(4, bool))
+    plancc.compile((4, np.array([[0, 1, 2], [1, 2, 3]])), "rp", 1, data=data).save(plan)
+    done = alone(plan)
+    assert done.returncode == 2
+    assert "empty.h5: no vertex of the train mask has a label; give --split" in done.stderr

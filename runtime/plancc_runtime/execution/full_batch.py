@@ -36,6 +36,11 @@ from plancc_runtime.options import TrainOptions
 from plancc_runtime.results import Figures
 from plancc_runtime.views import View
 
+DROPS_FEATURES = (
+    "dropout changes the features in every epoch; `input_dropout` 0 leaves them as they are"
+)
+"""Why the pass "constant" is off."""
+
 
 class FullBatch(Execution):
     """Full-batch epochs of a row or edge plan; parameters as of `choice.execution_of`."""
@@ -128,7 +133,7 @@ def _misfits(options: TrainOptions, header: Header) -> dict[str, str]:
         return {"constant": reason, "dead-rows": reason}
     off = {}
     if options.first_dropout > 0:
-        off["constant"] = "dropout changes the features in every epoch"
+        off["constant"] = DROPS_FEATURES
     if options.norm == "batch":
         off["dead-rows"] = "norm batch takes statistics over all rows"
     if options.fold == "delayed":

@@ -13,7 +13,7 @@ from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc_runtime.data import LocalData
 from plancc_runtime.execution.figures import requests_of
-from plancc_runtime.execution.full_batch import quickest_kernel
+from plancc_runtime.execution.full_batch import DROPS_FEATURES, quickest_kernel
 from plancc_runtime.execution.protocol import Execution
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.feature import FeatureGraph
@@ -82,5 +82,5 @@ def _misfits(options: TrainOptions) -> dict[str, str]:
     """The passes that do not fit these options, or any grid, and why."""
     off = {"dead-rows": "it is for row plans that are executed by messages"}
     if options.first_dropout > 0:
-        off["constant"] = "dropout changes the features in every epoch"
+        off["constant"] = DROPS_FEATURES
     return off
