@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from tempfile import TemporaryDirectory
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccWarning
 from plancc.registry import check_choice
 from plancc_cli import options
 from plancc_cli.generated import Sections
@@ -70,6 +71,7 @@ def _is_part_vector(path: str) -> bool:
 def _as_plans(given: Sequence[str], folder: str) -> list[str]:
     """Files of plans, those of part vectors made here: their parts own the first plan's rows."""
     from plancc.graph.partvector import read_part_vector
+    from plancc.owners.provenance import empty_parts
     from plancc.plan.reader import load
     from plancc.refinement import with_part
 
@@ -82,7 +84,10 @@ def _as_plans(given: Sequence[str], folder: str) -> list[str]:
             found.append(path)
             continue
         plan = plan or load(first)
-        parts = int(read_part_vector(path, plan.num_vertices).max()) + 1
+        owner = read_part_vector(path, plan.num_vertices)
+        parts = int(owner.max()) + 1
+        for note in empty_parts(owner, parts):
+            warnings.warn(f"{path}: {note}", PlanccWarning, stacklevel=1)
         found.append(os.path.join(folder, f"{number}.h5"))
         with_part(plan, path, parts).save(found[-1])
     return found
@@ -101,7 +106,7 @@ def _compare(
     from plancc.plan.reader import PlanFile
     from plancc.report.batches import batch_reports
     from plancc.report.epochs import Basis
-    from plancc.report.plans import report
+    from plancc.report.plans import other_graph, report
     from plancc_cli.render import print_batch_comparison, print_comparison
     from plancc_cli.tables import print_data
 
@@ -114,9 +119,12 @@ def _compare(
             found.append(Basis.read(file, dims, machine))
     basis = Basis.shared(found)  # times compare on one machine only
     reports = [
-        replace(report(path, dims=dims, basis=basis), path=name)
+        replace(report(path, dims=dims, basis=basis, random_epoch=True), path=name)
         for name, path in zip(names, plans, strict=True)
     ]
+    for other, path in zip(reports[1:], plans[1:], strict=True):
+        if why := other_graph(reports[0], other, plans[0], path):
+            warnings.warn(why, PlanccWarning, stacklevel=1)
     on_batches = []
     if batches is not None:
         with progress() as shown, shown.stage("batches"):

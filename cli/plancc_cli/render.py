@@ -362,7 +362,9 @@ def comparison_table(reports: Sequence[Report], baseline: Report | None = None) 
         table.add_row(words, *cells)
 
     for name in ("model", "partitioner", "preset", "effort", "objective", "seed"):
-        add(name, (str(report.provenance.get(name, "") or "-") for report in reports))
+        values = [report.provenance.get(name) for report in reports]
+        if any(value not in (None, "") for value in values):
+            add(name, ("-" if value in (None, "") else str(value) for value in values))
     add("parts", (number(report.header.num_parts) for report in reports))
     if any(report.header.grid is not None for report in reports):
         add("grid", (str(report.header.grid or "-") for report in reports))

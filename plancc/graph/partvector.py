@@ -29,8 +29,8 @@ def read_part_vector(path: StrPath, num_vertices: int | None = None) -> npt.NDAr
     Raises
     ------
     InputError
-        For a line that is not one whole number, a negative part, a wrong number of lines; the
-        message names file, line and value.
+        For a file that is not text, a line that is not one whole number, a negative part, a wrong
+        number of lines; the message names file, line and value.
     """
     if os.fspath(path).lower().endswith(".json"):
         from plancc.graph.distdgl import read_partition
@@ -42,7 +42,12 @@ def read_part_vector(path: StrPath, num_vertices: int | None = None) -> npt.NDAr
                 f"{len(parts)}"
             )
         return parts
-    numbers = read_integers(path, read_bytes(path), comments=b"")
+    content = read_bytes(path)
+    if b"\0" in content:
+        raise InputError(
+            f"{os.fspath(path)}: not text; a part vector is text, with one number per line"
+        )
+    numbers = read_integers(path, content, comments=b"")
     count = np.diff(numbers.ptr)
     part = numbers.values
     if (count > 1).any():

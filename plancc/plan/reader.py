@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -47,6 +48,8 @@ FILTERS = {
     h5py.h5z.FILTER_SHUFFLE: "shuffle",
     h5py.h5z.FILTER_FLETCHER32: "fletcher32",
 }
+OF_HDF5 = re.compile(r"^['\"]?(Can't|Unable to|Error iterating|Couldn't|Invalid location)")
+"""How the sentences begin that h5py makes of HDF5's."""
 SLAB = 1 << 24
 """Bytes of a dataset that are hashed at once."""
 MAX_GRID_TEXT = 64
@@ -91,7 +94,7 @@ class PlanFile:
         except PermissionError as error:
             raise InputError(f"{self.path}: not readable (permission denied)") from error
         except OSError as error:
-            raise self._error(f"not a plan: {_reason(error)}") from error
+            raise self._error(_not_opened(self.path, error)) from error
         try:
             with self._reading("the header"):
                 self.header = self._read_header()
@@ -480,9 +483,41 @@ def _by(sizes: Iterable[str]) -> str:
     return " x ".join(sizes) or "one value"
 
 
+def _not_opened(path: str, error: OSError) -> str:
+    """Why a file cannot be opened as HDF5, in the user's words."""
+    text = str(error)
+    if "signature not found" in text:
+        with open(path, "rb") as stream:
+            kind = _kind(path, stream.read(64))
+        return f"not a plan{kind}"
+    if cut := re.search(r"truncated file: eof = (\d+),.* stored_eof = (\d+)", text):
+        return f"the plan is cut off: {int(cut[1]):,} of {int(cut[2]):,} bytes are there"
+    return f"not a plan: {_reason(error)}"
+
+
+def _kind(path: str, start: bytes) -> str:
+    """What a file that is no HDF5 is, and what to do with it; "" if that is not known."""
+    if not start:
+        return ": the file is empty"
+    if re.search(r"\.part(\.\d+)?$", path):
+        return " but a part vector: compare it with a plan, or compile with model file"
+    from plancc.graph.formats import find_format
+
+    try:
+        find_format(path)
+    except InputError:
+        return ": it is no HDF5 file"
+    return " but a graph: compile it first"
+
+
 def _reason(error: BaseException) -> str:
-    """The innermost words of an HDF5 error."""
+    """Why reading fails, without the words of HDF5 unless the system is to blame."""
     text = " ".join(str(error).split()) or type(error).__name__
+    if "checksum" in text or "filter returned failure" in text:
+        return "its checksum does not match"
+    hdf5 = isinstance(error, OSError | RuntimeError | KeyError | ValueError)
+    if hdf5 and "errno" not in text and OF_HDF5.search(text):
+        return "its parts in the HDF5 file do not fit together"
     return text[text.rfind("(") + 1 :].rstrip(")") if "(" in text else text
 
 

@@ -41,6 +41,7 @@ from plancc.report.provenance import decoded, recorded_topology
 
 PART_FIGURES = ("rows", "nonzeros", "sent", "received", "messages_sent", "messages_received")
 """Figures of every part."""
+DIFFERENT = "figures of different matrices do not compare"
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,7 @@ def report(
     topology: Topology | None = None,
     boundary_sampling: Sequence[float] = (),
     basis: Basis | None = None,
+    random_epoch: bool = False,
 ) -> Report:
     """Figures of a plan file.
 
@@ -150,6 +152,8 @@ def report(
         Rates in [0, 1], for what an epoch then costs; only with `dims`.
     basis : Basis, optional
         Of the epoch's time, in place of the one that is chosen: the same for plans to compare.
+    random_epoch : bool
+        Predict the epoch of a random partition, from the matrix, where the plan does not record it.
 
     Raises
     ------
@@ -204,11 +208,38 @@ def report(
             training=training,
             random_training=random_training,
             sampled=sampled,
-            epoch=source.epoch(basis),
+            epoch=source.epoch(basis, random_epoch),
             topology=None if topology is None else TopologyCost.of(source.pairs, topology),
             product=read_product(file),
             on_grid=on_grid,
         )
+
+
+def other_graph(first: Report, other: Report, first_file: str, other_file: str) -> str:
+    """Why the figures of two plans do not compare, their matrices differing; "" if they are alike.
+
+    Matrices are read only where sizes and options agree, and the hashes of the sources do not.
+
+    Parameters
+    ----------
+    first, other : Report
+    first_file, other_file : str
+        The plans, which need not lie where the reports say.
+    """
+    for kind in ("vertices", "nonzeros"):
+        one, two = (getattr(each.header, f"num_{kind}") for each in (first, other))
+        if one != two:
+            return f"{other.path} has {two:,} {kind}, {first.path} {one:,}: {DIFFERENT}"
+    hashes = {each.provenance.get("source_sha256") for each in (first, other)}
+    if len(hashes) == 1 and None not in hashes:
+        return ""
+    matrices = []
+    for path in (first_file, other_file):
+        with PlanFile(path) as file:
+            matrices.append(graph_of(file.read_plan()))
+    one, two = matrices
+    same = np.array_equal(one.indptr, two.indptr) and np.array_equal(one.indices, two.indices)
+    return "" if same else f"{other.path} has other nonzeros than {first.path}: {DIFFERENT}"
 
 
 class _Source:
@@ -222,15 +253,17 @@ class _Source:
     def plan(self) -> Plan:
         return self.file.read_plan()
 
-    def epoch(self, basis: Basis) -> EpochTimes:
-        """The predicted epoch; the matrix is read only where a basis is given, or parts merged."""
+    def epoch(self, basis: Basis, random_epoch: bool) -> EpochTimes:
+        """The predicted epoch; see `report`. The matrix is read only where a basis is given, parts
+        are merged, or a time that is not recorded is asked for."""
         try:
             tables = read_tables(self.file.path, self.num_ranks if self.merged else None)
         except InputError as error:  # no prediction for merged parts of this layout
             return EpochTimes(basis, why=str(error))
         random = recorded_random(self.file.attributes("provenance"), basis)
         times = EpochTimes.of(basis, tables, random)
-        if times.seconds is None or not (basis.given or self.merged):
+        asked = basis.given or self.merged or (random_epoch and random is None)
+        if times.seconds is None or not asked:
             return times
         random = basis.predictor.of_random(self.matrix, tables.num_ranks).seconds
         return replace(times, random=random)

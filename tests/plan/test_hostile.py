@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -392,7 +393,7 @@ def test_checksum(path):
     content = bytearray(path.read_bytes())
     content[at + 5] ^= 4
     path.write_bytes(content)
-    refused(path, "/matrix/value is damaged")
+    refused(path, "/matrix/value is damaged: its checksum does not match")
     with pytest.raises(PlanError, match="/matrix/value is damaged"):
         read_rank_slice(path, 0, 1)
 
@@ -400,8 +401,42 @@ def test_checksum(path):
 @pytest.mark.parametrize("share", [0.0001, 0.01, 0.3, 0.7, 0.99, 0.9999])
 def test_truncated(path, share):
     size = path.stat().st_size
-    os.truncate(path, min(size - 1, int(share * size)))
-    refused(path, "")
+    left = min(size - 1, int(share * size))
+    os.truncate(path, left)
+    cut_off = f"the plan is cut off: {left:,} of {size:,} bytes are there"
+    refused(path, cut_off if left > 100 else "not a plan")
+
+
+def test_errors_have_no_words_of_hdf5(path, tmp_path):
+    """Damage anywhere is said in the words of this project."""
+    content = path.read_bytes()
+    said = set()
+    for at in range(100, len(content) - 8, 997):
+        damaged = bytearray(content)
+        damaged[at : at + 8] = bytes(byte ^ 0x5A for byte in damaged[at : at + 8])
+        (tmp_path / "damaged.h5").write_bytes(damaged)
+        try:
+            with PlanFile(tmp_path / "damaged.h5") as file:
+                file.check_content()
+        except PlanError as error:
+            said.add(str(error).rpartition(": ")[2])
+    assert "its checksum does not match" in said
+    for words in said:
+        assert not re.search("filter|heap|B-tree|object|metadata|synchronously|offset", words)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("mesh.mtx", b"%%MatrixMarket matrix", "not a plan but a graph: compile it first"),
+        ("mesh.part.4", b"0\n1\n", "not a plan but a part vector: compare it with a plan"),
+        ("notes", b"some words", "not a plan: it is no HDF5 file"),
+        ("none.h5", b"", "not a plan: the file is empty"),
+    ],
+)
+def test_what_other_files_are(tmp_path, name, content, says):
+    (tmp_path / name).write_bytes(content)
+    refused(tmp_path / name, says)
 
 
 def test_a_refused_file_is_closed(path):
