@@ -103,7 +103,8 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
     sizes = plan.vertex_data.sizes()
     if sizes:
         words = [f"{name.replace('_', ' ')} {size:,}" for name, size in sizes.items()]
-        say(f"vertex data: {', '.join(words)}")
+        many = " (a vertex may be of any number of classes: sigmoid, F1)" * ("targets" in sizes)
+        say(f"vertex data: {', '.join(words)}{many}")
     product = product_of(plan)
     if product is not None:
         counts = [(getattr(product, name), words) for name, words in PRODUCT]

@@ -55,15 +55,13 @@ def _of_classes(data: VertexData) -> list[str]:
             ]
     if data.targets is not None:
         columns = data.targets.shape[1]
-        sentence = (
-            f"targets of {columns} columns: a vertex may be of any number of classes (sigmoid, F1)"
-        )
         if columns > 1 and (data.targets.sum(axis=1) == 1).all():
-            sentence += (
-                "; every row has exactly one 1, which looks one-hot: give the numbers of the "
-                "classes as labels, n integers, if a vertex is of one class (softmax, accuracy)"
-            )
-        return [sentence]
+            return [
+                f"labels of {columns} columns are targets: a vertex may be of any number of "
+                "classes (sigmoid, F1). Every row has exactly one 1, which looks one-hot: give the "
+                "numbers of the classes, n integers, if a vertex is of one class (softmax, "
+                "accuracy)"
+            ]
     return []
 
 

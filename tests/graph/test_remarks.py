@@ -32,14 +32,12 @@ def said(data, edges=RING):
         ({"y": [0, 1000, 2000, -1]}, "labels: 3 of the class numbers 0..2000 occur; a network gets "
          "an output for each of the 2,001"),
         ({"y": np.eye(4, dtype=np.int64)}, "looks one-hot: give the numbers of the classes"),
-        ({"y": np.tri(4)}, "of 4 columns: a vertex may be of any number of classes (sigmoid, F1)"),
     ],
 )  # fmt: skip
 def test_what_is_seldom_meant(data, words):
     found = said(data)
     assert len(found) == 1
     assert words in found[0]
-    assert ("one-hot" in found[0]) == ("one-hot" in words)
 
 
 def test_what_is_right():
@@ -47,6 +45,7 @@ def test_what_is_right():
     assert said({"y": [0, 1, -1, 2], **masks}) == []
     assert said({"x": np.ones((4, 2))}, ONE_WAY) == []
     assert said(False, ONE_WAY) == []
+    assert said({"y": np.tri(4)}) == []
 
 
 def test_edges_of_one_direction():
