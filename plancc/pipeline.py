@@ -204,7 +204,7 @@ def compile(
         graph, vertex_data = as_source(graph, data, split=split, keys=keys)
         assigner.check_graph(graph.num_vertices, vertex_data)
         task = _with_dims(task, vertex_data)
-        for remark in remarks(vertex_data, graph):
+        for remark in remarks(vertex_data):
             warnings.warn(f"{graph.source.name}: {remark}", PlanccWarning, stacklevel=2)
     with observer("normalize"):
         matrix = normalized(graph, normalize, self_loops=self_loops, dtype=value_dtype)

@@ -99,7 +99,8 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
     say(
         f"{output}: {_sizes(header)}, {_origin(plan.provenance)}, {seconds:.1f} s",
     )
-    say(f"matrix: {_matrix(header)}")
+    directed = "; the graph is directed: --symmetrize adds the reverse edges" * header.directed
+    say(f"matrix: {_matrix(header)}{directed}")
     sizes = plan.vertex_data.sizes()
     if sizes:
         words = [f"{name.replace('_', ' ')} {size:,}" for name, size in sizes.items()]

@@ -6,17 +6,15 @@ from itertools import combinations
 
 import numpy as np
 
-from plancc.graph.canonical import to_scipy
-from plancc.graph.graph import Graph
 from plancc.graph.vertexdata import MASKS, VertexData
 
+GAPS = 2
+"""Class numbers over classes that occur from which labels are thought to have gaps."""
 
-def remarks(data: VertexData, graph: Graph) -> list[str]:
-    """Sentences on masks, labels, targets, and on the direction of a graph with classes."""
-    found = [*_of_masks(data), *_of_classes(data)]
-    if graph.directed and (data.labels is not None or data.targets is not None):
-        found += _of_direction(graph)
-    return found
+
+def remarks(data: VertexData) -> list[str]:
+    """Sentences on masks, labels and targets."""
+    return [*_of_masks(data), *_of_classes(data)]
 
 
 def _of_masks(data: VertexData) -> list[str]:
@@ -48,7 +46,7 @@ def _of_classes(data: VertexData) -> list[str]:
     if data.labels is not None:
         classes = int(data.labels.max(initial=-1)) + 1
         there = len(np.unique(data.labels[data.labels >= 0]))
-        if there < classes:
+        if classes > GAPS * there:
             return [
                 f"labels: {there:,} of the class numbers 0..{classes - 1} occur; a network gets an "
                 f"output for each of the {classes:,}: number the classes from 0 without gaps"
@@ -57,22 +55,15 @@ def _of_classes(data: VertexData) -> list[str]:
         columns = data.targets.shape[1]
         if columns > 1 and (data.targets.sum(axis=1) == 1).all():
             return [
+<<<<<<< HEAD
                 f"labels of {columns} columns are targets: a vertex may be of any number of "
                 "classes (sigmoid, F1). Every row has exactly one 1, which looks one-hot: give the "
                 "numbers of the classes, n integers, if a vertex is of one class (softmax, "
                 "accuracy)"
+=======
+                f"targets of {columns} columns: every row has exactly one 1, which looks one-hot: "
+                "give the numbers of the classes as labels, n integers, if a vertex is of one class "
+                "(softmax, accuracy); targets are of any number of classes (sigmoid, F1)"
+>>>>>>> 1962e50 (Directed graphs and targets of several classes are no reason to warn; tests follow tables and checksums)
             ]
     return []
-
-
-def _of_direction(graph: Graph) -> list[str]:
-    matrix = to_scipy(graph, np.int8)
-    matrix.data = np.ones(graph.num_nonzeros, np.int8)
-    both = matrix.multiply(matrix.T.tocsr()).nnz
-    alone = graph.num_nonzeros - both
-    if not alone:
-        return []
-    return [
-        f"the graph is directed: {alone:,} of {graph.num_nonzeros:,} edges have no reverse; "
-        "`symmetrize` adds them"
-    ]

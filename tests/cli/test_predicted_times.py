@@ -197,15 +197,13 @@ def test_what_is_recorded_of_random(bare: Path, tmp_path: Path) -> None:
     copy = noted(
         bare, tmp_path, dims="8,4", machine=cluster, random_epoch_seconds=0.25, epoch_seconds=1e-9
     )
-    with h5py.File(copy, "r+") as file:
-        del file["matrix/column"]
-    own = said("inspect", copy)["epoch"]  # no nonzero is read
+    own = said("inspect", copy)["epoch"]
     assert (own["random_seconds"], own["dims"]) == (0.25, [8, 4])
     assert own["seconds"] == said("simulate", copy)["seconds"] != 1e-9  # the plan's own is computed
     assert said("compare", copy)[0]["epoch"] == own
     assert ok("inspect", copy).count("250 ms") == 1  # in the table of times alone
     for words in (["--machine", "h100"], ["--dims", "8,4"], ["--dims", "8,5"]):
-        assert "/matrix/column" in fails(tmp_path, "inspect", copy, *words, code=1)
+        assert said("inspect", copy, *words)["epoch"]["random_seconds"] not in (0.25, None)
     copy = noted(bare, tmp_path, dims="8,4", machine=cluster, random_epoch_seconds=0.25)
     fresh = said("inspect", copy, "--dims", "8,4")["epoch"]
     assert fresh["random_seconds"] != 0.25
