@@ -55,15 +55,9 @@ def _of_classes(data: VertexData) -> list[str]:
         columns = data.targets.shape[1]
         if columns > 1 and (data.targets.sum(axis=1) == 1).all():
             return [
-<<<<<<< HEAD
                 f"labels of {columns} columns are targets: a vertex may be of any number of "
                 "classes (sigmoid, F1). Every row has exactly one 1, which looks one-hot: give the "
                 "numbers of the classes, n integers, if a vertex is of one class (softmax, "
                 "accuracy)"
-=======
-                f"targets of {columns} columns: every row has exactly one 1, which looks one-hot: "
-                "give the numbers of the classes as labels, n integers, if a vertex is of one class "
-                "(softmax, accuracy); targets are of any number of classes (sigmoid, F1)"
->>>>>>> 1962e50 (Directed graphs and targets of several classes are no reason to warn; tests follow tables and checksums)
             ]
     return []

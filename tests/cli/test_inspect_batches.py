@@ -238,14 +238,8 @@ def test_plans_that_move_nothing(
 ) -> None:
     one = tmp_path / "one.h5"
     ok("compile", graph, "-p", 1, "-o", one)
-    words = [
-        "compare",
-        *in_short([one, plan], tmp_path, monkeypatch),
-        "--batches",
-        20,
-        "--batch-size",
-        60,
-    ]
+    plans = in_short([one, plan], tmp_path, monkeypatch)
+    words = ["compare", *plans, "--batches", 20, "--batch-size", 60]
     shown = [each["batches"] for each in json.loads(ok(*words, "--json"))]
     assert shown[0]["volume"]["mean"] == shown[0]["expected_volume"] == 0
     assert shown[1]["ratio"] is None
