@@ -128,6 +128,8 @@ def _run(
                     raise InputError(f"{path} is read or written already; choose another name")
                 taken.add(os.path.realpath(path))
                 check_target(path)
+        if save and os.path.splitext(save)[1] != ".npz":
+            raise InputError(f"--save {save}: weights are written as .npz; choose such a name")
 
     told = 0
 
@@ -152,6 +154,8 @@ def _run(
     with transport.agreement():
         if first and save:
             save_weights(save, result.weights, result.network)
+            again = f"plancc predict {plan} --weights {save} -o classes.csv"
+            _write_out(lambda out: say(f"{save}: the weights ({again})", out))
     result = predict()  # last: if it fails, nothing is lost
     with transport.agreement():
         if first and result.predicted is not None:

@@ -64,8 +64,10 @@ Block = tuple[int, int, dict[str, np.ndarray] | None]
 """First and last + 1 of its vertices, and arrays with a row for each; None where not wanted."""
 
 
-def as_arrays(rows: Any, num_rows: int) -> dict[str, np.ndarray]:
+def as_arrays(rows: Any, num_rows: int, of: str = "`rows`") -> dict[str, np.ndarray]:
     """Tensors or arrays, one or a mapping of several, by name; one alone is called "row".
+
+    In messages they are called `of`.
 
     Numbers of less than 4 bytes with a point become float32, which has all of them.
 
@@ -78,6 +80,7 @@ def as_arrays(rows: Any, num_rows: int) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
     for name, each in given.items():
         array = each
+        called = f"{of}[{name!r}]" if given is rows else of
         if not isinstance(array, np.ndarray):
             try:
                 array = each.detach().cpu()
@@ -88,11 +91,12 @@ def as_arrays(rows: Any, num_rows: int) -> dict[str, np.ndarray]:
                 array = None
         if array is None or array.dtype.kind not in "biufc":
             raise InputError(
-                f"{name} is no dense tensor or array of numbers (type {type(each).__name__})"
+                f"{called} is no dense tensor or array of numbers (type {type(each).__name__})"
             )
         if array.ndim == 0 or len(array) != num_rows:
             raise InputError(
-                f"{name} has shape {list(array.shape)}, but this rank has {num_rows} rows"
+                f"{called} has shape {list(array.shape)}, but needs [{num_rows}, ...]: a row for "
+                "every row of this rank, in the order of graph.vertices"
             )
         if str(name) in found:
             raise InputError(f"two arrays have the name {name}")

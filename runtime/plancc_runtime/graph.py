@@ -307,7 +307,7 @@ class Graph(LocalGraph):
             On all ranks, if rows of one do not fit.
         """
         with self.transport.agreement():
-            [array] = as_arrays({"rows": rows}, self.num_rows).values()
+            [array] = as_arrays(rows, self.num_rows).values()
         if not self.transport.all_equal(str(rows.dtype).encode()):
             self.transport.agree(InputError("the rows have other types on other ranks"))
         found = gather_rows(self._rows, array, self.transport, everywhere)
@@ -341,7 +341,7 @@ class Graph(LocalGraph):
             On all ranks, if another plan has the file's name since the graph was opened.
         """
         with self.transport.agreement():
-            arrays = as_arrays(rows, self.num_rows)
+            arrays = as_arrays(rows, self.num_rows, f"{os.fspath(path)}: `rows`")
             ids = None
             if self._plan is not None:
                 ids = read_ids(self._plan, self._content, self.transport)

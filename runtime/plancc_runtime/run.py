@@ -386,19 +386,27 @@ def _initialise(network: Network, path: str | PathLike[str]) -> None:
     Raises
     ------
     InputError
-        If they do not fit the network, or were trained on standardised features and this is not.
+        If they are of another model or other widths, or were trained on standardised features
+        and this is not.
     """
-    _, there = read_description(path)
+    description, there = read_description(path)
+    model = None if description is None else description.get("model")
+    if isinstance(model, str) and model != network.options.model:
+        raise InputError(
+            f"{fspath(path)}: these weights are of model {model[:40]}, and this run has "
+            f"{network.options.model}; set `model`"
+        )
     shapes = {name: tuple(value.shape) for name, value in network.state_dict().items()}
     known = {name for name in there if name.startswith("standardization.")}
+    own = {k: shape for k, shape in shapes.items() if not k.startswith("standardization.")}
+    given = read_weights(path, own)  # first: of another network nothing else is worth saying
     if known and network.standardization is None:
         raise InputError(
             f"{fspath(path)}: these weights are of standardised features; set "
             "`standardize_features` too"
         )
-    if not known:
-        shapes = {k: shape for k, shape in shapes.items() if not k.startswith("standardization.")}
-    given = read_weights(path, shapes)
+    if known:
+        given |= read_weights(path, {k: shape for k, shape in shapes.items() if k not in own})
     network.load_state_dict({k: torch.from_numpy(w) for k, w in given.items()}, strict=bool(known))
 
 

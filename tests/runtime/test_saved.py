@@ -47,6 +47,43 @@ def weights(case):
         return dict(file), json.loads(str(file[DESCRIPTION]))
 
 
+def test_saved_weights_are_announced_and_have_their_own_extension(case, tmp_path):
+    plan, path = case[0] / "plan.h5", tmp_path / "w.npz"
+    done = alone(plan, "--epochs", 1, "--save", path)
+    assert f"{path}: the weights (plancc predict {plan} --weights {path} -o" in done.stdout
+    other = tmp_path / "w.pt"
+    done = alone(plan, "--epochs", 1, "--save", other)
+    assert done.returncode == 2
+    assert f"--save {other}: weights are written as .npz" in done.stderr
+    assert not other.exists()
+
+
+def test_initial_weights_of_another_network_say_so_first(case, tmp_path):
+    plan, path = case[0] / "plan.h5", tmp_path / "w.npz"
+    alone(plan, "--epochs", 1, "--standardize-features", "--save", path)
+    for options, words in (
+        (["--model", "sage"], "these weights are of model gcn, and this run has sage; set --model"),
+        (["--hidden", 7], "convs.0.weight has shape"),
+        ([], "these weights are of standardised features; set --standardize-features too"),
+    ):
+        done = alone(plan, "--epochs", 1, "--init", path, *options)
+        assert done.returncode == 2
+        assert words in done.stderr
+        assert f"{path}: " in done.stderr
+
+
+def test_rows_that_do_not_fit_name_the_argument_and_the_file(case):
+    graph = plancc_runtime.open(case[0] / "plan.h5", "single", threads=1)
+    wrong = torch.ones(5, 2)
+    needs = rf"has shape \[5, 2\], but needs \[{N}, ...\]"
+    with pytest.raises(InputError, match=rf"^`rows` {needs}"):
+        graph.gather(wrong)
+    with pytest.raises(InputError, match=rf"^out\.csv: `rows` {needs}"):
+        graph.save_rows("out.csv", wrong)
+    with pytest.raises(InputError, match=rf"^out\.csv: `rows`\['score'\] {needs}"):
+        graph.save_rows("out.csv", {"score": wrong})
+
+
 @pytest.mark.parametrize("model", ["gcn", "sage", "gin"])
 def test_a_loaded_network_computes_what_the_formulas_say(model, case):
     folder, edge, features = case
