@@ -615,7 +615,8 @@ def test_ids_without_gaps_count_from_zero(tmp_path):
 
 def test_the_compiler_starts_without_torch():
     code = (
-        "import sys; from plancc_cli.main import command; command.get_command(None, 'predict'); "
+        "import sys, click; from plancc_cli.main import command; "
+        "command.get_command(click.Context(command), 'predict'); "
         "print('torch' in sys.modules)"
     )
     assert run(None, "-c", code).stdout.strip() == "False"

@@ -290,7 +290,7 @@ def test_every_option_of_training_is_one_of_the_command_line_in_a_section():
     parameters = {p.name: p for p in command.params if isinstance(p, click.Option)}
     assert set(OPTION_NAMES) <= set(parameters)
     sections = [name for names in SECTIONS.values() for name in names]
-    assert sorted([*sections, "version"]) == sorted(parameters)
+    assert sorted([*sections, "version", "quiet", "verbose"]) == sorted(parameters)
     context = command.make_context("plancc-run", ["plan.h5"])
     settings = {name: context.params[name] for name in OPTION_NAMES}
     assert TrainOptions(**settings) == TrainOptions()
