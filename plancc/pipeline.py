@@ -204,8 +204,6 @@ def compile(
         graph, vertex_data = as_source(graph, data, split=split, keys=keys)
         assigner.check_graph(graph.num_vertices, vertex_data)
         task = _with_dims(task, vertex_data)
-        for remark in remarks(vertex_data):
-            warnings.warn(f"{graph.source.name}: {remark}", PlanccWarning, stacklevel=2)
     with observer("normalize"):
         matrix = normalized(graph, normalize, self_loops=self_loops, dtype=value_dtype)
     if clusters is not None:
@@ -219,6 +217,8 @@ def compile(
             source.sampler.check_layers(len(dims) - 1)
         if BATCH in wanted.names:
             wanted = replace(wanted, expected_nonzeros=source.expected_nonzeros(seed))
+    for remark in remarks(vertex_data):
+        warnings.warn(f"{graph.source.name}: {remark}", PlanccWarning, stacklevel=2)
     found = find_owners(matrix, task, wanted, observer, report)
     if assigner.grid is None and task.model.layout != "any":
         with observer("number"):
