@@ -34,19 +34,23 @@ def alpha_ramp() -> npt.NDArray[np.uint8]:
     return palette
 
 
-def log_levels(values: npt.NDArray[np.floating | np.integer]) -> npt.NDArray[np.uint8]:
+def log_levels(
+    values: npt.NDArray[np.floating | np.integer], span: tuple[float, float] | None = None
+) -> npt.NDArray[np.uint8]:
     """Levels 1..255 on a logarithmic scale from the smallest positive value to the largest.
 
     Parameters
     ----------
     values : array
         Nothing negative; where it is 0 the level is 0.
+    span : (float, float), optional
+        Values of levels 1 and 255, both positive, for pictures on one scale; no value is outside.
     """
     levels = np.zeros(values.shape, np.uint8)
     there = values > 0
     if there.any():
         logs = np.log(values[there].astype(float))
-        low, high = logs.min(), logs.max()
+        low, high = (logs.min(), logs.max()) if span is None else np.log(span)
         share = (logs - low) / (high - low) if high > low else np.ones(len(logs))
         levels[there] = 1 + np.round((LEVELS - 2) * share)
     return levels
@@ -76,7 +80,9 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-def density_uri(values: npt.NDArray[np.floating | np.integer]) -> str:
+def density_uri(
+    values: npt.NDArray[np.floating | np.integer], span: tuple[float, float] | None = None
+) -> str:
     """``data:`` address of the picture of a matrix of values, by `log_levels` and `alpha_ramp`."""
-    picture = png(log_levels(values), alpha_ramp())
+    picture = png(log_levels(values, span), alpha_ramp())
     return "data:image/png;base64," + base64.b64encode(picture).decode("ascii")

@@ -186,6 +186,26 @@ def test_the_page_is_no_terminal(small: Path, tmp_path: Path) -> None:
     assert "try objective time" in inspected
 
 
+def test_pictures_of_several_plans_have_one_scale(graph: Path, plan: Path, tmp_path: Path) -> None:
+    """Who sends as many rows has the same colour in every plan, and the page says so."""
+    other, path = tmp_path / "other.h5", tmp_path / "page.html"
+    ok("compile", graph, "-p", 4, "--model", "rp", "-o", other)
+    ok("report", plan, other, "-o", path)
+    text = path.read_text("utf-8")
+    assert "The plans share one scale of colours." in text
+    scales = re.findall(r'class="scale"><span>([\d,]+)</span>.*?<span>([\d,]+) rows<', text)
+    assert len(scales) == 2
+    cells = re.findall(r'fill-opacity="([\d.]+)"><title>part \d+ sends ([\d,]+) rows', text)
+    shares: dict[int, set[str]] = {}
+    for share, rows in cells:
+        shares.setdefault(int(rows.replace(",", "")), set()).add(share)
+    assert scales == [(str(min(shares)), str(max(shares)))] * 2
+    assert all(len(found) == 1 for found in shares.values())
+    ordered = [float(found.copy().pop()) for _, found in sorted(shares.items())]
+    assert ordered == sorted(set(ordered))
+    assert (ordered[0], ordered[-1]) == (0.251, 1.0)
+
+
 def test_text_of_files_is_escaped(several: Path) -> None:
     text = several.read_text("utf-8")
     page = Page(text)

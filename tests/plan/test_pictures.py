@@ -88,6 +88,8 @@ def test_levels_rise_with_the_logarithm():
     assert levels.tolist() == [[0, 1, 128], [255, 128, 0]]
     assert log_levels(np.array([0, 3, 3])).tolist() == [0, 255, 255]
     assert log_levels(np.zeros(2)).tolist() == [0, 0]
+    shared = log_levels(np.array([0, 10, 100]), (1.0, 100.0))
+    assert shared.tolist() == [0, 128, 255]
 
 
 def test_another_reader_sees_the_picture():

@@ -16,7 +16,7 @@ import numpy as np
 from plancc.errors import BackendUnavailable
 from plancc.plan.notebook import what_it_is
 from plancc.plan.pictures import Density, MatrixPictures
-from plancc.png import RAMP_COLOUR, density_uri, log_levels
+from plancc.png import RAMP_COLOUR, alpha_ramp, density_uri, log_levels
 from plancc.report.plans import Report
 from plancc.report.runs import PHASES, RunLog, Timeline
 from plancc.text import printable
@@ -175,11 +175,12 @@ def render(plans: Sequence[Planned], command: str) -> str:
     reports = [each.report for each in plans]
     logs = [(letter, each.log) for letter, each in lettered if each.log is not None]
     several = len(plans) > 1
+    span = _span_of_rows(plans)
     loads: list[Measure] = measures([(letter, each.report.parts) for letter, each in lettered])
     page: str = template.render(
         title=" and ".join(_name(r) for r in reports) if len(plans) < 3 else f"{len(plans)} plans",
         several=several,
-        plans=[_section(letter, each) for letter, each in lettered],
+        plans=[_section(letter, each, span) for letter, each in lettered],
         one_source=_one_source(plans),
         beside=_beside_first(lettered) if several else [],
         comparison=plain(comparison_table(reports)) if several else None,
@@ -247,7 +248,16 @@ def _name(report: Report) -> str:
     return Path(report.path).name
 
 
-def _section(letter: str, plan: Planned) -> Section:
+def _span_of_rows(plans: Sequence[Planned]) -> tuple[float, float]:
+    """The fewest rows and the most that a pixel of any volume matrix stands for, but 0."""
+    positive = [plan.volume.counts[plan.volume.counts > 0] for plan in plans]
+    there = [counts for counts in positive if len(counts)]
+    if not there:
+        return 1.0, 1.0
+    return min(float(c.min()) for c in there), max(float(c.max()) for c in there)
+
+
+def _section(letter: str, plan: Planned, span: tuple[float, float]) -> Section:
     report = plan.report
     before, after = _matrix(plan.matrix)
     return Section(
@@ -257,7 +267,7 @@ def _section(letter: str, plan: Planned) -> Section:
         sentence=_sentence(report),
         warnings=in_flags(str(report.provenance.get("warnings") or ""), None),
         tiles=_tiles(report),
-        volume=_volume(plan),
+        volume=_volume(plan, span),
         heaviest=_heaviest(plan),
         before=before,
         after=after,
@@ -343,8 +353,8 @@ def _times(value: float, base: float | None) -> str:
     return f"{value / base:.3g}x" if base else ""
 
 
-def _volume(plan: Planned) -> Picture:
-    """Who sends how much to whom."""
+def _volume(plan: Planned, span: tuple[float, float]) -> Picture:
+    """Who sends how much to whom, in colours from `span[0]` rows to `span[1]`."""
     density, report = plan.volume, plan.report
     counts = density.counts
     parts, metrics = report.parts, report.metrics
@@ -364,10 +374,9 @@ def _volume(plan: Planned) -> Picture:
     )
     if density.per_pixel > 1:
         note += f"; a pixel is {density.per_pixel} x {density.per_pixel} parts"
-    positive = counts[counts > 0]
     cells = []
     if density.size <= MOST_CELLS:
-        shares = log_levels(counts) / 255
+        shares = alpha_ramp()[log_levels(counts, span), 3] / 255  # as in a picture
         cells = [
             Box(
                 receiver,
@@ -377,7 +386,7 @@ def _volume(plan: Planned) -> Picture:
                 kind="cell",
                 title=f"part {sender} sends {int(counts[sender, receiver]):,} rows to "
                 f"part {receiver}",
-                share=round(0.15 + 0.85 * float(shares[sender, receiver]), 3),
+                share=round(float(shares[sender, receiver]), 3),
                 text=short(float(counts[sender, receiver])) if density.size <= MOST_NUMBERS else "",
             )
             for sender, receiver in zip(*(x.tolist() for x in counts.nonzero()), strict=True)
@@ -385,11 +394,11 @@ def _volume(plan: Planned) -> Picture:
     return Picture(
         alt=f"Rows that each of {density.size:,} parts sends to each other part: {note}",
         note=note,
-        address="" if cells else density_uri(counts),
+        address="" if cells else density_uri(counts, span),
         cells=cells,
         side=len(counts),
-        low=f"{positive.min():,.0f}",
-        high=f"{positive.max():,.0f} rows",
+        low=f"{span[0]:,.0f}",
+        high=f"{span[1]:,.0f} rows",
     )
 
 
