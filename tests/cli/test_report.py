@@ -302,6 +302,9 @@ window.onload = () => {{
       images: [...page.images].map(each => each.complete && each.naturalWidth),
       plots: [...page.querySelectorAll(".plot > svg, .field")].map(each =>
         Math.min(each.getBoundingClientRect().width, each.getBoundingClientRect().height)),
+      tables: [...page.querySelectorAll(".scroll")].map(each => [
+        each.scrollWidth - each.clientWidth,
+        frame.contentWindow.getComputedStyle(each).backgroundImage.split("gradient").length]),
       ground: frame.contentWindow.getComputedStyle(page.body).backgroundColor,
       headings: [...page.querySelectorAll("h2")].map(each => each.textContent),
     }};
@@ -356,6 +359,8 @@ def test_a_browser_shows_the_page_at_three_widths(full: Path, several: Path, fol
             assert all(found["images"])
             assert len(found["plots"]) > 8
             assert min(found["plots"]) > 30
+            assert found["tables"][0][0] == 0, "the key figures are cut off"
+            assert {count for _, count in found["tables"]} == {5}, "no shadow at a cut"
             assert found["headings"][0] == "Key figures"
             assert found["ground"] == "rgb(244, 246, 249)"
 
