@@ -27,6 +27,8 @@ SECONDS = 60.0
 """Time limit of a trial."""
 FIRST_SECONDS = 300.0
 """Time limit of the trial of the compiler, which may have to compile its kernels first."""
+MOST_WORDS = 200
+"""Characters of an error that are shown."""
 NOT_SHOWN = ("test", "docs", "all")
 """Extras that are of no use to those who run plancc."""
 COMPILER = """
@@ -183,7 +185,12 @@ def _reason(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if re.search("[A-Za-z]{3}", line)]
     if not lines:
         return ""
-    return (lines[-1] if "Traceback" in text else " ".join(lines[:2]))[:200]
+    if "Traceback" in text:
+        return lines[-1][:MOST_WORDS]
+    sentence = re.match(r".+?[.!](?= [A-Z]|$)", " ".join(lines))
+    if sentence and len(sentence[0]) <= MOST_WORDS:
+        return sentence[0]
+    return " ".join(lines[:2])[:MOST_WORDS]
 
 
 def _python(code: str, seconds: float = SECONDS) -> tuple[bool, str]:

@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 
 from plancc.errors import PlanccError
 from plancc.registry import check_choice
-from plancc_cli.words import name_flags
+from plancc_cli.words import name_flags, usage_words
 
 PROGRAM = "plancc"
 # What click raises for `plancc` alone, since 8.2; its message is the help text.
@@ -118,8 +118,7 @@ def main() -> None:
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         program = context.command_path if context else PROGRAM
-        sentence = error.format_message().removesuffix(".")
-        sys.exit(_say(f"{sentence} (see {program} --help)", error.exit_code))
+        sys.exit(_say(f"{usage_words(error)} (see {program} --help)", error.exit_code))
     except (click.Abort, KeyboardInterrupt):
         if sys.stderr is not None and sys.stderr.isatty():
             click.echo(err=True)  # after the terminal's ^C

@@ -33,7 +33,7 @@ from plancc_cli.progress import (
 from plancc_cli.ranks import Job
 from plancc_cli.run_options import HELP, run_option
 from plancc_cli.tables import console, line_width, print_table, say, table_of
-from plancc_cli.words import in_flags, predictions_line
+from plancc_cli.words import in_flags, predictions_line, usage_words
 from plancc_runtime import launch
 from plancc_runtime.options import DELAY, TrainOptions
 from plancc_runtime.transport.base import say as say_on_stderr
@@ -94,7 +94,7 @@ def main() -> None:
     except PlanccError as error:  # an option's own
         sys.exit(job.say_alone(str(error), error.exit_code))
     except click.ClickException as error:
-        sentence = f"{error.format_message()} (try {PROGRAM} --help)"
+        sentence = f"{usage_words(error)} (try {PROGRAM} --help)"
         sys.exit(job.say_alone(sentence, error.exit_code))
     except (click.Abort, KeyboardInterrupt):
         sys.exit(job.say_alone("interrupted", 1))

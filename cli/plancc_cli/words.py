@@ -34,6 +34,14 @@ def name_flags(error: PlanccError, command: click.Command | None) -> None:
     error.args = (in_flags(str(error), command), *error.args[1:])
 
 
+def usage_words(error: click.ClickException) -> str:
+    """What click says of a wrong command line, without the full stop and without its names of
+    types."""
+    sentence = error.format_message().removesuffix(".")
+    sentence = re.sub(r"is not a valid integer( range)?$", "is not a whole number", sentence)
+    return re.sub(r"is not a valid float( range)?$", "is not a number", sentence)
+
+
 def predictions_line(path: str, num_vertices: int, counts: Sequence[int]) -> str:
     """Where predictions went, and how many vertices each class has, if the classes are few."""
     line = f"{path}: predictions for {num_vertices:,} vertices"

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import gzip
+import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
-from cli_helpers import ONE_WAY, SLOWER, Outcome, fails, ok, plancc, run
+from cli_helpers import ONE_WAY, SLOWER, Outcome, fails, ok, plancc, plancc_run, run
 from scipy import sparse
 
 MTX = "%%MatrixMarket matrix coordinate real general\n"
@@ -570,3 +573,35 @@ def test_no_figures_of_a_plan_whose_content_is_not_what_was_written(
             error = fails(tmp_path, *words, *form, code=1)
             assert str(broken) in error
             assert "damaged" in error or "content_sha256" in error
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /proc")
+def test_a_folder_that_takes_no_files(graph: Path, tmp_path: Path) -> None:
+    if os.geteuid():
+        pytest.skip("only root gets so far")
+    error = fails(tmp_path, "export", graph, "-o", "/proc/x.mtx", code=1)
+    assert error == "cannot write /proc/x.mtx: its folder takes no new files, or is gone"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("plancc-run", "p.h5", "--epochs", "x"), "'--epochs': 'x' is not a whole number"),
+        (("plancc-run", "p.h5", "--lr", "x"), "'--lr': 'x' is not a number"),
+        (("plancc", "compile", "g.mtx", "-p", "x", "-o", "p.h5"), "'x' is not a whole number"),
+        (("plancc", "compile", "g", "-p", 2, "-o", "p", "--threads", "x"), "is not a whole number"),
+        (("plancc", "compile", "g", "-p", 2, "-o", "p", "--threads", 0), "not in the range"),
+    ],
+)
+def test_numbers_that_are_none(words: tuple[object, ...], says: str) -> None:
+    program = {"plancc": plancc, "plancc-run": plancc_run}[str(words[0])]
+    done = program(*words[1:])
+    assert done.code == 2
+    assert says in done.err
+    assert "is not a valid" not in done.err
+
+
+def test_the_command_as_a_module() -> None:
+    words = [sys.executable, "-m", "plancc_cli", "--version"]
+    said = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert (said.returncode, said.stdout) == (0, ok("--version"))

@@ -109,3 +109,15 @@ def test_a_broken_library_is_diagnosed(broken: str, tmp_path: Path) -> None:
     assert done.code == 1
     checks = json.loads(done.out)["checks"]
     assert any("libbroken.so is lost" in check["found"] for check in checks)
+
+
+def test_the_first_sentence_of_an_error_is_whole() -> None:
+    said = (
+        "-----\nprterun has detected an attempt to run as root.\n\n"
+        "Running as root is *strongly* discouraged as any mistake (e.g., in\ndefining TMPDIR) or\n"
+    )
+    assert doctor._reason(said) == "prterun has detected an attempt to run as root."
+    assert (
+        doctor._reason("mistakes (e.g., in\nTMPDIR) are\nbad") == "mistakes (e.g., in TMPDIR) are"
+    )
+    assert doctor._reason(f"{'x' * 300}.") == "x" * 200
