@@ -373,7 +373,7 @@ def test_provenance_of_rcm():
         ({"balance": "rows,rows"}, "balance 'rows,rows' names 'rows' twice"),
         ({"balance": "nnz,train"}, "balance 'train' needs vertex data with a 'train_mask'"),
         ({"dims": [16]}, "dims [16]: two or more"),
-        ({"value_dtype": "float16"}, "'float16': choose from float32, float64"),
+        ({"value_dtype": "float16"}, "'float16' (did you mean float64?): choose from float32"),
         ({"partitioner": "scotch"}, "unknown partitioner 'scotch': choose from auto, mtkahypar"),
         ({"partitioner": "metis"}, "'metis' cannot partition"),
         ({"preset": "fast"}, "preset"),

@@ -33,7 +33,7 @@ def of_data(random_features: bool, random_labels: bool) -> list[str]:
         return []
     return [
         "the plan has labels but no features: the network is trained on random features, which say "
-        "nothing of the labels; compile the graph with its features (plancc compile --data FILE)"
+        "nothing of the labels; compile the graph with its features"
     ]
 
 
