@@ -118,7 +118,7 @@ def parse_ranks(text: str) -> list[int]:
         powers = [2**k for k in range(MAX_RANKS.bit_length()) if first <= 2**k <= last]
         chosen = [first] if match[2] is None else powers
         if not chosen:
-            raise InputError(f"ranks '{text}': there is no power of two in {first}..{last}")
+            raise InputError(f"numbers '{text}': there is no power of two in {first}..{last}")
         found.update(chosen)
     return sorted(found)
 

@@ -39,7 +39,7 @@ def epoch_by_hand(parts: Traffic, dims, machine: Machine) -> float:
         # A H W and the gradient of W; the gradient of H, but for the given features
         dense = (2 if layer == 0 else 3) * d_in * d_out
         total += max(parts.rows) * dense / machine.multiply_adds
-        weights += d_in * d_out
+        weights += d_in * d_out + d_out  # W and the bias
     if num_parts > 1:  # a ring, for the gradients and the loss
         turns = 2 * (num_parts - 1)
         words = (weights + 1) / num_parts
@@ -78,10 +78,10 @@ def test_an_epoch_of_round_numbers():
     owners = Owners(np.array([0, 1, 1], np.int32))
     forward = (0.5 + 4 * 2 / 4) + 3 * 2 / 2 + 2 * 6 / 2
     back = (0.5 + 4 * 3 / 4) + 3 * 3 / 2 + 2 * 6 / 2
-    reduce = 2 * 0.5 + 4 * 7 / 4
+    reduce = 2 * 0.5 + 4 * (6 + 3 + 1) / 4
     time = Predictor((2, 3), machine, ()).time(graph, 2)
     found = objective_value("time", traffic(graph, owners, 2), owners, time)
-    assert found == forward + back + reduce == 33.5
+    assert found == forward + back + reduce == 36.5
 
 
 def test_wrong_objectives():

@@ -89,7 +89,7 @@ def test_bound_by_hand():
     dims, rows, nonzeros = (6, 4, 3), 10, 50
     sparse = nonzeros * (6 + 4 + 4 + 3)  # forward d_in, back d_out, in both layers
     dense = rows * (2 * 6 * 4 + 3 * 4 * 3)  # x W and dW; in the second layer dx too
-    reduce = 2 * 3 * 3e-6 + 2 * 3 / 4 * 4 * (6 * 4 + 4 * 3 + 1) / 2e9
+    reduce = 2 * 3 * 3e-6 + 2 * 3 / 4 * 4 * (6 * 4 + 4 + 4 * 3 + 3 + 1) / 2e9
     expected = (sparse + dense) / 7e8 + reduce
     assert Predictor(dims, FLAT, ()).bound(40, 200, 4) == pytest.approx(expected, rel=1e-12)
 

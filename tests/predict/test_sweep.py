@@ -48,7 +48,7 @@ def test_numbers_of_ranks(text, ranks):
 
 @pytest.mark.parametrize("text", ["", "p=", "16..", "0..4", "4..5000", "9..15", "8..4", "x", "1e3"])
 def test_numbers_of_ranks_that_are_none(text):
-    with pytest.raises(InputError, match="ranks"):
+    with pytest.raises(InputError, match="numbers"):
         parse_ranks(text)
 
 

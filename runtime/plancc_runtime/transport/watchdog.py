@@ -6,16 +6,26 @@ looks at the deadline. Arming it sets two variables.
 
 from __future__ import annotations
 
+import atexit
 import math
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable
 
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.messages import overdue
 
 GRACE = 2.0  # seconds between the last sentence of this rank and its end, for those of others
+RUNNING: weakref.WeakSet[Watchdog] = weakref.WeakSet()
+"""Those whose threads run; they are stopped before Python shuts down."""
+
+
+@atexit.register
+def _stop_all() -> None:
+    for each in list(RUNNING):
+        each.stop()
 
 
 class Watchdog:
@@ -32,6 +42,7 @@ class Watchdog:
         self._what: Callable[[], str] = str
         self._device: tuple[Callable[[], bool], Callable[[], str], float] | None = None
         self._thread: threading.Thread | None = None
+        self._stopped = threading.Event()
 
     def __call__(self, what: Callable[[], str]) -> Watchdog:
         self._what = what
@@ -60,10 +71,16 @@ class Watchdog:
         if self._transport.timeout < math.inf:
             self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
             self._thread.start()
+            RUNNING.add(self)
+
+    def stop(self) -> None:
+        """End the thread: one that wakes while Python shuts down may abort the process."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join(GRACE)
 
     def _watch(self) -> None:
-        while True:
-            time.sleep(min(0.5, self._transport.timeout / 10))
+        while not self._stopped.wait(min(0.5, self._transport.timeout / 10)):
             deadline, what, device, now = self._deadline, self._what, self._device, time.monotonic()
             if now > deadline and deadline == self._deadline:
                 self._end(what)
