@@ -52,7 +52,7 @@ FORBIDDEN = {
     "plancc_datasets": {"plancc_runtime", "plancc_cli", "torch", "mpi4py", "click", "rich"},
 }
 MAY_AFTER_ALL = {"plancc.export": {"torch"}}
-"""Of these, what a folder may import at first use: only the framework writes its own files."""
+"""What a folder may import of these at first use: only the framework writes its own files."""
 RUNTIME_MAY = (
     *("plancc.plan", "plancc.sampling", "plancc.errors", "plancc.files", "plancc.registry"),
     *("plancc.clock", "plancc.version"),

@@ -143,13 +143,7 @@ def _of_single_models() -> str:
     metavar="INTEGER",
     help="Threads of the search; not reproducible with more than one.",
 )
-@click.option(
-    "--time-limit",
-    type=click.FloatRange(0, options.MAX_SECONDS, min_open=True),
-    metavar="SECONDS",
-    callback=options.not_negative,
-    help="Time limit of a native partitioner.  [default: 6 hours]",
-)
+@options.time_limit
 @options.normalizing("sym")
 @click.option("--no-self-loops", is_flag=True, help="Do not add the identity.")
 @click.option(

@@ -184,6 +184,15 @@ seed = click.option(
 )
 
 
+time_limit = click.option(
+    "--time-limit",
+    type=click.FloatRange(0, MAX_SECONDS, min_open=True),
+    metavar="SECONDS",
+    callback=not_negative,
+    help="Time limit of a native partitioner.  [default: 6 hours]",
+)
+
+
 def budget(help_text: str) -> Decorator:
     """``--budget``: seconds, as 90, 90s, 1.5m or 2h."""
     return click.option("--budget", metavar="SECONDS", callback=_parse_seconds, help=help_text)

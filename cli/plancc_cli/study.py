@@ -91,13 +91,7 @@ def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> lis
 )
 @options.epsilon(0.01)
 @click.option("--threads", type=click.IntRange(min=1), default=1, help="Threads of every search.")
-@click.option(
-    "--time-limit",
-    type=click.FloatRange(0, options.MAX_SECONDS, min_open=True),
-    metavar="SECONDS",
-    callback=options.not_negative,
-    help="Time limit of a native partitioner.  [default: 6 hours]",
-)
+@options.time_limit
 @options.dims_option("Widths d0,d1,...,dL of the layers, for the predicted epoch.")
 @options.machine_option("Machine of the predicted epoch (see plancc machines).")
 @click.option(
