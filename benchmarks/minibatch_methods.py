@@ -35,7 +35,7 @@ from plancc.sampling import Population, Sampler, make_sampler
 from plancc_datasets import load_dataset
 
 PAPER_SHARE = 0.06
-"""Of the vertices in a batch of Demirci et al. 2022."""
+"""Share of the vertices in a batch of Demirci et al. 2022."""
 RECIPE_BATCHES = (3, 30, 100)
 NUM_CLUSTERS = 1500
 
