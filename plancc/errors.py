@@ -13,7 +13,7 @@ class PlanccError(Exception):
     Attributes
     ----------
     exit_code : int
-        What the command line exits with (1 failed, 2 wrong usage or input).
+        What the command line exits with (1 failed, 2 wrong usage or input, 75 stopped on request).
     """
 
     exit_code = 1
@@ -23,6 +23,15 @@ class InputError(PlanccError):
     """The user's file or option is wrong; the message names file, line and value."""
 
     exit_code = 2
+
+
+class Stopped(PlanccError):
+    """A run that was asked to stop has saved a checkpoint, from which it can go on.
+
+    Its exit code is EX_TEMPFAIL of ``sysexits.h``: start it again.
+    """
+
+    exit_code = 75
 
 
 class PlanError(PlanccError):

@@ -7,16 +7,23 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import os
+import platform
+import re
 import secrets
 import shutil
 import tomllib
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from plancc.errors import InputError, OutputError
+from plancc.text import printable
 
 _REASONS = {
     errno.ENOSPC: "the disk is full",
@@ -99,19 +106,158 @@ def _sync(path: str, flags: int) -> None:
         os.close(handle)
 
 
+@cache
+def _home() -> str:
+    """This machine, as six hexadecimal digits; containers with own process numbers are others."""
+    name = platform.node()
+    with contextlib.suppress(OSError):
+        name += f" {os.stat('/proc/self/ns/pid').st_ino}"
+    return f"{zlib.crc32(name.encode()) & 0xFFFFFF:06x}"
+
+
+def _temporary(target: str, is_folder: bool = False) -> str:
+    """A new name beside `target`; it says who writes: machine, process, and something random."""
+    parent, name = os.path.split(target)
+    stem, suffix = (name, "") if is_folder else os.path.splitext(name)
+    token = f"{_home()}{os.getpid():06x}{secrets.token_hex(3)}"
+    return os.path.join(parent, f".{stem}.{token}.tmp{suffix}")
+
+
+def _may_live(token: str) -> bool:
+    """Whether the process that made a temporary name is there, as far as this machine knows."""
+    if len(token) != 18 or token[:6] != _home():
+        return True
+    try:
+        os.kill(int(token[6:12], 16), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # another user's
+        return True
+    return True
+
+
+def remove_leftovers(
+    path: str | os.PathLike[str], *, is_folder: bool = False, alone: bool = False
+) -> None:
+    """Remove what killed writers of this file left beside it; never an error.
+
+    Only regular files (or folders) go whose names are of the form that `atomic_write` (or
+    `atomic_folder`) makes for this very target.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        The file or folder that was to be written.
+    is_folder : bool
+        Which of both it is.
+    alone : bool
+        The caller knows that nobody else writes this file: leftovers of other machines and of
+        earlier versions go too. Otherwise only those of processes of this machine that are gone.
+    """
+    folder, name = os.path.split(os.path.realpath(path))
+    stem, suffix = (name, "") if is_folder else os.path.splitext(name)
+    form = re.compile(
+        rf"{re.escape(f'.{stem}.')}([0-9a-f]{{18}}|[0-9a-f]{{12}})\.tmp{re.escape(suffix)}"
+    )
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            match = form.fullmatch(entry.name)
+            if match is None:
+                continue
+            others = len(match[1]) == 12 or match[1][:6] != _home()
+            if not (alone if others else not _may_live(match[1])):
+                continue
+            if is_folder and entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            elif not is_folder and entry.is_file(follow_symlinks=False):
+                with contextlib.suppress(OSError):
+                    os.unlink(entry.path)
+
+
+class FolderLock:
+    """Keeps two processes from writing into one folder: a locked file ``.lock`` in it.
+
+    The lock ends with the process, whatever ends it. One process may lock a folder again. Where
+    the file system has no locks, nothing is locked.
+
+    Parameters
+    ----------
+    folder : str or PathLike
+
+    Attributes
+    ----------
+    holds : bool
+        Whether the lock is held.
+
+    Raises
+    ------
+    BlockingIOError
+        If another process holds it; its text says which, as far as that is known.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._path, self._handle = os.path.join(folder, ".lock"), -1
+        for _ in range(100):
+            if self._tried():
+                break
+
+    @property
+    def holds(self) -> bool:
+        return self._handle >= 0
+
+    def _tried(self) -> bool:
+        """Whether it is clear who holds the lock; not if the file was removed meanwhile."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        try:
+            handle = os.open(self._path, flags, 0o666)
+        except OSError:
+            return True
+        try:
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            there = os.stat(self._path, follow_symlinks=False)
+            if not os.path.samestat(os.fstat(handle), there):
+                raise FileNotFoundError
+            os.ftruncate(handle, 0)
+            os.write(handle, f"process {os.getpid()} on {platform.node()}".encode())
+        except OSError as error:
+            holder = os.pread(handle, 100, 0).decode(errors="replace")
+            os.close(handle)
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise BlockingIOError(errno.EAGAIN, printable(holder)) from None
+            return not isinstance(error, FileNotFoundError)
+        self._handle = handle
+        return True
+
+    def release(self) -> None:
+        """Let others have the folder; does nothing when called again."""
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            with contextlib.suppress(OSError):
+                os.unlink(self._path)
+            os.close(handle)
+
+
 @contextlib.contextmanager
-def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_write(
+    path: str | os.PathLike[str], former: Sequence[str | os.PathLike[str]] = ()
+) -> Iterator[Path]:
     """Write a file under a temporary name in the same folder; rename it when it is complete.
 
         with atomic_write("plan.h5") as temporary:
             ...                          # write to `temporary`, close it
         # plan.h5 is there, whole and on the disk; had anything been raised, nothing would be
 
+    What a killed writer of the same file left behind is removed first (`remove_leftovers`).
+
     Parameters
     ----------
     path : str or PathLike
         The file to write. An existing file is replaced only when the new one is complete; a
         symbolic link keeps pointing where it does.
+    former : sequence of str or PathLike
+        Names under which earlier files are kept, the newest first: the file that is replaced takes
+        the first of them, whose file takes the second. Between two renames `path` may be missing;
+        the first of `former` is then whole.
 
     Yields
     ------
@@ -128,14 +274,16 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     shown = os.fspath(path)
     target = os.path.realpath(shown)
     check_target(shown)
-    folder, name = os.path.split(target)
-    stem, suffix = os.path.splitext(name)
+    remove_leftovers(target)
     # created by os.open, so that the user's umask decides the mode
-    temporary = os.path.join(folder, f".{stem}.{secrets.token_hex(6)}.tmp{suffix}")
+    temporary = _temporary(target)
     try:
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         yield Path(temporary)
         _sync(temporary, os.O_RDWR)
+        for newer, older in reversed([*pairwise([target, *former])]):
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(newer, older)
         os.replace(temporary, target)
     except BaseException as error:
         with contextlib.suppress(OSError):
@@ -144,7 +292,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
             raise _output_error(shown, error) from error
         raise
     with contextlib.suppress(OSError):  # some file systems cannot sync a folder
-        _sync(folder, os.O_RDONLY)
+        _sync(os.path.dirname(target), os.O_RDONLY)
 
 
 @contextlib.contextmanager
@@ -169,8 +317,8 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     shown = os.fspath(path)
     target = check_folder_target(shown)
-    parent, name = os.path.split(target)
-    temporary = os.path.join(parent, f".{name}.{secrets.token_hex(6)}.tmp")
+    remove_leftovers(target, is_folder=True)
+    temporary = _temporary(target, is_folder=True)
     try:
         os.mkdir(temporary)
         yield Path(temporary)
@@ -184,7 +332,7 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
             raise _output_error(shown, error) from error
         raise
     with contextlib.suppress(OSError):
-        _sync(parent, os.O_RDONLY)
+        _sync(os.path.dirname(target), os.O_RDONLY)
 
 
 def check_folder_target(path: str | os.PathLike[str]) -> str:

@@ -96,8 +96,9 @@ HELP = {
         "aggregate_on": "Device of a feature plan's sparse products.",
     },
     "Checkpoints and results": {
-        "checkpoint": "Folder for checkpoints: the last, and the best by validation loss.",
+        "checkpoint": "Folder for checkpoints: the last ones, and the best by validation loss.",
         "every": "Epochs between checkpoints.  [default: only at the end]",
+        "keep_last": "Number of checkpoints to keep; --resume passes over a damaged one.",
         "resume": "Resume from the last checkpoint, bit by bit the same.",
         "log": "Log file: a line of JSON per epoch.",
         "trace": "Timeline of all ranks, for Perfetto or chrome://tracing.",

@@ -6,7 +6,13 @@ JSON in its metadata under the key "plancc".
 
     DIR/last.safetensors    weights and buffers under their names in the network, the optimiser's
                             state as "optimizer/<parameter>/<name>", the best weights as "best/..."
+    DIR/last-1.safetensors  the last but one, of the same form, from which training resumes if the
+                            last is damaged; `TrainOptions.keep_last` says how many there are
     DIR/best.safetensors    weights and buffers that had the best validation loss
+    DIR/.lock               while a run writes into the folder
+
+A file is data that nobody vouches for: whatever it holds, it is read as a checkpoint or refused in
+one sentence, and takes no more memory than it has bytes, and the network.
 
 No state of a random generator is kept: whatever is drawn is a function of the seed, the number of
 the epoch or step, and the vertex.
@@ -16,36 +22,72 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
-from dataclasses import asdict
+import re
+import reprlib
+import stat
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from plancc.errors import BackendUnavailable, InputError, OutputError, PlanccError
-from plancc.files import atomic_write
+from plancc.errors import BackendUnavailable, InputError, OutputError
+from plancc.files import FolderLock, atomic_write, remove_leftovers
+from plancc.text import printable
 from plancc_runtime.learner import Learner
 from plancc_runtime.optim import Validation
 from plancc_runtime.options import OPTION_NAMES, TrainOptions
 from plancc_runtime.transport.base import Transport
+from plancc_runtime.transport.messages import name_ranks
 
 FORMAT = 1
 LAST, BEST = "last.safetensors", "best.safetensors"
+MOST_TEXT = 1 << 20
+"""Longest JSON in characters."""
+MOST_COUNT = 1 << 53
+"""Largest number of epochs, evaluations or updates."""
 # Options that may change from one run to the next: they change no step, or its rounding only.
 FREE = {
     *("epochs", "patience", "eval_every", "threads", "device", "init", "passes", "kernel"),
-    *("row_order", "pipeline", "aggregate_on", "checkpoint", "every", "resume", "log", "trace"),
-    *("predict", "embeddings"),
+    *("row_order", "pipeline", "aggregate_on", "checkpoint", "every", "keep_last", "resume"),
+    *("log", "trace", "predict", "embeddings"),
 }
 OF_EPOCHS = ("step", "cosine")  # schedules that depend on the number of epochs
 FORMER = {"parametrization": "paper"}  # options that once were none, and what held then
 BEST_FACTS = ("loss", "epoch", "since", "drops")  # fields of `Validation` that a checkpoint keeps
 
 
-class CheckpointError(PlanccError):
-    """A file is damaged, or is no checkpoint."""
+class _Damaged(Exception):
+    """A file is no whole checkpoint; the text says why."""
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What a checkpoint says beside its tensors, every value of the type that it must have.
+
+    Attributes
+    ----------
+    plan : str
+        Content hash.
+    epoch : int
+        Number of epochs that the weights have seen.
+    kernels : list of str
+        Kernel of the local products on every rank.
+    options : dict of str to object
+        Those of the run that made it, unchecked: they are only compared.
+    best : Validation
+        Without weights.
+    """
+
+    plan: str
+    epoch: int
+    kernels: list[str]
+    options: dict[str, Any]
+    best: Validation
 
 
 class Checkpoints:
@@ -65,11 +107,14 @@ class Checkpoints:
         Kernel of the local products on every rank. The caller sets it before `save`, because
         another kernel gives other bits. After `load` it is the checkpoint's; empty if that had
         another number of ranks.
+    remarks : list of str
+        What `load` has to say: that the last checkpoint is damaged.
 
     Raises
     ------
     InputError
-        If there is a checkpoint that the run should not resume from, or none to resume from.
+        If there is a checkpoint that the run should not resume from, none to resume from, or
+        another run that writes into the folder.
     OutputError
         If the folder cannot be made.
     BackendUnavailable
@@ -81,8 +126,11 @@ class Checkpoints:
         self._folder = Path(options.checkpoint)
         self._options, self._content, self._transport = options, content, transport
         self.kernels: list[str] = []
-        self._best_epoch: int | None = None  # of BEST
-        last = self._folder / LAST
+        self.remarks: list[str] = []
+        self._best_epoch: int | None = None  # of BEST, once this run has written it
+        self._saved: int | None = None  # epoch of the last checkpoint
+        self._damaged: list[str] = []  # names that the next checkpoint is not kept beside
+        self._lock: FolderLock | None = None
         with transport.agreement():
             try:
                 import safetensors.torch  # noqa: F401
@@ -90,22 +138,44 @@ class Checkpoints:
                 raise BackendUnavailable(
                     "checkpoints need safetensors; install it with: pip install 'plancc[run]'"
                 ) from error
-            if options.resume and not last.exists():
-                raise InputError(f"`resume`: there is no checkpoint {last}")
-            if not options.resume and last.exists():
+            there = self._names()
+            if options.resume and not there:
+                raise InputError(f"`resume`: there is no checkpoint {self._folder / LAST}")
+            if not options.resume and there:
                 raise InputError(
                     f"`checkpoint` {self._folder}: holds a checkpoint of an earlier run; set "
                     "`resume` to go on from it, or choose another folder"
                 )
         with transport.agreement():
             if transport.rank == 0:
-                try:
-                    os.makedirs(self._folder, exist_ok=True)
-                except OSError as error:
-                    raise OutputError(f"cannot make {self._folder}: {error.strerror}") from error
+                self._take_folder()
+
+    def _names(self) -> list[str]:
+        """Names of the checkpoints in the folder, the newest first; whole or not."""
+        return [_name(number) for number in _numbers(self._folder)]
+
+    def _take_folder(self) -> None:
+        """Make the folder and lock it; remove what killed runs left in it."""
+        try:
+            os.makedirs(self._folder, exist_ok=True)
+            self._lock = FolderLock(self._folder)
+        except BlockingIOError as error:
+            raise InputError(
+                f"`checkpoint` {self._folder}: another run writes into it ({error.strerror}); wait "
+                "until it has ended, or choose another folder"
+            ) from error
+        except OSError as error:
+            raise OutputError(f"cannot make {self._folder}: {error.strerror}") from error
+        for name in (LAST, BEST):
+            remove_leftovers(self._folder / name, alone=self._lock.holds)
+
+    def close(self) -> None:
+        """Let other runs have the folder; not collective."""
+        if self._lock is not None:
+            self._lock.release()
 
     def save(self, learner: Learner, epoch: int, best: Validation) -> None:
-        """Write what `load` needs to go on after `epoch` epochs.
+        """Write what `load` needs to go on after `epoch` epochs, if that is not there yet.
 
         Raises
         ------
@@ -113,8 +183,9 @@ class Checkpoints:
             On all ranks, if it cannot be written; the checkpoint before it is still there.
         """
         with self._transport.agreement():
-            if self._transport.rank == 0:
+            if self._transport.rank == 0 and epoch != self._saved:
                 self._write(learner, epoch, best)
+        self._saved = epoch
 
     def _write(self, learner: Learner, epoch: int, best: Validation) -> None:
         facts = {
@@ -139,10 +210,17 @@ class Checkpoints:
             for key, value in values.items()
         }
         kept = {f"best/{name}": value for name, value in chosen.items()}
-        _write_file(self._folder / LAST, {**weights, **state, **kept}, facts)
+        former = [self._folder / _name(k) for k in range(1, self._options.keep_last)]
+        for name in self._damaged:  # whole ones stay until the new one is there
+            _remove(self._folder / name)
+        self._damaged = []
+        _write_file(self._folder / LAST, {**weights, **state, **kept}, facts, former)
+        for number in _numbers(self._folder):
+            if number > len(former):
+                _remove(self._folder / _name(number))
 
     def load(self, learner: Learner) -> tuple[int, Validation]:
-        """Put the network and its optimiser where the last checkpoint left them.
+        """Put the network and its optimiser where the newest whole checkpoint left them.
 
         Returns
         -------
@@ -153,19 +231,19 @@ class Checkpoints:
         Raises
         ------
         InputError
-            On all ranks: if the file is damaged, of another plan, or of another way to train.
+            On all ranks: if no file is whole, or if it is of another plan, or of another way to
+            train.
         """
-        path = self._folder / LAST
+        path, facts, tensors, digest = self._newest()
         with self._transport.agreement():
-            facts, tensors, digest = _read_file(path)
             self._check(path, facts)
             network, optimizer = learner.network, learner.optimizer
             weights = _matching(path, tensors, "", network.state_dict())
-            if facts["epoch"] > self._options.epochs:
+            if facts.epoch > self._options.epochs:
                 raise InputError(
-                    f"`epochs` {self._options.epochs}: {path} has seen {facts['epoch']} already"
+                    f"`epochs` {self._options.epochs}: {path} has seen {facts.epoch} already"
                 )
-            best = Validation(**facts["best"])
+            best = facts.best
             if best.loss is not None:
                 best.weights = _matching(path, tensors, "best/", network.state_dict())
             names = [name for name, _ in network.named_parameters()]
@@ -179,19 +257,50 @@ class Checkpoints:
         for here, there in zip(optimizer.state, state, strict=True):
             for key, value in here.items():
                 value.copy_(there[key])
-        self.kernels = facts["kernels"] if facts["num_ranks"] == self._transport.size else []
-        self._best_epoch = best.epoch if (self._folder / BEST).exists() else None
-        return facts["epoch"], best
+        self.kernels = facts.kernels if len(facts.kernels) == self._transport.size else []
+        self._saved = None if self._damaged else facts.epoch
+        return facts.epoch, best
 
-    def _check(self, path: Path, facts: dict[str, Any]) -> None:
-        if facts["format"] != FORMAT:
-            raise InputError(f"{path}: format {facts['format']}, this version reads {FORMAT}")
-        if facts["plan"] != self._content:
+    def _newest(self) -> tuple[Path, _Facts, dict[str, Tensor], str]:
+        """The newest checkpoint that is whole on all ranks; what was passed over is noted.
+
+        Collective.
+        """
+        transport, reasons, found = self._transport, [], None
+        for name in transport.gather(self._names())[0]:
+            path, why = self._folder / name, ""
+            with transport.agreement():  # for memory
+                try:
+                    found = _read_file(path)
+                except _Damaged as error:
+                    why = str(error)
+            every = transport.gather(why)
+            bad = [rank for rank, each in enumerate(every) if each]
+            if not bad:
+                break
+            where = "" if len(bad) == transport.size else f" ({name_ranks(bad)})"
+            reasons.append(f"{path}: {every[bad[0]]}{where}")
+            self._damaged.append(name)
+            found = None
+        if found is None:
+            reason = "; ".join(reasons) or f"there is no checkpoint {self._folder / LAST}"
+            transport.agree(InputError(f"`resume`: no checkpoint is whole: {reason}"))
+        assert found is not None
+        if path.name != LAST and not reasons:
+            reasons = [f"{self._folder / LAST}: is missing"]
+        if reasons:
+            after = f"training resumes from {path}, after {found[0].epoch} epochs"
+            self.remarks.append(f"{'; '.join(reasons)}; {after}")
+        return path, *found
+
+    def _check(self, path: Path, facts: _Facts) -> None:
+        if facts.plan != self._content:
             raise InputError(
-                f"{path}: belongs to another plan (content hash {facts['plan'][:12] or 'none'}; "
-                f"this one has {self._content[:12] or 'none'})"
+                f"{path}: belongs to another plan (content hash "
+                f"{printable(facts.plan[:12]) or 'none'}; this one has "
+                f"{self._content[:12] or 'none'})"
             )
-        here, there = _plain(self._options), facts["options"]
+        here, there = _plain(self._options), facts.options
         fixed = [name for name in OPTION_NAMES if name not in FREE]
         if self._options.schedule in OF_EPOCHS:
             fixed.append("epochs")
@@ -202,9 +311,36 @@ class Checkpoints:
             before = there.get(name, FORMER.get(name, getattr(TrainOptions, name)))
             if here[name] != before:
                 raise InputError(
-                    f"{path}: was made with {name.replace('_', '-')} {before}, which cannot become "
-                    f"{here[name]}"
+                    f"{path}: was made with {name.replace('_', '-')} {_echo(before)}, which cannot "
+                    f"become {here[name]}"
                 )
+
+
+def _name(number: int) -> str:
+    """Name of the last checkpoint (0), of the last but one (1), and so on."""
+    return f"last-{number}.safetensors" if number else LAST
+
+
+def _numbers(folder: Path) -> list[int]:
+    """Numbers of the checkpoints in a folder, ascending."""
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return []
+    matches = [re.fullmatch(r"last-([1-9][0-9]{0,5})\.safetensors", name) for name in names]
+    return [0] * (LAST in names) + sorted(int(match[1]) for match in matches if match)
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot remove {path}: {error.strerror}") from error
+
+
+def _echo(value: object) -> str:
+    """A value from a file, short enough for a sentence."""
+    return printable((value if isinstance(value, str) else reprlib.repr(value))[:40])
 
 
 def _plain(options: TrainOptions) -> dict[str, Any]:
@@ -213,32 +349,100 @@ def _plain(options: TrainOptions) -> dict[str, Any]:
     return plain
 
 
-def _write_file(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+def _write_file(
+    path: Path, tensors: dict[str, Tensor], facts: dict[str, Any], former: Sequence[Path] = ()
+) -> None:
     from safetensors.torch import save
 
     text = json.dumps(facts)
     tensors = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     raw = save(tensors, {"plancc": text, "sha256": _digest(text, tensors)})
-    with atomic_write(path) as temporary:
+    with atomic_write(path, former) as temporary:
         temporary.write_bytes(raw)
 
 
-def _read_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], str]:
-    """What `_write_file` wrote, and its digest; CheckpointError if it is something else."""
+def _read_file(path: Path) -> tuple[_Facts, dict[str, Tensor], str]:
+    """What `_write_file` wrote, and its digest; `_Damaged` if it is something else."""
     from safetensors import SafetensorError, safe_open
 
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise _Damaged("is not a regular file")
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
+            if "plancc" not in metadata:
+                raise _Damaged("is not a checkpoint of plancc")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path}: cannot be read as a checkpoint ({error})") from error
-    if "plancc" not in metadata:
-        raise CheckpointError(f"{path}: is not a checkpoint of plancc")
-    digest = _digest(metadata["plancc"], tensors)
+    except FileNotFoundError:
+        raise _Damaged("is missing") from None
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise _Damaged(f"is damaged: cannot be read ({_echo(str(error))})") from error
+    text = metadata["plancc"]
+    digest = _digest(text, tensors)
     if digest != metadata.get("sha256"):
-        raise CheckpointError(f"{path}: is damaged: its checksum does not match its content")
-    return json.loads(metadata["plancc"]), tensors, digest
+        raise _Damaged("is damaged: its checksum does not match its content")
+    for name, value in tensors.items():
+        counts = name.startswith("optimizer/") and value.dtype == torch.int64
+        if counts and ((value < 0) | (value >= MOST_COUNT)).any():
+            raise _Damaged(f"is damaged: {_echo(name)} counts no updates")
+    return _facts_of(text), tensors, digest
+
+
+def _facts_of(text: str) -> _Facts:
+    """The JSON of a checkpoint, every value checked; `_Damaged` if one is missing or wrong."""
+    if len(text) > MOST_TEXT:
+        raise _Damaged(f"is not a checkpoint of plancc: its JSON has {len(text):,} characters")
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise _Damaged("is not a checkpoint of plancc: its metadata is not JSON") from None
+    if not isinstance(found, dict):
+        raise _Damaged("is not a checkpoint of plancc: its metadata is no JSON object")
+    if found.get("format") != FORMAT or isinstance(found["format"], bool):
+        version = _echo(found.get("format"))
+        raise _Damaged(f"has format {version}; this version of plancc reads {FORMAT}")
+
+    def taken(values: dict[str, Any], name: str, fits: Callable[[Any], bool], kind: str) -> Any:
+        if name not in values or not fits(values[name]):
+            there = reprlib.repr(values[name]) if name in values else "missing"
+            raise _Damaged(f"is damaged: '{name}' is {_echo(there)}, and must be {kind}")
+        return values[name]
+
+    epoch = taken(found, "epoch", _is_count, "a number of epochs")
+    ranks = taken(found, "num_ranks", lambda n: _is_count(n) and n > 0, "a number of ranks")
+    kernels = taken(found, "kernels", _are_names, "a list of names")
+    if len(kernels) != ranks:
+        raise _Damaged(f"is damaged: {len(kernels)} kernels of {ranks} ranks")
+    best = taken(found, "best", _is_object, "an object")
+    loss = taken(best, "loss", lambda x: x is None or _is_finite(x), "null or a finite number")
+    counts = {name: taken(best, name, _is_count, "a number") for name in BEST_FACTS[1:]}
+    if counts["epoch"] > epoch:
+        raise _Damaged(f"is damaged: epoch {epoch}, and the best is of {counts['epoch']}")
+    return _Facts(
+        plan=taken(found, "plan", lambda x: isinstance(x, str), "text"),
+        epoch=epoch,
+        kernels=kernels,
+        options=taken(found, "options", _is_object, "an object"),
+        best=Validation(loss=None if loss is None else float(loss), **counts),
+    )
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST_COUNT
+
+
+def _is_finite(value: object) -> bool:
+    if isinstance(value, int):
+        return not isinstance(value, bool) and abs(value) < MOST_COUNT
+    return isinstance(value, float) and math.isfinite(value)
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
 def _digest(text: str, tensors: dict[str, Tensor]) -> str:
@@ -247,7 +451,7 @@ def _digest(text: str, tensors: dict[str, Tensor]) -> str:
     for name in sorted(tensors):
         value = tensors[name]
         digest.update(f"{name} {value.dtype} {list(value.shape)}".encode())
-        digest.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

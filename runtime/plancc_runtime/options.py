@@ -42,6 +42,7 @@ MINIMUM = {
     "eval_every": 0,
     "patience": 1,
     "every": 1,
+    "keep_last": 1,
     "delay": 1,
     "embeddings": 1,
 }
@@ -147,6 +148,8 @@ class TrainOptions:
         Folder for checkpoints.
     every : int or None
         Epochs between two of them; None: only at the end.
+    keep_last : int
+        Number of checkpoints that are kept: the last, and those before it.
     resume : bool
         Whether to go on from the last checkpoint in `checkpoint`.
     log, trace : path or None
@@ -207,6 +210,7 @@ class TrainOptions:
     steps: int | None = None
     checkpoint: str | PathLike[str] | None = None
     every: int | None = None
+    keep_last: int = 2
     resume: bool = False
     log: str | PathLike[str] | None = None
     trace: str | PathLike[str] | None = None
@@ -307,8 +311,9 @@ class TrainOptions:
         for name, watching in watches.items():
             if watching and not self.eval_every:
                 raise self._wrong(name, "needs evaluations; give `eval_every` too")
-        for name in ("every", "resume"):
-            if getattr(self, name) and self.checkpoint is None:
+        for name in ("every", "keep_last", "resume"):
+            given = getattr(self, name) != getattr(TrainOptions, name)
+            if given and self.checkpoint is None:
                 raise InputError(f"`{name}`: give `checkpoint`, the folder, too")
         self._check_model_options()
         self._check_predictions()
@@ -316,6 +321,10 @@ class TrainOptions:
             self.pipeline.isdecimal() and 2 <= int(self.pipeline) <= MOST_STAGES
         ):
             raise self._wrong("pipeline", f"give off, auto, or 2 to {MOST_STAGES} stages")
+        if self.keep is not None and self.keep >= 2:
+            raise self._wrong(
+                "keep", "is a share of nonzeros; `keep_last` is the number of checkpoints"
+            )
         if self.steps is not None and not self.mini_batches:
             raise self._wrong(
                 "steps", "only mini-batches have steps; give `sampler` or `batch_size`"

@@ -11,7 +11,7 @@ from os import PathLike, fspath
 import numpy as np
 import torch
 
-from plancc.errors import InputError
+from plancc.errors import InputError, Stopped
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc.registry import check_choice
@@ -138,6 +138,8 @@ class Run:
             self._first, self._best = checkpoints.load(self._learner)
             if self.options.kernel == "auto" and checkpoints.kernels:
                 kernel = checkpoints.kernels[self.transport.rank]
+                with self.transport.agreement():
+                    check_choice("kernel of the checkpoint", kernel, KERNELS)
                 self._resources = replace(self._resources, kernel=kernel)
 
     def prepare(self, drawn: Drawn | None) -> None:
@@ -179,17 +181,32 @@ class Run:
                 sampler=execution.sampler,
                 steps_per_epoch=execution.steps_per_epoch,
                 pipelining=self._pipelining,
-                remarks=of_data(data.random_features, data.random_labels),
+                remarks=[
+                    *(self._checkpoints.remarks if self._checkpoints is not None else ()),
+                    *of_data(data.random_features, data.random_labels),
+                ],
             )
         return self._outline
 
-    def loop(self, report: Callable[[Measure], None] | None) -> None:
-        """All epochs, or until the validation loss no longer falls."""
+    def loop(self, report: Callable[[Measure], None] | None, stop: Callable[[], str] = str) -> None:
+        """All epochs, or until the validation loss no longer falls.
+
+        Parameters and errors are those of `train.trained`.
+        """
+        try:
+            self._loop(report, stop)
+        finally:
+            if self._checkpoints is not None:
+                self._checkpoints.close()
+
+    def _loop(self, report: Callable[[Measure], None] | None, stop: Callable[[], str]) -> None:
         options, checkpoints = self.options, self._checkpoints
         with self._execution.epochs():
             for epoch in range(self._first, options.epochs):
                 if options.patience is not None and self._best.since >= options.patience:
                     break
+                if checkpoints is not None:
+                    self._stop_if_asked(checkpoints, stop)
                 measure = self.epoch(epoch)
                 self._done = epoch + 1
                 self._measures.append(measure)
@@ -202,8 +219,25 @@ class Run:
                     checkpoints.save(self._learner, self._done, self._best)
                 if report is not None:
                     report(measure)
-        if checkpoints and (not options.every or self._done % options.every):
+        if checkpoints is not None:
             checkpoints.save(self._learner, self._done, self._best)
+
+    def _stop_if_asked(self, checkpoints: Checkpoints, stop: Callable[[], str]) -> None:
+        """Save a checkpoint and raise `Stopped` if any rank was asked to stop."""
+        asked = np.array([bool(stop())], np.int8)
+        self.transport.allreduce_max(asked)  # counts no words
+        if not asked[0]:
+            return
+        reason = next(name for name in self.transport.gather(stop()) if name)
+        checkpoints.save(self._learner, self._done, self._best)
+        if self._log is not None:
+            self._log.close()
+        self.transport.agree(
+            Stopped(
+                f"stopped by {reason} after {self._done} of {self.options.epochs} epochs; resume "
+                "with `resume`"
+            )
+        )
 
     def epoch(self, epoch: int) -> Measure:
         """One epoch, and an evaluation: of its training pass if that can be scored, or before."""

@@ -58,11 +58,14 @@ def trained(
     transport: Transport,
     report: Callable[[Measure], None] | None = None,
     begin: Callable[[RunOutline], None] | None = None,
+    stop: Callable[[], str] = str,
 ) -> tuple[TrainResult, Callable[[], TrainResult]]:
     """Train a network, and leave its predictions to the caller. Collective.
 
     Parameters and errors are those of `train`; `begin` is called on every rank before the first
-    epoch.
+    epoch. In a run with checkpoints `stop` is called on every rank before every epoch: when it
+    returns a text on any of them, which says who wants the run to stop, all save a checkpoint and
+    raise `Stopped`.
 
     Returns
     -------
@@ -78,7 +81,7 @@ def trained(
             ids = read_ids(plan, run.content, transport)
     if begin is not None:
         begin(run.outline())
-    run.loop(report)
+    run.loop(report, stop)
     result = run.finish()
 
     def write() -> TrainResult:

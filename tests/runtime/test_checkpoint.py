@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ import pytest
 import reference
 from launcher import ENVIRONMENT, plancc_run
 from safetensors import safe_open
+from safetensors.torch import save
 from scipy.sparse import csr_matrix
 
 from plancc import files
@@ -23,7 +25,7 @@ from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.lowering import lower
-from plancc_runtime.checkpoint import CheckpointError
+from plancc_runtime.checkpoint import _digest
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import train
 from plancc_runtime.transport.local import run_ranks
@@ -145,6 +147,238 @@ def test_the_best_weights_are_kept_beside_the_last(plans, tmp_path):
     assert contents(tmp_path / "last.safetensors")[0]["epoch"] == 20
 
 
+def epochs_of(folder) -> dict[str, int]:
+    """The files of a folder of checkpoints, with their epochs."""
+    return {path.name: contents(path)[0]["epoch"] for path in sorted(folder.glob("*"))}
+
+
+@pytest.mark.parametrize(("keep", "epochs"), [(1, [12]), (2, [12, 9]), (3, [12, 9, 6])])
+def test_so_many_checkpoints_are_kept(plans, keep, epochs, tmp_path):
+    run(plans[0], PARTS, tmp_path, keep_last=keep)
+    found = epochs_of(tmp_path)
+    del found["best.safetensors"]
+    names = ["last.safetensors", "last-1.safetensors", "last-2.safetensors"]
+    assert found == dict(zip(names, epochs, strict=False))
+    run(plans[0], PARTS, tmp_path, keep_last=1, epochs=13, resume=True)
+    del found, names[1:]
+    assert {k: v for k, v in epochs_of(tmp_path).items() if k != "best.safetensors"} == {
+        "last.safetensors": 13
+    }
+
+
+@pytest.mark.parametrize("ranks", [1, PARTS])
+@pytest.mark.parametrize("damage", ["cut", "flipped", "missing", "folder"])
+def test_the_checkpoint_before_stands_in_for_a_damaged_one(plans, damage, ranks, tmp_path):
+    whole = run(plans[0], ranks, tmp_path / "whole")[0]
+    folder = tmp_path / "cut"
+    with pytest.raises(Cut):
+        run(plans[0], ranks, folder, cut=8)
+    assert epochs_of(folder)["last.safetensors"] == 6
+    last = folder / "last.safetensors"
+    raw = bytearray(last.read_bytes())
+    raw[-9] ^= 1
+    if damage in ("missing", "folder"):
+        last.unlink()
+    if damage == "folder":
+        last.mkdir()
+        with pytest.raises(OutputError):
+            run(plans[0], ranks, folder, resume=True)
+        assert contents(folder / "last-1.safetensors")[0]["epoch"] == 3
+        return
+    if damage != "missing":
+        last.write_bytes(raw[:-5] if damage == "cut" else raw)
+    resumed = run(plans[0], ranks, folder, resume=True)[0]
+    assert [e.epoch for e in resumed.epochs] == list(range(3, 12))
+    [remark] = [each for each in resumed.remarks if "training resumes from" in each]
+    assert str(last) in remark
+    assert f"{folder / 'last-1.safetensors'}, after 3 epochs" in remark
+    for name, weight in whole.weights.items():
+        assert weight.tobytes() == resumed.weights[name].tobytes()
+    assert epochs_of(folder) == epochs_of(tmp_path / "whole")
+
+
+def test_a_damaged_checkpoint_never_takes_the_place_of_a_whole_one(plans, tmp_path, monkeypatch):
+    """The job is killed again while the first checkpoint after a fall-back is written."""
+    with pytest.raises(Cut):
+        run(plans[0], 1, tmp_path, cut=8)
+    (tmp_path / "last.safetensors").write_bytes(b"half")
+    renames, real = [], os.replace
+
+    def killed(source, target):
+        if str(target).endswith(("last.safetensors", "last-1.safetensors")):
+            renames.append(target)
+            raise KeyboardInterrupt
+        real(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(plans[0], 1, tmp_path, resume=True)
+    assert renames
+    assert epochs_of(tmp_path)["last-1.safetensors"] == 3
+    whole = run(plans[0], 1, tmp_path / "whole")[0]
+    assert run(plans[0], 1, tmp_path, resume=True)[0].final.loss == whole.final.loss
+
+
+def test_no_whole_checkpoint_names_all_that_are_there(plans, tmp_path):
+    run(plans[0], 1, tmp_path)
+    (tmp_path / "last.safetensors").write_bytes(b"")
+    (tmp_path / "last-1.safetensors").write_bytes(b"weights" * 20)
+    words = r"last\.safetensors: is damaged.*last-1\.safetensors: is damaged"
+    with pytest.raises(InputError, match=words):
+        run(plans[0], PARTS, tmp_path, resume=True)
+
+
+def rewritten(path, change) -> None:
+    """Change the JSON of a checkpoint, and its checksum with it."""
+    with safe_open(path, "pt") as file:
+        text = file.metadata()["plancc"]
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    text = change(text)
+    path.write_bytes(save(tensors, {"plancc": text, "sha256": _digest(text, tensors)}))
+
+
+def with_value(*keys, value):
+    """A change of one value; "gone": it is left out."""
+
+    def change(text):
+        facts = json.loads(text)
+        inner = facts
+        for key in keys[:-1]:
+            inner = inner[key]
+        inner[keys[-1]] = value
+        if value == "gone":
+            del inner[keys[-1]]
+        return json.dumps(facts)
+
+    return change
+
+
+WRONG = [
+    *[("epoch", value) for value in ("x", -1, 2.5, None, True, float("nan"), 10**400, "gone")],
+    *[("num_ranks", value) for value in (-1, 0, "2", 10**400, 3)],
+    *[("kernels", value) for value in ("numba", [1, 2], None, {}, ["numba"], "gone")],
+    *[("options", value) for value in (None, [], "x", 3, "gone")],
+    *[("plan", value) for value in (None, 5, ["x"], "gone")],
+    *[("best", value) for value in (None, [], "x", {}, "gone")],
+    *[("format", value) for value in (None, True, 2, "1", [1], "gone")],
+    *[("best", "loss", value) for value in ("x", float("nan"), float("inf"), [], 10**400, True)],
+    *[("best", "epoch", value) for value in (-1, 5, "x", None, 1.5, "gone")],
+    *[("best", "since", value) for value in (-1, None, 1e400, "gone")],
+    *[("best", "drops", value) for value in (-1, None, 10**30)],
+]
+
+
+def test_metadata_that_no_run_wrote_is_one_sentence(plans, tmp_path):
+    """The checksum fits; the file is refused all the same, or what it says is used."""
+    run(plans[0], PARTS, tmp_path, epochs=2, keep_last=1)
+    last = tmp_path / "last.safetensors"
+    raw = last.read_bytes()
+    changes = [with_value(*keys, value=value) for *keys, value in WRONG]
+    texts = ("", "x", "[]", "7", "null", "[" * 10**5, "{}", "NaN")
+    changes += [lambda _, text=text: text for text in texts]
+    changes.append(lambda text: text[:-1] + ', "more": ' + "[" * 10**5 + "]" * 10**5 + "}")
+    changes.append(lambda text: text[:-1] + f', "more": "{"x" * 10**7}"' + "}")
+    for number, change in enumerate(changes):
+        last.write_bytes(raw)
+        rewritten(last, change)
+        with pytest.raises(InputError, match=r"last\.safetensors: (is|has)") as caught:
+            run(plans[0], 1, tmp_path, epochs=3, resume=True)
+        assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) < 400, number
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "words"),
+    [
+        (("epoch",), 10**15, "has seen 1000000000000000 already"),
+        (("plan",), "\x1b[31m" + "x" * 99, "belongs to another plan"),
+        (("options", "hidden"), [[[[[[[["x" * 999]]]]]]]], "which cannot become 5"),
+        (("options", "lr"), "\x1b]0;title\x07", "which cannot become 0.2"),
+        (("kernels",), ["no such", "no such"], "kernel of the checkpoint"),
+    ],
+)
+def test_values_that_do_not_fit_the_run_are_shown_with_care(plans, keys, value, words, tmp_path):
+    run(plans[0], PARTS, tmp_path, epochs=2)
+    rewritten(tmp_path / "last.safetensors", with_value(*keys, value=value))
+    with pytest.raises(InputError, match=words) as caught:
+        run(plans[0], PARTS, tmp_path, resume=True)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("value", [-1, 2**53, 2**63 - 1])
+def test_updates_that_nobody_can_have_counted_are_refused(plans, value, tmp_path):
+    run(plans[0], 1, tmp_path, epochs=2)
+    path = tmp_path / "last.safetensors"
+    with safe_open(path, "pt") as file:
+        text = file.metadata()["plancc"]
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    tensors["optimizer/convs.0.weight/steps"].fill_(value)
+    path.write_bytes(save(tensors, {"plancc": text, "sha256": _digest(text, tensors)}))
+    with pytest.raises(InputError, match="counts no updates"):
+        run(plans[0], 1, tmp_path, resume=True)
+
+
+def test_leftovers_of_killed_runs_go_and_nothing_else(plans, tmp_path):
+    run(plans[0], 1, tmp_path, epochs=2)
+    gone = [".last.0123456789ab.tmp.safetensors", ".best.0123456789abcdef01.tmp.safetensors"]
+    stay = [
+        ".last.0123456789AB.tmp.safetensors",
+        ".last.0123456789.tmp.safetensors",
+        ".last.0123456789ab.tmp.npz",
+        ".other.0123456789ab.tmp.safetensors",
+        "last.0123456789ab.tmp.safetensors",
+        os.path.basename(files._temporary(str(tmp_path / "last.safetensors"))),  # we live
+    ]
+    for name in (*gone, *stay):
+        (tmp_path / name).write_bytes(b"x")
+    (tmp_path / ".last.00000000000a.tmp.safetensors").mkdir()
+    (tmp_path / ".last.00000000000b.tmp.safetensors").symlink_to(tmp_path / "best.safetensors")
+    before = set(os.listdir(tmp_path))
+    run(plans[0], PARTS, tmp_path, resume=True, epochs=2)
+    assert before - set(os.listdir(tmp_path)) == set(gone)
+
+
+def test_two_runs_do_not_share_a_folder(plans, tmp_path):
+    code = (
+        "import sys, time; from plancc.files import FolderLock; lock = FolderLock(sys.argv[1]); "
+        "assert lock.holds; print('locked', flush=True); time.sleep(60)"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert other.stdout.readline() == "locked\n"
+        with pytest.raises(InputError, match=f"another run writes into it .process {other.pid} on"):
+            run(plans[0], PARTS, tmp_path, epochs=1)
+        assert os.listdir(tmp_path) == [".lock"]
+    finally:
+        other.kill()
+        other.wait()
+    run(plans[0], PARTS, tmp_path, epochs=1)  # the lock ended with its process
+    assert ".lock" not in os.listdir(tmp_path)
+
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def test_a_checkpoint_of_the_first_layout_resumes(tmp_path):
+    """tests/golden/checkpoint-1 was written in November 2026, before checkpoints were kept."""
+    for path in (GOLDEN / "checkpoint-1").iterdir():
+        shutil.copy(path, tmp_path)
+    options = {"optimizer": "adam", "hidden": 5, "lr": 0.05, "dropout": 0.4, "kernel": "numba"}
+    chosen = TrainOptions(**options, epochs=6, eval_every=1, threads=1)
+    plan = GOLDEN / "plan-1.0.h5"
+    whole = run_ranks(2, lambda t: train(plan, chosen, t))[0]
+    chosen = replace(chosen, checkpoint=tmp_path, resume=True)
+    resumed = run_ranks(2, lambda t: train(plan, chosen, t))[0]
+    assert [e.epoch for e in resumed.epochs] == [3, 4, 5]
+    losses = [0.9741101264953613, 0.9334434270858765, 0.5964041352272034]  # as it was then
+    np.testing.assert_allclose([e.loss for e in resumed.epochs], losses, rtol=1e-5)
+    np.testing.assert_allclose(resumed.final.loss, whole.final.loss, rtol=1e-6)
+
+
 @pytest.mark.parametrize("ranks", [1, PARTS])
 @pytest.mark.parametrize(
     ("options", "words"),
@@ -183,8 +417,7 @@ def test_damaged_files_are_one_sentence(plans, damage, tmp_path):
     path.write_bytes({"cut": raw[:-40], "emptied": b"", "text": b"weights\n" * 40}.get(damage, raw))
     if damage == "none":
         path.unlink()
-    error = InputError if damage == "none" else CheckpointError
-    with pytest.raises(error, match=r"last\.safetensors") as caught:
+    with pytest.raises(InputError, match=r"last\.safetensors") as caught:
         run(plans[0], PARTS, tmp_path, resume=True)
     assert "\n" not in str(caught.value)
 
