@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test bench docs wheels format clean
+.PHONY: demo test hostile bench docs wheels format clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("plancc needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; name another: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
@@ -21,6 +21,10 @@ test: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+
+# hours of attacks; HOSTILE="plan-bytes --seconds 3600 --seed 2", or nothing: all attacks until Ctrl-C
+hostile: $(STAMP)
+	$(BIN)/python -m tests.hostile $(HOSTILE)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import h5py
@@ -446,14 +444,3 @@ def test_a_refused_file_is_closed(path):
         with pytest.raises(PlanError):
             PlanFile(path)
     assert not [f for f in Path("/proc/self/fd").iterdir() if os.path.realpath(f) == str(path)]
-
-
-def test_random_damage(path, tmp_path):
-    script = Path(__file__).with_name("fuzz_plan_file.py")
-    done = subprocess.run(
-        [sys.executable, script, path, tmp_path, "1", "60"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr[-2000:]

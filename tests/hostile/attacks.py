@@ -1,0 +1,8 @@
+"""All attacks by their names."""
+
+from __future__ import annotations
+
+from .attack import Attack
+from .plan_bytes import PlanBytes
+
+ATTACKS: dict[str, type[Attack]] = {each.name: each for each in (PlanBytes,)}

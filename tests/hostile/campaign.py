@@ -1,0 +1,309 @@
+"""Runs attacks: starts workers, ends those that hang, counts how cases end, keeps what was found.
+
+The record of an attack and a seed is a file of JSON; a campaign that is started again goes on where
+the record ends. Every finding's files are kept beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from .attack import KINDS, Attack
+from .worker import keep
+
+ROOT = Path(__file__).parents[2]
+KEPT = 3
+"""Cases kept of the same finding."""
+START = 180.0
+"""Seconds that a worker may take until its first case: imports, kernels, plans to be damaged."""
+
+
+@dataclass
+class Record:
+    """What is known of an attack with one seed.
+
+    Attributes
+    ----------
+    attack, seed : of the random numbers
+    next : int
+        The first trial that nobody has begun.
+    open : list of [int, int]
+        Ranges of trials that were begun by a campaign that was ended.
+    seeds : bool
+        Whether the kept seeds were tried.
+    outcomes : dict
+        How many cases ended so.
+    findings : dict
+        Kind and words of a finding: how often, and the folders of the first cases.
+    seconds : float
+        Of work, over all processes.
+    """
+
+    attack: str
+    seed: int
+    next: int = 0
+    open: list[list[int]] = field(default_factory=list)
+    seeds: bool = False
+    outcomes: dict[str, int] = field(default_factory=dict)
+    findings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def trials(self) -> int:
+        return sum(self.outcomes.values())
+
+    @classmethod
+    def read(cls, path: Path, attack: str, seed: int) -> Record:
+        return cls(**json.loads(path.read_text())) if path.exists() else cls(attack, seed)
+
+    def write(self, path: Path) -> None:
+        temporary = path.with_suffix(".new")
+        temporary.write_text(json.dumps(asdict(self), indent=1))
+        temporary.replace(path)
+
+
+class Worker:
+    """A process that tries cases, and who watches it."""
+
+    def __init__(self, attack: type[Attack], home: Path) -> None:
+        self.attack, self.home = attack, home
+        home.mkdir(parents=True, exist_ok=True)
+        self.log = (home / "stderr.txt").open("w")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.hostile.worker", attack.name, str(home)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            text=True,
+            start_new_session=True,
+            env=os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"},
+        )
+        self.lines: queue.Queue[str | None] = queue.Queue()
+        self.wall = START
+        threading.Thread(target=self._listen, args=(self.process.stdout,), daemon=True).start()
+
+    def _listen(self, stream: IO[str]) -> None:
+        for line in stream:
+            self.lines.put(line)
+        self.lines.put(None)
+
+    def order(self, **words: Any) -> None:
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(json.dumps(words) + "\n")
+            self.process.stdin.flush()
+
+    def next(self) -> dict[str, Any] | str:
+        """What the worker says next; "hang" or "crash" if it does not."""
+        try:
+            line = self.lines.get(timeout=self.wall)
+        except queue.Empty:
+            return "hang"
+        self.wall = self.attack.wall
+        if line is None:
+            code = self.process.wait()
+            return "hang" if code == -signal.SIGXCPU else "crash"
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def end(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self.log.close()
+
+    def why(self) -> str:
+        """How the process ended, and its last words."""
+        words = (self.home / "stderr.txt").read_text(errors="replace").strip().splitlines()
+        return f"exit code {self.process.returncode}; {words[-1][:200] if words else 'no word'}"
+
+
+class Campaign:
+    """Tries cases of one attack until a number or a time is reached.
+
+    Parameters
+    ----------
+    attack : type of Attack
+    seed : int
+    folder : Path
+        Of the records; findings are kept in its folder ``findings``.
+    say : callable
+        Gets a line for every new finding.
+    """
+
+    def __init__(
+        self, attack: type[Attack], seed: int, folder: Path, say: Callable[[str], None] = print
+    ) -> None:
+        self.attack, self.seed, self.folder, self.say = attack, seed, folder, say
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / f"{attack.name}-{seed}.json"
+        self.record = Record.read(self.path, attack.name, seed)
+        self.lock = threading.Lock()
+        self.last: int | None = None
+        self.deadline = float("inf")
+        self.stopped = False
+        self.workers: list[Worker] = []
+
+    def run(self, *, trials: int | None, seconds: float, processes: int = 1) -> Record:
+        """Go on from the record for so many more trials, or seconds."""
+        self.deadline = time.monotonic() + seconds
+        self.last = None if trials is None else self.record.next + trials
+        self.work = Path(tempfile.mkdtemp(prefix="plancc-hostile-"))
+        threads = [
+            threading.Thread(target=self._guarded, args=(self.work / str(k), k == 0))
+            for k in range(processes)
+        ]
+        self.problem: BaseException | None = None
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                while thread.is_alive():
+                    thread.join(0.5)
+        except KeyboardInterrupt:
+            self.deadline, self.stopped = 0.0, True
+            for worker in self.workers:
+                worker.end()
+            for thread in threads:
+                thread.join()
+            raise
+        finally:
+            shutil.rmtree(self.work, ignore_errors=True)
+        if self.problem is not None:
+            raise self.problem
+        return self.record
+
+    def _guarded(self, home: Path, first: bool) -> None:
+        try:
+            self._drive(home, first)
+        except BaseException as error:
+            self.problem, self.deadline = error, 0.0
+
+    def _drive(self, home: Path, first: bool) -> None:
+        worker: Worker | None = None
+        began = time.monotonic()
+        try:
+            if first and not self.record.seeds:
+                worker = self._orders(worker, home, None)
+            while not self.stopped and (chunk := self._chunk()) is not None:
+                worker = self._orders(worker, home, chunk)
+        finally:
+            if worker is not None:
+                worker.end()
+            with self.lock:
+                self.record.seconds += time.monotonic() - began
+                self.record.write(self.path)
+
+    def _chunk(self) -> list[int] | None:
+        """The next trials, noted as open; None if it is enough."""
+        with self.lock:
+            record = self.record
+            if time.monotonic() > self.deadline:
+                return None
+            waiting = [each for each in record.open if len(each) == 2]
+            if waiting:
+                waiting[0].append(0)  # taken
+                return waiting[0]
+            first = record.next
+            last = first + self.attack.chunk
+            last = last if self.last is None else min(last, self.last)
+            if first >= last:
+                return None
+            record.next = last
+            record.open.append([first, last, 0])
+            return record.open[-1]
+
+    def _orders(self, worker: Worker | None, home: Path, chunk: list[int] | None) -> Worker | None:
+        """Have the cases of a chunk tried, or the seeds; a worker that can go on, or None."""
+        tried, begun = 0, None
+        while True:
+            if worker is None:
+                worker = Worker(self.attack, home)
+                self.workers.append(worker)
+            if chunk is None:
+                worker.order(seeds=True, first=tried)
+            else:
+                worker.order(seed=self.seed, first=chunk[0], last=chunk[1])
+            while True:
+                said = worker.next()
+                if isinstance(said, str):  # a crash or a hang
+                    worker.end()
+                    self.workers.remove(worker)
+                    if self.stopped:
+                        if chunk is not None:
+                            self._leave(chunk)
+                        return None
+                    if begun is None:
+                        raise RuntimeError(f"{self.attack.name}: no case begun: {worker.why()}")
+                    how = (home / "how").read_text().splitlines()[0]
+                    what = worker.why() if said == "crash" else f"no end: {how}"
+                    self._note(home, begun, {"outcome": said, "what": what, "how": how})
+                elif "begin" in said:
+                    begun = said["begin"]
+                    continue
+                elif "end" in said:
+                    self._note(home, begun, said)
+                else:  # done
+                    with self.lock:
+                        if chunk is None:
+                            self.record.seeds = True
+                        else:
+                            self.record.open.remove(chunk)
+                        self.record.write(self.path)
+                    return worker
+                tried += 1
+                if chunk is not None:
+                    chunk[0] += 1
+                    if time.monotonic() > self.deadline:
+                        self._leave(chunk)
+                        worker.end()
+                        self.workers.remove(worker)
+                        return None
+                if isinstance(said, str):
+                    worker, begun = None, None
+                    break
+
+    def _leave(self, chunk: list[int]) -> None:
+        with self.lock:
+            chunk.pop()
+            if chunk[0] >= chunk[1]:
+                self.record.open.remove(chunk)
+
+    def _note(self, home: Path, trial: int | str, end: dict[str, Any]) -> None:
+        outcome = end["outcome"]
+        with self.lock:
+            outcomes = Counter(self.record.outcomes)
+            outcomes[outcome] += 1
+            self.record.outcomes = dict(outcomes)
+            if outcome not in KINDS:
+                return
+            key = f"{outcome}: {end['what']}"
+            found = self.record.findings.setdefault(key, {"times": 0, "cases": []})
+            found["times"] += 1
+            if len(found["cases"]) < KEPT:
+                kept = self.folder / "findings" / f"{self.attack.name}-{self.seed}-{trial}"
+                shutil.rmtree(kept, ignore_errors=True)
+                kept.mkdir(parents=True)
+                found_at = home / "found" / str(trial)
+                keep(found_at if found_at.exists() else home / "case", kept)
+                shutil.copy(home / "how", kept / "how.txt")
+                found["cases"].append(kept.name)
+            if found["times"] == 1:
+                self.say(f"{self.attack.name} seed {self.seed} trial {trial}: {key}")
+            self.record.write(self.path)

@@ -1,0 +1,164 @@
+"""Plan files with wrong bytes: every reader refuses them, or reads what was written."""
+
+from __future__ import annotations
+
+import dataclasses
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import plancc
+from plancc.errors import InputError, PlanError
+from plancc.plan.reader import PlanFile, load
+from plancc.plan.slices import read_rank_slice
+from plancc.plan.verify import verify_file
+from plancc.report.plans import report
+
+from .attack import Attack, Case, Finding
+from .commands import run_command
+from .damage import damaged
+from .manners import check_words
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+MODELS = ("rp", "medium-grain", "cagnet-2d", "mop")
+NAME = "plan.h5"
+
+
+class PlanBytes(Attack):
+    name = "plan-bytes"
+    chunk = 500
+    quick = 300
+
+    def prepare(self, folder: Path) -> None:
+        bases = [*sorted(GOLDEN.glob("plan-*.h5")), *fresh_plans(folder)]
+        self.content = [path.read_bytes() for path in bases]
+        self.names = [path.name for path in bases]
+        self.truth = {path.name: read_every_way(path) for path in bases}
+        for path in bases:
+            verify_file(path)
+
+    def case(self, rng: np.random.Generator) -> Case:
+        at = int(rng.integers(len(self.names)))
+        content, how = damaged(self.content[at], rng)
+        return Case(f"{self.names[at]}: {how}", {NAME: content}, words=(self.names[at],))
+
+    def look(self, case: Case, folder: Path) -> str:
+        path, base = folder / NAME, case.words[0]
+        found = read_every_way(path)
+        compare(found, self.truth[base])
+        if "load" in found or zlib.crc32(case.files[NAME]) % 16 == 0:
+            run_command(folder, "inspect", str(path))
+        return "ok" if "load" in found else "refused"
+
+
+def fresh_plans(folder: Path) -> list[Path]:
+    """Plans of all layouts by this version, the same bytes on every run."""
+    rng = np.random.default_rng(5)
+    n = 24
+    edges = rng.integers(n, size=(3 * n, 2))
+    row, column = np.unique(edges, axis=0).T
+    graph = plancc.Graph(
+        indptr=np.searchsorted(row, np.arange(n + 1)).astype(np.int64),
+        indices=column.astype(np.int32),
+        values=np.ones(len(row)),
+        directed=True,
+        original_ids=np.arange(n) * 1000,
+    )
+    data = plancc.VertexData(
+        features=rng.random((n, 3), np.float32),
+        labels=rng.integers(4, size=n).astype(np.int32),
+        train_mask=np.arange(n) % 3 == 0,
+        val_mask=np.arange(n) % 3 == 1,
+        test_mask=np.arange(n) % 3 == 2,
+    )
+    paths = []
+    for model in MODELS:
+        plan = plancc.compile(graph, model=model, num_parts=4, normalize="row", data=data)
+        plan = dataclasses.replace(
+            plan, provenance={"seed": 1, "command": "plancc compile é", "warnings": ""}
+        )
+        for compress in (False, True):
+            paths.append(folder / f"{model}{'-compressed' * compress}.h5")
+            plan.save(paths[-1], compress=compress)
+    return paths
+
+
+READERS: dict[str, Callable[[Path], Any]] = {
+    "open": lambda path: _opened(path),
+    "load": load,
+    "verify": verify_file,
+    "report": lambda path: report(path).as_dict(per_part=True),
+    "report of 2 ranks": lambda path: report(path, num_ranks=2, dims=[4, 3]).as_dict(),
+    **{
+        f"slice {rank} of {size}": lambda path, rank=rank, size=size: read_rank_slice(
+            path, rank, size
+        )
+        for rank, size in ((1, 2), (0, 3), (3, 4), (5, 6))
+    },
+}
+
+
+def _opened(path: Path) -> None:
+    with PlanFile(path):
+        pass
+
+
+def read_every_way(path: Path) -> dict[str, Any]:
+    """What every reader returns that does not refuse the file."""
+    found = {}
+    for name, read in READERS.items():
+        try:
+            found[name] = read(path)
+        except (PlanError, InputError) as error:
+            check_words(str(error), path.parent)
+            if path.name not in str(error):
+                raise Finding("manners", f"{name}: no file in: {error}") from None
+            if name == "open":
+                break
+    return found
+
+
+def compare(found: dict[str, Any], truth: dict[str, Any]) -> None:
+    """Nothing is read that was not written; load refuses what verify refuses.
+
+    Provenance may differ: it is outside the content hash, and says nothing that is computed with.
+    """
+    for name, value in found.items():
+        if name in ("open", "verify") or name not in truth:
+            continue
+        if where := difference(value, truth[name]):
+            raise Finding("silent", f"{name} returns other values of {where}")
+    if "load" in found and "verify" not in found:
+        raise Finding("silent", "load accepts what verify refuses")
+
+
+IGNORED = {"provenance", "tried", "path"}
+
+
+def difference(one: Any, other: Any, where: str = "") -> str:
+    """Where two values differ; "" if nowhere."""
+    if type(one) is not type(other):
+        return where or "type"
+    if dataclasses.is_dataclass(one):
+        one = {f.name: getattr(one, f.name) for f in dataclasses.fields(one)}
+        other = {f.name: getattr(other, f.name) for f in dataclasses.fields(other)}
+    if isinstance(one, dict):
+        if one.keys() != other.keys():
+            return where or "keys"
+        pairs = [(str(key), one[key], other[key]) for key in one if key not in IGNORED]
+    elif isinstance(one, list | tuple):
+        if len(one) != len(other):
+            return where
+        pairs = [("", a, b) for a, b in zip(one, other, strict=True)]
+    elif isinstance(one, np.ndarray):
+        same = one.dtype == other.dtype and one.shape == other.shape
+        return "" if same and one.tobytes() == other.tobytes() else where
+    else:
+        return "" if one == other or one != one else where
+    for key, a, b in pairs:
+        if found := difference(a, b, f"{where}.{key}".strip(".") if key else where):
+            return found
+    return ""

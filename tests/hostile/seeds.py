@@ -1,0 +1,53 @@
+"""What was found once, to be tried first for ever after.
+
+``seeds/index.toml`` lists them. A seed is made of files of the folder (``files``: name in the case
+= name in the folder), or of another file of the repository with bytes replaced (``base``, ``as``,
+``patch``: offset = hexadecimal bytes), has named pipes (``fifos``) and ``words``.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .attack import Case
+
+FOLDER = Path(__file__).with_name("seeds")
+TESTS = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Seed:
+    """An entry of the index."""
+
+    name: str
+    attack: str
+    entry: dict[str, Any]
+
+    def case(self) -> Case:
+        """What it was that was found."""
+        entry = self.entry
+        files = {
+            name: (FOLDER / file).read_bytes() for name, file in entry.get("files", {}).items()
+        }
+        if "base" in entry:
+            content = bytearray((TESTS / entry["base"]).read_bytes())
+            for at, word in entry["patch"].items():
+                replaced = bytes.fromhex(word)
+                content[int(at) : int(at) + len(replaced)] = replaced
+            files[entry["as"]] = bytes(content)
+        return Case(
+            entry["what"], files, tuple(entry.get("fifos", ())), tuple(entry.get("words", ()))
+        )
+
+
+def seeds_of(attack: str) -> list[Seed]:
+    """The seeds of an attack, in the order of the index."""
+    index = tomllib.loads((FOLDER / "index.toml").read_text())
+    return [
+        Seed(name, entry["attack"], entry)
+        for name, entry in index.items()
+        if entry["attack"] == attack
+    ]
