@@ -49,8 +49,10 @@ print(path)
 """
 MPI = "from mpi4py import MPI; print(MPI.Get_library_version().split(chr(10))[0].strip(chr(0)))"
 RANKS = """
+from array import array
 from mpi4py import MPI
-ranks = MPI.COMM_WORLD.allgather(MPI.COMM_WORLD.Get_rank())
+ranks = array("i", [-1] * MPI.COMM_WORLD.Get_size())
+MPI.COMM_WORLD.Allgather(array("i", [MPI.COMM_WORLD.Get_rank()]), ranks)
 if MPI.COMM_WORLD.Get_rank() == 0:
     print("ranks", *ranks)
 """

@@ -231,7 +231,7 @@ def calibrate(
     if threads is not None and threads < 1:
         raise InputError(f"threads {threads}: must be at least 1")
     say = report or (lambda stage: None)
-    seen = transport.gather((platform.node(), usable_cores()))
+    seen = transport.gather((platform.node(), sorted(usable_cores())))
     per_node = _ranks_per_node([host for host, _ in seen])
     cores = len(set().union(*(those for _, those in seen[:per_node])))
     threads = threads or transport.cores_per_rank()

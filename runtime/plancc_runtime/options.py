@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from os import PathLike, fspath
@@ -14,6 +15,8 @@ from plancc.registry import check_choice
 from plancc_runtime.layouts.sampling import Sampling
 from plancc_runtime.nn import MODELS
 from plancc_runtime.rowfiles import RowTarget
+from plancc_runtime.transport.base import Transport
+from plancc_runtime.transport.messages import name_ranks
 
 PASSES = ("order", "constant", "dead-rows", "overlap")
 CHOICES = {
@@ -56,6 +59,14 @@ WATCHFUL = ("plateau",)
 DELAY = 5
 """Default delay of the delayed fold, in epochs: cd-5 of Md et al. 2021."""
 BATCH_OPTIONS = ("batch_size", "fanouts", "walk_length", "keep")
+OF_A_RANK = ("threads", "device")
+"""Options that every rank may have its own of."""
+PATHS_OF_A_RANK = ("init", "log", "trace")
+"""Files that may have other names on other ranks; all ranks give one, or none does."""
+MOST_DIFFERENCES = 3
+"""Options that differ between ranks and are named in one sentence."""
+MOST_VALUES = 4
+"""Values of such an option that are named."""
 MOST_STAGES = 1000
 """Largest number of stages of a pipeline; its batches are a message each."""
 
@@ -370,6 +381,51 @@ class TrainOptions:
         value = getattr(self, name)
         text = ",".join(map(str, value)) if isinstance(value, tuple) else value
         return InputError(f"`{name}` {text}: {why}")
+
+
+def check_same_options(options: TrainOptions, transport: Transport) -> None:
+    """Check that all ranks have the same options, but for those that are a rank's own. Collective.
+
+    Raises
+    ------
+    InputError
+        On all ranks; it says which ranks have which values.
+    """
+    plain = options.with_plain_paths()
+    own = {
+        name: "given" if name in PATHS_OF_A_RANK and value is not None else value
+        for name, value in ((name, getattr(plain, name)) for name in OPTION_NAMES)
+        if name not in OF_A_RANK
+    }
+    texts = {name: _as_text(value) for name, value in own.items()}
+    found = transport.ranks_by_value(json.dumps(texts))
+    if len(found) == 1:
+        return
+    every = [(json.loads(text), ranks) for text, ranks in found.items()]
+    sentences = []
+    for name in texts:
+        ranks_of: dict[str, list[int]] = {}
+        for theirs, ranks in every:
+            ranks_of.setdefault(str(theirs.get(name)), []).extend(ranks)
+        if len(ranks_of) > 1:
+            most_first = sorted(ranks_of.items(), key=lambda item: -len(item[1]))
+            values = [f"{value} on {name_ranks(ranks)}" for value, ranks in most_first]
+            sentences.append(f"`{name}` is {', '.join(values[:MOST_VALUES])}")
+    said = "; ".join(sentences[:MOST_DIFFERENCES])
+    if len(sentences) > MOST_DIFFERENCES:
+        said += f"; and {len(sentences) - MOST_DIFFERENCES} more differ"
+    transport.agree(InputError(f"the ranks have other options: {said}; give all ranks the same"))
+
+
+def _as_text(value: Any) -> str:
+    """The value of an option, for comparison and for messages."""
+    if value is None:
+        return "not given"
+    if isinstance(value, tuple):
+        return ",".join(map(str, value)) or "none"
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}={value[name]}" for name in sorted(value)) or "none"
+    return str(value)
 
 
 OPTION_NAMES = tuple(field.name for field in fields(TrainOptions))

@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import fields, replace
+from hashlib import sha256
 from os import PathLike, fspath
 
 import numpy as np
@@ -45,6 +46,7 @@ from plancc_runtime.saved import Description
 from plancc_runtime.slices import Slice, rows_of_rank
 from plancc_runtime.trace import Trace
 from plancc_runtime.transport.base import Transport
+from plancc_runtime.transport.messages import name_ranks
 from plancc_runtime.weights import read_description, read_weights
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -409,8 +411,16 @@ def make_network(
         if options.init is not None:
             _initialise(network, options.init)
     state = network.state_dict()
-    if not transport.all_equal(b"".join(w.cpu().numpy().tobytes() for w in state.values())):
-        transport.agree(InputError(f"{options.init}: not the same weights on all ranks"))
+    values = b"".join(w.cpu().numpy().tobytes() for w in state.values())
+    found = transport.ranks_by_value(sha256(values).hexdigest())
+    if len(found) > 1:
+        whose = " are not those of ".join(map(name_ranks, found.values()))
+        if options.init is not None:
+            said = f"{fspath(options.init)}: the initial weights (`init`) of {whose}"
+        else:
+            said = f"the initial weights that `seed` {options.seed} gives on {whose}"
+            said += "; are their libraries, features or plans different?"
+        transport.agree(InputError(said))
     return network
 
 

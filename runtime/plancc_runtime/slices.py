@@ -13,6 +13,7 @@ from plancc.plan.parts import Part, PartFold
 from plancc.plan.values import Header
 from plancc_runtime.gathering import Ids, RowsOfRank
 from plancc_runtime.transport.base import Transport
+from plancc_runtime.transport.messages import name_ranks
 
 Slice = tuple[Header, Part]
 LAYOUTS = ("row", "edge", "grid", "feature")
@@ -104,8 +105,14 @@ def check_slices(part: Part, content: str, transport: Transport) -> None:
     """
     fold, share = part.fold, part.grid
     grid = None if share is None else share.grid
-    if not transport.all_equal(f"{content} {fold is None} {grid}".encode()):
-        transport.agree(PlanError("the ranks opened different plans of the same name"))
+    found = transport.ranks_by_value(content)
+    if len(found) > 1:
+        plans = "; ".join(f"{name_ranks(r)}: {c[:16] or 'none'}" for c, r in found.items())
+        transport.agree(PlanError(f"the ranks opened different plans (content hashes: {plans})"))
+    found = transport.ranks_by_value(f"layout {'row' if fold is None else 'edge'}, grid {grid}")
+    if len(found) > 1:
+        kinds = "; ".join(f"{name_ranks(ranks)}: {kind}" for kind, ranks in found.items())
+        transport.agree(PlanError(f"the ranks have parts of different plans ({kinds})"))
     if share is not None and share.block is not None:
         ranks = np.array(share.grid.ranks_of_column(share.rank))
         _check_counts("rows", share.block, transport, ranks)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc_runtime.launch import need_torch
-from plancc_runtime.options import TrainOptions
+from plancc_runtime.options import TrainOptions, check_same_options
 from plancc_runtime.results import Measure, RunOutline, TrainResult
 from plancc_runtime.slices import Slice, checked_slice, read_ids
 from plancc_runtime.transport.base import Transport
@@ -119,6 +119,7 @@ def run_of(
     from plancc_runtime.layouts.order import in_order
     from plancc_runtime.run import Run, agree
 
+    check_same_options(options, transport)
     header, part, content = opened
     drawn = agree(plan, header, options, transport)
     part = in_order(part, options.row_order, options.pipeline, transport)

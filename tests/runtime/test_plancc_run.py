@@ -146,6 +146,7 @@ def damaged(case, tmp_path_factory):
 @pytest.fixture(scope="module")
 def on_two_ranks(case, damaged, tmp_path_factory):
     """What two ranks say, by a name for each command; one launch."""
+    folder = tmp_path_factory.mktemp("two")
     plan, bare, one = (case[0] / name for name in ("plan.h5", "bare.h5", "one.h5"))
     both = {
         "more ranks than parts": [one],
@@ -161,7 +162,19 @@ def on_two_ranks(case, damaged, tmp_path_factory):
     each = {name: [arguments, arguments] for name, arguments in both.items()}
     each["rank 1 finds no plan"] = [[plan], [case[0] / "gone.h5"]]
     each["different plans"] = [[plan], [bare]]
-    results = one_after_another(list(each.values()), tmp_path_factory.mktemp("two"))
+    each["other epochs"] = [[plan, "--epochs", 2], [plan, "--epochs", 3]]
+    each["other options"] = [
+        [plan, "--threads", 1, "--predict", folder / "a.npz", "--lr", 0.5],
+        [plan, "--threads", 2, "--no-bias", "--passes", "none"],
+    ]
+    each["one has a log"] = [[plan, "--log", folder / "log"], [plan]]
+    each["other weights"] = [
+        [plan, "--hidden", 5, "--no-bias", "--init", case[0] / "init.npz"],
+        [plan, "--hidden", 5, "--no-bias", "--init", folder / "init.npz"],
+    ]
+    with np.load(case[0] / "init.npz") as weights:
+        np.savez(folder / "init.npz", **{name: weights[name] + 1 for name in weights})
+    results = one_after_another(list(each.values()), folder)
     return dict(zip(each, results, strict=True))
 
 
@@ -183,7 +196,19 @@ def test_missing_file(case, tmp_path):
         ("no folder to save in", 1, ["/no/such/folder"]),
         ("diverging", 1, ["loss of epoch", "--lr"]),
         ("rank 1 finds no plan", 2, ["rank 1", "gone.h5"]),
-        ("different plans", 1, ["different plans"]),
+        ("different plans", 1, ["different plans", "rank 0: ", "rank 1: "]),
+        ("other epochs", 2, ["--epochs is 2 on rank 0, 3 on rank 1"]),
+        (
+            "other options",
+            2,
+            [
+                "--lr is 0.5 on rank 0, 0.01 on rank 1",
+                "--no-bias is not given on rank 0, False on rank 1",
+                "and 1 more differ",
+            ],
+        ),
+        ("one has a log", 2, ["--log is given on rank 0, not given on rank 1"]),
+        ("other weights", 2, ["init.npz: the initial weights (--init)", "rank 0", "rank 1"]),
     ],
 )
 def test_two_ranks_refuse_in_one_sentence(on_two_ranks, which, code, words):

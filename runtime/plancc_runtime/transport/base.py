@@ -61,6 +61,7 @@ from plancc_runtime.transport.messages import (
     name_ranks,
     traffic_of,
 )
+from plancc_runtime.transport.values import packed, unpacked
 
 TIMEOUT = 600.0  # seconds
 MAX_WORDS_PER_MESSAGE = 2**31 - 1  # counts of MPI and NCCL are C ints
@@ -315,8 +316,19 @@ class Transport(ABC):
         """Send ``array[k]`` to rank k; returns what every rank sent here. Collective."""
 
     @abstractmethod
+    def gather_bytes(self, data: bytes) -> list[bytes]:
+        """Every rank's `data`, on every rank; lengths may differ. Collective; not counted."""
+
     def gather(self, value: Any) -> list[Any]:
-        """Every rank's `value`, on every rank. Collective; small Python objects only."""
+        """Every rank's `value`, on every rank. Collective; small values only.
+
+        Parameters
+        ----------
+        value : plain value, array of numbers, or a list, tuple or dict of such
+            What `values.packed` takes. It travels in a fixed layout: nothing that a rank sends is
+            executed by another.
+        """
+        return [unpacked(each) for each in self.gather_bytes(packed(value))]
 
     def clock(self) -> Clock:
         """A new clock of this rank's time."""
@@ -326,7 +338,7 @@ class Transport(ABC):
         """Cores this rank may use if all ranks of its machine share fairly. Collective."""
         # the launcher may have bound every rank to cores of its own, or none: the union says which
         here, own = platform.node(), usable_cores()
-        node = [cores for host, cores in self.gather((here, own)) if host == here]
+        node = [cores for host, cores in self.gather((here, sorted(own))) if host == here]
         return max(1, min(len(set().union(*node)) // len(node), len(own)))
 
     @abstractmethod
@@ -348,19 +360,20 @@ class Transport(ABC):
         self.allreduce_max(failed)
         if not failed[0]:
             return
-        every = zip(self.numbers, self.gather(error), strict=True)
-        reports = [(r, e) for r, e in every if e is not None]
+        own = None if error is None else (type(error).__name__, str(error))
+        every = zip(self.numbers, self.gather(own), strict=True)
+        reports = [(r, *e) for r, e in every if e is not None]
         ranks_of: dict[str, list[int]] = {}
-        for rank, report in reports:
-            ranks_of.setdefault(str(report), []).append(rank)
+        for rank, _, text in reports:
+            ranks_of.setdefault(text, []).append(rank)
         if self.size == 1 or (len(ranks_of) == 1 and len(reports) == self.size):
-            sentence = str(reports[0][1])
+            sentence = reports[0][2]
         else:
             parts = [f"{name_ranks(ranks)}: {text}" for text, ranks in ranks_of.items()]
             sentence = "; ".join(parts[:3])
             if len(parts) > 3:
                 sentence += f"; and {len(parts) - 3} more"
-        self.agreed_error = type(reports[0][1])(sentence)
+        self.agreed_error = _error_class(reports[0][1])(sentence)
         raise self.agreed_error
 
     def all_equal(self, value: bytes) -> bool:
@@ -369,6 +382,18 @@ class Transport(ABC):
         both = np.concatenate([digest, -digest])  # the maximum, and minus the minimum
         self.allreduce_max(both)
         return not (both[: len(digest)] + both[len(digest) :]).any()
+
+    def ranks_by_value(self, value: str) -> dict[str, list[int]]:
+        """Which ranks bring which `value`; one entry if all bring the same. Collective.
+
+        Digests are compared; only if they differ do the ranks tell each other the values.
+        """
+        if self.all_equal(value.encode(errors="backslashreplace")):
+            return {value: list(self.numbers)}
+        found: dict[str, list[int]] = {}
+        for number, each in zip(self.numbers, self.gather(value), strict=True):
+            found.setdefault(each, []).append(number)
+        return found
 
     @contextmanager
     def agreement(self) -> Iterator[None]:
@@ -388,6 +413,14 @@ class Transport(ABC):
                 raise
             error = PlanccError("out of memory")
         self.agree(error)
+
+
+def _error_class(name: str) -> type[PlanccError]:
+    """The error of that name; a `PlanccError` if this rank knows none."""
+    known = [PlanccError]
+    for kind in known:
+        known += kind.__subclasses__()
+    return next((kind for kind in known if kind.__name__ == name), PlanccError)
 
 
 def is_lack_of_memory(error: BaseException) -> bool:

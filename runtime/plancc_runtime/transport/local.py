@@ -123,7 +123,7 @@ class LocalTransport(Transport):
     """One thread's end of `run_ranks`.
 
     All-reduces sum in the order of the ranks: the same inputs give the same bits. The values that
-    `gather` returns are shared by all ranks.
+    `gather_bytes` returns are shared by all ranks.
     """
 
     def __init__(self, group: Threads, rank: int, timeout: float | None) -> None:
@@ -160,8 +160,8 @@ class LocalTransport(Transport):
     def alltoall(self, array: np.ndarray) -> np.ndarray:
         return np.array([row[self.rank] for row in self._meet(array.copy())], array.dtype)
 
-    def gather(self, value: Any) -> list[Any]:
-        return list(self._meet(value))
+    def gather_bytes(self, data: bytes) -> list[bytes]:
+        return self._meet(data)
 
     def cores_per_rank(self) -> int:
         return max(1, len(usable_cores()) // self.size)

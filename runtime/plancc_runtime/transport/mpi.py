@@ -115,9 +115,14 @@ class MpiTransport(Transport):
             self._comm.Alltoall(array, received)
         return received
 
-    def gather(self, value: Any) -> list[Any]:
+    def gather_bytes(self, data: bytes) -> list[bytes]:
+        lengths = np.empty(self.size, np.int64)
         with self._watchdog(another_rank):
-            return self._comm.allgather(value)
+            self._comm.Allgather(np.array([len(data)], np.int64), lengths)
+            every = np.empty(lengths.sum(), np.uint8)
+            own, byte = np.frombuffer(data, np.uint8), self._mpi.BYTE
+            self._comm.Allgatherv([own, byte], [every, lengths.tolist(), byte])
+        return [part.tobytes() for part in np.split(every, np.cumsum(lengths)[:-1])]
 
     def abort(self, code: int) -> None:
         time.sleep(0.2)  # mpirun kills at once, and would lose what was printed just now

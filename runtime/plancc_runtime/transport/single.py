@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
@@ -35,8 +35,8 @@ class SingleTransport(Transport):
     def alltoall(self, array: np.ndarray) -> np.ndarray:
         return array.copy()
 
-    def gather(self, value: Any) -> list[Any]:
-        return [value]
+    def gather_bytes(self, data: bytes) -> list[bytes]:
+        return [data]
 
     def abort(self, code: int) -> NoReturn:
         raise SystemExit(code)

@@ -175,11 +175,15 @@ class TorchTransport(Transport):
             )
         return received
 
-    def gather(self, value: Any) -> list[Any]:
-        values: list[Any] = [None] * self.size
+    def gather_bytes(self, data: bytes) -> list[bytes]:
+        lengths = list(torch.zeros(self.size, dtype=torch.int64).split(1))
         with self.waiting(another_rank):
-            dist.all_gather_object(values, value, group=self.group)
-        return values
+            dist.all_gather(lengths, torch.tensor([len(data)]), group=self.group)
+            longest = max(map(int, lengths))  # gloo gathers equal lengths only
+            every = list(torch.empty(self.size, longest, dtype=torch.uint8))
+            own = torch.frombuffer(bytearray(data.ljust(longest, b"\0")), dtype=torch.uint8)
+            dist.all_gather(every, own, group=self.group)
+        return [e[:n].numpy().tobytes() for e, n in zip(every, lengths, strict=True)]
 
     def abort(self, code: int) -> NoReturn:
         """End this rank; the launcher ends the others."""

@@ -1,0 +1,106 @@
+"""Small values as bytes, for other ranks. Knows plain values and arrays; must not know the network.
+
+The layout is fixed, and nothing is executed to read it:
+
+    8 bytes   length of the header, little-endian
+    header    JSON: {"value": a tree of plain values, "arrays": [[dtype, shape], ...]}
+    the rest  the bytes of the arrays, in C order, one after the other
+
+In the tree a tuple is {"tuple": [...]}, a dictionary {"dict": {...}}, an array {"array": number}.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+LENGTH = 8
+"""Bytes of the length of the header."""
+KINDS = "biufc"
+"""Kinds of numbers that arrays may have."""
+
+
+def packed(value: Any) -> bytes:
+    """The value as bytes.
+
+    Parameters
+    ----------
+    value : None, bool, int, float, str, array of numbers, or a list, tuple or dict (with str keys)
+        of such.
+
+    Raises
+    ------
+    TypeError
+        For a value of another type.
+    """
+    arrays: list[np.ndarray] = []
+
+    def tree(value: Any) -> Any:
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        if isinstance(value, np.generic):
+            return value.item()
+        if isinstance(value, list):
+            return [tree(each) for each in value]
+        if isinstance(value, tuple):
+            return {"tuple": [tree(each) for each in value]}
+        if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+            return {"dict": {key: tree(each) for key, each in value.items()}}
+        if isinstance(value, np.ndarray) and value.dtype.kind in KINDS:
+            arrays.append(np.ascontiguousarray(value).reshape(value.shape))
+            return {"array": len(arrays) - 1}
+        raise TypeError(f"ranks do not tell each other values of type {type(value).__name__}")
+
+    content = {"value": tree(value)}  # fills `arrays`
+    header = json.dumps(content | {"arrays": [[a.dtype.str, a.shape] for a in arrays]}).encode()
+    start = len(header).to_bytes(LENGTH, "little")
+    return b"".join([start, header, *(array.tobytes() for array in arrays)])
+
+
+def unpacked(data: bytes) -> Any:
+    """The value of these bytes.
+
+    Raises
+    ------
+    ValueError
+        If they are not what `packed` makes.
+    """
+    end = LENGTH + int.from_bytes(data[:LENGTH], "little")
+    try:
+        if not LENGTH <= end <= len(data):
+            raise ValueError("its header is longer than the bytes")
+        header = json.loads(data[LENGTH:end])
+        arrays = []
+        for text, shape in header["arrays"]:
+            dtype = np.dtype(str(text))
+            count = int(np.prod([int(length) for length in shape], dtype=object))
+            if dtype.kind not in KINDS or min(shape, default=0) < 0:
+                raise ValueError(f"no array of {text}")
+            size = count * dtype.itemsize
+            if size > len(data) - end:
+                raise ValueError("an array is longer than its bytes")
+            values = np.frombuffer(data, dtype, count, end)
+            arrays.append(values.reshape(shape).copy())
+            end += size
+        if end != len(data):
+            raise ValueError("more bytes than arrays")
+        return _value(header["value"], arrays)
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        raise ValueError(f"these bytes are no value of a rank: {error}") from error
+
+
+def _value(tree: Any, arrays: list[np.ndarray]) -> Any:
+    if isinstance(tree, list):
+        return [_value(each, arrays) for each in tree]
+    if not isinstance(tree, dict):
+        return tree
+    [(kind, content)] = tree.items()
+    if kind == "tuple":
+        return tuple(_value(each, arrays) for each in content)
+    if kind == "dict":
+        return {key: _value(each, arrays) for key, each in content.items()}
+    if kind == "array" and 0 <= content < len(arrays):
+        return arrays[content]
+    raise ValueError(f"unknown kind {kind}")
