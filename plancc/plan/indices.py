@@ -1,6 +1,6 @@
 """Invariants that must hold before a plan's numbers are used as indices. Knows plans, no file.
 
-The reader checks this of every plan it loads; the verifier starts with it.
+The verifier starts with these, in numpy; the loader has loops of its own for all but the offsets.
 """
 
 from __future__ import annotations
@@ -15,23 +15,24 @@ from plancc.plan.values import Exchange, Int64Array
 
 def index_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
     """(invariant, what breaks it or "") in an order in which each may rely on those before."""
-    yield "rows/part_ptr rises from 0 to n", _rises(plan.part_ptr, plan.num_vertices)
+    yield "rows/part_ptr rises from 0 to n", rises(plan.part_ptr, plan.num_vertices)
     yield "rows/global_id is a permutation", _permutation(plan)
     yield "rows/num_interior is within the part's rows", _interior_within(plan)
-    yield "matrix/row_ptr rises from 0 to nnz", _rises(plan.row_ptr, plan.header.num_nonzeros)
+    yield "matrix/row_ptr rises from 0 to nnz", rises(plan.row_ptr, plan.header.num_nonzeros)
     yield "expand/send tables are well formed", _well_formed(plan, plan.send, of_part=True)
     yield "expand/recv tables are well formed", _well_formed(plan, plan.receive, of_part=False)
-    yield "layout edge has a fold, layout row has none", _fold_as_said(plan)
+    yield "layout edge has a fold, layout row has none", fold_as_said(plan)
     yield "the grid fits layout, parts and vertices", plan.header.grid_problem()
     if plan.fold is not None:
         fold = plan.fold
         yield "fold/send tables are well formed", _well_formed(plan, fold.send, of_part=False)
         yield "fold/recv tables are well formed", _well_formed(plan, fold.receive, of_part=True)
-        yield "matrix/row_ptr has every local row", _local_rows(plan)
+        yield "matrix/row_ptr has every local row", local_rows(plan)
     yield "every nonzero's column is held where it is used", _columns_held(plan)
 
 
-def _rises(offsets: Int64Array, total: int) -> str:
+def rises(offsets: Int64Array, total: int) -> str:
+    """Why offsets do not rise from 0 to `total`; "" if they do."""
     if offsets[0] != 0 or offsets[-1] != total:
         return f"it goes from {offsets[0]} to {offsets[-1]}, not from 0 to {total}"
     falls = np.flatnonzero(offsets[1:] < offsets[:-1])  # a difference could overflow
@@ -48,13 +49,15 @@ def _permutation(plan: Plan) -> str:
     return f"vertex {wrong[0]} has {counts[wrong[0]]} rows" if len(wrong) else ""
 
 
-def _fold_as_said(plan: Plan) -> str:
+def fold_as_said(plan: Plan) -> str:
+    """Why the layout does not go with the fold that is or is not there; "" if it does."""
     if (plan.header.layout == "edge") == (plan.fold is not None):
         return ""
     return f"layout {plan.header.layout} with{'out' if plan.fold is None else ''} a fold"
 
 
-def _local_rows(plan: Plan) -> str:
+def local_rows(plan: Plan) -> str:
+    """Why `Plan.row_ptr` is not of the length that parts and fold give; "" if it is."""
     found, expected = len(plan.row_ptr) - 1, plan.local_ptr[-1]
     return "" if found == expected else f"it has {found}, there are {expected}"
 
@@ -62,8 +65,8 @@ def _local_rows(plan: Plan) -> str:
 def _well_formed(plan: Plan, exchange: Exchange, *, of_part: bool) -> str:
     """`of_part`: whether the rows are the part's own; otherwise they are the peer's."""
     p = plan.num_parts
-    problem = _rises(exchange.ptr, exchange.num_messages)
-    problem = problem or _rises(exchange.row_ptr, exchange.volume)
+    problem = rises(exchange.ptr, exchange.num_messages)
+    problem = problem or rises(exchange.row_ptr, exchange.volume)
     if problem:
         return problem
     part = np.repeat(np.arange(p), np.diff(exchange.ptr))

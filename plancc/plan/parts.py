@@ -38,6 +38,28 @@ class PartFold:
 
 
 @dataclass(frozen=True)
+class Claims:
+    """What a slice says of the slices of other ranks, so that all can compare it.
+
+    Attributes
+    ----------
+    sent, expected : int64[steps, num_ranks]
+        Digest of the messages to, and from, the parts of every rank: in the expand, and in the fold
+        of an edge plan. Of parts, not of ranks: this rank's own are among them.
+    vertices : int
+        Sum of all scattered ids of this rank's vertices, modulo 2^64
+        (`plancc.plan.part_invariants.sum_of_mixed`).
+    nonzeros : int
+        Nonzeros that this rank has read.
+    """
+
+    sent: Int64Array
+    expected: Int64Array
+    vertices: int
+    nonzeros: int
+
+
+@dataclass(frozen=True)
 class GridShare:
     """A rank's share of a process grid beside the rows of a `Part`.
 
@@ -96,6 +118,8 @@ class Part:
         Layouts "grid" and "feature" only (`plancc.plan.grid_slices`): `index` and `num_parts` count
         ranks, the rows are those of H that this rank has between products, and the local matrix
         and the messages are empty.
+    claims : Claims or None
+        None where nobody knows the tables of the plan: of slices that are made by hand.
     """
 
     index: int
@@ -114,6 +138,7 @@ class Part:
     vertex_data: VertexData = field(default_factory=VertexData)
     fold: PartFold | None = None
     grid: GridShare | None = None
+    claims: Claims | None = None
 
     @property
     def num_rows(self) -> int:
@@ -197,6 +222,25 @@ class PartRange:
             recv_ptr=self.receive.row_ptr,
             vertex_data=self.vertex_data,
             fold=fold,
+        )
+
+    def of_parts(self, first: int, last: int) -> PartRange:
+        """Some of these parts, counted from the first, without vertex data."""
+        at, nonzero = self.local_ptr[first : last + 1], self.row_ptr[self.local_ptr]
+        begin, end = nonzero[first], nonzero[last]
+        rows = self.part_ptr[[self.first + first, self.first + last]] - self.first_row
+        return PartRange(
+            first=self.first + first,
+            last=self.first + last,
+            part_ptr=self.part_ptr,
+            global_id=self.global_id[rows[0] : rows[1]],
+            local_ptr=at - at[0],
+            row_ptr=self.row_ptr[at[0] : at[-1] + 1] - begin,
+            column=self.column[begin:end],
+            value=self.value[begin:end],
+            send=self.send.of_parts(first, last),
+            receive=self.receive.of_parts(first, last),
+            fold=None if self.fold is None else self.fold.of_parts(first, last),
         )
 
     def part_of_nonzero(self) -> Int64Array:

@@ -36,6 +36,7 @@ from plancc.plan.format import (
     vertex_data_from_arrays,
 )
 from plancc.plan.metrics import Metrics, StepTraffic, Traffic, summarize
+from plancc.plan.part_invariants import claims_of
 from plancc.plan.parts import Part, PartRange
 from plancc.plan.values import Exchange, Fold, Header, Int32Array, Int64Array
 
@@ -106,9 +107,11 @@ class Plan:
         """Part `index` as a value of its own; its arrays are views of the plan's."""
         if not 0 <= index < self.num_parts:
             raise InputError(f"part {index}: the plan has parts 0..{self.num_parts - 1}")
-        part = self._parts(index, index + 1).only_part(int(self.num_interior[index]))
+        parts = self._parts(index, index + 1)
+        part = parts.only_part(int(self.num_interior[index]))
         rows = np.arange(self.part_ptr[index], self.part_ptr[index + 1])
-        return replace(part, vertex_data=self.vertex_data.take(rows))
+        claims = claims_of(parts, np.arange(self.num_parts), self.num_parts)
+        return replace(part, vertex_data=self.vertex_data.take(rows), claims=claims)
 
     @cached_property
     def all_parts(self) -> PartRange:

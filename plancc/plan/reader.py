@@ -38,9 +38,9 @@ from plancc.plan.format import (
     hash_of,
 )
 from plancc.plan.grid import Grid
-from plancc.plan.indices import index_invariants
 from plancc.plan.metrics import Metrics
 from plancc.plan.plan import Plan
+from plancc.plan.plan_invariants import plan_invariants
 from plancc.plan.values import Header, Int32Array, Int64Array
 
 FILTERS = {
@@ -194,8 +194,10 @@ class PlanFile:
         """Entries ``first..last`` of an offset table that rises from 0 to `total`; see `read`."""
         offsets: Int64Array = self.read(name, first, None if last is None else last + 1)
         in_range = 0 <= offsets[0] <= offsets[-1] <= total
-        if last is None:
-            in_range = offsets[0] == 0 and offsets[-1] == total
+        if first == 0:
+            in_range &= offsets[0] == 0
+        if last is None or last == len(self.node(name)) - 1:
+            in_range &= offsets[-1] == total
         rises = (offsets[1:] >= offsets[:-1]).all()  # a difference could overflow
         self.check(name, in_range and rises)
         return offsets
@@ -273,15 +275,32 @@ class PlanFile:
         Raises
         ------
         PlanError
-            If a dataset cannot be read, or a number in it is no index of what it points to.
+            If a dataset cannot be read, or an invariant of the format does not hold.
         """
-        arrays = {name: self.read(name) for name in self._names()}
-        plan = Plan.from_arrays(self.header, arrays)
-        for name, problem in index_invariants(plan):
+        plan = self.read_unchecked()
+        for name, problem in plan_invariants(plan):
             if problem:
                 raise self._error(f"{name}: {problem}")
+        self.check_figures(plan)
+        return plan
+
+    def read_unchecked(self) -> Plan:
+        """The whole plan with no more than its sizes checked: for the verifier."""
+        plan = Plan.from_arrays(self.header, {name: self.read(name) for name in self._names()})
         provenance, baseline = self.attributes("provenance"), self.metrics("random_")
         return replace(plan, provenance=provenance, baseline=baseline)
+
+    def check_figures(self, plan: Plan) -> None:
+        """PlanError if the file has figures that are not those of the plan's tables."""
+        if not self.attributes("metrics"):
+            return
+        found = self.metrics()
+        if found is None:
+            raise self._error("/metrics lacks a figure, or one is no number")
+        for name, value in plan.metrics().as_dict().items():
+            said = found.as_dict()[name]
+            if not np.isclose(value, said, rtol=1e-12, atol=0):
+                raise self._error(f"/metrics says {name} = {said}, the tables {value}")
 
     def check_content(self) -> None:
         """Compare the content hash and all checksums, with little memory.

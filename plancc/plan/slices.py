@@ -1,20 +1,22 @@
 """Reading a rank's slice of a plan file. Knows no MPI: a rank is a number here.
 
 Rank k of r takes the parts ``k * p // r .. (k + 1) * p // r - 1``; `plancc.plan.merge` makes one of
-them. Every number that is used as an index is checked here: a damaged file is an error and never a
-wrong address.
+them. Offsets are checked before anything is read with them, and all else by
+`plancc.plan.part_invariants`: a damaged file is an error and never a wrong address.
 """
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Iterable
+from dataclasses import replace
 from os import PathLike
 
 import numpy as np
 
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanError
 from plancc.graph.vertexdata import VertexData
-from plancc.plan.format import vertex_data_from_arrays, vertex_data_problem
+from plancc.plan.format import vertex_data_from_arrays
+from plancc.plan.grid import Grid
 from plancc.plan.grid_slices import (
     check_ranks,
     keeps_part,
@@ -23,8 +25,9 @@ from plancc.plan.grid_slices import (
     share_of_rank,
 )
 from plancc.plan.merge import merge
-from plancc.plan.parts import Part, PartRange
-from plancc.plan.reader import PlanFile, within
+from plancc.plan.part_invariants import claims_of, data_invariants, part_invariants
+from plancc.plan.parts import Claims, Part, PartRange
+from plancc.plan.reader import PlanFile
 from plancc.plan.values import Exchange, Fold, Header, Int64Array
 
 
@@ -71,32 +74,41 @@ def read_part(file: PlanFile, rank: int, num_ranks: int) -> Part:
             f"{num_parts} ranks, or compile the plan for more parts"
         )
     ranks = block_of_parts(num_parts, num_ranks)
-    block = _read_parts(file, int(ranks[rank]), int(ranks[rank + 1]))
-    if num_ranks < num_parts:
-        return merge(block, rank, ranks)
-    return _only_part(file, block)
+    block, num_interior = _read_parts(file, int(ranks[rank]), int(ranks[rank + 1]))
+    rank_of_part = np.repeat(np.arange(num_ranks), np.diff(ranks))
+    claims = claims_of(block, rank_of_part, num_ranks)
+    if num_ranks == num_parts:
+        return replace(block.only_part(int(num_interior[0])), claims=claims)
+    return replace(merge(block, rank, ranks), claims=claims)
 
 
 def _read_grid_share(file: PlanFile, rank: int, num_ranks: int) -> Part:
     """The slice of a rank of a process grid; it may read more rows than it has vertex data of."""
     grid = check_ranks(file.path, file.header, num_ranks)
-    block = _read_parts(file, *parts_to_read(grid, rank), with_data=False)
-    part = _only_part(file, block) if keeps_part(grid) else None
+    first, last = parts_to_read(grid, rank)
+    block, num_interior = _read_parts(file, first, last, with_data=False)
+    part = block.only_part(int(num_interior[0])) if keeps_part(grid) else None
     data = _read_vertex_data(file, *rows_of_rank(grid, block.part_ptr, rank))
-    return share_of_rank(grid, rank, block, part, data)
+    _check(file, data_invariants(data))
+    share = share_of_rank(grid, rank, block, part, data)
+    return replace(share, claims=_claims_of_grid(grid, rank, block))
 
 
-def _only_part(file: PlanFile, block: PartRange) -> Part:
-    index, bound = block.first, len(block.global_id) + 1
-    num_interior = file.read_within("rows/num_interior", bound, index, index + 1)
-    return block.only_part(int(num_interior[0]))
+def _claims_of_grid(grid: Grid, rank: int, block: PartRange) -> Claims:
+    """Claims of the first rank of every part for that part; the others claim nothing."""
+    first_of_part = np.array([part * grid.columns for part in range(grid.num_parts)])
+    index = grid.part(rank) - block.first
+    counted = rank == first_of_part[grid.part(rank)]
+    own = block.of_parts(index, index + counted)
+    return claims_of(own, first_of_part, grid.num_ranks)
 
 
-def _read_parts(file: PlanFile, first: int, last: int, *, with_data: bool = True) -> PartRange:
-    """Parts ``first..last-1`` as they stand in the file, all indices in range."""
+def _read_parts(
+    file: PlanFile, first: int, last: int, *, with_data: bool = True
+) -> tuple[PartRange, Int64Array]:
+    """Parts ``first..last-1`` as they stand in the file, checked; and their `num_interior`."""
     header = file.header
     part_ptr = file.read_offsets("rows/part_ptr", header.num_vertices)
-    rows = np.diff(part_ptr)
     row0, row1 = int(part_ptr[first]), int(part_ptr[last])
     _, send = _read_exchange(file, "expand/send", first, last)
     _, receive = _read_exchange(file, "expand/recv", first, last)
@@ -104,34 +116,34 @@ def _read_parts(file: PlanFile, first: int, last: int, *, with_data: bool = True
     if header.layout == "edge":
         folded_before, fold_send = _read_exchange(file, "fold/send", first, last)
         fold = Fold(fold_send, _read_exchange(file, "fold/recv", first, last)[1])
-        file.check("fold/send_row", within(fold_send.row, rows[fold_send.peer_of_row()]))
-        owner = first + fold.receive.part_of_row()
-        file.check("fold/recv_row", within(fold.receive.row, rows[owner]))
         local_ptr = local_ptr + folded_before + fold_send.row_ptr[fold_send.ptr]
     local0, local1 = int(local_ptr[0]), int(local_ptr[-1])
     row_ptr = file.read_offsets("matrix/row_ptr", header.num_nonzeros, local0, local1)
     start, stop = int(row_ptr[0]), int(row_ptr[-1])
-    local_ptr, row_ptr = local_ptr - local_ptr[0], row_ptr - start
-    column = file.read("matrix/column", start, stop)
-    num_columns = (rows[first:last] + receive.rows_per_part()).tolist()
-    for bound, (begin, end) in zip(num_columns, pairwise(row_ptr[local_ptr]), strict=True):
-        file.check("matrix/column", within(column[begin:end], bound))
-    file.check("expand/send_row", within(send.row, rows[first + send.part_of_row()]))
-    file.check("expand/recv_row", within(receive.row, rows[receive.peer_of_row()]))
-    return PartRange(
+    parts = PartRange(
         first=first,
         last=last,
         part_ptr=part_ptr,
         global_id=file.read_within("rows/global_id", header.num_vertices, row0, row1),
-        local_ptr=local_ptr,
-        row_ptr=row_ptr,
-        column=column,
+        local_ptr=local_ptr - local_ptr[0],
+        row_ptr=row_ptr - start,
+        column=file.read("matrix/column", start, stop),
         value=file.read("matrix/value", start, stop),
         send=send,
         receive=receive,
         vertex_data=_read_vertex_data(file, row0, row1) if with_data else VertexData(),
         fold=fold,
     )
+    num_interior = file.read("rows/num_interior", first, last)
+    _check(file, part_invariants(parts, num_interior))
+    return parts, num_interior
+
+
+def _check(file: PlanFile, invariants: Iterable[tuple[str, str]]) -> None:
+    """PlanError of the first invariant that does not hold."""
+    for name, problem in invariants:
+        if problem:
+            raise PlanError(f"{file.path}: {name}: {problem}")
 
 
 def _read_exchange(file: PlanFile, table: str, first: int, last: int) -> tuple[int, Exchange]:
@@ -145,7 +157,4 @@ def _read_exchange(file: PlanFile, table: str, first: int, last: int) -> tuple[i
 def _read_vertex_data(file: PlanFile, row0: int, row1: int) -> VertexData:
     """Rows ``row0:row1`` in plan order of all that the plan carries."""
     names = [f"vertex_data/{name}" for name in file.vertex_data_names()]
-    arrays = {name: file.read(name, row0, row1) for name in names}
-    for name, array in arrays.items():
-        file.check(name, not vertex_data_problem(name, array)[1])
-    return vertex_data_from_arrays(arrays)
+    return vertex_data_from_arrays({name: file.read(name, row0, row1) for name in names})

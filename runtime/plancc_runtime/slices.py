@@ -45,7 +45,7 @@ def open_slice(plan: str | PathLike[str] | Slice, transport: Transport) -> tuple
     share = part.grid
     if share is not None and share.grid.scheme == "1d" and share.block is not None:
         header = replace(header, layout="row")
-        part = replace(share.block, vertex_data=part.vertex_data)
+        part = replace(share.block, vertex_data=part.vertex_data, claims=part.claims)
     return header, part, content
 
 

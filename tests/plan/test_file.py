@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 
 import plancc
 from plancc.plan.metrics import Metrics
-from plancc.plan.parts import PartFold
+from plancc.plan.parts import Claims, PartFold
 from plancc.plan.reader import load
 from plancc.plan.values import Exchange, Fold
 from plancc.plan.verify import verify_file
@@ -79,7 +79,7 @@ def assert_equal(found, expected):
         if isinstance(b, np.ndarray):
             assert a.dtype == b.dtype, field.name
             np.testing.assert_array_equal(a, b, err_msg=field.name)
-        elif isinstance(b, Exchange | Fold | PartFold | plancc.VertexData):
+        elif isinstance(b, Claims | Exchange | Fold | PartFold | plancc.VertexData):
             assert_equal(a, b)
         else:
             assert a == b, field.name

@@ -1,0 +1,274 @@
+"""Invariants of the parts that a rank reads, and what it says of other ranks. Knows no file.
+
+The loader and every rank check these with loops of their own, in time linear in nonzeros and
+volume; `plancc.plan.verify` derives the same with numpy and scipy, and shares no loop with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from plancc.graph.vertexdata import VertexData
+from plancc.plan.format import vertex_data_arrays, vertex_data_problem
+from plancc.plan.parts import Claims, PartRange
+from plancc.plan.values import Exchange, Int64Array
+
+MATRIX_FAULTS = {
+    1: ("every nonzero's column is held where it is used", "{row} uses column {column}"),
+    2: ("columns of a row are distinct, own ones first", "{row} uses column {column} twice"),
+    3: ("columns of a row are distinct, own ones first", "{row} has a received column first"),
+    4: ("interior rows come first", "{row} is on the wrong side of {interior}"),
+    5: ("every folded row has a nonzero", "{row} has none"),
+    6: ("nonzeros of the diagonal are with the owner of their row", "{row} has one"),
+    7: ("every received row is used", "row {row_number} that part {part} receives is not"),
+}
+"""Invariant and problem of what `_matrix_fault` finds."""
+MESSAGE_FAULTS = {
+    1: "message {message} has a peer that is out of range or the part itself",
+    2: "peers of part {part} are not ascending and unique",
+    3: "message {message} is empty",
+    4: "a row number of message {message} is not one of its owner's",
+    5: "rows of message {message} are not strictly ascending",
+}
+"""Problem that `_message_fault` finds."""
+
+
+def part_invariants(parts: PartRange, num_interior: Int64Array) -> Iterator[tuple[str, str]]:
+    """(invariant, what breaks it or "") of some parts; the vertices are not compared with others'.
+
+    Parameters
+    ----------
+    parts : PartRange
+        Its offsets rise and end at the lengths of the arrays.
+    num_interior : int64[last - first]
+        Of these parts.
+    """
+    steps = {"expand": (parts.send, parts.receive)}
+    if parts.fold is not None:
+        steps["fold"] = (parts.fold.send, parts.fold.receive)
+    rows = np.diff(parts.part_ptr)
+    for step, tables in steps.items():
+        for end, table in zip(("send", "recv"), tables, strict=True):
+            of_part = (step == "expand") == (end == "send")
+            yield f"{step}/{end} tables are well formed", _messages(parts, table, rows, of_part)
+    own = rows[parts.first : parts.last]
+    outside = np.flatnonzero((num_interior < 0) | (num_interior > own))
+    yield (
+        "rows/num_interior is within the part's rows",
+        f"part {parts.first + outside[0]} has {num_interior[outside[0]]}" if len(outside) else "",
+    )
+    yield _matrix(parts, num_interior, own)
+    yield "matrix/value is finite", "" if all_finite(parts.value) else "NaN or infinity"
+    yield from data_invariants(parts.vertex_data)
+
+
+def data_invariants(data: VertexData) -> Iterator[tuple[str, str]]:
+    """(rule, what breaks it or "") of vertex data, one for each that is there."""
+    for name, array in vertex_data_arrays(data).items():
+        if array is not None and (array.dtype.kind != "f" or not all_finite(array)):
+            yield vertex_data_problem(name, array)
+    if data.targets is not None:
+        yield "labels or targets", "both are there" if data.labels is not None else ""
+
+
+def _messages(parts: PartRange, table: Exchange, rows: Int64Array, of_part: bool) -> str:
+    fault, part, message = _message_fault(
+        table.ptr, table.peer, table.row_ptr, table.row, rows, parts.first, of_part
+    )
+    return MESSAGE_FAULTS[fault].format(part=part, message=message) if fault else ""
+
+
+def _matrix(parts: PartRange, num_interior: Int64Array, own: Int64Array) -> tuple[str, str]:
+    place_of_row = place_of_halo = np.zeros(0, np.int64)
+    if parts.fold is not None:
+        place_of_row, place_of_halo = parts.place_of_rows(), parts.place_of_halo()
+    fault, part, row, column = _matrix_fault(
+        (own, parts.local_ptr, num_interior),
+        (parts.row_ptr, parts.column),
+        parts.halo_ptr(),
+        place_of_row,
+        place_of_halo,
+    )
+    if not fault:
+        return "the matrix of every part is well formed", ""
+    invariant, problem = MATRIX_FAULTS[fault]
+    number = parts.first + part
+    return invariant, problem.format(
+        row=f"local row {row} of part {number}",
+        row_number=row,
+        part=number,
+        column=column,
+        interior=num_interior[part],
+    )
+
+
+@njit(cache=True, nogil=True)
+def _message_fault(ptr, peer, row_ptr, row, rows, first, of_part):  # type: ignore[no-untyped-def]
+    """(key of `MESSAGE_FAULTS`, part, message) of the first fault; zeros if there is none."""
+    for i in range(len(ptr) - 1):
+        part = first + i
+        for k in range(ptr[i], ptr[i + 1]):
+            other = peer[k]
+            if other < 0 or other >= len(rows) or other == part:
+                return 1, part, k
+            if k > ptr[i] and peer[k - 1] >= other:
+                return 2, part, k
+            start, stop = row_ptr[k], row_ptr[k + 1]
+            if start == stop:
+                return 3, part, k
+            for e in range(start + 1, stop):
+                if row[e - 1] >= row[e]:
+                    return 5, part, k
+            if row[start] < 0 or row[stop - 1] >= rows[part if of_part else other]:
+                return 4, part, k
+    return 0, 0, 0
+
+
+@njit(cache=True, nogil=True)
+def _matrix_fault(of_parts, csr, halo_ptr, place_of_row, place_of_halo):  # type: ignore[no-untyped-def]
+    """(key of `MATRIX_FAULTS`, part, local row, column) of the first fault; zeros if there is none.
+
+    `of_parts` is (rows, local_ptr, num_interior), `csr` is (row_ptr, column). Every column of a
+    part has a stamp: the last row that used it.
+    """
+    rows, local_ptr, num_interior = of_parts
+    row_ptr, column = csr
+    stamp = np.empty((rows + halo_ptr[1:] - halo_ptr[:-1]).max(), np.int32)
+    for m in range(len(rows)):
+        own, held = rows[m], rows[m] + halo_ptr[m + 1] - halo_ptr[m]
+        stamp[:held] = -1
+        for r in range(local_ptr[m + 1] - local_ptr[m]):
+            start, stop = row_ptr[local_ptr[m] + r], row_ptr[local_ptr[m] + r + 1]
+            received = False
+            for k in range(start, stop):
+                c = column[k]
+                if c < 0 or c >= held:
+                    return 1, m, r, c
+                if stamp[c] == r:
+                    return 2, m, r, c
+                stamp[c] = r
+                if c >= own:
+                    received = True
+                elif received:
+                    return 3, m, r, c
+            if r < own:
+                if received != (r >= num_interior[m]):
+                    return 4, m, r, 0
+                continue
+            if start == stop:
+                return 5, m, r, 0
+            for k in range(start, stop):
+                slot = halo_ptr[m] + column[k] - own
+                if column[k] >= own and place_of_halo[slot] == place_of_row[local_ptr[m] + r]:
+                    return 6, m, r, column[k]
+        for c in range(own, held):
+            if stamp[c] < 0:
+                return 7, m, c - own, 0
+    return 0, 0, 0, 0
+
+
+def all_finite(values: npt.NDArray[np.floating]) -> bool:
+    """Whether no number is NaN or infinite; without an array of the answers."""
+    flat = np.ascontiguousarray(values).reshape(-1)
+    info = np.finfo(flat.dtype)
+    kind = np.dtype(f"i{flat.itemsize}").type
+    exponent = kind(((1 << info.nexp) - 1) << info.nmant)
+    return not _has_all_bits(flat.view(kind), exponent)
+
+
+@njit(cache=True, nogil=True)
+def _has_all_bits(words, bits):  # type: ignore[no-untyped-def]
+    """Whether a word has all these bits; 4,096 words between two looks, so that it vectorises."""
+    for start in range(0, len(words), 4096):
+        found = False
+        for k in range(start, min(start + 4096, len(words))):
+            found |= (words[k] & bits) == bits
+        if found:
+            return True
+    return False
+
+
+def claims_of(parts: PartRange, rank_of_part: npt.NDArray[np.integer], num_ranks: int) -> Claims:
+    """What some parts say of messages with others, and of vertices and nonzeros.
+
+    Parameters
+    ----------
+    parts : PartRange
+    rank_of_part : int[num_parts]
+        The rank that makes the claims for every part of the plan.
+    num_ranks : int
+    """
+    steps = [(parts.send, parts.receive)]
+    if parts.fold is not None:
+        steps.append((parts.fold.send, parts.fold.receive))
+    found = np.zeros((len(steps), 2, num_ranks), np.int64)
+    for step, tables in enumerate(steps):
+        for end, table in enumerate(tables):
+            _digest_messages(
+                (table.ptr, table.peer, table.row_ptr, table.row),
+                parts.part_ptr,
+                parts.first,
+                step == end,
+                rank_of_part,
+                found[step, end],
+            )
+    return Claims(
+        sent=found[:, 0],
+        expected=found[:, 1],
+        vertices=int(sum_of_mixed(parts.global_id)),
+        nonzeros=len(parts.column),
+    )
+
+
+def share_of_vertices(num_vertices: int, rank: int, num_ranks: int) -> int:
+    """A rank's share of what `Claims.vertices` of all ranks must add up to, modulo 2^64."""
+    first, last = (num_vertices * k // num_ranks for k in (rank, rank + 1))
+    return int(_sum_of_mixed_range(first, last))
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _mixed(number):  # type: ignore[no-untyped-def]
+    """A 64-bit number scattered: the finaliser of SplitMix64 (Steele et al. 2014)."""
+    x = np.uint64(number) + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@njit(cache=True, nogil=True)
+def sum_of_mixed(numbers):  # type: ignore[no-untyped-def]
+    """Sum of the scattered numbers modulo 2^64, as int64: the same in any order."""
+    total = np.uint64(0)
+    for k in range(len(numbers)):
+        total += _mixed(numbers[k])
+    return np.int64(total)
+
+
+@njit(cache=True, nogil=True)
+def _sum_of_mixed_range(first, last):  # type: ignore[no-untyped-def]
+    total = np.uint64(0)
+    for number in range(first, last):
+        total += _mixed(number)
+    return np.int64(total)
+
+
+@njit(cache=True, nogil=True)
+def _digest_messages(table, part_ptr, first, of_part, rank_of_part, digest):  # type: ignore[no-untyped-def]
+    """Add every message's rows, scattered with the parts at both ends, to its peer's rank.
+
+    `of_part`: whether the rows are the part's own; otherwise they are the peer's.
+    """
+    ptr, peer, row_ptr, row = table
+    parts = len(part_ptr) - 1
+    for i in range(len(ptr) - 1):
+        part = first + i
+        for k in range(ptr[i], ptr[i + 1]):
+            owner, other = (part, peer[k]) if of_part else (peer[k], part)
+            total = np.uint64(0)
+            for e in range(row_ptr[k], row_ptr[k + 1]):
+                total += _mixed((part_ptr[owner] + row[e]) * parts + other)
+            digest[rank_of_part[peer[k]]] += np.int64(total)

@@ -1,0 +1,149 @@
+"""Invariants of a whole plan, as the loader checks them: quick loops, in time linear in its size.
+
+Knows plans, no file. What concerns one part alone is in `plancc.plan.part_invariants`; here is what
+parts say of each other. `plancc.plan.verify` has the same answers by other means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numba import njit
+
+from plancc.plan.indices import fold_as_said, local_rows, rises
+from plancc.plan.part_invariants import data_invariants, part_invariants
+from plancc.plan.parts import PartRange
+from plancc.plan.plan import Plan
+from plancc.plan.values import Exchange
+
+
+def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
+    """(invariant, what breaks it or "") in an order in which each may rely on those before."""
+    yield "rows/part_ptr rises from 0 to n", rises(plan.part_ptr, plan.num_vertices)
+    yield "rows/global_id is a permutation", _permutation(plan)
+    yield "matrix/row_ptr rises from 0 to nnz", rises(plan.row_ptr, plan.header.num_nonzeros)
+    yield "layout edge has a fold, layout row has none", fold_as_said(plan)
+    yield "the grid fits layout, parts and vertices", plan.header.grid_problem()
+    steps = {"expand": (plan.send, plan.receive)}
+    if plan.fold is not None:
+        steps["fold"] = (plan.fold.send, plan.fold.receive)
+    for step, tables in steps.items():
+        for end, table in zip(("send", "recv"), tables, strict=True):
+            problem = rises(table.ptr, table.num_messages) or rises(table.row_ptr, table.volume)
+            yield f"{step}/{end} tables are well formed", problem
+    yield "matrix/row_ptr has every local row", local_rows(plan)
+    yield from part_invariants(plan.all_parts, plan.num_interior)
+    for step, tables in steps.items():
+        of_step = " of the fold" * (step == "fold")
+        yield f"sends and receives{of_step} mirror each other", _mirrors(*tables)
+    if plan.fold is not None:
+        yield "every nonzero is there once", _once(plan, plan.all_parts)
+    yield from data_invariants(plan.vertex_data)
+
+
+def _permutation(plan: Plan) -> str:
+    row = _repeated_or_outside(plan.global_id, plan.num_vertices)
+    return (
+        "" if row < 0 else f"row {row} is vertex {plan.global_id[row]}, which is none or another's"
+    )
+
+
+@njit(cache=True, nogil=True)
+def _repeated_or_outside(ids, bound):  # type: ignore[no-untyped-def]
+    """The first place of a number that is not in ``0..bound-1`` or is there before; -1 if none."""
+    seen = np.zeros(bound, np.bool_)
+    for k in range(len(ids)):
+        if ids[k] < 0 or ids[k] >= bound or seen[ids[k]]:
+            return k
+        seen[ids[k]] = True
+    return -1
+
+
+def _mirrors(send: Exchange, receive: Exchange) -> str:
+    receiver, sender = _unlike(
+        (send.ptr, send.peer, send.row_ptr, send.row),
+        (receive.ptr, receive.peer, receive.row_ptr, receive.row),
+    )
+    if receiver >= 0:
+        return f"part {receiver} expects other rows from part {sender} than that one sends"
+    return ""
+
+
+@njit(cache=True, nogil=True)
+def _unlike(send, receive):  # type: ignore[no-untyped-def]
+    """A pair (receiver, sender) whose messages differ in the tables of a step; (-1, -1) if none.
+
+    Tables are (ptr, peer, row_ptr, row), well formed. Receivers are taken in ascending order, as
+    every sender lists them: the next message of a sender is the one to compare.
+    """
+    ptr, peer, row_ptr, row = receive
+    send_ptr, send_peer, send_row_ptr, send_row = send
+    following = send_ptr[:-1].copy()
+    for m in range(len(ptr) - 1):
+        for k in range(ptr[m], ptr[m + 1]):
+            q = peer[k]
+            at = following[q]
+            following[q] += 1
+            if at == send_ptr[q + 1] or send_peer[at] != m:
+                return m, q
+            size, other = row_ptr[k + 1] - row_ptr[k], send_row_ptr[at + 1] - send_row_ptr[at]
+            if size != other:
+                return m, q
+            for e in range(size):
+                if row[row_ptr[k] + e] != send_row[send_row_ptr[at] + e]:
+                    return m, q
+    for q in range(len(send_ptr) - 1):
+        if following[q] < send_ptr[q + 1]:
+            return send_peer[following[q]], q
+    return -1, -1
+
+
+def _once(plan: Plan, parts: PartRange) -> str:
+    row, column = _repeated_nonzero(
+        (np.diff(parts.part_ptr), parts.local_ptr, parts.halo_ptr()),
+        (parts.row_ptr, parts.column),
+        parts.part_ptr,
+        parts.place_of_rows(),
+        parts.place_of_halo(),
+    )
+    return f"({plan.global_id[row]}, {plan.global_id[column]}) is there twice" if row >= 0 else ""
+
+
+@njit(cache=True, nogil=True)
+def _repeated_nonzero(of_parts, csr, part_ptr, place_of_row, place_of_halo):  # type: ignore[no-untyped-def]
+    """Places (row, column) of a nonzero that two parts have; (-1, -1) if there is none.
+
+    `of_parts` is (rows, local_ptr, halo_ptr), `csr` is (row_ptr, column). Local rows are sorted by
+    their place by counting; only places with a folded row have several.
+    """
+    rows, local_ptr, halo_ptr = of_parts
+    row_ptr, column = csr
+    n = part_ptr[-1]
+    ends = np.zeros(n + 1, np.int64)
+    for i in range(len(place_of_row)):
+        ends[place_of_row[i] + 1] += 1
+    for place in range(n):
+        ends[place + 1] += ends[place]
+    local, part = np.empty(len(place_of_row), np.int64), np.empty(len(place_of_row), np.int32)
+    for m in range(len(rows)):
+        for i in range(local_ptr[m], local_ptr[m + 1]):
+            at = ends[place_of_row[i]]
+            local[at], part[at] = i, m
+            ends[place_of_row[i]] += 1
+    stamp = np.full(n, -1, np.int32)
+    first = 0
+    for place in range(n):
+        last = ends[place]
+        for at in range(first, last if last > first + 1 else first):
+            i, m = local[at], part[at]
+            for k in range(row_ptr[i], row_ptr[i + 1]):
+                c = column[k]
+                of = part_ptr[m] + c
+                if c >= rows[m]:
+                    of = place_of_halo[halo_ptr[m] + c - rows[m]]
+                if stamp[of] == place:
+                    return place, of
+                stamp[of] = place
+        first = last
+    return -1, -1
