@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from .attack import Attack
+from .lines import Lines
+from .neighbours import NEIGHBOURS
 from .plan_bytes import PlanBytes
 
-ATTACKS: dict[str, type[Attack]] = {each.name: each for each in (PlanBytes,)}
+ATTACKS: dict[str, type[Attack]] = {each.name: each for each in (PlanBytes, *NEIGHBOURS, Lines)}

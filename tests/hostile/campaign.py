@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import queue
+import re
 import shutil
 import signal
 import subprocess
@@ -251,7 +252,7 @@ class Campaign:
                         return None
                     if begun is None:
                         raise RuntimeError(f"{self.attack.name}: no case begun: {worker.why()}")
-                    how = (home / "how").read_text().splitlines()[0]
+                    how = (home / "how").read_text()[:200]
                     what = worker.why() if said == "crash" else f"no end: {how}"
                     self._note(home, begun, {"outcome": said, "what": what, "how": how})
                 elif "begin" in said:
@@ -293,7 +294,7 @@ class Campaign:
             self.record.outcomes = dict(outcomes)
             if outcome not in KINDS:
                 return
-            key = f"{outcome}: {end['what']}"
+            key = f"{outcome}: {alike(end['what'])}"
             found = self.record.findings.setdefault(key, {"times": 0, "cases": []})
             found["times"] += 1
             if len(found["cases"]) < KEPT:
@@ -307,3 +308,9 @@ class Campaign:
             if found["times"] == 1:
                 self.say(f"{self.attack.name} seed {self.seed} trial {trial}: {key}")
             self.record.write(self.path)
+
+
+def alike(what: str) -> str:
+    """Words of a finding without what differs from case to case: folders, numbers, quotations."""
+    what = re.sub(r"(/[\w.-]+)+/", "", what)
+    return re.sub(r"'[^']*'", "'..'", re.sub(r"\d+", "#", what))[:300]

@@ -18,8 +18,16 @@ LONGEST = 2000
 """Characters of one line on stderr, the folder's name left out."""
 
 
-def run_command(folder: Path, *words: str) -> str:
+def run_command(folder: Path, *words: str, hungry: bool = False) -> str:
     """`plancc WORDS` or, where the first word is "plancc-run", that: "ok" or "refused".
+
+    Parameters
+    ----------
+    folder : Path
+        Left out where it stands in what is said.
+    words : str
+    hungry : bool
+        Its options may ask for more memory than there is.
 
     Raises
     ------
@@ -32,15 +40,14 @@ def run_command(folder: Path, *words: str) -> str:
     line = " ".join(words)[:120]
     if code not in (0, 1, 2):
         raise Finding("manners", f"{line}: exit code {code}")
-    for sentence in ("unexpected ", "please report", "Traceback"):
-        if sentence in err:
-            raise Finding("traceback", f"{err.strip().replace(str(folder), '')[-300:]}")
-    if "out of memory" in err:
+    if "please report it" in err or "Traceback (" in err:
+        raise Finding("traceback", f"{err.strip().replace(str(folder), '')[-300:]}")
+    if "out of memory" in err and not hungry:
         raise Finding("memory", f"{line}: {err.strip()[-200:]}")
     for name, text in (("stdout", out), ("stderr", err)):
         if wrong := _control(text):
             raise Finding("manners", f"{words[0]}: {name} holds {wrong!a}")
-    errors = [each for each in err.splitlines() if each.startswith(f"{program}: error: ")]
+    errors = [each for each in err.splitlines() if re.match(rf"{program}[a-z ]*: error: ", each)]
     if code and len(errors) != 1:
         raise Finding("manners", f"{line}: exit code {code} with {len(errors)} errors")
     if code == 0 and errors:

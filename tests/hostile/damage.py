@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 ODD = (0, 1, 0x7F, 0x80, 0xFF)
@@ -48,3 +50,53 @@ def _damaged(content: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
         return content[:where] + more + content[where:], f"{size} bytes more at {where}"
     size = int(rng.integers(len(data)))
     return content[:size], f"cut off after {size} bytes"
+
+
+NUMBERS = (
+    *("0", "-1", "1", "2147483647", "2147483648", "-2147483649", "4294967296", "1e308", "1e999"),
+    *("9223372036854775807", "9223372036854775808", "-0", "nan", "inf", "-inf", "1e-320", "0x7f"),
+    *("9" * 400, "1_000", "+3", "1.5", "1e5", "true", "null", '"1"', "[]", "{}", ""),
+)
+WORDS = ("\x1b[31m", "\x1b]0;x\x07", "\r", "\x00", "\u202e", "é", "\ud7ff", "%s", "{0}", "'" * 3)
+
+
+def damaged_text(content: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
+    """The text with some of it wrong as an editor or another program makes it, or wrong bytes."""
+    while True:
+        found, how = _damaged_text(content, rng)
+        if found != content:
+            return found, how
+
+
+def _damaged_text(content: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
+    kind = rng.integers(8)
+    lines = content.split(b"\n")
+    at = int(rng.integers(len(lines)))
+    if kind in (0, 1):
+        numbers = list(re.finditer(rb"-?\d+(\.\d+)?(e[-+]?\d+)?", content))
+        if numbers:
+            where = numbers[rng.integers(len(numbers))]
+            word = NUMBERS[rng.integers(len(NUMBERS))]
+            new = content[: where.start()] + word.encode() + content[where.end() :]
+            return new, f"{where[0].decode()} is {word[:40]}"
+    if kind == 2:
+        words = list(re.finditer(rb"[A-Za-z_]{2,}", content))
+        if words:
+            where = words[rng.integers(len(words))]
+            word = rng.choice([*NUMBERS, *WORDS, "a" * 5000])
+            new = content[: where.start()] + str(word).encode() + content[where.end() :]
+            return new, f"{where[0].decode()} is {str(word)[:40]!a}"
+    if kind == 3:
+        word = WORDS[rng.integers(len(WORDS))]
+        where = int(rng.integers(len(content) + 1))
+        return content[:where] + word.encode() + content[where:], f"{word!a} at {where}"
+    if kind == 4:
+        return b"\n".join(lines[:at] + lines[at + 1 :]), f"line {at + 1} left out"
+    if kind == 5:
+        other = int(rng.integers(len(lines)))
+        return b"\n".join([*lines[:at], lines[other], *lines[at:]]), f"line {other + 1} at {at + 1}"
+    if kind == 6:
+        where, depth = int(rng.integers(len(content) + 1)), int(rng.choice([3, 2000, 200_000]))
+        word = rng.choice([b"[", b'{"a":', b"a.", b"(", b" "])
+        return content[:where] + word * depth + content[where:], f"{depth} x {word!r} at {where}"
+    return damaged(content, rng)

@@ -7,7 +7,10 @@ import pytest
 from hostile.attacks import ATTACKS
 from hostile.campaign import Campaign
 
-OPEN = {"plan-bytes": "plans of format 1.4 have no digests, and HDF5's global heap no guard"}
+OPEN = {
+    "plan-bytes": "plans of format 1.4 have no digests, and HDF5's global heap no guard",
+    "lines": "values are echoed at full length",
+}
 """Attacks that still find something, and why."""
 
 NAMES = [

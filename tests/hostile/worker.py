@@ -73,7 +73,8 @@ def tried(attack: Attack, make: Callable[[], Case], home: Path) -> dict[str, Any
         (folder / name).write_bytes(content)
     for name in case.fifos:
         os.mkfifo(folder / name)
-    (home / "how").write_text("\n".join((case.how, *case.words)))
+    said = " ".join((case.how, *case.words))
+    (home / "how").write_text(ascii(said))
     start = limited(attack)
     here = os.getcwd()
     os.chdir(folder)
