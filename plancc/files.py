@@ -14,6 +14,7 @@ import platform
 import re
 import secrets
 import shutil
+import tempfile
 import tomllib
 import zlib
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from plancc.errors import InputError, OutputError
+from plancc.processes import BEGUN, GONE, WRITTEN, tell
 from plancc.text import printable
 
 _REASONS = {
@@ -277,6 +279,7 @@ def atomic_write(
     remove_leftovers(target)
     # created by os.open, so that the user's umask decides the mode
     temporary = _temporary(target)
+    tell(BEGUN, temporary)
     try:
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         yield Path(temporary)
@@ -285,12 +288,15 @@ def atomic_write(
             with contextlib.suppress(FileNotFoundError):
                 os.replace(newer, older)
         os.replace(temporary, target)
+        tell(WRITTEN, shown)
     except BaseException as error:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
+        tell(GONE, temporary)
         if isinstance(error, OSError) or "No space left on device" in str(error):
             raise _output_error(shown, error) from error
         raise
+    tell(GONE, temporary)
     with contextlib.suppress(OSError):  # some file systems cannot sync a folder
         _sync(os.path.dirname(target), os.O_RDONLY)
 
@@ -319,6 +325,7 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = check_folder_target(shown)
     remove_leftovers(target, is_folder=True)
     temporary = _temporary(target, is_folder=True)
+    tell(BEGUN, temporary)
     try:
         os.mkdir(temporary)
         yield Path(temporary)
@@ -326,13 +333,35 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
             for each in names:
                 _sync(os.path.join(folder, each), os.O_RDWR)
         os.replace(temporary, target)
+        tell(WRITTEN, shown)
     except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
+        tell(GONE, temporary)
         if isinstance(error, OSError) or "No space left on device" in str(error):
             raise _output_error(shown, error) from error
         raise
+    tell(GONE, temporary)
     with contextlib.suppress(OSError):
         _sync(os.path.dirname(target), os.O_RDONLY)
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A folder among the system's temporary ones, removed with all that is in it.
+
+    Yields
+    ------
+    pathlib.Path
+        An empty folder that only this user may read.
+    """
+    folder = os.path.join(tempfile.gettempdir(), f"plancc-{secrets.token_hex(8)}")
+    tell(BEGUN, folder)
+    try:
+        os.mkdir(folder, 0o700)
+        yield Path(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        tell(GONE, folder)
 
 
 def check_folder_target(path: str | os.PathLike[str]) -> str:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +16,8 @@ from plancc_cli.generated import Sections
 from plancc_cli.progress import progress, verbosity
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from plancc.predict.machine import Machine
 
 
@@ -59,7 +59,9 @@ def command(
     Part vectors (graph.part.64 of METIS, hMETIS, PaToH ...) can stand among the plans: their parts
     own the rows of the first plan's matrix.
     """
-    with TemporaryDirectory() as folder:
+    from plancc.files import scratch_folder
+
+    with scratch_folder() as folder:
         _compare(plans, _as_plans(plans, folder), dims, machine, baseline, batches, given)
 
 
@@ -68,7 +70,7 @@ def _is_part_vector(path: str) -> bool:
     return options.is_no_plan(path) and not path.lower().endswith((".h5", ".hdf5"))
 
 
-def _as_plans(given: Sequence[str], folder: str) -> list[str]:
+def _as_plans(given: Sequence[str], folder: Path) -> list[str]:
     """Files of plans, those of part vectors made here: their parts own the first plan's rows."""
     from plancc.graph.partvector import read_part_vector
     from plancc.owners.provenance import empty_parts
@@ -88,7 +90,7 @@ def _as_plans(given: Sequence[str], folder: str) -> list[str]:
         parts = int(owner.max()) + 1
         for note in empty_parts(owner, parts):
             warnings.warn(f"{path}: {note}", PlanccWarning, stacklevel=1)
-        found.append(os.path.join(folder, f"{number}.h5"))
+        found.append(str(folder / f"{number}.h5"))
         with_part(plan, path, parts).save(found[-1])
     return found
 

@@ -32,6 +32,7 @@ from plancc_cli.progress import (
 )
 from plancc_cli.ranks import Job
 from plancc_cli.run_options import HELP, run_option
+from plancc_cli.supervisor import supervise
 from plancc_cli.tables import console, line_width, print_table, say, table_of
 from plancc_cli.words import in_flags, predictions_line, usage_words
 from plancc_runtime import launch
@@ -83,11 +84,16 @@ def command(
 
 def main() -> None:
     """Console entry point."""
+    supervise(PROGRAM, _work)
+
+
+def _work() -> None:
     job = Job(PROGRAM, command)
     rank, size = launch.announced()
     if rank > 0:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  results and --help come from rank 0
-    if size == 1:  # under mpirun, mpirun ends all ranks
+    # under mpirun, mpirun ends all ranks
+    if size == 1 and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         command.main(prog_name=PROGRAM, standalone_mode=False)

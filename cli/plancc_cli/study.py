@@ -11,6 +11,7 @@ from plancc.errors import InputError, PlanccError
 from plancc.graph.graph import NORMALIZATIONS
 from plancc.options import EFFORTS
 from plancc.owners.request import DEFAULT_BALANCE
+from plancc.processes import SENTENCE, tell
 from plancc_cli import options
 from plancc_cli.generated import Sections
 from plancc_cli.progress import progress, verbosity
@@ -131,6 +132,8 @@ def command(
     options.check_output(keep, *graphs, plot)
     names = (*SETTINGS, *options.READING)
     settings = {name: given[name] for name in names if given[name] is not None}
+    kept = f"interrupted; the rows so far are kept in {keep}, and the same command goes on"
+    tell(SENTENCE, kept)
     try:
         with progress(given["budget"]) as shown:
             found = study(
@@ -144,9 +147,7 @@ def command(
                 observer=shown.stage,
             )
     except KeyboardInterrupt:
-        raise PlanccError(
-            f"interrupted; the rows so far are kept in {keep}, and the same command goes on"
-        ) from None
+        raise PlanccError(kept) from None
     _refuse_empty(found)
     if plot is not None:
         plot_study(found, plot)

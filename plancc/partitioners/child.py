@@ -12,16 +12,7 @@ import signal
 import sys
 
 from plancc.errors import PlanccError
-
-
-def _die_with_parent(parent: int) -> None:
-    if sys.platform == "linux":
-        import ctypes
-
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
+from plancc.processes import die_with_parent
 
 
 def main() -> int:
@@ -31,7 +22,7 @@ def main() -> int:
     os.dup2(2, 1)
     try:
         job = pickle.load(sys.stdin.buffer)
-        _die_with_parent(job["parent"])
+        die_with_parent(job["parent"])
         owner = job["run"](job["problem"], job["num_parts"], **job["options"])
         reply = {"owner": owner}
     except PlanccError as error:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import pickle
-import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from plancc.errors import BackendError, PlanccError
+from plancc.files import scratch_folder
 from plancc.partitioners.adapter import Adapter
+from plancc.processes import fate
 
 OTHERWISE = "try `partitioner` builtin"
 ASK_SECONDS = 0.5
@@ -28,18 +28,6 @@ def _last_words(path: Path) -> str:
         lines = file.read().decode("utf-8", "replace").splitlines()
     words = " | ".join(line.strip() for line in lines if line.strip())
     return f": ...{words[-600:]}" if len(words) > 600 else f": {words}" if words else ""
-
-
-def _fate(code: int) -> str:
-    if code >= 0:
-        return f"failed (exit status {code})"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = f"signal {-code}"
-    if name == "SIGKILL":
-        return "was killed (SIGKILL; is the machine out of memory?)"
-    return f"crashed ({name})"
 
 
 def _answer(
@@ -99,8 +87,8 @@ def run_in_child(
     }
     search_path = os.pathsep.join(path or os.getcwd() for path in sys.path)
     command = [sys.executable, "-P", "-m", "plancc.partitioners.child"]
-    with tempfile.TemporaryDirectory(prefix="plancc-") as folder:
-        log, task = Path(folder, "stderr.txt"), Path(folder, "job.pickle")
+    with scratch_folder() as folder:
+        log, task = folder / "stderr.txt", folder / "job.pickle"
         # A file, not a pipe: communicate() does not go on sending after a time-out.
         with task.open("wb") as file:
             pickle.dump(job, file, protocol=5)
@@ -129,7 +117,7 @@ def run_in_child(
                 child.kill()
         if child.returncode != 0:
             raise BackendError(
-                f"{adapter.name} {_fate(child.returncode)}{_last_words(log)}; {OTHERWISE}"
+                f"{adapter.name} {fate(child.returncode)}{_last_words(log)}; {OTHERWISE}"
             )
         try:
             reply = pickle.loads(answer)

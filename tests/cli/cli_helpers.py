@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
@@ -124,6 +124,21 @@ def run(*words: object, **options: object) -> Outcome:
     child = start(*words, **options)
     out, err = child.communicate(timeout=60)
     return Outcome(child.returncode, out or "", without_progress(err or ""))
+
+
+def family(ancestor: int) -> dict[int, list[str]]:
+    """What a process has started, and what that has: the words of ``/proc/*/stat`` after the name,
+    by process; without zombies."""
+    stats = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            stats[int(path.parent.name)] = path.read_text().rpartition(")")[2].split()
+    found: set[int] = set()
+    more = {ancestor}
+    while more:
+        more = {pid for pid, words in stats.items() if int(words[1]) in more} - found
+        found |= more
+    return {pid: stats[pid] for pid in found if stats[pid][0] != "Z"}
 
 
 def environment() -> dict[str, str]:

@@ -1,0 +1,131 @@
+"""Processes: whom they die with, how they ended, and what they tell the one that supervises them.
+
+The command line works in a process that another one supervises (`plancc_cli.supervisor`). Who is
+killed in the middle of native code cannot clean up; therefore temporary files are told to the
+supervisor before they are made. A process without a supervisor, such as a user's script, tells
+nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+BEGUN, GONE, WRITTEN, SENTENCE, HANDLED, CODE = b"+", b"-", b"=", b"i", b"h", b"c"
+"""First byte of what is told: a temporary file or folder is about to be made, is no more; a file
+is complete; what to say of an interruption; signals that the work answers by itself, however long
+that takes; the exit code of the work, which is done."""
+
+_supervisor: int | None = None
+_temporary: set[str] = set()
+_written: list[str] = []
+
+
+def report_to(descriptor: int | None) -> None:
+    """Tell the supervisor at the other end of this pipe; None: nobody."""
+    global _supervisor
+    _supervisor = descriptor
+    _temporary.clear()
+    _written.clear()
+
+
+def tell(what: bytes, value: str | int) -> None:
+    """Tell the supervisor: one of the constants above, and a path, a sentence or a number."""
+    if what == BEGUN:
+        _temporary.add(str(value))
+    elif what == GONE:
+        _temporary.discard(str(value))
+    elif what == WRITTEN:
+        if any(str(value).startswith(folder + os.sep) for folder in tuple(_temporary)):
+            return  # it goes with its folder
+        _written.append(str(value))
+    if _supervisor is not None:
+        with contextlib.suppress(OSError):  # the supervisor is gone
+            os.write(_supervisor, what + os.fsencode(str(value)) + b"\0")
+
+
+def interrupted(written: Sequence[str] | None = None) -> str:
+    """What to say of interrupted work; `written`: the files it has written, else those told."""
+    files = list(dict.fromkeys(_written if written is None else written))
+    if not files:
+        return "interrupted; nothing was written"
+    some = ", ".join(files[:3]) + f" and {len(files) - 3} more" * (len(files) > 3)
+    return f"interrupted; {some} {'was' if len(files) == 1 else 'were'} written before"
+
+
+def fate(code: int) -> str:
+    """How a process ended, from its exit status or, negative, the number of a signal."""
+    if code >= 0:
+        return f"failed (exit status {code})"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    if name == "SIGKILL":
+        return "was killed (SIGKILL; is the machine out of memory?)"
+    return f"crashed ({name})"
+
+
+def die_with_parent(parent: int) -> None:
+    """Have the system kill this process when the process `parent`, which started it, ends.
+
+    Linux only; elsewhere nothing happens.
+    """
+    pr_set_pdeathsig = 1
+    if _prctl(pr_set_pdeathsig, signal.SIGKILL) and os.getppid() != parent:
+        os._exit(1)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of what descendants of this process leave behind (Linux only)."""
+    pr_set_child_subreaper = 36
+    _prctl(pr_set_child_subreaper, 1)
+
+
+def _prctl(option: int, value: int) -> bool:
+    if sys.platform != "linux":
+        return False
+    import ctypes
+
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+    return True
+
+
+def descendants(ancestor: int) -> list[int]:
+    """Numbers of all processes that a process has started, with those that they have started.
+
+    Zombies do not count.
+    """
+    children: dict[int, list[int]] = {}
+    for pid, parent in _parents():
+        children.setdefault(parent, []).append(pid)
+    found = [ancestor]
+    for each in found:
+        found += children.get(each, [])
+    return found[1:]
+
+
+def _parents() -> list[tuple[int, int]]:
+    """Pairs (process, its parent) of all processes that live."""
+    if not os.path.exists("/proc/self/stat"):
+        import subprocess
+
+        words = ["ps", "-A", "-o", "pid=", "-o", "ppid=", "-o", "stat="]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as ps:
+            rows = [line.split() for line in ps.stdout or ()]
+        pairs = [(int(row[0]), int(row[1])) for row in rows if row[2][0] != "Z"]
+        return [pair for pair in pairs if pair[0] != ps.pid]
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    state, parent = file.read().rpartition(b")")[2].split()[:2]
+            except OSError:  # it has ended meanwhile
+                continue
+            if state != b"Z":
+                found.append((int(name), int(parent)))
+    return found
