@@ -6,6 +6,8 @@ numba compiles a kernel at its first call after an installation, and keeps it on
 
 from __future__ import annotations
 
+import _thread
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +22,9 @@ ANNOUNCED_AFTER = 1.0
 class Compilation:
     """Listens to numba: what this process has spent on compiling kernels.
 
+    An interrupt (Ctrl-C) that comes while LLVM calls Python is lost there; it is raised again when
+    the kernel is compiled.
+
     Attributes
     ----------
     announce : callable or None
@@ -31,11 +36,15 @@ class Compilation:
         self.announce: Callable[[], None] | None = None
         self._seconds, self._depth, self._begin = 0.0, 0, 0.0
         self._timer: Timer | None = None
+        self._outer_hook: Callable[[Any], object] = sys.unraisablehook
+        self._hook = self._unraisable  # one object, to be known again
+        self._swallowed = False
 
     def on_start(self, event: Any) -> None:
         """A kernel begins to compile; numba's lock is held, and others may compile inside."""
         if self._depth == 0:
             self._begin = time.perf_counter()
+            self._outer_hook, sys.unraisablehook = sys.unraisablehook, self._hook
             if self.announce is not None:
                 self._timer = Timer(max(0.0, ANNOUNCED_AFTER - self._seconds), self._announce)
                 self._timer.daemon = True
@@ -54,6 +63,18 @@ class Compilation:
             self._seconds += time.perf_counter() - self._begin
             if self._timer is not None:
                 self._timer.cancel()
+            if sys.unraisablehook is self._hook:
+                sys.unraisablehook = self._outer_hook
+            if self._swallowed:
+                self._swallowed = False
+                _thread.interrupt_main()
+
+    def _unraisable(self, unraisable: Any) -> None:
+        """The compiler called Python, which raised what cannot be passed on: Ctrl-C is kept."""
+        interrupt = isinstance(unraisable.exc_value, KeyboardInterrupt)
+        self._swallowed |= interrupt
+        if not interrupt or self._outer_hook is not sys.__unraisablehook__:
+            self._outer_hook(unraisable)
 
     @property
     def at_work(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -83,3 +85,35 @@ def test_phases_of_the_runtime_leave_compilation_out() -> None:
     assert taken > 0.02
     assert read["spmm"] < taken / 2
     assert read["total"] < taken / 2
+
+
+def test_an_interrupt_that_the_compiler_swallows_comes_afterwards() -> None:
+    code = """if True:
+        import ctypes, signal
+        from numba import njit
+        from numba.extending import overload
+        from plancc.clock import compilation
+
+        def answer(): ...
+
+        @ctypes.CFUNCTYPE(None)
+        def called_by_native_code():
+            signal.raise_signal(signal.SIGINT)
+
+        @overload(answer)
+        def _answer():
+            called_by_native_code()
+            print("compiling")
+            return lambda: 42
+
+        kernel = njit(lambda: answer())
+        compilation()
+        try:
+            print(kernel())
+        except KeyboardInterrupt:
+            print("interrupted")
+        print(kernel())
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
+    assert done.stdout.split() == ["compiling", "interrupted", "42"]
