@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from plancc.errors import InputError, PlanccError
+from plancc.errors import InputError, PlanccError, Stopped
 from plancc_cli.words import in_flags
 from plancc_runtime import launch
 from plancc_runtime.transport.base import is_lack_of_memory, say
@@ -66,7 +66,7 @@ class Job:
             sentence, code = told(error)
             if error is transport.agreed_error:
                 if transport.rank == 0:
-                    self.say(sentence)
+                    self.say(sentence, not isinstance(error, Stopped))
                 transport.gather(None)  # mpirun kills all once one has left: let rank 0 speak first
                 return code
         if transport.size > 1:
@@ -88,12 +88,12 @@ class Job:
             os._exit(0)
         except (Exception, KeyboardInterrupt) as error:
             sentence, code = told(error)
-        self.say(sentence)
+            self.say(sentence, not isinstance(error, Stopped))
         sys.stdout.flush()
         os._exit(code)  # other ranks may still compute, and nothing ends a thread
 
-    def say(self, sentence: str) -> None:
-        say(f"{self.program}: error: {in_flags(sentence, self.command)}")
+    def say(self, sentence: str, is_error: bool = True) -> None:
+        say(f"{self.program}: {'error: ' * is_error}{in_flags(sentence, self.command)}")
 
     def say_alone(self, sentence: str, code: int) -> int:
         """Print once although the ranks cannot talk: what they see, they all see alike.

@@ -34,19 +34,8 @@ WIDTHS = {
 """Parameters that are widths, and their helps here."""
 LEFT_OUT = {
     *("patience", "eval_every", "ranks", "transport_name", "timeout", "threads", "device"),
-    *(
-        "aggregate_on",
-        "checkpoint",
-        "every",
-        "keep_last",
-        "resume",
-        "log",
-        "trace",
-        "f1",
-        "save",
-        "json_path",
-    ),
-    *("predict", "embeddings"),
+    *("aggregate_on", "checkpoint", "every", "keep_last", "resume", "signals"),
+    *("log", "trace", "f1", "save", "json_path", "predict", "embeddings"),
 }
 """Parameters of `plancc-run` that say how ranks work together, and what a run leaves behind."""
 SECTIONS = {

@@ -1,7 +1,7 @@
 """`plancc-run`: train from a plan, under mpirun or alone. Prints; computes nothing.
 
-All ranks end with the same exit code (0 done, 1 failed, 2 wrong usage or input), and one of them
-says why, in one sentence.
+All ranks end with the same exit code (0 done, 1 failed, 2 wrong usage or input, 75 stopped by a
+signal after saving a checkpoint), and one of them says why, in one sentence.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from plancc_cli.progress import (
 )
 from plancc_cli.ranks import Job
 from plancc_cli.run_options import HELP, run_option
+from plancc_cli.stopping import StopSignals
 from plancc_cli.supervisor import supervise
 from plancc_cli.tables import console, line_width, print_table, say, table_of
 from plancc_cli.words import in_flags, predictions_line, usage_words
@@ -70,16 +71,31 @@ def command(
     ranks: int | None,
     transport_name: str,
     timeout: float,
+    signals: tuple[str, ...],
     **settings: Any,
 ) -> None:
     """Train a graph neural network from the communication plan PLAN."""
 
     level = verbosity_level()  # threads do not know the context
 
-    def work(transport: Transport) -> None:
-        _run(transport, plan, save, json_path, f1, level, settings)
+    if signals and settings["checkpoint"] is None:
+        raise InputError(f"--signal {signals[0]}: give --checkpoint, the folder, too")
+    job = Job(PROGRAM, command)
 
-    sys.exit(Job(PROGRAM, command).run(ranks, transport_name, timeout, work))
+    def end() -> None:
+        os._exit(job.say_alone("interrupted", 1))
+
+    # partial sums that are on their way are in no checkpoint
+    resumes = settings["checkpoint"] is not None and settings["fold"] != "delayed"
+    if signals and not resumes:
+        raise InputError(f"--signal {signals[0]}: a run with --fold delayed cannot resume")
+    with StopSignals(signals, end) if resumes else nullcontext(str) as stop:
+
+        def work(transport: Transport) -> None:
+            _run(transport, plan, save, json_path, f1, level, settings, stop)
+
+        code = job.run(ranks, transport_name, timeout, work)
+    sys.exit(code)
 
 
 def main() -> None:
@@ -114,6 +130,7 @@ def _run(
     f1: bool,
     level: int,
     settings: dict[str, Any],
+    stop: Callable[[], str],
 ) -> None:
     """Train and print. Collective."""
     from plancc.files import check_target
@@ -148,7 +165,7 @@ def _run(
                 _warn(outline.remarks)
 
     with _progress(train_options.epochs, level) if first else nullcontext() as report:
-        result, predict = trained(plan, train_options, transport, report, begin)
+        result, predict = trained(plan, train_options, transport, report, begin, stop)
 
     with transport.agreement():
         if first:

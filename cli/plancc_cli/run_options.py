@@ -10,6 +10,7 @@ from plancc.errors import InputError
 from plancc.sampling import SAMPLERS
 from plancc_cli import options
 from plancc_cli.generated import Several
+from plancc_cli.stopping import SIGNALS
 from plancc_runtime import launch
 from plancc_runtime.nn import MODELS
 from plancc_runtime.options import (
@@ -100,6 +101,8 @@ HELP = {
         "every": "Epochs between checkpoints.  [default: only at the end]",
         "keep_last": "Number of checkpoints to keep; --resume passes over a damaged one.",
         "resume": "Resume from the last checkpoint, bit by bit the same.",
+        "signals": "With --checkpoint: another signal that, like TERM, lets the run save a "
+        "checkpoint after this epoch and end with exit code 75; may be repeated.",
         "log": "Log file: a line of JSON per epoch.",
         "trace": "Timeline of all ranks, for Perfetto or chrome://tracing.",
         "f1": "Print F1 (micro/macro) in place of accuracy.",
@@ -164,6 +167,7 @@ FLAGS = {
     "bias": "--bias/--no-bias",
     "model_options": "--model-option",
     "sampler_options": "--sampler-option",
+    "signals": "--signal",
     "transport_name": "--transport",
     "json_path": "--json",
 }
@@ -187,6 +191,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "kernel": {"metavar": "NAME"},
     "embeddings": {"type": click.IntRange(min=1), "metavar": "LAYER"},
     "pipeline": {"metavar": "off|auto|STAGES"},
+    "signals": {"type": click.Choice(SIGNALS, case_sensitive=False), "multiple": True},
     "f1": {"is_flag": True, "default": False},
     "ranks": {"type": click.IntRange(min=1)},
     "transport_name": {"type": click.Choice(launch.TRANSPORTS), "default": "auto"},

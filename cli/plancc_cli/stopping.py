@@ -1,0 +1,81 @@
+"""Signals that ask a run with checkpoints to stop, so that a batch system can start it again.
+
+Knows signals; must not know training, which only asks whether there was one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any, Self
+
+SIGNALS = ("USR1", "USR2", "HUP", "INT")
+"""Names of signals that can be chosen beside TERM."""
+TWICE = 1.0
+"""Seconds within which a second signal counts as the first: a batch system sends it to every
+process of a job, and mpirun passes its own on to the ranks."""
+
+
+class StopSignals:
+    """Listens to SIGTERM and other signals for as long as a block lasts.
+
+        with StopSignals(["USR1"], end) as stop:
+            ...             # stop() is "SIGUSR1" once that has come, "" before
+
+    A thread of its own listens, so that a signal counts although Python waits in native code. The
+    block must be entered in the main thread.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Some of `SIGNALS`; SIGTERM always counts.
+    end : callable
+        Called when another signal comes later than `TWICE` seconds after the first; it ends the
+        process.
+    """
+
+    def __init__(self, names: Sequence[str], end: Callable[[], object]) -> None:
+        self._numbers = {signal.Signals[f"SIG{name}"] for name in ("TERM", *names)}
+        self._end = end
+        self._name, self._since = "", 0.0
+        self._before: dict[signal.Signals, Any] = {}
+        self._reading, self._writing = -1, -1
+        self._outer = -1
+
+    def __call__(self) -> str:
+        """Name of the first signal that came; "" if none has."""
+        return self._name
+
+    def __enter__(self) -> Self:
+        self._reading, self._writing = os.pipe()
+        os.set_blocking(self._writing, False)
+        threading.Thread(target=self._listen, name="signals", daemon=True).start()
+        self._outer = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
+        for number in self._numbers:
+            self._before[number] = signal.signal(number, _nothing)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.set_wakeup_fd(self._outer)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        os.close(self._writing)  # which ends the thread
+
+    def _listen(self) -> None:
+        while numbers := os.read(self._reading, 256):
+            for number in numbers:
+                if number not in self._numbers:
+                    continue
+                if not self._name:
+                    self._name, self._since = signal.Signals(number).name, time.monotonic()
+                elif time.monotonic() - self._since > TWICE:
+                    self._end()
+        os.close(self._reading)
+
+
+def _nothing(number: int, frame: FrameType | None) -> None:
+    """The thread has heard of it already."""
