@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any, Self
 
+from plancc.processes import HANDLED, tell
+
 SIGNALS = ("USR1", "USR2", "HUP", "INT")
 """Names of signals that can be chosen beside TERM."""
 TWICE = 1.0
@@ -27,7 +29,8 @@ class StopSignals:
             ...             # stop() is "SIGUSR1" once that has come, "" before
 
     A thread of its own listens, so that a signal counts although Python waits in native code. The
-    block must be entered in the main thread.
+    block must be entered in the main thread. Once a signal has come, the process is expected to
+    end: after the block these signals do nothing more.
 
     Parameters
     ----------
@@ -57,11 +60,12 @@ class StopSignals:
         self._outer = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
         for number in self._numbers:
             self._before[number] = signal.signal(number, _nothing)
+            tell(HANDLED, number)
         return self
 
     def __exit__(self, *_: object) -> None:
         signal.set_wakeup_fd(self._outer)
-        for number, handler in self._before.items():
+        for number, handler in self._before.items() if not self._name else ():
             signal.signal(number, handler)
         os.close(self._writing)  # which ends the thread
 

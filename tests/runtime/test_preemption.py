@@ -88,6 +88,8 @@ def started(folder, *launcher, words=()) -> subprocess.Popen[str]:
     """A job that would take minutes; it has trained some epochs."""
     command = [*launcher, sys.executable, "-m", "plancc_cli.run", PLAN, *WORDS]
     command += ["--epochs", 10**6, "--checkpoint", folder / "run", "--log", folder / "log", *words]
+    log = folder / "log"
+    before = log.read_text().count("\n") if log.exists() else 0
     job = subprocess.Popen(
         [str(word) for word in command],
         stdout=subprocess.DEVNULL,
@@ -97,7 +99,7 @@ def started(folder, *launcher, words=()) -> subprocess.Popen[str]:
     )
     deadline = time.monotonic() + 100
     while time.monotonic() < deadline and job.poll() is None:
-        if (folder / "log").exists() and (folder / "log").read_text().count("\n") > 2:
+        if log.exists() and log.read_text().count("\n") > before + 2:
             return job
         time.sleep(0.01)
     job.kill()
@@ -167,7 +169,10 @@ def test_mpirun_passes_the_signal_on_and_the_code_back(tmp_path):
 
 def test_a_second_signal_ends_at_once_but_not_one_that_comes_with_the_first():
     ends = []
-    before = signal.getsignal(signal.SIGUSR1)
+    before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM)}
+    with StopSignals(["USR1"], lambda: ends.append(0)) as stop:
+        assert signal.getsignal(signal.SIGUSR1) is not before[signal.SIGUSR1]
+    assert before == {number: signal.getsignal(number) for number in before}
     with StopSignals(["USR1"], lambda: ends.append(0)) as stop:
         assert stop() == ""
         for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGUSR1):
@@ -183,7 +188,8 @@ def test_a_second_signal_ends_at_once_but_not_one_that_comes_with_the_first():
             time.sleep(0.01)
         assert ends == [0]
         assert stop() == "SIGUSR1"
-    assert signal.getsignal(signal.SIGUSR1) is before
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize(
