@@ -5,6 +5,9 @@ from __future__ import annotations
 from .attack import Attack
 from .lines import Lines
 from .neighbours import NEIGHBOURS
-from .plan_bytes import PlanBytes
+from .plan_bytes import OldPlanBytes, PlanBytes
+from .plan_structure import PlanStructure
 
-ATTACKS: dict[str, type[Attack]] = {each.name: each for each in (PlanBytes, *NEIGHBOURS, Lines)}
+ATTACKS: dict[str, type[Attack]] = {
+    each.name: each for each in (PlanBytes, OldPlanBytes, PlanStructure, *NEIGHBOURS, Lines)
+}

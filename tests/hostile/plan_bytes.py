@@ -28,12 +28,18 @@ NAME = "plan.h5"
 
 
 class PlanBytes(Attack):
+    """Plan files of this version's format with wrong bytes."""
+
     name = "plan-bytes"
     chunk = 500
-    quick = 300
+    quick = 200
+
+    def bases(self, folder: Path) -> list[Path]:
+        """Undamaged files."""
+        return fresh_plans(folder)
 
     def prepare(self, folder: Path) -> None:
-        bases = [*sorted(GOLDEN.glob("plan-*.h5")), *fresh_plans(folder)]
+        bases = self.bases(folder)
         self.content = [path.read_bytes() for path in bases]
         self.names = [path.name for path in bases]
         self.truth = {path.name: read_every_way(path) for path in bases}
@@ -52,6 +58,18 @@ class PlanBytes(Attack):
         if "load" in found or zlib.crc32(case.files[NAME]) % 16 == 0:
             run_command(folder, "inspect", str(path))
         return "ok" if "load" in found else "refused"
+
+
+class OldPlanBytes(PlanBytes):
+    """Plan files of formats 1.0 to 1.4 with wrong bytes; a guard reads each in a process."""
+
+    name = "old-plan-bytes"
+    cpu, wall = 60.0, 240.0
+    chunk = 50
+    quick = 6
+
+    def bases(self, folder: Path) -> list[Path]:
+        return sorted(GOLDEN.glob("plan-1.[0-4].h5"))
 
 
 def fresh_plans(folder: Path) -> list[Path]:
