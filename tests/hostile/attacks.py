@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from .attack import Attack
+from .faults import Jobs, Resume, Signals
 from .lines import Lines
 from .neighbours import NEIGHBOURS
 from .plan_bytes import OldPlanBytes, PlanBytes
 from .plan_structure import PlanStructure
 
 ATTACKS: dict[str, type[Attack]] = {
-    each.name: each for each in (PlanBytes, OldPlanBytes, PlanStructure, *NEIGHBOURS, Lines)
+    each.name: each
+    for each in (PlanBytes, OldPlanBytes, PlanStructure, *NEIGHBOURS, Lines, Signals, Resume, Jobs)
 }

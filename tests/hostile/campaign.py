@@ -159,7 +159,7 @@ class Campaign:
         self.last: int | None = None
         self.deadline = float("inf")
         self.stopped = False
-        self.workers: list[Worker] = []
+        self.workers: set[Worker] = set()
 
     def run(self, *, trials: int | None, seconds: float, processes: int = 1) -> Record:
         """Go on from the record for so many more trials, or seconds."""
@@ -236,7 +236,7 @@ class Campaign:
         while True:
             if worker is None:
                 worker = Worker(self.attack, home)
-                self.workers.append(worker)
+                self.workers.add(worker)
             if chunk is None:
                 worker.order(seeds=True, first=tried)
             else:
@@ -245,7 +245,7 @@ class Campaign:
                 said = worker.next()
                 if isinstance(said, str):  # a crash or a hang
                     worker.end()
-                    self.workers.remove(worker)
+                    self.workers.discard(worker)
                     if self.stopped:
                         if chunk is not None:
                             self._leave(chunk)
@@ -274,7 +274,7 @@ class Campaign:
                     if time.monotonic() > self.deadline:
                         self._leave(chunk)
                         worker.end()
-                        self.workers.remove(worker)
+                        self.workers.discard(worker)
                         return None
                 if isinstance(said, str):
                     worker, begun = None, None

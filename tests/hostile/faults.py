@@ -1,0 +1,354 @@
+"""Faults while programs run: signals at random moments, killed runs that resume, faulty ranks."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import plancc
+
+from .attack import Attack, Case, Finding
+from .neighbours import RUN
+from .plan_bytes import fresh_plans
+
+BIN = Path(sys.executable).parent
+MARK = "PLANCC_HOSTILE_CASE"
+"""Variable that all processes of a case inherit, so that those that are left can be found."""
+PATIENCE = 30.0
+"""Seconds beyond what is promised, after which a process counts as hanging: machines are busy."""
+
+
+@dataclass(frozen=True)
+class End:
+    """How a program ended: its exit code, what it said, and the seconds until then."""
+
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+
+class Program:
+    """A program as a process with its own session, of which nothing stays behind."""
+
+    def __init__(self, words: list[str], folder: Path, **environment: str) -> None:
+        self.mark, self.folder = secrets.token_hex(8), folder
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMI", "PRTE_"))}
+        self.files = [(folder / f"{name}.txt").open("w+") for name in ("stdout", "stderr")]
+        self.started = time.monotonic()
+        self.process = subprocess.Popen(
+            words,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=self.files[0],
+            stderr=self.files[1],
+            start_new_session=True,
+            env=kept
+            | {MARK: self.mark, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+            | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+            | environment,
+        )
+
+    def wait(self, seconds: float) -> End:
+        """Its end, and that of all that it started; Finding if there is none in time."""
+        start = time.monotonic()
+        try:
+            code = self.process.wait(seconds)
+            took = time.monotonic() - start
+            deadline = time.monotonic() + PATIENCE
+            while (left := self.left()) and time.monotonic() < deadline:
+                time.sleep(0.2)
+            if left:
+                raise Finding("leftover", f"a process was left: {words_of(left[0])}")
+        except subprocess.TimeoutExpired:
+            raise Finding("hang", f"no end after {seconds:.0f} s") from None
+        finally:
+            for each in self.left():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(each, signal.SIGKILL)
+            texts = []
+            for stream in self.files:
+                stream.seek(0)
+                texts.append(stream.read())
+                stream.close()
+                Path(stream.name).unlink()
+        return End(code, *texts, took)
+
+    def left(self) -> list[int]:
+        """Processes of this case that are there and no zombies."""
+        mark, found = f"{MARK}={self.mark}".encode(), []
+        for path in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if mark in (path / "environ").read_bytes():
+                    found.append(int(path.name))
+        return found
+
+
+def words_of(process: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode()[:100]
+    return "?"
+
+
+def no_leftovers(folder: Path) -> None:
+    left = [path.name for path in folder.rglob("*") if ".tmp" in path.name]
+    if left:
+        raise Finding("leftover", f"{left[0]} was left")
+
+
+def polite(end: End) -> None:
+    for sentence in ("please report it", "Traceback (most recent"):
+        if sentence in end.err:
+            raise Finding("traceback", end.err.strip()[-300:])
+
+
+class Faults(Attack):
+    """What faults share: no limit of memory, a plan, a larger graph."""
+
+    cpu, wall = 600.0, 600.0
+    memory = 0
+    chunk = 5
+    quick = 2
+
+    def prepare(self, folder: Path) -> None:
+        self.plans = fresh_plans(folder)
+        self.graph = folder / "large.txt"
+        rng = np.random.default_rng(3)
+        np.savetxt(self.graph, rng.integers(20_000, size=(100_000, 2)), "%d")
+        self.large = folder / "large.h5"
+        plancc.compile(plancc.read_graph(self.graph), model="rp", num_parts=4).save(self.large)
+
+
+COMMANDS: tuple[tuple[str, ...], ...] = (
+    ("plancc", "compile", "GRAPH", "-p", "8", "--budget", "60", "-o", "out.h5"),
+    ("plancc", "compile", "GRAPH", "-p", "8", "--model", "medium-grain", "-o", "out.h5"),
+    ("plancc", "compile", "GRAPH", "-p", "8", "--partitioner", "builtin", "-o", "out.h5"),
+    ("plancc", "refine", "LARGE", "-o", "out.h5", "--budget", "60"),
+    ("plancc", "inspect", "LARGE", "--batches", "100000"),
+    ("plancc", "verify", "LARGE"),
+    ("plancc", "simulate", "LARGE"),
+    ("plancc", "rehearse", "LARGE", "--epochs", "500"),
+    ("plancc", "report", "LARGE", "-o", "out.html"),
+    ("plancc", "export", "GRAPH", "-o", "out.mtx"),
+    ("plancc", "study", "GRAPH", "--models", "rp,hp", "-p", "2,4,8", "--keep", "kept.jsonl"),
+    ("plancc-run", "LARGE", "--ranks", "4", "--epochs", "5000"),
+    ("plancc-run", "LARGE", "--epochs", "5000"),
+)
+
+
+class Signals(Faults):
+    """SIGTERM or SIGINT to a command at a random moment: gone within 2 s, nothing half-written."""
+
+    name = "signals"
+    promise = 2.0
+
+    def case(self, rng: np.random.Generator) -> Case:
+        words = COMMANDS[rng.integers(len(COMMANDS))]
+        number = str(rng.choice(["SIGTERM", "SIGINT"]))
+        after = f"{rng.uniform(0, 6):.3f}"
+        cold = str(rng.choice(["cold", "warm", "warm"]))
+        return Case(
+            f"{number} after {after} s: {' '.join(words)}", words=(number, after, cold, *words)
+        )
+
+    def look(self, case: Case, folder: Path) -> str:
+        name, after, cold, program, *words = case.words
+        known = {"GRAPH": str(self.graph), "LARGE": str(self.large)}
+        environment = {"NUMBA_CACHE_DIR": str(folder / "cache")} if cold == "cold" else {}
+        running = Program(
+            [str(BIN / program), *(known.get(w, w) for w in words)], folder, **environment
+        )
+        time.sleep(float(after))
+        ended_before = running.process.poll() is not None
+        running.process.send_signal(signal.Signals[name])
+        end = running.wait(self.promise + PATIENCE)
+        shutil.rmtree(folder / "cache", ignore_errors=True)
+        no_leftovers(folder)
+        polite(end)
+        if ended_before or end.code == 0:
+            return "ended before"
+        if end.code not in (1, -signal.Signals[name]):  # before Python handles signals: the latter
+            raise Finding("manners", f"exit code {end.code} after {name}: {end.err[-100:]}")
+        if (folder / "out.h5").exists():
+            plancc.verify_file(folder / "out.h5")
+        return "gone in time" if end.seconds <= self.promise else "late"
+
+
+class Resume(Faults):
+    """kill -9 to a run at a random moment, and --resume: the same bits at the end."""
+
+    name = "resume"
+    epochs = "40"
+
+    def prepare(self, folder: Path) -> None:
+        super().prepare(folder)
+        self.whole = {}
+        for ranks in ("1", "2"):
+            weights = folder / f"whole-{ranks}.npz"
+            end = Program([*self.words(ranks), "--save", str(weights)], folder).wait(600)
+            assert end.code == 0, end.err
+            self.whole[ranks] = arrays_of(weights)
+
+    def words(self, ranks: str) -> list[str]:
+        run = list(RUN)
+        run[run.index("--ranks") + 1] = ranks
+        options = ("--optimizer", "adam", "--dropout", "0.5", "--epochs", self.epochs)
+        return [str(BIN / "plancc-run"), str(self.plans[0]), *run, *options]
+
+    def case(self, rng: np.random.Generator) -> Case:
+        moments = [f"{rng.uniform(0.3, 5):.3f}" for _ in range(rng.integers(1, 4))]
+        ranks = str(rng.choice(["1", "2"]))
+        return Case(f"{ranks} ranks, killed after {', '.join(moments)} s", words=(ranks, *moments))
+
+    def look(self, case: Case, folder: Path) -> str:
+        ranks, *moments = case.words
+        words = [*self.words(ranks), "--checkpoint", "kept", "--every", "1", "--save", "end.npz"]
+        killed = 0
+        for moment in [*moments, "600"]:
+            there = (folder / "kept" / "last.safetensors").exists()
+            running = Program([*words, *(["--resume"] if there else [])], folder)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                running.process.wait(float(moment))
+            if running.process.poll() is None:
+                os.killpg(running.process.pid, signal.SIGKILL)
+                running.wait(PATIENCE)
+                killed += 1
+                continue
+            end = running.wait(PATIENCE)
+            polite(end)
+            if end.code:
+                raise Finding("silent", f"a run does not resume: {end.err.strip()[-200:]}")
+            break
+        no_leftovers(folder)
+        found, whole = arrays_of(folder / "end.npz"), self.whole[ranks]
+        if found.keys() != whole.keys() or any(found[k] != whole[k] for k in whole):
+            raise Finding("silent", f"other bits after {killed} kills")
+        return "same bits" if killed else "not killed"
+
+
+def arrays_of(path: Path) -> dict[str, bytes]:
+    with np.load(path) as file:
+        return {name: file[name].tobytes() for name in file.files}
+
+
+LAUNCHERS = ("threads", "mpirun", "torchrun")
+FAULTS = {
+    # what happens to one rank: whether all launchers can have it
+    "nothing": True,
+    "killed": False,
+    "stopped": False,
+    "other epochs": False,
+    "other seed": False,
+    "other plan": False,
+    "damaged plan": True,
+    "missing plan": False,
+    "terminated": True,
+    "full disk": True,
+}
+
+
+class Jobs(Faults):
+    """A fault on one rank of a job: it ends in time, and names the rank or the file."""
+
+    name = "jobs"
+    timeout, ranks = 6.0, 3
+
+    def prepare(self, folder: Path) -> None:
+        super().prepare(folder)
+        self.plan, self.other = self.plans[0], self.plans[2]
+        content = bytearray(self.plan.read_bytes())
+        import h5py
+
+        with h5py.File(self.plan) as file:
+            at = (
+                file["matrix/value"].id.get_offset()
+                or file["matrix/value"].id.get_chunk_info(0).byte_offset
+            )
+        content[at + 5] ^= 0x55
+        self.damaged = folder / "damaged.h5"
+        self.damaged.write_bytes(content)
+        self.loss: dict[str, str] = {}
+
+    def case(self, rng: np.random.Generator) -> Case:
+        launcher = str(rng.choice(LAUNCHERS))
+        faults = [f for f, everywhere in FAULTS.items() if everywhere or launcher != "threads"]
+        fault, rank = str(rng.choice(faults)), str(rng.integers(self.ranks))
+        after = f"{rng.uniform(0, 3):.2f}"
+        how = f"{launcher}: rank {rank} {fault}, {after} s after its start"
+        return Case(how, words=(launcher, fault, rank, after))
+
+    def look(self, case: Case, folder: Path) -> str:
+        launcher, fault, rank, after = case.words
+        plan = self.damaged if fault == "damaged plan" else self.plan
+        epochs = "3" if fault == "nothing" else "200000"
+        log = "/dev/full" if fault == "full disk" else "log.jsonl"
+        words = [
+            *(str(plan), "--epochs", epochs, "--hidden", "4", "--threads", "1", "--log", log),
+            *("--kernel", "torch", "--eval-every", "0", "--timeout", str(self.timeout)),
+        ]
+        script = str(Path(__file__).with_name("faulty_rank.py"))
+        order = {"fault": fault, "rank": int(rank), "after": float(after), "other": str(self.other)}
+        command = {
+            "threads": [sys.executable, script, *words, "--ranks", str(self.ranks)],
+            "mpirun": [
+                *(str(BIN / "mpirun"), "-n", str(self.ranks), "--oversubscribe"),
+                *(sys.executable, script, *words),
+            ],
+            "torchrun": [
+                *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
+                *(f"--nproc-per-node={self.ranks}", script, *words),
+            ],
+        }[launcher]
+        running = Program(command, folder, PLANCC_FAULT=json.dumps(order))
+        end = running.wait(120 + float(after) + self.timeout + 5 + PATIENCE)
+        no_leftovers(folder)
+        polite_words = [line for line in end.err.splitlines() if "plancc-run" in line]
+        if "please report it" in end.err:
+            raise Finding("traceback", " ".join(polite_words)[-300:])
+        if fault == "nothing":
+            if end.code:
+                raise Finding("manners", f"exit code {end.code} without a fault: {end.err[-300:]}")
+            return "ok"
+        (folder / "said.txt").write_text(end.out + end.err)  # kept with a finding
+        return self._judged(fault, rank, launcher, folder, end, running)
+
+    def _judged(
+        self, fault: str, rank: str, launcher: str, folder: Path, end: End, running: Program
+    ) -> str:
+        if end.code == 0:
+            raise Finding("silent", f"{launcher}: exit code 0 although a rank is {fault}")
+        said = " ".join(line for line in end.err.splitlines() if "plancc-run" in line)
+        names = {
+            "damaged plan": ("damaged.h5",),
+            "missing plan": ("missing.h5",),
+            "full disk": ("/dev/full",),
+            "terminated": ("interrupted", "signal", f"rank {rank}", "ended", "SIGTERM"),
+        }.get(fault, (f"rank {rank}", f"ranks {rank}", f"rank(s) {rank}"))
+        if launcher == "mpirun" and fault in ("killed", "terminated"):
+            said += end.err  # mpirun itself tells of them, and ends the job first
+        if not any(name in said for name in names):
+            raise Finding(
+                "unnamed",
+                f"{launcher}, {fault}: rank {rank} is not named: {(said or end.err)[-300:]}",
+            )
+        at = folder / "fault.txt"
+        began = float(at.read_text()) if at.exists() else running.started
+        at.unlink(missing_ok=True)
+        seconds = running.started + end.seconds - began
+        promised = self.timeout + 5
+        if at_once := fault in ("other epochs", "other seed", "other plan", "missing plan"):
+            promised += 30  # from the start of the job, imports included
+        if seconds > promised + PATIENCE:
+            raise Finding("hang", f"{launcher}, {fault}: {seconds:.0f} s until the end")
+        return "named" if at_once or seconds <= promised else "late"
