@@ -307,7 +307,7 @@ class Jobs(Faults):
             ],
             "torchrun": [
                 *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
-                *(f"--nproc-per-node={self.ranks}", script, *words),
+                *(f"--nproc-per-node={self.ranks}", "--", script, *words),
             ],
         }[launcher]
         running = Program(command, folder, PLANCC_FAULT=json.dumps(order))
