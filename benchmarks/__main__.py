@@ -41,6 +41,7 @@ NAMES = (
     "scaling",
     "simulate",
     "defaults",
+    "extremes",
     "epochs-of-plans",
     "page",
     "against-pyg",

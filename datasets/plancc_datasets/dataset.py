@@ -12,7 +12,7 @@ from plancc.errors import InputError
 from plancc.fields import kind_of, option, options_of, unknown_option
 from plancc.graph.graph import MAX_VERTICES, Graph, Source
 from plancc.graph.vertexdata import VertexData
-from plancc.registry import Registry
+from plancc.registry import Registry, check_choice
 
 DATASETS = Registry(
     "dataset",
@@ -24,6 +24,7 @@ DATASETS = Registry(
         "grid": "plancc_datasets.grid:Grid",
         "sbm": "plancc_datasets.sbm:Sbm",
         "geometric": "plancc_datasets.geometric:Geometric",
+        "extreme": "plancc_datasets.extreme:Extreme",
     },
 )
 
@@ -46,7 +47,7 @@ class Dataset:
 class Recipe(Protocol):
     """What `DATASETS` holds: frozen dataclasses, whose fields are options (`plancc.fields`).
 
-    Their metadata may have ``low`` and ``high``, for `check_options`.
+    Their metadata may have ``low`` and ``high``, or ``choices``, for `check_options`.
     """
 
     def build(self) -> Dataset:
@@ -84,9 +85,12 @@ def load_dataset(name: str, **options: Any) -> Dataset:
 
 
 def check_options(recipe: Recipe) -> None:
-    """InputError for an option of another type, or outside ``low..high`` of its metadata."""
+    """InputError for an option of another type, or outside what its metadata allow."""
     for each in options_of(recipe):
         value, kind = getattr(recipe, each.name), kind_of(each)
+        if "choices" in each.metadata:
+            check_choice(each.name, value, each.metadata["choices"])
+            continue
         low, high = each.metadata.get("low", 0), each.metadata.get("high", MAX_VERTICES)
         numbers = int | np.integer if kind == "int" else int | float | np.number
         right = isinstance(value, numbers) and low <= value <= high
