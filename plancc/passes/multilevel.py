@@ -85,14 +85,22 @@ class Goal:
             return int(volume(nets, state))
         return self.unit * float(expected(nets, state, self.reach))
 
-    def sweep(self, order: Any, nets: Nets, state: State, bounds: Bounds) -> int:
-        """One sweep (`plancc.passes.kernels.volume.sweep`); returns the gains evaluated."""
+    def sweep(self, order: Any, nets: Nets, state: State, bounds: Bounds) -> tuple[int, int]:
+        """One sweep (`plancc.passes.kernels.volume.sweep`).
+
+        Returns
+        -------
+        moved, evaluations
+            Vertices moved and gains evaluated.
+        """
         from plancc.passes.kernels.expected import sweep_expected
         from plancc.passes.kernels.volume import sweep
 
         if self.reach is None:
-            return int(sweep(order, nets, state, bounds)[2])
-        return int(sweep_expected(order, nets, state, self.reach, bounds)[1])
+            moved, _, evaluations = sweep(order, nets, state, bounds)
+        else:
+            moved, evaluations = sweep_expected(order, nets, state, self.reach, bounds)
+        return int(moved), int(evaluations)
 
 
 VOLUME = Goal()
@@ -130,14 +138,17 @@ class Sweeps:
         share = self._share_of_weight(order, nets)
         unit = self.price_unit(nets, state, share)
         repeats = int(np.clip(SWEPT_BOUNDARY / share.max(), 1, MAX_REPEATS))
-        evaluations = 0
+        evaluations, last, moved = 0, None, 1
         for k, price in enumerate(np.repeat(prices, repeats)):
             if self.deadline.passed():
                 break
             if k > 0:
                 order = boundary(nets, state)
             self.rng.shuffle(order)
-            evaluations += self.goal.sweep(order, nets, state, self.bounds(price * unit))
+            if moved or price != last:  # nothing would move again
+                moved, tried = self.goal.sweep(order, nets, state, self.bounds(price * unit))
+                evaluations += tried
+            last = price
         return evaluations
 
     def bounds(
@@ -182,13 +193,15 @@ class Sweeps:
 
         self.restore_balance(nets, state)
         bounds = self.bounds(np.zeros(state.sums.shape), self.limits.limit)
-        evaluations = 0
+        evaluations, moved = 0, 1
         for _ in range(CLIMBS):
             if self.deadline.passed():
                 break
             order = boundary(nets, state)
             self.rng.shuffle(order)
-            evaluations += self.goal.sweep(order, nets, state, bounds)
+            if moved:  # else nothing would move again
+                moved, tried = self.goal.sweep(order, nets, state, bounds)
+                evaluations += tried
         return evaluations
 
     def restore_balance(self, nets: Nets, state: State) -> None:

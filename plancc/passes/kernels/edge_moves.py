@@ -28,7 +28,8 @@ from plancc.passes.kernels.volume import penalty
 TINY = 1e-9
 """Gains up to it are rounding."""
 SHORT = 32
-"""Factor by which a short net has fewer nonzeros than there are parts: it looks at its own only."""
+"""Factor by which a short net has fewer nonzeros than there are parts: it looks at its own only.
+A net with as many nonzeros in one part is first asked whether it can leave that part at all."""
 BURDEN, RELIEF, GIVE, TAKE, OUT, INTO = range(6)
 """Rows of the tolls of all parts, float64[6, num_parts]: what one nonzero more costs (inf: there is
 no room), what one less saves; what a unit of load sent, and received, costs; both sides."""
@@ -194,6 +195,10 @@ def sweep_nets(order: Any, pattern: Any, state: Any, prices: Any, anywhere: bool
         longest = max(longest, pattern.net_ptr[e + 1] - pattern.net_ptr[e])
     by_part = np.empty(longest, dtype=np.int64)
     goal = np.empty(longest, dtype=np.int32)
+    # The net, and the moves made, when a nonzero of a part was tried in vain whose other net is
+    # within that part: the next such nonzero of the part fares the same.
+    idle_net = np.full(num_parts, -1, dtype=np.int64)
+    idle = np.zeros(num_parts, dtype=np.int64)
     moved = 0
     for e in order:
         first, last = pattern.net_ptr[e], pattern.net_ptr[e + 1]
@@ -204,6 +209,9 @@ def sweep_nets(order: Any, pattern: Any, state: Any, prices: Any, anywhere: bool
             if not pattern.movable[k]:
                 continue
             q, f = state.part[k], other(k, e, pattern)
+            within = state.spread[f] == 1
+            if within and idle_net[q] == e and idle[q] == moved:
+                continue
             saved = toll[RELIEF, q]
             if mine[q] == 1:
                 saved += _saved(e, q, state, prices, toll)
@@ -217,6 +225,8 @@ def sweep_nets(order: Any, pattern: Any, state: Any, prices: Any, anywhere: bool
                 mine[q] -= 1
                 mine[r] += 1
                 moved += 1
+            elif within:
+                idle_net[q], idle[q] = e, moved
         if state.spread[e] > 1:
             short = SHORT * (last - first) < num_parts
             parts = _touched(e, state, some) if short else every
@@ -327,6 +337,8 @@ def _leave(  # type: ignore[no-untyped-def]
     most = 1.0 + relief  # that a nonzero can save, unless traffic has a price
     if prices.pressure > 0.0 or paired:
         most = np.inf
+    if len(pins) >= SHORT and _stuck(e, q, pins, pattern, state, value, relief, most):
+        return 0
     chosen = 0
     for k in pins:
         if not pattern.movable[k] or value + (len(pins) - chosen) * most <= TINY:
@@ -378,6 +390,27 @@ def _leave(  # type: ignore[no-untyped-def]
         mine[goal[t]] += 1
     mine[q] -= chosen
     return chosen
+
+
+@njit(cache=True, nogil=True)
+def _stuck(  # type: ignore[no-untyped-def]
+    e, q, pins, pattern, state, value, relief, most
+):
+    """Whether net e cannot leave part q with gain, since most other nets of `pins` are within q.
+
+    Such a net is cut when its nonzero leaves, which costs a row. `value` is what e itself saves;
+    `most` what one nonzero can save if it is the last that its other net has in q.
+    """
+    for k in pins:
+        f = other(k, e, pattern)
+        value += relief
+        if pins_in(f, q, state) == 1:
+            if most == np.inf:
+                return False
+            value += most - relief
+        elif state.spread[f] == 1:
+            value -= 1.0
+    return value <= 0.0
 
 
 @njit(cache=True, nogil=True)

@@ -95,7 +95,8 @@ def rate(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
                     base += cost
     if everywhere and num == 0:
         num = num_parts
-        seen[:] = np.arange(num_parts)
+        for q in range(num_parts):
+            seen[q] = q
     return num, base
 
 
@@ -136,11 +137,22 @@ def sweep(order: Any, nets: Any, state: Any, bounds: Any) -> Any:
     score = np.zeros(num_parts, dtype=np.int64)
     seen = np.empty(num_parts, dtype=np.int64)
     moved, gained, evaluations = 0, np.int64(0), 0
+    idle = np.full(num_parts, -1, dtype=np.int64)  # moves made when all parts were tried in vain
+    idle_base = np.zeros(num_parts, dtype=np.int64)
+    idle_weight = np.zeros((num_parts, num_constraints), dtype=np.int64)
     for v in order:
         num, base = rate(v, nets, state, score, seen)
         if num == 0:
             continue
         here = state.owner[v]
+        # Its cut nets touch every part: all parts gain the same, as they do for others like it.
+        everywhere = score[here] == 0
+        if everywhere and idle[here] == moved and idle_base[here] == base:
+            same = True
+            for c in range(num_constraints):
+                same &= idle_weight[here, c] == nets.weight[v, c]
+            if same:
+                continue
         saved, alone = 0.0, True
         for c in range(num_constraints):
             w, full = nets.weight[v, c], state.sums[here, c]
@@ -162,9 +174,11 @@ def sweep(order: Any, nets: Any, state: Any, bounds: Any) -> Any:
                 value += penalty(full, target[q, c], price[q, c])
             if best < 0 or value > best_value:
                 best, best_gain, best_value = q, gain, value
-        if best < 0 or best_value < 0:
-            continue
-        if best_value == 0 and not lightens(v, best, nets, state, scale):
+        stays = best < 0 or best_value < 0
+        if stays or (best_value == 0 and not lightens(v, best, nets, state, scale)):
+            if everywhere:
+                idle[here], idle_base[here] = moved, base
+                idle_weight[here] = nets.weight[v]
             continue
         move(v, best, nets, state)
         moved += 1
