@@ -48,6 +48,7 @@ SMALL = 256
 QUICK = 300
 PARTS = (256, 2, 1)
 BASELINE = "rp"
+EFFORTS = ("balanced", "fast")
 TIMES, MORE = 3, 10.0
 """A model may take so many times the seconds of the baseline, and so many seconds more."""
 LIMIT = 150
@@ -105,23 +106,26 @@ class Cell:
 
 
 def cells(
-    vertices: int, shapes: Sequence[str], parts: Sequence[int], models: Sequence[str]
+    vertices: int,
+    shapes: Sequence[str],
+    parts: Sequence[int],
+    models: Sequence[str],
+    efforts: Sequence[str] = EFFORTS,
 ) -> Iterator[Cell]:
-    """All plans; those of as many parts as vertices come last."""
+    """All plans; without `parts` those of `PARTS`, and at the end of as many parts as vertices."""
 
     def of(shape: str, vertices: int, num_parts: int) -> Iterator[Cell]:
         yield Cell(shape, vertices, num_parts, BASELINE)
         for model in models:
-            efforts = ("balanced", "fast") if searched(model) else ("",)
-            for effort in efforts:
+            for effort in efforts if searched(model) else ("",):
                 if model != BASELINE:
                     yield Cell(shape, vertices, num_parts, model, effort)
 
-    for num_parts in parts:
+    for num_parts in parts or PARTS:
         for shape in shapes:
             most = min(CLIQUE, vertices) if shape == "clique" else vertices
             yield from of(shape, most, min(num_parts, most))
-    for shape in shapes:
+    for shape in shapes if not parts else ():
         yield from of(shape, SMALL, SMALL)
 
 
@@ -207,14 +211,12 @@ def in_own_process(cell: Cell) -> dict[str, Any]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def bench_of(
-    inputs: Inputs, shapes: Sequence[str], parts: Sequence[int], models: Sequence[str], any_: bool
-) -> Bench:
-    """The benchmark of some shapes, numbers of parts and models."""
+def bench_of(inputs: Inputs, any_sources: bool, *what: Any) -> Bench:
+    """The benchmark of some shapes, numbers of parts, models and efforts (`cells`)."""
     path = inputs.results("extremes") / "extremes.jsonl"
-    kept = Kept(path, sources_hash(ROOT, ("plancc",)), any_)
+    kept = Kept(path, sources_hash(ROOT, ("plancc",)), any_sources)
     vertices = QUICK if inputs.quick else VERTICES
-    return Bench([*cells(vertices, shapes, parts, models)], kept)
+    return Bench([*cells(vertices, *what)], kept)
 
 
 def all_models() -> tuple[str, ...]:
@@ -223,7 +225,7 @@ def all_models() -> tuple[str, ...]:
 
 
 def run(inputs: Inputs) -> Report:
-    bench = bench_of(inputs, SHAPES, PARTS, all_models(), any_=False)
+    bench = bench_of(inputs, False, SHAPES, (), all_models())
     bench.run()
     console = Console(highlight=False)
     console.width = max(console.width, 160)
@@ -238,7 +240,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.extremes", description=__doc__)
     parser.add_argument("--shapes", help=f"comma-separated [{','.join(SHAPES)}]")
     parser.add_argument("--models", help="comma-separated [all]")
-    parser.add_argument("--parts", help=f"comma-separated [{','.join(map(str, PARTS))}]")
+    parser.add_argument("--parts", help=f"comma-separated [{','.join(map(str, PARTS))},n]")
+    parser.add_argument("--efforts", help=f"comma-separated [{','.join(EFFORTS)}]")
     parser.add_argument("--quick", action="store_true", help="small graphs")
     parser.add_argument("--kept", action="store_true", help="show what is kept, of any sources")
     parser.add_argument("--markdown", action="store_true", help="the table as Markdown")
@@ -253,10 +256,11 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     bench = bench_of(
         Inputs(folder, given.quick, kept=True),
-        given.shapes.split(",") if given.shapes else SHAPES,
-        [*map(int, given.parts.split(","))] if given.parts else PARTS,
-        given.models.split(",") if given.models else all_models(),
         given.kept,
+        given.shapes.split(",") if given.shapes else SHAPES,
+        [*map(int, given.parts.split(","))] if given.parts else (),
+        given.models.split(",") if given.models else all_models(),
+        given.efforts.split(",") if given.efforts else EFFORTS,
     )
     if not given.kept:
         bench.run()

@@ -219,6 +219,9 @@ def compile(
             wanted = replace(wanted, expected_nonzeros=source.expected_nonzeros(seed))
     for remark in remarks(vertex_data):
         warnings.warn(f"{graph.source.name}: {remark}", PlanccWarning, stacklevel=2)
+    unfit = task.model.unfit(matrix, num_parts)
+    if unfit:  # said before the search
+        warnings.warn(unfit, PlanccWarning, stacklevel=2)
     found = find_owners(matrix, task, wanted, observer, report)
     if assigner.grid is None and task.model.layout != "any":
         with observer("number"):
@@ -269,7 +272,7 @@ def compile(
                 for name, value in (model_options | task.handed_on).items()
             },
             **found.how,
-            "warnings": "\n".join(notes),
+            "warnings": "\n".join([unfit] * bool(unfit) + notes),
         },
     )
 

@@ -121,6 +121,10 @@ class Model(ABC):
         """Values that stand for options left to the model, for the provenance."""
         return {}
 
+    def unfit(self, matrix: Graph, num_parts: int) -> str:
+        """Why the model is not made for such a matrix and what to choose; "" where it is."""
+        return ""
+
 
 class EdgeModel(Model):
     """A model of owners of rows and of single nonzeros, whose plans have an expand and a fold.

@@ -35,6 +35,9 @@ from plancc.models.weights import Balance, check_num_parts, combined, vertex_wei
 
 Groups = npt.NDArray[np.int32]
 
+HUB = 2.0
+"""A row or column of so many times the even share of a row or column of cells is too heavy."""
+
 
 def grids(num_parts: int) -> list[tuple[int, int]]:
     """All grids of so many cells, (rows, columns), most rows first."""
@@ -110,6 +113,24 @@ class CheckerboardModel(EdgeModel):
     def taken(self, matrix: Graph, num_parts: int) -> dict[str, Any]:
         rows, columns = self.shape(num_parts)
         return {"grid": f"{rows}x{columns}"}
+
+    def unfit(self, matrix: Graph, num_parts: int) -> str:
+        """A hub, whose nonzeros stay within one row, or column, of cells whatever the groups."""
+        rows, columns = self.shape(num_parts)
+        if min(rows, columns) == 1:
+            return ""
+        in_rows = matrix.row_nonzeros()
+        in_columns = np.bincount(matrix.indices, minlength=matrix.num_vertices)
+        for count, kind, lines in ((in_rows, "row", rows), (in_columns, "column", columns)):
+            vertex, most = int(count.argmax()), HUB * matrix.num_nonzeros / lines
+            if count[vertex] > most:
+                return (
+                    f"model 'checkerboard' is not made for this graph: {kind} {vertex} has "
+                    f"{count[vertex]:,} of {matrix.num_nonzeros:,} nonzeros, and they all go to "
+                    f"one of {lines} {kind}s of the grid, so the parts cannot be even; take model "
+                    "medium-grain, hub-split or libra, which share them among all parts"
+                )
+        return ""
 
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int

@@ -130,6 +130,11 @@ def choose(
         shared = balance if by_rows else of_edges
         entry = Candidate(name, candidate.objective or "")
         found = None
+        unfit = candidate.model.unfit(matrix, task.num_parts) if len(names) > 1 else ""
+        if unfit:
+            table.append(replace(entry, failed=unfit))
+            answers.append(None)
+            continue
         try:
             found = find(matrix, candidate, shared, observer, report)
             found = replace(numbered(matrix, found, candidate, report), balance=shared)

@@ -281,12 +281,12 @@ class Board:
                 return
             self.sweep(price * unit, temperature=warmth)
 
-    def settle(self, deadline: Deadline) -> None:
+    def settle(self, deadline: Deadline, attempts: int = ATTEMPTS) -> None:
         """Bring cells below the limit, once also after the deadline, and sweep within it."""
         unit = self.price_unit
         prices = [(price, "beyond") for price in RESTORING_PRICES]
         prices += [(price, "steep") for price in STEEP_PRICES]
-        for attempt in range(ATTEMPTS):
+        for attempt in range(attempts):
             if attempt > 0 and deadline.passed():
                 break
             for k, (price, way) in enumerate(prices):
@@ -347,6 +347,20 @@ def place_parts(
     board.anneal(deadline, PART_SWEEPS, PART_TEMPERATURE)
     rows, columns = board.groups
     return rows[owner], columns[owner]
+
+
+def settle(
+    finest: Level,
+    groups: tuple[Groups, Groups],
+    shape: tuple[int, int],
+    limits: CellLimits,
+    rng: np.random.Generator,
+    deadline: Deadline,
+) -> tuple[Groups, Groups]:
+    """Groups nearer to the limits: one attempt without any warm sweep. Parameters: see `refine`."""
+    board = Board(finest, groups, shape, limits, rng)
+    board.settle(deadline, attempts=1)
+    return board.groups
 
 
 def refine(

@@ -9,7 +9,8 @@ best      several such starts, and V-cycles from the best groups until the budge
 ========  ========================================================================================
 
 Objectives that count messages end with rounds of sweeps at the finest level that charge fees on
-them.
+them. Where a hub keeps the cells from being even (`CheckerboardModel.unfit`), no search helps:
+owners of effort fast are placed on the grid and overfull cells relieved, whatever the effort.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from plancc.options import SearchOptions
 from plancc.partitioners.run import balance_notes
 from plancc.passes.deadline import Deadline
 from plancc.passes.fill import FillEmptyParts
-from plancc.passes.grid import CellLimits, Level, fees, place_parts, refine
+from plancc.passes.grid import CellLimits, Level, fees, place_parts, refine, settle
 from plancc.search.effort import by_rows, rows_of_search
 from plancc.search.record import Record, SearchResult, Trial
 
@@ -101,7 +102,8 @@ def search_checkerboard(
     check_num_parts(matrix.num_vertices, num_parts)
     seed, budget, epsilon = options.seed, options.budget, options.epsilon
     shape = model.shape(num_parts)
-    start_effort = "fast" if effort == "fast" else "balanced"
+    hopeless = bool(model.unfit(matrix, num_parts))
+    start_effort = "fast" if effort == "fast" or hopeless else "balanced"
     deadline, record, warnings = Deadline.after(budget), Record(report), list[str]()
     rows_each, capacities = None, options.capacities
     if objective == "time":  # a cell's rows are its dense work, and count more than its nonzeros
@@ -146,7 +148,7 @@ def search_checkerboard(
     else:
         finest = Level.of(matrix)
         found: list[_Candidate] = []
-        for k in range(STARTS[effort]):
+        for k in range(1 if hopeless else STARTS[effort]):
             if k > 0 and deadline.passed():
                 break
             begin, rng = wall_seconds(), np.random.default_rng(seed + k)
@@ -155,16 +157,18 @@ def search_checkerboard(
             groups = _filled(matrix, groups, shape)
             note(f"parts by rows on the grid, seed {seed + k}", begin, groups)
             begin = wall_seconds()
-            groups = refine(finest, groups, shape, limits, rng, deadline)
+            improve = settle if hopeless else refine
+            groups = improve(finest, groups, shape, limits, rng, deadline)
             found.append(note(f"sweeps, seed {seed + k}", begin, groups))
         best, cycle, rng = min(found, key=_rank), 0, np.random.default_rng([seed, 1])
         timed, rounds = effort == "best" and budget is not None, 0
-        if OBJECTIVES[objective].counts_messages:
+        if OBJECTIVES[objective].counts_messages and not hopeless:
             rounds = ROUNDS[effort]
         cycles_end = deadline
         if budget is not None and rounds > 0:
             cycles_end = Deadline(deadline.at - ROUNDS_SHARE * budget)
-        while (timed or cycle < CYCLES[effort]) and not cycles_end.passed():
+        cycles = 0.0 if hopeless else np.inf if timed else CYCLES[effort]
+        while cycle < cycles and not cycles_end.passed():
             cycle, begin = cycle + 1, wall_seconds()
             groups = refine(finest, best.groups, shape, limits, rng, cycles_end, coarsen=True)
             best = min(best, note(f"V-cycle {cycle}", begin, groups), key=_rank)
