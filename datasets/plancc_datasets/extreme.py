@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +10,7 @@ import numpy.typing as npt
 from plancc.fields import option
 from plancc.graph.canonical import build_graph
 from plancc.graph.graph import check_num_vertices
-from plancc_datasets.dataset import Dataset, check_options, describe, seed_option
+from plancc_datasets.dataset import Dataset, check_options, describe
 
 Entries = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
@@ -29,8 +28,6 @@ SHAPES = (
 )
 HUBS = 10
 """Vertices that all others are joined to, in shape hubs."""
-DEGREE = 2
-"""Random entries per row beside a full row or column, and in shape duplicates."""
 COPIES = 3
 """How often every entry is given, in shape duplicates."""
 
@@ -43,40 +40,38 @@ class Extreme:
     star        vertex 0 is joined to all others
     hubs        the first 10 vertices are joined to all others
     clique      all vertices are joined to all others
-    row         row 0 is full, the others have two random entries
-    column      column 0 is full, the rows have two random entries beside
+    row         row 0 is full, every other one has the next vertex
+    column      column 0 is full, every other one has the vertex before
     empty       no entry
     loops       the diagonal
-    components  two random graphs without an edge between them
-    duplicates  a random graph, every entry of which is given three times
+    components  two paths without an edge between them
+    duplicates  a path, every entry of which is given three times
     path        every vertex is joined to the next
     ==========  ==================================================================================
     """
 
     shape: str = option("star", f"one of {', '.join(SHAPES)}", choices=SHAPES)
     vertices: int = option(1000, "number of vertices", low=1)
-    seed: int = seed_option()
 
     def build(self) -> Dataset:
         check_options(self)
         n = self.vertices
         check_num_vertices(n, "dataset 'extreme'")
-        row, col = self._entries(n, np.random.default_rng(self.seed))
-        both = self.shape in ("star", "hubs", "components", "path")
+        row, col = self._entries(n)
         return Dataset(
             build_graph(
                 n,
                 row,
                 col,
-                directed=self.shape in ("row", "column", "duplicates"),
-                symmetrize=both,
+                directed=self.shape not in ("clique", "empty", "loops"),
+                symmetrize=self.shape in ("star", "hubs", "components", "duplicates", "path"),
                 source=describe(self),
             )
         )
 
-    def _entries(self, n: int, rng: np.random.Generator) -> Entries:
+    def _entries(self, n: int) -> Entries:
         every, zeros = np.arange(n), np.zeros(n, dtype=np.int64)
-        sparse = np.repeat(every, DEGREE), rng.integers(n, size=DEGREE * n)
+        path = every[:-1], every[1:]
         match self.shape:
             case "star":
                 return zeros[1:], every[1:]
@@ -87,27 +82,17 @@ class Extreme:
             case "clique":
                 row, col = np.repeat(every, n), np.tile(every, n)
                 return row[row != col], col[row != col]
-            case "row" | "column":
-                row, col = np.append(zeros, sparse[0]), np.append(every, sparse[1])
-                return (row, col) if self.shape == "row" else (col, row)
+            case "row":
+                return np.append(zeros, path[0]), np.append(every, path[1])
+            case "column":
+                return np.append(every, path[1]), np.append(zeros, path[0])
             case "loops":
                 return every, every
             case "components":
-                return _joined(n, rng)
+                joined = path[1] != n // 2
+                return path[0][joined], path[1][joined]
             case "duplicates":
-                return np.tile(sparse[0], COPIES), np.tile(sparse[1], COPIES)
+                return np.tile(path[0], COPIES), np.tile(path[1], COPIES)
             case "path":
-                return every[:-1], every[1:]
+                return path
         return zeros[:0], zeros[:0]
-
-
-def _joined(n: int, rng: np.random.Generator) -> Entries:
-    """Random entries within the first half and within the second half of the vertices."""
-    rows, cols = [], []
-    for first, last in pairwise((0, n // 2, n)):
-        size = last - first
-        row = np.repeat(np.arange(first, last), DEGREE)
-        col = first + rng.integers(max(size, 1), size=DEGREE * size)
-        rows.append(row[row != col])
-        cols.append(col[row != col])
-    return np.concatenate(rows), np.concatenate(cols)

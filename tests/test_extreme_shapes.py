@@ -1,0 +1,123 @@
+"""Stars, cliques, a full row, graphs without an entry: every model, from one vertex on."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from test_edge_pipeline import volume_of
+
+import plancc
+from plancc.errors import InputError
+from plancc.graph.normalize import normalize
+from plancc.models import MODELS, make_model
+from plancc.models.problem import Hypergraph
+from plancc.models.process_grid import ProcessGridModel
+from plancc.passes.kernels.nets import nets_of
+from plancc.passes.kernels.state import state_of
+from plancc.passes.kernels.volume import Bounds, sweep
+from plancc_datasets import load_dataset
+from plancc_datasets.extreme import SHAPES
+
+COMPILED = [name for name in MODELS if name != "file"]
+BARE = {"normalize": "none", "self_loops": False}
+
+
+def graph_of(shape, vertices):
+    return load_dataset("extreme", shape=shape, vertices=vertices).graph
+
+
+def compiled(graph, model, num_parts, **settings):
+    """The plan; None where a process grid says that it cannot be. No other warning passes."""
+    refused = InputError if issubclass(MODELS[model], ProcessGridModel) else ()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", plancc.PlanccWarning)
+        try:
+            return plancc.compile(graph, model, num_parts, **settings)
+        except refused:
+            return None
+
+
+def check(plan, graph, model):
+    """It verifies, and says the volume that counting row by row gives."""
+    assert plancc.verify(plan, graph)
+    found = plan.metrics()
+    for name, value in asdict(found).items():
+        assert np.isfinite(np.asarray(value, dtype=float)).all(), name
+    if plan.header.layout == "edge":
+        assert found.volume == sum(volume_of(plan))
+    elif plan.header.layout == "row":
+        owner, row = plan.owner(), np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
+        pairs = {(owner[i], j) for i, j in zip(row, graph.indices, strict=True)}
+        assert found.volume == sum(part != owner[j] for part, j in pairs)
+    assert math.isfinite(plan.provenance["epoch_seconds"])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("model", COMPILED)
+def test_every_model_and_shape(model, shape):
+    """Sizes and settings are drawn, the same ones in every run."""
+    rng = np.random.default_rng([COMPILED.index(model), SHAPES.index(shape)])
+    n = int(rng.integers(2, 31))
+    parts = int(rng.choice([2, n, max(1, n // 2)]))
+    graph = graph_of(shape, n)
+    settings = BARE if rng.random() < 0.5 else {}
+    if MODELS[model].searched:
+        settings = settings | {"effort": "fast"}
+    plan = compiled(graph, model, parts, **settings)
+    if plan is not None:
+        check(plan, graph, model)
+
+
+@pytest.mark.parametrize("model", COMPILED)
+@pytest.mark.parametrize("settings", [{}, BARE], ids=["loops", "bare"])
+def test_one_vertex(model, settings):
+    graph = graph_of("empty", 1)
+    plan = compiled(graph, model, 1, **settings)
+    if plan is not None:
+        check(plan, graph, model)
+        assert plan.metrics().volume == 0
+
+
+def test_shapes():
+    n, dense = 7, {}
+    for shape in SHAPES:
+        graph = graph_of(shape, n)
+        dense[shape] = np.zeros((n, n), dtype=bool)
+        row = np.repeat(np.arange(n), np.diff(graph.indptr))
+        dense[shape][row, graph.indices] = True
+    eye, full = np.eye(n, dtype=bool), np.ones((n, n), dtype=bool)
+    arrow = np.zeros((n, n), dtype=bool)
+    arrow[0, 1:] = arrow[1:, 0] = True
+    assert (dense["star"] == arrow).all()
+    assert (dense["clique"] == full ^ eye).all()
+    assert (dense["hubs"] == full ^ eye).all()
+    assert dense["row"][0].all()
+    assert (dense["row"][1:] == np.eye(n, k=1, dtype=bool)[1:]).all()
+    assert (dense["column"] == dense["row"].T).all()
+    assert not dense["empty"].any()
+    assert (dense["loops"] == eye).all()
+    assert not dense["components"][: n // 2, n // 2 :].any()
+    assert (dense["duplicates"] == dense["path"]).all()
+    assert (dense["path"] == np.eye(n, k=1, dtype=bool) | np.eye(n, k=-1, dtype=bool)).all()
+
+
+@pytest.mark.parametrize("leaves", [500, 4000])
+def test_work_of_a_star_is_linear(leaves):
+    """A sweep looks at few parts per leaf, though the net of the hub touches all of them."""
+    num_parts, n = 50, leaves + 1
+    graph = normalize(graph_of("star", n), "none", self_loops=True)
+    lone = Hypergraph(np.array([0, n]), np.arange(n, dtype=np.int32), np.ones(n, dtype=np.int64))
+    owner = (np.arange(n) % num_parts).astype(np.int32)
+    for problem in (lone, make_model("hp", {}).build(graph, num_parts, balance="rows", seed=1)):
+        nets = nets_of(problem)
+        state = state_of(nets, owner, num_parts)
+        even = np.full((num_parts, 1), nets.weight.sum() / num_parts)
+        prices, caps = np.full((num_parts, 1), 0.01), np.full((num_parts, 1), np.inf)
+        bounds = Bounds(1.2 * even, prices, caps, np.ones(num_parts))
+        _, _, evaluations = sweep(np.arange(n), nets, state, bounds)
+        assert evaluations <= 3 * leaves + 2 * num_parts**2
