@@ -26,7 +26,7 @@ def main() -> int:
             print(f"{name:<20}{(attack.__doc__ or '').splitlines()[0]}")
         return 0
     if options.table:
-        print(table(options.folder))
+        print(table(options.folder, options.attacks))
         return 0
     if options.case is not None:
         return one_case(options.attacks[0], options.seed, options.case, options.folder)
@@ -34,7 +34,7 @@ def main() -> int:
         attack_all(options)
     except KeyboardInterrupt:
         print("stopped; run it again to go on", file=sys.stderr)
-    print(table(options.folder))
+    print(table(options.folder, options.attacks))
     records = [Campaign(ATTACKS[a], options.seed, options.folder).record for a in options.attacks]
     return 1 if any(record.findings for record in records) else 0
 
@@ -90,11 +90,13 @@ def said(record: Record) -> str:
     return f"{record.trials:,} cases in {record.seconds:,.0f} s: {counts}"
 
 
-def table(folder: Path) -> str:
-    """All records as a Markdown table; findings below it."""
+def table(folder: Path, attacks: list[str]) -> str:
+    """The records of some attacks as a Markdown table; findings below it."""
     records = []
     for path in sorted(folder.glob("*-*.json")):
-        records.append(Record(**json.loads(path.read_text())))
+        record = Record(**json.loads(path.read_text()))
+        if record.attack in attacks:
+            records.append(record)
     lines = ["| attack | seed | cases | seconds | ok | refused | other | findings |"]
     lines.append("| --- " * 8 + "|")
     for record in records:

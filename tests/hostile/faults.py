@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -329,18 +330,17 @@ class Jobs(Faults):
         if end.code == 0:
             raise Finding("silent", f"{launcher}: exit code 0 although a rank is {fault}")
         said = " ".join(line for line in end.err.splitlines() if "plancc-run" in line)
-        names = {
-            "damaged plan": ("damaged.h5",),
-            "missing plan": ("missing.h5",),
-            "full disk": ("/dev/full",),
-            "terminated": ("interrupted", "signal", f"rank {rank}", "ended", "SIGTERM"),
-        }.get(fault, (f"rank {rank}", f"ranks {rank}", f"rank(s) {rank}"))
-        if launcher == "mpirun" and fault in ("killed", "terminated"):
-            said += end.err  # mpirun itself tells of them, and ends the job first
-        if not any(name in said for name in names):
+        if fault in ("killed", "terminated"):  # the launcher may see it first, and end the job
+            said += end.err
+        name = {
+            "damaged plan": r"damaged\.h5",
+            "missing plan": r"missing\.h5",
+            "full disk": r"/dev/full",
+            "terminated": rf"[Rr]ank[\s:]*{rank}\b|@1,{rank}\]|interrupted",
+        }.get(fault, rf"[Rr]anks?(\(s\))?[\s:]*[\d, and]*\b{rank}\b|@1,{rank}\]")
+        if not re.search(name, said):
             raise Finding(
-                "unnamed",
-                f"{launcher}, {fault}: rank {rank} is not named: {(said or end.err)[-300:]}",
+                "unnamed", f"{launcher}, {fault}: {rank} is not named: {(said or end.err)[-300:]}"
             )
         at = folder / "fault.txt"
         began = float(at.read_text()) if at.exists() else running.started

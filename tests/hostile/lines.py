@@ -60,7 +60,7 @@ class Lines(Attack):
     quick = 60
 
     def prepare(self, folder: Path) -> None:
-        from plancc_cli.main import COMMANDS, LazyGroup
+        from plancc_cli.group import COMMANDS, LazyGroup
         from plancc_cli.main import command as top
         from plancc_cli.run import command as run
 

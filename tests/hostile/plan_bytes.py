@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +72,8 @@ class OldPlanBytes(PlanBytes):
         return sorted(GOLDEN.glob("plan-1.[0-4].h5"))
 
 
-def fresh_plans(folder: Path) -> list[Path]:
-    """Plans of all layouts by this version, the same bytes on every run."""
+def fresh_plans(folder: Path, models: Sequence[str] = MODELS) -> list[Path]:
+    """Plans of all layouts by this version, the same bytes on every run; each compressed, too."""
     rng = np.random.default_rng(5)
     n = 24
     edges = rng.integers(n, size=(3 * n, 2))
@@ -93,7 +93,7 @@ def fresh_plans(folder: Path) -> list[Path]:
         test_mask=np.arange(n) % 3 == 2,
     )
     paths = []
-    for model in MODELS:
+    for model in models:
         plan = plancc.compile(graph, model=model, num_parts=4, normalize="row", data=data)
         plan = dataclasses.replace(
             plan, provenance={"seed": 1, "command": "plancc compile é", "warnings": ""}
