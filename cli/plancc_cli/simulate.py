@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from plancc.predict.machine import Machine
     from plancc.predict.predictor import Predictor
     from plancc.report.epochs import Basis
+    from plancc.report.plans import check_plan
 
 OF_ONE_PLAN = ("ranks", "dtype", "per_rank")
 """Parameters that a sweep does not have."""
@@ -85,7 +86,7 @@ def command(
     if is_graph(plan):
         raise InputError(f"{plan}: a graph, not a plan: compile it first, or give --sweep p=4..64")
     with PlanFile(plan) as file:
-        file.check_content()
+        check_plan(file)
         basis = Basis.read(file, dims, machine)
     _simulate(plan, replace(basis, predictor=asked(basis.predictor)), given)
 

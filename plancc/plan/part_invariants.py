@@ -15,7 +15,7 @@ from numba import njit
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.format import vertex_data_arrays, vertex_data_problem
 from plancc.plan.parts import Claims, PartRange
-from plancc.plan.values import Exchange, Int64Array
+from plancc.plan.values import Exchange, Header, Int64Array
 
 MATRIX_FAULTS = {
     1: ("every nonzero's column is held where it is used", "{row} uses column {column}"),
@@ -192,7 +192,9 @@ def _has_all_bits(words, bits):  # type: ignore[no-untyped-def]
     return False
 
 
-def claims_of(parts: PartRange, rank_of_part: npt.NDArray[np.integer], num_ranks: int) -> Claims:
+def claims_of(
+    parts: PartRange, rank_of_part: npt.NDArray[np.integer], rank: int, header: Header
+) -> Claims:
     """What some parts say of messages with others, and of vertices and nonzeros.
 
     Parameters
@@ -200,8 +202,11 @@ def claims_of(parts: PartRange, rank_of_part: npt.NDArray[np.integer], num_ranks
     parts : PartRange
     rank_of_part : int[num_parts]
         The rank that makes the claims for every part of the plan.
-    num_ranks : int
+    rank : int
+        That of these parts.
+    header : Header
     """
+    num_ranks = int(rank_of_part.max()) + 1 if header.grid is None else header.grid.num_ranks
     steps = [(parts.send, parts.receive)]
     if parts.fold is not None:
         steps.append((parts.fold.send, parts.fold.receive))
@@ -216,18 +221,15 @@ def claims_of(parts: PartRange, rank_of_part: npt.NDArray[np.integer], num_ranks
                 rank_of_part,
                 found[step, end],
             )
+    ends = (rank, rank + 1)
+    vertices = [header.num_vertices * k // num_ranks for k in ends]
+    nonzeros = [header.num_nonzeros * k // num_ranks for k in ends]
     return Claims(
         sent=found[:, 0],
         expected=found[:, 1],
-        vertices=int(sum_of_mixed(parts.global_id)),
-        nonzeros=len(parts.column),
+        vertices=int(_unbalanced(parts.global_id, *vertices)),
+        nonzeros=len(parts.column) - (nonzeros[1] - nonzeros[0]),
     )
-
-
-def share_of_vertices(num_vertices: int, rank: int, num_ranks: int) -> int:
-    """A rank's share of what `Claims.vertices` of all ranks must add up to, modulo 2^64."""
-    first, last = (num_vertices * k // num_ranks for k in (rank, rank + 1))
-    return int(_sum_of_mixed_range(first, last))
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -240,19 +242,13 @@ def _mixed(number):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def sum_of_mixed(numbers):  # type: ignore[no-untyped-def]
-    """Sum of the scattered numbers modulo 2^64, as int64: the same in any order."""
+def _unbalanced(numbers, first, last):  # type: ignore[no-untyped-def]
+    """Sum of the scattered numbers less that of ``first..last-1``, modulo 2^64, as int64."""
     total = np.uint64(0)
     for k in range(len(numbers)):
         total += _mixed(numbers[k])
-    return np.int64(total)
-
-
-@njit(cache=True, nogil=True)
-def _sum_of_mixed_range(first, last):  # type: ignore[no-untyped-def]
-    total = np.uint64(0)
     for number in range(first, last):
-        total += _mixed(number)
+        total -= _mixed(number)
     return np.int64(total)
 
 

@@ -47,10 +47,10 @@ class Claims:
         Digest of the messages to, and from, the parts of every rank: in the expand, and in the fold
         of an edge plan. Of parts, not of ranks: this rank's own are among them.
     vertices : int
-        Sum of all scattered ids of this rank's vertices, modulo 2^64
-        (`plancc.plan.part_invariants.sum_of_mixed`).
+        Sum of the scattered ids of this rank's vertices less its share of that of 0..n-1, modulo
+        2^64: those of all ranks add up to 0 if they have every vertex once.
     nonzeros : int
-        Nonzeros that this rank has read.
+        Nonzeros of this rank less its share of those in the header: likewise.
     """
 
     sent: Int64Array

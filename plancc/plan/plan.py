@@ -110,7 +110,8 @@ class Plan:
         parts = self._parts(index, index + 1)
         part = parts.only_part(int(self.num_interior[index]))
         rows = np.arange(self.part_ptr[index], self.part_ptr[index + 1])
-        claims = claims_of(parts, np.arange(self.num_parts), self.num_parts)
+        row_header = replace(self.header, grid=None)
+        claims = claims_of(parts, np.arange(self.num_parts), index, row_header)
         return replace(part, vertex_data=self.vertex_data.take(rows), claims=claims)
 
     @cached_property

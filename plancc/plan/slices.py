@@ -16,7 +16,6 @@ import numpy as np
 from plancc.errors import InputError, PlanError
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.format import vertex_data_from_arrays
-from plancc.plan.grid import Grid
 from plancc.plan.grid_slices import (
     check_ranks,
     keeps_part,
@@ -29,6 +28,9 @@ from plancc.plan.part_invariants import claims_of, data_invariants, part_invaria
 from plancc.plan.parts import Claims, Part, PartRange
 from plancc.plan.reader import PlanFile
 from plancc.plan.values import Exchange, Fold, Header, Int64Array
+
+NONZEROS_AT_ONCE = 1 << 26
+"""Of the parts that `check_tables` reads at once."""
 
 
 def block_of_parts(num_parts: int, num_ranks: int) -> Int64Array:
@@ -76,7 +78,7 @@ def read_part(file: PlanFile, rank: int, num_ranks: int) -> Part:
     ranks = block_of_parts(num_parts, num_ranks)
     block, num_interior = _read_parts(file, int(ranks[rank]), int(ranks[rank + 1]))
     rank_of_part = np.repeat(np.arange(num_ranks), np.diff(ranks))
-    claims = claims_of(block, rank_of_part, num_ranks)
+    claims = claims_of(block, rank_of_part, rank, file.header)
     if num_ranks == num_parts:
         return replace(block.only_part(int(num_interior[0])), claims=claims)
     return replace(merge(block, rank, ranks), claims=claims)
@@ -91,16 +93,18 @@ def _read_grid_share(file: PlanFile, rank: int, num_ranks: int) -> Part:
     data = _read_vertex_data(file, *rows_of_rank(grid, block.part_ptr, rank))
     _check(file, data_invariants(data))
     share = share_of_rank(grid, rank, block, part, data)
-    return replace(share, claims=_claims_of_grid(grid, rank, block))
+    return replace(share, claims=_claims_of_grid(file.header, rank, block))
 
 
-def _claims_of_grid(grid: Grid, rank: int, block: PartRange) -> Claims:
+def _claims_of_grid(header: Header, rank: int, block: PartRange) -> Claims:
     """Claims of the first rank of every part for that part; the others claim nothing."""
-    first_of_part = np.array([part * grid.columns for part in range(grid.num_parts)])
+    grid = header.grid
+    assert grid is not None
+    first_of_part = np.arange(grid.num_parts) * grid.columns
     index = grid.part(rank) - block.first
     counted = rank == first_of_part[grid.part(rank)]
     own = block.of_parts(index, index + counted)
-    return claims_of(own, first_of_part, grid.num_ranks)
+    return claims_of(own, first_of_part, rank, header)
 
 
 def _read_parts(
@@ -137,6 +141,41 @@ def _read_parts(
     num_interior = file.read("rows/num_interior", first, last)
     _check(file, part_invariants(parts, num_interior))
     return parts, num_interior
+
+
+def check_tables(file: PlanFile) -> None:
+    """Check all that `PlanFile.read_plan` does but the figures, some parts at a time.
+
+    Memory is that of the largest part, or of `NONZEROS_AT_ONCE`; an edge plan is read as a whole.
+
+    Raises
+    ------
+    PlanError
+        Of the first invariant that does not hold.
+    """
+    header = replace(file.header, grid=None)
+    if header.layout == "edge":
+        file.read_plan()
+        return
+    part_ptr = file.read_offsets("rows/part_ptr", header.num_vertices)
+    row_ptr = file.read_offsets("matrix/row_ptr", header.num_nonzeros)
+    _, block_of_part = np.unique(row_ptr[part_ptr[:-1]] // NONZEROS_AT_ONCE, return_inverse=True)
+    digest = vertices = 0
+    for block in range(int(block_of_part[-1]) + 1):
+        first, last = np.searchsorted(block_of_part, [block, block + 1]).tolist()
+        parts, _ = _read_parts(file, first, last)
+        claims = claims_of(parts, block_of_part, block, header)
+        digest += int(claims.sent.sum()) - int(claims.expected.sum())
+        vertices += claims.vertices
+    differ = "a part expects other rows than are sent" if digest % 2**64 else ""
+    repeated = "a vertex has several rows, or none" if vertices % 2**64 else ""
+    _check(
+        file,
+        [
+            ("sends and receives mirror each other", differ),
+            ("rows/global_id is a permutation", repeated),
+        ],
+    )
 
 
 def _check(file: PlanFile, invariants: Iterable[tuple[str, str]]) -> None:

@@ -65,7 +65,7 @@ def verify_file(path: str | PathLike[str], against: Graph | None = None) -> list
             done.append("content hash")
         with _named(path):
             done += verify(plan, against)
-        file.check_figures(plan)
+        file.check_figures(plan.metrics)
     return [*done, "stored metrics"]
 
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.plan.grid import Grid
 from plancc.plan.reader import PlanFile
+from plancc.plan.slices import check_tables
 from plancc.plan.values import Int64Array
 from plancc.predict.schedule import Pairs
 from plancc.predict.schedules.tables import Tables, sends_rows
@@ -101,6 +102,8 @@ def _power_law(parts: Sequence[int], values: Sequence[float], at: int) -> float:
 
 def _measured(path: str) -> tuple[int, float, float | None]:
     with PlanFile(path) as file:
+        file.check_content()
+        check_tables(file)
         metrics = file.metrics()
         if metrics is None or file.header.layout == "edge":
             raise InputError(f"{path}: has no halo rows per own row: a row plan is needed")

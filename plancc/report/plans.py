@@ -1,8 +1,8 @@
 """Figures of a plan as plain values: what inspect and compare print.
 
-Reads offsets, labels and header only, unless it is an edge plan, or a plan of a grid that divides
-columns, or figures for fewer ranks, training costs or the time of the baseline, or a missing
-baseline ask for the matrix. Knows no terminal.
+Checks the plan first, some parts at a time; an edge plan, or a plan of a grid that divides columns,
+is read as a whole, and so is what figures for fewer ranks, training costs or the time of the
+baseline, or a missing baseline ask for. Knows no terminal.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from plancc.plan.matrix import graph_of, owners_of
 from plancc.plan.metrics import Metrics, Traffic, summarize
 from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile
+from plancc.plan.slices import check_tables
 from plancc.plan.values import Header
 from plancc.predict.grid_traffic import ProductTraffic
 from plancc.predict.machine import Machine
@@ -171,8 +172,9 @@ def report(
             "boundary sampling is for training: give the widths of the layers (`dims`) too"
         )
     with PlanFile(path) as file:
-        file.check_content()
-        source = _Source(file, checked_ranks(file, num_ranks))
+        ranks = checked_ranks(file, num_ranks)
+        check_plan(file)
+        source = _Source(file, ranks)
         grid, provenance = file.header.grid, file.attributes("provenance")
         basis = basis or Basis.read(file, dims, machine)
         topology = _chosen_topology(file, source.num_ranks, topology)
@@ -311,6 +313,13 @@ def _chosen_topology(file: PlanFile, num_ranks: int, given: Topology | None) -> 
         given.check(num_ranks)
         return given
     return recorded_topology(file.attributes("provenance"), num_ranks) if exchanges_rows else None
+
+
+def check_plan(file: PlanFile) -> None:
+    """PlanError if this is a plan that `plancc verify` refuses: nothing is printed of such."""
+    file.check_content()
+    check_tables(file)
+    file.check_figures(lambda: summarize(_Source(file, file.header.num_parts).parts))
 
 
 def checked_ranks(file: PlanFile, num_ranks: int | None) -> int:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from os import PathLike, fspath
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import PlanError
-from plancc.plan.parts import Part, PartFold
+from plancc.plan.parts import Claims, Part, PartFold
 from plancc.plan.values import Header
 from plancc_runtime.gathering import Ids, RowsOfRank
 from plancc_runtime.transport.base import Transport
-from plancc_runtime.transport.messages import name_ranks
+from plancc_runtime.transport.messages import Addressed, name_ranks
 
 Slice = tuple[Header, Part]
 LAYOUTS = ("row", "edge", "grid", "feature")
@@ -119,6 +120,101 @@ def check_slices(part: Part, content: str, transport: Transport) -> None:
     _check_counts("rows", part, transport)
     if fold is not None:
         _check_counts("partial rows", fold, transport)
+    by_hand = np.array([part.claims is None], np.int8)
+    transport.allreduce_max(by_hand)
+    if part.claims is not None and not by_hand[0]:
+        _check_claims(part.claims, transport)
+    if fold is not None:
+        _check_once(part, fold, transport)
+
+
+def _check_claims(claims: Claims, transport: Transport) -> None:
+    """Check that the tables of all ranks mirror each other and make one plan. Collective."""
+    size = transport.size
+    steps = ("rows", "partial rows")[: len(claims.sent)]
+    balances = np.array([claims.vertices, claims.nonzeros])
+    said = np.concatenate([claims.sent.T, np.broadcast_to(balances, (size, 2))], axis=1)
+    heard = transport.alltoall(np.ascontiguousarray(said))
+    vertices, nonzeros = heard[:, len(steps) :].sum(axis=0)
+    with transport.agreement():
+        for rows, expected, sent in zip(steps, claims.expected, heard.T, strict=False):
+            for peer in np.flatnonzero(sent != expected)[:1].tolist():
+                raise PlanError(
+                    f"the plan is damaged: rank {peer} sends other {rows} than are expected "
+                    "(plancc verify says more)"
+                )
+        if vertices:
+            raise PlanError(
+                "the plan is damaged: the parts of all ranks do not have every vertex once "
+                "(plancc verify says more)"
+            )
+        if nonzeros:
+            raise PlanError(
+                f"the plan is damaged: the ranks have {abs(nonzeros)} nonzeros "
+                f"{'more' if nonzeros > 0 else 'fewer'} than its header says"
+            )
+
+
+def _check_once(part: Part, fold: PartFold, transport: Transport) -> None:
+    """Check that no nonzero is with two ranks: owners see the columns of their rows. Collective.
+
+    Every rank sends as many numbers as its folded rows have nonzeros, and one for each of the rows.
+    """
+    halo = np.empty(part.num_halo, part.global_id.dtype)
+    _send_pieces(
+        _pieces(part.send_peer, part.send_ptr, part.global_id[part.send_row]),
+        _pieces(part.recv_peer, part.recv_ptr, halo),
+        transport,
+    )
+    vertex = np.concatenate([part.global_id, halo])
+    counts = np.diff(part.row_ptr[part.num_rows :]).astype(np.int32)
+    folded = vertex[part.column[part.row_ptr[part.num_rows] :]]
+    arriving = np.empty(len(fold.recv_row), np.int32)
+    _send_pieces(
+        _pieces(fold.send_peer, fold.send_ptr, counts),
+        _pieces(fold.recv_peer, fold.recv_ptr, arriving),
+        transport,
+    )
+    sent_ptr, arriving_ptr = (
+        np.append(0, np.cumsum(each, dtype=np.int64))[ptr]
+        for each, ptr in ((counts, fold.send_ptr), (arriving, fold.recv_ptr))
+    )
+    column = np.empty(arriving_ptr[-1], folded.dtype)
+    _send_pieces(
+        _pieces(fold.send_peer, sent_ptr, folded),
+        _pieces(fold.recv_peer, arriving_ptr, column),
+        transport,
+    )
+    with transport.agreement():
+        own_counts = np.diff(part.row_ptr[: part.num_rows + 1])
+        own_row = np.repeat(np.arange(part.num_rows), own_counts)
+        met = np.zeros(part.num_rows, np.bool_)
+        met[fold.recv_row] = True
+        met = met[own_row]
+        row = np.concatenate([own_row[met], np.repeat(fold.recv_row, arriving)])
+        column = np.concatenate([vertex[part.column[: len(own_row)][met]], column])
+        key = np.sort(row * (1 << 32) + column)
+        for each in key[1:][key[1:] == key[:-1]][:1].tolist():
+            raise PlanError(
+                f"the plan is damaged: ({part.global_id[each >> 32]}, {each & 0xFFFFFFFF}) "
+                "is there twice (plancc verify says more)"
+            )
+
+
+def _pieces(
+    peers: npt.NDArray[np.integer], ptr: npt.NDArray[np.integer], values: npt.NDArray[Any]
+) -> list[tuple[int, npt.NDArray[Any]]]:
+    """The values of every peer, as `Transport.exchange` takes them."""
+    return [(peer, values[ptr[k] : ptr[k + 1]]) for k, peer in enumerate(peers.tolist())]
+
+
+def _send_pieces(sends: Addressed, receives: Addressed, transport: Transport) -> None:
+    """One round of messages. Collective."""
+    exchange = transport.exchange(sends, receives)
+    exchange.start()
+    for k in range(len(sends)):
+        exchange.send(k)
+    exchange.finish()
 
 
 def _check_counts(

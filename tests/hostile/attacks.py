@@ -8,8 +8,9 @@ from .lines import Lines
 from .neighbours import NEIGHBOURS
 from .plan_bytes import OldPlanBytes, PlanBytes
 from .plan_structure import PlanStructure
+from .plan_tables import PlanTables
 
 ATTACKS: dict[str, type[Attack]] = {
     each.name: each
-    for each in (PlanBytes, OldPlanBytes, PlanStructure, *NEIGHBOURS, Lines, Signals, Resume, Jobs)
+    for each in (PlanBytes, OldPlanBytes, PlanStructure, PlanTables, *NEIGHBOURS, Lines, Signals, Resume, Jobs)
 }

@@ -1,0 +1,203 @@
+"""Plans whose tables were changed by somebody who wrote hash and checksums anew.
+
+What `plancc verify` refuses, by numpy and scipy, everybody else must refuse too, by loops and by
+ranks that compare what they read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+import plancc
+from plancc.errors import PlanccWarning, PlanError
+from plancc.plan.format import NODES, Arrays
+from plancc.plan.plan import Plan
+from plancc.plan.reader import load
+from plancc.plan.verify import verify_file
+from plancc.plan.writer import write_file
+from plancc.report.plans import report
+from plancc_runtime.slices import checked_slice
+from plancc_runtime.transport.local import run_ranks
+
+from .attack import Attack, Case, Finding
+
+NAME = "plan.h5"
+MODELS = (
+    ("rp", 3),
+    ("rp", 4),
+    ("medium-grain", 3),
+    ("checkerboard", 4),
+    ("cagnet-1d", 3),
+    ("cagnet-2d", 4),
+    ("mop", 4),
+)
+
+
+class PlanTables(Attack):
+    name = "plan-tables"
+    cpu = 20.0
+    chunk = 200
+    quick = 150
+
+    def prepare(self, folder: Path) -> None:
+        self.plans = plans()
+        self.folder = folder
+
+    def case(self, rng: np.random.Generator) -> Case:
+        plan = self.plans[int(rng.integers(len(self.plans)))]
+        path = self.folder / NAME
+        for _ in range(100):
+            with contextlib.suppress(ValueError):  # what the writer does not write
+                how, arrays = changed(plan.arrays(), rng)
+                write(path, plan, arrays)
+                return Case(f"{plan!r}: {how}", {NAME: path.read_bytes()})
+        raise AssertionError("nothing could be changed")
+
+    def look(self, case: Case, folder: Path) -> str:
+        path = folder / NAME
+        refusal = of_verify(path)
+        for reader, read in READERS.items():
+            try:
+                read(path)
+            except PlanError:
+                if not refusal:
+                    raise Finding("silent", f"{reader} refuses what verify accepts") from None
+            else:
+                if refusal:
+                    raise Finding("silent", f"{reader} accepts: {refusal.split(':')[1]}")
+        return "refused" if refusal else "ok"
+
+
+def of_verify(path: Path) -> str:
+    """Why verify refuses a plan; "" if it does not."""
+    try:
+        verify_file(path)
+    except PlanError as error:
+        return str(error)
+    return ""
+
+
+def run(path: Path, num_ranks: int) -> None:
+    """The set-up of a run on threads."""
+    run_ranks(num_ranks, lambda transport: checked_slice(path, transport), timeout=10.0)
+
+
+def run_as_meant(path: Path) -> None:
+    """On all ranks of a grid, or of the plan; on fewer where there are many."""
+    with plancc.plan.reader.PlanFile(path) as file:
+        run(path, file.header.num_ranks)
+
+
+def run_merged(path: Path) -> None:
+    """On two ranks; a grid on its own number."""
+    with plancc.plan.reader.PlanFile(path) as file:
+        run(path, file.header.num_ranks if file.header.grid else min(2, file.header.num_parts))
+
+
+READERS = {"load": load, "report": report, "run": run_as_meant, "merged run": run_merged}
+
+
+def plans() -> list[Plan]:
+    """Small plans of all layouts."""
+    rng = np.random.default_rng(5)
+    n = 24
+    row, column = np.unique(rng.integers(n, size=(4 * n, 2)), axis=0).T
+    graph = plancc.Graph(
+        indptr=np.searchsorted(row, np.arange(n + 1)).astype(np.int64),
+        indices=column.astype(np.int32),
+        values=np.ones(len(row)),
+        directed=True,
+        original_ids=np.arange(n) * 1000,
+    )
+    data = plancc.VertexData(
+        features=rng.random((n, 3), np.float32),
+        labels=rng.integers(4, size=n).astype(np.int32),
+        train_mask=np.arange(n) % 3 == 0,
+        val_mask=np.arange(n) % 3 == 1,
+        test_mask=np.arange(n) % 3 == 2,
+        clusters=rng.integers(0, 5, n).astype(np.int32),
+    )
+    targets = replace(data, labels=None, targets=rng.random((n, 3)) < 0.3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PlanccWarning)  # of plans that are small
+        return [
+            plancc.compile(graph, model=model, num_parts=parts, normalize="row", data=given)
+            for model, parts in MODELS
+            for given in (data, targets)
+        ]
+
+
+def changed(arrays: Arrays, rng: np.random.Generator) -> tuple[str, dict[str, npt.NDArray]]:
+    """The arrays of a plan after one to three changes, and what was done."""
+    found = {name: array.copy() for name, array in arrays.items()}
+    hows = []
+    for _ in range(int(rng.choice([1, 1, 1, 2, 3]))):
+        names = [name for name in found if found[name].size]
+        # vertex data are rules of single entries: the tables are where plans go wrong
+        weights = np.array([0.2 if name.startswith("vertex_data") else 1.0 for name in names])
+        name = str(rng.choice(names, p=weights / weights.sum()))
+        hows.append(f"{name} {change(found[name].reshape(-1), found, name, rng)}")
+    return "; ".join(hows), found
+
+
+def change(array: npt.NDArray, arrays: Arrays, name: str, rng: np.random.Generator) -> str:
+    """Change a flat array in place; how, in words."""
+    size = len(array)
+    at, other = (int(k) for k in rng.integers(size, size=2))
+    near = min(size - 1, max(0, at + int(rng.choice([-1, 1]))))
+    kind = str(rng.choice(["neighbour", "swap", "other", "zero", "step", "shuffle", "any", "nan"]))
+    if kind == "neighbour":
+        array[at] = array[near]
+    elif kind == "swap":
+        where = near if rng.random() < 0.6 else other
+        array[[at, where]] = array[[where, at]]
+    elif kind == "other":
+        array[at] = array[other]
+    elif kind == "zero":
+        array[at : at + int(rng.integers(1, 4))] = 0
+    elif kind == "step":
+        array[at] += array.dtype.type(rng.choice([1, 2]))
+        if rng.random() < 0.5:
+            array[at] -= array.dtype.type(2)
+    elif kind == "shuffle":
+        start, stop = segment(arrays, name, at, size)
+        rng.shuffle(array[start:stop])
+        return f"shuffled {start}:{stop}"
+    elif kind == "any":
+        array[at] = array.dtype.type(rng.integers(0, 24))
+    elif array.dtype.kind == "f":
+        array[at] = rng.choice([np.nan, np.inf, -np.inf])
+    else:
+        array[at] = rng.choice([np.iinfo(array.dtype).min, np.iinfo(array.dtype).max])
+    return f"{kind} at {at}"
+
+
+def segment(arrays: Arrays, name: str, at: int, size: int) -> tuple[int, int]:
+    """The message or the local row that entry `at` is in, or some entries around it."""
+    pointers = f"{name}_ptr" if name.endswith("_row") else "matrix/row_ptr"
+    if name.endswith("_row") or name.startswith("matrix/"):
+        ptr = arrays[pointers]
+        place = int(np.searchsorted(ptr, at, side="right")) - 1
+        if 0 <= place < len(ptr) - 1 and name != "matrix/row_ptr":
+            return max(0, int(ptr[place])), min(size, int(ptr[place + 1]))
+    return max(0, at - 2), min(size, at + 3)
+
+
+def write(path: Path, plan: Plan, arrays: Arrays) -> None:
+    """A file of the arrays, with hash, checksums and, where there are any, figures of its own.
+
+    Figures of other tables would be refused for themselves, and hide what else is accepted.
+    """
+    assert set(arrays) <= set(NODES)
+    assert plan.baseline is not None
+    figures = {f"random_{name}": value for name, value in plan.baseline.as_dict().items()}
+    with contextlib.suppress(Exception):  # of tables that cannot be counted
+        figures |= Plan.from_arrays(plan.header, arrays).metrics().as_dict()
+    attributes = {"provenance": plan.provenance, "metrics": figures}
+    write_file(path, plan.header, arrays, attributes, compress=False)
