@@ -12,5 +12,15 @@ from .plan_tables import PlanTables
 
 ATTACKS: dict[str, type[Attack]] = {
     each.name: each
-    for each in (PlanBytes, OldPlanBytes, PlanStructure, PlanTables, *NEIGHBOURS, Lines, Signals, Resume, Jobs)
+    for each in (
+        PlanBytes,
+        OldPlanBytes,
+        PlanStructure,
+        PlanTables,
+        *NEIGHBOURS,
+        Lines,
+        Signals,
+        Resume,
+        Jobs,
+    )
 }
