@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .attack import Attack
 from .faults import Jobs, Resume, Signals
+from .killed_runs import KilledRuns
 from .lines import Lines
 from .neighbours import NEIGHBOURS
 from .plan_bytes import OldPlanBytes, PlanBytes
@@ -21,6 +22,7 @@ ATTACKS: dict[str, type[Attack]] = {
         Lines,
         Signals,
         Resume,
+        KilledRuns,
         Jobs,
     )
 }
