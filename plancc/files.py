@@ -258,8 +258,8 @@ def atomic_write(
         symbolic link keeps pointing where it does.
     former : sequence of str or PathLike
         Names under which earlier files are kept, the newest first: the file that is replaced takes
-        the first of them, whose file takes the second. Between two renames `path` may be missing;
-        the first of `former` is then whole.
+        the first of them, whose file takes the second. `path` is there all the time, unless the
+        file system has no hard links: then it is missing between two renames.
 
     Yields
     ------
@@ -284,9 +284,11 @@ def atomic_write(
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         yield Path(temporary)
         _sync(temporary, os.O_RDWR)
-        for newer, older in reversed([*pairwise([target, *former])]):
+        for newer, older in reversed([*pairwise(former)]):
             with contextlib.suppress(FileNotFoundError):
                 os.replace(newer, older)
+        if former:
+            _keep(target, former[0])
         os.replace(temporary, target)
         tell(WRITTEN, shown)
     except BaseException as error:
@@ -299,6 +301,23 @@ def atomic_write(
     tell(GONE, temporary)
     with contextlib.suppress(OSError):  # some file systems cannot sync a folder
         _sync(os.path.dirname(target), os.O_RDONLY)
+
+
+def _keep(path: str, name: str | os.PathLike[str]) -> None:
+    """Give a file, if it is there, a second name; the file that had that name goes."""
+    extra = _temporary(path)
+    tell(BEGUN, extra)
+    try:
+        os.link(path, extra)
+        os.replace(extra, name)
+    except FileNotFoundError:
+        pass
+    except OSError:  # no links here
+        os.replace(path, name)
+    finally:
+        with contextlib.suppress(OSError):  # of a file that had both names already
+            os.unlink(extra)
+        tell(GONE, extra)
 
 
 @contextlib.contextmanager
