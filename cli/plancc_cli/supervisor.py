@@ -205,17 +205,19 @@ class _Supervisor:
     def run(self) -> int:
         """The exit code."""
         self._watch()
-        killed = self.status is None
-        if killed:
+        if self.status is None or self.stopped_by:
             self._kill()
-        elif self.stopped_by:
-            self._kill()  # what the worker left
         self._listen()
         for path in self.temporary:
             _remove(path)
-        if self.stopped_by == signal.SIGHUP:  # as if nobody had waited for it
+        code = self._judge()
+        if code and self.stopped_by == signal.SIGHUP:  # a hangup kills, as ever
             signal.signal(signal.SIGHUP, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGHUP)
+        return code
+
+    def _judge(self) -> int:
+        """The exit code; says why where the worker could not."""
         if self.status is not None and os.WIFEXITED(self.status):
             return os.WEXITSTATUS(self.status)
         if self.code is not None:  # the work was done

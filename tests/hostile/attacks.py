@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from .attack import Attack
-from .faults import Jobs, Resume, Signals
+from .faults import Jobs, Resume
 from .killed_runs import KilledRuns
 from .lines import Lines
 from .neighbours import NEIGHBOURS
 from .plan_bytes import OldPlanBytes, PlanBytes
 from .plan_structure import PlanStructure
 from .plan_tables import PlanTables
+from .signals import Signals
 
 ATTACKS: dict[str, type[Attack]] = {
     each.name: each

@@ -1,4 +1,4 @@
-"""Faults while programs run: signals at random moments, killed runs that resume, faulty ranks."""
+"""Faults while programs run: killed runs that resume, faulty ranks. Signals: `signals`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import os
 import re
 import secrets
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-
-import plancc
 
 from .attack import Attack, Case, Finding
 from .neighbours import RUN
@@ -115,7 +112,7 @@ def polite(end: End) -> None:
 
 
 class Faults(Attack):
-    """What faults share: no limit of memory, a plan, a larger graph."""
+    """What faults share: no limit of memory, and plans."""
 
     cpu, wall = 600.0, 600.0
     memory = 0
@@ -124,66 +121,6 @@ class Faults(Attack):
 
     def prepare(self, folder: Path) -> None:
         self.plans = fresh_plans(folder)
-        self.graph = folder / "large.txt"
-        rng = np.random.default_rng(3)
-        np.savetxt(self.graph, rng.integers(20_000, size=(100_000, 2)), "%d")
-        self.large = folder / "large.h5"
-        plancc.compile(plancc.read_graph(self.graph), model="rp", num_parts=4).save(self.large)
-
-
-COMMANDS: tuple[tuple[str, ...], ...] = (
-    ("plancc", "compile", "GRAPH", "-p", "8", "--budget", "60", "-o", "out.h5"),
-    ("plancc", "compile", "GRAPH", "-p", "8", "--model", "medium-grain", "-o", "out.h5"),
-    ("plancc", "compile", "GRAPH", "-p", "8", "--partitioner", "builtin", "-o", "out.h5"),
-    ("plancc", "refine", "LARGE", "-o", "out.h5", "--budget", "60"),
-    ("plancc", "inspect", "LARGE", "--batches", "100000"),
-    ("plancc", "verify", "LARGE"),
-    ("plancc", "simulate", "LARGE"),
-    ("plancc", "rehearse", "LARGE", "--epochs", "500"),
-    ("plancc", "report", "LARGE", "-o", "out.html"),
-    ("plancc", "export", "GRAPH", "-o", "out.mtx"),
-    ("plancc", "study", "GRAPH", "--models", "rp,hp", "-p", "2,4,8", "--keep", "kept.jsonl"),
-    ("plancc-run", "LARGE", "--ranks", "4", "--epochs", "5000"),
-    ("plancc-run", "LARGE", "--epochs", "5000"),
-)
-
-
-class Signals(Faults):
-    """SIGTERM or SIGINT to a command at a random moment: gone within 2 s, nothing half-written."""
-
-    name = "signals"
-    promise = 2.0
-
-    def case(self, rng: np.random.Generator) -> Case:
-        words = COMMANDS[rng.integers(len(COMMANDS))]
-        number = str(rng.choice(["SIGTERM", "SIGINT"]))
-        after = f"{rng.uniform(0, 6):.3f}"
-        cold = str(rng.choice(["cold", "warm", "warm"]))
-        return Case(
-            f"{number} after {after} s: {' '.join(words)}", words=(number, after, cold, *words)
-        )
-
-    def look(self, case: Case, folder: Path) -> str:
-        name, after, cold, program, *words = case.words
-        known = {"GRAPH": str(self.graph), "LARGE": str(self.large)}
-        environment = {"NUMBA_CACHE_DIR": str(folder / "cache")} if cold == "cold" else {}
-        running = Program(
-            [str(BIN / program), *(known.get(w, w) for w in words)], folder, **environment
-        )
-        time.sleep(float(after))
-        ended_before = running.process.poll() is not None
-        running.process.send_signal(signal.Signals[name])
-        end = running.wait(self.promise + PATIENCE)
-        shutil.rmtree(folder / "cache", ignore_errors=True)
-        no_leftovers(folder)
-        polite(end)
-        if ended_before or end.code == 0:
-            return "ended before"
-        if end.code not in (1, -signal.Signals[name]):  # before Python handles signals: the latter
-            raise Finding("manners", f"exit code {end.code} after {name}: {end.err[-100:]}")
-        if (folder / "out.h5").exists():
-            plancc.verify_file(folder / "out.h5")
-        return "gone in time" if end.seconds <= self.promise else "late"
 
 
 class Resume(Faults):

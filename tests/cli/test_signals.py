@@ -1,0 +1,385 @@
+"""Programs end soon after a signal, whatever they do, with one sentence and nothing left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from cli_helpers import PLANCC, PROGRAMS, family, ok
+from hostile.signals import LIMIT, Signals, answers
+
+from plancc_cli import supervisor
+from plancc_runtime import launch
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc")
+
+INTERRUPTED = "interrupted; nothing was written\n"
+PRELUDE = """if True:
+    import ctypes, os, signal, subprocess, sys, threading, time
+    from pathlib import Path
+    from plancc import processes
+    from plancc.files import atomic_write, scratch_folder
+    from plancc_cli.supervisor import supervise
+
+    def stuck():
+        "Wait for ever in native code that holds the interpreter."
+        print("ready", flush=True)
+        lock = ctypes.create_string_buffer(256)
+        while True:
+            ctypes.PyDLL(None).pthread_mutex_lock(lock)
+
+    def ready(seconds=60):
+        print("ready", flush=True)
+        time.sleep(seconds)
+
+"""
+
+
+@contextmanager
+def program(work: str, folder: Path, **options: object) -> Iterator[subprocess.Popen[str]]:
+    """A supervised program whose work is these lines of Python, when it has said "ready"."""
+    lines = "".join(f"        {line.strip(chr(10))}\n" for line in work.splitlines())
+    code = f"{PRELUDE}    def work():\n{lines}\n    supervise('plancc', work)\n"
+    given = {"cwd": folder, "env": os.environ | {"TMPDIR": str(folder)}} | options
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", code], **(pipes | given)) as process:  # type: ignore
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            yield process
+        finally:
+            for pid in (*family(process.pid), process.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Exit code and stderr of a program that is gone soon, with all that it started."""
+    started = family(process.pid)
+    begin = time.monotonic()
+    _, said = process.communicate(timeout=30)
+    assert time.monotonic() - begin < LIMIT
+    assert not set(started) & set(family(1))
+    return process.returncode, said.removeprefix("plancc: error: ")
+
+
+# -- every command, at random moments --------------------------------------------------------------
+
+SEED = 17
+TRIALS = 20
+
+
+@pytest.fixture(scope="module")
+def attack(tmp_path_factory: pytest.TempPathFactory) -> Signals:
+    made = Signals()
+    made.scale, made.longest = 13, 2.0
+    made.prepare(tmp_path_factory.mktemp("signals"))
+    return made
+
+
+@pytest.mark.parametrize("trial", range(TRIALS))
+def test_a_command_at_a_random_moment(
+    trial: int, attack: Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, scratch = tmp_path / "work", tmp_path / "scratch"
+    work.mkdir()
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    attack.look(attack.case(attack.numbers(SEED, trial)), work)
+    assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("name", ["plancc", "plancc-run"])
+def test_as_soon_as_it_answers(name: str, number: int) -> None:
+    """In the middle of imports; plancc-run, with torch, has some before it answers."""
+    command = [str(PROGRAMS / name), *(["compile"] if name == "plancc" else []), "--help"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        while not answers(process.pid):
+            assert process.poll() is None
+        process.send_signal(number)
+        _, said = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert said.decode().strip() in (
+        f"{name}: error: interrupted",
+        f"{name}: error: {INTERRUPTED[:-1]}",
+    )
+
+
+# -- native code -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_stuck_in_native_code(number: int, tmp_path: Path) -> None:
+    work = """
+        with scratch_folder() as folder, atomic_write("out.txt") as temporary:
+            temporary.write_text("half")
+            (folder / "more").write_text("x")
+            subprocess.Popen(["sh", "-c", "sleep 100; true"])
+            time.sleep(0.5)
+            stuck()
+    """
+    with program(work, tmp_path) as process:
+        assert len(list(tmp_path.iterdir())) == 2
+        assert len(family(process.pid)) == 3
+        process.send_signal(number)
+        assert ended(process) == (1, INTERRUPTED)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_written_is_said(tmp_path: Path) -> None:
+    work = """
+        with atomic_write("first.txt") as temporary:
+            temporary.write_text("whole")
+        stuck()
+    """
+    with program(work, tmp_path) as process:
+        process.terminate()
+        assert ended(process) == (1, "interrupted; first.txt was written before\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["first.txt"]
+
+
+def test_a_callback_that_swallows_the_interrupt(tmp_path: Path) -> None:
+    work = """
+        @ctypes.CFUNCTYPE(None)
+        def called():
+            print("ready", flush=True)
+            time.sleep(60)
+        try:
+            called()
+            time.sleep(60)
+        except KeyboardInterrupt:
+            sys.exit("raised again")
+    """
+    with program(work, tmp_path) as process:
+        process.terminate()
+        assert ended(process) == (1, "raised again\n")
+
+
+def test_an_interrupt_comes_once(tmp_path: Path) -> None:
+    """The terminal sends SIGINT to all processes of a command, and so does its supervisor."""
+    work = """
+        try:
+            ready()
+        except KeyboardInterrupt:
+            time.sleep(0.5)
+            sys.exit("tidy")
+    """
+    with program(work, tmp_path, start_new_session=True) as process:
+        for _ in range(3):
+            os.killpg(process.pid, signal.SIGINT)
+            time.sleep(0.05)
+        assert ended(process) == (1, "tidy\n")
+
+
+# -- signals that the work answers by itself -------------------------------------------------------
+
+SAVES = """
+    def save(*given):
+        time.sleep(1.6)
+        sys.exit(75)
+    for number in (signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, save)
+        processes.tell(processes.HANDLED, number)
+    ready()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1], ids=["SIGTERM", "SIGUSR1"])
+def test_work_that_saves_has_its_time(number: int, tmp_path: Path) -> None:
+    with program(SAVES, tmp_path) as process:
+        process.send_signal(number)
+        assert ended(process) == (75, "")
+
+
+def test_a_second_signal_ends_work_that_saves(tmp_path: Path) -> None:
+    with program(SAVES.replace("1.6", "60"), tmp_path) as process:
+        process.terminate()
+        time.sleep(0.2)
+        process.terminate()
+        assert ended(process) == (1, INTERRUPTED)
+
+
+def test_signals_that_nobody_answers(tmp_path: Path) -> None:
+    with program("ready()", tmp_path) as process:
+        process.send_signal(signal.SIGUSR2)
+        assert ended(process) == (1, "crashed (SIGUSR2); please report it\n")
+
+
+# -- how the work ends -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("work", "code", "said"),
+    [
+        ("os._exit(7)", 7, ""),
+        ("sys.exit(2)", 2, ""),
+        ("sys.exit('in words')", 1, "in words\n"),
+        ("pass", 0, ""),
+        ("ctypes.string_at(0)", 1, "crashed (SIGSEGV); please report it\n"),
+        ("os.abort()", 1, "crashed (SIGABRT); please report it\n"),
+        (
+            "os.kill(os.getpid(), signal.SIGKILL)",
+            1,
+            "was killed (SIGKILL; is the machine out of memory?)\n",
+        ),
+    ],
+)
+def test_exit_codes(work: str, code: int, said: str, tmp_path: Path) -> None:
+    with program(f"ready(0)\n{work}", tmp_path) as process:
+        assert ended(process) == (code, said)
+
+
+def test_what_a_crash_leaves_is_removed(tmp_path: Path) -> None:
+    work = """
+        with atomic_write("out.txt"):
+            ready(0)
+            os.abort()
+    """
+    with program(work, tmp_path) as process:
+        assert ended(process)[0] == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_errors_of_python_are_shown(tmp_path: Path) -> None:
+    with program("ready(0)\nraise ValueError('in the work')", tmp_path) as process:
+        code, said = ended(process)
+    assert code == 1
+    assert said.startswith("Traceback")
+    assert said.endswith("ValueError: in the work\n")
+
+
+def test_exit_handlers_run(tmp_path: Path) -> None:
+    work = "import atexit\natexit.register(Path('done').touch)\nready(0)"
+    with program(work, tmp_path) as process:
+        assert ended(process) == (0, "")
+    assert (tmp_path / "done").exists()
+
+
+def test_a_signal_after_the_work_changes_nothing(tmp_path: Path) -> None:
+    work = """
+        import atexit
+        @atexit.register
+        def late():
+            ready(0)
+            stuck()
+        sys.exit(3)
+    """
+    with program(work, tmp_path) as process:
+        process.terminate()
+        assert ended(process) == (3, "")
+
+
+# -- shells and terminals --------------------------------------------------------------------------
+
+
+def states(process: subprocess.Popen[str]) -> set[str]:
+    words = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return {words[0], *(found[0] for found in family(process.pid).values())}
+
+
+def wait_until(what: Callable[[], bool]) -> None:
+    stop = time.monotonic() + 10
+    while not what():
+        assert time.monotonic() < stop
+        time.sleep(0.005)
+
+
+def test_stopped_and_continued(tmp_path: Path) -> None:
+    with program("ready(0.5)\nsys.exit(4)", tmp_path) as process:
+        process.send_signal(signal.SIGTSTP)
+        wait_until(lambda: states(process) == {"T"})
+        time.sleep(0.6)
+        assert process.poll() is None
+        process.send_signal(signal.SIGCONT)
+        assert ended(process) == (4, "")
+
+
+def test_stopped_and_ended(tmp_path: Path) -> None:
+    with program("ready()", tmp_path) as process:
+        process.send_signal(signal.SIGTSTP)
+        wait_until(lambda: states(process) == {"T"})
+        process.terminate()
+        process.send_signal(signal.SIGCONT)  # as the shell's kill does
+        assert ended(process) == (1, INTERRUPTED)
+
+
+def test_hangup(tmp_path: Path) -> None:
+    with program("with scratch_folder():\n            stuck()", tmp_path) as process:
+        process.send_signal(signal.SIGHUP)
+        assert ended(process) == (-signal.SIGHUP, INTERRUPTED)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ignored_signals_stay_ignored(tmp_path: Path) -> None:
+    """nohup, and jobs in the background of a script."""
+
+    def ignore() -> None:
+        for number in (signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+
+    with program("ready(0.5)\nsys.exit(4)", tmp_path, preexec_fn=ignore) as process:
+        for number in (signal.SIGHUP, signal.SIGINT):
+            os.kill(process.pid, number)
+            for pid in family(process.pid):
+                os.kill(pid, number)
+        assert ended(process) == (4, "")
+
+
+def test_the_work_dies_with_its_supervisor(tmp_path: Path) -> None:
+    if sys.platform != "linux":
+        pytest.skip("only Linux can do that")
+    with program("stuck()", tmp_path) as process:
+        (worker,) = family(process.pid)
+        process.kill()
+        process.wait()
+        wait_until(lambda: worker not in family(1))
+
+
+# -- where nobody supervises -----------------------------------------------------------------------
+
+
+def test_launchers_end_their_ranks(tmp_path: Path) -> None:
+    assert set(supervisor.RANKS) == {each.size for each in launch._LAUNCHERS}
+    environ = os.environ | {"OMPI_COMM_WORLD_SIZE": "2"}
+    with program("ready(0)\nprint(os.getppid())", tmp_path, env=environ) as process:
+        assert process.communicate()[0] == f"{os.getpid()}\n"
+
+
+def test_in_a_process_of_somebody_else(tmp_path: Path) -> None:
+    graph = tmp_path / "g.mtx"
+    assert ok("dataset", "karate", "-o", graph)  # streams of ours
+    code = (
+        "import os, sys, threading, time\n"
+        "threading.Thread(target=time.sleep, args=(1,)).start()\n"
+        "from plancc_cli.main import main\n"
+        "os.fork = None\n"
+        f"sys.argv = ['plancc', 'export', {str(graph)!r}, '-o', {str(tmp_path / 'h.mtx')!r}]\n"
+        "main()\n"
+        "print('goes on')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.endswith("goes on\n"), done.stderr
+
+
+def test_no_more_processes(tmp_path: Path) -> None:
+    code = (
+        "import os, sys\n"
+        "from plancc_cli.main import main\n"
+        "def fork(): raise BlockingIOError\n"
+        "os.fork = fork\n"
+        "sys.argv = ['plancc', '--version']\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (
+        done.stdout == subprocess.run([PLANCC, "--version"], capture_output=True, text=True).stdout
+    )

@@ -1,0 +1,239 @@
+"""SIGTERM, SIGINT and SIGHUP at random moments, to every command."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from .attack import Attack, Case, Finding
+
+PROGRAMS = Path(sys.executable).parent
+GOLDEN = Path(__file__).parents[1] / "golden"
+FREE_SPACE = 483
+"""Offset in the plan of format 1.4: the size of the free space of HDF5's global heap. Libraries of
+HDF5 read a heap whose free space has size 0 for ever."""
+START = 30.0
+"""Seconds for a program to begin: it answers signals from then on."""
+PROMISE = 2.0
+"""Seconds within which a program is gone on a machine that has time for it."""
+LIMIT = 5.0
+"""Seconds above which it is a finding: the machine may be busy with other cases."""
+SENTENCE = re.compile(r"plancc(-run| \w+)?: error: interrupted(; .+)?")
+MIGHT_BE = re.compile(r"plancc[\w -]*: |\d+ s: |")
+"""Beginnings of the other lines that a program may say."""
+
+COMMANDS = {
+    "compile-search": "compile BIG -p 32 --effort best -o out.h5",
+    "compile-builtin": "compile BIG -p 32 --partitioner builtin -o out.h5",
+    "compile-mtkahypar": "compile BIG -p 64 --partitioner mtkahypar --preset quality -o out.h5",
+    "compile-kahypar": "compile BIG -p 32 --partitioner kahypar -o out.h5",
+    "compile-metis": "compile BIG --model gp -p 64 --partitioner metis -o out.h5",
+    "compile-kaminpar": "compile BIG --model gp -p 64 --partitioner kaminpar -o out.h5",
+    "compile-auto": "compile BIG --model auto -p 16 -o out.h5",
+    "compile-edges": "compile BIG --model medium-grain -p 32 -o out.h5",
+    "compile-fine-grain": "compile BIG --model fine-grain -p 16 -o out.h5",
+    "compile-checkerboard": "compile BIG --model checkerboard -p 16 -o out.h5",
+    "compile-stochastic": "compile BIG --model stochastic-hp -p 16 -o out.h5",
+    "compile-grid": "compile BIG --model cagnet-2d -p 16 -o out.h5",
+    "compile-compressed": "compile BIG --model rp -p 64 --compress -o out.h5",
+    "refine": "refine PLAN --objective max-volume --budget 60 -o out.h5",
+    "inspect": "inspect PLAN --per-part",
+    "inspect-batches": "inspect PLAN --batches 50",
+    "inspect-damaged": "inspect DAMAGED",
+    "verify": "verify PLAN --against BIG",
+    "verify-damaged": "verify DAMAGED",
+    "compare": "compare PLAN PART",
+    "study": "study BIG --models hp,metis,rp -p 8,16,64 --time-limit 30 --keep kept.jsonl",
+    "report": "report PLAN -o out.html",
+    "simulate": "simulate PLAN --per-rank --plot out.png",
+    "sweep": "simulate BIG --sweep p=16..128",
+    "rehearse": "rehearse PLAN --dims 256,256,256 --epochs 50",
+    "calibrate": "calibrate -o out.toml --ranks 2",
+    "predict": "predict PLAN --weights WEIGHTS -o out.csv --ranks 2",
+    "export-text": "export BIG -o out.mtx",
+    "export-compressed": "export BIG -o out.mtx.gz",
+    "export-folder": "export PLAN --to pyg-cluster -o out",
+    "dataset": "dataset rmat --scale 19 -o out.mtx",
+    "accelerators": "accelerators PLAN",
+    "doctor": "doctor",
+    "run": "plancc-run PLAN --epochs 10000 --hidden 64 --save out.npz",
+    "run-ranks": "plancc-run PLAN --ranks 3 --epochs 10000 --log out.jsonl --checkpoint out",
+}
+"""What is interrupted; names in capitals are files that `Signals.prepare` makes."""
+
+
+class Signals(Attack):
+    """SIGTERM, SIGINT or SIGHUP to a command at a random moment, in any state of its kernels."""
+
+    name = "signals"
+    cpu, wall, memory = 1000.0, 120.0, 0
+    chunk, quick = 1, 4
+    longest = 6.0
+    """Seconds of the latest moment."""
+    scale = 15
+    """Size of the graph: 2**scale vertices."""
+
+    def __init__(self) -> None:
+        self.slowest = 0.0
+
+    def prepare(self, folder: Path) -> None:
+        self.folder = folder
+        self.known = {
+            "BIG": folder / "big.mtx",
+            "PLAN": folder / "plan.h5",
+            "PART": folder / "plan.part.8",
+            "WEIGHTS": folder / "weights.npz",
+            "DAMAGED": folder / "damaged.h5",
+        }
+        content = bytearray((GOLDEN / "plan-1.4.h5").read_bytes())
+        content[FREE_SPACE : FREE_SPACE + 8] = bytes(8)
+        (folder / "damaged.h5").write_bytes(content)
+        for words in (
+            f"dataset rmat --scale {self.scale} -o BIG",
+            "compile BIG --model rp -p 8 -q -o PLAN",
+            "export PLAN -o PART",
+            "plancc-run PLAN --epochs 1 --hidden 8 -q --save WEIGHTS",
+        ):
+            subprocess.run(self.command(words), check=True, capture_output=True, cwd=folder)
+
+    def command(self, words: str) -> list[str]:
+        """A command line, with the paths of files in place of their names."""
+        if not words.startswith("plancc-run"):
+            words = f"plancc {words}"
+        program, *rest = words.split()
+        return [str(PROGRAMS / program), *(str(self.known.get(word, word)) for word in rest)]
+
+    def case(self, rng: np.random.Generator) -> Case:
+        name = str(rng.choice(list(COMMANDS)))
+        number = str(rng.choice(["SIGTERM", "SIGINT", "group", "SIGHUP"], p=[0.4, 0.3, 0.2, 0.1]))
+        share = rng.choice([10 ** rng.uniform(-2, 0), rng.uniform(0, 1)])  # start-up, and work
+        moment = f"{self.longest * share:.3f}"
+        kernels = str(rng.choice(["fresh", "kept"]))
+        return Case("a signal", words=(name, number, moment, kernels))
+
+    def look(self, case: Case, folder: Path) -> str:
+        """Words of a case: command, signal ("group": SIGINT to all processes, as a terminal does),
+        seconds, and whether kernels are compiled first ("fresh")."""
+        name, number, moment, kernels = case.words
+        environ = dict(os.environ)
+        if kernels == "fresh":
+            environ["NUMBA_CACHE_DIR"] = str(folder / "kernels")
+        with open(self.folder / "stderr.txt", "w+") as stderr:
+            process = subprocess.Popen(
+                self.command(COMMANDS[name]),
+                cwd=folder,
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                start_new_session=True,
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+            )
+            try:
+                outcome = self.interrupted(process, number, float(moment))
+            finally:
+                for pid in (process.pid, *relatives(process.pid)):
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                process.wait()
+            stderr.seek(0)
+            said = stderr.read()
+        if outcome != "ended before":
+            check_end(process.returncode, number, said)
+        check_files(folder, said, process.returncode)
+        return outcome
+
+    def interrupted(self, process: subprocess.Popen[bytes], number: str, moment: float) -> str:
+        """How long it took, in words; Finding if too long, or if processes are left."""
+        stop = time.monotonic() + START
+        while not answers(process.pid) and process.poll() is None and time.monotonic() < stop:
+            time.sleep(0.002)
+        try:
+            process.wait(moment)
+        except subprocess.TimeoutExpired:
+            pass
+        else:
+            return "ended before"
+        others = relatives(process.pid)
+        begin = time.monotonic()
+        if number == "group":
+            os.killpg(process.pid, signal.SIGINT)
+        else:
+            process.send_signal(getattr(signal, number))
+        try:
+            process.wait(LIMIT)
+        except subprocess.TimeoutExpired:
+            raise Finding("hang", f"there {LIMIT:g} s after {number}") from None
+        seconds = time.monotonic() - begin
+        self.slowest = max(self.slowest, seconds)
+        if left := relatives(process.pid) | {pid for pid in others if alive(pid)}:
+            what = " ".join(Path(f"/proc/{min(left)}/cmdline").read_text().split("\0"))[:80]
+            raise Finding("leftover", f"a process was left after {number}: {what}")
+        return f"gone within {math.ceil(2 * seconds) / 2:.1f} s"
+
+
+def answers(pid: int) -> bool:
+    """Whether a process catches SIGTERM."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("SigCgt:"):
+                return bool(int(line.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
+    return False
+
+
+def alive(pid: int) -> bool:
+    return pid in dict(processes())
+
+
+def processes() -> Iterator[tuple[int, list[str]]]:
+    """All that are no zombies: the words of ``/proc/*/stat`` after the name."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            words = path.read_text().rpartition(")")[2].split()
+            if words[0] != "Z":
+                yield int(path.parent.name), words
+
+
+def relatives(leader: int) -> set[int]:
+    """The other processes of a session, and what they have started."""
+    stats = dict(processes())
+    found = {pid for pid, words in stats.items() if int(words[3]) == leader} | {leader}
+    more = found
+    while more:
+        more = {pid for pid, words in stats.items() if int(words[1]) in more} - found
+        found = found | more
+    return found - {leader}
+
+
+def check_end(code: int, number: str, said: str) -> None:
+    """One sentence and exit code 1; a hangup kills, as it kills any program."""
+    if code == 0:  # the work was done when the signal came
+        return
+    if code != (-signal.SIGHUP if number == "SIGHUP" else 1):
+        raise Finding("manners", f"exit code {code} after {number}: {said[-200:]!a}")
+    lines = said.splitlines()
+    if not lines or not SENTENCE.fullmatch(lines[-1]):
+        raise Finding("manners", f"no sentence after {number}: {said[-300:]!a}")
+    for line in lines[:-1]:
+        if not MIGHT_BE.match(line) or ": error: " in line or "Traceback" in line:
+            raise Finding("manners", f"more than a sentence after {number}: {said[-300:]!a}")
+
+
+def check_files(folder: Path, said: str, code: int) -> None:
+    """Only what is said to be written is there, nothing temporary."""
+    for path in folder.rglob("*"):
+        shown = str(path.relative_to(folder))
+        if path.is_dir() or shown.startswith("kernels/"):
+            continue
+        if re.search(r"\.tmp", shown) or (code and shown.split("/")[0] not in said):
+            raise Finding("leftover", f"{shown} is there: {said[-200:]!a}")
