@@ -19,6 +19,9 @@ from plancc_runtime.transport.base import is_lack_of_memory, say
 if TYPE_CHECKING:
     from plancc_runtime.transport.base import Transport
 
+ALONE = 3
+"""Seconds after which a rank that ends before it can talk to others speaks for itself."""
+
 
 class Job:
     """The ranks of a command.
@@ -47,10 +50,9 @@ class Job:
                 _check_alone(ranks, transport_name)
                 launch.need_torch(self.program)
                 return self.in_threads(ranks, timeout, work)
-            transport = launch.open_transport(transport_name, timeout)
+            transport = launch.open_transport(transport_name, timeout, self.say)
         except PlanccError as error:  # the ranks cannot talk to each other
             return self.say_alone(str(error), error.exit_code)
-        transport.say = self.say
         return self.together(transport, lambda: work(transport))
 
     def together(self, transport: Transport, work: Callable[[], None]) -> int:
@@ -61,6 +63,7 @@ class Job:
         """
         try:
             work()
+            transport.close()
             return 0
         except (Exception, KeyboardInterrupt) as error:
             sentence, code = told(error)
@@ -68,6 +71,7 @@ class Job:
                 if transport.rank == 0:
                     self.say(sentence, not isinstance(error, Stopped))
                 transport.gather(None)  # mpirun kills all once one has left: let rank 0 speak first
+                transport.close()
                 return code
         if transport.size > 1:
             self.say(f"rank {transport.rank}: {sentence}")
@@ -96,15 +100,16 @@ class Job:
         say(f"{self.program}: {'error: ' * is_error}{in_flags(sentence, self.command)}")
 
     def say_alone(self, sentence: str, code: int) -> int:
-        """Print once although the ranks cannot talk: what they see, they all see alike.
+        """Print once although the ranks cannot talk: what they see, most often all see alike.
 
         The launcher kills all ranks once one has left with an error, so the others wait for rank 0.
+        Who is still there then is alone with its error.
         """
         rank, _ = launch.announced()
-        if rank == 0:
-            self.say(sentence)
-        else:
-            time.sleep(3)
+        if rank > 0:
+            time.sleep(ALONE)
+            sentence = f"rank {rank}: {sentence}"
+        self.say(sentence)
         return code
 
 

@@ -6,14 +6,18 @@ plancc-run` on a machine without mpi4py becomes four runs that do not know of ea
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import zlib
+from collections.abc import Callable
 from typing import NamedTuple
 
 from plancc.errors import BackendUnavailable, InputError
 from plancc.registry import check_choice
-from plancc_runtime.transport.base import TIMEOUT, Transport
+from plancc_runtime.transport.base import TIMEOUT, Transport, say
+from plancc_runtime.transport.rollcall import Place
+from plancc_runtime.transport.watchdog import Watchdog, take_part
 
 TRANSPORTS = ("auto", "mpi", "torch", "gloo", "nccl", "single")
 
@@ -74,7 +78,11 @@ def local_rank() -> int:
     return 0 if found is None else _number(found.local_rank) or 0
 
 
-def open_transport(name: str = "auto", timeout: float | None = TIMEOUT) -> Transport:
+def open_transport(
+    name: str = "auto",
+    timeout: float | None = TIMEOUT,
+    say: Callable[[str], None] = say,
+) -> Transport:
     """The transport for the way this process was started. Collective.
 
     One rank needs no MPI at all, neither mpirun nor a library.
@@ -85,7 +93,9 @@ def open_transport(name: str = "auto", timeout: float | None = TIMEOUT) -> Trans
         One of `TRANSPORTS`. "auto": "single" for one rank, "torch" if torchrun started the ranks,
         else "mpi". "torch": "nccl" where this rank has a CUDA device, else "gloo".
     timeout : float, optional
-        The most seconds that one wait may last; None or 0: no limit.
+        The most seconds that one wait may last, from the first one on; None or 0: no limit.
+    say : callable of str, optional
+        `Transport.say`.
 
     Raises
     ------
@@ -104,10 +114,15 @@ def open_transport(name: str = "auto", timeout: float | None = TIMEOUT) -> Trans
         from plancc_runtime.transport.single import SingleTransport
 
         return SingleTransport()
+    if size > 1:
+        take_part(place())
+    watchdog = Watchdog(_Opening(timeout or math.inf, say))
     if name == "mpi":
-        from plancc_runtime.transport.mpi import MpiTransport
+        from plancc_runtime.transport.mpi import MpiTransport, load_mpi
 
+        load_mpi(watchdog)
         transport = MpiTransport(timeout=timeout)
+        transport.say = say
         if transport.size != size:
             raise BackendUnavailable(
                 f"the launcher started {size} ranks but MPI sees {transport.size}: mpi4py uses the "
@@ -121,9 +136,30 @@ def open_transport(name: str = "auto", timeout: float | None = TIMEOUT) -> Trans
     if name == "torch":
         name = torch_dist.best_backend()
     address, port = rendezvous()
-    return torch_dist.join(
-        name, rank, size, local_rank=local_rank(), address=address, port=port, timeout=timeout
-    )
+    meeting = torch_dist.Meeting(rank, size, address, port)
+    with watchdog(lambda: f"the other ranks to meet at {address}:{port}"):
+        torch_dist.join(name, meeting, local_rank(), timeout)
+    joined = torch_dist.TorchTransport(name, timeout)
+    joined.say = say
+    return joined
+
+
+class _Opening:
+    """A rank that has no transport yet."""
+
+    def __init__(self, timeout: float, say: Callable[[str], None]) -> None:
+        self.rank, self.size = announced()
+        self.timeout, self.say = timeout, say
+
+
+def place() -> Place:
+    """This rank among those of its job, for the roll call. There must be a launcher."""
+    found, (rank, size) = launcher(), announced()
+    assert found is not None
+    # mpirun and MPICH's mpiexec kill what is left as soon as a rank has failed
+    hydra = "PMI_FD" in os.environ and "SLURM_JOB_ID" not in os.environ
+    patient = not (hydra or found.rank.startswith("OMPI_"))
+    return Place(rank, size, _number(found.local_size), found.rank, patient)
 
 
 def need_torch(what: str) -> None:

@@ -32,7 +32,8 @@ def fail(fault):
 
 def main() -> None:
     name, fault, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
-    transport = launch.open_transport(name, timeout=seconds)
+    transport = launch.open_transport(name, timeout=60)  # on a loaded machine ranks start late
+    transport.timeout = seconds
     if fault == "device":
         watchdog = Watchdog(transport)
         watchdog.later(lambda: True, lambda: "nothing")

@@ -341,6 +341,10 @@ class Transport(ABC):
         node = [cores for host, cores in self.gather((here, sorted(own))) if host == here]
         return max(1, min(len(set().union(*node)) // len(node), len(own)))
 
+    def close(self) -> None:  # noqa: B027  most have nothing to do
+        """Say that the work is done: from here on the ranks wait for each other's end at most
+        `timeout` seconds. Collective, and the last thing that a job does with the transport."""
+
     @abstractmethod
     def abort(self, code: int) -> None:
         """End all ranks now; the last resort when only one rank knows that something is wrong."""

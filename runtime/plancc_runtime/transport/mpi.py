@@ -10,8 +10,11 @@ moves each piece to its owner alone, where Open MPI reduces all at one rank firs
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from itertools import chain
 from typing import Any
 
@@ -37,8 +40,13 @@ from plancc_runtime.transport.watchdog import Watchdog
 TESTS = 100  # tests whether a round is complete, before its messages are waited for one by one
 
 
-def load_mpi() -> Any:
-    """Import mpi4py, which starts MPI.
+def load_mpi(watchdog: Watchdog | None = None) -> Any:
+    """Import mpi4py and start MPI, unless it runs. Collective then; ends MPI when Python ends.
+
+    Parameters
+    ----------
+    watchdog : Watchdog, optional
+        For the wait until all ranks have started MPI.
 
     Raises
     ------
@@ -50,7 +58,11 @@ def load_mpi() -> Any:
 
         # autograd, the garbage collector and the watchdog may call MPI from threads of their own
         mpi4py.rc.thread_level = "multiple"
+        mpi4py.rc.initialize = False  # would hold Python's lock while it waits for other ranks
         from mpi4py import MPI
+
+        if not MPI.Is_initialized():
+            _start(MPI, watchdog)
     except (ImportError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[0]
         raise BackendUnavailable(
@@ -58,6 +70,25 @@ def load_mpi() -> Any:
             "with: pip install 'plancc[run]', and 'plancc[mpi]' where the machine has no MPI"
         ) from error
     return MPI
+
+
+def _start(mpi: Any, watchdog: Watchdog | None) -> None:
+    """Start MPI by its C functions, which leave Python's lock to other threads meanwhile."""
+    library, given = ctypes.CDLL(mpi.__file__), ctypes.c_int(0)
+    with watchdog(lambda: "the other ranks to start MPI") if watchdog else nullcontext():
+        code = library.MPI_Init_thread(None, None, mpi.THREAD_MULTIPLE, ctypes.byref(given))
+    if code != mpi.SUCCESS:
+        raise RuntimeError(f"MPI does not start: error {code}")
+    for comm in (mpi.COMM_WORLD, mpi.COMM_SELF):
+        comm.Set_errhandler(mpi.ERRORS_RETURN)  # as mpi4py does where it starts MPI
+    atexit.register(_end, mpi, library)
+
+
+def _end(mpi: Any, library: Any) -> None:
+    if not mpi.Is_finalized():
+        closed = MpiTransport.closed
+        with closed(lambda: "the other ranks to end") if closed else nullcontext():
+            library.MPI_Finalize()
 
 
 class MpiTransport(Transport):
@@ -70,6 +101,8 @@ class MpiTransport(Transport):
     timeout : float, optional
         Longest wait in seconds; None or 0: no limit.
     """
+
+    closed: Watchdog | None = None  # of the job that has done its work
 
     def __init__(self, comm: Any = None, timeout: float | None = TIMEOUT) -> None:
         self._mpi = load_mpi()
@@ -123,6 +156,9 @@ class MpiTransport(Transport):
             own, byte = np.frombuffer(data, np.uint8), self._mpi.BYTE
             self._comm.Allgatherv([own, byte], [every, lengths.tolist(), byte])
         return [part.tobytes() for part in np.split(every, np.cumsum(lengths)[:-1])]
+
+    def close(self) -> None:
+        MpiTransport.closed = self._watchdog  # MPI ends with Python
 
     def abort(self, code: int) -> None:
         time.sleep(0.2)  # mpirun kills at once, and would lose what was printed just now

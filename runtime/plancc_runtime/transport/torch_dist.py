@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from itertools import chain, groupby
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import torch
@@ -55,26 +55,25 @@ def best_backend() -> str:
     return "nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
 
 
-def join(
-    backend: str,
-    rank: int,
-    size: int,
-    local_rank: int,
-    address: str,
-    port: int,
-    timeout: float | None = TIMEOUT,
-) -> TorchTransport:
-    """Start torch.distributed and its transport. Collective.
+class Meeting(NamedTuple):
+    """Who a rank is, and where rank 0 listens."""
+
+    rank: int
+    size: int
+    address: str
+    port: int
+
+
+def join(backend: str, meeting: Meeting, local_rank: int, timeout: float | None = TIMEOUT) -> None:
+    """Start torch.distributed. Collective.
 
     Parameters
     ----------
     backend : str
         "gloo" or "nccl".
-    rank, size : int
+    meeting : Meeting
     local_rank : int
         This rank's number on its machine; with NCCL it takes the device of this number.
-    address, port : str, int
-        Where rank 0 listens.
     timeout : float, optional
         As in `TorchTransport`.
 
@@ -87,13 +86,14 @@ def join(
         raise BackendUnavailable("transport nccl needs a CUDA device and a torch built with NCCL")
     if backend == "nccl":
         torch.cuda.set_device(local_rank % torch.cuda.device_count())
+    rank, size, address, port = meeting
     try:
         dist.init_process_group(
             BACKENDS[backend],
             init_method=f"tcp://{address}:{port}",
             rank=rank,
             world_size=size,
-            timeout=_timedelta(timeout),
+            timeout=_timedelta(_later(timeout)),
         )
     except (RuntimeError, ValueError) as error:
         raise BackendUnavailable(
@@ -101,7 +101,6 @@ def join(
             f"({_first_line(error)})"
         ) from error
     atexit.register(dist.destroy_process_group)
-    return TorchTransport(backend, timeout)
 
 
 class TorchTransport(Transport):
@@ -138,8 +137,7 @@ class TorchTransport(Transport):
 
     def _new_group(self, members: tuple[int, ...]) -> Any:
         """Collective among all ranks."""
-        # the library's timeout is later than ours, which says more
-        limit = None if math.isinf(self.timeout) else self.timeout + 10 * GRACE
+        limit = None if math.isinf(self.timeout) else _later(self.timeout)
         backend = BACKENDS["nccl" if self.nccl else "gloo"]
         with self.waiting(another_rank):
             group = dist.new_group(members, _timedelta(limit), backend)
@@ -185,6 +183,10 @@ class TorchTransport(Transport):
             dist.all_gather(every, own, group=self.group)
         return [e[:n].numpy().tobytes() for e, n in zip(every, lengths, strict=True)]
 
+    def close(self) -> None:
+        with self.waiting(lambda: "the other ranks to end"):
+            dist.all_reduce(torch.zeros(1), group=self.group)
+
     def abort(self, code: int) -> NoReturn:
         """End this rank; the launcher ends the others."""
         sys.stdout.flush()
@@ -204,9 +206,8 @@ class TorchTransport(Transport):
                 yield
         except RuntimeError as error:
             time.sleep(GRACE)  # whoever broke it may say why, and the launcher end us
-            raise TransportError(
-                f"lost the connection while waiting for {what()} ({_first_line(error)})"
-            ) from error
+            lost = f"lost the connection while waiting for {what()} ({_first_line(error)})"
+            raise TransportError(lost + self._watchdog.others(what())) from error
 
     @contextmanager
     def queued(self) -> Iterator[Callable[[], None]]:
@@ -450,6 +451,11 @@ def in_groups(
 
 def _tensors(buffers: Addressed) -> Addressed:
     return [(peer, torch.from_numpy(array)) for peer, array in buffers]
+
+
+def _later(timeout: float | None) -> float | None:
+    """A timeout for the library: later than ours, which says more."""
+    return timeout + 10 * GRACE if timeout else None
 
 
 def _timedelta(seconds: float | None) -> timedelta:

@@ -1,7 +1,8 @@
-"""Ends this process when one of its waits lasts too long. Knows a deadline; no messages, no ranks.
+"""Ends this process when one of its waits lasts too long. Knows a deadline; no messages.
 
 The waits of MPI, gloo and NCCL are native calls that cannot be interrupted, so a separate thread
-looks at the deadline. Arming it sets two variables.
+looks at the deadline. Arming it sets a few variables. Before it ends the process it asks the other
+ranks of the job what they do (`rollcall`), if the job has a roll call.
 """
 
 from __future__ import annotations
@@ -13,31 +14,55 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
 
-from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.messages import overdue
+from plancc_runtime.transport.rollcall import LAST_WORDS, Place, RollCall
 
 GRACE = 2.0  # seconds between the last sentence of this rank and its end, for those of others
 RUNNING: weakref.WeakSet[Watchdog] = weakref.WeakSet()
 """Those whose threads run; they are stopped before Python shuts down."""
 
 
+_roll: list[RollCall] = []  # of this process, which is one rank; none or one
+
+
 @atexit.register
 def _stop_all() -> None:
-    for each in list(RUNNING):
-        each.stop()
+    for watchdog in list(RUNNING):
+        watchdog.stop()
+    for roll in _roll:
+        roll.stop()
+
+
+def take_part(place: Place) -> None:
+    """Take part in the roll call of the job, where the system has what that takes."""
+    if not _roll:
+        with suppress(OSError):
+            _roll.append(RollCall(place))
+
+
+class Waiter(Protocol):
+    """Who waits: a transport, or a rank that has none yet."""
+
+    rank: int
+    size: int
+    timeout: float
+    say: Callable[[str], None]
 
 
 class Watchdog:
-    """Watches the waits of one transport: ``with watchdog(what): wait()``.
+    """Watches the waits of one rank: ``with watchdog(what): wait()``.
 
-    ``what()`` says what the wait is for. When the wait has lasted `Transport.timeout` seconds, the
-    transport says so (`Transport.say`), and the process ends with code 1 a moment later; the
-    launcher then ends the other ranks. Waits do not nest.
+    ``what()`` says what the wait is for. When the wait has lasted `Waiter.timeout` seconds, the
+    rank says so (`Waiter.say`) and which ranks are late, and the process ends with code 1 a moment
+    later; the launcher then ends the other ranks. Of several ranks that have waited too long, one
+    speaks. Waits do not nest.
     """
 
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+    def __init__(self, waiter: Waiter) -> None:
+        self._waiter = waiter
         self._deadline = math.inf
         self._what: Callable[[], str] = str
         self._device: tuple[Callable[[], bool], Callable[[], str], float] | None = None
@@ -49,7 +74,9 @@ class Watchdog:
         return self
 
     def __enter__(self) -> None:
-        self._deadline = time.monotonic() + self._transport.timeout
+        self._deadline = time.monotonic() + self._waiter.timeout
+        if _roll:
+            _roll[0].waits = self.waits
         if self._thread is None:
             self._start()
 
@@ -57,18 +84,40 @@ class Watchdog:
         self._deadline = math.inf
         self._what = str  # keeps no exchange alive
 
+    def waits(self) -> str:
+        """What this rank waits for now; "" for nothing."""
+        device = self._device
+        return self._what() or ("" if device is None or device[0]() else device[1]())
+
+    def others(self, what: str) -> str:
+        """Which ranks are late, as the end of a sentence; "" if nobody can say."""
+        roll = self._own_roll()
+        if roll is None:
+            return ""
+        answers = roll.call()
+        if answers is None:
+            time.sleep(GRACE)  # another rank speaks, and the launcher ends this one
+            return ""
+        return answers.sentence(what)
+
+    def _own_roll(self) -> RollCall | None:
+        """The roll call, if its ranks are those of the waiter."""
+        waiter = self._waiter
+        own = [r for r in _roll if (r.place.rank, r.place.size) == (waiter.rank, waiter.size)]
+        return own[0] if own else None
+
     def later(self, done: Callable[[], bool], what: Callable[[], str]) -> None:
         """Watch work that nobody waits for yet (a device's queue); ``done()`` asks after it.
 
         Only the oldest unfinished work is kept: what was queued after it cannot end before it.
         """
         if self._device is None or self._device[0]():
-            self._device = done, what, time.monotonic() + self._transport.timeout
+            self._device = done, what, time.monotonic() + self._waiter.timeout
             if self._thread is None:
                 self._start()
 
     def _start(self) -> None:
-        if self._transport.timeout < math.inf:
+        if self._waiter.timeout < math.inf:
             self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
             self._thread.start()
             RUNNING.add(self)
@@ -80,7 +129,7 @@ class Watchdog:
             self._thread.join(GRACE)
 
     def _watch(self) -> None:
-        while not self._stopped.wait(min(0.5, self._transport.timeout / 10)):
+        while not self._stopped.wait(min(0.5, self._waiter.timeout / 10)):
             deadline, what, device, now = self._deadline, self._what, self._device, time.monotonic()
             if now > deadline and deadline == self._deadline:
                 self._end(what)
@@ -88,9 +137,19 @@ class Watchdog:
                 self._end(device[1])
 
     def _end(self, what: Callable[[], str]) -> None:
-        transport = self._transport
+        waiter, roll, said = self._waiter, self._own_roll(), what()
+        sentence = f"rank {waiter.rank}: {overdue(said, waiter.timeout)}"
         try:
-            transport.say(f"rank {transport.rank}: {overdue(what(), transport.timeout)}")
-            time.sleep(GRACE)
+            if roll is None:
+                waiter.say(sentence)
+                time.sleep(GRACE)
+                return
+            answers = roll.call()
+            if answers is None:  # another rank speaks, and ends this one too
+                time.sleep(GRACE)
+                return
+            waiter.say(sentence + answers.sentence(said))
+            time.sleep(LAST_WORDS)
+            roll.end_job(answers.late)
         finally:
             os._exit(1)
