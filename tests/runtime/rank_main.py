@@ -85,6 +85,11 @@ def do_check_slices(transport, parts, contents):
     return None
 
 
+def everywhere(transport, answer):
+    """Every rank's answer, of any type."""
+    return [pickle.loads(each) for each in transport.gather_bytes(pickle.dumps(answer))]
+
+
 def main() -> None:
     mpi = load_mpi()
     world = mpi.COMM_WORLD
@@ -97,7 +102,7 @@ def main() -> None:
         if mine:
             transport = SingleTransport() if size == 1 else MpiTransport(group)
             done = (globals()[f"do_{kind}"](transport, **arguments) for kind, arguments in tasks)
-            answers[size] = [transport.gather(answer) for answer in done]
+            answers[size] = [everywhere(transport, answer) for answer in done]
         everyone = world.Ibarrier()
         while not everyone.Test():
             time.sleep(0.01)  # ranks that wait must not take the cores of those that work

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -86,6 +87,8 @@ def _start(mpi: Any, watchdog: Watchdog | None) -> None:
 
 def _end(mpi: Any, library: Any) -> None:
     if not mpi.Is_finalized():
+        if hasattr(sys, "last_value") and mpi.COMM_WORLD.size > 1:
+            mpi.COMM_WORLD.Abort(1)  # a script that has failed: others would wait for this rank
         closed = MpiTransport.closed
         with closed(lambda: "the other ranks to end") if closed else nullcontext():
             library.MPI_Finalize()
