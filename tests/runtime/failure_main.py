@@ -6,6 +6,7 @@ rank 3 wants a broadcast from it.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
@@ -26,13 +27,22 @@ def fail(fault):
         time.sleep(60)
     if fault == "dies":
         os.kill(os.getpid(), signal.SIGKILL)
+    if fault == "stops":
+        sys.stdout.write(f"late {os.getpid()} {time.time()}\n")
+        sys.stdout.flush()
+        os.kill(os.getpid(), signal.SIGSTOP)
+    if fault == "holds the lock":
+        ctypes.PyDLL(None).sleep(60)
     if fault == "raises":
         raise PlanError("something is damaged")
 
 
 def main() -> None:
     name, fault, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
-    transport = launch.open_transport(name, timeout=60)  # on a loaded machine ranks start late
+    if fault == "stops early" and launch.announced()[0] == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    # on a loaded machine ranks start late
+    transport = launch.open_transport(name, timeout=seconds if fault == "stops early" else 60)
     transport.timeout = seconds
     if fault == "device":
         watchdog = Watchdog(transport)
@@ -42,6 +52,14 @@ def main() -> None:
     last = transport.size - 1
     group = transport.subgroup([3, last] if last > 3 and transport.rank >= 3 else [transport.rank])
     transport.gather(None)
+    if fault == "stays":
+        transport.close()
+        time.sleep(60 * last if transport.rank == last else 0)
+        return
+    if fault in ("stops", "holds the lock"):
+        if transport.rank == last:
+            fail(fault)
+        transport.allreduce_sum(np.ones(3))
     start = time.monotonic()
     try:
         if transport.rank == last:
