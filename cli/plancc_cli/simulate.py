@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from plancc.predict.machine import Machine
     from plancc.predict.predictor import Predictor
     from plancc.report.epochs import Basis
-    from plancc.report.plans import check_plan
 
 OF_ONE_PLAN = ("ranks", "dtype", "per_rank")
 """Parameters that a sweep does not have."""
@@ -66,6 +65,7 @@ def command(
     from plancc.plan.reader import PlanFile
     from plancc.predict.predictor import default_predictor
     from plancc.report.epochs import Basis
+    from plancc.report.plans import check_plan
 
     def asked(predictor: Predictor) -> Predictor:
         node = predictor.machine.node

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from .attack import Attack
+<<<<<<< HEAD
 from .faults import Jobs, Resume
+=======
+from .faults import Jobs, Signals
+>>>>>>> 04ab8e5 (plancc simulate imports what it checks plans with; one attack on killed runs)
 from .killed_runs import KilledRuns
 from .lines import Lines
 from .neighbours import NEIGHBOURS
@@ -22,7 +26,6 @@ ATTACKS: dict[str, type[Attack]] = {
         *NEIGHBOURS,
         Lines,
         Signals,
-        Resume,
         KilledRuns,
         Jobs,
     )

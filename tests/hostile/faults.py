@@ -1,4 +1,8 @@
+<<<<<<< HEAD
 """Faults while programs run: killed runs that resume, faulty ranks. Signals: `signals`."""
+=======
+"""Faults while programs run: signals at random moments, and faulty ranks."""
+>>>>>>> 04ab8e5 (plancc simulate imports what it checks plans with; one attack on killed runs)
 
 from __future__ import annotations
 
@@ -17,7 +21,6 @@ from pathlib import Path
 import numpy as np
 
 from .attack import Attack, Case, Finding
-from .neighbours import RUN
 from .plan_bytes import fresh_plans
 
 BIN = Path(sys.executable).parent
@@ -121,63 +124,6 @@ class Faults(Attack):
 
     def prepare(self, folder: Path) -> None:
         self.plans = fresh_plans(folder)
-
-
-class Resume(Faults):
-    """kill -9 to a run at a random moment, and --resume: the same bits at the end."""
-
-    name = "resume"
-    epochs = "40"
-
-    def prepare(self, folder: Path) -> None:
-        super().prepare(folder)
-        self.whole = {}
-        for ranks in ("1", "2"):
-            weights = folder / f"whole-{ranks}.npz"
-            end = Program([*self.words(ranks), "--save", str(weights)], folder).wait(600)
-            assert end.code == 0, end.err
-            self.whole[ranks] = arrays_of(weights)
-
-    def words(self, ranks: str) -> list[str]:
-        run = list(RUN)
-        run[run.index("--ranks") + 1] = ranks
-        options = ("--optimizer", "adam", "--dropout", "0.5", "--epochs", self.epochs)
-        return [str(BIN / "plancc-run"), str(self.plans[0]), *run, *options]
-
-    def case(self, rng: np.random.Generator) -> Case:
-        moments = [f"{rng.uniform(0.3, 5):.3f}" for _ in range(rng.integers(1, 4))]
-        ranks = str(rng.choice(["1", "2"]))
-        return Case(f"{ranks} ranks, killed after {', '.join(moments)} s", words=(ranks, *moments))
-
-    def look(self, case: Case, folder: Path) -> str:
-        ranks, *moments = case.words
-        words = [*self.words(ranks), "--checkpoint", "kept", "--every", "1", "--save", "end.npz"]
-        killed = 0
-        for moment in [*moments, "600"]:
-            there = (folder / "kept" / "last.safetensors").exists()
-            running = Program([*words, *(["--resume"] if there else [])], folder)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                running.process.wait(float(moment))
-            if running.process.poll() is None:
-                os.killpg(running.process.pid, signal.SIGKILL)
-                running.wait(PATIENCE)
-                killed += 1
-                continue
-            end = running.wait(PATIENCE)
-            polite(end)
-            if end.code:
-                raise Finding("silent", f"a run does not resume: {end.err.strip()[-200:]}")
-            break
-        no_leftovers(folder)
-        found, whole = arrays_of(folder / "end.npz"), self.whole[ranks]
-        if found.keys() != whole.keys() or any(found[k] != whole[k] for k in whole):
-            raise Finding("silent", f"other bits after {killed} kills")
-        return "same bits" if killed else "not killed"
-
-
-def arrays_of(path: Path) -> dict[str, bytes]:
-    with np.load(path) as file:
-        return {name: file[name].tobytes() for name in file.files}
 
 
 LAUNCHERS = ("threads", "mpirun", "torchrun")
