@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from .attack import Attack
-<<<<<<< HEAD
-from .faults import Jobs, Resume
-=======
-from .faults import Jobs, Signals
->>>>>>> 04ab8e5 (plancc simulate imports what it checks plans with; one attack on killed runs)
+from .faults import Jobs
 from .killed_runs import KilledRuns
 from .lines import Lines
 from .neighbours import NEIGHBOURS

@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""Faults while programs run: killed runs that resume, faulty ranks. Signals: `signals`."""
-=======
-"""Faults while programs run: signals at random moments, and faulty ranks."""
->>>>>>> 04ab8e5 (plancc simulate imports what it checks plans with; one attack on killed runs)
+"""Faults while jobs run: a rank that is killed, stopped, has other options or another plan."""
 
 from __future__ import annotations
 
@@ -108,24 +104,6 @@ def no_leftovers(folder: Path) -> None:
         raise Finding("leftover", f"{left[0]} was left")
 
 
-def polite(end: End) -> None:
-    for sentence in ("please report it", "Traceback (most recent"):
-        if sentence in end.err:
-            raise Finding("traceback", end.err.strip()[-300:])
-
-
-class Faults(Attack):
-    """What faults share: no limit of memory, and plans."""
-
-    cpu, wall = 600.0, 600.0
-    memory = 0
-    chunk = 5
-    quick = 2
-
-    def prepare(self, folder: Path) -> None:
-        self.plans = fresh_plans(folder)
-
-
 LAUNCHERS = ("threads", "mpirun", "torchrun")
 FAULTS = {
     # what happens to one rank: whether all launchers can have it
@@ -142,15 +120,18 @@ FAULTS = {
 }
 
 
-class Jobs(Faults):
+class Jobs(Attack):
     """A fault on one rank of a job: it ends in time, and names the rank or the file."""
 
     name = "jobs"
+    cpu, wall = 600.0, 600.0
+    memory = 0
+    chunk = 5
+    quick = 2
     timeout, ranks = 6.0, 3
 
     def prepare(self, folder: Path) -> None:
-        super().prepare(folder)
-        self.plan, self.other = self.plans[0], self.plans[2]
+        self.plan, _, self.other, _ = fresh_plans(folder, ("rp", "medium-grain"))
         content = bytearray(self.plan.read_bytes())
         import h5py
 
