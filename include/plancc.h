@@ -15,7 +15,9 @@
    Every function that can fail returns 0 for success, else 1 and a sentence in `message`. Nothing
    is printed, and nothing aborts but MPI itself (see plancc_exchange). A file is not trusted: sizes
    are checked against its header and against what it stores before anything is allocated, and
-   every number that is used as an index before it is used.
+   every number that is used as an index before it is used. In files of version 1.5 and higher all
+   that is read is compared with its digests (BLAKE3); the content hash over them is not, and files
+   of older versions have no digests.
 
    MIT licence, as plancc. */
 #ifndef PLANCC_H
@@ -98,9 +100,130 @@ int plancc_exchange_f(const plancc_part *part, int width, const double *own, dou
 #include <stdlib.h>
 #include <string.h>
 
+/* BLAKE3 without a key, 32 bytes: O'Connor, Aumasson, Neves, Wilcox-O'Hearn 2020, sections 2.1 to
+   2.6. One thread. */
+enum { PLANCC__START = 1, PLANCC__END = 2, PLANCC__PARENT = 4, PLANCC__ROOT = 8 };
+
+static const uint32_t plancc__iv[8] = {0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A,
+                                       0x510E527F, 0x9B05688C, 0x1F83D9AB, 0x5BE0CD19};
+
+typedef struct plancc__hash {
+  uint32_t cv[8];        /* of the chunk under way, after `blocks` blocks */
+  uint64_t chunks;       /* complete ones before it */
+  unsigned blocks, fill; /* bytes that wait in `block` */
+  unsigned char block[64];
+  unsigned depth; /* of the stack: one for each bit of `chunks` that is set */
+  uint32_t stack[54][8];
+} plancc__hash;
+
+static void plancc__mix(uint32_t *v, int a, int b, int c, int d, uint32_t x, uint32_t y) {
+  v[a] += v[b] + x;
+  v[d] = (v[d] ^ v[a]) >> 16 | (v[d] ^ v[a]) << 16;
+  v[c] += v[d];
+  v[b] = (v[b] ^ v[c]) >> 12 | (v[b] ^ v[c]) << 20;
+  v[a] += v[b] + y;
+  v[d] = (v[d] ^ v[a]) >> 8 | (v[d] ^ v[a]) << 24;
+  v[c] += v[d];
+  v[b] = (v[b] ^ v[c]) >> 7 | (v[b] ^ v[c]) << 25;
+}
+
+/* The chaining value of a block: cv becomes the first half of the compression function's output. */
+static void plancc__compress(uint32_t cv[8], const uint32_t block[16], uint64_t counter,
+                             unsigned length, unsigned flags) {
+  static const unsigned char order[16] = {2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8};
+  uint32_t v[16], m[16], next[16];
+  memcpy(m, block, sizeof m);
+  memcpy(v, cv, 32);
+  memcpy(v + 8, plancc__iv, 16);
+  v[12] = (uint32_t)counter;
+  v[13] = (uint32_t)(counter >> 32);
+  v[14] = length;
+  v[15] = flags;
+  for (int round = 0; round < 7; round++) {
+    for (int k = 0; k < 4; k++)
+      plancc__mix(v, k, 4 + k, 8 + k, 12 + k, m[2 * k], m[2 * k + 1]);
+    for (int k = 0; k < 4; k++)
+      plancc__mix(v, k, 4 + (k + 1) % 4, 8 + (k + 2) % 4, 12 + (k + 3) % 4, m[8 + 2 * k],
+                  m[9 + 2 * k]);
+    for (int k = 0; k < 16; k++) next[k] = m[order[k]];
+    memcpy(m, next, sizeof m);
+  }
+  for (int k = 0; k < 8; k++) cv[k] = v[k] ^ v[8 + k];
+}
+
+/* The block that waits, as words, zeros after its bytes. */
+static void plancc__words(const plancc__hash *h, uint32_t words[16]) {
+  for (unsigned k = 0; k < 16; k++) {
+    words[k] = 0;
+    for (unsigned j = 0; j < 4 && 4 * k + j < h->fill; j++)
+      words[k] |= (uint32_t)h->block[4 * k + j] << (8 * j);
+  }
+}
+
+static void plancc__hash_start(plancc__hash *h) {
+  memset(h, 0, sizeof *h);
+  memcpy(h->cv, plancc__iv, sizeof h->cv);
+}
+
+/* A full block with more to come: into the chunk, and a full chunk into the tree. */
+static void plancc__hash_block(plancc__hash *h) {
+  uint32_t words[16], pair[16];
+  unsigned flags = (h->blocks ? 0u : (unsigned)PLANCC__START);
+  plancc__words(h, words);
+  h->fill = 0;
+  if (h->blocks < 15) {
+    plancc__compress(h->cv, words, h->chunks, 64, flags);
+    h->blocks++;
+    return;
+  }
+  plancc__compress(h->cv, words, h->chunks, 64, flags | PLANCC__END);
+  h->chunks++;
+  for (uint64_t total = h->chunks; !(total & 1); total >>= 1) {
+    memcpy(pair, h->stack[--h->depth], 32);
+    memcpy(pair + 8, h->cv, 32);
+    memcpy(h->cv, plancc__iv, 32);
+    plancc__compress(h->cv, pair, 0, 64, PLANCC__PARENT);
+  }
+  memcpy(h->stack[h->depth++], h->cv, 32);
+  memcpy(h->cv, plancc__iv, 32);
+  h->blocks = 0;
+}
+
+static void plancc__hash_add(plancc__hash *h, const void *data, size_t size) {
+  const unsigned char *bytes = data;
+  while (size) {
+    if (h->fill == 64) plancc__hash_block(h);
+    size_t many = 64 - h->fill < size ? 64 - h->fill : size;
+    memcpy(h->block + h->fill, bytes, many);
+    h->fill += (unsigned)many;
+    bytes += many;
+    size -= many;
+  }
+}
+
+static void plancc__hash_end(plancc__hash *h, unsigned char digest[32]) {
+  uint32_t words[16];
+  unsigned length = h->fill, flags = (h->blocks ? 0u : (unsigned)PLANCC__START) | PLANCC__END;
+  uint64_t counter = h->chunks;
+  plancc__words(h, words);
+  while (h->depth) {
+    plancc__compress(h->cv, words, counter, length, flags);
+    memcpy(words, h->stack[--h->depth], 32);
+    memcpy(words + 8, h->cv, 32);
+    memcpy(h->cv, plancc__iv, 32);
+    length = 64;
+    flags = PLANCC__PARENT;
+    counter = 0;
+  }
+  plancc__compress(h->cv, words, counter, length, flags | PLANCC__ROOT);
+  for (int k = 0; k < 32; k++) digest[k] = (unsigned char)(h->cv[k / 4] >> (8 * (k % 4)));
+}
+
 typedef struct plancc__reader {
   const char *path;
   hid_t file;
+  int64_t part, num_parts;
+  int digested; /* whether the file has digests: since 1.5 */
   char *message;
   size_t message_size;
 } plancc__reader;
@@ -187,6 +310,75 @@ static int plancc__open(const plancc__reader *r, const char *name, hid_t *datase
   return 1;
 }
 
+/* The digest in row `row` of `rows` of /digests/`name`. */
+static int plancc__digest(const plancc__reader *r, const char *name, int64_t row, int64_t rows,
+                          unsigned char digest[32]) {
+  char path[96], group[96];
+  int good = 0, deflated = 0;
+  snprintf(path, sizeof path, "digests/%s", name);
+  snprintf(group, sizeof group, "digests/%.*s", (int)(strchr(name, '/') - name), name);
+  hid_t dataset = -1;
+  if (plancc__is_hard(r->file, "digests") && plancc__is_hard(r->file, group) &&
+      plancc__is_hard(r->file, path))
+    dataset = H5Dopen2(r->file, path, H5P_DEFAULT);
+  if (dataset >= 0) {
+    hsize_t size[2] = {0, 0}, first[2] = {(hsize_t)row, 0}, many[2] = {1, 32}, flat = 32;
+    hid_t type = H5Dget_type(dataset), all = H5Dget_space(dataset);
+    hid_t space = H5Screate_simple(1, &flat, NULL);
+    good = type >= 0 && all >= 0 && space >= 0 && H5Tequal(type, H5T_STD_U8LE) > 0 &&
+           H5Sget_simple_extent_ndims(all) == 2 &&
+           H5Sget_simple_extent_dims(all, size, NULL) == 2 && size[0] == (hsize_t)rows &&
+           size[1] == 32 && plancc__is_plain(dataset, &deflated) &&
+           plancc__is_stored(r->file, dataset, size[0] * 32, deflated) &&
+           H5Sselect_hyperslab(all, H5S_SELECT_SET, first, NULL, many, NULL) >= 0 &&
+           H5Dread(dataset, H5T_NATIVE_UINT8, space, all, H5P_DEFAULT, digest) >= 0;
+    if (space >= 0) H5Sclose(space);
+    if (all >= 0) H5Sclose(all);
+    if (type >= 0) H5Tclose(type);
+    H5Dclose(dataset);
+  }
+  return good ? 0 : plancc__fail(r, "/%s is missing, or no list of digests: damaged", path);
+}
+
+/* Compare entries of a dataset with their digest: of the part, or of the whole of a short table. */
+static int plancc__compare(const plancc__reader *r, const char *name, hid_t dataset,
+                           int64_t length, int64_t start, int64_t count) {
+  enum { AT_ONCE = 1 << 16 };
+  static const char *const shared[] = {"rows/part_ptr", "rows/num_interior", "expand/send_ptr",
+                                       "expand/recv_ptr"};
+  unsigned char said[32], found[32], *bytes;
+  plancc__hash hash;
+  int whole = 0, good = 1;
+  if (!r->digested) return 0;
+  for (size_t k = 0; k < sizeof shared / sizeof *shared; k++) whole |= !strcmp(name, shared[k]);
+  if (plancc__digest(r, name, whole ? 0 : r->part, whole ? 1 : r->num_parts, said)) return 1;
+  if (whole) {
+    start = 0;
+    count = length;
+  }
+  hid_t type = H5Dget_type(dataset), all = H5Dget_space(dataset);
+  size_t size = type < 0 ? 8 : H5Tget_size(type);
+  bytes = malloc((size_t)AT_ONCE * size);
+  plancc__hash_start(&hash);
+  for (int64_t done = 0; done < count && good && bytes; done += AT_ONCE) {
+    hsize_t first = (hsize_t)(start + done), many = AT_ONCE;
+    if (many > (hsize_t)(count - done)) many = (hsize_t)(count - done);
+    hid_t space = H5Screate_simple(1, &many, NULL);
+    good = type >= 0 && all >= 0 && space >= 0 &&
+           H5Sselect_hyperslab(all, H5S_SELECT_SET, &first, NULL, &many, NULL) >= 0 &&
+           H5Dread(dataset, type, space, all, H5P_DEFAULT, bytes) >= 0;
+    if (space >= 0) H5Sclose(space);
+    if (good) plancc__hash_add(&hash, bytes, (size_t)many * size);
+  }
+  if (all >= 0) H5Sclose(all);
+  if (type >= 0) H5Tclose(type);
+  if (!bytes) return plancc__fail(r, "not enough memory to check /%s", name);
+  free(bytes);
+  plancc__hash_end(&hash, found);
+  if (good && !memcmp(said, found, 32)) return 0;
+  return plancc__fail(r, "/%s does not have its digest: damaged", name);
+}
+
 /* Entries start .. start+count-1 of a dataset of `length` entries as a new array of `memory`. */
 static int plancc__slice(const plancc__reader *r, const char *name, hid_t memory, int64_t length,
                          int64_t start, int64_t count, void *array) {
@@ -224,6 +416,7 @@ static int plancc__slice(const plancc__reader *r, const char *name, hid_t memory
     if (file_space >= 0) H5Sclose(file_space);
     if (wrong) plancc__fail(r, "dataset /%s is not readable: damaged", name);
   }
+  if (!wrong) wrong = plancc__compare(r, name, dataset, length, start, count);
   H5Dclose(dataset);
   if (wrong) {
     free(*(void **)array);
@@ -353,14 +546,18 @@ static int plancc__check_matrix(const plancc__reader *r, const plancc_part *p) {
   return 0;
 }
 
-static int plancc__read(const plancc__reader *r, plancc_part *p) {
-  char text[128];
+static int plancc__read(plancc__reader *r, plancc_part *p) {
+  char text[128], *rest;
   int64_t *range = NULL, before, volume, *interior = NULL;
   if (plancc__text(r, "format", text, sizeof text)) return 1;
   if (strcmp(text, "plancc-plan")) return plancc__fail(r, "not a plan of plancc");
   if (plancc__text(r, "format_version", text, sizeof text)) return 1;
   if (strncmp(text, "1.", 2))
     return plancc__fail(r, "plan format %s, and this reader knows 1.x", text);
+  long minor = strtol(text + 2, &rest, 10);
+  if (*rest || rest == text + 2 || minor < 0)
+    return plancc__fail(r, "format version '%s' is not MAJOR.MINOR", text);
+  r->digested = minor >= 5;
   if (plancc__text(r, "layout", text, sizeof text)) return 1;
   if (strcmp(text, "row"))
     return plancc__fail(r, "layout '%s': this reader knows plans of layout 'row' only", text);
@@ -372,6 +569,8 @@ static int plancc__read(const plancc__reader *r, plancc_part *p) {
   if (m < 0 || m >= p->num_parts)
     return plancc__fail(r, "there is no part %lld: the plan has parts 0..%lld", (long long)m,
                         (long long)p->num_parts - 1);
+  r->part = m;
+  r->num_parts = p->num_parts;
   if (plancc__offsets(r, "rows/part_ptr", p->num_parts + 1, m, m + 1, n, &range)) {
     free(range);
     return 1;
@@ -431,7 +630,7 @@ void plancc_free_part(plancc_part *p) {
 
 int plancc_read_part(const char *path, int64_t part, plancc_part *out, char *message,
                      size_t message_size) {
-  plancc__reader r = {path, -1, message, message_size};
+  plancc__reader r = {path, -1, 0, 0, 0, message, message_size};
   H5E_auto2_t report;
   void *client;
   memset(out, 0, sizeof *out);
@@ -471,7 +670,7 @@ static int plancc__withdraw(const plancc_part *p, MPI_Request *request) {
 
 int plancc_exchange(const plancc_part *p, int width, const double *own, double *halo,
                     MPI_Comm comm, char *message, size_t message_size) {
-  plancc__reader r = {"plancc_exchange", -1, message, message_size};
+  plancc__reader r = {"plancc_exchange", -1, 0, 0, 0, message, message_size};
   int size, rank, wrong;
   if (message && message_size) message[0] = '\0';
   if (MPI_Comm_size(comm, &size) || MPI_Comm_rank(comm, &rank))

@@ -9,6 +9,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from blake3 import blake3
 from export_helpers import LOADERS, ROOT, run, system_mpi
 
 STRICT = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O1", "-g"]
@@ -105,6 +106,16 @@ def test_rows_and_ids(case, read_part):
     np.testing.assert_array_equal(original, case.ids[vertex])
     assert sorted(vertex) == list(range(61))
     assert (np.diff(case.owner[vertex]) >= 0).all()
+
+
+def test_digests_are_blake3(tmp_path):
+    program = built("gcc", LOADERS / "blake3.c", tmp_path / "blake3")
+    path = tmp_path / "bytes"
+    sizes = [0, 1, 63, 64, 65, 1023, 1024, 1025, 2048, 2049, 3072, 3073, 7168, 31744, 102_400]
+    for size in [*sizes, 3_000_001]:
+        path.write_bytes(np.random.default_rng(size).bytes(size))
+        for piece in (1 << 20, 64, 77):
+            assert run(program, path, piece) == blake3(path.read_bytes()).hexdigest(), size
 
 
 def damaged(case, folder: Path, damage) -> Path:
