@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from plancc.errors import InputError
 from plancc.registry import check_choice
+from plancc.text import printable
 from plancc.version import __version__
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.nn import MODELS
@@ -27,6 +28,8 @@ from plancc_runtime.weights import Shapes, read_description, read_weights
 FORMAT = 1
 MOST_LAYERS = 1024
 """So many layers a network may have, however few arrays its file holds."""
+MOST_SHOWN = 200
+"""Longest text from a file in a message, in characters."""
 NO_FUNCTION = ("order",)
 """Options of convolutions that change how they compute, and not what."""
 SMALL = 1 << 24
@@ -106,7 +109,9 @@ class Description:
                 raise InputError(f"{name}: '{key[:40]}' of 'conv' must be a finite number")
         for key, choices in (("activation", ACTIVATIONS), ("norm", NORMS), ("model", MODELS)):
             try:
-                check_choice(key, options.get(key, getattr(NetworkOptions, key)), choices)
+                check_choice(
+                    key, options.get(key, getattr(NetworkOptions, key))[:MOST_SHOWN], choices
+                )
             except InputError as error:
                 raise InputError(f"{name}: {error}") from None
         return cls(tuple(dims), NetworkOptions(**options), **own)
@@ -157,10 +162,11 @@ class Description:
         name = fspath(path)
         try:
             network = Network(self.dims, self.options, 0, dtype)
-        except InputError as error:
-            raise InputError(f"{name}: {error}") from None
         except Exception as error:  # options of the convolutions are anything
-            raise InputError(f"{name}: describes no network ({error})") from error
+            why = printable(str(error)[:MOST_SHOWN])
+            if not isinstance(error, InputError):
+                why = f"describes no network ({why})"
+            raise InputError(f"{name}: {why}") from error
         shapes = {key: tuple(value.shape) for key, value in network.state_dict().items()}
         weights = read_weights(path, shapes)
         network.load_state_dict({key: torch.from_numpy(w) for key, w in weights.items()})

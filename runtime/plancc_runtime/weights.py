@@ -7,6 +7,8 @@ JSON that says which network they belong to (`plancc_runtime.saved`). Older file
 from __future__ import annotations
 
 import json
+import math
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike, fspath
@@ -15,9 +17,12 @@ from typing import Any
 import numpy as np
 
 from plancc.errors import InputError, PlanccError
+from plancc.text import printable
 
 DESCRIPTION = "network"
 """Key of the JSON; no parameter of a network is called so."""
+DEFLATED = 1032
+"""Most bytes that one byte of deflate may stand for."""
 MOST_TEXT = 1 << 18
 """Longest JSON in characters."""
 
@@ -37,7 +42,7 @@ def read_weights(path: str | PathLike[str], shapes: Shapes) -> dict[str, np.ndar
     """
     name, arrays = fspath(path), {}
     with _opened(path) as file:
-        there = _headers(file)
+        there = _headers(file, path)
         for key, shape in shapes.items():
             if key not in there:
                 raise InputError(f"{name}: has no array {key}; the model has {', '.join(shapes)}")
@@ -45,7 +50,7 @@ def read_weights(path: str | PathLike[str], shapes: Shapes) -> dict[str, np.ndar
             if found != shape:
                 raise InputError(f"{name}: {key} has shape {found}, the model needs {shape}")
             if dtype.kind in "fiu":
-                arrays[key] = file[key]
+                arrays[key] = _native(file[key])
             if dtype.kind not in "fiu" or not np.isfinite(arrays[key]).all():
                 raise InputError(f"{name}: {key} must hold finite numbers")
     return arrays
@@ -67,7 +72,7 @@ def read_description(path: str | PathLike[str]) -> tuple[dict[str, Any] | None, 
         If the file cannot be read, or its text is no JSON object.
     """
     with _opened(path) as file:
-        there = _headers(file)
+        there = _headers(file, path)
         text = there.pop(DESCRIPTION, None)
         shapes = {key: shape for key, (shape, _) in there.items()}
         if text is None:
@@ -112,6 +117,14 @@ def save_weights(
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
+def _native(array: np.ndarray) -> np.ndarray:
+    """The array in this machine's byte order, as float64 if it is of a type that torch lacks."""
+    dtype = array.dtype.newbyteorder("=")
+    there = dtype.kind == "i" or dtype == np.uint8 or (dtype.kind == "f" and dtype.itemsize <= 8)
+    with np.errstate(over="ignore"):  # then it is not finite
+        return array.astype(dtype if there else np.float64, copy=False)
+
+
 @contextmanager
 def _opened(path: str | PathLike[str]) -> Iterator[Any]:
     """The archive; InputError for whatever numpy, zipfile and zlib raise of a damaged one."""
@@ -128,11 +141,14 @@ def _opened(path: str | PathLike[str]) -> Iterator[Any]:
         raise InputError(f"{name}: {why}") from error
 
 
-def _headers(file: Any) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
-    """Shape and type of every array, without its numbers."""
+def _headers(
+    file: Any, path: str | PathLike[str]
+) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+    """Shape and type of every array, without its numbers, which the file has room for."""
     found = {}
     for key in file.files:
-        with file.zip.open(key if key in file.zip.NameToInfo else f"{key}.npy") as stream:
+        entry = file.zip.getinfo(key if key in file.zip.NameToInfo else f"{key}.npy")
+        with file.zip.open(entry) as stream:
             version = np.lib.format.read_magic(stream)
             read = {
                 (1, 0): np.lib.format.read_array_header_1_0,
@@ -141,5 +157,11 @@ def _headers(file: Any) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
             shape, _, dtype = read(stream)
             if dtype.hasobject:
                 raise ValueError(f"{key} is pickled")
+            there = min(entry.file_size, DEFLATED * min(entry.compress_size, os.path.getsize(path)))
+            if math.prod(shape) * dtype.itemsize > there:
+                raise InputError(
+                    f"{fspath(path)}: {printable(key[:40])} has shape {str(tuple(shape))[:80]} and "
+                    "fewer numbers"
+                )
             found[key] = tuple(shape), dtype
     return found

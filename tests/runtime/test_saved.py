@@ -212,6 +212,45 @@ def test_text_that_is_no_description(text, weights, tmp_path):
         plancc_runtime.load_network(tmp_path / "w.npz")
 
 
+@pytest.mark.parametrize("dtype", [">f4", ">f8", "g", "f2", "<u2", ">u8", "i1"])
+def test_numbers_of_any_type_are_read(dtype, weights, tmp_path):
+    arrays, description = weights
+    arrays = {key: value for key, value in arrays.items() if key != DESCRIPTION}
+    name = "convs.0.weight"
+    chosen = np.round(8 * np.abs(arrays[name]))
+    save_weights(tmp_path / "w.npz", arrays | {name: chosen.astype(dtype)}, description)
+    network = plancc_runtime.load_network(tmp_path / "w.npz")
+    np.testing.assert_array_equal(network.network.state_dict()[name].numpy(), chosen)
+
+
+def test_texts_of_a_file_are_shortened(weights, tmp_path):
+    arrays, description = weights
+    arrays = {key: value for key, value in arrays.items() if key != DESCRIPTION}
+    long = "x" * 10**5
+    for change in ({"model": long}, {"norm": long}, {"conv": {"bias": "\x1b" + long}}):
+        save_weights(tmp_path / "w.npz", arrays, description | change)
+        with pytest.raises(InputError) as caught:
+            plancc_runtime.load_network(tmp_path / "w.npz")
+        assert len(str(caught.value)) < 600
+        assert str(caught.value).isprintable()
+
+
+def test_a_network_is_no_larger_than_the_file_has_numbers_for(weights, tmp_path):
+    """Shapes and a description that agree with each other: 4 TB of weights in 600 bytes."""
+    description = weights[1] | {"dims": [10**6, 10**6]}
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "<f4", "fortran_order": False, "shape": (10**6, 10**6)}
+    )
+    text = io.BytesIO()
+    np.save(text, np.array(json.dumps(description)))
+    with zipfile.ZipFile(tmp_path / "w.npz", "w") as archive:
+        archive.writestr(f"{DESCRIPTION}.npy", text.getvalue())
+        archive.writestr("convs.0.weight.npy", header.getvalue())
+    with pytest.raises(InputError, match=r"convs\.0\.weight has shape .* fewer numbers"):
+        plancc_runtime.load_network(tmp_path / "w.npz")
+
+
 def test_no_array_is_read_that_does_not_fit(tmp_path):
     """A header that claims a petabyte, with nothing behind it."""
     header = io.BytesIO()
