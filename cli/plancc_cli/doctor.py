@@ -157,26 +157,30 @@ def trial(words: Sequence[str], seconds: float = SECONDS) -> tuple[bool, str]:
 
     All that it started is ended with it.
     """
-    try:
-        child = subprocess.Popen(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
-    except OSError as error:
-        return False, f"{words[0]}: {error.strerror or error}"
-    try:
-        out, err = child.communicate(timeout=seconds)
-    except BaseException as error:
-        os.killpg(child.pid, signal.SIGKILL)
-        child.communicate()
-        if isinstance(error, subprocess.TimeoutExpired):
-            return False, f"did not end within {seconds:g} s"
-        raise
+    from plancc.files import scratch_folder
+
+    with scratch_folder() as folder:  # launchers that are killed leave their files
+        try:
+            child = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+                env=os.environ | {"TMPDIR": str(folder)},
+            )
+        except OSError as error:
+            return False, f"{words[0]}: {error.strerror or error}"
+        try:
+            out, err = child.communicate(timeout=seconds)
+        except BaseException as error:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.communicate()
+            if isinstance(error, subprocess.TimeoutExpired):
+                return False, f"did not end within {seconds:g} s"
+            raise
     if child.returncode == 0:
         return True, out.strip()
     return False, _reason(err or out) or f"exit code {child.returncode}"
