@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from dataclasses import replace
+from functools import partial
 
 import h5py
 import numpy as np
@@ -17,6 +19,8 @@ from plancc.plan.reader import load
 from plancc.plan.slices import read_rank_slice
 from plancc.plan.verify import verify, verify_file
 from plancc.report.plans import report
+from plancc_runtime.slices import checked_slice
+from plancc_runtime.transport.local import run_ranks
 
 # A small plan whose tables can be written out. Rows 0, 1 belong to part 0, rows 2, 3 to part 1,
 # rows 4, 5 to part 2; row i uses itself, and
@@ -173,13 +177,16 @@ def test_of_a_file(invariant, name, edits, tmp_path):
         report,
         lambda at: report(at, dims=[3, 2], num_ranks=2),
         *(
-            lambda at, rank=rank, ranks=ranks: read_rank_slice(at, rank, ranks)
+            lambda at, ranks=ranks: run_ranks(ranks, partial(checked_slice, at))
             for ranks in (1, 2, 3)
-            for rank in range(ranks)
         ),
     ):
-        with contextlib.suppress(PlanError):  # which is all that may be raised
+        with pytest.raises(PlanError, match=re.escape(str(path)) + "|the plan is damaged"):
             read(path)
+    for ranks in (1, 2, 3):
+        for rank in range(ranks):
+            with contextlib.suppress(PlanError):  # which is all that may be raised
+                read_rank_slice(path, rank, ranks)
 
 
 def test_a_valid_plan_passes(tmp_path):
