@@ -16,8 +16,9 @@ from collections.abc import Sequence
 
 BEGUN, GONE, WRITTEN, SENTENCE, HANDLED, CODE = b"+", b"-", b"=", b"i", b"h", b"c"
 """First byte of what is told: a temporary file or folder is about to be made, is no more; a file
-is complete; what to say of an interruption; signals that the work answers by itself, however long
-that takes; the exit code of the work, which is done."""
+is complete; what to say of an interruption; the number of a signal that the work answers by itself,
+however long that takes, or minus that number when it does so no longer; the exit code of the work,
+which is done."""
 
 _supervisor: int | None = None
 _temporary: set[str] = set()

@@ -67,6 +67,7 @@ class StopSignals:
         signal.set_wakeup_fd(self._outer)
         for number, handler in self._before.items() if not self._name else ():
             signal.signal(number, handler)
+            tell(HANDLED, -number)
         os.close(self._writing)  # which ends the thread
 
     def _listen(self) -> None:

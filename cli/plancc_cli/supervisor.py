@@ -26,6 +26,8 @@ from plancc import processes
 
 GRACE = 1.0
 """Seconds for the work to end tidily."""
+TWICE = 1.0
+"""Seconds within which a second signal counts as the first: a batch system may send both."""
 KILLED = 0.5
 """Seconds for the system to end what was killed."""
 AGAIN = 0.01
@@ -186,6 +188,7 @@ class _Supervisor:
         self.program, self.worker, self.reports = program, worker, reports
         self.status: int | None = None  # as `os.waitpid` gives it
         self.deadline: float | None = None
+        self.asked = 0.0  # when the work was first sent a signal that it answers by itself
         self.stopped_by = 0
         self.temporary: set[bytes] = set()
         self.written: list[str] = []
@@ -253,10 +256,11 @@ class _Supervisor:
         if number == signal.SIGCHLD or self.status is not None:
             return
         if number in STOPPING:
-            # the first of those that the work answers by itself begins no countdown
-            if number not in self.handled and self.deadline is None:
-                self.deadline = time.monotonic() + GRACE
-            self.handled.discard(number)
+            now = time.monotonic()
+            if number in self.handled and now <= (self.asked or now) + TWICE:
+                self.asked = self.asked or now  # the work answers by itself, in its own time
+            elif self.deadline is None:
+                self.deadline = now + GRACE
             if not self.stopped_by:
                 processes.adopt_orphans()
             self.stopped_by = number
@@ -312,7 +316,8 @@ class _Supervisor:
         elif what == processes.SENTENCE:
             self.sentence = os.fsdecode(value)
         elif what == processes.HANDLED:
-            self.handled.add(int(value))
+            number = int(value)
+            self.handled = self.handled - {-number} if number < 0 else self.handled | {number}
         elif what == processes.CODE:
             self.code = int(value)
 

@@ -199,10 +199,25 @@ def test_work_that_saves_has_its_time(number: int, tmp_path: Path) -> None:
         assert ended(process) == (75, "")
 
 
+def test_a_signal_that_comes_twice_is_one(tmp_path: Path) -> None:
+    with program(SAVES, tmp_path) as process:
+        process.terminate()
+        time.sleep(0.1)
+        process.terminate()
+        assert ended(process) == (75, "")
+
+
 def test_a_second_signal_ends_work_that_saves(tmp_path: Path) -> None:
     with program(SAVES.replace("1.6", "60"), tmp_path) as process:
         process.terminate()
-        time.sleep(0.2)
+        time.sleep(supervisor.TWICE + 0.1)
+        process.terminate()
+        assert ended(process) == (1, INTERRUPTED)
+
+
+def test_work_that_saves_no_longer(tmp_path: Path) -> None:
+    work = SAVES.replace("ready()", "processes.tell(processes.HANDLED, -15)\n    stuck()")
+    with program(work, tmp_path) as process:
         process.terminate()
         assert ended(process) == (1, INTERRUPTED)
 

@@ -67,7 +67,7 @@ COMMANDS = {
     "accelerators": "accelerators PLAN",
     "doctor": "doctor",
     "run": "plancc-run PLAN --epochs 10000 --hidden 64 --save out.npz",
-    "run-ranks": "plancc-run PLAN --ranks 3 --epochs 10000 --log out.jsonl --checkpoint out",
+    "run-ranks": "plancc-run PLAN --ranks 3 --epochs 10000 --log out.jsonl",
 }
 """What is interrupted; names in capitals are files that `Signals.prepare` makes."""
 
