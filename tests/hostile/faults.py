@@ -99,7 +99,7 @@ def words_of(process: int) -> str:
 
 
 def no_leftovers(folder: Path) -> None:
-    left = [path.name for path in folder.rglob("*") if ".tmp" in path.name]
+    left = [path.name for path in folder.rglob("*") if re.search(r"\.tmp|^plancc", path.name)]
     if left:
         raise Finding("leftover", f"{left[0]} was left")
 
@@ -175,7 +175,9 @@ class Jobs(Attack):
                 *(f"--nproc-per-node={self.ranks}", "--", script, *words),
             ],
         }[launcher]
-        running = Program(command, folder, PLANCC_FAULT=json.dumps(order))
+        temporary = folder / "temporary"  # of torchrun, which leaves logs there, as of everybody
+        temporary.mkdir()
+        running = Program(command, folder, PLANCC_FAULT=json.dumps(order), TMPDIR=str(temporary))
         end = running.wait(120 + float(after) + self.timeout + 5 + PATIENCE)
         no_leftovers(folder)
         polite_words = [line for line in end.err.splitlines() if "plancc-run" in line]

@@ -19,7 +19,7 @@ from plancc.report.runs import read_log, read_timeline
 from .attack import Attack, Case
 from .commands import run_command
 from .damage import damaged, damaged_text
-from .plan_bytes import MODELS, fresh_plans
+from .plan_bytes import fresh_plans
 
 MACHINES = ("simple", "summit", "h100", "cpu-cluster")
 PAGES = 8
@@ -38,7 +38,7 @@ class Neighbour(Attack):
 
     def prepare(self, folder: Path) -> None:
         self.home = folder
-        self.plan = fresh_plans(folder, MODELS[:1])[0]
+        self.plan = fresh_plans(folder, ("rp",))[0]
         self.graph = folder / "graph.txt"
         self.graph.write_bytes(GRAPH)
         self.bases = self.make(folder)

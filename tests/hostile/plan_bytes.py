@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,8 @@ from .damage import damaged
 from .manners import check_words
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-MODELS = ("rp", "medium-grain", "cagnet-2d", "mop")
+MODELS = {"rp": 4, "medium-grain": 4, "cagnet-2d": 4, "cagnet-3d": 8, "mop": 4}
+"""Models, one for every layout and way to read it, and their parts."""
 NAME = "plan.h5"
 
 
@@ -72,7 +73,7 @@ class OldPlanBytes(PlanBytes):
         return sorted(GOLDEN.glob("plan-1.[0-4].h5"))
 
 
-def fresh_plans(folder: Path, models: Sequence[str] = MODELS) -> list[Path]:
+def fresh_plans(folder: Path, models: Iterable[str] = MODELS) -> list[Path]:
     """Plans of all layouts by this version, the same bytes on every run; each compressed, too."""
     rng = np.random.default_rng(5)
     n = 24
@@ -94,7 +95,9 @@ def fresh_plans(folder: Path, models: Sequence[str] = MODELS) -> list[Path]:
     )
     paths = []
     for model in models:
-        plan = plancc.compile(graph, model=model, num_parts=4, normalize="row", data=data)
+        plan = plancc.compile(
+            graph, model=model, num_parts=MODELS[model], normalize="row", data=data
+        )
         plan = dataclasses.replace(
             plan, provenance={"seed": 1, "command": "plancc compile é", "warnings": ""}
         )
@@ -114,7 +117,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
         f"slice {rank} of {size}": lambda path, rank=rank, size=size: read_rank_slice(
             path, rank, size
         )
-        for rank, size in ((1, 2), (0, 3), (3, 4), (5, 6))
+        for rank, size in ((1, 2), (0, 3), (3, 4), (6, 8))
     },
 }
 

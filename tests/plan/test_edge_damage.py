@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import h5py
 import numpy as np
@@ -282,14 +279,3 @@ def test_row_ptr_of_own_rows_only(path):
         del file["matrix/row_ptr"]
         file["matrix/row_ptr"] = row_ptr
     refused(path, "/matrix/row_ptr is of size 41; the header asks for ")
-
-
-def test_random_damage(path, tmp_path):
-    script = Path(__file__).with_name("fuzz_plan_file.py")
-    done = subprocess.run(
-        [sys.executable, script, path, tmp_path, "2", "15"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr[-2000:]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -315,15 +313,3 @@ def test_the_hash_knows_the_grid(tmp_path):
 
 def vars_of(grid):
     return {"grid": grid, "layout": grid.layout}
-
-
-def test_random_damage(tmp_path):
-    grid_plan(Grid("3d", 2, 1, 2))[0].save(tmp_path / "plan.h5")
-    script = Path(__file__).with_name("fuzz_plan_file.py")
-    done = subprocess.run(
-        [sys.executable, script, tmp_path / "plan.h5", tmp_path, "3", "10"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
