@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import warnings
 from dataclasses import asdict
@@ -13,7 +14,7 @@ from test_edge_pipeline import volume_of
 import plancc
 from plancc.errors import InputError
 from plancc.graph.normalize import normalize
-from plancc.models import MODELS, make_model
+from plancc.models import MODELS, make_model, stochastic
 from plancc.models.problem import Hypergraph
 from plancc.models.process_grid import ProcessGridModel
 from plancc.passes.kernels.nets import nets_of
@@ -121,3 +122,38 @@ def test_work_of_a_star_is_linear(leaves):
         bounds = Bounds(1.2 * even, prices, caps, np.ones(num_parts))
         _, _, evaluations = sweep(np.arange(n), nets, state, bounds)
         assert evaluations <= 3 * leaves + 2 * num_parts**2
+
+
+def test_checkerboard_declines_hubs():
+    """The sentence comes before the search, is in the plan, and auto leaves the model out."""
+    graph = graph_of("star", 400)
+    with pytest.warns(plancc.PlanccWarning, match="'checkerboard' is not made for this graph"):
+        plan = plancc.compile(graph, "checkerboard", 64)
+    check(plan, graph, "checkerboard")
+    first = plan.provenance["warnings"].splitlines()[0]
+    assert "row 0 has 400 of 1,198 nonzeros" in first
+    assert "medium-grain" in first
+    with pytest.warns(plancc.PlanccWarning):
+        chosen = plancc.compile(graph, "auto", 64, effort="fast", candidates="hp,checkerboard")
+    tried = {each["model"]: each for each in json.loads(chosen.provenance["candidates"])}
+    assert tried["checkerboard"]["failed"] == first
+    assert not tried["hp"]["failed"]
+
+
+@pytest.mark.parametrize(("shape", "num_parts"), [("path", 16), ("star", 4), ("hubs", 4)])
+def test_checkerboard_takes_what_can_be_even(shape, num_parts):
+    assert make_model("checkerboard", {}).unfit(graph_of(shape, 100), num_parts) == ""
+
+
+def test_stochastic_declines_hubs(monkeypatch):
+    """A row that all need: owners are those of a quick search for the volume."""
+    graph = normalize(graph_of("star", 300), "sym", self_loops=True)
+    model = make_model("stochastic-hp", {})
+    assert model.unfit(graph, 8) == ""
+    monkeypatch.setattr(stochastic, "MAX_HUB_GAINS", 300 * 8 - 1)
+    assert "row 0 is needed by 300 of 300 rows" in model.unfit(graph, 8)
+    with pytest.warns(plancc.PlanccWarning, match="'stochastic-hp' is not made for this graph"):
+        plan = plancc.compile(graph_of("star", 300), "stochastic-hp", 8)
+    check(plan, graph_of("star", 300), "stochastic-hp")
+    steps = [each["step"] for each in json.loads(plan.provenance["tried"])]
+    assert not any("refined for" in step or "V-cycle" in step for step in steps)

@@ -46,6 +46,8 @@ PINS_PER_NONZERO = 16
 """Most pins of a sampled hypergraph per nonzero of the matrix."""
 FULL = 0.9
 """Share of the bound that merged pins may fill; above it every batch would have to be merged."""
+MAX_HUB_GAINS = 2**23
+"""Most gains in a sweep, of moves to every part, that columns of most of the rows may ask for."""
 FITTED_COST = 1000
 """Cost of a column net and the two-pin nets beside it together, in `fitted`."""
 
@@ -118,6 +120,20 @@ class StochasticModel(Model):
     def with_data(self, vertex_data: VertexData) -> StochasticModel:
         """The same with the training mask and the clusters of `vertex_data`."""
         return replace(self, vertex_data=vertex_data)
+
+    def unfit(self, matrix: Graph, num_parts: int) -> str:
+        """A row that most rows need, in so many parts that gains of moves cost too much."""
+        needed = np.bincount(matrix.indices, minlength=matrix.num_vertices)
+        vertex = int(needed.argmax())
+        most = int(needed[vertex])
+        pins = int(needed[2 * needed > matrix.num_vertices].sum())
+        if pins * num_parts <= MAX_HUB_GAINS:
+            return ""
+        return (
+            f"model 'stochastic-hp' is not made for this graph: row {vertex} is needed by {most:,} "
+            f"of {matrix.num_vertices:,} rows, so nearly every part needs it in nearly every "
+            "batch; owners are those of a quick search for model hp, which is as good"
+        )
 
     def source(self, matrix: Graph) -> BatchSource:
         """Sampler and population for a matrix.

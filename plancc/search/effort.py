@@ -8,6 +8,7 @@ best      a population from several partitioners, refined and combined until the
 
 Every effort minimises the volume first and refines for another objective from there; for the
 expected volume of mini-batches balanced and best also start from the strongest partitioner's cut.
+Where a model says that it is not made for a graph (`StochasticModel.unfit`), fast is all there is.
 """
 
 from __future__ import annotations
@@ -115,6 +116,9 @@ def search(
     check_num_parts(matrix.num_vertices, num_parts)
     if expectation is not None:
         objective = EXPECTED_VOLUME
+    hopeless = expectation is not None and bool(model.unfit(matrix, num_parts))
+    if hopeless:
+        effort = "fast"
 
     record, deadline = Record(report), Deadline.after(budget)
     if expectation is not None:
@@ -136,6 +140,8 @@ def search(
         deadline=Deadline(deadline.at - kept),
     )
     owners = _EFFORTS[effort](job)
+    if hopeless:  # no refinement of the expectation
+        owners = []
     job.deadline = deadline
     if expectation is not None and owners and effort != "fast" and not job.deadline.passed():
         # The limit of small batches is the edge cut, which this partitioner is best at; where few
