@@ -122,6 +122,11 @@ def choose(
     num_searched = sum(known[name].searched for name in names)
     table: list[Candidate] = []
     answers: list[Found | None] = []
+    unfits = {}
+    if len(names) > 1:
+        unfits = {name: make_model(name, {}).unfit(matrix, task.num_parts) for name in names}
+    if any(unfits.values()):  # an extreme graph, on which much search gains little
+        task = replace(task, options=replace(options, effort="fast"))
     for name in names:
         candidate = _task(task, name, goal, num_searched)
         start = wall_seconds()
@@ -130,9 +135,8 @@ def choose(
         shared = balance if by_rows else of_edges
         entry = Candidate(name, candidate.objective or "")
         found = None
-        unfit = candidate.model.unfit(matrix, task.num_parts) if len(names) > 1 else ""
-        if unfit:
-            table.append(replace(entry, failed=unfit))
+        if unfits.get(name):
+            table.append(replace(entry, failed=unfits[name]))
             answers.append(None)
             continue
         try:
@@ -167,7 +171,11 @@ def choose(
         "threads": options.threads,
         **({} if options.budget is None else {"budget": float(options.budget)}),
     }
+    left_out = ", ".join(name for name, why in unfits.items() if why)
     notes = found.about_owners
+    if left_out:
+        why = f"a hub is too heavy for candidate {left_out}, which is left out"
+        notes = [*notes, f"{why}; the others are searched with effort fast"]
     if goal != "time" and task.num_parts > 1:  # of the time the compiler itself says it
         value = OBJECTIVES[goal].value
         assert value is not None
