@@ -1,10 +1,13 @@
 """The errors that reach a user. Each says whose fault it is; the CLI prints one sentence and exits.
 
 Nothing else may become a traceback: code that calls a library translates what it raises into
-one of these, in the user's words (file, line, value).
+one of these, in the user's words (file, line, value). Messages are fit for a terminal, whatever the
+values that they name (`plancc.text.message`).
 """
 
 from __future__ import annotations
+
+from plancc.text import message
 
 
 class PlanccError(Exception):
@@ -17,6 +20,9 @@ class PlanccError(Exception):
     """
 
     exit_code = 1
+
+    def __init__(self, sentence: object = "", *more: object) -> None:
+        super().__init__(message(sentence), *more)
 
 
 class InputError(PlanccError):
@@ -52,3 +58,6 @@ class BackendError(PlanccError):
 
 class PlanccWarning(UserWarning):
     """Something that a user should know of a plan that was compiled all the same."""
+
+    def __init__(self, sentence: object = "", *more: object) -> None:
+        super().__init__(message(sentence), *more)

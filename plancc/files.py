@@ -1,6 +1,7 @@
-"""Files: hashing, reading TOML, and writing that leaves either the whole file or nothing.
+"""Files: opening, hashing, reading TOML, and writing that leaves either the whole file or nothing.
 
-Knows no format. Every writer of the project goes through `atomic_write`.
+Knows no format. Every reader of the project goes through `open_file`, or, where a library opens the
+file by its name, `check_input`; every writer through `atomic_write`.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import platform
 import re
 import secrets
 import shutil
+import stat
 import tempfile
 import tomllib
 import zlib
 from collections.abc import Iterator, Sequence
 from functools import cache
+from io import BufferedReader
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -39,26 +42,85 @@ _REASONS = {
 }
 
 
+MOST_TOML = 1 << 20
+"""Bytes of the largest TOML file that is read."""
+_KINDS = (
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def check_input(path: str | os.PathLike[str]) -> None:
+    """Refuse what is no regular file, or no link to one, without opening it.
+
+    A named pipe would block whoever opens it, and a device may have no end.
+
+    Raises
+    ------
+    InputError
+        If nothing is there, or something else; one sentence that names `path`.
+    """
+    name = os.fspath(path)
+    with _input_errors(name):
+        _check_mode(name, os.stat(name).st_mode)
+
+
+def open_file(path: str | os.PathLike[str]) -> BufferedReader:
+    """Open a regular file for reading bytes; InputError as `check_input`, or without permission."""
+    name = os.fspath(path)
+    check_input(name)
+    with _input_errors(name):
+        # should the file have become a pipe meanwhile, opening it does not block
+        handle = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            _check_mode(name, os.fstat(handle).st_mode)
+            return os.fdopen(handle, "rb")
+        except BaseException:
+            os.close(handle)
+            raise
+
+
+@contextlib.contextmanager
+def _input_errors(name: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise InputError(f"{name}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{name}: cannot be read: {error.strerror or error}") from error
+    except ValueError as error:  # a NUL, or what the system's encoding lacks
+        raise InputError(f"'{name}': not the name of a file: {error}") from error
+
+
+def _check_mode(name: str, mode: int) -> None:
+    if stat.S_ISREG(mode):
+        return
+    if stat.S_ISDIR(mode):
+        raise InputError(f"{name}: is a folder, not a file")
+    kind = next((words for is_kind, words in _KINDS if is_kind(mode)), "something else")
+    raise InputError(f"{name}: is not a regular file but {kind}")
+
+
 def sha256_of(path: str | os.PathLike[str]) -> str:
     """SHA-256 of a file's bytes, as 64 hexadecimal digits; reads 4 MiB at a time."""
     digest = hashlib.sha256()
     buffer = bytearray(1 << 22)
     view = memoryview(buffer)
-    with open(path, "rb", buffering=0) as stream:
+    with open_file(path) as stream:
         while size := stream.readinto(buffer):
             digest.update(view[:size])
     return digest.hexdigest()
 
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The values of a TOML file; InputError if it cannot be read, or is not TOML."""
+    """The values of a TOML file of at most 1 MiB; InputError if it is none, or cannot be read."""
     name = os.fspath(path)
-    try:
-        content = Path(path).read_bytes()
-    except FileNotFoundError:
-        raise InputError(f"{name}: no such file") from None
-    except OSError as error:
-        raise InputError(f"{name}: not readable ({error.strerror})") from error
+    with open_file(path) as stream, _input_errors(name):
+        content = stream.read(MOST_TOML + 1)
+    if len(content) > MOST_TOML:
+        raise InputError(f"{name}: larger than {MOST_TOML >> 20} MiB: not a file of settings")
     try:
         values = tomllib.loads(content.decode())
         repr(values)  # integers in hexadecimal may have more digits than Python prints

@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from plancc.files import open_file
+
 
 @dataclass(frozen=True)
 class Kept:
@@ -62,7 +64,10 @@ class Kept:
     @cached_property
     def _known(self) -> dict[tuple[str | int, ...], Any]:
         """Results by key, the last of a key; lines that are cut short or not ours do not count."""
-        text = self.path.read_text() if self.path.exists() else ""
+        text = ""
+        if self.path.exists():
+            with open_file(self.path) as stream:
+                text = stream.read().decode(errors="replace")
         if text and not text.endswith("\n"):
             with self.path.open("a") as file:
                 file.write("\n")
@@ -72,7 +77,7 @@ class Kept:
                 each = json.loads(line)
                 key, sources, result = tuple(each["key"]), each["sources"], each["result"]
                 hash(key)
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, RecursionError):
                 continue
             if self.any_sources or sources == self.sources:
                 found[key] = result

@@ -24,8 +24,8 @@ from typing import Any
 from plancc.clock import wall_seconds
 from plancc.errors import InputError, PlanccError, PlanccWarning
 from plancc.fields import kind_of, parsed
-from plancc.files import check_target, sha256_of
-from plancc.graph.formats import CHOICES, FLAGS, read_graph
+from plancc.files import check_target, open_file, sha256_of
+from plancc.graph.formats import CHOICES, FLAGS, LARGE, read_graph
 from plancc.graph.graph import Graph
 from plancc.graph.textfile import check_readable
 from plancc.kept import Kept
@@ -48,7 +48,7 @@ from plancc.version import __version__
 
 OF_SEARCH = ("partitioner", "preset", "objective", "effort", "budget", "balance", "epsilon")
 """Options of the search that a contender may have of its own."""
-READING = ("format", *FLAGS, *CHOICES)
+READING = ("format", *FLAGS, LARGE, *CHOICES)
 """Options of reading a graph."""
 RATIOS = ("volume", "max_volume", "messages", "epoch_seconds", "seconds")
 """Figures that are compared with those of a baseline."""
@@ -389,11 +389,12 @@ def open_kept(path: str | os.PathLike[str]) -> Kept:
     """The rows in a file; InputError for a file of something else."""
     name = os.fspath(path)
     check_target(path)
-    with suppress(FileNotFoundError), open(path, "rb") as file:
-        first = file.readline(2**20)
+    if os.path.exists(path):
+        with open_file(path) as file:
+            first = file.readline(2**20)
         try:
             known = not first or "key" in json.loads(first)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             known = False
         if not known:
             raise InputError(f"{name}: not a file of kept rows: choose another name (`keep`)")

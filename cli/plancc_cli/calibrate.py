@@ -14,6 +14,7 @@ import click
 
 from plancc.clock import announcing
 from plancc.errors import InputError, PlanccError
+from plancc.text import printable
 from plancc_cli.progress import COMPILING, QUIET, verbosity, verbosity_level
 
 if TYPE_CHECKING:
@@ -193,8 +194,7 @@ def _lines(found: Calibration, compute: Compute, quick: bool) -> Iterator[str]:
 
 def _text(words: str) -> str:
     """As a TOML string."""
-    plain = "".join(c if c.isprintable() else " " for c in words)
-    return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return '"' + printable(words).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _numbers(values: Sequence[float]) -> str:

@@ -206,7 +206,8 @@ def command(
     start = wall_seconds()
     with progress(settings["budget"]) as shown:
         with shown.stage("read"):
-            choice = {"split": split_name, "keys": reading["keys"]}
+            large = reading["allow_large"]
+            choice: Any = {"split": split_name, "keys": reading["keys"], "allow_large": large}
             source = plancc.read_graph(graph, **reading | {"keys": graph_keys(reading["keys"])})
             vertex_data: VertexData | bool = False
             if data:

@@ -14,6 +14,7 @@ from click.shell_completion import CompletionItem
 from plancc.errors import PlanccError
 from plancc.processes import interrupted
 from plancc.registry import check_choice
+from plancc.text import message, shown
 from plancc_cli.words import name_flags, usage_words
 
 PROGRAM = "plancc"
@@ -141,17 +142,15 @@ def run() -> None:
     except Exception as error:
         if os.environ.get("PLANCC_TRACEBACK"):
             raise
-        text = " ".join(str(error).split())
         sys.exit(
             _say(
-                f"unexpected {type(error).__name__}: {text} (PLANCC_TRACEBACK=1 shows where; "
-                "please report it)",
+                f"unexpected {type(error).__name__}: {shown(error)} (PLANCC_TRACEBACK=1 shows "
+                "where; please report it)",
                 1,
             )
         )
 
 
 def _say(sentence: str, code: int) -> int:
-    line = " ".join(part.strip() for part in sentence.splitlines())
-    click.echo(f"{PROGRAM}: error: {line}", err=True)
+    click.echo(f"{PROGRAM}: error: {message(sentence)}", err=True)
     return code

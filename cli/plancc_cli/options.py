@@ -13,7 +13,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from plancc.errors import InputError
-from plancc.graph.formats import CHOICES, FLAGS, FORMATS, split_names
+from plancc.files import open_file
+from plancc.graph.formats import CHOICES, FLAGS, FORMATS, LARGE, split_names
 from plancc.graph.graph import NORMALIZATIONS
 from plancc.models.weights import BALANCES
 from plancc.registry import check_choice
@@ -75,7 +76,7 @@ as_data = together(
 
 OUTPUT = ("as_json", "as_csv", "quiet", "verbose")
 """Parameters of `as_data` and `plancc_cli.progress.verbosity`, for the sections of a help."""
-READING = ("format", *FLAGS, *CHOICES)
+READING = ("format", *FLAGS, LARGE, *CHOICES)
 """Parameters of `reading`: keywords of `plancc.read_graph`."""
 COMMANDS_OWN = (
     *("no_data", "split_name"),
@@ -104,6 +105,11 @@ reading = together(
     click.option("--pattern", is_flag=True, help="Ignore the values: every entry is 1."),
     click.option("--symmetrize", is_flag=True, help="Add entry (j, i) for every entry (i, j)."),
     click.option("--transpose", is_flag=True, help="Read entry (i, j) as (j, i)."),
+    click.option(
+        "--allow-large",
+        is_flag=True,
+        help="Read more than a source of its size should hold (docs/data.md).",
+    ),
     click.option(
         "--num-vertices",
         type=int,
@@ -413,9 +419,9 @@ def check_output(output: str, *inputs: str | None) -> None:
 def is_no_plan(path: str) -> bool:
     """Whether a file exists and is not HDF5, as every plan is."""
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             return file.read(len(HDF5)) != HDF5
-    except OSError:  # whoever reads it says why
+    except (InputError, OSError):  # whoever reads it says why
         return False
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plancc.clock import announcing, compilation, wall_seconds
+from plancc.text import message as fit_to_show
 from plancc_cli.words import in_flags
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def progress(budget: float | None = None) -> Iterator[Progress]:
     level = verbosity_level()
 
     def say(line: str) -> None:
-        console.print(line, style="dim", markup=False, soft_wrap=True)
+        console.print(fit_to_show(line), style="dim", markup=False, soft_wrap=True)
 
     def announce() -> None:
         if level > QUIET:
@@ -204,7 +205,8 @@ def warnings_on_stderr() -> Iterator[None]:
     def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
         if issubclass(category, PlanccWarning):
             command = click.get_current_context().command
-            click.echo(f"plancc: warning: {in_flags(str(message), command)}", err=True)
+            words = fit_to_show(in_flags(str(message), command))
+            click.echo(f"plancc: warning: {words}", err=True)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", PlanccWarning)

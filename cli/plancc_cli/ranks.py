@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from plancc.errors import InputError, PlanccError, Stopped
+from plancc.text import message, shown
 from plancc_cli.words import in_flags
 from plancc_runtime import launch
 from plancc_runtime.transport.base import is_lack_of_memory, say
@@ -97,7 +98,7 @@ class Job:
         os._exit(code)  # other ranks may still compute, and nothing ends a thread
 
     def say(self, sentence: str, is_error: bool = True) -> None:
-        say(f"{self.program}: {'error: ' * is_error}{in_flags(sentence, self.command)}")
+        say(f"{self.program}: {'error: ' * is_error}{message(in_flags(sentence, self.command))}")
 
     def say_alone(self, sentence: str, code: int) -> int:
         """Print once although the ranks cannot talk: what they see, most often all see alike.
@@ -123,11 +124,10 @@ def told(error: BaseException) -> tuple[str, int]:
         return "out of memory", 1
     if os.environ.get("PLANCC_TRACEBACK"):
         traceback.print_exception(error)
-    text = " ".join(str(error).split())
     where = "".join(f" {note}" for note in getattr(error, "__notes__", ()))  # "in rank 2"
     return (
-        f"unexpected {type(error).__name__}{where}: {text} (PLANCC_TRACEBACK=1 shows where; please "
-        "report it)"
+        f"unexpected {type(error).__name__}{where}: {shown(error)} (PLANCC_TRACEBACK=1 shows "
+        "where; please report it)"
     ), 1
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from plancc.text import printable
 from plancc_cli.tables import (
     console,
     digits,
@@ -156,4 +157,4 @@ def _print_latex(study: Study) -> None:
 
 
 def _escaped(text: str) -> str:
-    return re.sub(r"[\\~^&%$#_{}\[]", lambda match: LATEX[match[0]], text)
+    return re.sub(r"[\\~^&%$#_{}\[]", lambda match: LATEX[match[0]], printable(text))

@@ -16,6 +16,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Column, Table
 
+from plancc.text import printable
+
 WIDTH = 110
 """Width of what does not go to a terminal, unless COLUMNS says it."""
 LABEL_WIDTH = 24
@@ -26,6 +28,8 @@ GAP = 2
 """Spaces between two columns."""
 MARKS = ("best", "chosen")
 """Columns of marks, which are centred."""
+FORMULAS = ("=", "+", "-", "@")
+"""How a text begins that spreadsheets compute."""
 
 
 def print_json(value: Any) -> None:
@@ -86,7 +90,23 @@ def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
     names = list(dict.fromkeys(name for row in rows for name in row))
     writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
+
+
+def _cell(value: Any) -> Any:
+    """A cell of CSV: a text is printable, and begins with none of `FORMULAS` unless it is a number.
+
+    Spreadsheets take such a text for a formula; an apostrophe before it makes it a text.
+    """
+    if not isinstance(value, str):
+        return value
+    text = printable(value)
+    if len(text) > 1 and text.startswith(FORMULAS):
+        try:
+            float(text)
+        except ValueError:
+            return f"'{text}"
+    return text
 
 
 def screen_width() -> int:
@@ -113,7 +133,12 @@ def console(file: IO[str] | None = None, width: int | None = None) -> Console:
 
 def say(sentence: str, out: Console | None = None) -> None:
     """Print a sentence; its lines are broken where there is a width to keep, not in a pipe."""
-    (out or console()).print(sentence, soft_wrap=line_width() is None)
+    (out or console()).print(_lines(sentence), soft_wrap=line_width() is None)
+
+
+def _lines(text: object) -> str:
+    """The text with its own lines, each of them printable."""
+    return "\n".join(map(printable, str(text).split("\n")))
 
 
 def print_table(table: Table | str, out: Console | None = None, boxed: bool | None = None) -> None:
@@ -140,8 +165,8 @@ def print_table(table: Table | str, out: Console | None = None, boxed: bool | No
     light = boxed and table.show_header and not out.options.ascii_only
     out.print()
     if table.title:
-        out.print(table.title, style="italic")
-    for place, columns in enumerate(_side_by_side(table, out.width)):
+        out.print(printable(table.title), style="italic")
+    for place, columns in enumerate(_side_by_side(_fit_to_show(table), out.width)):
         if place:
             out.print()
         one = copy(table)
@@ -152,7 +177,17 @@ def print_table(table: Table | str, out: Console | None = None, boxed: bool | No
         out.print(one)
     if table.caption:
         out.print()
-        out.print(table.caption, style="dim")
+        out.print(_lines(table.caption), style="dim")
+
+
+def _fit_to_show(table: Table) -> Table:
+    """The same table, its cells printable."""
+    shown = copy(table)
+    shown.columns = [
+        replace(column, header=printable(column.header), _cells=list(map(printable, column.cells)))
+        for column in table.columns
+    ]
+    return shown
 
 
 def _side_by_side(table: Table, width: int) -> list[list[Column]]:

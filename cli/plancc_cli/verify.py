@@ -31,7 +31,7 @@ def command(
     With --against, the graph is read as the plan records it (--symmetrize and the like; --format
     if the file has the same name), unless such options are given.
     """
-    from plancc.graph.formats import FORMATS, read_graph, reading_of
+    from plancc.graph.formats import FORMATS, LARGE, read_graph, reading_of
     from plancc.plan.reader import PlanFile
     from plancc.plan.verify import verify_file
     from plancc_cli.tables import print_data
@@ -40,8 +40,8 @@ def command(
     if against is not None:
         with PlanFile(plan) as file:
             provenance = file.attributes("provenance")
-        if not any(flags.values()):
-            flags = reading_of(str(provenance.get("source_reading", "")))
+        if not any(value for name, value in flags.items() if name != LARGE):
+            flags |= reading_of(str(provenance.get("source_reading", "")))
         same_name = os.path.basename(against) == provenance.get("source_name")
         if format is None and same_name and provenance.get("source_format") in FORMATS:
             format = provenance["source_format"]

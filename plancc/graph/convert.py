@@ -137,6 +137,7 @@ def own_data(
     format: str | None = None,
     split: str | None = None,
     keys: Mapping[str, str] | None = None,
+    allow_large: bool = False,
 ) -> VertexData:
     """Vertex data that the source of a graph holds; none where it has none.
 
@@ -145,7 +146,7 @@ def own_data(
     obj
         What `graph` was made of, a path or an object.
     graph : Graph
-    format, split, keys
+    format, split, keys, allow_large
         As in `plancc.graph.vertexdata.read_vertex_data`.
 
     Raises
@@ -153,12 +154,11 @@ def own_data(
     InputError
         If it is wrong; the message says how to leave it out.
     """
+    choice: Any = {"split": split, "keys": keys, "required": False}
     try:
         if isinstance(obj, str | os.PathLike):
-            return read_vertex_data(
-                obj, graph, format=format, split=split, keys=keys, required=False
-            )
-        choice: Any = {"split": split, "keys": keys, "required": False}
+            of_file: Any = {"format": format, "allow_large": allow_large}
+            return read_vertex_data(obj, graph, **of_file, **choice)
         if is_dgl(obj):
             return vertex_data_of(record_of_dgl(obj, _DGL), graph, f"{_DGL}: ", **choice)
         if is_data(obj):

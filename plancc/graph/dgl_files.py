@@ -17,6 +17,7 @@ from plancc.graph.optional import library
 from plancc.graph.pyg import HETERO, Record, graph_of_record
 from plancc.graph.textfile import StrPath, check_readable
 from plancc.graph.vertexdata import as_array
+from plancc.text import shown
 
 _WEIGHTS = ("weight", "edge_weight", "w")
 
@@ -59,7 +60,7 @@ def _record(path: StrPath) -> Record:
     except MemoryError:
         raise
     except Exception as error:  # dgl raises its own
-        words = " ".join(str(error).split())[:200]
+        words = shown(error)
         raise InputError(f"{where}: cannot be read by dgl: {words}") from error
     if len(graphs) != 1:
         raise InputError(f"{where}: holds {len(graphs)} graphs; one is expected")

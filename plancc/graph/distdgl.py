@@ -22,6 +22,7 @@ from plancc.graph.pyg import HETERO
 from plancc.graph.textfile import StrPath, read_bytes
 from plancc.graph.torchfile import load_torch
 from plancc.graph.vertexdata import as_array
+from plancc.text import shown
 
 MAPPINGS = ("orig_nids.npy", "orig_nids.pt", "node_mapping.pt")
 """Files beside the description: the graph's number of every new number."""
@@ -54,7 +55,7 @@ def read_partition(path: StrPath) -> npt.NDArray[np.int32]:
     try:
         described = json.loads(read_bytes(path))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: not JSON: {' '.join(str(error).split())[:200]}") from error
+        raise InputError(f"{where}: not JSON: {shown(error)}") from error
     if not isinstance(described, dict) or "node_map" not in described:
         raise InputError(f"{where}: describes no partition of DGL: 'node_map' is missing")
     held = described["node_map"]
@@ -137,7 +138,7 @@ def _in_part(file: str) -> npt.NDArray[np.int64] | None:
     try:
         held = tensors.load_tensors(file)
     except Exception as error:  # dgl raises its own
-        words = " ".join(str(error).split())[:200]
+        words = shown(error)
         raise InputError(f"{file}: cannot be read by dgl: {words}") from error
     if os.path.basename(file) == _DATA:
         held = {key: held[key] for key in held if key.rpartition("/")[2] in _COLUMNS}

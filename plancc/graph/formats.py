@@ -14,9 +14,11 @@ from typing import Any
 
 from plancc.errors import InputError
 from plancc.files import sha256_of
+from plancc.graph.bounds import VERTICES_PER_BYTE, bounded
 from plancc.graph.graph import Graph, Source
 from plancc.graph.textfile import StrPath, check_readable, input_errors
 from plancc.registry import Registry, check_choice
+from plancc.text import shown
 
 FORMATS = Registry(
     "format",
@@ -39,6 +41,8 @@ FORMATS = Registry(
 )
 FLAGS = ("pattern", "symmetrize", "transpose")
 """Reading options of every format."""
+LARGE = "allow_large"
+"""Reading option of every format that no reader needs to know."""
 CHOICES = ("num_vertices", "keep_ids", "columns", "keys")
 """Reading options of some formats (`Format.options`)."""
 
@@ -134,6 +138,7 @@ def read_graph(
     pattern: bool = False,
     symmetrize: bool = False,
     transpose: bool = False,
+    allow_large: bool = False,
     **choices: Any,
 ) -> Graph:
     """Read a graph from a file or a folder.
@@ -156,6 +161,9 @@ def read_graph(
         itself symmetric is left as it is.
     transpose : bool
         Read entry (i, j) as (j, i).
+    allow_large : bool
+        Read more vertices, and larger data, than a source of its size should have
+        (`plancc.graph.bounds`).
     num_vertices : int, optional
         Edge lists: the vertices are 0..num_vertices-1, whether they occur or not.
     keep_ids : bool, optional
@@ -201,8 +209,12 @@ def read_graph(
     taken = {key: value for key, value in choices.items() if key in reader.options}
     with ThreadPoolExecutor(1) as pool:  # hashing does not hold the interpreter lock
         digest = pool.submit(_sha256_of_source, os.fspath(path), reader)
+        size = _size_of_source(os.fspath(path), reader)
         try:
-            graph = reader.read(path, **flags, **taken)
+            # who names the number of vertices has said that it is right
+            size = max(size, choices.get("num_vertices", 0) // VERTICES_PER_BYTE)
+            with bounded(size, allow_large=allow_large):
+                graph = reader.read(path, **flags, **taken)
         except MemoryError as error:
             raise InputError(f"{os.fspath(path)}: not enough memory for this graph") from error
         with input_errors(path):
@@ -219,6 +231,14 @@ def graph_keys(keys: Mapping[str, str] | None) -> dict[str, str] | None:
 def data_keys(keys: Mapping[str, str] | None) -> dict[str, str]:
     """The names of vertex data alone."""
     return {key: name for key, name in (keys or {}).items() if key != "graph"}
+
+
+def _size_of_source(path: str, format: Format) -> int:
+    """Bytes of a file, or of the files of a folder that the graph is read from."""
+    if not os.path.isdir(path):
+        return os.path.getsize(path)
+    assert format.files is not None
+    return sum(os.path.getsize(os.path.join(path, name)) for name in format.files(path))
 
 
 def _sha256_of_source(path: str, format: Format) -> str:
@@ -263,13 +283,20 @@ def split_names(line: str) -> tuple[str, ...]:
 
 
 def reading_of(words: str) -> dict[str, Any]:
-    """Keywords of `read_graph` from `Source.reading`; what is not known is left out."""
+    """Keywords of `read_graph` from `Source.reading`; what is not known is left out.
+
+    InputError for what no `Source` has, such as a quote that is not closed.
+    """
     reading: dict[str, Any] = {}
-    for word in shlex.split(words):
+    try:
+        listed = shlex.split(words)
+    except ValueError as error:
+        raise InputError(f"the reading options '{shown(words)}' cannot be read: {error}") from error
+    for word in listed:
         name, _, value = word.partition("=")
         if name in (*FLAGS, "keep_ids"):
             reading[name] = True
-        elif name == "num_vertices" and value.isdigit():
+        elif name == "num_vertices" and value.isdecimal() and len(value) <= 18:
             reading[name] = int(value)
         elif name == "columns":
             reading[name] = split_names(value)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.graph.bounds import check_vertices
 
 MAX_VERTICES = 2**31 - 1
 NORMALIZATIONS = ("sym", "row", "none")
@@ -95,17 +96,19 @@ class Graph:
 
 
 def check_num_vertices(num_vertices: int, where: str) -> None:
-    """Refuse an empty graph and one whose vertices do not fit int32; `where` names the source."""
+    """Refuse an empty graph, one whose vertices do not fit int32, and one whose source is too small
+    for them (`plancc.graph.bounds`); `where` names the source."""
     if num_vertices < 1:
         raise InputError(f"{where}: the graph has no vertices")
     if num_vertices > MAX_VERTICES:
         raise InputError(f"{where}: {num_vertices} vertices; at most {MAX_VERTICES} are supported")
+    check_vertices(num_vertices, where)
 
 
 def check_square(shape: Sequence[int], where: str) -> None:
     """Refuse a matrix that is not square; `where` names the source."""
     if len(shape) != 2 or shape[0] != shape[1]:
-        shown = " x ".join(map(str, shape))
+        shown = " x ".join(map(str, shape[:4])) + " x ..." * (len(shape) > 4)
         raise InputError(f"{where}: a graph needs a square matrix, not one of '{shown}'")
 
 

@@ -9,17 +9,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.graph.bounds import check_unpacked
 from plancc.graph.canonical import as_values, build_graph, detect_direction
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.textfile import StrPath, check_readable
 from plancc.graph.vertexdata import ALIASES, KEYS, dense
+from plancc.text import shown
 
 Array = npt.NDArray[Any]
 DEFAULT = "connectivities"
@@ -37,8 +40,9 @@ def _opened(path: StrPath) -> Iterator[Any]:
     try:
         with h5py.File(where, "r", locking=False) as file:
             yield file
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
-        words = " ".join(str(error).split())[:200]
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError,
+            OverflowError, IndexError) as error:  # fmt: skip
+        words = shown(error)
         raise InputError(f"{where}: cannot be read as .h5ad: {words}") from error
 
 
@@ -78,9 +82,10 @@ def _read(file: Any, name: str) -> Array:
         raise InputError(f"{file.filename}: '{name}' keeps its data outside the file")
     if node.dtype.kind == "O" or node.shape is None:
         raise InputError(f"{file.filename}: '{name}' holds no numbers")
-    claimed = int(np.prod(node.shape, dtype=object)) * node.dtype.itemsize
+    claimed = prod(node.shape) * node.dtype.itemsize
     if claimed > MOST_UNPACKED * node.id.get_storage_size() + 4096:
         raise InputError(f"{file.filename}: '{name}' of shape {node.shape} is not in the file")
+    check_unpacked(claimed, file.filename, f"{file.filename}: '{name}'")
     array: Array = node[()]
     return array
 
@@ -178,7 +183,9 @@ def read_h5ad_data(path: StrPath, *, split: str | None, keys: Mapping[str, str])
         place = name if name == "X" else f"obsm/{name}"
         if _node(file, place) is not None:
             matrix, what = _matrix(file, place), f"{file.filename}: '{place}'"
-            found[name] = matrix if isinstance(matrix, np.ndarray) else dense(matrix, what)
+            found[name] = (
+                matrix if isinstance(matrix, np.ndarray) else dense(matrix, file.filename, what)
+            )
             if "features" not in keys:
                 found["features"] = found.pop(name)
         known = {each for key in KEYS[1:] for each in (key, *ALIASES.get(key, ()))}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import os
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -73,7 +74,7 @@ def read_mtx(
         header = _read_header(path, stream)
     _check_size(path, header)
     with ThreadPoolExecutor(1) as pool:
-        look = pool.submit(_entries_look_right, path, header)
+        look = pool.submit(copy_context().run, _entries_look_right, path, header)
         try:
             with input_errors(path), open_input(path) as stream:
                 matrix = mmread(_MmreadStream(stream), spmatrix=False)
@@ -108,7 +109,7 @@ class _MmreadStream:
     """A stream without what crashes ``mmread``, which looks for a newline after every entry: NUL
     bytes (a hole that a full disk left, say) raise ValueError, and the last line is ended."""
 
-    def __init__(self, stream: BinaryIO | gzip.GzipFile) -> None:
+    def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._ended = True
 
@@ -122,7 +123,7 @@ class _MmreadStream:
         return data
 
 
-def _read_header(path: StrPath, stream: BinaryIO | gzip.GzipFile) -> _Header:
+def _read_header(path: StrPath, stream: BinaryIO) -> _Header:
     banner = stream.readline(4096)
     check_encoding(path, banner)
     words = banner.decode("latin-1").split()

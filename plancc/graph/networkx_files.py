@@ -15,6 +15,7 @@ from plancc.graph.convert import graph_of_networkx
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source
 from plancc.graph.textfile import StrPath, check_readable, input_errors, open_input
+from plancc.text import shown
 
 MOST_PROLOG = 1 << 20
 """Bytes in which the first element of an XML file must begin."""
@@ -76,7 +77,7 @@ def _reader(name: str, parse: Callable[[Any], Any]) -> Callable[..., Graph]:
         except (InputError, MemoryError):
             raise
         except Exception as error:  # networkx raises whatever its parsers meet
-            words = " ".join(str(error).split())[:200] or type(error).__name__
+            words = shown(error) or type(error).__name__
             raise InputError(f"{where}: cannot be read as {name}: {words}") from error
         return graph_of_networkx(
             _numbered(graph),

@@ -6,22 +6,51 @@ A plain archive holds ``indptr``, ``indices`` and ``num_nodes``: row i needs the
 
 from __future__ import annotations
 
+import math
 import os
+import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.files import open_file
+from plancc.graph.bounds import check_unpacked
 from plancc.graph.canonical import as_values, build_graph, detect_direction
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices, check_square
 from plancc.graph.textfile import StrPath, check_readable
+from plancc.text import shown
 
 Array = npt.NDArray[Any]
+_MAGIC = b"\x93NUMPY"
+
+
+_RAISED = (ValueError, OSError, EOFError, MemoryError, NotImplementedError, RuntimeError,
+           zlib.error, zipfile.BadZipFile, SyntaxError, RecursionError, OverflowError, TypeError,
+           KeyError, struct.error, tokenize.TokenError)  # fmt: skip
+"""What numpy and zipfile raise for damaged files."""
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
+def claimed_bytes(stream: IO[bytes]) -> int:
+    """Bytes that an array of numbers takes by the header of its .npy; 0 for what is none."""
+    if stream.read(len(_MAGIC)) != _MAGIC:
+        return 0
+    version = stream.read(2)
+    read = _HEADERS.get((version[0], version[1]) if len(version) == 2 else (0, 0))
+    if read is None:
+        raise ValueError("its array is of an unknown version")
+    shape, _, dtype = read(stream)
+    return math.prod(shape) * dtype.itemsize
 
 
 class Archive(Mapping[str, Array]):
@@ -30,12 +59,13 @@ class Archive(Mapping[str, Array]):
     def __init__(self, path: StrPath) -> None:
         check_readable(path)
         self.name = os.fspath(path)
+        self._stream = open_file(path)
         try:
-            file = np.load(self.name, allow_pickle=False)
+            file = np.load(self._stream, allow_pickle=False)
         except ValueError as error:  # neither zip nor npy: numpy takes it for a pickle
             raise InputError(f"{self.name}: not an .npz archive") from error
-        except (OSError, EOFError, zipfile.BadZipFile) as error:
-            raise InputError(f"{self.name}: not an .npz archive ({error})") from error
+        except (*_RAISED, RuntimeError) as error:
+            raise InputError(f"{self.name}: not an .npz archive ({shown(error)})") from error
         if not isinstance(file, np.lib.npyio.NpzFile):
             raise InputError(f"{self.name}: a single numpy array, not an .npz archive")
         self._file = file
@@ -44,7 +74,11 @@ class Archive(Mapping[str, Array]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        self._stream.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_stream"):
+            self._stream.close()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._file.files)
@@ -58,14 +92,25 @@ class Archive(Mapping[str, Array]):
     def __getitem__(self, key: str) -> Array:
         if key not in self._file.files:
             raise InputError(f"{self.name}: key '{key}' is missing")
+        check_unpacked(self._claimed(key), self.name, f"{self.name}: key '{key}'")
         try:
             value = self._file[key]
-        except (ValueError, OSError, EOFError, MemoryError, NotImplementedError, zlib.error,
-                zipfile.BadZipFile, SyntaxError) as error:  # fmt: skip
-            raise InputError(f"{self.name}: key '{key}' cannot be read ({error})") from error
+        except _RAISED as error:
+            raise InputError(f"{self.name}: key '{key}' cannot be read ({shown(error)})") from error
         if not isinstance(value, np.ndarray):
             raise InputError(f"{self.name}: key '{key}' is not a numpy array")
         return value
+
+    def _claimed(self, key: str) -> int:
+        """Bytes that an array takes, by the archive's list of contents and by its own header."""
+        archive = self._file.zip
+        assert archive is not None
+        info = archive.getinfo(key if key in archive.NameToInfo else f"{key}.npy")
+        try:
+            with archive.open(info) as stream:
+                return max(info.file_size, claimed_bytes(stream))
+        except _RAISED as error:
+            raise InputError(f"{self.name}: key '{key}' cannot be read ({shown(error)})") from error
 
     def get(self, key: str, default: Any = None) -> Any:
         """The array, or `default` where the archive has none of this name."""
@@ -108,16 +153,18 @@ def read_array(path: StrPath) -> Array:
     check_readable(path)
     name = os.fspath(path)
     try:
-        array = np.load(name, allow_pickle=False)
-    except (ValueError, OSError, EOFError, MemoryError, SyntaxError) as error:
-        raise InputError(f"{name}: not an .npy array ({_line(error)})") from error
+        with open_file(path) as stream:
+            claimed = claimed_bytes(stream)
+            stored = os.fstat(stream.fileno()).st_size - stream.tell()
+            if claimed > stored:
+                raise ValueError(f"{claimed} bytes are claimed, and {stored} are there")
+            stream.seek(0)
+            array = np.load(stream, allow_pickle=False)
+    except _RAISED as error:
+        raise InputError(f"{name}: not an .npy array ({shown(error)})") from error
     if not isinstance(array, np.ndarray):
         raise InputError(f"{name}: an .npz archive, not a single .npy array")
     return array
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
 
 
 def read_npz_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> Archive:
@@ -153,7 +200,7 @@ def read_npz(
             layout = layout.decode("latin-1") if isinstance(layout, bytes) else str(layout)
             if layout not in ("csr", "csc", "coo"):
                 raise InputError(f"{name}: sparse format '{layout}'; csr, csc and coo can be read")
-            shape = archive.integers("shape").tolist()
+            shape = archive.integers("shape", 2).tolist()
             check_square(shape, name)
             n = shape[0]
             check_num_vertices(n, name)

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from plancc.errors import BackendUnavailable
+from plancc.text import shown
 
 
 def library(module: str, where: str, install: str) -> Any:
@@ -29,7 +30,7 @@ def library(module: str, where: str, install: str) -> Any:
     except Exception as error:  # their code runs
         name = module.partition(".")[0]
         missing = isinstance(error, ModuleNotFoundError) and error.name == name
-        why = "" if missing else f" ({' '.join(str(error).split())[:200]})"
+        why = "" if missing else f" ({shown(error)})"
         raise BackendUnavailable(
             f"{where}: reading this format needs {name}{why}: pip install '{install}'"
         ) from error

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.files import check_input
+from plancc.graph.bounds import check_unpacked
 from plancc.graph.canonical import as_values, build_graph
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source
@@ -20,6 +22,7 @@ from plancc.graph.ids import ID_OPTIONS, number
 from plancc.graph.optional import library
 from plancc.graph.textfile import StrPath
 from plancc.memory import check_memory
+from plancc.text import shown
 
 DEEPEST = 3
 """Folders within folders that are looked into."""
@@ -73,23 +76,20 @@ def read_parquet(
     where = os.fspath(path)
     arrow = library("pyarrow", where, "plancc[parquet]")
     dataset = library("pyarrow.dataset", where, "plancc[parquet]")
-    files: Any = where
-    if os.path.isdir(where):
-        files = [os.path.join(where, name) for name in parts_of(where)]
     try:
-        table = dataset.dataset(files, format="parquet")
+        table = dataset.dataset(_files_of(where), format="parquet")
         names = _chosen(where, list(table.schema.names), tuple(columns))
         if pattern:
             names = names[:2]
         for k, name in enumerate(names):
             _check_type(arrow, table.schema.field(name).type, f"{where}: column '{name}'", k < 2)
         rows = table.count_rows()
-        check_memory(rows * len(names) * BYTES_OF_NUMBER, f"{where}: reading {rows:,} edges")
+        _check_cost(rows * len(names), where, f"{where}: reading {rows:,} edges")
         read = table.to_table(columns=list(names))
     except InputError:
         raise
     except (arrow.ArrowException, OSError, OverflowError, ValueError) as error:
-        words = " ".join(str(error).split())[:200]
+        words = shown(error)
         raise InputError(f"{where}: cannot be read as Parquet: {words}") from error
     if not read.num_rows:
         raise InputError(f"{where}: the file holds no edge")
@@ -101,6 +101,23 @@ def read_parquet(
     source = Source(os.path.basename(os.path.abspath(where)), format="parquet")
     graph = build_graph(found.num_vertices, found.u, found.v, weights, source=source, **flags)
     return replace(graph, original_ids=found.original_ids)
+
+
+def _check_cost(numbers: int, where: str, what: str) -> None:
+    """InputError if so many numbers are more than the files, or the memory, have room for."""
+    wanted = numbers * BYTES_OF_NUMBER
+    check_unpacked(wanted, _files_of(where), what)
+    check_memory(wanted, what)
+
+
+def _files_of(where: str) -> list[str]:
+    """The file, or those of a folder; InputError for what is no regular file."""
+    files = [where]
+    if os.path.isdir(where):
+        files = [os.path.join(where, name) for name in parts_of(where)]
+    for each in files:
+        check_input(each)
+    return files
 
 
 def read_columns(
@@ -131,7 +148,7 @@ def read_columns(
     arrow = library("pyarrow", where, "plancc[parquet]")
     dataset = library("pyarrow.dataset", where, "plancc[parquet]")
     try:
-        table = dataset.dataset(where, format="parquet")
+        table = dataset.dataset(_files_of(where), format="parquet")
         names = list(table.schema.names)
         if len(set(names)) != len(names):
             raise InputError(f"{where}: two columns have one name")
@@ -143,12 +160,12 @@ def read_columns(
             for column in map(group.column, range(group.num_columns))
             if any(f"{column.path_in_schema}.".startswith(f"{name}.") for name in chosen)
         )
-        check_memory(numbers * BYTES_OF_NUMBER, f"{where}: reading {numbers:,} numbers")
+        _check_cost(numbers, where, f"{where}: reading {numbers:,} numbers")
         read = table.to_table(columns=chosen)
     except InputError:
         raise
     except (arrow.ArrowException, OSError, OverflowError, ValueError) as error:
-        words = " ".join(str(error).split())[:200]
+        words = shown(error)
         raise InputError(f"{where}: cannot be read as Parquet: {words}") from error
     found: dict[str, npt.NDArray[Any] | None] = dict.fromkeys(names)
     for name in chosen:

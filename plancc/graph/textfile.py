@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import gzip
+import io
 import os
 import re
 import zlib
@@ -20,6 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.files import open_file
+from plancc.graph.bounds import check_unpacked, largest
+from plancc.text import shown
 
 StrPath = str | os.PathLike[str]
 Number = TypeVar("Number", int, float)
@@ -50,23 +54,14 @@ def fail_first(
 
 def show(value: object) -> str:
     """A value from a file in quotes: printable, at most 40 characters."""
-    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-    text = "".join(c if c.isprintable() else "?" for c in text.strip("\r\n"))
-    return f"'{text}'" if len(text) <= 40 else f"'{text[:37]}...'"
+    return f"'{shown(value, 40)}'"
 
 
 def check_readable(path: StrPath) -> None:
     """Refuse a missing file, a folder, an unreadable or an empty file with InputError."""
-    name = os.fspath(path)
-    if not os.path.exists(name):
-        raise InputError(f"{name}: no such file")
-    if os.path.isdir(name):
-        raise InputError(f"{name}: is a folder, not a file")
-    if not os.path.isfile(name):
-        raise InputError(f"{name}: is not a regular file")
-    with input_errors(path), open(name, "rb") as stream:
+    with open_file(path) as stream, input_errors(path):
         if not stream.read(1):
-            raise InputError(f"{name}: the file is empty")
+            raise InputError(f"{os.fspath(path)}: the file is empty")
 
 
 @contextlib.contextmanager
@@ -85,11 +80,35 @@ def is_gzip(path: StrPath) -> bool:
     return os.fspath(path).lower().endswith(".gz")
 
 
-def open_input(path: StrPath) -> BinaryIO | gzip.GzipFile:
+class _Unpacked(io.RawIOBase):
+    """The content of a .gz, as much of it as `plancc.graph.bounds` allows; InputError beyond."""
+
+    def __init__(self, path: StrPath) -> None:
+        self._path, self._most, self._read = path, largest(path), 0
+        self._raw = open_file(path)
+        self._stream = gzip.GzipFile(fileobj=self._raw)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        size = self._stream.readinto(buffer)
+        self._read += size
+        if self._most is not None and self._read > self._most:
+            check_unpacked(self._read, self._path, f"{os.fspath(self._path)}: its content")
+        return size
+
+    def close(self) -> None:
+        self._stream.close()
+        self._raw.close()
+        super().close()
+
+
+def open_input(path: StrPath) -> BinaryIO:
     """Open a file for reading bytes, decompressing by the extension .gz."""
-    if is_gzip(path):
-        return gzip.open(path, "rb")
-    return open(path, "rb")
+    if not is_gzip(path):
+        return open_file(path)
+    return io.BufferedReader(_Unpacked(path), 1 << 16)
 
 
 def read_bytes(path: StrPath) -> bytes:

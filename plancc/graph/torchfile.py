@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 
 from plancc.errors import InputError
+from plancc.files import open_file
+from plancc.graph.bounds import check_unpacked
 from plancc.graph.optional import library
 from plancc.graph.textfile import StrPath, check_readable
 
@@ -97,7 +99,7 @@ _ZIP, _PICKLE = b"PK", b"\x80\x02"
 
 
 def _start(name: str) -> bytes:
-    with open(name, "rb") as stream:
+    with open_file(name) as stream:
         return stream.read(2)
 
 
@@ -107,6 +109,8 @@ def _check_sums(name: str) -> None:
         return
     try:
         with zipfile.ZipFile(name) as archive:
+            claimed = sum(info.file_size for info in archive.infolist())
+            check_unpacked(claimed, name, f"{name}: its content")
             wrong = archive.testzip()
     except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError, ValueError,
             zlib.error) as error:  # fmt: skip

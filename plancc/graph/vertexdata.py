@@ -9,7 +9,6 @@ called. Other names are ignored. Pickled objects are never loaded.
 from __future__ import annotations
 
 import csv
-import gzip
 import os
 import re
 import warnings
@@ -23,6 +22,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError, PlanccWarning
 from plancc.files import atomic_write
+from plancc.graph.bounds import CLASSES, allowing, check_classes, check_unpacked
 from plancc.graph.formats import FORMATS, Format, data_keys, find_format
 from plancc.graph.graph import Graph
 from plancc.graph.npz import Archive, read_array, read_npz_data
@@ -32,6 +32,7 @@ from plancc.graph.rowids import ROW_IDS, rows_by_id
 from plancc.graph.textfile import StrPath, check_readable, input_errors, open_input
 from plancc.memory import check_memory
 from plancc.registry import check_choice
+from plancc.text import shown
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,7 @@ def read_vertex_data(
     split: str | None = None,
     keys: Mapping[str, str] | None = None,
     required: bool = True,
+    allow_large: bool = False,
 ) -> VertexData:
     """Read the data of all vertices.
 
@@ -146,6 +148,9 @@ def read_vertex_data(
         Of several sources one must have the name.
     required : bool
         Whether a source without vertex data is wrong.
+    allow_large : bool
+        Read larger data than a file of its size should hold, and class numbers far above the number
+        of classes that occur (`plancc.graph.bounds`).
 
     Raises
     ------
@@ -155,13 +160,19 @@ def read_vertex_data(
     BackendUnavailable
         If the library that reads this format is not installed.
     """
-    if not isinstance(path, str | os.PathLike):
-        return _merged(path, num_vertices, split, keys)
-    held = _held(path, num_vertices, format, split, keys, required)
-    if held is None:
-        return VertexData()
-    where = f"{os.fspath(path)}: "
-    return vertex_data_of(held, num_vertices, where, split=split, keys=keys, required=required)
+    with allowing(large=allow_large):
+        if not isinstance(path, str | os.PathLike):
+            data = _merged(path, num_vertices, split, keys)
+            where = ", ".join(os.fspath(each) for each in path)
+        else:
+            where = os.fspath(path)
+            held = _held(path, num_vertices, format, split, keys, required)
+            if held is None:
+                return VertexData()
+            choice: Any = {"split": split, "keys": keys, "required": required}
+            data = vertex_data_of(held, num_vertices, f"{where}: ", **choice)
+        _check_numbers(data, where)
+        return data
 
 
 def _held(
@@ -483,7 +494,7 @@ def _read_table(
     return _of_columns(columns, keys, name)
 
 
-def _words(stream: BinaryIO | gzip.GzipFile, mark: str, name: str) -> list[str]:
+def _words(stream: BinaryIO, mark: str, name: str) -> list[str]:
     """The words of the next line."""
     line = stream.readline(MOST_NAMES)
     if len(line) == MOST_NAMES and not line.endswith(b"\n"):
@@ -633,7 +644,7 @@ def read_numbers(
             )
     except (ValueError, UnicodeDecodeError) as error:
         names = () if reading is None else reading.names
-        words = _wrong_word(" ".join(str(error).split())[:200], skipped, names)
+        words = _wrong_word(shown(error), skipped, names)
         raise InputError(f"{os.fspath(path)}{words}") from error
     return table
 
@@ -695,6 +706,23 @@ def check_vertex_data(
     if "labels" in checked and "targets" in checked:
         raise InputError(f"{where}keys 'labels' and 'targets' are both there; a graph has one")
     return VertexData(**checked)
+
+
+def _check_numbers(data: VertexData, where: str) -> None:
+    """InputError for a class or a cluster far above how many there are."""
+    if data.labels is not None:
+        largest = int(data.labels.max(initial=-1))
+        if largest >= CLASSES:  # few need no count
+            vertex = int(np.argmax(data.labels))
+            occurring = len(np.unique(data.labels[data.labels >= 0]))
+            check_classes(largest, occurring, f"{where}: the label of vertex {vertex}")
+    if data.clusters is not None:
+        largest = int(data.clusters.max(initial=-1))
+        if largest >= max(len(data.clusters), CLASSES):
+            raise InputError(
+                f"{where}: the cluster of vertex {int(np.argmax(data.clusters))} is '{largest}', "
+                f"and there are {len(data.clusters):,} vertices: number the clusters from 0"
+            )
 
 
 def _check_rows(
@@ -798,16 +826,23 @@ def _sparse_features(archive: Archive, num_vertices: int) -> npt.NDArray[np.floa
             f"{archive.name}: key 'feat_data' must have {len(indices)} entries, not '{data.shape}'"
         )
     data = _finite(data, f"{archive.name}: key 'feat_data'")
+    if shape[1] > MOST_COLUMNS:
+        raise InputError(
+            f"{archive.name}: key 'feat_shape' holds '{shape[1]}' columns; features have at most "
+            f"{MOST_COLUMNS}"
+        )
     matrix = csr_array((data, indices, ptr), shape=tuple(shape))
-    return dense(matrix, f"{archive.name}: key 'feat_data'")
+    return dense(matrix, archive.name, f"{archive.name}: key 'feat_data'")
 
 
-def dense(matrix: Any, what: str) -> npt.NDArray[np.float32]:
+def dense(matrix: Any, path: StrPath, what: str) -> npt.NDArray[np.float32]:
     """A sparse matrix of scipy as dense features.
 
     Parameters
     ----------
     matrix : csr_array or csc_array
+    path : str or PathLike
+        The file that it is in.
     what : str
         Names it in messages.
 
@@ -820,7 +855,9 @@ def dense(matrix: Any, what: str) -> npt.NDArray[np.float32]:
     size = f"{what}, dense of shape {matrix.shape},"
     if columns > MOST_COLUMNS:
         raise InputError(f"{size} is too wide: features have at most {MOST_COLUMNS} columns")
-    check_memory(rows * columns * np.dtype(np.float32).itemsize, size)
+    wanted = rows * columns * np.dtype(np.float32).itemsize
+    check_unpacked(wanted, path, size)
+    check_memory(wanted, size)
     parts = (_finite(matrix.data, what), matrix.indices, matrix.indptr)
     return type(matrix)(parts, matrix.shape).toarray()
 

@@ -9,6 +9,7 @@ from os import PathLike, fspath
 from plancc.errors import InputError
 from plancc.files import read_toml
 from plancc.predict.machine import Machine
+from plancc.text import shown
 
 SHIPPED = files("plancc.predict").joinpath("machines")
 """Folder of the machines that come with plancc."""
@@ -65,7 +66,7 @@ def read_machine(path: str | PathLike[str]) -> Machine:
     """
     values = read_toml(path)
     stem = os.path.basename(fspath(path)).removesuffix(".toml")
-    values.setdefault("name", "".join(c if c.isprintable() else "?" for c in stem))
+    values.setdefault("name", shown(stem))
     try:
         return Machine.from_dict(values)
     except InputError as error:

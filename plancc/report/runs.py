@@ -11,14 +11,15 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from io import TextIOWrapper
 from os import PathLike, fspath
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.files import open_file
 from plancc.text import printable
 
 Float64Array = npt.NDArray[np.float64]
@@ -339,12 +340,7 @@ def _epochs_of_all(spans: list[_Spans]) -> dict[int, tuple[float, float]]:
 
 def _opened(name: str) -> Any:
     """The file as text; InputError if it cannot be read."""
-    try:
-        return open(Path(name), encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        raise InputError(f"{name}: no such file") from None
-    except OSError as error:
-        raise InputError(f"{name}: not readable ({error.strerror})") from error
+    return TextIOWrapper(open_file(name), encoding="utf-8", errors="replace")
 
 
 def _whole_text(name: str) -> str:

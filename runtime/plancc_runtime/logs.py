@@ -12,7 +12,7 @@ from os import PathLike, fspath
 from pathlib import Path
 
 from plancc.errors import OutputError
-from plancc.files import atomic_write
+from plancc.files import atomic_write, open_file
 from plancc_runtime.results import Epoch
 
 
@@ -65,10 +65,12 @@ def _lines_before(first: int, path: Path) -> list[str]:
     if not path.exists():
         return []
     kept = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True):
+    with open_file(path) as stream:
+        text = stream.read().decode(errors="replace")
+    for line in text.splitlines(keepends=True):
         try:
             if line.endswith("\n") and json.loads(line)["epoch"] < first:
                 kept.append(line)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             continue
     return kept

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from plancc.errors import InputError, PlanccError
+from plancc.files import open_file
 from plancc.text import printable
 
 DESCRIPTION = "network"
@@ -129,15 +130,13 @@ def _native(array: np.ndarray) -> np.ndarray:
 def _opened(path: str | PathLike[str]) -> Iterator[Any]:
     """The archive; InputError for whatever numpy, zipfile and zlib raise of a damaged one."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open_file(path) as stream, np.load(stream, allow_pickle=False) as file:
             yield file
     except PlanccError:
         raise
     except Exception as error:  # a .npy, a torn archive: they raise what they like
         name = fspath(path)
         why = "cannot be read as .npz, the format of saved weights"
-        if isinstance(error, FileNotFoundError):
-            why = "no such file"
         raise InputError(f"{name}: {why}") from error
 
 

@@ -17,6 +17,8 @@ import pytest
 from cli_helpers import SLOWER, Outcome, fails, ok, plancc, plancc_run, run
 from scipy import sparse
 
+from plancc.text import message
+
 MTX = "%%MatrixMarket matrix coordinate real general\n"
 DIGITS = "nnz, rows, weights, work, train, batch"
 
@@ -251,7 +253,7 @@ def test_paths(graph: Path, tmp_path: Path) -> None:
         (tmp_path / ("x" * 300), "name is too long"),
     ):
         error = fails(tmp_path, "compile", graph, "-p", 2, "-o", target, code=1)
-        assert error == f"cannot write {target}: {error.partition(': ')[2]}"
+        assert error == message(f"cannot write {target}: {error.partition(': ')[2]}")
         assert words in error
     existing = tmp_path / "old.h5"
     existing.write_text("keep me")

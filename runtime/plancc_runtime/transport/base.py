@@ -52,6 +52,7 @@ from typing import Any
 import numpy as np
 
 from plancc.errors import PlanccError
+from plancc.text import message
 from plancc_runtime.clock import Clock
 from plancc_runtime.transport.messages import (
     Addressed,
@@ -443,5 +444,6 @@ def usable_cores() -> set[int]:
 
 def say(sentence: str) -> None:
     """Write a line to stderr in one call: torchrun's ranks write unbuffered, and theirs mingle."""
-    sys.stderr.write(sentence + "\n")
+    lines = [message(line) for line in sentence.splitlines()]
+    sys.stderr.write("\n".join(lines) + "\n")
     sys.stderr.flush()

@@ -1,0 +1,238 @@
+"""What is no file is refused before it is opened, and what a source may cost follows its size."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import socket
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import plancc
+from plancc.errors import InputError
+from plancc.files import check_input, open_file, read_toml, sha256_of
+from plancc.graph.bounds import UNPACKED, VERTICES, VERTICES_PER_BYTE
+from plancc.graph.formats import reading_of
+from plancc.graph.npz import Archive, read_array
+from plancc.graph.partvector import read_part_vector
+from plancc.graph.vertexdata import read_vertex_data
+from plancc.models.capacities import read_capacities
+from plancc.report.runs import read_log, read_timeline
+from plancc.study import open_kept
+
+READERS = {
+    "graph.mtx": plancc.read_graph,
+    "graph.mtx.gz": plancc.read_graph,
+    "graph.graph": plancc.read_graph,
+    "graph.txt": plancc.read_graph,
+    "graph.npz": plancc.read_graph,
+    "graph.pt": plancc.read_graph,
+    "graph.h5ad": plancc.read_graph,
+    "graph.parquet": plancc.read_graph,
+    "graph.graphml": plancc.read_graph,
+    "graph.gml": plancc.read_graph,
+    "graph.net": plancc.read_graph,
+    "data.npz": lambda path: read_vertex_data(path, 4),
+    "data.npy": lambda path: read_vertex_data(path, 4),
+    "data.csv": lambda path: read_vertex_data(path, 4),
+    "data.parquet": lambda path: read_vertex_data(path, 4),
+    "array.npy": read_array,
+    "parts": read_part_vector,
+    "parts.json": read_part_vector,
+    "capacities": read_capacities,
+    "machine.toml": read_toml,
+    "log.jsonl": read_log,
+    "trace.json": read_timeline,
+    "anything": sha256_of,
+    "opened": open_file,
+    "checked": check_input,
+}
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        here = os.getcwd()
+        os.chdir(path.parent)  # names of sockets are short
+        made.bind(path.name)
+        os.chdir(here)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (_pipe, "is not a regular file but a named pipe"),
+        (_socket, "is not a regular file but a socket"),
+        (lambda path: path.symlink_to("/dev/zero"), "is not a regular file but a device"),
+    ],
+)
+@pytest.mark.parametrize("name", READERS)
+def test_only_files_are_opened(tmp_path, name, make, words):
+    path = tmp_path / name
+    make(path)
+    with pytest.raises(InputError) as caught:
+        READERS[name](path)
+    assert str(caught.value) == f"{path}: {words}"
+
+
+def test_a_folder_of_parts_with_a_pipe(tmp_path):
+    pytest.importorskip("pyarrow")
+    _pipe(tmp_path / "part-0.parquet")
+    with pytest.raises(InputError, match="named pipe"):
+        plancc.read_graph(tmp_path, "parquet")
+
+
+def test_a_pipe_is_no_target_of_kept_rows(tmp_path):
+    _pipe(tmp_path / "rows")
+    with pytest.raises(plancc.OutputError, match="not a regular file"):
+        open_kept(tmp_path / "rows")
+
+
+def test_links_to_files_are_files(tmp_path):
+    (tmp_path / "a.mtx").write_text(
+        "%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n"
+    )
+    (tmp_path / "b.mtx").symlink_to("a.mtx")
+    assert plancc.read_graph(tmp_path / "b.mtx").num_nonzeros == 1
+
+
+def test_names_that_are_none(tmp_path):
+    for name in ("nul\0", "x" * 5000):
+        with pytest.raises(InputError):
+            check_input(tmp_path / name)
+
+
+def _header(order: int) -> str:
+    return f"%%MatrixMarket matrix coordinate pattern general\n{order} {order} 1\n1 1\n"
+
+
+def test_vertices_of_a_header_follow_the_size(tmp_path):
+    path = tmp_path / "a.mtx"
+    path.write_text(_header(2**31 - 1))
+    with pytest.raises(InputError) as caught:
+        plancc.read_graph(path)
+    for words in (str(path), "2147483647", str(path.stat().st_size), "`allow_large`"):
+        assert words in str(caught.value)
+    path.write_text(_header(VERTICES))
+    assert plancc.read_graph(path).num_vertices == VERTICES
+    many = VERTICES + VERTICES_PER_BYTE * 100
+    path.write_text(_header(many))
+    with pytest.raises(InputError, match="allow_large"):
+        plancc.read_graph(path)
+    assert plancc.read_graph(path, allow_large=True).num_vertices == many
+
+
+def test_the_number_of_vertices_that_the_user_names_is_right(tmp_path):
+    (tmp_path / "a.txt").write_text("0 1\n")
+    count = VERTICES + 10**5
+    assert plancc.read_graph(tmp_path / "a.txt", num_vertices=count).num_vertices == count
+    (tmp_path / "a.txt").write_text(f"0 {2 * VERTICES}\n")
+    with pytest.raises(InputError, match="allow_large"):
+        plancc.read_graph(tmp_path / "a.txt", keep_ids=True)
+
+
+def test_a_long_shape_is_refused_in_a_short_sentence(tmp_path):
+    matrix = sparse.csr_array(np.eye(3))
+    np.savez_compressed(
+        tmp_path / "a.npz",
+        format=b"csr",
+        shape=np.zeros(10**6, np.int64),
+        data=matrix.data,
+        indices=matrix.indices,
+        indptr=matrix.indptr,
+    )
+    with pytest.raises(InputError, match="'shape' must have 2 entries") as caught:
+        plancc.read_graph(tmp_path / "a.npz")
+    assert len(str(caught.value)) < 500
+
+
+def test_arrays_expand_within_bounds(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez_compressed(path, x=np.zeros(UNPACKED // 4 * 5, np.uint8), y=np.arange(5))
+    with pytest.raises(InputError, match=r"key 'x' takes .* may become .*`allow_large`"):
+        Archive(path)["x"]
+    assert Archive(path)["y"].tolist() == list(range(5))
+    with pytest.raises(InputError, match="`allow_large`"):
+        read_vertex_data(path, UNPACKED // 4 * 5)
+
+
+def test_text_expands_within_bounds(tmp_path):
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(gzip.compress(b"0 1\n" + b"#\n" * (UNPACKED // 2 + 10**7)))
+    with pytest.raises(InputError, match=r"its content takes .*`allow_large`"):
+        plancc.read_graph(path)
+    assert plancc.read_graph(path, allow_large=True).num_nonzeros == 1
+
+
+def test_an_array_that_claims_more_than_its_file(tmp_path):
+    path = tmp_path / "a.npy"
+    np.save(path, np.zeros((4, 4)))
+    path.write_bytes(path.read_bytes().replace(b"(4, 4), } ", b"(4, 4444444444)}"))
+    with pytest.raises(InputError, match=r"not an \.npy array"):
+        read_array(path)
+
+
+@pytest.mark.parametrize(("key", "number"), [("labels", 2**31 - 1), ("clusters", 2**31 - 1)])
+def test_numbers_of_classes_and_clusters(tmp_path, key, number):
+    path = tmp_path / "a.npz"
+    np.savez(path, **{key: np.array([0, 1, number, 2])})
+    with pytest.raises(InputError, match=rf"vertex 2 is '{number}'"):
+        read_vertex_data(path, 4)
+    np.savez(path, **{key: np.array([0, 1, 1000, 2])})
+    assert getattr(read_vertex_data(path, 4), key).max() == 1000
+    if key == "labels":
+        np.savez(path, labels=np.array([0, 1, 2000, 2]))
+        assert read_vertex_data(path, 4, allow_large=True).labels.max() == 2000
+
+
+def test_sparse_features_of_a_shape_without_end(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez(
+        path,
+        feat_indptr=np.array([0, 1, 1]),
+        feat_indices=np.array([0]),
+        feat_data=np.ones(1),
+        feat_shape=np.array([2, 2**62]),
+    )
+    with pytest.raises(InputError, match="4611686018427387904"):
+        read_vertex_data(path, 2)
+    np.savez(
+        path,
+        feat_indptr=np.array([0, 1, 1]),
+        feat_indices=np.array([0]),
+        feat_data=np.ones(1),
+        feat_shape=np.array([2, 10**8]),
+    )
+    with pytest.raises(InputError, match="allow_large"):
+        read_vertex_data(path, 2)
+
+
+def test_a_zip_of_another_version(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez(path, x=np.arange(3))
+    data = bytearray(path.read_bytes())
+    place = data.index(b"PK\x01\x02")
+    data[place + 6] = 93
+    path.write_bytes(data)
+    with pytest.raises(InputError):
+        Archive(path)["x"]
+    assert zipfile.is_zipfile(path)
+
+
+def test_reading_options_with_an_open_quote():
+    with pytest.raises(InputError, match="cannot be read"):
+        reading_of("columns='a")
+    assert reading_of("num_vertices=" + "9" * 5000) == {}
+
+
+def test_settings_are_small(tmp_path):
+    (tmp_path / "a.toml").write_bytes(b"#" * (1 << 21))
+    with pytest.raises(InputError, match="larger than 1 MiB"):
+        read_toml(tmp_path / "a.toml")
