@@ -3,7 +3,8 @@
 A header claims what it likes, and compressed data expand up to a thousand times. So a claim is
 compared with the size of the source before memory is asked for: a source may have
 `VERTICES_PER_BYTE` vertices for every byte, and data may become `UNPACKED_PER_BYTE` bytes for every
-byte of their file, both beyond an amount that is always allowed. `allow_large` lifts both.
+byte of their file (`DENSE_PER_BYTE` where sparse features are made dense), both beyond an amount that
+is always allowed. `allow_large` lifts both.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ UNPACKED = 64 << 20
 """Bytes that a file of any size may become."""
 UNPACKED_PER_BYTE = 200
 """Bytes that every byte of a file adds."""
+DENSE_PER_BYTE = 1000
+"""Bytes that every byte of a file adds where sparse features are made dense."""
 CLASSES = 1024
 """Classes that vertices of any number may have."""
 CLASSES_PER_CLASS = 16
@@ -54,19 +57,24 @@ def allowing(*, large: bool) -> Iterator[None]:
         _large.reset(before)
 
 
-def largest(*paths: StrPath) -> int | None:
+def largest(*paths: StrPath, per_byte: int = UNPACKED_PER_BYTE) -> int | None:
     """Bytes that files may become; None without bounds."""
-    return None if _large.get() else UNPACKED + UNPACKED_PER_BYTE * _size(paths)
+    return None if _large.get() else UNPACKED + per_byte * _size(paths)
 
 
 def _size(paths: Iterable[StrPath]) -> int:
     return sum(os.path.getsize(path) for path in paths)
 
 
-def check_unpacked(claimed: int, paths: StrPath | Sequence[StrPath], what: str) -> None:
+def check_unpacked(
+    claimed: int,
+    paths: StrPath | Sequence[StrPath],
+    what: str,
+    per_byte: int = UNPACKED_PER_BYTE,
+) -> None:
     """InputError if `what` of a file, or of several, takes more bytes than they may become."""
     paths = [paths] if isinstance(paths, str | os.PathLike) else paths
-    most = largest(*paths)
+    most = largest(*paths, per_byte=per_byte)
     if most is not None and claimed > most:
         raise InputError(
             f"{what} takes {claimed:,} bytes, and a file of {_size(paths):,} bytes may "

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError, PlanccWarning
 from plancc.files import atomic_write
-from plancc.graph.bounds import CLASSES, allowing, check_classes, check_unpacked
+from plancc.graph.bounds import CLASSES, DENSE_PER_BYTE, allowing, check_classes, check_unpacked
 from plancc.graph.formats import FORMATS, Format, data_keys, find_format
 from plancc.graph.graph import Graph
 from plancc.graph.npz import Archive, read_array, read_npz_data
@@ -828,8 +828,8 @@ def _sparse_features(archive: Archive, num_vertices: int) -> npt.NDArray[np.floa
     data = _finite(data, f"{archive.name}: key 'feat_data'")
     if shape[1] > MOST_COLUMNS:
         raise InputError(
-            f"{archive.name}: key 'feat_shape' holds '{shape[1]}' columns; features have at most "
-            f"{MOST_COLUMNS}"
+            f"{archive.name}: key 'feat_shape' of {shape[1]} columns is too wide: features have at "
+            f"most {MOST_COLUMNS}"
         )
     matrix = csr_array((data, indices, ptr), shape=tuple(shape))
     return dense(matrix, archive.name, f"{archive.name}: key 'feat_data'")
@@ -856,7 +856,7 @@ def dense(matrix: Any, path: StrPath, what: str) -> npt.NDArray[np.float32]:
     if columns > MOST_COLUMNS:
         raise InputError(f"{size} is too wide: features have at most {MOST_COLUMNS} columns")
     wanted = rows * columns * np.dtype(np.float32).itemsize
-    check_unpacked(wanted, path, size)
+    check_unpacked(wanted, path, size, DENSE_PER_BYTE)
     check_memory(wanted, size)
     parts = (_finite(matrix.data, what), matrix.indices, matrix.indptr)
     return type(matrix)(parts, matrix.shape).toarray()

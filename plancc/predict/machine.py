@@ -26,6 +26,8 @@ COLLECTIVES = ("ring", "tree")
 """Shapes of broadcasts and all-reduces."""
 MOST = 2**31 - 1
 """Most ranks, or cores, of a node."""
+MOST_INTEGER = 2**63 - 1
+"""Largest whole number, as TOML has them; what is larger is written with an exponent."""
 
 
 class _Rule(NamedTuple):
@@ -37,7 +39,8 @@ class _Rule(NamedTuple):
 
 def _is_positive(value: Any) -> bool:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and 0 < value <= sys.float_info.max
+    most = MOST_INTEGER if isinstance(value, int) else sys.float_info.max
+    return number and 0 < value <= most
 
 
 def _is_count(value: Any) -> bool:
