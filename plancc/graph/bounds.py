@@ -3,8 +3,8 @@
 A header claims what it likes, and compressed data expand up to a thousand times. So a claim is
 compared with the size of the source before memory is asked for: a source may have
 `VERTICES_PER_BYTE` vertices for every byte, and data may become `UNPACKED_PER_BYTE` bytes for every
-byte of their file (`DENSE_PER_BYTE` where sparse features are made dense), both beyond an amount that
-is always allowed. `allow_large` lifts both.
+byte of their file (`DENSE_PER_BYTE` where sparse features are made dense). An amount that is always
+allowed comes on top of both. `allow_large` lifts both.
 """
 
 from __future__ import annotations
