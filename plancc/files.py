@@ -44,6 +44,8 @@ _REASONS = {
 
 MOST_TOML = 1 << 20
 """Bytes of the largest TOML file that is read."""
+_DEEP_KEY = re.compile(rb"""(?<![\w"' \t-])(?:[\w"' \t-]++\.){50}""")
+"""A key of more parts than any file of settings has, over which tomllib takes long."""
 _KINDS = (
     (stat.S_ISFIFO, "a named pipe"),
     (stat.S_ISSOCK, "a socket"),
@@ -121,6 +123,8 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
         content = stream.read(MOST_TOML + 1)
     if len(content) > MOST_TOML:
         raise InputError(f"{name}: larger than {MOST_TOML >> 20} MiB: not a file of settings")
+    if _DEEP_KEY.search(content):
+        raise InputError(f"{name}: a key has more than 50 parts: not a file of settings")
     try:
         values = tomllib.loads(content.decode())
         repr(values)  # integers in hexadecimal may have more digits than Python prints

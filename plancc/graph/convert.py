@@ -222,7 +222,7 @@ def graph_of_networkx(graph: Any, name: str, source: Source, **reading: bool) ->
     if any(weight is not None for _, _, weight in edges):
         try:
             values = np.array([1.0 if w is None else float(w) for _, _, w in edges])
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise InputError(f"{name}: an edge's 'weight' is not a number ({error})") from error
     directed = graph.is_directed()
     if not directed:

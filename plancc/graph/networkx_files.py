@@ -38,7 +38,7 @@ def _refuse_declarations(path: StrPath) -> None:
             data = stream.read(1 << 12)
             try:
                 parser.Parse(data, not data)
-            except ExpatError as error:
+            except (ExpatError, LookupError, ValueError) as error:
                 raise InputError(f"{name}: not XML: {error}") from error
             if began or not data:
                 return

@@ -71,9 +71,7 @@ def load_torch(path: StrPath) -> Any:
     known += _numpy_globals()
     try:
         with _only_these(torch.serialization, known), _checked_sparse(torch):
-            held = torch.load(
-                name, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(name)
-            )
+            held = torch.load(name, map_location="cpu", weights_only=True, mmap=_is_archive(name))
             _check_stored(held, name)
             return held
     except InputError:
@@ -103,9 +101,16 @@ def _start(name: str) -> bytes:
         return stream.read(2)
 
 
+def _is_archive(name: str) -> bool:
+    try:
+        return zipfile.is_zipfile(name)
+    except zipfile.BadZipFile as error:  # of several disks
+        raise InputError(f"{name}: {_DAMAGED}") from error
+
+
 def _check_sums(name: str) -> None:
     """InputError if a part of the archive has another checksum than it was saved with."""
-    if not zipfile.is_zipfile(name):
+    if not _is_archive(name):
         return
     try:
         with zipfile.ZipFile(name) as archive:

@@ -402,7 +402,7 @@ def as_array(value: Any, what: str) -> npt.NDArray[Any]:
         value = value.detach().cpu()
     try:
         return np.asarray(value)
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise InputError(f"{what} cannot be read as an array ({error})") from error
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .attack import Attack
 from .faults import Jobs
+from .fuzz_inputs import Inputs
 from .killed_runs import KilledRuns
 from .lines import Lines
 from .neighbours import NEIGHBOURS
@@ -19,6 +20,7 @@ ATTACKS: dict[str, type[Attack]] = {
         OldPlanBytes,
         PlanStructure,
         PlanTables,
+        Inputs,
         *NEIGHBOURS,
         Lines,
         Signals,

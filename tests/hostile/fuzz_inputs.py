@@ -1,0 +1,367 @@
+"""Files of graphs and of vertex data, of every format, damaged: bytes, numbers, lines, members.
+
+Where a damaged file is read all the same, and the format is a simple one, a reader of a few lines
+that shares no code with plancc's must find the same nonzeros.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import math
+import warnings
+import zipfile
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .attack import Attack, Case, Finding
+from .damage import damaged, damaged_text
+
+N = 6
+EDGES = ((0, 1), (1, 0), (1, 2), (2, 1), (3, 4), (4, 3), (5, 0), (0, 5))
+Entries = dict[tuple[int, int], float]
+TEXTS = {
+    "graph.mtx": (
+        "%%MatrixMarket matrix coordinate real general\n% a comment\n"
+        f"{N} {N} {len(EDGES)}\n" + "".join(f"{i + 1} {j + 1} {i + 0.5}\n" for i, j in EDGES)
+    ),
+    "pattern.mtx": (
+        f"%%MatrixMarket matrix coordinate pattern symmetric\n{N} {N} 3\n2 1\n3 2\n6 1\n"
+    ),
+    "whole.mtx": f"%%MatrixMarket matrix coordinate integer general\n{N} {N} 2\n2 1 3\n3 2 -7\n",
+    "graph.txt": "# a comment\n" + "".join(f"{i} {j}\n" for i, j in EDGES),
+    "weights.csv": "source,target,weight\n" + "".join(f"{i},{j},{i + 1.5}\n" for i, j in EDGES),
+    "graph.graph": "% a comment\n6 4 1\n2 3 6 5\n1 3 3 2\n2 2\n5 1\n4 1\n1 5\n",
+    "graph.gml": (
+        "graph [\n directed 1\n"
+        + "".join(f" node [ id {i} ]\n" for i in range(N))
+        + "".join(f" edge [ source {i} target {j} weight 2.5 ]\n" for i, j in EDGES)
+        + "]\n"
+    ),
+    "graph.net": (
+        f"*Vertices {N}\n"
+        + "".join(f'{i + 1} "v{i}"\n' for i in range(N))
+        + "*Arcs\n"
+        + "".join(f"{i + 1} {j + 1} 2.5\n" for i, j in EDGES)
+    ),
+    "graph.graphml": (
+        '<?xml version="1.0" encoding="utf-8"?>\n'
+        '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">\n'
+        '<key id="w" for="edge" attr.name="weight" attr.type="double"/>\n'
+        '<graph edgedefault="directed">\n'
+        + "".join(f'<node id="n{i}"/>\n' for i in range(N))
+        + "".join(
+            f'<edge source="n{i}" target="n{j}"><data key="w">2.5</data></edge>\n' for i, j in EDGES
+        )
+        + "</graph></graphml>\n"
+    ),
+    "named.data.csv": (
+        "f0,f1,label,train_mask\n" + "".join(f"{i}.5,1,{i % 3},True\n" for i in range(N))
+    ),
+    "plain.data.tsv": "".join(f"{i}\t{i * i}\n" for i in range(N)),
+    "graph.part.3": "".join(f"{i % 3}\n" for i in range(N)),
+    "capacities.txt": "# of three parts\n1\n2\n0.5\n",
+}
+"""Texts by their names. Those with ``.data.`` in them hold vertex data."""
+BIG = (0, 1, -1, 2, 34, 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1, -(2**63))
+
+
+class Inputs(Attack):
+    """Graphs, vertex data, part vectors, capacities of every format, damaged."""
+
+    name = "inputs"
+    quick = 300
+    chunk = 200
+
+    def prepare(self, folder: Path) -> None:
+        self.bases = {name: text.encode() for name, text in TEXTS.items()} | _binaries(folder)
+
+    def case(self, rng: np.random.Generator) -> Case:
+        names = sorted(self.bases)
+        name = names[rng.integers(len(names))]
+        base = self.bases[name]
+        if name in TEXTS:
+            content, how = _damaged_lines(base, rng)
+            if rng.random() < 0.1:
+                content, name = gzip.compress(content, 1, mtime=0), f"{name}.gz"
+                if rng.random() < 0.5:
+                    content, more = damaged(content, rng)
+                    how += f"; {more}"
+        elif base.startswith(b"PK") and rng.random() < 0.6:
+            content, how = _damaged_member(base, rng)
+        else:
+            content, how = damaged(base, rng)
+        return Case(f"{name}: {how}", {name: content})
+
+    def look(self, case: Case, folder: Path) -> str:
+        from plancc.graph.formats import read_graph
+        from plancc.graph.partvector import read_part_vector
+        from plancc.graph.vertexdata import read_vertex_data
+        from plancc.models.capacities import read_capacities
+
+        (name,) = case.files
+        path = folder / name
+        warnings.simplefilter("ignore")
+        if ".part." in name:
+            parts = read_part_vector(path)
+            _same(parts.tolist(), _int_lines, path)
+            return "ok"
+        if name.startswith("capacities"):
+            read_capacities(path)
+            return "ok"
+        if ".data." in name:
+            read_vertex_data(path, N)
+            return "ok"
+        graph = read_graph(path)
+        reader = next(
+            (read for end, read in ORACLES.items() if name.removesuffix(".gz").endswith(end)), None
+        )
+        if reader is not None:
+            rows = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
+            values = np.ones(len(rows)) if graph.values is None else graph.values
+            pairs = zip(rows.tolist(), graph.indices.tolist(), strict=True)
+            found = dict(zip(pairs, map(float, values), strict=True))
+            _same((graph.num_vertices, found), reader, path)
+        if name.endswith((".npz", ".pt", ".h5ad")):
+            read_vertex_data(path, graph, required=False)
+        return "ok"
+
+
+def main(seed: int = 1, trials: int = 1000, seconds: float = math.inf) -> int:
+    """Try so many cases, in worker processes under limits; how many findings there are."""
+    import tempfile
+
+    from .campaign import Campaign
+
+    with tempfile.TemporaryDirectory() as folder:
+        record = Campaign(Inputs, seed, Path(folder)).run(
+            trials=trials, seconds=seconds, processes=1
+        )
+    for each in record.findings:
+        print(each)
+    return len(record.findings)
+
+
+def _binaries(folder: Path) -> dict[str, bytes]:
+    """Files that are no text, by their names; those whose libraries are installed."""
+    from scipy import sparse
+
+    row, col = np.array(EDGES).T
+    values = np.arange(len(row)) + 0.5
+    matrix = sparse.csr_array((values, (row, col)), shape=(N, N))
+    features = np.arange(N * 2, dtype=np.float32).reshape(N, 2)
+    labels = np.arange(N) % 3
+    arrays = {"csr": matrix, "csc": matrix.tocsc(), "coo": matrix.tocoo()}
+    made = {}
+    for name, each in arrays.items():
+        stream = io.BytesIO()
+        sparse.save_npz(stream, each, compressed=name == "csr")
+        made[f"{name}.npz"] = stream.getvalue()
+    made["plain.npz"] = _npz(
+        indptr=matrix.indptr, indices=matrix.indices, num_nodes=np.array(N), features=features,
+        labels=labels, train_mask=labels == 1, clusters=labels,
+    )  # fmt: skip
+    sizes = np.array([N, 2])
+    made["sparse.data.npz"] = _npz(
+        feat_indptr=np.arange(N + 1), feat_indices=labels % 2, feat_data=np.ones(N),
+        feat_shape=sizes, train_idx=np.array([0, 1]), targets=labels[:, None] == np.arange(3),
+    )  # fmt: skip
+    stream = io.BytesIO()
+    np.save(stream, features)
+    made["x.data.npy"] = stream.getvalue()
+    made["graph.h5ad"] = _h5ad(folder / "made.h5ad", matrix, features, labels)
+    if find_spec("pyarrow") is not None:
+        from pyarrow import parquet, table
+
+        parquet.write_table(table({"src": row, "dst": col, "w": values}), folder / "made.parquet")
+        made["graph.parquet"] = (folder / "made.parquet").read_bytes()
+    if find_spec("torch") is not None:
+        import torch
+
+        held = {"edge_index": torch.tensor(np.array(EDGES).T), "x": torch.tensor(features)}
+        held |= {"y": torch.tensor(labels), "num_nodes": torch.tensor(N)}
+        for name, new in (("graph.pt", True), ("old.pt", False)):
+            stream = io.BytesIO()
+            torch.save(held, stream, _use_new_zipfile_serialization=new)
+            made[name] = stream.getvalue()
+    return made
+
+
+def _npz(**arrays: Any) -> bytes:
+    stream = io.BytesIO()
+    np.savez(stream, **arrays)
+    return stream.getvalue()
+
+
+def _h5ad(path: Path, matrix: Any, features: Any, labels: Any) -> bytes:
+    import h5py
+
+    with h5py.File(path, "w") as file:
+        group = file.create_group("obsp/connectivities")
+        group.attrs["encoding-type"], group.attrs["shape"] = "csr_matrix", matrix.shape
+        for key in ("data", "indices", "indptr"):
+            group[key] = getattr(matrix, key)
+        file["X"] = features
+        column = file.create_group("obs/label")
+        column.attrs["encoding-type"] = "categorical"
+        column["codes"], column["categories"] = labels, np.arange(3)
+        file["obs/train_mask"] = labels == 1
+    return path.read_bytes()
+
+
+def _damaged_lines(content: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
+    """Damage to whole lines, or to words as all texts have it."""
+    lines = content.splitlines(keepends=True)
+    kind, at = rng.integers(8), int(rng.integers(len(lines)))
+    if kind == 0:
+        return b"".join([*lines[: at + 1], *lines[at:]]), f"line {at} twice"
+    if kind == 1:
+        return b"".join(lines[:at] + lines[at + 1 :]), f"without line {at}"
+    if kind == 2:
+        other = int(rng.integers(len(lines)))
+        lines[at], lines[other] = lines[other], lines[at]
+        return b"".join(lines), f"lines {at} and {other} the other way round"
+    if kind == 3:
+        number = str(BIG[rng.integers(len(BIG))]).encode()
+        words = lines[at].split()
+        if words:
+            place = int(rng.integers(len(words)))
+            lines[at] = lines[at].replace(words[place], number, 1)
+        return b"".join(lines), f"{number.decode()} in line {at}"
+    return damaged_text(content, rng)
+
+
+def _damaged_member(content: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
+    """An archive with one member damaged, whose checksum is right."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    name = sorted(members)[rng.integers(len(members))]
+    kind = rng.integers(4)
+    if kind == 0 and name.endswith(".npy"):
+        number = BIG[rng.integers(len(BIG))]
+        array = np.load(io.BytesIO(members[name])).copy()
+        if array.dtype.kind in "iuf" and array.size:
+            array = array.astype(np.int64) if array.dtype.kind in "iu" else array
+            array.flat[rng.integers(array.size)] = number
+        stream = io.BytesIO()
+        np.save(stream, array)
+        members[name], how = stream.getvalue(), f"{name} holds {number}"
+    elif kind == 1:
+        del members[name]
+        how = f"without {name}"
+    elif kind == 2:
+        other = sorted(members)[rng.integers(len(members))]
+        members[name], members[other] = members[other], members[name]
+        how = f"{name} and {other} the other way round"
+    else:
+        members[name], how = damaged(members[name].ljust(8, b"\0"), rng)
+        how = f"{name}: {how}"
+    stream = io.BytesIO()
+    packed = zipfile.ZIP_DEFLATED if rng.random() < 0.3 else zipfile.ZIP_STORED
+    with zipfile.ZipFile(stream, "w", packed) as archive:
+        for each, data in members.items():
+            archive.writestr(each, data)
+    return stream.getvalue(), how
+
+
+def _same(found: Any, read: Callable[[str], Any], path: Path) -> None:
+    """Finding unless a reader of its own finds the same in the text."""
+    data = path.read_bytes()
+    try:
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("latin-1")
+        wanted = read(text.removeprefix("\xef\xbb\xbf"))
+    except Exception as error:
+        raise Finding("silent", f"read what another reader refuses: {error!r}"[:200]) from error
+    if not _equal(found, wanted):
+        raise Finding("silent", f"read other numbers than another reader from {path.name}")
+
+
+def _equal(found: Any, wanted: Any) -> bool:
+    if not isinstance(found, tuple):
+        return bool(found == wanted)
+    (n, entries), (count, others) = found, wanted
+    return n == count and entries.keys() == others.keys() and all(
+        math.isclose(value, others[pair], rel_tol=1e-9) for pair, value in entries.items()
+    )  # fmt: skip
+
+
+def _words_of(line: str) -> list[str]:
+    return line.replace("\t", " ").split()
+
+
+def _int_lines(text: str) -> list[int]:
+    return [int(line) for line in text.splitlines() if line.strip()]
+
+
+def _summed(entries: list[tuple[int, int, float | None]]) -> Entries:
+    """Duplicates added up, zeros left out; without values every entry is a one."""
+    found: Entries = {}
+    for i, j, value in entries:
+        found[i, j] = 1.0 if value is None else found.get((i, j), 0.0) + value
+    return {pair: value for pair, value in found.items() if value}
+
+
+def _read_mtx(text: str) -> tuple[int, Entries]:
+    head, *rest = text.split("\n")
+    field, symmetry = head.lower().split()[3:]
+    lines = [line.split() for line in rest if line.strip() and not line.lstrip().startswith("%")]
+    (rows, columns, count), lines = map(int, lines[0]), lines[1:]
+    assert rows == columns
+    assert len(lines) == count
+    entries: list[tuple[int, int, float | None]] = []
+    for words in lines:
+        i, j = int(words[0]) - 1, int(words[1]) - 1
+        assert 0 <= i < rows
+        assert 0 <= j < rows
+        value = None if field == "pattern" else float(words[2])
+        assert len(words) == (2 if value is None else 3)
+        entries.append((i, j, value))
+        if symmetry != "general" and i != j:
+            sign = -1 if symmetry == "skew-symmetric" else 1
+            entries.append((j, i, None if value is None else sign * value))
+    return rows, _summed(entries)
+
+
+def _read_edges(text: str) -> tuple[int, Entries]:
+    lines = [line for line in text.split("\n") if line.strip() and line[0] not in "#%"]
+    if ",weight" in lines[0] or ",target" in lines[0]:  # names of columns
+        lines = lines[1:]
+    mark = next((mark for mark in ",;" if mark in lines[0]), None)
+    entries = [[word.strip() for word in line.split(mark)] for line in lines]
+    ids = sorted({int(word) for words in entries for word in words[:2]})
+    place = {number: k for k, number in enumerate(ids)}
+    assert {len(words) for words in entries} in ({2}, {3})
+    return len(ids), _summed([
+        (place[int(u)], place[int(v)], float(w[0]) if w else None) for u, v, *w in entries
+    ])  # fmt: skip
+
+
+def _read_metis(text: str) -> tuple[int, Entries]:
+    lines = [line.split() for line in text.split("\n") if not line.startswith("%")]
+    at = next(k for k, words in enumerate(lines) if words)
+    n, _, *form = map(int, lines[at])
+    digits = f"{form[0] if form else 0:03d}"
+    skipped = (digits[0] == "1") + (digits[1] == "1") * (form[1] if len(form) > 1 else 1)
+    entries: list[tuple[int, int, float | None]] = []
+    for i, words in enumerate(lines[at + 1 :]):
+        numbers = list(map(int, words[skipped:]))
+        assert i < n or not words
+        if digits[2] == "1":
+            pairs = zip(numbers[::2], numbers[1::2], strict=True)
+            entries += [(i, j - 1, float(value)) for j, value in pairs]
+        else:
+            entries += [(i, j - 1, None) for j in numbers]
+    return n, _summed(entries)
+
+
+ORACLES: dict[str, Callable[[str], tuple[int, Entries]]] = {
+    ".mtx": _read_mtx,
+    "graph.txt": _read_edges,
+    "weights.csv": _read_edges,
+    "graph.graph": _read_metis,
+}
+"""Readers by the end of the name."""
