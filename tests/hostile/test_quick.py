@@ -11,10 +11,7 @@ OPEN = {
     "plan-bytes": "plans of format 1.4 have no digests",
     "old-plan-bytes": "HDF5's global heap has no guard",
     "plan-structure": "waits for tests/plan/sealing.py",
-    "machines": "deep TOML takes long, and long integers overflow",
-    "journals": "a journal that is not UTF-8 is unexpected",
     "jobs": "not all faults name their rank",
-    "lines": "values are echoed at full length",
 }
 """Attacks that still find something, and why."""
 
