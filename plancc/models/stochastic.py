@@ -132,7 +132,7 @@ class StochasticModel(Model):
         return (
             f"model 'stochastic-hp' is not made for this graph: row {vertex} is needed by {most:,} "
             f"of {matrix.num_vertices:,} rows, so nearly every part needs it in nearly every "
-            "batch; owners are those of a quick search for model hp, which is as good"
+            "batch; take model hp, or these owners of a quick search for the volume"
         )
 
     def source(self, matrix: Graph) -> BatchSource:
