@@ -56,6 +56,8 @@ MPI.COMM_WORLD.Allgather(array("i", [MPI.COMM_WORLD.Get_rank()]), ranks)
 if MPI.COMM_WORLD.Get_rank() == 0:
     print("ranks", *ranks)
 """
+TORCHRUN = "torchrun --no-python --nproc-per-node RANKS -- plancc-run plan.h5"
+"""How ranks are started under torchrun; without `--` it takes options of plancc-run for its own."""
 TORCH = """
 import torch, torch.distributed as dist
 names = [torch.cuda.get_device_name(k) for k in range(torch.cuda.device_count())]
@@ -336,6 +338,8 @@ def _gpu() -> Iterator[Check]:
     if not good:
         yield Check(section, "torch", FAILED, text, "pip install --force-reinstall torch")
         return
+    if shutil.which("torchrun"):
+        yield Check(section, "torchrun", OK, TORCHRUN)
     devices, _, nccl = text.partition("\n")
     there = devices != "no CUDA device"
     yield Check(section, "CUDA", OK if there else MISSING, devices)

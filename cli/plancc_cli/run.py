@@ -55,8 +55,9 @@ SECTIONS = {title: tuple(texts) for title, texts in HELP.items()}
 @click.command(
     cls=Sections,
     sections=SECTIONS,
-    epilog="One rank: plancc-run plan.h5. Several: plancc-run plan.h5 --ranks 4, or mpirun -n 4 "
-    "plancc-run plan.h5; a plan runs on any number of ranks up to its number of parts.",
+    epilog="One rank: plancc-run plan.h5. Several: plancc-run plan.h5 --ranks 4, mpirun -n 4 "
+    "plancc-run plan.h5, or torchrun --no-python --nproc-per-node 4 -- plancc-run plan.h5; a plan "
+    "runs on any number of ranks up to its number of parts.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.argument("plan", type=click.Path())

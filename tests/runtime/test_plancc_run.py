@@ -22,6 +22,8 @@ from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.lowering import lower
+from plancc_cli import doctor, ranks
+from plancc_cli.run import command
 
 pytestmark = pytest.mark.mpi
 N, PARTS = 60, 3
@@ -153,7 +155,6 @@ def on_two_ranks(case, damaged, tmp_path_factory):
         "not a plan": [damaged / "bad.h5"],
         "another layout": [damaged / "edge.h5"],
         "a damaged slice": [damaged / "torn.h5"],
-        "epochs": [plan, "--epochs", "-1"],
         "no folder": [plan, "--epochs", 10**9, "--json", "/no/such/folder/x"],
         "no folder to save in": [plan, "--epochs", 10**9, "--save", "/no/such/folder/x"],
         "diverging": [plan, "--lr", "1e38"],
@@ -178,10 +179,33 @@ def on_two_ranks(case, damaged, tmp_path_factory):
     return dict(zip(each, results, strict=True))
 
 
+def test_torchrun_takes_no_option_of_plancc_run_for_its_own():
+    parser = pytest.importorskip("torch.distributed.run").get_args_parser()
+    flags = [flag for option in command.params for flag in (*option.opts, *option.secondary_opts)]
+    words = ["plancc-run", "plan.h5", *(flag for flag in flags if flag.startswith("-"))]
+    before, _, after = doctor.TORCHRUN.replace("RANKS", "4").partition(" -- ")
+    assert after == "plancc-run plan.h5"
+    found = parser.parse_args([*before.split()[1:], "--", *words])
+    assert [found.training_script, *found.training_script_args] == words
+    assert found.no_python
+    assert found.nproc_per_node == "4"
+
+
+def test_a_rank_that_alone_has_a_wrong_command_line(monkeypatch, capsys):
+    monkeypatch.setattr(ranks, "ALONE", 0.01)
+    monkeypatch.setattr(ranks.launch, "announced", lambda: (2, 3))
+    assert ranks.Job("plancc-run", command).say_alone("no such option", 2) == 2
+    assert capsys.readouterr().err == "plancc-run: error: rank 2: no such option\n"
+
+
 def test_missing_file(case, tmp_path):
     for result in (plancc_run(2, tmp_path / "none.h5", timeout=60), alone(tmp_path / "none.h5")):
         fails(result, 2, "none.h5")
         assert "rank" not in sentences(result)[0]  # no rank is special
+
+
+def test_a_wrong_command_line_of_all_ranks(case):
+    fails(plancc_run(2, case[0] / "plan.h5", "--epochs", "-1", timeout=60), 2, "epochs")
 
 
 @pytest.mark.parametrize(
@@ -191,7 +215,6 @@ def test_missing_file(case, tmp_path):
         ("not a plan", 1, ["bad.h5"]),
         ("another layout", 1, ["edge.h5", "fold"]),
         ("a damaged slice", 1, ["torn.h5"]),
-        ("epochs", 2, ["epochs"]),
         ("no folder", 1, ["/no/such/folder"]),
         ("no folder to save in", 1, ["/no/such/folder"]),
         ("diverging", 1, ["loss of epoch", "--lr"]),
