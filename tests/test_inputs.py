@@ -8,6 +8,7 @@ import socket
 import zipfile
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from scipy import sparse
@@ -224,6 +225,23 @@ def test_a_zip_of_another_version(tmp_path):
     with pytest.raises(InputError):
         Archive(path)["x"]
     assert zipfile.is_zipfile(path)
+
+
+@pytest.mark.parametrize("patch", [(16, bytes(16)), (24, b"\xf0"), (16, b"\0\0")])
+def test_a_heap_without_end(tmp_path, patch):
+    path, matrix = tmp_path / "a.h5ad", sparse.csr_array(np.eye(3))
+    with h5py.File(path, "w") as file:
+        group = file.create_group("obsp/connectivities")
+        group.attrs["encoding-type"], group.attrs["shape"] = "csr_matrix", (3, 3)
+        for key in ("data", "indices", "indptr"):
+            group[key] = getattr(matrix, key)
+    assert plancc.read_graph(path).num_nonzeros == 3
+    data = bytearray(path.read_bytes())
+    place = data.index(b"GCOL") + patch[0]
+    data[place : place + len(patch[1])] = patch[1]
+    path.write_bytes(data)
+    with pytest.raises(InputError, match="heap is damaged"):
+        plancc.read_graph(path)
 
 
 def test_reading_options_with_an_open_quote():

@@ -10,12 +10,14 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import prod
+from mmap import ACCESS_READ, mmap
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.files import open_file
 from plancc.graph.bounds import check_unpacked
 from plancc.graph.canonical import as_values, build_graph, detect_direction
 from plancc.graph.formats import Format
@@ -27,6 +29,8 @@ from plancc.text import shown
 Array = npt.NDArray[Any]
 DEFAULT = "connectivities"
 """The matrix of ``obsp`` that scanpy's neighbour graph is."""
+_HEAP = b"GCOL\x01\0\0\0"
+"""How a global heap of HDF5 begins."""
 MOST_UNPACKED = 1100
 """Bytes that one byte of a compressed file may become."""
 
@@ -37,6 +41,7 @@ def _opened(path: StrPath) -> Iterator[Any]:
 
     check_readable(path)
     where = os.fspath(path)
+    _check_heaps(where)
     try:
         with h5py.File(where, "r", locking=False) as file:
             yield file
@@ -44,6 +49,26 @@ def _opened(path: StrPath) -> Iterator[Any]:
             OverflowError, IndexError) as error:  # fmt: skip
         words = shown(error)
         raise InputError(f"{where}: cannot be read as .h5ad: {words}") from error
+
+
+def _check_heaps(name: str) -> None:
+    """InputError for a damaged global heap, which HDF5 reads for ever.
+
+    A heap is its head and objects of 16 bytes and their data, which fill it; see the specification
+    of HDF5's file format, version 3, section III.E.
+    """
+    with open_file(name) as stream, mmap(stream.fileno(), 0, access=ACCESS_READ) as data:
+        at = data.find(_HEAP)
+        while at >= 0:
+            place, end = at + 16, at + int.from_bytes(data[at + 8 : at + 16], "little")
+            while place + 16 <= end:
+                number = int.from_bytes(data[place : place + 2], "little")
+                size = int.from_bytes(data[place + 8 : place + 16], "little")
+                taken = 16 + -(-size // 8) * 8 if number else size
+                if taken < 16 or place + taken > min(end, len(data)):
+                    raise InputError(f"{name}: cannot be read as .h5ad: its heap is damaged")
+                place += taken
+            at = data.find(_HEAP, at + 16)
 
 
 def _node(file: Any, name: str) -> Any:
