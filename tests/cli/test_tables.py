@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from cli_helpers import PROGRAMS, environment, ok
 
-from plancc_cli.tables import console, print_table, table_of
+from plancc_cli.tables import console, print_table, say, table_of
 
 BOXES = re.compile("[\u2500-\u257f]")
 WIDTHS = (60, 80, 110)
@@ -149,3 +149,18 @@ def test_a_sentence_in_a_pipe_is_one_line(graph: Path, tmp_path: Path, monkeypat
     assert sum(line.startswith("predicted epoch") for line in text.splitlines()) == 1
     shown = json.loads(ok("inspect", tmp_path / "plan.h5", "--json"))
     assert text.splitlines()[-1] == f"content {shown['content_sha256']}"
+
+
+def test_text_from_outside_is_printable(capsys):
+    from plancc_cli.tables import print_csv, print_json
+
+    table = table_of(("name", "what"), "title \x1b[2J", "caption \x07", left=2)
+    table.add_row("a\x1b[31m", "\u202eb")
+    print_table(table)
+    say("sentence \x9b2J")
+    print_csv([{"name": "a\x1b[31m", "formula": "=1+1", "number": "-2.5", "value": -3}])
+    shown = capsys.readouterr().out
+    assert all(line.isprintable() for line in shown.splitlines())
+    assert shown.splitlines()[-1] == "a\ufffd[31m,'=1+1,-2.5,-3"
+    print_json({"name": "a\x1b"})
+    assert "\\u001b" in capsys.readouterr().out
