@@ -214,7 +214,7 @@ class Jobs(Attack):
         seconds = running.started + end.seconds - began
         promised = self.timeout + 5
         if at_once := fault in ("other epochs", "other seed", "other plan", "missing plan"):
-            promised += 30  # from the start of the job, imports included
+            promised += 120  # from the start of the job, imports included
         if seconds > promised + PATIENCE:
             raise Finding("hang", f"{launcher}, {fault}: {seconds:.0f} s until the end")
         return "named" if at_once or seconds <= promised else "late"
