@@ -5,9 +5,7 @@ The normative text is ``docs/plan-format.md``.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +16,7 @@ from plancc.graph.vertexdata import KEYS, MASKS, VertexData
 from plancc.plan.values import Exchange, Header
 
 FORMAT = "plancc-plan"
-MAJOR, MINOR = 1, 4
+MAJOR, MINOR = 1, 5
 FORMAT_VERSION = f"{MAJOR}.{MINOR}"
 LAYOUTS = {"row": 0, "edge": 3, "grid": 4, "feature": 4}
 """Minor version that each layout came with."""
@@ -33,6 +31,8 @@ HEADER_TYPES: dict[str, type] = {
     "normalization": str,
     "self_loops": bool,
 }
+WITH_DIGESTS = 5
+"""Minor version from which plans have `/digests`, and strings of fixed length."""
 GRID_ATTRIBUTE = "grid"
 """Attribute of the root group in layouts "grid" and "feature": the text of a `Grid`."""
 ROOT_ATTRIBUTES = ("format", "format_version", "content_sha256", *HEADER_TYPES, GRID_ATTRIBUTE)
@@ -53,12 +53,20 @@ class Node:
     optional : bool
     layout : str
         The only one that has it, and then always; "": every layout.
+    cut : str
+        What cuts it into the slices of parts, each with a digest of its own: the "rows" of parts,
+        their "local rows" or "nonzeros", or "messages" or "rows" of a table ("expand/send rows");
+        "": it is one slice, and every rank reads the whole.
+    shared : bool
+        Whether the slice of a part ends with the entry that the next one begins with.
     """
 
     dtypes: tuple[str, ...]
     shape: tuple[str, ...]
     optional: bool = False
     layout: str = ""
+    cut: str = ""
+    shared: bool = False
 
 
 def _step_nodes(step: str, layout: str = "") -> dict[str, Node]:
@@ -66,32 +74,38 @@ def _step_nodes(step: str, layout: str = "") -> dict[str, Node]:
     messages, volume = f"{step} messages", f"{step} volume"
     found = {}
     for prefix in ("send", "recv"):
-        found[f"{step}/{prefix}_ptr"] = Node(("<i8",), ("p+1",), layout=layout)
-        found[f"{step}/{prefix}_peer"] = Node(("<i4",), (messages,), layout=layout)
-        found[f"{step}/{prefix}_row_ptr"] = Node(("<i8",), (f"{messages}+1",), layout=layout)
-        found[f"{step}/{prefix}_row"] = Node(("<i4",), (volume,), layout=layout)
+        table = f"{step}/{prefix}"
+        of_messages, of_rows = f"{table} messages", f"{table} rows"
+        found[f"{table}_ptr"] = Node(("<i8",), ("p+1",), layout=layout)
+        found[f"{table}_peer"] = Node(("<i4",), (messages,), layout=layout, cut=of_messages)
+        found[f"{table}_row_ptr"] = Node(
+            ("<i8",), (f"{messages}+1",), layout=layout, cut=of_messages, shared=True
+        )
+        found[f"{table}_row"] = Node(("<i4",), (volume,), layout=layout, cut=of_rows)
     return found
 
 
 NODES: dict[str, Node] = {
     "rows/part_ptr": Node(("<i8",), ("p+1",)),
-    "rows/global_id": Node(("<i4",), ("n",)),
+    "rows/global_id": Node(("<i4",), ("n",), cut="rows"),
     "rows/num_interior": Node(("<i8",), ("p",)),
-    "rows/original_id": Node(("<i8",), ("n",), optional=True),
-    "matrix/row_ptr": Node(("<i8",), ("rows+1",)),
-    "matrix/column": Node(("<i4",), ("nnz",)),
-    "matrix/value": Node(("<f4", "<f8"), ("nnz",)),
+    "rows/original_id": Node(("<i8",), ("n",), optional=True, cut="rows"),
+    "matrix/row_ptr": Node(("<i8",), ("rows+1",), cut="local rows", shared=True),
+    "matrix/column": Node(("<i4",), ("nnz",), cut="nonzeros"),
+    "matrix/value": Node(("<f4", "<f8"), ("nnz",), cut="nonzeros"),
     **_step_nodes("expand"),
     **_step_nodes("fold", layout="edge"),
-    "vertex_data/features": Node(("<f4",), ("n", "features"), optional=True),
-    "vertex_data/labels": Node(("<i4",), ("n",), optional=True),
-    "vertex_data/train_mask": Node(("|u1",), ("n",), optional=True),
-    "vertex_data/val_mask": Node(("|u1",), ("n",), optional=True),
-    "vertex_data/test_mask": Node(("|u1",), ("n",), optional=True),
-    "vertex_data/clusters": Node(("<i4",), ("n",), optional=True),
-    "vertex_data/targets": Node(("|u1",), ("n", "classes"), optional=True),
+    "vertex_data/features": Node(("<f4",), ("n", "features"), optional=True, cut="rows"),
+    "vertex_data/labels": Node(("<i4",), ("n",), optional=True, cut="rows"),
+    "vertex_data/train_mask": Node(("|u1",), ("n",), optional=True, cut="rows"),
+    "vertex_data/val_mask": Node(("|u1",), ("n",), optional=True, cut="rows"),
+    "vertex_data/test_mask": Node(("|u1",), ("n",), optional=True, cut="rows"),
+    "vertex_data/clusters": Node(("<i4",), ("n",), optional=True, cut="rows"),
+    "vertex_data/targets": Node(("|u1",), ("n", "classes"), optional=True, cut="rows"),
 }
 GROUPS = ("rows", "matrix", "expand", "fold", "vertex_data")
+DIGESTS = "digests"
+"""The group that has the digests of every dataset, under the name of the dataset."""
 ATTRIBUTE_GROUPS = ("provenance", "metrics")
 
 EXCHANGE_ARRAYS = ("ptr", "peer", "row_ptr", "row")
@@ -156,31 +170,3 @@ def vertex_data_problem(name: str, array: npt.NDArray[Any]) -> tuple[str, str]:
     rule, holds = VERTEX_DATA_RULES[name.removeprefix("vertex_data/")]
     wrong = array[~holds(array)]
     return rule, f"there is {wrong[0]}" if len(wrong) else ""
-
-
-def content_sha256(header: Header, arrays: Arrays) -> str:
-    """Hash of everything that determines what a run of the plan computes and sends.
-
-    SHA-256 of one line ``name=value`` per header attribute and one line
-    ``name dtype shape sha256`` per dataset, both sorted by name (docs/plan-format.md, "Content
-    hash"). Provenance, metrics and storage (chunks, compression) do not enter.
-    """
-    names = sorted(arrays)
-    with ThreadPoolExecutor(2) as pool:
-        digests = pool.map(lambda name: hashlib.sha256(bytes_of(arrays[name])).hexdigest(), names)
-    return hash_of(header, dict(zip(names, digests, strict=True)), arrays)
-
-
-def hash_of(header: Header, digests: Mapping[str, str], arrays: Mapping[str, Any]) -> str:
-    """The content hash from the SHA-256 of every array; of `arrays` only dtypes and shapes."""
-    words = header_attributes(header).items()
-    lines = sorted(f"{name}={v if isinstance(v, str) else int(v)}" for name, v in words)
-    for name in sorted(digests):
-        shape = "x".join(map(str, arrays[name].shape))
-        lines.append(f"{name} {arrays[name].dtype.str} {shape} {digests[name]}")
-    return hashlib.sha256("\n".join([*lines, ""]).encode()).hexdigest()
-
-
-def bytes_of(array: npt.NDArray[np.generic]) -> memoryview:
-    """The bytes of an array in C order."""
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data

@@ -27,9 +27,9 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.graph.vertexdata import VertexData
+from plancc.plan.digests import content_sha256
 from plancc.plan.format import (
     NODES,
-    content_sha256,
     exchange_arrays,
     exchanges_from_arrays,
     vertex_data_arrays,

@@ -1,13 +1,13 @@
 """HDF5 to Plan, whole or in slices. Trusts nothing in the file.
 
 One method, `PlanFile.node`, opens every dataset: it refuses links that leave the file, foreign
-storage, unknown filters, other dtypes and sizes than the header allows. Every call of HDF5 stands
-in a `_reading` block: whatever HDF5 raises on a damaged file becomes a PlanError.
+storage, unknown filters, other dtypes and sizes than the header allows. One, `PlanFile.read`, reads
+them: it compares the digest of every slice that it read. Every call of HDF5 stands in a `_reading`
+block: whatever HDF5 raises on a damaged file becomes a PlanError.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import re
@@ -23,8 +23,17 @@ import numpy.typing as npt
 
 from plancc.errors import InputError, PlanccError, PlanError
 from plancc.graph.graph import MAX_VERTICES, NORMALIZATIONS
+from plancc.plan.digests import (
+    DIGEST_BYTES,
+    Digests,
+    digests_of,
+    digests_of_plan,
+    former_content_sha256,
+    root_of,
+)
 from plancc.plan.format import (
     ATTRIBUTE_GROUPS,
+    DIGESTS,
     FORMAT,
     GRID_ATTRIBUTE,
     GROUPS,
@@ -34,10 +43,11 @@ from plancc.plan.format import (
     MINOR,
     NODES,
     ROOT_ATTRIBUTES,
-    bytes_of,
-    hash_of,
+    WITH_DIGESTS,
+    Node,
 )
 from plancc.plan.grid import Grid
+from plancc.plan.guard import WITH_CHECKSUMS, Attributes, guarded_attributes, needs_guard
 from plancc.plan.metrics import Metrics
 from plancc.plan.plan import Plan
 from plancc.plan.plan_invariants import plan_invariants
@@ -50,8 +60,8 @@ FILTERS = {
 }
 OF_HDF5 = re.compile(r"^['\"]?(Can't|Unable to|Error iterating|Couldn't|Invalid location)")
 """How the sentences begin that h5py makes of HDF5's."""
-SLAB = 1 << 24
-"""Bytes of a dataset that are hashed at once."""
+PARTS_AT_ONCE = 64
+"""Parts whose slices are read at once where the whole file is compared."""
 MAX_GRID_TEXT = 64
 """Longest attribute "grid": enough for sizes of ten digits."""
 MAX_DEFLATION = 1100
@@ -64,6 +74,8 @@ class PlanFile:
     Parameters
     ----------
     path : path of the plan
+    guarded : bool
+        Whether this process may hang. Only `plancc.plan.guard` says so.
 
     Raises
     ------
@@ -71,6 +83,11 @@ class PlanFile:
         If there is no such file.
     PlanError
         If it is not a plan, is damaged, or is of a version or layout that cannot be read.
+
+    Notes
+    -----
+    A file of versions 1.0 to 1.4 is first read whole by a child process, which compares its content
+    hash; `plancc upgrade` makes a file of it whose slices can be read, and checked, alone.
 
     Attributes
     ----------
@@ -80,16 +97,23 @@ class PlanFile:
     messages, volume, fold_messages, fold_volume : int
         Messages and rows of the expand and of the fold; a row plan has no fold.
     content_sha256 : str
-        As stored; `plancc.plan.verify` compares it with the content.
+        The content hash. The digests of all datasets have it; `read` compares these with the data.
     """
 
-    def __init__(self, path: str | PathLike[str]) -> None:
+    def __init__(self, path: str | PathLike[str], *, guarded: bool = False) -> None:
         self.path = os.fspath(path)
         if not os.path.exists(self.path):
             raise InputError(f"{self.path}: no such file")
         if not os.path.isfile(self.path):
             raise InputError(f"{self.path}: not a file")
+        self._guarded, self._checked, self._foreign = guarded, False, ""
+        self._attributes: Attributes = {}
+        self._digests: dict[str, Digests] = {}
+        self._points: dict[str, tuple[int, int, Int64Array]] = {}
         try:
+            if not guarded and needs_guard(self.path):
+                self._ask_guard()
+            self._size = os.path.getsize(self.path)
             self._file = _open(self.path)
         except PermissionError as error:
             raise InputError(f"{self.path}: not readable (permission denied)") from error
@@ -98,6 +122,7 @@ class PlanFile:
         try:
             with self._reading("the header"):
                 self.header = self._read_header()
+                self._check_container()
                 self._check_names()
             self._sizes = {
                 "n": self.header.num_vertices,
@@ -105,6 +130,8 @@ class PlanFile:
                 "p": self.header.num_parts,
                 "p+1": self.header.num_parts + 1,
                 "nnz": self.header.num_nonzeros,
+                "1": 1,
+                f"{DIGEST_BYTES}": DIGEST_BYTES,
             }
             self.messages, self.volume = self._step_sizes("expand")
             self.fold_messages, self.fold_volume = 0, 0
@@ -113,6 +140,8 @@ class PlanFile:
             else:
                 self._check_no_fold()
             self._sizes["rows+1"] = self.header.num_vertices + self.fold_volume + 1
+            if self.minor >= WITH_DIGESTS:
+                self._read_digests()
         except BaseException:
             self._file.close()
             raise
@@ -136,10 +165,34 @@ class PlanFile:
 
     def attributes(self, group: str) -> dict[str, Any]:
         """The attributes of ``/provenance`` or ``/metrics`` as Python values."""
-        with self._reading(f"/{group}"):
-            if not self._is_there(group, h5py.Group):
-                return {}
-            return {name: _python(value) for name, value in self._file[group].attrs.items()}
+        if group not in self._attributes:
+            with self._reading(f"/{group}"):
+                self._attributes[group] = self._read_attributes(group)
+                if self._foreign and not self._checked:
+                    raise self._error(f"{self._foreign} is no number and no text of fixed length")
+        return dict(self._attributes[group])
+
+    def all_attributes(self) -> Attributes:
+        """Attributes of the root, which is "", and of the groups that have some."""
+        return {group: self.attributes(group) for group in ("", *ATTRIBUTE_GROUPS)}
+
+    def _read_attributes(self, group: str) -> dict[str, Any]:
+        if group and not self._is_there(group, h5py.Group):
+            return {}
+        attributes, found = self._file[group or "/"].attrs, {}
+        for name in attributes:
+            where = attributes.get_id(name)
+            said = f"attribute '{_line(name)}' of /{group}"
+            if not (_is_plain(where.get_type()) or self._guarded):
+                self._foreign = said
+            elif where.dtype.itemsize * math.prod(where.shape or ()) > self._size:
+                raise self._error(f"{said} is larger than the file")
+            else:
+                found[name] = _python(attributes[name])
+        if self._foreign and "format_version" not in found and not group:
+            self._ask_guard()
+            return self._attributes[group]
+        return found
 
     def has(self, name: str) -> bool:
         """Whether an optional dataset is there."""
@@ -163,17 +216,62 @@ class PlanFile:
         names = [name for name in NODES if name.startswith("vertex_data/")]
         return [name.partition("/")[2] for name in names if self.has(name)]
 
-    def read(self, name: str, start: int = 0, stop: int | None = None) -> npt.NDArray[Any]:
-        """Rows ``start:stop`` of a dataset.
+    def read(self, name: str, first: int = 0, last: int | None = None) -> npt.NDArray[Any]:
+        """The entries of parts ``first..last-1`` of a dataset, after comparing their digests.
+
+        Parameters
+        ----------
+        name : str
+        first, last : int
+            By default all parts. A dataset that is not cut into parts is read whole. Offsets come
+            with the one at which the next part begins.
 
         Raises
         ------
         PlanError
-            If the dataset is missing, is not what the format says, or fails its checksum.
+            If the dataset is missing, is not what the format says, or has another digest.
         """
-        dataset = self.node(name)
+        dataset, node = self.node(name), NODES[name]
+        last = self.header.num_parts if last is None else last
+        points = np.array([0, len(dataset)])
+        if node.cut:
+            points = self._cut(node.cut, first, last)
+        start, stop = int(points[0]), int(points[-1]) + node.shared
         with self._reading(f"/{name}"):
-            return dataset[start : len(dataset) if stop is None else stop]
+            array: npt.NDArray[Any] = dataset[start:stop]
+        if self._digests:
+            found = digests_of(array, points - start, shared=node.shared)
+            self._compare(name, found, first if node.cut else 0)
+        return array
+
+    def _compare(self, name: str, found: Digests, first: int) -> None:
+        """PlanError unless these are the digests of parts from `first` on."""
+        expected = self._digests[name][first : first + len(found)]
+        wrong = np.flatnonzero((found != expected).any(axis=1)) if len(found) else found
+        if len(wrong):
+            whose = f" of part {first + wrong[0]}" if NODES[name].cut else ""
+            raise self._error(f"/{name} is damaged: the digest{whose} does not match")
+
+    def _cut(self, cut: str, first: int, last: int) -> Int64Array:
+        """Where the entries of parts ``first..last-1`` start; int64[last - first + 1]."""
+        kept = self._points.get(cut)
+        if kept is not None and kept[0] <= first and last <= kept[1]:
+            return kept[2][first - kept[0] : last - kept[0] + 1]
+        table, _, what = cut.rpartition(" ")
+        if cut == "rows":
+            self.read_offsets("rows/part_ptr", self.header.num_vertices)
+        elif cut == "local rows":
+            points = self._cut("rows", first, last)
+            if self.header.layout == "edge":
+                points = points + self._cut("fold/send rows", first, last)
+            self._points[cut] = first, last, points
+        elif cut == "nonzeros":
+            self.read_offsets("matrix/row_ptr", self.header.num_nonzeros, first, last)
+        elif what == "messages":
+            self.read_offsets(f"{table}_ptr", self._step(table)[0])
+        else:
+            self.read_offsets(f"{table}_row_ptr", self._step(table)[1], first, last)
+        return self._cut(cut, first, last)
 
     def check(self, name: str, holds: bool | np.bool_) -> None:
         """PlanError that a number in dataset `name` is out of range, unless it `holds`."""
@@ -181,25 +279,36 @@ class PlanFile:
             raise self._error(f"/{name} is damaged: a number is out of range")
 
     def read_within(
-        self, name: str, bound: int, start: int = 0, stop: int | None = None
+        self, name: str, bound: int, first: int = 0, last: int | None = None
     ) -> npt.NDArray[Any]:
-        """Rows ``start:stop`` of a dataset of numbers in ``0..bound-1``; see `read`."""
-        numbers = self.read(name, start, stop)
+        """The entries of some parts, of a dataset of numbers in ``0..bound-1``; see `read`."""
+        numbers = self.read(name, first, last)
         self.check(name, within(numbers, bound))
         return numbers
 
     def read_offsets(
         self, name: str, total: int, first: int = 0, last: int | None = None
     ) -> Int64Array:
-        """Entries ``first..last`` of an offset table that rises from 0 to `total`; see `read`."""
-        offsets: Int64Array = self.read(name, first, None if last is None else last + 1)
+        """The offsets of some parts in a table that rises from 0 to `total`; see `read`."""
+        offsets: Int64Array = self.read(name, first, last)
+        parts = self.header.num_parts
+        last = parts if last is None else last
         in_range = 0 <= offsets[0] <= offsets[-1] <= total
         if first == 0:
-            in_range &= offsets[0] == 0
-        if last is None or last == len(self.node(name)) - 1:
-            in_range &= offsets[-1] == total
+            in_range = in_range and offsets[0] == 0
+        if last == parts:
+            in_range = in_range and offsets[-1] == total
         rises = (offsets[1:] >= offsets[:-1]).all()  # a difference could overflow
         self.check(name, in_range and rises)
+        if name == "rows/part_ptr":
+            self._points["rows"] = 0, parts, offsets
+        elif not NODES[name].cut:
+            self._points[f"{name.removesuffix('_ptr')} messages"] = 0, parts, offsets
+        else:
+            of = NODES[name].cut
+            at = self._cut(of, first, last)
+            cut = "nonzeros" if of == "local rows" else of.replace("messages", "rows")
+            self._points[cut] = first, last, offsets[at - at[0]]
         return offsets
 
     def read_messages(
@@ -222,28 +331,30 @@ class PlanFile:
         row_ptr : int64[messages + 1]
             Where the rows of every message are in dataset ``{table}_row``.
         """
-        in_fold = table.startswith("fold")
-        messages = self.fold_messages if in_fold else self.messages
-        volume = self.fold_volume if in_fold else self.volume
-        ptr = self.read_offsets(f"{table}_ptr", messages)
-        ptr = ptr[first : None if last is None else last + 1]
-        start, stop = int(ptr[0]), int(ptr[-1])
-        row_ptr = self.read_offsets(f"{table}_row_ptr", volume, start, stop)
-        peer = self.read_within(f"{table}_peer", self.header.num_parts, start, stop)
-        return ptr - start, peer, row_ptr
+        last = self.header.num_parts if last is None else last
+        ptr = self._cut(f"{table} messages", first, last)
+        row_ptr = self.read_offsets(f"{table}_row_ptr", self._step(table)[1], first, last)
+        peer = self.read_within(f"{table}_peer", self.header.num_parts, first, last)
+        return ptr - ptr[0], peer, row_ptr
+
+    def _step(self, table: str) -> tuple[int, int]:
+        """Messages and rows of a table's step."""
+        if table.startswith("fold"):
+            return self.fold_messages, self.fold_volume
+        return self.messages, self.volume
 
     def node(self, name: str) -> h5py.Dataset:
         """The dataset `name`, after checking everything the format says of it."""
         with self._reading(f"/{name}"):
-            return self._node(name)
+            return self._node(name, NODES[name])
 
     def _dataset(self, name: str) -> h5py.Dataset:
         if not self._is_there(name, h5py.Dataset):
             raise self._error(f"/{name} is missing")
         return self._file[name]
 
-    def _node(self, name: str) -> h5py.Dataset:
-        node, dataset = NODES[name], self._dataset(name)
+    def _node(self, name: str, node: Node) -> h5py.Dataset:
+        dataset = self._dataset(name)
         if dataset.is_virtual or dataset.external:
             raise self._error(f"/{name} keeps its data outside the file")
         creation = dataset.id.get_create_plist()
@@ -265,7 +376,8 @@ class PlanFile:
                 f"/{name} is of size {_by(map(str, shape))}; the header asks for {_by(wanted)}"
             )
         deflation = MAX_DEFLATION if h5py.h5z.FILTER_DEFLATE in filters else 1
-        if dataset.nbytes > deflation * dataset.id.get_storage_size():
+        stored = min(dataset.id.get_storage_size(), self._size)
+        if dataset.nbytes > deflation * stored:
             raise self._error(f"/{name} is not completely stored in the file")
         return dataset
 
@@ -285,8 +397,16 @@ class PlanFile:
         return plan
 
     def read_unchecked(self) -> Plan:
-        """The whole plan with no more than its sizes checked: for the verifier."""
-        plan = Plan.from_arrays(self.header, {name: self.read(name) for name in self._names()})
+        """The whole plan with no more than sizes and digests checked: for the verifier."""
+        arrays = {}
+        for name in self._names():
+            dataset = self.node(name)
+            with self._reading(f"/{name}"):
+                arrays[name] = dataset[...]
+        if self._digests:
+            for name, found in digests_of_plan(arrays).items():
+                self._compare(name, found, 0)
+        plan = Plan.from_arrays(self.header, arrays)
         provenance, baseline = self.attributes("provenance"), self.metrics("random_")
         return replace(plan, provenance=provenance, baseline=baseline)
 
@@ -303,33 +423,50 @@ class PlanFile:
                 raise self._error(f"/metrics says {name} = {said}, the tables {value}")
 
     def check_content(self) -> None:
-        """Compare the content hash and all checksums, with little memory.
+        """Compare the content hash with all that is in the file.
 
-        It takes 0.8 s for 100 MB. In a file of a higher minor version nothing is compared.
+        It takes 0.3 s for a gigabyte. In a file of a higher minor version only the datasets that
+        this version knows are compared.
 
         Raises
         ------
         PlanError
             If the content is not what was written.
         """
-        if self.minor > MINOR:
+        if self._checked:
             return
-        nodes = {name: self.node(name) for name in self._names()}
-        digests = {}
-        for name, dataset in nodes.items():
-            digest = hashlib.sha256()
-            row = max(1, dataset.dtype.itemsize * math.prod(dataset.shape[1:]))
-            chunk = dataset.chunks[0] if dataset.chunks else 1
-            rows = max(1, SLAB // (row * chunk)) * chunk
-            for start in range(0, len(dataset), rows):
-                digest.update(bytes_of(self.read(name, start, start + rows)))
-            digests[name] = digest.hexdigest()
-        found = hash_of(self.header, digests, nodes)
+        if self._digests:
+            for name in self._names():
+                for first in range(0, self.header.num_parts, PARTS_AT_ONCE):
+                    self.read(name, first, min(first + PARTS_AT_ONCE, self.header.num_parts))
+        else:
+            arrays = {name: self.node(name)[...] for name in self._names()}
+            self._check_root(former_content_sha256(self.header, arrays))
+        self._checked = True
+
+    def _check_root(self, found: str) -> None:
         if found != self.content_sha256:
             raise self._error(
-                f"content_sha256 is {self.content_sha256 or 'missing'}, the content has {found}: "
-                "the file is damaged, or was changed after plancc wrote it"
+                f"content_sha256 is {_line(self.content_sha256) or 'missing'}, the content has "
+                f"{found}: the file is damaged, or was changed after plancc wrote it"
             )
+
+    def _read_digests(self) -> None:
+        """Read the digests of all datasets, and compare the content hash with them."""
+        nodes = {name: self.node(name) for name in self._names()}
+        digests = {}
+        for name in nodes:
+            path = f"{DIGESTS}/{name}"
+            with self._reading(f"/{path}"):
+                count = "p" if NODES[name].cut else "1"
+                leaves = self._node(path, Node(("|u1",), (count, f"{DIGEST_BYTES}")))[...]
+            digests[name] = leaves
+        for name in set(NODES) - set(nodes):
+            if self._is_there(f"{DIGESTS}/{name}", h5py.Dataset):
+                raise self._error(f"/{name} is missing, and its digest is there")
+        if self.minor == MINOR:
+            self._check_root(root_of(self.header, digests, nodes))
+        self._digests = digests
 
     def _names(self) -> list[str]:
         """The datasets of the file that the format knows."""
@@ -379,10 +516,10 @@ class PlanFile:
             return int(shape[0])
 
     def _read_header(self) -> Header:
-        attributes = self._file.attrs
-        if _python(attributes.get("format")) != FORMAT:
+        attributes = self.attributes("")
+        if attributes.get("format") != FORMAT:
             raise self._error(f"not a plan: its attribute 'format' is not '{FORMAT}'")
-        version = _python(attributes.get("format_version", ""))
+        version = attributes.get("format_version", "")
         try:
             major, self.minor = (int(part) for part in str(version).split("."))
         except ValueError:
@@ -391,7 +528,7 @@ class PlanFile:
             raise self._error(f"format version {version}; this plancc reads {MAJOR}.x only")
         values: dict[str, Any] = {}
         for name, kind in HEADER_TYPES.items():
-            value = _python(attributes.get(name))
+            value = attributes.get(name)
             if kind is bool and value in (0, 1):
                 value = bool(value)
             if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
@@ -399,7 +536,7 @@ class PlanFile:
             values[name] = value
         header = Header(**values)
         if GRID_ATTRIBUTE in attributes:
-            header = replace(header, grid=self._read_grid(_python(attributes[GRID_ATTRIBUTE])))
+            header = replace(header, grid=self._read_grid(attributes[GRID_ATTRIBUTE]))
         if header.layout not in LAYOUTS:
             raise self._error(
                 f"layout '{_line(header.layout)}'; this plancc reads: {', '.join(LAYOUTS)}"
@@ -416,7 +553,7 @@ class PlanFile:
             raise self._error(f"impossible header: {n} vertices, {nnz} nonzeros, {p} parts")
         if problem := header.grid_problem():
             raise self._error(problem)
-        self.content_sha256 = str(_python(attributes.get("content_sha256", "")))
+        self.content_sha256 = str(attributes.get("content_sha256", ""))
         return header
 
     def _read_grid(self, text: Any) -> Grid:
@@ -428,20 +565,42 @@ class PlanFile:
         except InputError as error:
             raise self._error(f"header attribute {error}") from None
 
+    def _ask_guard(self) -> None:
+        self._attributes, self._checked = dict(guarded_attributes(self.path)), True
+
+    def _check_container(self) -> None:
+        """A file whose version promises checksums and digests is in a container that has them."""
+        container = self._file.id.get_create_plist().get_version()[0]
+        if self.minor < WITH_DIGESTS and not (self._checked or self._guarded):
+            self._ask_guard()
+        elif self.minor >= WITH_DIGESTS and container < WITH_CHECKSUMS:
+            raise self._error(
+                f"version {MAJOR}.{self.minor} in a container of HDF5 1.8, which has no checksums"
+            )
+
     def _check_names(self) -> None:
         """Refuse unknown names, which only a higher minor version may bring."""
         if self.minor > MINOR:
             return
         unknown = [
-            f"attribute '{_line(name)}'" for name in self._file.attrs if name not in ROOT_ATTRIBUTES
+            f"attribute '{_line(name)}'"
+            for name in self.attributes("")
+            if name not in ROOT_ATTRIBUTES
         ]
-        groups = (*GROUPS, *ATTRIBUTE_GROUPS)
-        for group in self._file:
-            names = [group]
-            if group in groups and self._is_there(group, h5py.Group):
-                names += [f"{group}/{name}" for name in self._file[group]]
-            known = {*NODES, *groups}
-            unknown += [f"node /{_line(name)}" for name in names if name not in known]
+        known = {*NODES, *GROUPS, *ATTRIBUTE_GROUPS}
+        if self.minor >= WITH_DIGESTS:
+            known |= {DIGESTS, *(f"{DIGESTS}/{name}" for name in known - {*ATTRIBUTE_GROUPS})}
+        folders = [""]
+        while folders:
+            folder = folders.pop()
+            for name in self._file[folder or "/"]:
+                at = f"{folder}/{name}" if folder else name
+                if at not in known:
+                    unknown.append(f"node /{_line(at)}")
+                elif at.removeprefix(f"{DIGESTS}/") in NODES:
+                    continue
+                elif self._is_there(at, h5py.Group):
+                    folders.append(at)
         if unknown:
             raise self._error(f"unknown {unknown[0]} in a plan of version {MAJOR}.{self.minor}")
 
@@ -475,6 +634,14 @@ def _open(path: str) -> h5py.File:
         if "locking flag" not in str(error):
             raise
         return h5py.File(path, "r")
+
+
+def _is_plain(kind: h5py.h5t.TypeID) -> bool:
+    """Whether an attribute of this type stands where it is: a number, or text of fixed length."""
+    if isinstance(kind, h5py.h5t.TypeStringID):
+        return not kind.is_variable_str()
+    numbers = h5py.h5t.TypeIntegerID, h5py.h5t.TypeFloatID, h5py.h5t.TypeEnumID
+    return isinstance(kind, numbers)
 
 
 def _python(value: Any) -> Any:

@@ -90,7 +90,9 @@ def _read_grid_share(file: PlanFile, rank: int, num_ranks: int) -> Part:
     first, last = parts_to_read(grid, rank)
     block, num_interior = _read_parts(file, first, last, with_data=False)
     part = block.only_part(int(num_interior[0])) if keeps_part(grid) else None
-    data = _read_vertex_data(file, *rows_of_rank(grid, block.part_ptr, rank))
+    own = grid.part(rank)
+    rows = np.arange(*rows_of_rank(grid, block.part_ptr, rank)) - block.part_ptr[own]
+    data = _read_vertex_data(file, own, own + 1).take(rows)
     _check(file, data_invariants(data))
     share = share_of_rank(grid, rank, block, part, data)
     return replace(share, claims=_claims_of_grid(file.header, rank, block))
@@ -113,7 +115,6 @@ def _read_parts(
     """Parts ``first..last-1`` as they stand in the file, checked; and their `num_interior`."""
     header = file.header
     part_ptr = file.read_offsets("rows/part_ptr", header.num_vertices)
-    row0, row1 = int(part_ptr[first]), int(part_ptr[last])
     _, send = _read_exchange(file, "expand/send", first, last)
     _, receive = _read_exchange(file, "expand/recv", first, last)
     local_ptr, fold = part_ptr[first : last + 1], None
@@ -121,24 +122,22 @@ def _read_parts(
         folded_before, fold_send = _read_exchange(file, "fold/send", first, last)
         fold = Fold(fold_send, _read_exchange(file, "fold/recv", first, last)[1])
         local_ptr = local_ptr + folded_before + fold_send.row_ptr[fold_send.ptr]
-    local0, local1 = int(local_ptr[0]), int(local_ptr[-1])
-    row_ptr = file.read_offsets("matrix/row_ptr", header.num_nonzeros, local0, local1)
-    start, stop = int(row_ptr[0]), int(row_ptr[-1])
+    row_ptr = file.read_offsets("matrix/row_ptr", header.num_nonzeros, first, last)
     parts = PartRange(
         first=first,
         last=last,
         part_ptr=part_ptr,
-        global_id=file.read_within("rows/global_id", header.num_vertices, row0, row1),
+        global_id=file.read_within("rows/global_id", header.num_vertices, first, last),
         local_ptr=local_ptr - local_ptr[0],
-        row_ptr=row_ptr - start,
-        column=file.read("matrix/column", start, stop),
-        value=file.read("matrix/value", start, stop),
+        row_ptr=row_ptr - row_ptr[0],
+        column=file.read("matrix/column", first, last),
+        value=file.read("matrix/value", first, last),
         send=send,
         receive=receive,
-        vertex_data=_read_vertex_data(file, row0, row1) if with_data else VertexData(),
+        vertex_data=_read_vertex_data(file, first, last) if with_data else VertexData(),
         fold=fold,
     )
-    num_interior = file.read("rows/num_interior", first, last)
+    num_interior = file.read("rows/num_interior")[first:last]
     _check(file, part_invariants(parts, num_interior))
     return parts, num_interior
 
@@ -189,11 +188,11 @@ def _read_exchange(file: PlanFile, table: str, first: int, last: int) -> tuple[i
     """The rows in a table before part `first`, and the messages of parts ``first..last-1``."""
     ptr, peer, row_ptr = file.read_messages(table, first, last)
     before = int(row_ptr[0])
-    row = file.read(f"{table}_row", before, int(row_ptr[-1]))
+    row = file.read(f"{table}_row", first, last)
     return before, Exchange(ptr, peer, row_ptr - before, row)
 
 
-def _read_vertex_data(file: PlanFile, row0: int, row1: int) -> VertexData:
-    """Rows ``row0:row1`` in plan order of all that the plan carries."""
+def _read_vertex_data(file: PlanFile, first: int, last: int) -> VertexData:
+    """What the plan carries of the rows of parts ``first..last-1``."""
     names = [f"vertex_data/{name}" for name in file.vertex_data_names()]
-    return vertex_data_from_arrays({name: file.read(name, row0, row1) for name in names})
+    return vertex_data_from_arrays({name: file.read(name, first, last) for name in names})

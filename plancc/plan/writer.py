@@ -13,19 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.files import atomic_write
-from plancc.plan.format import (
-    FORMAT,
-    FORMAT_VERSION,
-    Arrays,
-    content_sha256,
-    header_attributes,
-)
+from plancc.plan.digests import Digests, digests_of_plan, root_of
+from plancc.plan.format import DIGESTS, FORMAT, FORMAT_VERSION, Arrays, header_attributes
 from plancc.plan.values import Header
 
 CHUNK_BYTES = 1 << 19
-"""Size of an HDF5 chunk."""
+"""Size of an HDF5 chunk, in compressed files."""
 CHUNKS_PER_WRITE = 64
-"""Chunks written between two checks for an interrupt."""
+"""Sizes of a chunk written between two checks for an interrupt."""
+LIBVER = "v110"
+"""HDF5 1.10, from 2016: the first whose structures in the file all have checksums of their own."""
 
 
 def write_file(
@@ -49,17 +46,17 @@ def write_file(
     compress : bool
     """
     with atomic_write(path) as temporary, ThreadPoolExecutor(2) as pool:
-        hashed = pool.submit(content_sha256, header, arrays)
+        hashed = pool.submit(digests_of_plan, arrays)
         stream = _Stream(temporary, "r+")
         root = {"format": FORMAT, "format_version": FORMAT_VERSION, **header_attributes(header)}
         groups = {"/": root, **attributes}
-        written = pool.submit(_write, stream, groups, arrays, compress, hashed.result)
+        written = pool.submit(_write, stream, groups, arrays, compress, hashed.result, header)
         try:
             written.result()
         except BaseException as error:  # Ctrl-C, which Python raises in the main thread only
             stream.stop(error)
             raise
-    return hashed.result()
+    return written.result()
 
 
 class _Stream(io.FileIO):
@@ -101,27 +98,38 @@ def _write(
     groups: Mapping[str, Mapping[str, Any]],
     arrays: Arrays,
     compress: bool,
-    digest: Callable[[], str],
-) -> None:
+    hashed: Callable[[], Mapping[str, Digests]],
+    header: Header,
+) -> str:
     try:
-        with h5py.File(stream, "w", libver=("v108", "v110")) as file:
+        with h5py.File(stream, "w", libver=(LIBVER, LIBVER)) as file:
             for group, values in groups.items():
                 _write_attributes(file.require_group(group), values)
             for name, array in arrays.items():
                 _write_array(file, name, array, compress, stream.check)
-            file.attrs["content_sha256"] = digest()
+            leaves = hashed()
+            for name, array in leaves.items():
+                _write_array(file, f"{DIGESTS}/{name}", array, False, stream.check)
+            content = root_of(header, leaves, arrays)
+            _write_attributes(file, {"content_sha256": content})
     finally:
         stream.close()
         stream.check()  # whatever HDF5 says after a failed write
+    return content
 
 
 def _write_attributes(group: h5py.Group, values: Mapping[str, Any]) -> None:
     for name, value in values.items():
         if isinstance(value, bool | int):
             value = np.int64(value)
-        elif isinstance(value, str):  # a file name need not be UTF-8, a string in HDF5 must
-            value = value.encode(errors="backslashreplace").decode()
-        group.attrs[name] = value
+        if not isinstance(value, str):
+            group.attrs[name] = value
+            continue
+        # a file name need not be UTF-8, a string in HDF5 must; fixed lengths avoid HDF5's global
+        # heap, from which a damaged byte keeps its readers for ever
+        text = value.encode(errors="backslashreplace")
+        fixed = h5py.string_dtype("utf-8", max(1, len(text)))
+        group.attrs.create(name, np.bytes_(text), dtype=fixed)
 
 
 def _write_array(
@@ -136,16 +144,12 @@ def _write_array(
         return
     row_bytes = max(1, array.nbytes // len(array))
     chunk_rows = min(len(array), max(1, CHUNK_BYTES // row_bytes))
+    storage: dict[str, Any] = {}
+    if compress:
+        chunks = (chunk_rows, *array.shape[1:])
+        storage = {"chunks": chunks, "shuffle": True, "compression": "gzip", "compression_opts": 4}
     dataset = file.create_dataset(
-        name,
-        shape=array.shape,
-        dtype=array.dtype,
-        chunks=(chunk_rows, *array.shape[1:]),
-        fletcher32=True,
-        shuffle=compress,  # which by itself changes nothing but the order of the bytes
-        compression="gzip" if compress else None,
-        compression_opts=4 if compress else None,
-        track_times=False,
+        name, shape=array.shape, dtype=array.dtype, track_times=False, **storage
     )
     step = chunk_rows * CHUNKS_PER_WRITE
     for start in range(0, len(array), step):

@@ -71,8 +71,8 @@ def read_ids(plan: str | PathLike[str] | Slice, content: str, transport: Transpo
             raise PlanError(f"{fspath(plan)}: another plan has this name since the run began")
         if not file.has(name):
             return None
-        n = file.header.num_vertices
-        share = [n * rank // transport.size for rank in (transport.rank, transport.rank + 1)]
+        n, parts = file.header.num_vertices, file.header.num_parts
+        share = [parts * rank // transport.size for rank in (transport.rank, transport.rank + 1)]
         return Ids(file.read_within("rows/global_id", n, *share), file.read(name, *share))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import sealing
 import test_file
 
 from plancc.errors import InputError, PlanError
@@ -20,7 +21,7 @@ from plancc.plan.verify import verify_file
 from plancc.report.plans import report
 from plancc_cli.render import print_report
 
-HIGHER = f"{MAJOR}.{MINOR + 1}"
+HIGHER = sealing.text(f"{MAJOR}.{MINOR + 1}")
 
 N = 40
 
@@ -91,7 +92,7 @@ def test_soft_link(path, name):
     refused(path, f"/{name} is a soft or external link")
 
 
-@pytest.mark.parametrize("version", ["1.0", "1.7"])
+@pytest.mark.parametrize("version", [sealing.text(f"{MAJOR}.{MINOR}"), HIGHER])
 @pytest.mark.parametrize("name", [*NAMES, "rows", "expand", "vertex_data"])
 def test_external_link(path, name, version):
     path.with_name("real.h5").write_bytes(path.read_bytes())
@@ -185,7 +186,7 @@ def test_wrong_rank_and_size(path, name):
     for wrong in (array[:-1], array[..., None], array.reshape(-1)[0], np.concatenate([array] * 2)):
         replace_dataset(path, name, data=wrong)
         with h5py.File(path, "r+") as file:  # a vector's other length may be its table's own
-            file.attrs["content_sha256"] = "0" * 64
+            file.attrs["content_sha256"] = sealing.text("0" * 64)
         refused(path, "/expand" if name.startswith("expand/") else f"/{name} ")
 
 
@@ -262,10 +263,10 @@ def test_a_compressed_file_of_zeros_is_read(tmp_path):
         ("normalization", b"\xff\xfe"),
         ("layout", "edge"),
         ("layout", 1),
-        ("layout", ["row", "row"]),
+        ("layout", [b"row", b"row"]),
         ("format", "another-plan"),
         ("format", 1),
-        ("format", ["plancc-plan"] * 2),
+        ("format", [b"plancc-plan"] * 2),
         ("format", h5py.Empty("S4")),
         ("format_version", "2.0"),
         ("format_version", "0.9"),
@@ -280,12 +281,8 @@ def test_a_compressed_file_of_zeros_is_read(tmp_path):
 )
 def test_header_attribute(path, name, value):
     with h5py.File(path, "r+") as file:
-        file.attrs[name] = value
-    by = (verify_file,) if name == "content_sha256" else (load,)
-    if name == "format_version" and value == 1.0:  # "1.0" when written as a number: read as such
-        load(path)
-        return
-    refused(path, "", by=by)
+        file.attrs[name] = sealing.text(value) if isinstance(value, str) else value
+    refused(path, "")
 
 
 @pytest.mark.parametrize(
@@ -300,7 +297,7 @@ def test_missing_header_attribute(path, name):
 @pytest.mark.parametrize("value", ["2.0", "3.1"])
 def test_higher_major_version(path, value):
     with h5py.File(path, "r+") as file:
-        file.attrs["format_version"] = value
+        file.attrs["format_version"] = sealing.text(value)
     refused(path, f"format version {value}; this plancc reads 1.x only")
 
 
@@ -316,7 +313,7 @@ def test_unknown_node(path, name):
     refused(path, f"unknown node /{node} in a plan of version {MAJOR}.{MINOR}")
     with h5py.File(path, "r+") as file:
         file.attrs["format_version"] = HIGHER
-        file.attrs["more"] = "attributes"
+        file.attrs["more"] = sealing.text("attributes")
     test_file.assert_equal(load(path), plan)
     verify_file(path)
 
@@ -331,7 +328,7 @@ def test_a_higher_minor_version_hashes_names_that_are_not_known_here(path):
     with h5py.File(path, "r+") as file:
         file.attrs["format_version"] = HIGHER
         file["rows/extra"] = np.arange(N)
-        file.attrs["content_sha256"] = "0" * 64  # some hash of all that
+        file.attrs["content_sha256"] = sealing.text("0" * 64)  # some hash of all that
     assert "content hash" not in verify_file(path)
 
 
@@ -351,7 +348,7 @@ def test_odd_provenance_is_no_obstacle(path):
         attributes["empty"] = h5py.Empty("f4")
         attributes["bytes"] = np.bytes_(b"\xff")
         attributes["bool"] = True
-        attributes["partition_seconds"] = "soon"
+        attributes["partition_seconds"] = sealing.text("soon")
     found = load(path).provenance
     assert (found["list"], found["empty"], found["bool"]) == ([1, 2], None, True)
     assert found["bytes"].encode()
@@ -387,11 +384,11 @@ def test_checksum(path):
     """A flipped bit in the data is found by whoever reads it, and named."""
     with h5py.File(path, "r") as file:
         dataset = file["matrix/value"]
-        at = dataset.id.get_chunk_info(0).byte_offset
+        at = dataset.id.get_offset()
     content = bytearray(path.read_bytes())
     content[at + 5] ^= 4
     path.write_bytes(content)
-    refused(path, "/matrix/value is damaged: its checksum does not match")
+    refused(path, "/matrix/value is damaged: the digest of part 0 does not match")
     with pytest.raises(PlanError, match="/matrix/value is damaged"):
         read_rank_slice(path, 0, 1)
 
@@ -439,7 +436,7 @@ def test_what_other_files_are(tmp_path, name, content, says):
 
 def test_a_refused_file_is_closed(path):
     with h5py.File(path, "r+") as file:
-        file.attrs["layout"] = "grid"
+        file.attrs["layout"] = sealing.text("grid")
     for _ in range(3):
         with pytest.raises(PlanError):
             PlanFile(path)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import h5py
 import numpy as np
 import pytest
+import sealing
 from scipy.sparse import csr_matrix
 
 from plancc.errors import InputError, PlanError
@@ -29,7 +30,7 @@ NEEDS = {
 
 
 def save(path, dense, owner, data) -> None:
-    sparse = csr_matrix(dense)
+    sparse = csr_matrix(dense, dtype=np.float32)
     graph = Graph(sparse.indptr.astype(np.int64), sparse.indices.astype(np.int32), sparse.data)
     plan = lower(graph, Owners(owner), int(owner.max()) + 1, normalization="none", self_loops=False)
     replace(plan, vertex_data=data.take(plan.global_id)).save(path)
@@ -97,5 +98,6 @@ def test_damaged_indices_are_errors(node, value, data, tmp_path):
     shutil.copy(tmp_path / "plan.h5", tmp_path / "torn.h5")
     with h5py.File(tmp_path / "torn.h5", "r+") as file:
         file[node][1] = value
+    sealing.seal(tmp_path / "torn.h5")
     with pytest.raises(PlanError, match=node):
         read(tmp_path / "torn.h5", NEEDS["walk"])

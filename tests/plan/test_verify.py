@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import h5py
 import numpy as np
 import plan_helpers
 import pytest
-import test_file
+import sealing
 
 from plancc.errors import PlanError
 from plancc.plan.plan import Plan
@@ -21,6 +23,8 @@ from plancc.plan.verify import verify, verify_file
 from plancc.report.plans import report
 from plancc_runtime.slices import checked_slice
 from plancc_runtime.transport.local import run_ranks
+
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 # A small plan whose tables can be written out. Rows 0, 1 belong to part 0, rows 2, 3 to part 1,
 # rows 4, 5 to part 2; row i uses itself, and
@@ -143,7 +147,7 @@ def broken_arrays(name, edits):
 
 
 def edit_file(path, edits, *, rehash=True):
-    """Overwrite entries {dataset: {entry: value}} in place; by default the content hash too."""
+    """Overwrite entries {dataset: {entry: value}} in place; by default digests and hash too."""
     with h5py.File(path, "r+") as file:
         for name, entries in edits.items():
             array = file[name][()]
@@ -151,9 +155,7 @@ def edit_file(path, edits, *, rehash=True):
                 array[entry] = value
             file[name][...] = array
     if rehash:
-        digest = test_file.content_hash(path)
-        with h5py.File(path, "r+") as file:
-            file.attrs["content_sha256"] = digest
+        sealing.seal(path)
 
 
 @pytest.mark.parametrize(("invariant", "name", "edits"), BROKEN, ids=IDS)
@@ -227,7 +229,7 @@ def test_of_the_content_hash(tmp_path):
     for edit in ({"matrix/value": {0: 5.0}}, {"vertex_data/labels": {0: 3}}):
         small_plan().save(path)
         edit_file(path, edit, rehash=False)
-        with pytest.raises(PlanError, match="content_sha256 is"):
+        with pytest.raises(PlanError, match="is damaged: the digest of part 0 does not match"):
             verify_file(path)
     small_plan().save(path)
     with h5py.File(path, "r+") as file:
@@ -241,8 +243,9 @@ def test_of_the_content_hash(tmp_path):
 
 
 def test_of_the_checksums(tmp_path):
+    """Files before the digests had checksums in HDF5, which must be there."""
     path = tmp_path / "plan.h5"
-    small_plan().save(path)
+    shutil.copy(GOLDEN / "plan-1.0.h5", path)
     with h5py.File(path, "r+") as file:
         data = file["rows/global_id"][()]
         del file["rows/global_id"]
@@ -263,7 +266,8 @@ def test_of_the_stored_metrics(name, tmp_path):
             verify_file(path)
     for wrong in ("many", [1, 2], h5py.Empty("f8")):
         with h5py.File(path, "r+") as file:
-            file["metrics"].attrs[name] = wrong
+            text = isinstance(wrong, str)
+            file["metrics"].attrs[name] = sealing.text(wrong) if text else wrong
         with pytest.raises(PlanError, match="/metrics lacks a figure"):
             verify_file(path)
     with h5py.File(path, "r+") as file:

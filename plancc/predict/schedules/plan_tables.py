@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError, PlanError
+from plancc.plan.digests import cut_points
+from plancc.plan.format import NODES
 from plancc.plan.grid import Grid
 from plancc.plan.matrix import graph_of, owners_of
 from plancc.plan.plan import Plan
@@ -99,11 +101,22 @@ def tables_of(plan: Plan, name: str = "plan", blocks: bool = True) -> Tables:
     found = _Arrays(
         name,
         plan.header,
-        read=lambda node, start=0, stop=None: arrays[node][start:stop],
+        read=lambda node, first=0, last=None: _of_parts(arrays, node, first, last),
         offsets=lambda node, total: arrays[node],
         messages=messages,
     )
     return _tables(found, blocks)
+
+
+def _of_parts(
+    arrays: Mapping[str, npt.NDArray[Any]], name: str, first: int, last: int | None
+) -> npt.NDArray[Any]:
+    """The entries of some parts, as `PlanFile.read` has them."""
+    node, array = NODES[name], arrays[name]
+    if not node.cut:
+        return array
+    points = cut_points(node.cut, arrays.__getitem__)[first : None if last is None else last + 1]
+    return array[points[0] : points[-1] + node.shared]
 
 
 @dataclass(frozen=True)
@@ -115,7 +128,7 @@ class _Arrays:
     name : str
     header : Header
     read : callable
-        Rows ``start:stop`` of a dataset.
+        The entries of parts ``first..last-1`` of a dataset, by default of all.
     offsets : callable
         A whole table of offsets, which rises to a given number.
     messages : callable
@@ -158,7 +171,7 @@ def _tables(arrays: _Arrays, with_blocks: bool) -> Tables:
     interior = row_ptr[local_ptr[:-1] + num_interior]
     blocks = None
     if with_blocks and header.grid is not None and divides_columns(header.grid):
-        blocks = _count_blocks(arrays, header.grid, part_ptr, first, last)
+        blocks = _count_blocks(arrays, header.grid, part_ptr)
     return Tables(
         name=arrays.name,
         layout=header.layout,
@@ -174,24 +187,23 @@ def _tables(arrays: _Arrays, with_blocks: bool) -> Tables:
     )
 
 
-def _count_blocks(
-    arrays: _Arrays, grid: Grid, part_ptr: Int64Array, first: Int64Array, last: Int64Array
-) -> Int64Array:
-    """`Tables.blocks` of a plan; the nonzeros of every part are ``first:last``."""
+def _count_blocks(arrays: _Arrays, grid: Grid, part_ptr: Int64Array) -> Int64Array:
+    """`Tables.blocks` of a plan."""
     received, ptr, halo_ptr = arrays.pairs("expand/recv")
     piece = piece_of_rows(grid, part_ptr)
     blocks = np.zeros((grid.num_parts, pieces_of_grid(grid)), np.int64)
     for part in range(grid.num_parts):
         messages = slice(int(ptr[part]), int(ptr[part + 1]))
         halo = halo_ptr[messages.start : messages.stop + 1]
-        row = arrays.read("expand/recv_row", int(halo[0]), int(halo[-1]))
+        row = arrays.read("expand/recv_row", part, part + 1)
         place = np.repeat(part_ptr[received.target[messages]], np.diff(halo)) + row
         arrays.check("expand/recv_row", place, int(part_ptr[-1]))
         held = np.concatenate([piece[part_ptr[part] : part_ptr[part + 1]], piece[place]])
-        for start in range(int(first[part]), int(last[part]), CHUNK):
-            column = arrays.read("matrix/column", start, min(start + CHUNK, int(last[part])))
-            arrays.check("matrix/column", column, len(held))
-            blocks[part] += np.bincount(held[column], minlength=blocks.shape[1])
+        column = arrays.read("matrix/column", part, part + 1)
+        arrays.check("matrix/column", column, len(held))
+        for start in range(0, len(column), CHUNK):
+            held_by = held[column[start : start + CHUNK]]
+            blocks[part] += np.bincount(held_by, minlength=blocks.shape[1])
     return blocks
 
 

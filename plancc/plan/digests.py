@@ -1,0 +1,151 @@
+"""The tree of digests over a plan: parts' slices of datasets, datasets, the plan. Knows no file.
+
+A leaf is the BLAKE3 digest of one part's entries of one dataset, so that whoever reads a part can
+check what it read, and nothing else. The leaves of a dataset stand in ``/digests`` of the file; the
+content hash is made of all of them (docs/plan-format.md, "Digests" and "Content hash").
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from blake3 import blake3
+
+from plancc.plan.format import NODES, Arrays, header_attributes
+from plancc.plan.values import Header, Int64Array
+
+DIGEST_BYTES = 32
+Digests = npt.NDArray[np.uint8]
+"""The leaves of a dataset: uint8[parts or 1, 32]."""
+
+
+def cut_points(cut: str, table: Callable[[str], npt.NDArray[Any]]) -> Int64Array:
+    """Where the entries of every part start in a dataset, and where those of the last end.
+
+    Parameters
+    ----------
+    cut : str
+        `Node.cut` of the dataset, which is not empty.
+    table : callable
+        Datasets of the plan by name. In a damaged plan they may hold any numbers.
+
+    Returns
+    -------
+    int64[num_parts + 1]
+    """
+    if cut == "rows":
+        return table("rows/part_ptr")
+    if cut == "local rows":
+        return local_rows(table)
+    if cut == "nonzeros":
+        return _entries(table("matrix/row_ptr"), local_rows(table))
+    name, _, what = cut.rpartition(" ")
+    ptr = table(f"{name}_ptr")
+    return ptr if what == "messages" else _entries(table(f"{name}_row_ptr"), ptr)
+
+
+def local_rows(table: Callable[[str], npt.NDArray[Any]]) -> Int64Array:
+    """First local row of every part, own rows and then folded ones: int64[num_parts + 1]."""
+    part_ptr: Int64Array = table("rows/part_ptr")
+    try:
+        folded = cut_points("fold/send rows", table)
+    except KeyError:  # no edge plan
+        return part_ptr
+    return part_ptr + folded
+
+
+def _entries(offsets: Int64Array, at: Int64Array) -> Int64Array:
+    """``offsets[at]``, of a damaged plan as well."""
+    return offsets[np.clip(at, 0, len(offsets) - 1)]
+
+
+def digests_of(array: npt.NDArray[Any], points: Int64Array, *, shared: bool) -> Digests:
+    """A digest for each slice of an array.
+
+    Parameters
+    ----------
+    array : array[entries, ...]
+    points : int64[k + 1]
+        Slice i has the entries ``points[i]:points[i + 1]``.
+    shared : bool
+        Whether a slice has the entry after its last too, with which the next one begins.
+
+    Returns
+    -------
+    uint8[k, 32]
+    """
+    content = bytes_of(array)
+    size = len(content) // len(array) if len(array) else 0
+    bounds = (np.clip(points, 0, len(array)) * size).tolist()
+    more = size if shared else 0
+    leaves = [
+        blake3(content[start : max(start, stop + more)]).digest()
+        for start, stop in pairwise(bounds)
+    ]
+    return np.frombuffer(b"".join(leaves), np.uint8).reshape(len(leaves), DIGEST_BYTES)
+
+
+def digests_of_plan(arrays: Arrays) -> dict[str, Digests]:
+    """The leaves of all datasets of a plan, by the names of the datasets."""
+    found: dict[str, Int64Array] = {}
+
+    def points(name: str) -> Int64Array:
+        cut = NODES[name].cut
+        if not cut:
+            return np.array([0, len(arrays[name])])
+        if cut not in found:
+            found[cut] = cut_points(cut, arrays.__getitem__)
+        return found[cut]
+
+    def leaves(name: str) -> Digests:
+        return digests_of(arrays[name], points(name), shared=NODES[name].shared)
+
+    names = sorted(arrays)
+    for name in names:
+        points(name)
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(names, pool.map(leaves, names), strict=True))
+
+
+def content_sha256(header: Header, arrays: Arrays) -> str:
+    """Hash of everything that determines what a run of the plan computes and sends.
+
+    Provenance, metrics and storage (chunks, compression) do not enter.
+    """
+    return root_of(header, digests_of_plan(arrays), arrays)
+
+
+def root_of(header: Header, digests: Mapping[str, Digests], arrays: Mapping[str, Any]) -> str:
+    """The content hash from the leaves of every dataset; of `arrays` only dtypes and shapes.
+
+    SHA-256 of one line ``name=value`` per header attribute and one line ``name dtype shape digest``
+    per dataset, both sorted by name, where the digest is BLAKE3 of the dataset's leaves.
+    """
+    names = {name: blake3(bytes_of(leaves)).hexdigest() for name, leaves in digests.items()}
+    return _hash_of_lines(header, names, arrays)
+
+
+def former_content_sha256(header: Header, arrays: Arrays) -> str:
+    """The content hash of files of versions 1.0 to 1.4, whose datasets have one SHA-256 each."""
+    names = {name: hashlib.sha256(bytes_of(array)).hexdigest() for name, array in arrays.items()}
+    return _hash_of_lines(header, names, arrays)
+
+
+def _hash_of_lines(header: Header, digests: Mapping[str, str], arrays: Mapping[str, Any]) -> str:
+    words = header_attributes(header).items()
+    lines = sorted(f"{name}={v if isinstance(v, str) else int(v)}" for name, v in words)
+    for name in sorted(digests):
+        shape = "x".join(map(str, arrays[name].shape))
+        lines.append(f"{name} {arrays[name].dtype.str} {shape} {digests[name]}")
+    return hashlib.sha256("\n".join([*lines, ""]).encode()).hexdigest()
+
+
+def bytes_of(array: npt.NDArray[np.generic]) -> memoryview:
+    """The bytes of an array in C order."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
