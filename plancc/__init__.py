@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from plancc.pipeline import PlanccWarning, compile
     from plancc.plan.plan import Plan
     from plancc.plan.reader import load
+    from plancc.plan.upgrade import upgrade
     from plancc.plan.verify import verify, verify_file
     from plancc.refinement import refine
     from plancc.version import __version__
@@ -52,6 +53,7 @@ _HOME = {
     "plancc.graph.vertexdata": ("VertexData",),
     "plancc.plan.plan": ("Plan",),
     "plancc.plan.reader": ("load",),
+    "plancc.plan.upgrade": ("upgrade",),
     "plancc.plan.verify": ("verify", "verify_file"),
     "plancc.refinement": ("refine",),
     "plancc.version": ("__version__",),
@@ -75,6 +77,7 @@ __all__ = [
     "load",
     "read_graph",
     "refine",
+    "upgrade",
     "verify",
     "verify_file",
     "write_graph",

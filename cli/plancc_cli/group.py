@@ -32,6 +32,7 @@ COMMANDS = {
     "rehearse": "Execute a plan's epochs in virtual time, all ranks on this computer.",
     "calibrate": "Measure this machine, for simulate and rehearse.",
     "verify": "Check every invariant of a plan.",
+    "upgrade": "Write an older plan file in the newest format version.",
     "export": "Write a graph or a plan for other tools.",
     "accelerators": "Model neighbour aggregation on sparse accelerators.",
     "dataset": "Write a built-in graph or a generated one.",

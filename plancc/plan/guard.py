@@ -20,7 +20,7 @@ from plancc.errors import PlanError
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 WITH_CHECKSUMS = 3
 """First version of HDF5's superblock whose files have checksums in all of their structures."""
-CPU_SECONDS = 10
+CPU_SECONDS = 4
 CPU_SECONDS_PER_BYTE = 1 / 20e6
 """What the child may use of a processor, however busy the machine is; it needs a tenth of it."""
 

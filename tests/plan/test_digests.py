@@ -1,0 +1,203 @@
+"""Digests of a plan's slices: whoever reads a slice finds what was changed in it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import sealing
+import test_file
+from test_edge_plans import rich_edge_plan
+
+import plancc
+from plancc.errors import InputError, PlanError
+from plancc.plan.format import NODES
+from plancc.plan.reader import PlanFile, load
+from plancc.plan.slices import read_rank_slice
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+@pytest.fixture(params=["row", "edge"])
+def path(request, tmp_path):
+    plan = test_file.rich_plan() if request.param == "row" else rich_edge_plan()
+    plan.save(tmp_path / "plan.h5")
+    return tmp_path / "plan.h5"
+
+
+def changed_entry(path, name, entry):
+    """Change one entry, and leave digests and hash as they are."""
+    with h5py.File(path, "r+") as file:
+        array = file[name][()]
+        flat = array.reshape(len(array), -1)
+        flat[entry, 0] = 1 - flat[entry, 0] if flat.dtype == np.uint8 else flat[entry, 0] + 1
+        file[name][...] = array
+
+
+def readers_that_refuse(path, num_parts):
+    refuse = set()
+    for rank in range(num_parts):
+        try:
+            read_rank_slice(path, rank, num_parts)
+        except PlanError as error:
+            if str(error).startswith(f"{path}: "):
+                refuse.add(rank)
+    return refuse
+
+
+@pytest.mark.parametrize("name", sorted(NODES))
+def test_a_changed_entry_is_found_by_the_rank_that_reads_it(path, name):
+    num_parts = load(path).num_parts
+    with h5py.File(path, "r") as file:
+        if name not in file:
+            pytest.skip("not in this layout")
+        arrays = sealing.datasets(file)
+    expected = sealing.leaves_of(arrays)[name]
+    entry = len(arrays[name]) - 1
+    changed_entry(path, name, entry)
+    with h5py.File(path, "r") as file:
+        found = file[name][()]
+    now = sealing.leaves_of(arrays | {name: found})[name]
+    for read in (load, plancc.verify_file, lambda at: PlanFile(at).check_content()):
+        with pytest.raises(PlanError, match=f"/{name} "):
+            read(path)
+    refuse = readers_that_refuse(path, num_parts)
+    if name == "rows/original_id":  # which ranks read where they write predictions
+        assert refuse == set()
+    elif NODES[name].cut:
+        assert refuse == set(np.flatnonzero((now != expected).any(axis=1)).tolist())
+    else:
+        assert refuse == set(range(num_parts))
+
+
+def test_a_changed_digest_or_header_is_found_by_everybody(path):
+    plan = load(path)
+    content = path.read_bytes()
+    for change in ("digest", "hash", "directed"):
+        path.write_bytes(content)
+        with h5py.File(path, "r+") as file:
+            if change == "digest":
+                file["digests/matrix/value"][0, 5] ^= 1
+            elif change == "hash":
+                file.attrs["content_sha256"] = sealing.text("0" * 64)
+            else:
+                file.attrs["directed"] = 1 - plan.header.directed
+        for rank in range(2):
+            with pytest.raises(PlanError, match="content_sha256 is"):
+                read_rank_slice(path, rank, 2)
+
+
+def test_a_sealed_change_is_another_plan(path):
+    plan = load(path)
+    changed_entry(path, "matrix/value", 3)
+    sealing.seal(path)
+    other = load(path)
+    assert other.content_sha256() != plan.content_sha256()
+    assert np.flatnonzero(other.value != plan.value).tolist() == [3]
+
+
+def test_digests_of_no_dataset_and_datasets_without_digests(path):
+    content = path.read_bytes()
+    with h5py.File(path, "r+") as file:
+        del file["digests/matrix/value"]
+    with pytest.raises(PlanError, match="/digests/matrix/value is missing"):
+        load(path)
+    path.write_bytes(content)
+    with h5py.File(path, "r+") as file:
+        del file["rows/original_id"]
+    with pytest.raises(PlanError, match="/rows/original_id is missing, and its digest is there"):
+        load(path)
+    path.write_bytes(content)
+    with h5py.File(path, "r+") as file:
+        file["digests/matrix/other"] = np.zeros((1, 32), np.uint8)
+    with pytest.raises(PlanError, match="unknown node /digests/matrix/other"):
+        load(path)
+    path.write_bytes(content)
+    with h5py.File(path, "r+") as file:
+        del file["digests/matrix/value"]
+        file["digests/matrix/value"] = np.zeros((1, 32), np.uint8)
+    with pytest.raises(PlanError, match="/digests/matrix/value is of size 1 x 32"):
+        load(path)
+
+
+def test_no_byte_touches_the_global_heap(path):
+    """A text that is too long for a header of HDF5 included."""
+    plan = replace(load(path), provenance={"tried": "long é " * 20_000, "warnings": ""})
+    plan.save(path)
+    assert b"GCOL" not in path.read_bytes()
+    assert load(path).provenance == plan.provenance
+
+
+@pytest.mark.parametrize("group", ["/", "provenance", "metrics"])
+def test_text_of_variable_length_is_refused_and_not_read(path, group):
+    with h5py.File(path, "r+") as file:
+        file[group].attrs["command"] = "words"
+    with pytest.raises(PlanError, match=r"'command' of /.* is no number and no text of fixed"):
+        PlanFile(path).all_attributes()
+
+
+def heap_of_zeros(path):
+    """Set the number of every object in HDF5's global heaps to 0, as one damaged byte does."""
+    content = bytearray(path.read_bytes())
+    at = content.find(b"GCOL")
+    found = 0
+    while at >= 0:
+        end = at + int.from_bytes(content[at + 8 : at + 16], "little")
+        place = at + 16
+        while place + 16 <= end:
+            size = int.from_bytes(content[place + 8 : place + 16], "little")
+            if int.from_bytes(content[place : place + 2], "little") == 0:
+                break
+            content[place : place + 2] = b"\0\0"
+            place += 16 + (size + 7) // 8 * 8
+            found += 1
+        at = content.find(b"GCOL", at + 1)
+    path.write_bytes(content)
+    return found
+
+
+def test_an_older_file_whose_heap_is_damaged_does_not_hang(tmp_path):
+    """HDF5 by itself never returns from it."""
+    path = tmp_path / "plan.h5"
+    shutil.copy(GOLDEN / "plan-1.4.h5", path)
+    assert heap_of_zeros(path) > 3
+    began = time.monotonic()
+    with pytest.raises(PlanError) as caught:
+        load(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert time.monotonic() - began < 120
+
+
+def test_an_older_file_with_another_value(tmp_path):
+    """Its checksum is right, its content hash is not: every rank finds it, whatever it reads."""
+    path = tmp_path / "plan.h5"
+    shutil.copy(GOLDEN / "plan-1.4.h5", path)
+    load(path)
+    with h5py.File(path, "r+") as file:
+        file["matrix/value"][-1] += 1
+    os.utime(path, ns=(1, 1))  # another file than the one that was read
+    for rank in (0, 5):
+        with pytest.raises(PlanError, match="content_sha256 is"):
+            read_rank_slice(path, rank, 6)
+
+
+@pytest.mark.parametrize("minor", range(5))
+def test_upgrade(minor, tmp_path):
+    old, new = GOLDEN / f"plan-1.{minor}.h5", tmp_path / "new.h5"
+    digest = plancc.upgrade(old, new, compress=minor % 2 == 1)
+    before, after = load(old), load(new)
+    with PlanFile(old) as file:
+        former = file.content_sha256
+    assert after.provenance == before.provenance | {"upgraded_from": former}
+    test_file.assert_equal(replace(after, provenance={}), replace(before, provenance={}))
+    assert digest == after.content_sha256() == sealing.content_hash(new)
+    plancc.verify_file(new)
+    with pytest.raises(InputError, match=r"is of format 1\.5 already"):
+        plancc.upgrade(new, tmp_path / "newer.h5")
+    assert not (tmp_path / "newer.h5").exists()
