@@ -303,7 +303,7 @@ class Campaign:
                 kept.mkdir(parents=True)
                 found_at = home / "found" / str(trial)
                 keep(found_at if found_at.exists() else home / "case", kept)
-                shutil.copy(home / "how", kept / "how.txt")
+                (kept / "how.txt").write_text(ascii(end["how"]))
                 found["cases"].append(kept.name)
             if found["times"] == 1:
                 self.say(f"{self.attack.name} seed {self.seed} trial {trial}: {key}")

@@ -11,7 +11,7 @@ OPEN = {
     "plan-bytes": "plans of format 1.4 have no digests",
     "old-plan-bytes": "HDF5's global heap has no guard",
     "plan-structure": "waits for tests/plan/sealing.py",
-    "jobs": "not all faults name their rank",
+    "inputs": "HDF5 may die of a damaged .h5ad, which no process of its own reads yet",
 }
 """Attacks that still find something, and why."""
 
