@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError, PlanccError, PlanError
+from plancc.files import check_input
 from plancc.graph.graph import MAX_VERTICES, NORMALIZATIONS
 from plancc.plan.digests import (
     DIGEST_BYTES,
@@ -52,6 +53,7 @@ from plancc.plan.metrics import Metrics
 from plancc.plan.plan import Plan
 from plancc.plan.plan_invariants import plan_invariants
 from plancc.plan.values import Header, Int32Array, Int64Array
+from plancc.text import shown
 
 FILTERS = {
     h5py.h5z.FILTER_DEFLATE: "deflate",
@@ -102,10 +104,7 @@ class PlanFile:
 
     def __init__(self, path: str | PathLike[str], *, guarded: bool = False) -> None:
         self.path = os.fspath(path)
-        if not os.path.exists(self.path):
-            raise InputError(f"{self.path}: no such file")
-        if not os.path.isfile(self.path):
-            raise InputError(f"{self.path}: not a file")
+        check_input(self.path)
         self._guarded, self._checked, self._foreign = guarded, False, ""
         self._attributes: Attributes = {}
         self._digests: dict[str, Digests] = {}
@@ -182,7 +181,7 @@ class PlanFile:
         attributes, found = self._file[group or "/"].attrs, {}
         for name in attributes:
             where = attributes.get_id(name)
-            said = f"attribute '{_line(name)}' of /{group}"
+            said = f"attribute '{shown(name)}' of /{group}"
             if not (_is_plain(where.get_type()) or self._guarded):
                 self._foreign = said
             elif where.dtype.itemsize * math.prod(where.shape or ()) > self._size:
@@ -412,7 +411,7 @@ class PlanFile:
 
     def check_figures(self, of_tables: Callable[[], Metrics]) -> None:
         """PlanError if the file has figures that are not those of its tables."""
-        if not self.attributes("metrics"):
+        if not self._is_there("metrics", h5py.Group):
             return
         found = self.metrics()
         if found is None:
@@ -447,7 +446,7 @@ class PlanFile:
     def _check_root(self, found: str) -> None:
         if found != self.content_sha256:
             raise self._error(
-                f"content_sha256 is {_line(self.content_sha256) or 'missing'}, the content has "
+                f"content_sha256 is {shown(self.content_sha256) or 'missing'}, the content has "
                 f"{found}: the file is damaged, or was changed after plancc wrote it"
             )
 
@@ -523,7 +522,7 @@ class PlanFile:
         try:
             major, self.minor = (int(part) for part in str(version).split("."))
         except ValueError:
-            raise self._error(f"format version '{_line(version)}' is not MAJOR.MINOR") from None
+            raise self._error(f"format version '{shown(version)}' is not MAJOR.MINOR") from None
         if major != MAJOR:
             raise self._error(f"format version {version}; this plancc reads {MAJOR}.x only")
         values: dict[str, Any] = {}
@@ -539,7 +538,7 @@ class PlanFile:
             header = replace(header, grid=self._read_grid(attributes[GRID_ATTRIBUTE]))
         if header.layout not in LAYOUTS:
             raise self._error(
-                f"layout '{_line(header.layout)}'; this plancc reads: {', '.join(LAYOUTS)}"
+                f"layout '{shown(header.layout)}'; this plancc reads: {', '.join(LAYOUTS)}"
             )
         if self.minor < LAYOUTS[header.layout]:
             raise self._error(
@@ -547,7 +546,7 @@ class PlanFile:
                 f"with {MAJOR}.{LAYOUTS[header.layout]}"
             )
         if header.normalization not in NORMALIZATIONS:
-            raise self._error(f"unknown normalization '{_line(header.normalization)}'")
+            raise self._error(f"unknown normalization '{shown(header.normalization)}'")
         n, p, nnz = header.num_vertices, header.num_parts, header.num_nonzeros
         if not (1 <= p <= n <= MAX_VERTICES and 0 <= nnz <= n * n):
             raise self._error(f"impossible header: {n} vertices, {nnz} nonzeros, {p} parts")
@@ -557,7 +556,7 @@ class PlanFile:
         return header
 
     def _read_grid(self, text: Any) -> Grid:
-        text = _line(str(text))
+        text = shown(str(text))
         if len(text) > MAX_GRID_TEXT:
             raise self._error(f"header attribute '{GRID_ATTRIBUTE}' is no grid")
         try:
@@ -583,7 +582,7 @@ class PlanFile:
         if self.minor > MINOR:
             return
         unknown = [
-            f"attribute '{_line(name)}'"
+            f"attribute '{shown(name)}'"
             for name in self.attributes("")
             if name not in ROOT_ATTRIBUTES
         ]
@@ -596,7 +595,7 @@ class PlanFile:
             for name in self._file[folder or "/"]:
                 at = f"{folder}/{name}" if folder else name
                 if at not in known:
-                    unknown.append(f"node /{_line(at)}")
+                    unknown.append(f"node /{shown(at)}")
                 elif at.removeprefix(f"{DIGESTS}/") in NODES:
                     continue
                 elif self._is_there(at, h5py.Group):
@@ -658,11 +657,6 @@ def _python(value: Any) -> Any:
 def _text(value: str) -> str:
     """A string in UTF-8, also where the file had other bytes."""
     return value.encode(errors="surrogateescape").decode(errors="replace")
-
-
-def _line(name: Any) -> str:
-    """A name or value found in the file, fit for the one line of an error message."""
-    return "".join(c if c.isprintable() else "?" for c in str(_python(name)))
 
 
 def _by(sizes: Iterable[str]) -> str:

@@ -321,7 +321,7 @@ def test_unknown_node(path, name):
 def test_unknown_header_attribute(path):
     with h5py.File(path, "r+") as file:
         file.attrs["ex\ntra"] = 1
-    refused(path, f"unknown attribute 'ex?tra' in a plan of version {MAJOR}.{MINOR}")
+    refused(path, f"unknown attribute 'ex tra' in a plan of version {MAJOR}.{MINOR}")
 
 
 def test_a_higher_minor_version_hashes_names_that_are_not_known_here(path):
@@ -366,7 +366,7 @@ def test_not_a_plan(tmp_path):
     refused(tmp_path / "none.h5", "no such file", error=InputError)
     refused(tmp_path, "not a file", error=InputError)
     os.mkfifo(tmp_path / "pipe")
-    refused(tmp_path / "pipe", "not a file", error=InputError)
+    refused(tmp_path / "pipe", "is not a regular file but a named pipe", error=InputError)
     for name, content in {
         "empty": b"",
         "text": b"%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 1\n",
