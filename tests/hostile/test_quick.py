@@ -8,9 +8,6 @@ from hostile.attacks import ATTACKS
 from hostile.campaign import Campaign
 
 OPEN = {
-    "plan-bytes": "plans of format 1.4 have no digests",
-    "old-plan-bytes": "HDF5's global heap has no guard",
-    "plan-structure": "waits for tests/plan/sealing.py",
     "inputs": "HDF5 may die of a damaged .h5ad, which no process of its own reads yet",
 }
 """Attacks that still find something, and why."""
