@@ -140,6 +140,17 @@ def test_checkerboard_declines_hubs():
     assert not tried["hp"]["failed"]
 
 
+def test_auto_leaves_out_rows_for_a_hub():
+    """A row plan gives a hub to one part: where one by nonzeros remains, it is not searched for."""
+    with pytest.warns(plancc.PlanccWarning, match="left out: hp, checkerboard;"):
+        plan = plancc.compile(
+            graph_of("star", 400), "auto", 64, effort="fast", candidates="hp,checkerboard,libra"
+        )
+    tried = {each["model"]: each for each in json.loads(plan.provenance["candidates"])}
+    assert "row 0 has 400 nonzeros, 21.4 times the even share" in tried["hp"]["failed"]
+    assert tried["libra"]["chosen"]
+
+
 @pytest.mark.parametrize(("shape", "num_parts"), [("path", 16), ("star", 4), ("hubs", 4)])
 def test_checkerboard_takes_what_can_be_even(shape, num_parts):
     assert make_model("checkerboard", {}).unfit(graph_of(shape, 100), num_parts) == ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from plancc.models import MODELS, make_model
 from plancc.models.auto import AutoModel
 from plancc.models.base import Model
 from plancc.models.capacities import imbalance
+from plancc.models.checkerboard import HUB
 from plancc.models.weights import Balance
 from plancc.owners.edges import find_edge_owners
 from plancc.owners.numbering import numbered
@@ -122,9 +124,7 @@ def choose(
     num_searched = sum(known[name].searched for name in names)
     table: list[Candidate] = []
     answers: list[Found | None] = []
-    unfits = {}
-    if len(names) > 1:
-        unfits = {name: make_model(name, {}).unfit(matrix, task.num_parts) for name in names}
+    unfits = _unfits(matrix, task, names, known)
     if any(unfits.values()):  # an extreme graph, on which much search gains little
         task = replace(task, options=replace(options, effort="fast"))
     for name in names:
@@ -174,7 +174,7 @@ def choose(
     left_out = ", ".join(name for name, why in unfits.items() if why)
     notes = found.about_owners
     if left_out:
-        why = f"a hub is too heavy for candidate {left_out}, which is left out"
+        why = f"a hub is too heavy for these candidates, which are left out: {left_out}"
         notes = [*notes, f"{why}; the others are searched with effort fast"]
     if goal != "time" and task.num_parts > 1:  # of the time the compiler itself says it
         value = OBJECTIVES[goal].value
@@ -187,6 +187,30 @@ def choose(
                 f"{random:.4g}, that of '{names[best]}' {table[best].value:.4g}",
             ]
     return replace(found, how=found.how | how, about_owners=notes)
+
+
+def _unfits(
+    matrix: Graph, task: Task, names: Sequence[str], known: Mapping[str, type[Model]]
+) -> dict[str, str]:
+    """Why each candidate is not made for the graph, "" where it is; nothing where none is left.
+
+    A row plan cannot share a hub: where one keeps another candidate from being even, candidates
+    by rows are left out if its row is more than two parts may hold and one by nonzeros remains.
+    """
+    if len(names) < 2:
+        return {}
+    unfits = {name: make_model(name, {}).unfit(matrix, task.num_parts) for name in names}
+    rows = matrix.row_nonzeros()
+    vertex, share = int(rows.argmax()), matrix.num_nonzeros / task.num_parts
+    shared = any(known[name].layout == "edge" and not why for name, why in unfits.items())
+    if any(unfits.values()) and shared and rows[vertex] > HUB * share:
+        for name in names:
+            if known[name].layout == "row":
+                unfits[name] = unfits[name] or (
+                    f"row {vertex} has {rows[vertex]:,} nonzeros, {rows[vertex] / share:.1f} times "
+                    f"the even share of a part, and model '{name}' gives a row to one part"
+                )
+    return unfits
 
 
 def _task(task: Task, name: str, goal: str, num_searched: int) -> Task:
