@@ -70,6 +70,11 @@ def fate(code: int) -> str:
     return f"crashed ({name})"
 
 
+def search_path() -> str:
+    """What PYTHONPATH must be for a child that is to find the modules of this process."""
+    return os.pathsep.join(path or os.getcwd() for path in sys.path)
+
+
 def die_with_parent(parent: int) -> None:
     """Have the system kill this process when the process `parent`, which started it, ends.
 

@@ -57,6 +57,11 @@ def allowing(*, large: bool) -> Iterator[None]:
         _large.reset(before)
 
 
+def large_allowed() -> bool:
+    """Whether what is read now has no bounds."""
+    return _large.get()
+
+
 def largest(*paths: StrPath, per_byte: int = UNPACKED_PER_BYTE) -> int | None:
     """Bytes that files may become; None without bounds."""
     return None if _large.get() else UNPACKED + per_byte * _size(paths)

@@ -1,38 +1,39 @@
 """AnnData files (``.h5ad``): a matrix of ``obsp`` is the graph of the observations; h5py reads.
 
 ``A[i, j]`` is ``obsp[name][i, j]``. Features are ``X`` or a matrix of ``obsm``, labels and masks
-columns of ``obs``; the code of a category is its class.
+columns of ``obs``; the code of a category is its class. HDF5 crashes on damaged files, or
+reads them for ever: a child process reads (`plancc.guarded_child`), and leaves arrays in a folder.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from math import prod
-from mmap import ACCESS_READ, mmap
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.files import open_file
-from plancc.graph.bounds import check_unpacked
+from plancc.files import scratch_folder
+from plancc.graph.bounds import check_unpacked, large_allowed
 from plancc.graph.canonical import as_values, build_graph, detect_direction
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.textfile import StrPath, check_readable
 from plancc.graph.vertexdata import ALIASES, KEYS, dense
+from plancc.guarded_child import ask
 from plancc.text import shown
 
 Array = npt.NDArray[Any]
 DEFAULT = "connectivities"
 """The matrix of ``obsp`` that scanpy's neighbour graph is."""
-_HEAP = b"GCOL\x01\0\0\0"
-"""How a global heap of HDF5 begins."""
 MOST_UNPACKED = 1100
 """Bytes that one byte of a compressed file may become."""
+CPU_SECONDS_PER_BYTE = 2e-6
+"""What the child may use of a processor for every byte, which may become `MOST_UNPACKED`."""
 
 
 @contextmanager
@@ -41,7 +42,6 @@ def _opened(path: StrPath) -> Iterator[Any]:
 
     check_readable(path)
     where = os.fspath(path)
-    _check_heaps(where)
     try:
         with h5py.File(where, "r", locking=False) as file:
             yield file
@@ -49,26 +49,6 @@ def _opened(path: StrPath) -> Iterator[Any]:
             OverflowError, IndexError) as error:  # fmt: skip
         words = shown(error)
         raise InputError(f"{where}: cannot be read as .h5ad: {words}") from error
-
-
-def _check_heaps(name: str) -> None:
-    """InputError for a damaged global heap, which HDF5 reads for ever.
-
-    A heap is its head and objects of 16 bytes and their data, which fill it; see the specification
-    of HDF5's file format, version 3, section III.E.
-    """
-    with open_file(name) as stream, mmap(stream.fileno(), 0, access=ACCESS_READ) as data:
-        at = data.find(_HEAP)
-        while at >= 0:
-            place, end = at + 16, at + int.from_bytes(data[at + 8 : at + 16], "little")
-            while place + 16 <= end:
-                number = int.from_bytes(data[place : place + 2], "little")
-                size = int.from_bytes(data[place + 8 : place + 16], "little")
-                taken = 16 + -(-size // 8) * 8 if number else size
-                if taken < 16 or place + taken > min(end, len(data)):
-                    raise InputError(f"{name}: cannot be read as .h5ad: its heap is damaged")
-                place += taken
-            at = data.find(_HEAP, at + 16)
 
 
 def _node(file: Any, name: str) -> Any:
@@ -166,25 +146,15 @@ def read_h5ad(
     InputError
         For a file that is no AnnData, several matrices and no choice, or a damaged matrix.
     """
-    with _opened(path) as file:
-        where = file.filename
-        names = _names(file, "obsp")
-        wanted = (keys or {}).get("graph")
-        name = wanted or (DEFAULT if DEFAULT in names or len(names) != 1 else names[0])
-        if name not in names:
-            listed = ", ".join(repr(each[:40]) for each in names) or "no matrix"
-            hint = "" if wanted or not names else "; choose one by `keys` graph=NAME"
-            raise InputError(f"{where}: 'obsp/{name[:40]}' is missing: there is {listed}{hint}")
-        matrix = _matrix(file, f"obsp/{name}")
-        if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
-            raise InputError(f"{where}: 'obsp/{name}' must be square, not of shape {matrix.shape}")
-        check_num_vertices(matrix.shape[0], where)
-        if isinstance(matrix, np.ndarray):
-            row, col = np.nonzero(matrix)
-            values = as_values(matrix[row, col], f"{where}: 'obsp/{name}'")
-        else:
-            coo = matrix.tocoo()
-            (row, col), values = coo.coords, coo.data
+    where = os.fspath(path)
+    ((name, matrix),) = _read_in_child(path, "graph", keys or {}).items()
+    check_num_vertices(matrix.shape[0], where)
+    if isinstance(matrix, np.ndarray):
+        row, col = np.nonzero(matrix)
+        values = as_values(matrix[row, col], f"{where}: '{name}'")
+    else:
+        coo = matrix.tocoo()
+        (row, col), values = coo.coords, coo.data
     source = Source.of_file(path, "h5ad")
     graph = build_graph(
         matrix.shape[0],
@@ -201,24 +171,81 @@ def read_h5ad(
 def read_h5ad_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
     """Features by ``keys["features"]``, a matrix of ``obsm`` or "X" (the default); the others by
     their names among the columns of ``obs``."""
+    found = _read_in_child(path, "data", keys)
+    key = keys.get("features", "features")
+    matrix = found.get(key)
+    if matrix is not None and not isinstance(matrix, np.ndarray):
+        where = os.fspath(path)
+        found[key] = dense(matrix, where, f"{where}: '{_place(keys)}'")
+    return found
+
+
+def _read_in_child(path: StrPath, what: str, keys: Mapping[str, str]) -> dict[str, Any]:
+    """What a function of `READS` returns, in a child process."""
+    from scipy.sparse import load_npz
+
+    check_readable(path)
+    with scratch_folder() as folder:
+        large = large_allowed()
+        request = {"what": what, "keys": dict(keys), "large": large, "folder": str(folder)}
+        answer = ask(
+            "plancc.graph.h5ad_child",
+            os.fspath(path),
+            CPU_SECONDS_PER_BYTE,
+            request,
+            error=InputError,
+        )
+        found: dict[str, Any] = {}
+        for name, file in answer["files"].items():
+            load = load_npz if file and file.endswith(".npz") else np.load
+            found[name] = load(file) if file else None
+    return found
+
+
+def _graph(path: StrPath, keys: Mapping[str, str]) -> dict[str, Any]:
+    """The square matrix of ``obsp`` that is the graph, by its name in the file."""
+    with _opened(path) as file:
+        where = file.filename
+        names = _names(file, "obsp")
+        wanted = keys.get("graph")
+        name = wanted or (DEFAULT if DEFAULT in names or len(names) != 1 else names[0])
+        if name not in names:
+            listed = ", ".join(repr(each[:40]) for each in names) or "no matrix"
+            hint = "" if wanted or not names else "; choose one by `keys` graph=NAME"
+            raise InputError(f"{where}: 'obsp/{name[:40]}' is missing: there is {listed}{hint}")
+        matrix = _matrix(file, f"obsp/{name}")
+        if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
+            raise InputError(f"{where}: 'obsp/{name}' must be square, not of shape {matrix.shape}")
+        return {f"obsp/{name}": matrix}
+
+
+def _data(path: StrPath, keys: Mapping[str, str]) -> dict[str, Any]:
+    """What `read_h5ad_data` returns, but sparse features are sparse."""
     found: dict[str, Any] = {}
     with _opened(path) as file:
         columns = set(_names(file, "obs"))
         name = keys.get("features", "X")
-        place = name if name == "X" else f"obsm/{name}"
-        if _node(file, place) is not None:
-            matrix, what = _matrix(file, place), f"{file.filename}: '{place}'"
-            found[name] = (
-                matrix if isinstance(matrix, np.ndarray) else dense(matrix, file.filename, what)
-            )
-            if "features" not in keys:
-                found["features"] = found.pop(name)
+        if _node(file, _place(keys)) is not None:
+            found[keys.get("features", "features")] = _matrix(file, _place(keys))
         known = {each for key in KEYS[1:] for each in (key, *ALIASES.get(key, ()))}
         for column in sorted(columns & (known | set(keys.values()) - {name})):
             found[column] = _column(file, column)
         others = [*_names(file, "obsm"), *columns]
         found |= {each: None for each in others if each not in found}
     return found
+
+
+def _place(keys: Mapping[str, str]) -> str:
+    """Where the features are."""
+    name = keys.get("features", "X")
+    return name if name == "X" else f"obsm/{name}"
+
+
+READS: dict[str, Callable[[StrPath, Mapping[str, str]], dict[str, Any]]] = {
+    "graph": _graph,
+    "data": _data,
+}
+"""What the child process reads: arrays, or scipy's sparse arrays, by name; None: not read."""
 
 
 def _column(file: Any, name: str) -> Array:

@@ -14,7 +14,7 @@ from typing import Any
 from plancc.errors import BackendError, PlanccError
 from plancc.files import scratch_folder
 from plancc.partitioners.adapter import Adapter
-from plancc.processes import fate
+from plancc.processes import fate, search_path
 
 OTHERWISE = "try `partitioner` builtin"
 ASK_SECONDS = 0.5
@@ -85,7 +85,6 @@ def run_in_child(
         "num_parts": num_parts,
         "options": options,
     }
-    search_path = os.pathsep.join(path or os.getcwd() for path in sys.path)
     command = [sys.executable, "-P", "-m", "plancc.partitioners.child"]
     with scratch_folder() as folder:
         log, task = folder / "stderr.txt", folder / "job.pickle"
@@ -101,7 +100,7 @@ def run_in_child(
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 cwd=folder,
-                env=os.environ | {"PYTHONPATH": search_path},
+                env=os.environ | {"PYTHONPATH": search_path()},
             ) as child,
         ):
             try:

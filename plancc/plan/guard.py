@@ -8,21 +8,17 @@ attributes from it, and reads no such string itself.
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import subprocess
-import sys
 from typing import Any
 
 from plancc.errors import PlanError
+from plancc.guarded_child import ask
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 WITH_CHECKSUMS = 3
 """First version of HDF5's superblock whose files have checksums in all of their structures."""
-CPU_SECONDS = 4
 CPU_SECONDS_PER_BYTE = 1 / 20e6
-"""What the child may use of a processor, however busy the machine is; it needs a tenth of it."""
+"""What the child may use of a processor for every byte; it needs a tenth of it."""
 
 Attributes = dict[str, dict[str, Any]]
 """Attributes by group; "" is the root."""
@@ -48,21 +44,6 @@ def guarded_attributes(path: str) -> Attributes:
     state = os.stat(path)
     key = (os.path.realpath(path), state.st_ino, state.st_size, state.st_mtime_ns)
     if key not in _known:
-        _known[key] = _read_in_child(path, state.st_size)
+        answer = ask("plancc.plan.guard_child", path, CPU_SECONDS_PER_BYTE, error=PlanError)
+        _known[key] = answer["attributes"]
     return _known[key]
-
-
-def _read_in_child(path: str, size: int) -> Attributes:
-    seconds = int(CPU_SECONDS + size * CPU_SECONDS_PER_BYTE)
-    command = [sys.executable, "-P", "-m", "plancc.plan.guard_child", path, str(seconds)]
-    child = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    if child.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
-        raise PlanError(f"{path}: the file is damaged: HDF5 does not come to an end with it")
-    try:
-        answer = json.loads(child.stdout)
-    except ValueError:
-        raise PlanError(f"{path}: the file is damaged: HDF5 fails on it") from None
-    if "error" in answer:
-        raise PlanError(answer["error"])
-    attributes: Attributes = answer["attributes"]
-    return attributes

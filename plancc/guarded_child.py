@@ -1,0 +1,109 @@
+"""Reading that may crash a native library, or keep it busy for ever: done in a child process.
+
+HDF5 keeps most of its structures without checksums: one damaged byte there, and it crashes, or
+never returns, deaf to signals. `ask` starts ``python -P -m MODULE PATH SECONDS PARENT REQUEST``,
+and turns every end of it into an answer or one sentence. The module's ``main()`` calls `answer`.
+Knows no format.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from plancc.errors import PlanccError
+from plancc.processes import die_with_parent, fate, search_path
+from plancc.text import shown
+
+CPU_SECONDS = 4
+"""What a child may use of a processor, however busy the machine is; it needs a tenth of it."""
+
+
+def ask(
+    module: str,
+    path: str,
+    seconds_per_byte: float,
+    request: Any = None,
+    *,
+    error: type[PlanccError],
+) -> dict[str, Any]:
+    """What the child process `module` answers of a file.
+
+    Parameters
+    ----------
+    module : str
+        Full name of a module whose ``main()`` calls `answer`.
+    path : str
+        The file that it reads.
+    seconds_per_byte : float
+        CPU time that the child may use for every byte of the file, besides `CPU_SECONDS`.
+    request : JSON value
+        What else the child is to know.
+    error : type
+        What is raised for a file that cannot be read.
+
+    Raises
+    ------
+    PlanccError
+        An `error` with the child's own sentence, or with how the child ended.
+    """
+    seconds = int(CPU_SECONDS + os.path.getsize(path) * seconds_per_byte)
+    words = [path, str(seconds), str(os.getpid()), json.dumps(request)]
+    child = subprocess.run(
+        [sys.executable, "-P", "-m", module, *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": search_path()},
+    )
+    if child.returncode == -signal.SIGXCPU:
+        raise error(f"{path}: the file is damaged: HDF5 does not come to an end with it")
+    try:
+        reply: dict[str, Any] = json.loads(child.stdout) if child.returncode == 0 else {}
+    except ValueError:
+        reply = {}
+    if not reply:
+        last = child.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise error(
+            f"{path}: the file is damaged: the process that reads it {fate(child.returncode)}"
+            + (f": {shown(last)}" if last else "")
+        )
+    if "error" in reply:
+        raise error(reply["error"])
+    return reply
+
+
+def answer(work: Callable[[str, Any], dict[str, Any]]) -> None:
+    """Do the work of a child process, within the CPU time that the command line names; ends it.
+
+    Parameters
+    ----------
+    work : callable
+        ``work(path, request) -> dict``: what is answered, as JSON; not empty.
+    """
+    path, seconds, parent, request = sys.argv[1:]
+    die_with_parent(int(parent))
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    limits = (int(seconds), int(seconds) + 1)
+    if hard != resource.RLIM_INFINITY:
+        limits = (min(limits[0], hard), min(limits[1], hard))
+    resource.setrlimit(resource.RLIMIT_CPU, limits)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    try:
+        reply = work(path, json.loads(request))
+    except PlanccError as error:
+        reply = {"error": str(error)}
+    except OSError as error:
+        reply = {"error": f"{path}: {error}"}
+    except MemoryError:
+        reply = {"error": f"{path}: not enough memory to read it"}
+    json.dump(reply, sys.stdout, default=str)
+    sys.stdout.flush()
+    os._exit(0)  # a library that crashes while it unloads is not waited for
