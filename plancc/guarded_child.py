@@ -79,6 +79,18 @@ def ask(
     return reply
 
 
+def _limit_cpu(seconds: int) -> None:
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    if hard != resource.RLIM_INFINITY:
+        seconds = min(seconds, hard)
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, hard))
+
+
+def give_time(seconds: float) -> None:
+    """Let this child use so many more seconds of a processor, now that it knows its work."""
+    _limit_cpu(int(resource.getrlimit(resource.RLIMIT_CPU)[0] + seconds))
+
+
 def answer(work: Callable[[str, Any], dict[str, Any]]) -> None:
     """Do the work of a child process, within the CPU time that the command line names; ends it.
 
@@ -90,11 +102,7 @@ def answer(work: Callable[[str, Any], dict[str, Any]]) -> None:
     path, seconds, parent, request = sys.argv[1:]
     die_with_parent(int(parent))
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-    limits = (int(seconds), int(seconds) + 1)
-    if hard != resource.RLIM_INFINITY:
-        limits = (min(limits[0], hard), min(limits[1], hard))
-    resource.setrlimit(resource.RLIMIT_CPU, limits)
+    _limit_cpu(int(seconds))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         reply = work(path, json.loads(request))

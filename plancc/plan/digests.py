@@ -118,28 +118,34 @@ def content_sha256(header: Header, arrays: Arrays) -> str:
 
     Provenance, metrics and storage (chunks, compression) do not enter.
     """
-    return root_of(header, digests_of_plan(arrays), arrays)
+    return root_of(header_attributes(header), digests_of_plan(arrays), arrays)
 
 
-def root_of(header: Header, digests: Mapping[str, Digests], arrays: Mapping[str, Any]) -> str:
-    """The content hash from the leaves of every dataset; of `arrays` only dtypes and shapes.
+def root_of(
+    attributes: Mapping[str, Any], digests: Mapping[str, Digests], arrays: Mapping[str, Any]
+) -> str:
+    """The content hash from header attributes and leaves; of `arrays` only dtypes and shapes.
 
     SHA-256 of one line ``name=value`` per header attribute and one line ``name dtype shape digest``
     per dataset, both sorted by name, where the digest is BLAKE3 of the dataset's leaves.
     """
     names = {name: blake3(bytes_of(leaves)).hexdigest() for name, leaves in digests.items()}
-    return _hash_of_lines(header, names, arrays)
+    return hash_of_lines(attributes, names, arrays)
 
 
 def former_content_sha256(header: Header, arrays: Arrays) -> str:
     """The content hash of files of versions 1.0 to 1.4, whose datasets have one SHA-256 each."""
     names = {name: hashlib.sha256(bytes_of(array)).hexdigest() for name, array in arrays.items()}
-    return _hash_of_lines(header, names, arrays)
+    return hash_of_lines(header_attributes(header), names, arrays)
 
 
-def _hash_of_lines(header: Header, digests: Mapping[str, str], arrays: Mapping[str, Any]) -> str:
-    words = header_attributes(header).items()
-    lines = sorted(f"{name}={v if isinstance(v, str) else int(v)}" for name, v in words)
+def hash_of_lines(
+    attributes: Mapping[str, Any], digests: Mapping[str, str], arrays: Mapping[str, Any]
+) -> str:
+    """Hash of header attributes, and of types, sizes and digests of datasets, line by line."""
+    lines = sorted(
+        f"{name}={int(v) if isinstance(v, bool) else v}" for name, v in attributes.items()
+    )
     for name in sorted(digests):
         shape = "x".join(map(str, arrays[name].shape))
         lines.append(f"{name} {arrays[name].dtype.str} {shape} {digests[name]}")

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from plancc.errors import PlanError
 from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
-from plancc.plan.format import MINOR, NODES, WITH_DIGESTS, vertex_data_arrays, vertex_data_problem
+from plancc.plan.format import NODES, WITH_DIGESTS, vertex_data_arrays, vertex_data_problem
 from plancc.plan.indices import index_invariants
 from plancc.plan.matrix import matrix_of
 from plancc.plan.plan import Plan
@@ -29,8 +29,7 @@ from plancc.plan.values import Exchange, Int64Array
 def verify_file(path: str | PathLike[str], against: Graph | None = None) -> list[str]:
     """Check a plan file, its checksums, content hash and stored metrics included.
 
-    In a file of a higher minor version, only what this version knows is checked, and not the
-    content hash.
+    In a file of a higher minor version, only what this version knows is checked.
 
     Parameters
     ----------
@@ -56,8 +55,7 @@ def verify_file(path: str | PathLike[str], against: Graph | None = None) -> list
             _check(index_invariants(plan))
         if file.minor < WITH_DIGESTS:
             _check_stored_with_checksums(file)
-        if file.minor <= MINOR:  # compared by whoever reads
-            done.append("content hash")
+        done.append("content hash")  # compared by whoever reads
         with _named(path):
             done += verify(plan, against)
         file.check_figures(plan.metrics)

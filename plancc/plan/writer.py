@@ -110,7 +110,7 @@ def _write(
             leaves = hashed()
             for name, array in leaves.items():
                 _write_array(file, f"{DIGESTS}/{name}", array, False, stream.check)
-            content = root_of(header, leaves, arrays)
+            content = root_of(header_attributes(header), leaves, arrays)
             _write_attributes(file, {"content_sha256": content})
     finally:
         stream.close()

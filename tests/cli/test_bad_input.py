@@ -553,7 +553,7 @@ def _changed_value(path: Path) -> None:
 def _flipped_bit(path: Path) -> None:
     """One bit of the stored values, as a disk might flip it."""
     with h5py.File(path) as file:
-        offset = file["matrix/value"].id.get_chunk_info(0).byte_offset
+        offset = file["matrix/value"].id.get_offset()
     stored = bytearray(path.read_bytes())
     stored[offset + 7] ^= 4
     path.write_bytes(stored)
