@@ -11,6 +11,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from scipy import sparse
 
 import plancc
@@ -24,6 +25,8 @@ from plancc.graph.vertexdata import read_vertex_data
 from plancc.models.capacities import read_capacities
 from plancc.report.runs import read_log, read_timeline
 from plancc.study import open_kept
+from plancc_cli.group import command as plancc_command
+from plancc_runtime.options import TrainOptions
 
 READERS = {
     "graph.mtx": plancc.read_graph,
@@ -259,3 +262,18 @@ def test_settings_are_small(tmp_path):
     (tmp_path / "a.toml").write_bytes(b"#" * (1 << 21))
     with pytest.raises(InputError, match="larger than 1 MiB"):
         read_toml(tmp_path / "a.toml")
+
+
+@pytest.mark.parametrize("threads", [0, 1025, 10**6])
+def test_threads_are_bounded(threads):
+    with pytest.raises(InputError, match=rf"`threads` {threads}: must be in 1\.\.1024"):
+        plancc.compile(sparse.csr_array(np.eye(3)), "block", 2, threads=threads)
+    with pytest.raises(InputError, match="must be in"):
+        TrainOptions(threads=threads)
+
+
+@pytest.mark.parametrize("command", ["compile", "calibrate", "inspect"])
+def test_the_command_line_bounds_threads(command):
+    answer = CliRunner().invoke(plancc_command, [command, "--threads", "1000000"])
+    assert answer.exit_code == 2
+    assert "1<=x<=1024" in answer.output

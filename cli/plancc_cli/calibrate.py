@@ -15,6 +15,7 @@ import click
 from plancc.clock import announcing
 from plancc.errors import InputError, PlanccError
 from plancc.text import printable
+from plancc_cli import options
 from plancc_cli.progress import COMPILING, QUIET, verbosity, verbosity_level
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ GRACE = 3
 )
 @click.option(
     "--threads",
-    type=click.IntRange(min=1),
+    type=options.THREADS,
     help="Threads per rank.  [default: this machine's cores, shared by its ranks]",
 )
 @click.option("--quick", is_flag=True, help="Fewer sizes and shorter samples.")

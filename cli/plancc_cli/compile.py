@@ -139,7 +139,7 @@ def _of_single_models() -> str:
     "--threads",
     default=1,
     show_default=True,
-    type=click.IntRange(min=1),
+    type=options.THREADS,
     metavar="INTEGER",
     help="Threads of the search; not reproducible with more than one.",
 )

@@ -18,6 +18,7 @@ from plancc.graph.formats import CHOICES, FLAGS, FORMATS, LARGE, split_names
 from plancc.graph.graph import NORMALIZATIONS
 from plancc.models.weights import BALANCES
 from plancc.registry import check_choice
+from plancc.threads import MOST_THREADS
 
 if TYPE_CHECKING:
     from plancc.predict.machine import Machine
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 MAX_WIDTH = 2**31 - 1
+THREADS = click.IntRange(1, MOST_THREADS)
 MAX_SECONDS = 2_000_000  # what the system can wait for in one call
 HDF5 = b"\x89HDF\r\n\x1a\n"
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
@@ -381,9 +383,7 @@ fresh_batches = together(
         metavar="INTEGER",
         help="Random seed of the batches.  [default: 0]",
     ),
-    click.option(
-        "--threads", type=click.IntRange(min=1), help="Threads that count batches.  [default: 1]"
-    ),
+    click.option("--threads", type=THREADS, help="Threads that count batches.  [default: 1]"),
     lambda function: sampling("the plan's own, or uniform")(function),
 )
 """``--batches``, and what says which ones; see `of_batches`."""

@@ -194,6 +194,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "signals": {"type": click.Choice(SIGNALS, case_sensitive=False), "multiple": True},
     "f1": {"is_flag": True, "default": False},
     "ranks": {"type": click.IntRange(min=1)},
+    "threads": {"type": options.THREADS},
     "transport_name": {"type": click.Choice(launch.TRANSPORTS), "default": "auto"},
     "timeout": {"type": click.FloatRange(min=0), "default": launch.TIMEOUT},
     "save": {"type": click.Path()},

@@ -91,7 +91,7 @@ def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> lis
     help=f"What parts of row plans share, those of partitioners too.  [default: {DEFAULT_BALANCE}]",
 )
 @options.epsilon(0.01)
-@click.option("--threads", type=click.IntRange(min=1), default=1, help="Threads of every search.")
+@click.option("--threads", type=options.THREADS, default=1, help="Threads of every search.")
 @options.time_limit
 @options.dims_option("Widths d0,d1,...,dL of the layers, for the predicted epoch.")
 @options.machine_option("Machine of the predicted epoch (see plancc machines).")

@@ -83,7 +83,7 @@ sweep_options = options.together(
         metavar="INTEGER",
         help="Random seed of the search.",
     ),
-    click.option("--threads", type=click.IntRange(min=1), help="Threads of the search."),
+    click.option("--threads", type=options.THREADS, help="Threads of the search."),
     click.option(
         "--normalize",
         type=click.Choice(NORMALIZATIONS),

@@ -21,6 +21,7 @@ from plancc.plan.metrics import imbalance
 from plancc.plan.receive_sets import grouped
 from plancc.plan.values import Int32Array, Int64Array
 from plancc.sampling import SHOWN, Inclusion, Population, Sampler
+from plancc.threads import check_threads
 
 CONFIDENCE = 0.95
 """Level of every confidence interval."""
@@ -87,7 +88,7 @@ def batch_figures(
     seed, stream : int
         See `Sampler.batch`.
     threads : int
-        The result does not depend on it. Each holds 8 n bytes and one batch.
+        1..1024; the result does not depend on it. Each holds 8 n bytes and one batch.
 
     Returns
     -------
@@ -96,9 +97,10 @@ def batch_figures(
     Raises
     ------
     InputError
-        As `Sampler.check`, or if the population has no pattern.
+        As `Sampler.check`, if the population has no pattern, or for `threads` out of range.
     """
     sampler.check(population)
+    check_threads(threads)
     found = [BatchFigures.empty(len(numbers)) for _ in owners]
     most_parts = max((num_parts for _, num_parts in owners), default=0)
 

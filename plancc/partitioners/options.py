@@ -9,6 +9,7 @@ from plancc.errors import InputError
 from plancc.models.capacities import Capacities, check_capacities
 from plancc.partitioners import PARTITIONERS
 from plancc.registry import check_choice
+from plancc.threads import check_threads
 
 AUTO = "auto"
 
@@ -30,7 +31,7 @@ class PartitionOptions:
     seed : int
         0..2**31-1. With one thread the same seed gives the same bytes.
     threads : int
-        For back ends that use threads.
+        For back ends that use threads; 1..1024.
     time_limit : float, optional
         Seconds that a native library may run; None: `plancc.partitioners.run.TIME_LIMIT`.
     capacities : sequence of float, optional
@@ -58,8 +59,7 @@ class PartitionOptions:
             raise InputError(f"epsilon {self.epsilon}: a number that is at least 0 is needed")
         if not 0 <= self.seed < 2**31:
             raise InputError(f"seed {self.seed}: must be in 0..{2**31 - 1}")
-        if self.threads < 1:
-            raise InputError(f"{self.threads} threads: at least 1 is needed")
+        check_threads(self.threads)
         if self.time_limit is not None and not self.time_limit > 0:
             raise InputError(f"time limit {self.time_limit} s: must be above 0")
         if self.capacities is not None:

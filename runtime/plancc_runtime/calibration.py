@@ -31,6 +31,7 @@ from scipy.sparse import csr_matrix
 from plancc.errors import InputError
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
+from plancc.threads import check_threads
 from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.kernels.spmm import prepare
 from plancc_runtime.options import TrainOptions
@@ -226,10 +227,9 @@ def calibrate(
     Raises
     ------
     InputError
-        If `threads` is below 1, or the nodes do not have equally many consecutive ranks.
+        If `threads` is not in 1..1024, or the nodes do not have equally many consecutive ranks.
     """
-    if threads is not None and threads < 1:
-        raise InputError(f"threads {threads}: must be at least 1")
+    check_threads(threads)
     say = report or (lambda stage: None)
     seen = transport.gather((platform.node(), sorted(usable_cores())))
     per_node = _ranks_per_node([host for host, _ in seen])

@@ -19,6 +19,7 @@ from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc.registry import check_choice
 from plancc.sampling.counter import key_of
+from plancc.threads import check_threads
 from plancc_runtime.devices import own_device
 from plancc_runtime.gathering import as_arrays, gather_rows, save_rows
 from plancc_runtime.layouts.block import NONZEROS, Block
@@ -404,6 +405,7 @@ def open_graph(
     with transport.agreement():
         if dtype not in DTYPES:
             raise InputError(f"dtype {dtype}: choose torch.float32 or torch.float64")
+        check_threads(threads)
         device = own_device(device, transport)
         header, part, content = open_slice(plan, transport)
         if part.grid is not None:

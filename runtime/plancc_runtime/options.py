@@ -12,6 +12,7 @@ import numpy as np
 
 from plancc.errors import InputError
 from plancc.registry import check_choice
+from plancc.threads import check_threads
 from plancc_runtime.layouts.sampling import Sampling
 from plancc_runtime.nn import MODELS
 from plancc_runtime.rowfiles import RowTarget
@@ -38,7 +39,6 @@ MINIMUM = {
     "hidden": 1,
     "heads": 1,
     "seed": 0,
-    "threads": 1,
     "features": 1,
     "classes": 1,
     "steps": 1,
@@ -119,7 +119,7 @@ class TrainOptions:
     seed : int
         Seed of the initial weights, dropout, sampling and random vertex data.
     threads : int or None
-        Threads per rank; by default this machine's usable cores, shared among its ranks.
+        Threads per rank, 1..1024; by default this machine's usable cores, shared among its ranks.
     features, classes : int or None
         Width of random features (64), number of random classes (8), for plans without data.
     init : path or None
@@ -292,6 +292,7 @@ class TrainOptions:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise self._wrong(name, f"must be at least {least}")
+        check_threads(self.threads)
         if not 0 < self.lr < np.inf:
             raise self._wrong("lr", "must be a positive number")
         if not 0 <= self.weight_decay < np.inf:
