@@ -14,6 +14,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import sealing
 from cli_helpers import SLOWER, Outcome, fails, ok, plancc, plancc_run, run
 from scipy import sparse
 
@@ -367,7 +368,7 @@ def _edit(change):
 
 
 def _newer(file: h5py.File) -> None:
-    file.attrs["format_version"] = "2.0"
+    sealing.note(file, format_version="2.0")
 
 
 def _without_rows(file: h5py.File) -> None:

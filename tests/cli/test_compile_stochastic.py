@@ -12,6 +12,7 @@ import figures
 import h5py
 import numpy as np
 import pytest
+import sealing
 from cli_helpers import fails, ok, plancc
 
 N, P, SIZE = 90, 4, 30
@@ -59,7 +60,7 @@ def test_what_is_printed_and_written(graph: Path, exact: Path, tmp_path: Path) -
     )
     assert line in text.splitlines()
     with h5py.File(tmp_path / "plan.h5") as file:
-        found = dict(file["provenance"].attrs)
+        found = sealing.attributes(file["provenance"])
     assert found["expected_volume"] == pytest.approx(value, rel=1e-9)
     assert found["batches"] == "exact"
     assert found["objective"] == "expected volume"
@@ -113,7 +114,7 @@ def test_every_sampler(words: list, sampler: str, graph: Path, tmp_path: Path) -
     )
     assert done.code == 0, done.err
     with h5py.File(plan) as file:
-        found = dict(file["provenance"].attrs)
+        found = sealing.attributes(file["provenance"])
     assert found["sampler"] == sampler
     made_of = "exact" if "edges" in sampler else f"{found['batches']:,} batches"
     assert f"of {sampler}: {found['expected_volume']:,.1f} rows expected ({made_of})" in done.out

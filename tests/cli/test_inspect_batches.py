@@ -11,6 +11,7 @@ import h5py
 import numpy as np
 import pytest
 import scipy.stats
+import sealing
 from cli_helpers import fails, ok, plancc
 from test_inspect import assert_shown, table
 
@@ -35,7 +36,7 @@ def noted(plan: Path, folder: Path, **provenance: object) -> Path:
     copy = folder / "noted.h5"
     shutil.copy(plan, copy)
     with h5py.File(copy, "r+") as file:
-        file["provenance"].attrs.update(provenance)
+        sealing.note(file["provenance"], **provenance)
     return copy
 
 

@@ -10,6 +10,7 @@ import figures
 import h5py
 import numpy as np
 import pytest
+import sealing
 from cli_helpers import fails, ok
 from test_inspect import table
 
@@ -33,7 +34,7 @@ def noted(plan: Path, folder: Path, **provenance: object) -> Path:
     copy = folder / "noted.h5"
     shutil.copy(plan, copy)
     with h5py.File(copy, "r+") as file:
-        file["provenance"].attrs.update(provenance)
+        sealing.note(file["provenance"], **provenance)
     return copy
 
 

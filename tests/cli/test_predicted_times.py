@@ -11,6 +11,7 @@ import figures
 import h5py
 import numpy as np
 import pytest
+import sealing
 from cli_helpers import fails, ok
 from test_inspect import table
 
@@ -64,7 +65,7 @@ def noted(plan: Path, folder: Path, **provenance: object) -> Path:
         timed = ("dims", "machine", "epoch_seconds", "random_epoch_seconds", "bound_seconds")
         for name in set(timed) & set(attributes):
             del attributes[name]
-        attributes.update(provenance)
+        sealing.note(file["provenance"], **provenance)
     return copy
 
 

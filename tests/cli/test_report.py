@@ -13,6 +13,7 @@ from typing import Any
 
 import h5py
 import pytest
+import sealing
 from cli_helpers import fails, ok, plancc_run
 
 pytest.importorskip("jinja2")
@@ -92,9 +93,8 @@ def several(graph: Path, plan: Path, run: tuple[Path, Path], folder: Path) -> Pa
     ok("compile", graph, "-p", 5, "--model", "libra", "-o", edges)
     for path in (other, edges):
         with h5py.File(path, "r+") as file:
-            provenance = file["provenance"].attrs
             for name in ("source_name", "command", "warnings", "model", EVIL[:9]):
-                provenance[name] = EVIL.replace("\x07", "\x1b")
+                sealing.note(file["provenance"], **{name: EVIL.replace("\x07", "\x1b")})
     page = folder / "three.html"
     ok("report", plan, other, edges, "--run", run[0], "-o", page)
     return page
@@ -171,7 +171,8 @@ def test_plans_stand_side_by_side(several: Path, folder: Path, plan: Path) -> No
 def test_the_page_is_no_terminal(small: Path, tmp_path: Path) -> None:
     """Warnings have no marks of parameters, and tables name no options to give."""
     with h5py.File(small, "r+") as file:
-        file["provenance"].attrs["warnings"] = "no better: try `objective` time, or fewer parts"
+        warning = "no better: try `objective` time, or fewer parts"
+        sealing.note(file["provenance"], warnings=warning)
         del file["provenance"].attrs["command"]
     path = tmp_path / "page.html"
     ok("report", small, "-o", path)
@@ -257,7 +258,7 @@ def test_a_run_of_another_plan_is_refused(
     other, page = tmp_path / "other.h5", tmp_path / "page.html"
     ok("compile", graph, "-p", 7, "--model", "rp", "-o", other)
     with h5py.File(plan, "r") as file:
-        content = str(file.attrs["content_sha256"])
+        content = sealing.attributes(file)["content_sha256"]
     rehearsed = tmp_path / "rehearsed.json"
     ok("rehearse", plan, "--ranks", 2, "--epochs", 1, "--trace", rehearsed)
     for flag, path in (("--run", run[0]), ("--trace", run[1]), ("--trace", rehearsed)):

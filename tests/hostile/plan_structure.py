@@ -58,7 +58,7 @@ class PlanStructure(Attack):
     quick = 100
 
     def prepare(self, folder: Path) -> None:
-        from tests.plan.sealing import seal
+        from tests.sealing import seal
 
         self.seal: Callable[[Path], None] = seal
         bases = fresh_plans(folder)

@@ -1,4 +1,4 @@
-"""Digests and content hash of plan files, from the words of docs/plan-format.md alone.
+"""Strings, digests and content hash of plan files, from the words of docs/plan-format.md alone.
 
 Shares no code with the writer. `seal` makes a changed file whole again, as a writer would that
 means what it wrote; so tests reach the checks that come after the digests.
@@ -19,6 +19,25 @@ GROUPS = ("rows", "matrix", "expand", "fold", "vertex_data")
 def text(value):
     """A string as an attribute of fixed length."""
     return np.bytes_(value.encode())
+
+
+def attributes(node) -> dict:
+    """The attributes of the file or a group, strings as `str`."""
+    return {
+        name: value.decode() if isinstance(value, bytes) else value
+        for name, value in node.attrs.items()
+    }
+
+
+def note(node, **values) -> None:
+    """Set attributes of the file or a group, strings with a fixed length."""
+    for name, value in values.items():
+        if isinstance(value, str):
+            length = max(1, len(value.encode()))
+            kind = h5py.string_dtype("utf-8", length)
+            node.attrs.create(name, np.bytes_(value.encode()), dtype=kind)
+        else:
+            node.attrs[name] = value
 
 
 def datasets(file) -> dict[str, np.ndarray]:
@@ -74,10 +93,9 @@ def content_hash(path) -> str:
     lines = []
     with h5py.File(path, "r") as file:
         arrays = datasets(file)
-        for name, value in file.attrs.items():
+        for name, value in attributes(file).items():
             if name not in ("format", "format_version", "content_sha256"):
-                said = value.decode() if isinstance(value, bytes) else value
-                lines.append(f"{name}={said}")
+                lines.append(f"{name}={value}")
     lines.sort()
     for name, leaves in sorted(leaves_of(arrays).items()):
         array = arrays[name]
