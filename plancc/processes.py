@@ -12,7 +12,8 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
+from types import FrameType
 
 BEGUN, GONE, WRITTEN, SENTENCE, HANDLED, CODE = b"+", b"-", b"=", b"i", b"h", b"c"
 """First byte of what is told: a temporary file or folder is about to be made, is no more; a file
@@ -20,15 +21,20 @@ is complete; what to say of an interruption; the number of a signal that the wor
 however long that takes, or minus that number when it does so no longer; the exit code of the work,
 which is done."""
 
+TWICE = 1.0
+"""Seconds within which a second signal counts as the first: a batch system sends it to every
+process of a job, and mpirun passes its own on to the ranks."""
+
 _supervisor: int | None = None
+_is_command = False  # else nobody asks what was written
 _temporary: set[str] = set()
-_written: list[str] = []
+_written: dict[str, None] = {}  # in this order
 
 
 def report_to(descriptor: int | None) -> None:
-    """Tell the supervisor at the other end of this pipe; None: nobody."""
-    global _supervisor
-    _supervisor = descriptor
+    """Tell the supervisor at the other end of this pipe; None: nobody supervises this command."""
+    global _supervisor, _is_command
+    _supervisor, _is_command = descriptor, True
     _temporary.clear()
     _written.clear()
 
@@ -42,19 +48,27 @@ def tell(what: bytes, value: str | int) -> None:
     elif what == WRITTEN:
         if any(str(value).startswith(folder + os.sep) for folder in tuple(_temporary)):
             return  # it goes with its folder
-        _written.append(str(value))
+        if _is_command:
+            _written[str(value)] = None
     if _supervisor is not None:
         with contextlib.suppress(OSError):  # the supervisor is gone
             os.write(_supervisor, what + os.fsencode(str(value)) + b"\0")
 
 
-def interrupted(written: Sequence[str] | None = None) -> str:
+def interrupted(written: Iterable[str] | None = None) -> str:
     """What to say of interrupted work; `written`: the files it has written, else those told."""
-    files = list(dict.fromkeys(_written if written is None else written))
+    files = list(_written if written is None else written)
     if not files:
         return "interrupted; nothing was written"
     some = ", ".join(files[:3]) + f" and {len(files) - 3} more" * (len(files) > 3)
     return f"interrupted; {some} {'was' if len(files) == 1 else 'were'} written before"
+
+
+def only_wake(number: int, frame: FrameType | None) -> None:
+    """A handler that does nothing: the signal is read from `signal.set_wakeup_fd`.
+
+    SIG_IGN would not wake anybody, and the programs that this one starts would inherit it.
+    """
 
 
 def fate(code: int) -> str:

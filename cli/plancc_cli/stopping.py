@@ -10,16 +10,12 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from types import FrameType
 from typing import Any, Self
 
-from plancc.processes import HANDLED, tell
+from plancc.processes import HANDLED, TWICE, only_wake, tell
 
 SIGNALS = ("USR1", "USR2", "HUP", "INT")
 """Names of signals that can be chosen beside TERM."""
-TWICE = 1.0
-"""Seconds within which a second signal counts as the first: a batch system sends it to every
-process of a job, and mpirun passes its own on to the ranks."""
 
 
 class StopSignals:
@@ -59,7 +55,7 @@ class StopSignals:
         threading.Thread(target=self._listen, name="signals", daemon=True).start()
         self._outer = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
         for number in self._numbers:
-            self._before[number] = signal.signal(number, _nothing)
+            self._before[number] = signal.signal(number, only_wake)
             tell(HANDLED, number)
         return self
 
@@ -80,7 +76,3 @@ class StopSignals:
                 elif time.monotonic() - self._since > TWICE:
                     self._end()
         os.close(self._reading)
-
-
-def _nothing(number: int, frame: FrameType | None) -> None:
-    """The thread has heard of it already."""

@@ -26,32 +26,19 @@ from plancc import processes
 
 GRACE = 1.0
 """Seconds for the work to end tidily."""
-TWICE = 1.0
-"""Seconds within which a second signal counts as the first: a batch system may send both."""
 KILLED = 0.5
 """Seconds for the system to end what was killed."""
 AGAIN = 0.01
 """Seconds after which an interrupt that native code swallowed is raised again."""
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT, signal.SIGTSTP)
-RANKS = (
-    "OMPI_COMM_WORLD_SIZE",
-    "PMI_SIZE",
-    "MV2_COMM_WORLD_SIZE",
-    "PALS_SIZE",
-    "SLURM_STEP_NUM_TASKS",
-    "WORLD_SIZE",
-)
-"""Variables in which launchers say how many ranks there are, as `plancc_runtime.launch` reads them;
-that is not imported here, since it takes long."""
 
 
 def supervise(program: str, work: Callable[[], object]) -> None:
     """Do the work of a console entry point, so that signals end it whatever it does.
 
-    SystemExit carries the exit code, unless that is 0. The work is done in this very process if it
-    is a rank among several, which its launcher ends, or if somebody else's code calls the entry
-    point: with other streams, threads, a debugger.
+    SystemExit carries the exit code, unless that is 0. The work is done in this very process if
+    somebody else's code calls the entry point: with other streams, threads, a debugger.
 
     Parameters
     ----------
@@ -85,10 +72,8 @@ def supervise(program: str, work: Callable[[], object]) -> None:
 
 def _may_fork() -> bool:
     """Whether this process is the program's own."""
-    several = any(os.environ.get(name, "1") not in ("", "1") for name in RANKS)
     return (
         hasattr(os, "fork")
-        and not several
         and (sys.stdout, sys.stderr) == (sys.__stdout__, sys.__stderr__)
         and threading.active_count() == 1
         and threading.current_thread() is threading.main_thread()
@@ -159,15 +144,11 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 def _leave_alone(*numbers: int) -> None:
     for number in numbers:
         if signal.getsignal(number) is _interrupt:
-            signal.signal(number, _nothing)
+            signal.signal(number, processes.only_wake)
 
 
 def _raise(number: int, frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
-
-
-def _nothing(number: int, frame: FrameType | None) -> None:
-    """Not SIG_IGN, which the programs that the work starts would inherit."""
 
 
 def _unraisable(unraisable: Any) -> None:
@@ -191,7 +172,7 @@ class _Supervisor:
         self.asked = 0.0  # when the work was first sent a signal that it answers by itself
         self.stopped_by = 0
         self.temporary: set[bytes] = set()
-        self.written: list[str] = []
+        self.written: dict[str, None] = {}  # in this order
         self.sentence = ""
         self.code: int | None = None
         self.handled: set[int] = set()
@@ -202,7 +183,7 @@ class _Supervisor:
         os.set_blocking(signalled, False)
         signal.set_wakeup_fd(signalled, warn_on_full_buffer=False)
         for number in (*watched, signal.SIGCHLD):
-            signal.signal(number, _nothing)
+            signal.signal(number, processes.only_wake)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, watched)
 
     def run(self) -> int:
@@ -214,7 +195,8 @@ class _Supervisor:
         for path in self.temporary:
             _remove(path)
         code = self._judge()
-        if code and self.stopped_by == signal.SIGHUP:  # a hangup kills, as ever
+        by_hangup = self.stopped_by == signal.SIGHUP and signal.SIGHUP not in self.handled
+        if code and by_hangup:  # it kills, as ever
             signal.signal(signal.SIGHUP, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGHUP)
         return code
@@ -257,7 +239,7 @@ class _Supervisor:
             return
         if number in STOPPING:
             now = time.monotonic()
-            if number in self.handled and now <= (self.asked or now) + TWICE:
+            if number in self.handled and now <= (self.asked or now) + processes.TWICE:
                 self.asked = self.asked or now  # the work answers by itself, in its own time
             elif self.deadline is None:
                 self.deadline = now + GRACE
@@ -312,7 +294,7 @@ class _Supervisor:
         elif what == processes.GONE:
             self.temporary.discard(value)
         elif what == processes.WRITTEN:
-            self.written.append(os.fsdecode(value))
+            self.written[os.fsdecode(value)] = None
         elif what == processes.SENTENCE:
             self.sentence = os.fsdecode(value)
         elif what == processes.HANDLED:

@@ -15,7 +15,8 @@ import pytest
 from cli_helpers import PLANCC, PROGRAMS, family, ok
 from hostile.signals import LIMIT, Signals, answers
 
-from plancc_cli import supervisor
+from plancc.processes import TWICE
+from plancc_cli.run import RANKS
 from plancc_runtime import launch
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc")
@@ -99,7 +100,7 @@ def test_a_command_at_a_random_moment(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 @pytest.mark.parametrize("name", ["plancc", "plancc-run"])
 def test_as_soon_as_it_answers(name: str, number: int) -> None:
-    """In the middle of imports; plancc-run, with torch, has some before it answers."""
+    """In the middle of imports."""
     command = [str(PROGRAMS / name), *(["compile"] if name == "plancc" else []), "--help"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         while not answers(process.pid):
@@ -210,7 +211,7 @@ def test_a_signal_that_comes_twice_is_one(tmp_path: Path) -> None:
 def test_a_second_signal_ends_work_that_saves(tmp_path: Path) -> None:
     with program(SAVES.replace("1.6", "60"), tmp_path) as process:
         process.terminate()
-        time.sleep(supervisor.TWICE + 0.1)
+        time.sleep(TWICE + 0.1)
         process.terminate()
         assert ended(process) == (1, INTERRUPTED)
 
@@ -361,11 +362,40 @@ def test_the_work_dies_with_its_supervisor(tmp_path: Path) -> None:
 # -- where nobody supervises -----------------------------------------------------------------------
 
 
-def test_launchers_end_their_ranks(tmp_path: Path) -> None:
-    assert set(supervisor.RANKS) == {each.size for each in launch._LAUNCHERS}
-    environ = os.environ | {"OMPI_COMM_WORLD_SIZE": "2"}
-    with program("ready(0)\nprint(os.getppid())", tmp_path, env=environ) as process:
-        assert process.communicate()[0] == f"{os.getpid()}\n"
+def test_launchers_end_their_ranks() -> None:
+    assert set(RANKS) == {each.size for each in launch._LAUNCHERS}
+    assert {name for name in RANKS if not forks("plancc_cli.run", {name: "2"})} == set(RANKS)
+    assert forks("plancc_cli.run", {"WORLD_SIZE": "1"})
+
+
+@pytest.mark.parametrize("name", RANKS)
+def test_plancc_is_supervised_whatever_the_environment_says(name: str) -> None:
+    assert forks("plancc_cli.main", {name: "2"})
+
+
+def forks(module: str, more: dict[str, str]) -> bool:
+    """Whether a program works in another process than the one that was started."""
+    code = (
+        f"import os, {module} as program\n"
+        "program._work = lambda: print(os.getpid(), flush=True)\n"
+        "print(os.getpid(), flush=True)\n"
+        "program.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={key: value for key, value in os.environ.items() if key not in RANKS} | more,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    first, second = done.stdout.split()
+    return first != second
+
+
+def test_plancc_run_answers_before_its_heavy_imports() -> None:
+    code = "import sys, plancc_cli.run; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"click", "rich", "numpy", "torch"} & set(done.stdout.split())
 
 
 def test_in_a_process_of_somebody_else(tmp_path: Path) -> None:

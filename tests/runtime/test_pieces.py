@@ -234,6 +234,6 @@ def test_the_phases_add_up_to_the_total_also_when_nested():
 
 def test_nothing_heavy_is_imported_for_help():
     heavy = "{'torch', 'mpi4py', 'numba', 'h5py', 'scipy'}"
-    code = f"import sys, plancc_cli.run; print({heavy} & set(sys.modules))"
+    code = f"import sys, plancc_cli.run_command; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

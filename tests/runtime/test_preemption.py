@@ -16,7 +16,8 @@ import pytest
 from launcher import ENVIRONMENT, MPIRUN, alone
 
 from plancc.errors import Stopped
-from plancc_cli.stopping import TWICE, StopSignals
+from plancc.processes import TWICE
+from plancc_cli.stopping import StopSignals
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import train, trained
 from plancc_runtime.transport.local import run_ranks
@@ -134,7 +135,10 @@ def check_resumes(folder, ranks, words) -> None:
             np.testing.assert_array_equal(file[name], weight)
 
 
-@pytest.mark.parametrize(("number", "words"), [("SIGTERM", ()), ("SIGUSR1", ("--signal", "usr1"))])
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [("SIGTERM", ()), ("SIGUSR1", ("--signal", "usr1")), ("SIGHUP", ("--signal", "HUP"))],
+)
 def test_a_signal_saves_and_ends_with_75(number, words, tmp_path):
     job = started(tmp_path, words=words)
     job.send_signal(getattr(signal, number))

@@ -1,0 +1,404 @@
+"""The command `plancc-run`: train from a plan, under mpirun or alone. Prints; computes nothing.
+
+All ranks end with the same exit code (0 done, 1 failed, 2 wrong usage or input, 75 stopped by a
+signal after saving a checkpoint), and one of them says why, in one sentence.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+
+from plancc.clock import announcing
+from plancc.errors import InputError, OutputError, PlanccError
+from plancc_cli.generated import Sections, with_options
+from plancc_cli.progress import (
+    COMPILING,
+    EVERY,
+    QUIET,
+    VERBOSE,
+    verbosity,
+    verbosity_level,
+)
+from plancc_cli.ranks import Job
+from plancc_cli.run_options import HELP, run_option
+from plancc_cli.stopping import StopSignals
+from plancc_cli.tables import console, line_width, print_table, say, table_of
+from plancc_cli.words import in_flags, predictions_line, usage_words
+from plancc_runtime import launch
+from plancc_runtime.options import DELAY, TrainOptions
+from plancc_runtime.transport.base import say as say_on_stderr
+
+if TYPE_CHECKING:
+    from plancc_runtime.results import Epoch, Measure, RunOutline, TrainResult
+    from plancc_runtime.transport.base import Transport
+
+PROGRAM = "plancc-run"
+COLUMNS = ("total", "comm", "spmm", "dense", "reduce", "words", "messages")
+MOST_ROWS = 20
+ANY_WIDTH = 10_000
+"""Width of lines that may be as long as they are."""
+SECTIONS = {title: tuple(texts) for title, texts in HELP.items()}
+
+
+@click.command(
+    cls=Sections,
+    sections=SECTIONS,
+    epilog="One rank: plancc-run plan.h5. Several: plancc-run plan.h5 --ranks 4, mpirun -n 4 "
+    "plancc-run plan.h5, or torchrun --no-python --nproc-per-node 4 -- plancc-run plan.h5; a plan "
+    "runs on any number of ranks up to its number of parts.",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.argument("plan", type=click.Path())
+@with_options(run_option(name, text) for texts in HELP.values() for name, text in texts.items())
+@verbosity
+@click.version_option(package_name="plancc", prog_name=PROGRAM)
+def command(
+    plan: str,
+    save: str | None,
+    json_path: str | None,
+    f1: bool,
+    ranks: int | None,
+    transport_name: str,
+    timeout: float,
+    signals: tuple[str, ...],
+    **settings: Any,
+) -> None:
+    """Train a graph neural network from the communication plan PLAN."""
+
+    level = verbosity_level()  # threads do not know the context
+
+    if signals and settings["checkpoint"] is None:
+        raise InputError(f"--signal {signals[0]}: give --checkpoint, the folder, too")
+    job = Job(PROGRAM, command)
+
+    def end() -> None:
+        os._exit(job.say_alone("interrupted", 1))
+
+    # partial sums that are on their way are in no checkpoint
+    resumes = settings["checkpoint"] is not None and settings["fold"] != "delayed"
+    if signals and not resumes:
+        raise InputError(f"--signal {signals[0]}: a run with --fold delayed cannot resume")
+    with StopSignals(signals, end) if resumes else nullcontext(str) as stop:
+
+        def work(transport: Transport) -> None:
+            _run(transport, plan, save, json_path, f1, level, settings, stop)
+
+        code = job.run(ranks, transport_name, timeout, work)
+    sys.exit(code)
+
+
+def run() -> None:
+    """Do what the command line says; SystemExit carries the exit code."""
+    job = Job(PROGRAM, command)
+    rank, size = launch.announced()
+    if rank > 0:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  results and --help come from rank 0
+    # under mpirun, mpirun ends all ranks
+    if size == 1 and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        command.main(prog_name=PROGRAM, standalone_mode=False)
+    except PlanccError as error:  # an option's own
+        sys.exit(job.say_alone(str(error), error.exit_code))
+    except click.ClickException as error:
+        sentence = f"{usage_words(error)} (try {PROGRAM} --help)"
+        sys.exit(job.say_alone(sentence, error.exit_code))
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(job.say_alone("interrupted", 1))
+
+
+def _run(
+    transport: Transport,
+    plan: str,
+    save: str | None,
+    json_path: str | None,
+    f1: bool,
+    level: int,
+    settings: dict[str, Any],
+    stop: Callable[[], str],
+) -> None:
+    """Train and print. Collective."""
+    from plancc.files import check_target
+    from plancc_runtime.rowfiles import RowTarget
+    from plancc_runtime.train import trained
+    from plancc_runtime.weights import save_weights
+
+    first = transport.rank == 0
+    with transport.agreement():  # before the work, not after it
+        train_options = TrainOptions(**settings)
+        taken = {os.path.realpath(path) for path in (plan, settings["init"]) if path}
+        predictions = []
+        if train_options.predict is not None:
+            predictions = RowTarget.parse(train_options.predict).files(transport.size)
+        for path in (save, json_path, settings["log"], settings["trace"], *predictions):
+            if first and path:
+                if os.path.realpath(path) in taken:
+                    raise InputError(f"{path} is read or written already; choose another name")
+                taken.add(os.path.realpath(path))
+                check_target(path)
+        if save and os.path.splitext(save)[1] != ".npz":
+            raise InputError(f"--save {save}: weights are written as .npz; choose such a name")
+
+    told = 0
+
+    def begin(outline: RunOutline) -> None:
+        nonlocal told
+        told = len(outline.remarks)
+        with transport.agreement():
+            if first:
+                _write_out(lambda out: _print_outline(plan, outline, out))
+                _warn(outline.remarks)
+
+    with _progress(train_options.epochs, level) if first else nullcontext() as report:
+        result, predict = trained(plan, train_options, transport, report, begin, stop)
+
+    with transport.agreement():
+        if first:
+            _write_out(lambda out: _print_result(result, f1, out))
+            _warn(result.remarks[told:])
+    with transport.agreement():
+        if first and json_path:
+            _write_json(json_path, plan, result)
+    with transport.agreement():
+        if first and save:
+            save_weights(save, result.weights, result.network)
+            again = f"plancc predict {plan} --weights {save} -o classes.csv"
+            _write_out(lambda out: say(f"{save}: the weights ({again})", out))
+    result = predict()  # last: if it fails, nothing is lost
+    with transport.agreement():
+        if first and result.predicted is not None:
+            path, counts = str(result.options.predict), result.predicted
+            line = predictions_line(path, result.header.num_vertices, counts)
+            _write_out(lambda out: say(line, out))
+            if json_path:
+                _write_json(json_path, plan, result)
+
+
+def _write_json(path: str, plan: str, result: TrainResult) -> None:
+    from plancc.files import atomic_write
+
+    with atomic_write(path) as temporary:
+        text = json.dumps({"plan": plan, **result.to_dict()}, indent=2)
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def _warn(sentences: Sequence[str]) -> None:
+    for sentence in sentences:
+        say_on_stderr(f"{PROGRAM}: warning: {in_flags(sentence, command)}")
+
+
+@contextmanager
+def _progress(epochs: int, level: int) -> Iterator[Callable[[Measure], None] | None]:
+    """On stderr: a bar where it is a terminal, else a line every `EVERY` seconds, or all lines."""
+    if level == QUIET:
+        yield None
+        return
+    with announcing(lambda: say_on_stderr(f"{PROGRAM}: {COMPILING}")):
+        if sys.stderr.isatty() and level < VERBOSE:
+            with _bar(epochs) as bar:
+                yield bar
+            return
+        last = begin = time.monotonic()
+        first: tuple[int, float] | None = None
+
+        def report(measure: Measure) -> None:
+            nonlocal last, first
+            now = time.monotonic()
+            first = first or (measure.epoch, now)
+            if level == VERBOSE or now - last > EVERY:
+                last, taken = now, now - begin
+                done, seconds = measure.epoch - first[0], now - first[1]
+                remain = seconds / max(1, done) * (epochs - measure.epoch - 1)
+                left = f", {remain:.0f} s left" * (done > 0)
+                said = f"epoch {measure.epoch}: loss {measure.loss:.6f}"
+                say_on_stderr(f"{PROGRAM}: {taken:.0f} s: {said}{left}")
+
+        yield report
+
+
+@contextmanager
+def _bar(epochs: int) -> Iterator[Callable[[Measure], None]]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import TimeRemainingColumn as Remaining
+
+    shown = TextColumn("{task.fields[loss]}{task.fields[accuracy]}")
+    columns = (TextColumn("epoch"), MofNCompleteColumn(), BarColumn(), shown, Remaining())
+    # results go to stdout meanwhile
+    out = Console(stderr=True)
+    progress = Progress(*columns, console=out, transient=True, redirect_stdout=False)
+    task = progress.add_task("", total=epochs, loss="", accuracy="")
+
+    def report(measure: Measure) -> None:
+        progress.start()  # below what is printed before the first epoch
+        progress.update(task, completed=measure.epoch + 1, loss=f"loss {measure.loss:.4f}")
+        if measure.scores.accuracy:
+            by_split = (f"{s} {a:.4f}" for s, a in measure.scores.accuracy.items())
+            progress.update(task, accuracy=f", accuracy {' '.join(by_split)}")
+
+    try:
+        yield report
+    finally:
+        progress.stop()
+
+
+def _print_outline(plan: str, outline: RunOutline, out: Console) -> None:
+    """What is trained."""
+    for line in _summary(plan, outline):
+        say(in_flags(line, command), out)
+
+
+def _print_result(result: TrainResult, f1: bool, out: Console) -> None:
+    """The table of epochs."""
+    f1 = f1 or result.multi_label
+    caption = (
+        f"{'F1 (micro/macro)' if f1 else 'accuracy'} per split; times in ms, the slowest rank's, "
+        "without evaluations; words, messages: all ranks"
+    )
+    columns: tuple[str, ...] = COLUMNS
+    if result.sampler:
+        caption += (
+            "\nvolume/step: rows moved by one exchange of a mini-batch, the mean of the epoch"
+        )
+        columns = (*COLUMNS, "volume/step")
+    splits = list(result.final.accuracy)
+    if "val" in splits:
+        columns = ("val loss", *columns)
+    table = table_of(("epoch", "loss", *splits, *columns), caption=caption, left=0)
+    for epoch in _some(result.epochs):
+        table.add_row(str(epoch.epoch), *_row(epoch, splits, f1))
+    table.add_section()
+    table.add_row("final", *_row(result.final, splits, f1))
+    if result.best_epoch is not None:
+        ends = result.epochs[-1].epoch + 1 if result.epochs else result.final.epoch
+        say(
+            f"early stopping: trained for {ends} epochs; final are the weights after "
+            f"{result.best_epoch}, whose validation loss was the best",
+            out,
+        )
+    # Open MPI gives its ranks a terminal even when its own output goes to a file
+    print_table(table, out, boxed=sys.stdout.isatty() and launch.announced()[1] == 1)
+
+
+def _summary(plan: str, outline: RunOutline) -> Iterator[str]:
+    """What is trained, and how: some lines."""
+    header, options = outline.header, outline.options
+    origin = {False: "from the plan", True: "random"}
+    grid = "" if header.grid is None else f" ({header.grid})"
+    yield (
+        f"{plan}: {header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "
+        f"{header.num_parts} parts, layout {header.layout}{grid}; ranks {outline.num_ranks}, "
+        f"threads per rank {outline.threads}"
+    )
+    ways = [options.activation, options.optimizer, f"lr {options.lr:g}"]
+    if options.schedule != "none":
+        ways.append(f"schedule {options.schedule}")
+    if options.weight_decay:
+        ways.append(f"weight decay {options.weight_decay:g}")
+    if options.dropout or options.first_dropout:
+        ways.append(f"dropout {options.first_dropout:g} and {options.dropout:g}")
+    if options.norm != "none":
+        ways.append(f"norm {options.norm}")
+    yield (
+        f"{options.model.upper()} {' x '.join(map(str, outline.dims))}, {', '.join(ways)}, "
+        f"{options.dtype}; features {origin[outline.random_features]}, "
+        f"labels {origin[outline.random_labels]}"
+    )
+    figures = outline.figures
+    on = [name for name in options.passes if name not in outline.passes_off]
+    line = f"passes: {', '.join(on) or 'none'}; kernel {outline.kernel}"
+    if options.aggregate_on == "cpu":
+        line += " on the CPU"
+    if figures is not None and figures.plain:
+        line += f"; {figures.planned:,} words per epoch, without passes {figures.plain:,}"
+    if options.wire != "fp32":
+        line += f"; rows travel as {options.wire}"
+    if options.fold != "sync":
+        late = f" by {options.delay or DELAY} epochs" if options.fold == "delayed" else ""
+        line += f"; fold {options.fold}{late}"
+    yield f"{line}; set-up {1e3 * outline.setup.seconds:.0f} ms, {outline.setup.words_sent:,} words"
+    for name, why in outline.passes_off.items():
+        yield f"pass {name} is off: {why}"
+    if outline.pipelining is not None:
+        cut = outline.pipelining
+        fits = "at least" if cut.granularity >= 1 / cut.stages else "below"
+        yield (
+            f"pipeline: {cut.stages} stages; bandwidth {cut.bandwidth:,} of {cut.num_rows:,} rows, "
+            f"granularity {cut.granularity:.3f}, {fits} 1/{cut.stages}"
+        )
+    if outline.sampler:
+        yield f"mini-batches: {_batches(outline)}"
+    if outline.replaced_masks:
+        splits = ", ".join(outline.replaced_masks)
+        yield f"`split` stands in place of the plan's masks ({splits})"
+    if not outline.random_labels and set(outline.split_sizes) == {"train"}:
+        yield (
+            f"{outline.split_sizes['train']:,} vertices train and none is tested: the plan has no "
+            "masks for it; `split` 0.6,0.2,0.2 draws some"
+        )
+
+
+def _batches(outline: RunOutline) -> str:
+    """ "uniform, batch size 20,000, 17 steps per epoch"."""
+    name, *options = outline.sampler.split()
+    for option in options:
+        key, _, value = option.partition("=")
+        number = f"{int(value):,}" if value.isdecimal() else value
+        name += f", {key.replace('_', ' ')} {number}"
+    return f"{name}, {outline.steps_per_epoch:,} steps per epoch"
+
+
+def _some(epochs: list[Epoch]) -> list[Epoch]:
+    """All epochs, or about `MOST_ROWS`: evenly spaced ones of those that were evaluated, if any
+    was, and the last (--json has all)."""
+    if len(epochs) <= MOST_ROWS:
+        return epochs
+    chosen = [epoch for epoch in epochs if epoch.accuracy] or epochs
+    step = -(-len(chosen) // MOST_ROWS)
+    chosen = chosen[(len(chosen) - 1) % step :: step]
+    return chosen if chosen[-1] is epochs[-1] else [*chosen, epochs[-1]]
+
+
+def _write_out(print_to: Callable[[Console], None]) -> None:
+    # what this terminal's encoding lacks is escaped: results are never lost for a character
+    encoding = sys.stdout.encoding or "utf-8"
+    text = io.TextIOWrapper(io.BytesIO(), encoding, errors="backslashreplace", newline="")
+    print_to(console(text, line_width() or ANY_WIDTH))
+    text.seek(0)
+    try:
+        sys.stdout.write(text.read())
+        sys.stdout.flush()
+    except OSError as error:  # a full disk, or a closed pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        raise OutputError(f"cannot print the results: {error.strerror}") from error
+
+
+def _row(epoch: Epoch, splits: list[str], f1: bool) -> list[str]:
+    phases = ("total", "communication", "spmm", "dense", "allreduce")
+    return [
+        f"{epoch.loss:.6f}",
+        *(_score(epoch, split, f1) for split in splits),
+        *(["-" if epoch.val_loss is None else f"{epoch.val_loss:.6f}"] if "val" in splits else []),
+        *(f"{1e3 * epoch.seconds_max[p]:.2f}" for p in phases),
+        f"{epoch.words_sent:,}",
+        f"{epoch.messages_sent:,}",
+        *([] if epoch.volume_per_step is None else [f"{epoch.volume_per_step:,.1f}"]),
+    ]
+
+
+def _score(epoch: Epoch, split: str, f1: bool) -> str:
+    if f1 and split in epoch.f1_micro:
+        return f"{epoch.f1_micro[split]:.4f}/{epoch.f1_macro[split]:.4f}"
+    if not f1 and split in epoch.accuracy:
+        return f"{epoch.accuracy[split]:.4f}"
+    return "-"
