@@ -277,3 +277,12 @@ def test_the_command_line_bounds_threads(command):
     answer = CliRunner().invoke(plancc_command, [command, "--threads", "1000000"])
     assert answer.exit_code == 2
     assert "1<=x<=1024" in answer.output
+
+
+def test_names_of_files_are_printable(tmp_path):
+    path = tmp_path / "\x1b[31m.h5"
+    plancc.compile(sparse.csr_array(np.eye(3)), "block", 2).save(path)
+    answer = CliRunner().invoke(plancc_command, ["verify", str(path)])
+    assert answer.exit_code == 0
+    assert "\N{REPLACEMENT CHARACTER}[31m.h5: valid" in answer.output
+    assert "\x1b" not in answer.output

@@ -382,7 +382,7 @@ def test_provenance_of_rcm():
         ({"epsilon": float("inf")}, "epsilon inf"),
         ({"seed": -1}, "seed -1"),
         ({"seed": 2**31}, "seed 2147483648"),
-        ({"threads": 0}, "0 threads"),
+        ({"threads": 0}, "`threads` 0"),
         ({"time_limit": 0}, "time limit 0"),
         ({"objective": "cut"}, "objective 'cut' is model gp's: for model 'hp' choose from volume"),
         ({"model": "rp", "objective": "cut"}, "model 'rp' has no option `objective`"),

@@ -56,7 +56,8 @@ def test_heavy_libraries_are_extras(described: Message) -> None:
         if "extra ==" not in each
     ]
     assert set(base) == {
-        *("numpy", "scipy", "h5py", "click", "rich", "numba", "networkx", "mtkahypar", "pymetis"),
+        *("numpy", "scipy", "h5py", "blake3", "click", "rich", "numba", "networkx", "mtkahypar"),
+        "pymetis",
     }
 
 

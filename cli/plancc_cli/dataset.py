@@ -10,6 +10,7 @@ import click
 from plancc.registry import check_choice
 from plancc_cli import options
 from plancc_cli.generated import option_of
+from plancc_cli.words import say
 from plancc_datasets.dataset import DATASETS, dataset_options
 
 
@@ -68,12 +69,12 @@ def _dataset_command(name: str) -> click.Command:
                 if is_new:
                     os.unlink(output)
                 raise
-        click.echo(
+        say(
             f"{output}: {graph.num_vertices} vertices, {graph.num_nonzeros} nonzeros, "
             f"{'directed' if graph.directed else 'undirected'}"
         )
         if has_data:
-            click.echo(f"{data}: features, labels and masks; compile with --data {data}")
+            say(f"{data}: features, labels and masks; compile with --data {data}")
 
     recipe = DATASETS[name]
     help_text = (recipe.__doc__ or "").split("\n\n")[0]

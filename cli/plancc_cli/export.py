@@ -13,6 +13,7 @@ from plancc.errors import InputError
 from plancc.export.target import EXPORTS
 from plancc.models.weights import Balance, vertex_weights
 from plancc_cli import options
+from plancc_cli.words import say
 
 WEIGHTED = (".hgr", ".graph", ".metis")
 PART_VECTOR = re.compile(r"\.part(\.\d+)?$")
@@ -97,13 +98,13 @@ def command(
     if hypergraph:
         problem = HypergraphModel().build(graph, 1, balance=wanted, seed=0)
         write_hmetis(problem, output)
-        click.echo(f"{output}: {problem.num_vertices} vertices, {problem.num_nets} nets")
+        say(f"{output}: {problem.num_vertices} vertices, {problem.num_nets} nets")
         return
     if balance is not None:
         weights = vertex_weights(graph, wanted).reshape(graph.num_vertices, -1)
         graph = replace(graph, vertex_weights=weights)
     write_graph(graph, output)
-    click.echo(f"{output}: {graph.num_vertices} vertices, {graph.num_nonzeros} nonzeros")
+    say(f"{output}: {graph.num_vertices} vertices, {graph.num_nonzeros} nonzeros")
 
 
 def _export_to_framework(context: click.Context, source: str, target: str, output: str) -> None:
@@ -117,15 +118,13 @@ def _export_to_framework(context: click.Context, source: str, target: str, outpu
             raise InputError(f"--to {target} writes a plan as it is: drop {parameter.opts[0]}")
     plan = load(source)
     export(plan, target, output)
-    click.echo(
+    say(
         f"{output}: {target}, {plan.num_vertices} vertices and {plan.header.num_nonzeros} "
         f"nonzeros in {plan.num_parts} parts"
     )
     entry: Export = EXPORTS[target]
     if entry.doubles and plan.value.dtype != "float64":
-        click.echo(
-            f"values are {plan.value.dtype}: compile with --value-dtype float64 to keep doubles"
-        )
+        say(f"values are {plan.value.dtype}: compile with --value-dtype float64 to keep doubles")
 
 
 def _export_owner(source: str, output: str) -> None:
@@ -137,7 +136,7 @@ def _export_owner(source: str, output: str) -> None:
     if extension not in ("part", str(plan.num_parts)):
         raise InputError(f"{output}: {source} has {plan.num_parts} parts, not {extension}")
     write_part_vector(plan.owner(), output)
-    click.echo(f"{output}: {plan.num_vertices} vertices in {plan.num_parts} parts")
+    say(f"{output}: {plan.num_vertices} vertices in {plan.num_parts} parts")
 
 
 def _export_nonzero_owner(source: str, output: str) -> None:
@@ -156,4 +155,4 @@ def _export_nonzero_owner(source: str, output: str) -> None:
     comment = f" plancc: the part, 1..{plan.num_parts}, of every nonzero of {plan.content_sha256()}"
     with atomic_write(output) as temporary, open(temporary, "wb") as stream:
         mmwrite(stream, parts, comment=comment, field="integer", symmetry="general")
-    click.echo(f"{output}: {graph.num_nonzeros} nonzeros in {plan.num_parts} parts")
+    say(f"{output}: {graph.num_nonzeros} nonzeros in {plan.num_parts} parts")

@@ -13,7 +13,7 @@ from plancc_cli.generated import with_options
 from plancc_cli.ranks import Job
 from plancc_cli.run_options import HELP, run_option
 from plancc_cli.simulate import is_graph
-from plancc_cli.words import predictions_line
+from plancc_cli.words import predictions_line, say
 from plancc_runtime import launch
 from plancc_runtime.rowfiles import RowTarget
 
@@ -83,7 +83,7 @@ def command(
             plan, weights, output, transport, embeddings, threads=threads, device=device
         )
         if transport.rank == 0:
-            click.echo(predictions_line(output, header.num_vertices, counts))
+            say(predictions_line(output, header.num_vertices, counts))
 
     job = Job("plancc predict", command)
     sys.exit(job.run(None if ranks == 1 else ranks, "auto", timeout, work))

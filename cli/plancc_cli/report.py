@@ -9,6 +9,7 @@ import click
 from plancc.errors import InputError
 from plancc_cli import options
 from plancc_cli.progress import command_line, progress, verbosity
+from plancc_cli.words import say
 
 if TYPE_CHECKING:
     from plancc.predict.machine import Machine
@@ -115,7 +116,7 @@ def command(
         page = render(shown_plans, command_line())
         with atomic_write(output) as temporary:
             temporary.write_text(page, encoding="utf-8")
-    click.echo(f"{output}: {len(page.encode()) / 1e6:.2f} MB, open it in a browser")
+    say(f"{output}: {len(page.encode()) / 1e6:.2f} MB, open it in a browser")
 
 
 def _left_behind(

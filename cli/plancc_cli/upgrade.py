@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from plancc_cli import options
+from plancc_cli.words import say
 
 
 @click.command()
@@ -26,4 +27,5 @@ def command(plan: str, output: str, compress: bool) -> None:
     if form:
         print_data(form, {"plan": plan, "output": output, "content_sha256": digest})
         return
-    click.echo(f"wrote {output}\ncontent {digest}")
+    say(f"wrote {output}")
+    say(f"content {digest}")

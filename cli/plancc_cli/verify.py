@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from plancc_cli import options
+from plancc_cli.words import say
 
 
 @click.command()
@@ -52,5 +53,5 @@ def command(
         print_data(form, {"plan": plan, "valid": True, "checked": done})
         return
     for check in done:
-        click.echo(f"  ok  {check}")
-    click.echo(f"{plan}: valid")
+        say(f"  ok  {check}")
+    say(f"{plan}: valid")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import click
 
 from plancc.errors import PlanccError
+from plancc.text import printable
 
 MOST_CLASSES = 12
 """Classes that are counted in a line."""
@@ -40,6 +41,11 @@ def usage_words(error: click.ClickException) -> str:
     sentence = error.format_message().removesuffix(".")
     sentence = re.sub(r"is not a valid integer( range)?$", "is not a whole number", sentence)
     return re.sub(r"is not a valid float( range)?$", "is not a number", sentence)
+
+
+def say(sentence: str) -> None:
+    """Print a line that names files or values, fit for a terminal whatever their names are."""
+    click.echo(printable(sentence))
 
 
 def predictions_line(path: str, num_vertices: int, counts: Sequence[int]) -> str:
