@@ -13,6 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from plancc.errors import BackendUnavailable, InputError
+from plancc.text import shown
 
 
 class Registry:
@@ -124,9 +125,11 @@ def check_choice(kind: str, value: str, choices: Iterable[str]) -> None:
     """Raise InputError unless `value` is one of `choices`, which the message lists."""
     choices = list(choices)
     if value not in choices:
-        near = nearest(value, choices)
+        near = nearest(shown(value), choices)
         meant = f" (did you mean {near}?)" if near else ""
-        raise InputError(f"unknown {kind} '{value}'{meant}: choose from {', '.join(choices)}")
+        raise InputError(
+            f"unknown {kind} '{shown(value)}'{meant}: choose from {', '.join(choices)}"
+        )
 
 
 def nearest(value: str, choices: Iterable[str]) -> str:

@@ -61,7 +61,7 @@ def read_partition(path: StrPath) -> npt.NDArray[np.int32]:
     held = described["node_map"]
     if isinstance(held, str):  # before DGL 0.6: a list of parts in a file
         parts = read_array(os.path.join(os.path.dirname(where), os.path.basename(held)))
-        return _checked(parts, f"{where}: {held[:60]}").astype(np.int32)
+        return _checked(parts, f"{where}: {shown(held, 60)}").astype(np.int32)
     if not isinstance(held, dict) or len(held) != 1:
         raise InputError(f"{where}: {HETERO}")
     ranges = _ranges(next(iter(held.values())), where)
@@ -117,7 +117,7 @@ def _original_ids(
         graph = files.get("part_graph")
         place = os.path.dirname(graph) if isinstance(graph, str) else f"part{part}"
         if os.path.isabs(place) or ".." in place.split(os.sep):
-            raise InputError(f"{where}: part {part} is outside of the folder: '{place[:60]}'")
+            raise InputError(f"{where}: part {part} is outside of the folder: '{shown(place, 60)}'")
         names = [os.path.join(folder, place, name) for name in (_IN_PARTS, _DATA)]
         original = next((ids for each in names if (ids := _in_part(each)) is not None), None)
         if original is None:

@@ -278,7 +278,7 @@ def split_names(line: str) -> tuple[str, ...]:
         return tuple(next(csv.reader([line]), ()))
     except csv.Error as error:
         raise InputError(
-            f"`columns` '{line[:40]}' are no names with commas between: {error}"
+            f"`columns` '{shown(line, 40)}' are no names with commas between: {error}"
         ) from None
 
 

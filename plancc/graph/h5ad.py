@@ -22,7 +22,7 @@ from plancc.graph.bounds import check_unpacked, large_allowed
 from plancc.graph.canonical import as_values, build_graph, detect_direction
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices
-from plancc.graph.textfile import StrPath, check_readable
+from plancc.graph.textfile import StrPath, check_readable, show
 from plancc.graph.vertexdata import ALIASES, KEYS, dense
 from plancc.guarded_child import ask
 from plancc.text import shown
@@ -105,7 +105,7 @@ def _matrix(file: Any, name: str) -> Any:
         return _read(file, name)
     kind = node.attrs.get("encoding-type", "")
     if kind not in ("csr_matrix", "csc_matrix"):
-        raise InputError(f"{where}: '{name}' is '{str(kind)[:40]}', not a matrix")
+        raise InputError(f"{where}: '{name}' is '{shown(kind, 40)}', not a matrix")
     shape = np.asarray(node.attrs.get("shape", ()))
     if shape.shape != (2,) or shape.dtype.kind not in "iu" or shape.min() < 0:
         raise InputError(f"{where}: '{name}' has no shape")
@@ -210,9 +210,11 @@ def _graph(path: StrPath, keys: Mapping[str, str]) -> dict[str, Any]:
         wanted = keys.get("graph")
         name = wanted or (DEFAULT if DEFAULT in names or len(names) != 1 else names[0])
         if name not in names:
-            listed = ", ".join(repr(each[:40]) for each in names) or "no matrix"
+            listed = ", ".join(show(each) for each in names) or "no matrix"
             hint = "" if wanted or not names else "; choose one by `keys` graph=NAME"
-            raise InputError(f"{where}: 'obsp/{name[:40]}' is missing: there is {listed}{hint}")
+            raise InputError(
+                f"{where}: 'obsp/{shown(name, 40)}' is missing: there is {listed}{hint}"
+            )
         matrix = _matrix(file, f"obsp/{name}")
         if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
             raise InputError(f"{where}: 'obsp/{name}' must be square, not of shape {matrix.shape}")
@@ -257,7 +259,8 @@ def _column(file: Any, name: str) -> Array:
         kind = str(node.attrs.get("encoding-type", ""))
         if kind != "categorical":
             raise InputError(
-                f"{file.filename}: column '{name}' is '{kind[:40]}', neither numbers nor categories"
+                f"{file.filename}: column '{name}' is '{shown(kind, 40)}', "
+                "neither numbers nor categories"
             )
         return _read(file, f"obs/{name}/codes")
     array = _read(file, f"obs/{name}")

@@ -20,7 +20,7 @@ from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source
 from plancc.graph.ids import ID_OPTIONS, number
 from plancc.graph.optional import library
-from plancc.graph.textfile import StrPath
+from plancc.graph.textfile import StrPath, show
 from plancc.memory import check_memory
 from plancc.text import shown
 
@@ -169,7 +169,7 @@ def read_columns(
         raise InputError(f"{where}: cannot be read as Parquet: {words}") from error
     found: dict[str, npt.NDArray[Any] | None] = dict.fromkeys(names)
     for name in chosen:
-        found[name] = _array(arrow, read.column(name), f"{where}: column '{name[:40]}'")
+        found[name] = _array(arrow, read.column(name), f"{where}: column '{shown(name, 40)}'")
     return found
 
 
@@ -195,7 +195,7 @@ def _array(arrow: Any, column: Any, what: str) -> npt.NDArray[Any]:
 
 def _chosen(where: str, names: list[str], columns: tuple[str, ...]) -> tuple[str, ...]:
     """The columns of u, v and perhaps weights."""
-    listed = ", ".join(repr(name[:40]) for name in names[:20])
+    listed = ", ".join(show(name) for name in names[:20])
     if columns:
         if len(columns) not in (2, 3) or len(set(columns)) != len(columns):
             raise InputError(

@@ -18,7 +18,7 @@ from plancc.errors import InputError, PlanccWarning
 from plancc.graph.canonical import as_values, build_graph, detect_direction
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices
-from plancc.graph.textfile import StrPath
+from plancc.graph.textfile import StrPath, show
 from plancc.graph.torchfile import Stored, StoredHetero, load_torch
 from plancc.graph.vertexdata import ALIASES, KEYS, as_array
 
@@ -112,7 +112,7 @@ def graph_of_record(
     if pair is None and record.get("adj_t") is not None:
         n, row, col, values = _of_sparse(record["adj_t"], where)
     elif pair is None:
-        names = ", ".join(repr(name[:40]) for name in list(record)[:20])
+        names = ", ".join(show(name) for name in list(record)[:20])
         raise InputError(f"{where}: '{graph_key}' is missing; there are {names or 'no keys'}")
     else:
         col, row = edge_index_of(pair, where)

@@ -21,6 +21,7 @@ from plancc.files import open_file
 from plancc.graph.bounds import check_unpacked
 from plancc.graph.optional import library
 from plancc.graph.textfile import StrPath, check_readable
+from plancc.text import shown
 
 
 class Stored:
@@ -82,7 +83,7 @@ def load_torch(path: StrPath) -> Any:
         named = re.search(r"Unsupported (?:global: GLOBAL|class) (\S+)", str(error))
         if named:
             words = (
-                f"it holds an object of '{named[1][:60]}'; only tensors are read: save "
+                f"it holds an object of '{shown(named[1], 60)}'; only tensors are read: save "
                 "data.to_dict()"
             )
         elif any(kind.startswith(_start(name)) for kind in (_ZIP, _PICKLE)):
@@ -121,7 +122,7 @@ def _check_sums(name: str) -> None:
             zlib.error) as error:  # fmt: skip
         raise InputError(f"{name}: {_DAMAGED}") from error
     if wrong is not None:
-        raise InputError(f"{name}: {_DAMAGED}: the checksum of '{wrong[:60]}' is wrong")
+        raise InputError(f"{name}: {_DAMAGED}: the checksum of '{shown(wrong, 60)}' is wrong")
 
 
 _DAMAGED = "not a file of tensors that can be read: it is damaged"

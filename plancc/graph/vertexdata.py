@@ -29,7 +29,7 @@ from plancc.graph.npz import Archive, read_array, read_npz_data
 from plancc.graph.parquet import EXTENSIONS as PARQUET
 from plancc.graph.parquet import read_columns
 from plancc.graph.rowids import ROW_IDS, rows_by_id
-from plancc.graph.textfile import StrPath, check_readable, input_errors, open_input
+from plancc.graph.textfile import StrPath, check_readable, input_errors, open_input, show
 from plancc.memory import check_memory
 from plancc.registry import check_choice
 from plancc.text import shown
@@ -360,7 +360,7 @@ def vertex_data_of(
 
 
 def _listed(held: Iterable[str], most: int = 20) -> str:
-    names = [repr(str(name)[:40]) for name in held]
+    names = [show(name) for name in held]
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if names[most:] else "")
 
 
@@ -564,7 +564,7 @@ def _of_columns(
     known, numbered = _names_of(keys), _features_of(columns, keys)
     found: dict[str, npt.NDArray[Any] | None] = {}
     for name, column in columns.items():
-        key, what = known.get(name, ""), f"{where}: column '{name[:40]}'"
+        key, what = known.get(name, ""), f"{where}: column '{shown(name, 40)}'"
         if column is None or name in numbered:
             if name not in numbered:
                 found[name] = None
@@ -658,7 +658,7 @@ def _wrong_word(words: str, skipped: int, names: Sequence[str]) -> str:
         words = re.sub(r"; use `usecols`.*", "", words)
         return f": not a table of numbers: {words}"
     line, column = int(match[2]) + 1 + skipped, int(match[3])
-    name = f" '{names[column - 1][:40]}'" if column <= len(names) else f" {column}"
+    name = f" '{shown(names[column - 1], 40)}'" if column <= len(names) else f" {column}"
     return f", line {line}: not a table of numbers: {match[1]} in column{name}"
 
 

@@ -37,7 +37,7 @@ from torch import Tensor
 
 from plancc.errors import BackendUnavailable, InputError, OutputError
 from plancc.files import FolderLock, atomic_write, remove_leftovers
-from plancc.text import printable
+from plancc.text import shown
 from plancc_runtime.learner import Learner
 from plancc_runtime.optim import Validation
 from plancc_runtime.options import OPTION_NAMES, TrainOptions
@@ -297,7 +297,7 @@ class Checkpoints:
         if facts.plan != self._content:
             raise InputError(
                 f"{path}: belongs to another plan (content hash "
-                f"{printable(facts.plan[:12]) or 'none'}; this one has "
+                f"{shown(facts.plan, 12) or 'none'}; this one has "
                 f"{self._content[:12] or 'none'})"
             )
         here, there = _plain(self._options), facts.options
@@ -311,8 +311,8 @@ class Checkpoints:
             before = there.get(name, FORMER.get(name, getattr(TrainOptions, name)))
             if here[name] != before:
                 raise InputError(
-                    f"{path}: was made with {name.replace('_', '-')} {_echo(before)}, which cannot "
-                    f"become {here[name]}"
+                    f"{path}: was made with {name.replace('_', '-')} {shown(before, 40)}, which "
+                    f"cannot become {here[name]}"
                 )
 
 
@@ -336,11 +336,6 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
     except OSError as error:
         raise OutputError(f"cannot remove {path}: {error.strerror}") from error
-
-
-def _echo(value: object) -> str:
-    """A value from a file, short enough for a sentence."""
-    return printable((value if isinstance(value, str) else reprlib.repr(value))[:40])
 
 
 def _plain(options: TrainOptions) -> dict[str, Any]:
@@ -376,7 +371,7 @@ def _read_file(path: Path) -> tuple[_Facts, dict[str, Tensor], str]:
     except FileNotFoundError:
         raise _Damaged("is missing") from None
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise _Damaged(f"is damaged: cannot be read ({_echo(str(error))})") from error
+        raise _Damaged(f"is damaged: cannot be read ({shown(error)})") from error
     text = metadata["plancc"]
     digest = _digest(text, tensors)
     if digest != metadata.get("sha256"):
@@ -384,7 +379,7 @@ def _read_file(path: Path) -> tuple[_Facts, dict[str, Tensor], str]:
     for name, value in tensors.items():
         counts = name.startswith("optimizer/") and value.dtype == torch.int64
         if counts and ((value < 0) | (value >= MOST_COUNT)).any():
-            raise _Damaged(f"is damaged: {_echo(name)} counts no updates")
+            raise _Damaged(f"is damaged: {shown(name, 40)} counts no updates")
     return _facts_of(text), tensors, digest
 
 
@@ -399,13 +394,13 @@ def _facts_of(text: str) -> _Facts:
     if not isinstance(found, dict):
         raise _Damaged("is not a checkpoint of plancc: its metadata is no JSON object")
     if found.get("format") != FORMAT or isinstance(found["format"], bool):
-        version = _echo(found.get("format"))
+        version = shown(reprlib.repr(found.get("format")), 40)
         raise _Damaged(f"has format {version}; this version of plancc reads {FORMAT}")
 
     def taken(values: dict[str, Any], name: str, fits: Callable[[Any], bool], kind: str) -> Any:
         if name not in values or not fits(values[name]):
             there = reprlib.repr(values[name]) if name in values else "missing"
-            raise _Damaged(f"is damaged: '{name}' is {_echo(there)}, and must be {kind}")
+            raise _Damaged(f"is damaged: '{name}' is {shown(there, 40)}, and must be {kind}")
         return values[name]
 
     epoch = taken(found, "epoch", _is_count, "a number of epochs")

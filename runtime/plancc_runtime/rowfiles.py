@@ -24,6 +24,7 @@ import numpy as np
 
 from plancc.errors import BackendUnavailable, InputError
 from plancc.files import atomic_write
+from plancc.text import shown
 
 FORMATS = (".csv", ".npy", ".npz", ".parquet")
 PART = "{part}"
@@ -107,8 +108,8 @@ class RowTarget:
         for name, (dtype, shape) in columns.items():
             if not name or not name.isprintable() or len(name) > LONGEST_NAME:
                 raise InputError(
-                    f"{self.path}: {name[:40]!r} is no name for an array; choose one of 1 to "
-                    f"{LONGEST_NAME} printable characters"
+                    f"{self.path}: '{shown(name, 40)}' is no name for an array; choose one "
+                    f"of 1 to {LONGEST_NAME} printable characters"
                 )
             if self.format == ".npz" and ("/" in name or "\\" in name):  # names of files in it
                 raise InputError(f"{self.path}: {name}: no name in an .npz has / or \\")

@@ -16,6 +16,7 @@ from plancc.errors import InputError, Stopped
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc.registry import check_choice
+from plancc.text import shown
 from plancc_runtime.checkpoint import Checkpoints
 from plancc_runtime.data import LocalData, load_data
 from plancc_runtime.devices import own_device
@@ -437,7 +438,7 @@ def _initialise(network: Network, path: str | PathLike[str]) -> None:
     model = None if description is None else description.get("model")
     if isinstance(model, str) and model != network.options.model:
         raise InputError(
-            f"{fspath(path)}: these weights are of model {model[:40]}, and this run has "
+            f"{fspath(path)}: these weights are of model {shown(model, 40)}, and this run has "
             f"{network.options.model}; set `model`"
         )
     shapes = {name: tuple(value.shape) for name, value in network.state_dict().items()}

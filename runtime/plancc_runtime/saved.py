@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from plancc.errors import InputError
 from plancc.registry import check_choice
-from plancc.text import printable
+from plancc.text import shown
 from plancc.version import __version__
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.nn import MODELS
@@ -28,8 +28,6 @@ from plancc_runtime.weights import Shapes, read_description, read_weights
 FORMAT = 1
 MOST_LAYERS = 1024
 """So many layers a network may have, however few arrays its file holds."""
-MOST_SHOWN = 200
-"""Longest text from a file in a message, in characters."""
 NO_FUNCTION = ("order",)
 """Options of convolutions that change how they compute, and not what."""
 SMALL = 1 << 24
@@ -91,7 +89,7 @@ class Description:
         version, writer = rest.pop("format", None), rest.pop("plancc", "?")
         if version != FORMAT:
             raise InputError(
-                f"{name}: description of format {str(version)[:20]}; this version of plancc "
+                f"{name}: description of format {shown(version, 20)}; this version of plancc "
                 f"({__version__}) reads {FORMAT}"
             )
         dims = rest.pop("dims", None)
@@ -101,17 +99,16 @@ class Description:
         options = _fields_of(NetworkOptions, rest, name, ())
         if rest:
             raise InputError(
-                f"{name}: written by plancc {str(writer)[:20]}; this version ({__version__}) does "
-                f"not know what its network has: '{min(rest)[:40]}'"
+                f"{name}: written by plancc {shown(writer, 20)}; this version ({__version__}) does "
+                f"not know what its network has: '{shown(min(rest), 40)}'"
             )
         for key, value in options.get("conv", {}).items():
             if isinstance(value, float) and not math.isfinite(value):
-                raise InputError(f"{name}: '{key[:40]}' of 'conv' must be a finite number")
+                raise InputError(f"{name}: '{shown(key, 40)}' of 'conv' must be a finite number")
         for key, choices in (("activation", ACTIVATIONS), ("norm", NORMS), ("model", MODELS)):
             try:
-                check_choice(
-                    key, options.get(key, getattr(NetworkOptions, key))[:MOST_SHOWN], choices
-                )
+                value = options.get(key, getattr(NetworkOptions, key))
+                check_choice(key, value, choices)
             except InputError as error:
                 raise InputError(f"{name}: {error}") from None
         return cls(tuple(dims), NetworkOptions(**options), **own)
@@ -163,7 +160,7 @@ class Description:
         try:
             network = Network(self.dims, self.options, 0, dtype)
         except Exception as error:  # options of the convolutions are anything
-            why = printable(str(error)[:MOST_SHOWN])
+            why = shown(error)
             if not isinstance(error, InputError):
                 why = f"describes no network ({why})"
             raise InputError(f"{name}: {why}") from error

@@ -18,7 +18,7 @@ import numpy as np
 
 from plancc.errors import InputError, PlanccError
 from plancc.files import open_file
-from plancc.text import printable
+from plancc.text import shown
 
 DESCRIPTION = "network"
 """Key of the JSON; no parameter of a network is called so."""
@@ -159,7 +159,7 @@ def _headers(
             there = min(entry.file_size, DEFLATED * min(entry.compress_size, os.path.getsize(path)))
             if math.prod(shape) * dtype.itemsize > there:
                 raise InputError(
-                    f"{fspath(path)}: {printable(key[:40])} has shape {str(tuple(shape))[:80]} and "
+                    f"{fspath(path)}: {shown(key, 40)} has shape {shown(tuple(shape), 80)} and "
                     "fewer numbers"
                 )
             found[key] = tuple(shape), dtype

@@ -160,6 +160,10 @@ class Campaign:
         self.deadline = float("inf")
         self.stopped = False
         self.workers: set[Worker] = set()
+        self.seeds: dict[str, str] = {}
+        """How each of the kept seeds ended."""
+        self.found: set[str] = set()
+        """What new cases found."""
 
     def run(self, *, trials: int | None, seconds: float, processes: int = 1) -> Record:
         """Go on from the record for so many more trials, or seconds."""
@@ -289,6 +293,10 @@ class Campaign:
     def _note(self, home: Path, trial: int | str, end: dict[str, Any]) -> None:
         outcome = end["outcome"]
         with self.lock:
+            if isinstance(trial, str):
+                self.seeds[trial] = f"{outcome}: {end['what']}" if "what" in end else outcome
+            elif outcome in KINDS:
+                self.found.add(f"{outcome}: {alike(end['what'])}")
             outcomes = Counter(self.record.outcomes)
             outcomes[outcome] += 1
             self.record.outcomes = dict(outcomes)

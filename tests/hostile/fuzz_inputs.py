@@ -9,7 +9,6 @@ from __future__ import annotations
 import gzip
 import io
 import math
-import re
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -329,7 +328,7 @@ def _read_mtx(text: str) -> tuple[int, Entries]:
 
 def _read_edges(text: str) -> tuple[int, Entries]:
     lines = [line for line in text.split("\n") if line.strip() and line[0] not in "#%"]
-    if not re.search(r"\d", lines[0]):  # names of columns
+    if lines[0].strip()[:1].isalpha():  # names of columns
         lines = lines[1:]
     mark = next((mark for mark in ",;" if mark in lines[0]), None)
     entries = [[word.strip() for word in line.split(mark)] for line in lines]

@@ -43,11 +43,11 @@ class Seed:
         )
 
 
-def seeds_of(attack: str) -> list[Seed]:
-    """The seeds of an attack, in the order of the index."""
+def seeds_of(attack: str | None) -> list[Seed]:
+    """The seeds of an attack, or all for None, in the order of the index."""
     index = tomllib.loads((FOLDER / "index.toml").read_text())
     return [
         Seed(name, entry["attack"], entry)
         for name, entry in index.items()
-        if entry["attack"] == attack
+        if attack in (None, entry["attack"])
     ]
