@@ -9,6 +9,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import sealing
 from blake3 import blake3
 from export_helpers import LOADERS, ROOT, run, system_mpi
 
@@ -167,10 +168,10 @@ def linked(file):
 
 
 def attribute(name, value):
-    return lambda file: file.attrs.__setitem__(name, value)
+    return lambda file: sealing.note(file, **{name: value})
 
 
-DAMAGES = [
+WRONG_NUMBERS = [
     (setting("matrix/column", 0, 10**6), "/matrix/column holds 1000000, which is no column"),
     (setting("matrix/column", 0, -1), "/matrix/column holds -1"),
     (setting("matrix/value", 0, np.nan), "/matrix/value is not finite"),
@@ -185,6 +186,9 @@ DAMAGES = [
     (setting("expand/send_ptr", 1, 99), "/expand/send_ptr does not hold offsets"),
     (setting("expand/send_row_ptr", 1, 2**40), "/expand/send_row_ptr does not hold offsets"),
     (setting("expand/send_row", 0, 61), "/expand/send_row holds 61"),
+]
+
+DAMAGES = [
     (replacing("rows/global_id", np.zeros(3, "<i4")), "has 3 entries, not 61"),
     (replacing("rows/global_id", np.zeros(61, "<i8")), "/rows/global_id is of another type"),
     (replacing("matrix/value", np.zeros((359, 1))), "/matrix/value is no list"),
@@ -208,14 +212,40 @@ DAMAGES = [
 ]
 
 
-@pytest.mark.parametrize(("damage", "words"), DAMAGES, ids=[words for _, words in DAMAGES])
-def test_damaged_files_are_refused(case, read_part, tmp_path, damage, words):
-    path = damaged(case, tmp_path, damage)
-    done = subprocess.run([read_part, path, "0"], capture_output=True, text=True)
+def refused(read_part: Path, path: Path, part: int, words: str) -> None:
+    done = subprocess.run([read_part, path, str(part)], capture_output=True, text=True)
     assert done.returncode == 1, done.stderr
     assert done.stdout.startswith(f"{path}: ")
     assert words in done.stdout
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(("damage", "words"), DAMAGES, ids=[words for _, words in DAMAGES])
+def test_damaged_files_are_refused(case, read_part, tmp_path, damage, words):
+    refused(read_part, damaged(case, tmp_path, damage), 0, words)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"), WRONG_NUMBERS, ids=[words for _, words in WRONG_NUMBERS]
+)
+def test_wrong_numbers_are_refused(case, read_part, tmp_path, damage, words):
+    """Also where digests say that they are what was written."""
+    path = damaged(case, tmp_path, damage)
+    sealing.seal(path)
+    refused(read_part, path, 0, words)
+
+
+@pytest.mark.parametrize("name", ["rows/global_id", "matrix/column", "matrix/value"])
+def test_a_damaged_byte_ends_no_more_than_its_part(case, read_part, tmp_path, name):
+    path = tmp_path / "flipped.h5"
+    with h5py.File(case.path) as file:
+        start = file[name].id.get_offset()
+    content = bytearray(case.path.read_bytes())
+    content[start] ^= 1  # of the first entry, which is of part 0; HDF5 has no checksum of it
+    path.write_bytes(content)
+    refused(read_part, path, 0, f"/{name} does not have its digest: damaged")
+    for part in (1, 2, 3):
+        assert run(read_part, path, part) == run(read_part, case.path, part)
 
 
 def test_other_files_and_parts(case, read_part, tmp_path):

@@ -15,6 +15,7 @@ import h5py
 import numpy as np
 import pytest
 import reference
+import sealing
 from launcher import ENVIRONMENT, alone, one_after_another, plancc_run, run, sentences
 from scipy.sparse import csr_matrix
 
@@ -134,11 +135,12 @@ def damaged(case, tmp_path_factory):
     folder = tmp_path_factory.mktemp("damaged")
     shutil.copy(case[0] / "plan.h5", folder / "edge.h5")
     with h5py.File(folder / "edge.h5", "r+") as file:
-        file.attrs["layout"] = "edge"
+        sealing.note(file, layout="edge")
     content = bytearray((case[0] / "plan.h5").read_bytes())
     with h5py.File(case[0] / "plan.h5") as file:
-        where = file["matrix/value"].id.get_chunk_info(0)
-    for byte in range(where.byte_offset, where.byte_offset + where.size):
+        values = file["matrix/value"].id
+        start, size = values.get_offset(), values.get_storage_size()
+    for byte in range(start, start + size):
         content[byte] ^= 0x55
     (folder / "torn.h5").write_bytes(content)
     (folder / "bad.h5").write_bytes(b"not HDF5 at all")
