@@ -6,11 +6,14 @@ import gzip
 import os
 import socket
 import zipfile
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
+import torch
 from click.testing import CliRunner
 from scipy import sparse
 
@@ -21,12 +24,15 @@ from plancc.graph.bounds import UNPACKED, VERTICES, VERTICES_PER_BYTE
 from plancc.graph.formats import reading_of
 from plancc.graph.npz import Archive, read_array
 from plancc.graph.partvector import read_part_vector
-from plancc.graph.vertexdata import read_vertex_data
+from plancc.graph.vertexdata import VertexData, read_vertex_data
 from plancc.models.capacities import read_capacities
+from plancc.plan.slices import read_rank_slice
 from plancc.report.runs import read_log, read_timeline
 from plancc.study import open_kept
 from plancc_cli.group import command as plancc_command
+from plancc_runtime.data import load_data
 from plancc_runtime.options import TrainOptions
+from plancc_runtime.transport.single import SingleTransport
 
 READERS = {
     "graph.mtx": plancc.read_graph,
@@ -286,3 +292,17 @@ def test_names_of_files_are_printable(tmp_path):
     assert answer.exit_code == 0
     assert "\N{REPLACEMENT CHARACTER}[31m.h5: valid" in answer.output
     assert "\x1b" not in answer.output
+
+
+def test_labels_of_a_plan_ask_for_no_gigabytes(tmp_path):
+    path, most = tmp_path / "plan.h5", 1024 + 16 * 3
+    plan = plancc.compile(sparse.csr_array(np.eye(3)), "block", 2)
+    for label, words in ((2**31 - 1, "up to '2147483647'"), (most, f"'{most}'"), (most - 1, "")):
+        data = VertexData(labels=np.array([0, -1, label], np.int32))
+        replace(plan, vertex_data=data).save(path)
+        _, part = read_rank_slice(path, 0, 1)
+        load = partial(load_data, part, SingleTransport(), torch.float32, plan=str(path))
+        if words:
+            with pytest.raises(InputError, match=words):
+                load(options=TrainOptions())
+        assert load(options=TrainOptions(classes=label + 1)).num_classes == label + 1

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plancc.graph.bounds import CLASSES, CLASSES_PER_CLASS
 from plancc.graph.vertexdata import KEYS, MASKS, VertexData
 from plancc.plan.values import Exchange, Header
 
@@ -154,6 +155,14 @@ def vertex_data_from_arrays(arrays: Arrays) -> VertexData:
         if found[name] is not None:
             found[name] = found[name].view(np.bool_)
     return VertexData(**found)
+
+
+def most_classes(num_vertices: int) -> int:
+    """Classes that labels of so many vertices may name, unless a user says how many there are.
+
+    All that `plancc.graph.bounds.check_classes` accepts of a file is below.
+    """
+    return CLASSES + CLASSES_PER_CLASS * num_vertices
 
 
 VERTEX_DATA_RULES: dict[str, tuple[str, Callable[[npt.NDArray[Any]], npt.NDArray[np.bool_]]]] = {

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from plancc.errors import InputError
+from plancc.plan.format import most_classes
 from plancc.plan.parts import Part
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.transport.base import Transport
@@ -146,16 +147,16 @@ def load_data(
     labels: npt.NDArray[Any]
     if data.targets is not None:
         labels, known = data.targets, np.ones(part.num_rows, np.bool_)
-        classes = labels.shape[1]
+        classes, num_vertices = labels.shape[1], 0
     else:
         if data.labels is not None:
             labels = data.labels
         else:
             labels = random_labels(part.global_id, num_classes or DEFAULT_CLASSES, seed)
         known = labels >= 0
-        highest = np.array([labels.max(initial=-1)], np.int64)
+        highest = np.array([labels.max(initial=-1), part.global_id.max(initial=-1)], np.int64)
         transport.allreduce_max(highest)
-        classes = int(highest[0]) + 1
+        classes, num_vertices = (int(each) + 1 for each in highest)
         labels = labels.astype(np.int64)
 
     masks = {"train": data.train_mask, "val": data.val_mask, "test": data.test_mask}
@@ -177,6 +178,13 @@ def load_data(
         if data.targets is not None and num_classes not in (None, classes):
             raise InputError(
                 f"`classes` {num_classes}: the plan carries targets of {classes} classes"
+            )
+        limited = num_classes is None and data.targets is None
+        if limited and classes > most_classes(num_vertices):
+            raise InputError(
+                f"{plan}: its labels go up to '{classes - 1}', and it has {num_vertices:,} "
+                f"vertices: a network would have an output for each of {classes:,} classes; "
+                "number the classes from 0, or give `classes` if this is right"
             )
         if num_classes is not None and classes > num_classes:
             raise InputError(
