@@ -242,11 +242,15 @@ def remove_leftovers(
                     os.unlink(entry.path)
 
 
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL)
+"""What a file system says that has no locks."""
+
+
 class FolderLock:
     """Keeps two processes from writing into one folder: a locked file ``.lock`` in it.
 
-    The lock ends with the process, whatever ends it. One process may lock a folder again. Where
-    the file system has no locks, nothing is locked.
+    The lock ends with the process, whatever ends it. Where the file system has no locks, nothing
+    is locked.
 
     Parameters
     ----------
@@ -260,7 +264,10 @@ class FolderLock:
     Raises
     ------
     BlockingIOError
-        If another process holds it; its text says which, as far as that is known.
+        If another process holds it, or another lock of this one; its text says which process, as
+        far as that is known.
+    OutputError
+        If the file cannot be opened or written.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -278,10 +285,14 @@ class FolderLock:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
             handle = os.open(self._path, flags, 0o666)
-        except OSError:
-            return True
+        except OSError as error:
+            raise self._unfit(error.strerror) from error
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise self._unfit("it is not a regular file")
         try:
-            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # not lockf, whose lock ends when the process closes the file that it opened elsewhere
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             there = os.stat(self._path, follow_symlinks=False)
             if not os.path.samestat(os.fstat(handle), there):
                 raise FileNotFoundError
@@ -292,9 +303,16 @@ class FolderLock:
             os.close(handle)
             if error.errno in (errno.EACCES, errno.EAGAIN):
                 raise BlockingIOError(errno.EAGAIN, printable(holder)) from None
-            return not isinstance(error, FileNotFoundError)
+            if isinstance(error, FileNotFoundError):
+                return False
+            if error.errno in NO_LOCKS:
+                return True
+            raise self._unfit(error.strerror) from error
         self._handle = handle
         return True
+
+    def _unfit(self, why: str | None) -> OutputError:
+        return OutputError(f"cannot lock {self._path}: {why}")
 
     def release(self) -> None:
         """Let others have the folder; does nothing when called again."""
@@ -303,6 +321,10 @@ class FolderLock:
             with contextlib.suppress(OSError):
                 os.unlink(self._path)
             os.close(handle)
+
+    def __del__(self) -> None:
+        """A run that failed lets go of its folder, also in a process that goes on."""
+        self.release()
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ JSON in its metadata under the key "plancc".
                             state as "optimizer/<parameter>/<name>", the best weights as "best/..."
     DIR/last-1.safetensors  the last but one, of the same form, from which training resumes if the
                             last is damaged; `TrainOptions.keep_last` says how many there are
+    DIR/*.damaged           a damaged checkpoint that was passed over
     DIR/best.safetensors    weights and buffers that had the best validation loss
     DIR/.lock               while a run writes into the folder
 
@@ -41,7 +42,7 @@ from plancc.text import shown
 from plancc_runtime.learner import Learner
 from plancc_runtime.optim import Validation
 from plancc_runtime.options import OPTION_NAMES, TrainOptions
-from plancc_runtime.transport.base import Transport
+from plancc_runtime.transport.base import Transport, is_lack_of_memory
 from plancc_runtime.transport.messages import name_ranks
 
 FORMAT = 1
@@ -62,7 +63,11 @@ BEST_FACTS = ("loss", "epoch", "since", "drops")  # fields of `Validation` that 
 
 
 class _Damaged(Exception):
-    """A file is no whole checkpoint; the text says why."""
+    """A file was cut off or changed after it was written; the text says how."""
+
+
+class _Unfit(Exception):
+    """A whole file that is no checkpoint, or none that this version reads; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +134,7 @@ class Checkpoints:
         self.remarks: list[str] = []
         self._best_epoch: int | None = None  # of BEST, once this run has written it
         self._saved: int | None = None  # epoch of the last checkpoint
-        self._damaged: list[str] = []  # names that the next checkpoint is not kept beside
+        self._damaged: list[str] = []  # names that were passed over
         self._lock: FolderLock | None = None
         with transport.agreement():
             try:
@@ -164,6 +169,8 @@ class Checkpoints:
                 f"`checkpoint` {self._folder}: another run writes into it ({error.strerror}); wait "
                 "until it has ended, or choose another folder"
             ) from error
+        except FileExistsError as error:
+            raise OutputError(f"`checkpoint` {self._folder}: is not a folder") from error
         except OSError as error:
             raise OutputError(f"cannot make {self._folder}: {error.strerror}") from error
         for name in (LAST, BEST):
@@ -212,7 +219,7 @@ class Checkpoints:
         kept = {f"best/{name}": value for name, value in chosen.items()}
         former = [self._folder / _name(k) for k in range(1, self._options.keep_last)]
         for name in self._damaged:  # whole ones stay until the new one is there
-            _remove(self._folder / name)
+            _set_aside(self._folder / name)
         self._damaged = []
         _write_file(self._folder / LAST, {**weights, **state, **kept}, facts, former)
         for number in _numbers(self._folder):
@@ -231,8 +238,8 @@ class Checkpoints:
         Raises
         ------
         InputError
-            On all ranks: if no file is whole, or if it is of another plan, or of another way to
-            train.
+            On all ranks: if no file is whole; if the newest whole one cannot be read, is no
+            checkpoint, or is of another format, another plan, or another way to train.
         """
         path, facts, tensors, digest = self._newest()
         with self._transport.agreement():
@@ -274,6 +281,10 @@ class Checkpoints:
                     found = _read_file(path)
                 except _Damaged as error:
                     why = str(error)
+                except _Unfit as error:
+                    raise InputError(f"{path}: {error}") from error
+                except OSError as error:
+                    raise InputError(f"{path}: cannot be read: {error.strerror}") from error
             every = transport.gather(why)
             bad = [rank for rank, each in enumerate(every) if each]
             if not bad:
@@ -338,6 +349,16 @@ def _remove(path: Path) -> None:
         raise OutputError(f"cannot remove {path}: {error.strerror}") from error
 
 
+def _set_aside(path: Path) -> None:
+    """Keep a damaged file under another name, in place of an older one of that name."""
+    try:
+        os.replace(path, f"{path}.damaged")
+    except FileNotFoundError:
+        pass  # it is what was wrong with it
+    except OSError as error:
+        raise OutputError(f"cannot rename {path}: {error.strerror}") from error
+
+
 def _plain(options: TrainOptions) -> dict[str, Any]:
     """The options as they are after being written as JSON and read back."""
     plain: dict[str, Any] = json.loads(json.dumps(asdict(options), default=os.fspath))
@@ -357,20 +378,29 @@ def _write_file(
 
 
 def _read_file(path: Path) -> tuple[_Facts, dict[str, Tensor], str]:
-    """What `_write_file` wrote, and its digest; `_Damaged` if it is something else."""
+    """What `_write_file` wrote, and its digest.
+
+    `_Damaged`: it is not as it was written. `_Unfit`: it is something else. OSError: the system
+    cannot read it.
+    """
     from safetensors import SafetensorError, safe_open
 
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise _Damaged("is not a regular file")
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode):
+            raise _Unfit("is not a regular file")
+        if not found.st_size:
+            raise _Damaged("is damaged: it is empty")
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
             if "plancc" not in metadata:
-                raise _Damaged("is not a checkpoint of plancc")
+                raise _Unfit("is not a checkpoint of plancc")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise _Damaged("is missing") from None
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        if is_lack_of_memory(error) or getattr(error, "errno", None) is not None:
+            raise
         raise _Damaged(f"is damaged: cannot be read ({shown(error)})") from error
     text = metadata["plancc"]
     digest = _digest(text, tensors)
@@ -379,40 +409,40 @@ def _read_file(path: Path) -> tuple[_Facts, dict[str, Tensor], str]:
     for name, value in tensors.items():
         counts = name.startswith("optimizer/") and value.dtype == torch.int64
         if counts and ((value < 0) | (value >= MOST_COUNT)).any():
-            raise _Damaged(f"is damaged: {shown(name, 40)} counts no updates")
+            raise _Unfit(f"is damaged: {shown(name, 40)} counts no updates")
     return _facts_of(text), tensors, digest
 
 
 def _facts_of(text: str) -> _Facts:
-    """The JSON of a checkpoint, every value checked; `_Damaged` if one is missing or wrong."""
+    """The JSON of a checkpoint, every value checked; `_Unfit` if one is missing or wrong."""
     if len(text) > MOST_TEXT:
-        raise _Damaged(f"is not a checkpoint of plancc: its JSON has {len(text):,} characters")
+        raise _Unfit(f"is not a checkpoint of plancc: its JSON has {len(text):,} characters")
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
-        raise _Damaged("is not a checkpoint of plancc: its metadata is not JSON") from None
+        raise _Unfit("is not a checkpoint of plancc: its metadata is not JSON") from None
     if not isinstance(found, dict):
-        raise _Damaged("is not a checkpoint of plancc: its metadata is no JSON object")
+        raise _Unfit("is not a checkpoint of plancc: its metadata is no JSON object")
     if found.get("format") != FORMAT or isinstance(found["format"], bool):
         version = shown(reprlib.repr(found.get("format")), 40)
-        raise _Damaged(f"has format {version}; this version of plancc reads {FORMAT}")
+        raise _Unfit(f"has format {version}; this version of plancc reads {FORMAT}")
 
     def taken(values: dict[str, Any], name: str, fits: Callable[[Any], bool], kind: str) -> Any:
         if name not in values or not fits(values[name]):
             there = reprlib.repr(values[name]) if name in values else "missing"
-            raise _Damaged(f"is damaged: '{name}' is {shown(there, 40)}, and must be {kind}")
+            raise _Unfit(f"is damaged: '{name}' is {shown(there, 40)}, and must be {kind}")
         return values[name]
 
     epoch = taken(found, "epoch", _is_count, "a number of epochs")
     ranks = taken(found, "num_ranks", lambda n: _is_count(n) and n > 0, "a number of ranks")
     kernels = taken(found, "kernels", _are_names, "a list of names")
     if len(kernels) != ranks:
-        raise _Damaged(f"is damaged: {len(kernels)} kernels of {ranks} ranks")
+        raise _Unfit(f"is damaged: {len(kernels)} kernels of {ranks} ranks")
     best = taken(found, "best", _is_object, "an object")
     loss = taken(best, "loss", lambda x: x is None or _is_finite(x), "null or a finite number")
     counts = {name: taken(best, name, _is_count, "a number") for name in BEST_FACTS[1:]}
     if counts["epoch"] > epoch:
-        raise _Damaged(f"is damaged: epoch {epoch}, and the best is of {counts['epoch']}")
+        raise _Unfit(f"is damaged: epoch {epoch}, and the best is of {counts['epoch']}")
     return _Facts(
         plan=taken(found, "plan", lambda x: isinstance(x, str), "text"),
         epoch=epoch,

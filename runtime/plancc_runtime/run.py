@@ -121,7 +121,11 @@ class Run:
         self._checkpoints = None
         if options.checkpoint is not None:
             self._checkpoints = Checkpoints(options, content, transport)
-            self._resume(self._checkpoints)
+            try:
+                self._resume(self._checkpoints)
+            except BaseException:
+                self._checkpoints.close()
+                raise
         # by what the network has now, which may come from a file
         features = network.standardized(self._data.features, self._data.first_column)
         self._data = replace(self._data, features=features)

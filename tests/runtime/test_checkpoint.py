@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -14,6 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import reference
+import safetensors
+import torch
 from launcher import ENVIRONMENT, plancc_run
 from safetensors import safe_open
 from safetensors.torch import save
@@ -149,7 +152,7 @@ def test_the_best_weights_are_kept_beside_the_last(plans, tmp_path):
 
 def epochs_of(folder) -> dict[str, int]:
     """The files of a folder of checkpoints, with their epochs."""
-    return {path.name: contents(path)[0]["epoch"] for path in sorted(folder.glob("*"))}
+    return {path.name: contents(path)[0]["epoch"] for path in sorted(folder.glob("*.safetensors"))}
 
 
 @pytest.mark.parametrize(("keep", "epochs"), [(1, [12]), (2, [12, 9]), (3, [12, 9, 6])])
@@ -181,7 +184,7 @@ def test_the_checkpoint_before_stands_in_for_a_damaged_one(plans, damage, ranks,
         last.unlink()
     if damage == "folder":
         last.mkdir()
-        with pytest.raises(OutputError):
+        with pytest.raises(InputError, match=r"last\.safetensors: is not a regular file"):
             run(plans[0], ranks, folder, resume=True)
         assert contents(folder / "last-1.safetensors")[0]["epoch"] == 3
         return
@@ -194,7 +197,40 @@ def test_the_checkpoint_before_stands_in_for_a_damaged_one(plans, damage, ranks,
     assert f"{folder / 'last-1.safetensors'}, after 3 epochs" in remark
     for name, weight in whole.weights.items():
         assert weight.tobytes() == resumed.weights[name].tobytes()
+    if damage != "missing":  # it is kept
+        kept = folder / "last.safetensors.damaged"
+        assert kept.read_bytes() == (raw[:-5] if damage == "cut" else raw)
+        kept.unlink()
     assert epochs_of(folder) == epochs_of(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("ranks", [1, PARTS])
+@pytest.mark.parametrize("why", ["format", "other", "system"])
+def test_a_checkpoint_that_this_version_cannot_read_is_an_error(
+    plans, why, ranks, tmp_path, monkeypatch
+):
+    """It is no damage: nothing is passed over, and nothing is removed."""
+    run(plans[0], ranks, tmp_path, epochs=7)
+    last = tmp_path / "last.safetensors"
+    words = {"format": "has format 2; this", "other": "is not a checkpoint", "system": "error"}
+    if why == "format":
+        rewritten(last, with_value("format", value=2))
+    elif why == "other":
+        last.write_bytes(save({"x": torch.zeros(3)}))
+    else:
+        real = safetensors.safe_open
+
+        def fails(path, *rest):
+            if Path(path) == last:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return real(path, *rest)
+
+        monkeypatch.setattr(safetensors, "safe_open", fails)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert "last-1.safetensors" in before
+    with pytest.raises(InputError, match=rf"last\.safetensors: .*{words[why]}"):
+        run(plans[0], ranks, tmp_path, resume=True)
+    assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
 
 def test_a_damaged_checkpoint_never_takes_the_place_of_a_whole_one(plans, tmp_path, monkeypatch):
@@ -358,6 +394,29 @@ def test_two_runs_do_not_share_a_folder(plans, tmp_path):
         other.wait()
     run(plans[0], PARTS, tmp_path, epochs=1)  # the lock ended with its process
     assert ".lock" not in os.listdir(tmp_path)
+
+
+def test_one_process_locks_a_folder_once(tmp_path):
+    first = files.FolderLock(tmp_path)
+    for _ in range(2):  # refusing it does not end the first
+        with pytest.raises(BlockingIOError):
+            files.FolderLock(tmp_path)
+    assert (tmp_path / ".lock").exists()
+    first.release()
+    again = files.FolderLock(tmp_path)
+    assert again.holds
+    again.release()
+
+
+@pytest.mark.parametrize("what", ["symlink", "fifo", "folder"])
+def test_a_lock_that_cannot_be_taken_is_one_sentence(plans, what, tmp_path):
+    lock = tmp_path / ".lock"
+    {"symlink": lambda: lock.symlink_to("x"), "fifo": lambda: os.mkfifo(lock)}.get(
+        what, lock.mkdir
+    )()
+    with pytest.raises(OutputError, match=r"cannot lock .*\.lock: "):
+        run(plans[0], PARTS, tmp_path, epochs=1)
+    assert os.listdir(tmp_path) == [".lock"]
 
 
 GOLDEN = Path(__file__).parents[1] / "golden"
