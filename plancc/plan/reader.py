@@ -111,6 +111,8 @@ class PlanFile:
         self._guarded, self._checked, self._foreign = guarded, False, ""
         self._attributes: Attributes = {}
         self._digests: dict[str, Digests] = {}
+        self._opened: dict[str, h5py.Dataset] = {}
+        self._groups: set[str] = set()  # those that were found in the file itself
         self._points: dict[str, tuple[int, int, Int64Array]] = {}
         try:
             if not guarded and needs_guard(self.path):
@@ -349,8 +351,10 @@ class PlanFile:
 
     def node(self, name: str) -> h5py.Dataset:
         """The dataset `name`, after checking everything the format says of it."""
-        with self._reading(f"/{name}"):
-            return self._node(name, NODES[name])
+        if name not in self._opened:
+            with self._reading(f"/{name}"):
+                self._opened[name] = self._node(name, NODES[name])
+        return self._opened[name]
 
     def _dataset(self, name: str) -> h5py.Dataset:
         if not self._is_there(name, h5py.Dataset):
@@ -654,6 +658,8 @@ class PlanFile:
         steps = name.split("/")
         for depth in range(1, len(steps) + 1):
             at, wanted = "/".join(steps[:depth]), kind if depth == len(steps) else h5py.Group
+            if wanted is h5py.Group and at in self._groups:
+                continue
             link = self._file.get(at, getlink=True)
             if link is None:
                 return False
@@ -661,6 +667,8 @@ class PlanFile:
                 raise self._error(f"/{at} is a soft or external link")
             if self._file.get(at, getclass=True) is not wanted:
                 raise self._error(f"/{at} is not a {wanted.__name__.lower()}")
+            if wanted is h5py.Group:
+                self._groups.add(at)
         return True
 
 
