@@ -41,6 +41,7 @@ def main() -> None:
     sys.argv = ["plancc-run", *words]
     from plancc_cli.run import main as run
 
+    Path(f"begun-{RANK}.txt").write_text(str(time.monotonic()))
     if mine() and fault in ("killed", "stopped", "terminated"):
         threading.Thread(target=later, daemon=True).start()
     run()
