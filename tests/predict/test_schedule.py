@@ -77,6 +77,9 @@ def edge_plan(num_parts: int) -> Plan:
         rng.integers(0, num_parts, size).astype(np.int32)
         for size in (graph.num_vertices, graph.num_nonzeros)
     )
+    row = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
+    diagonal = row == graph.indices
+    of_nonzero[diagonal] = owner[row[diagonal]]  # as the format wants it
     return lower(
         graph, Owners(owner, of_nonzero), num_parts, normalization="none", self_loops=False
     )
