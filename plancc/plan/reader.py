@@ -605,9 +605,9 @@ class PlanFile:
         return header
 
     def _read_grid(self, text: Any) -> Grid:
-        text = shown(str(text))
-        if len(text) > MAX_GRID_TEXT:
-            raise self._error(f"header attribute '{GRID_ATTRIBUTE}' is no grid")
+        text = str(text)
+        if len(text) > MAX_GRID_TEXT or not text.isprintable():
+            raise self._error(f"header attribute '{GRID_ATTRIBUTE}' is no grid: {shown(text)}")
         try:
             return Grid.parse(text)
         except InputError as error:

@@ -262,7 +262,7 @@ WRONG = {
     "zero": ({"grid": "2d 2x0"}, "at least 1"),
     "signs": ({"grid": "2d +2x2"}, "not a grid"),
     "other digits": ({"grid": "2d 2x\N{ARABIC-INDIC DIGIT TWO}"}, "not a grid"),
-    "two lines": ({"grid": "2d\n2x2"}, "not a grid"),
+    "two lines": ({"grid": "2d\n2x2"}, "is no grid: 2d 2x2"),
     "a number": ({"grid": 4}, "grid '4'"),
     "a list": ({"grid": np.array([b"2d 2x2", b"2d 2x2"])}, "not a grid"),
     "nothing": ({"grid": h5py.Empty("S4")}, "not a grid"),
