@@ -16,6 +16,7 @@ import click
 
 from plancc.clock import announcing, compilation, wall_seconds
 from plancc.text import message as fit_to_show
+from plancc.text import printable
 from plancc_cli.words import in_flags
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def progress(budget: float | None = None) -> Iterator[Progress]:
     level = verbosity_level()
 
     def say(line: str) -> None:
-        console.print(fit_to_show(line), style="dim", markup=False, soft_wrap=True)
+        console.print(printable(line), style="dim", markup=False, soft_wrap=True)
 
     def announce() -> None:
         if level > QUIET:

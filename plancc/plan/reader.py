@@ -607,7 +607,7 @@ class PlanFile:
     def _read_grid(self, text: Any) -> Grid:
         text = str(text)
         if len(text) > MAX_GRID_TEXT or not text.isprintable():
-            raise self._error(f"header attribute '{GRID_ATTRIBUTE}' is no grid: {shown(text)}")
+            raise self._error(f"header attribute '{GRID_ATTRIBUTE}' is no grid: {shown(text, 40)}")
         try:
             return Grid.parse(text)
         except InputError as error:
