@@ -74,12 +74,10 @@ class OldPlanBytes(PlanBytes):
         return sorted(GOLDEN.glob("plan-1.[0-4].h5"))
 
 
-def fresh_plans(folder: Path, models: Iterable[str] = MODELS) -> list[Path]:
-    """Plans of all layouts by this version, the same bytes on every run; each compressed, too."""
-    rng = np.random.default_rng(5)
+def sample(rng: np.random.Generator, degree: int) -> tuple[plancc.Graph, plancc.VertexData]:
+    """A directed graph of 24 vertices with features, labels and masks."""
     n = 24
-    edges = rng.integers(n, size=(3 * n, 2))
-    row, column = np.unique(edges, axis=0).T
+    row, column = np.unique(rng.integers(n, size=(degree * n, 2)), axis=0).T
     graph = plancc.Graph(
         indptr=np.searchsorted(row, np.arange(n + 1)).astype(np.int64),
         indices=column.astype(np.int32),
@@ -94,6 +92,12 @@ def fresh_plans(folder: Path, models: Iterable[str] = MODELS) -> list[Path]:
         val_mask=np.arange(n) % 3 == 1,
         test_mask=np.arange(n) % 3 == 2,
     )
+    return graph, data
+
+
+def fresh_plans(folder: Path, models: Iterable[str] = MODELS) -> list[Path]:
+    """Plans of all layouts by this version, the same bytes on every run; each compressed, too."""
+    graph, data = sample(np.random.default_rng(5), 3)
     paths = []
     for model in models:
         plan = plancc.compile(

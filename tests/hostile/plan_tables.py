@@ -26,6 +26,7 @@ from plancc_runtime.slices import checked_slice
 from plancc_runtime.transport.local import run_ranks
 
 from .attack import Attack, Case, Finding
+from .plan_bytes import sample
 
 NAME = "plan.h5"
 MODELS = (
@@ -106,23 +107,9 @@ READERS = {"load": load, "report": report, "run": run_as_meant, "merged run": ru
 def plans() -> list[Plan]:
     """Small plans of all layouts."""
     rng = np.random.default_rng(5)
-    n = 24
-    row, column = np.unique(rng.integers(n, size=(4 * n, 2)), axis=0).T
-    graph = plancc.Graph(
-        indptr=np.searchsorted(row, np.arange(n + 1)).astype(np.int64),
-        indices=column.astype(np.int32),
-        values=np.ones(len(row)),
-        directed=True,
-        original_ids=np.arange(n) * 1000,
-    )
-    data = plancc.VertexData(
-        features=rng.random((n, 3), np.float32),
-        labels=rng.integers(4, size=n).astype(np.int32),
-        train_mask=np.arange(n) % 3 == 0,
-        val_mask=np.arange(n) % 3 == 1,
-        test_mask=np.arange(n) % 3 == 2,
-        clusters=rng.integers(0, 5, n).astype(np.int32),
-    )
+    graph, data = sample(rng, 4)
+    n = graph.num_vertices
+    data = replace(data, clusters=rng.integers(0, 5, n).astype(np.int32))
     targets = replace(data, labels=None, targets=rng.random((n, 3)) < 0.3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PlanccWarning)  # of plans that are small
