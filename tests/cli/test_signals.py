@@ -319,7 +319,8 @@ def test_stopped_and_continued(tmp_path: Path) -> None:
 
 
 def test_stopped_and_ended(tmp_path: Path) -> None:
-    with program("ready()", tmp_path) as process:
+    # in a group of its own: the system drops SIGTSTP where no shell could send SIGCONT
+    with program("ready()", tmp_path, process_group=0) as process:
         process.send_signal(signal.SIGTSTP)
         wait_until(lambda: states(process) == {"T"})
         process.terminate()
