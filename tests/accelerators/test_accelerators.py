@@ -279,7 +279,7 @@ def test_bad_files(old: str, new: str, said: str, tmp_path: Path) -> None:
 def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^spu: no such file, .* choose from mixgcn-spu, hygcn"):
         accelerator("spu")
-    with pytest.raises(InputError, match="not readable"):
+    with pytest.raises(InputError, match="is a folder, not a file"):
         accelerator(tmp_path)
     (tmp_path / "own.toml").write_bytes(b"\xff")
     with pytest.raises(InputError, match="not TOML"):

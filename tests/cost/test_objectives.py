@@ -94,7 +94,7 @@ def test_machine_files(tmp_path):
     path = tmp_path / "machine.toml"
     path.write_text("# ours\nlatency = 1e-5\nbandwidth = 3_000_000_000\nmultiply_adds = 4e10\n")
     assert read_machine(path) == Machine(1e-5, 3e9, 4e10, name="machine")
-    assert read_machine(path.rename(tmp_path / "two\nlines")).name == "two?lines"
+    assert read_machine(path.rename(tmp_path / "two\nlines")).name == "two lines"
     (tmp_path / "two\nlines").rename(path)
     lines = path.read_text().splitlines()[1:]
     for line in lines:  # none of the three has a default
@@ -150,7 +150,7 @@ def test_wrong_machine_files(tmp_path, text, says):
 
 
 def test_a_folder_is_no_machine(tmp_path):
-    with pytest.raises(InputError, match="not readable"):
+    with pytest.raises(InputError, match="is a folder, not a file"):
         read_machine(tmp_path)
 
 

@@ -256,7 +256,8 @@ class Campaign:
                         return None
                     if begun is None:
                         raise RuntimeError(f"{self.attack.name}: no case begun: {worker.why()}")
-                    how = (home / "how").read_text()[:200]
+                    told = home / "how"
+                    how = told.read_text()[:200] if told.exists() else "before its first case"
                     what = worker.why() if said == "crash" else f"no end: {how}"
                     self._note(home, begun, {"outcome": said, "what": what, "how": how})
                 elif "begin" in said:

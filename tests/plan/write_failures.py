@@ -11,9 +11,11 @@ import signal
 import sys
 import threading
 
-import test_file
+sys.path.insert(0, os.path.dirname(sys.path[0]))  # where sealing.py is
 
-from plancc.errors import OutputError
+import test_file  # noqa: E402
+
+from plancc.errors import OutputError  # noqa: E402
 
 
 def limit(path: str, size: int) -> None:
