@@ -13,9 +13,9 @@ import threading
 
 sys.path.insert(0, os.path.dirname(sys.path[0]))  # where sealing.py is
 
-import test_file  # noqa: E402
+import test_file
 
-from plancc.errors import OutputError  # noqa: E402
+from plancc.errors import OutputError
 
 
 def limit(path: str, size: int) -> None:
