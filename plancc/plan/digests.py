@@ -144,7 +144,8 @@ def hash_of_lines(
 ) -> str:
     """Hash of header attributes, and of types, sizes and digests of datasets, line by line."""
     lines = sorted(
-        f"{name}={int(v) if isinstance(v, bool) else v}" for name, v in attributes.items()
+        f"{name}={int(v) if isinstance(v, bool | np.bool_) else v}"
+        for name, v in attributes.items()
     )
     for name in sorted(digests):
         shape = "x".join(map(str, arrays[name].shape))

@@ -37,7 +37,7 @@ class KilledRuns(Attack):
 
     name = "killed-runs"
     cpu, wall, memory = 60.0, 300.0, 0
-    chunk, quick = 2, 2
+    chunk, quick = 2, 1
 
     def case(self, rng: np.random.Generator) -> Case:
         ranks, seed = int(rng.integers(1, 3)), int(rng.integers(1 << 30))

@@ -44,7 +44,7 @@ class PlanTables(Attack):
     name = "plan-tables"
     cpu = 20.0
     chunk = 200
-    quick = 150
+    quick = 50
 
     def prepare(self, folder: Path) -> None:
         self.plans = plans()

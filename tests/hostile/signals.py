@@ -77,7 +77,7 @@ class Signals(Attack):
 
     name = "signals"
     cpu, wall, memory = 1000.0, 120.0, 0
-    chunk, quick = 1, 4
+    chunk, quick = 1, 2
     longest = 6.0
     """Seconds of the latest moment."""
     scale = 15
