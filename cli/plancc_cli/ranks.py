@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -47,6 +48,8 @@ class Job:
     ) -> int:
         """Do `work` on so many threads, or on the ranks that a launcher started; the exit code."""
         try:
+            if math.isnan(timeout):
+                raise InputError(f"--timeout {timeout}: seconds are needed, or 0 for no limit")
             if ranks is not None:
                 _check_alone(ranks, transport_name)
                 launch.need_torch(self.program)
