@@ -30,7 +30,7 @@ from plancc.plan.reader import PlanFile
 from plancc.plan.values import Exchange, Fold, Header, Int64Array
 
 NONZEROS_AT_ONCE = 1 << 26
-"""Of the parts that `check_tables` reads at once."""
+"""Most nonzeros of the parts that `check_tables` reads at once."""
 
 
 def block_of_parts(num_parts: int, num_ranks: int) -> Int64Array:
