@@ -29,7 +29,14 @@ from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.nn.aggregation import aggregate
 from plancc_runtime.nn.dropout import dropout
 from plancc_runtime.nn.gradients import copy_from_first, sum_gradients
-from plancc_runtime.slices import Slice, check_slices, open_slice, read_ids, rows_of_rank
+from plancc_runtime.slices import (
+    Slice,
+    check_slices,
+    name_of,
+    open_slice,
+    read_ids,
+    rows_of_rank,
+)
 from plancc_runtime.transport.base import Transport
 
 DTYPES = (torch.float32, torch.float64)
@@ -409,12 +416,12 @@ def open_graph(
         device = own_device(device, transport)
         header, part, content = open_slice(plan, transport)
         if part.grid is not None:
-            name = "this plan" if isinstance(plan, tuple) else os.fspath(plan)
+            name = name_of(plan) or "this plan"
             raise InputError(
                 f"{name}: the library works on plans of layout row or edge, not of grid "
                 f"'{header.grid}'; plancc-run trains with it"
             )
-    check_slices(part, content, transport)
+    check_slices(part, content, transport, name_of(plan))
     share = transport.cores_per_rank()
     if threads is not None or "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(threads or share)

@@ -10,7 +10,8 @@ from plancc_runtime.options import TrainOptions
 from plancc_runtime.results import Epoch, Scores
 
 NEAR = 0.1
-"""A score is near that of a constant answer if it has less than this share of what is beyond it."""
+"""A score is near that of a constant answer if they differ by less than this share of what is beyond
+that answer's."""
 WINDOW = 0.2
 """Share of the epochs, the last, whose losses are looked at."""
 LEAST_WINDOW = 4
@@ -58,12 +59,13 @@ def remarks(
     split = next(name for name in ("test", "val", "train") if name in final.loss)
     constant = constant_score(final.class_shares[split], multi_label)
     found = (final.f1_micro if multi_label else final.accuracy)[split]
-    if found - constant < NEAR * (1 - constant):
+    if found - constant < (margin := NEAR * (1 - constant)):
         name = "micro F1" if multi_label else "accuracy"
         same = "that of the same answer for every vertex"
         if not multi_label:
             same = "the share of the largest class"
-        near = f"the {split} {name} {found:.4f} is near {constant:.4f}, {same}: the network has "
+        where = "near" if constant - found < margin else "below"
+        near = f"the {split} {name} {found:.4f} is {where} {constant:.4f}, {same}: the network has "
         if not of_plan:
             return [f"{near}hardly learnt, as its features are random"]
         tries = _tries(options)

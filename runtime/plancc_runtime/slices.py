@@ -92,12 +92,26 @@ def checked_slice(
     """What `open_slice` returns, if the slices of all ranks fit together. Collective."""
     with transport.agreement():
         header, part, content = open_slice(plan, transport)
-    check_slices(part, content, transport)
+    check_slices(part, content, transport, name_of(plan))
     return header, part, content
 
 
-def check_slices(part: Part, content: str, transport: Transport) -> None:
+def name_of(plan: str | PathLike[str] | Slice) -> str:
+    """The path of a plan's file; empty for a slice."""
+    return "" if isinstance(plan, tuple) else fspath(plan)
+
+
+def check_slices(part: Part, content: str, transport: Transport, path: str = "") -> None:
     """Check that the slices of all ranks fit together: otherwise messages would hang. Collective.
+
+    Parameters
+    ----------
+    part : Part
+    content : str
+        Content hash of the file that this rank opened.
+    transport : Transport
+    path : str
+        Of that file, for messages.
 
     Raises
     ------
@@ -108,8 +122,11 @@ def check_slices(part: Part, content: str, transport: Transport) -> None:
     grid = None if share is None else share.grid
     found = transport.ranks_by_value(content)
     if len(found) > 1:
-        plans = "; ".join(f"{name_ranks(r)}: {c[:16] or 'none'}" for c, r in found.items())
-        transport.agree(PlanError(f"the ranks opened different plans (content hashes: {plans})"))
+        own, what = content[:16] or "none", "content hashes"
+        if len(transport.ranks_by_value(path)) > 1:
+            own, what = f"{own} of {path or 'no file'}", "content hashes and files"
+        plans = "; ".join(f"{name_ranks(r)}: {c}" for c, r in transport.ranks_by_value(own).items())
+        transport.agree(PlanError(f"the ranks opened different plans ({what}: {plans})"))
     found = transport.ranks_by_value(f"layout {'row' if fold is None else 'edge'}, grid {grid}")
     if len(found) > 1:
         kinds = "; ".join(f"{name_ranks(ranks)}: {kind}" for kind, ranks in found.items())

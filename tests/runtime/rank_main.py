@@ -77,9 +77,10 @@ def do_all_equal(transport, values):
     return transport.all_equal(values[transport.rank])
 
 
-def do_check_slices(transport, parts, contents):
+def do_check_slices(transport, parts, contents, paths=None):
+    rank = transport.rank
     try:
-        check_slices(parts[transport.rank], contents[transport.rank], transport)
+        check_slices(parts[rank], contents[rank], transport, *(paths[rank:][:1] if paths else ()))
     except PlanError as error:
         return str(error)
     return None

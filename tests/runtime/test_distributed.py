@@ -114,7 +114,10 @@ def all_tasks(p: int) -> list[tuple[str, dict]]:
     _, parts = reference.make_parts(*graphs(p)["undirected"], p)
     tasks.append(("check_slices", {"parts": parts, "contents": ["hash"] * p}))
     if p > 1:
-        tasks.append(("check_slices", {"parts": parts, "contents": ["hash"] * (p - 1) + ["x"]}))
+        other = {"parts": parts, "contents": ["hash"] * (p - 1) + ["x"]}
+        tasks.append(("check_slices", other))
+        tasks.append(("check_slices", {**other, "paths": ["same.h5"] * p}))
+        tasks.append(("check_slices", {**other, "paths": ["a.h5"] * (p - 1) + ["b.h5"]}))
         torn = replace(parts[1], send_ptr=parts[1].send_ptr.copy())
         torn.send_ptr[-1] -= 1
         parts = [parts[0], torn, *parts[2:]]
@@ -300,9 +303,12 @@ def test_slices_that_do_not_fit_are_an_error_and_not_a_hang(p, answers):
     good, *bad = (result for _, result in of_kind(answers, p, "check_slices"))
     assert good == [None] * p
     if p > 1:
-        another_file, one_row_less = bad
+        another_file, same_name, another_name, one_row_less = bad
         most = "rank 0" if p == 2 else f"ranks {', '.join(map(str, range(p - 1)))}"
         hashes = f"content hashes: {most}: hash; rank {p - 1}: x"
         assert another_file == [f"the ranks opened different plans ({hashes})"] * p
+        assert same_name == another_file
+        files = f"content hashes and files: {most}: hash of a.h5; rank {p - 1}: x of b.h5"
+        assert another_name == [f"the ranks opened different plans ({files})"] * p
         assert one_row_less == [one_row_less[0]] * p
         assert "rank 1 sends" in one_row_less[0]

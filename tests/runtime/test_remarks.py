@@ -56,8 +56,12 @@ def test_near_the_largest_class():
     assert not remarks(options, falling, scores(0.6, [0.5, 0.5]), True, False)
     tried = TrainOptions(epochs=300, optimizer="adam", norm="batch")
     [said] = remarks(tried, falling, scores(0.3, [0.5, 0.5], "val"), True, False)
-    assert said.startswith("the val accuracy 0.3000")
+    assert said.startswith(
+        "the val accuracy 0.3000 is below 0.5000, the share of the largest class: "
+    )
     assert said.endswith("; try first `standardize_features`, then another `lr` than 0.01")
+    [said] = remarks(tried, falling, scores(0.46, [0.5, 0.5]), True, False)
+    assert said.startswith("the test accuracy 0.4600 is near 0.5000")
     tried = replace(tried, standardize_features=True)
     [said] = remarks(tried, falling, scores(0.3, [0.5, 0.5], "val"), True, False)
     assert said.endswith("; try another `lr` than 0.01")

@@ -374,8 +374,8 @@ def epoch_times(letter: str, log: RunLog) -> Chart:
     lengths = np.diff([*edges, count])
     phases = {name: np.add.reduceat(v, edges) / lengths for name, v in log.phases.items()}
     total = sum(phases.values(), np.zeros(len(edges)))
-    median, slowest = float(np.median(log.slowest)), float(np.median(total))
-    top = min(float(total.max()), CUT * slowest) * 1.08 or 1.0
+    median = float(np.median(total))
+    top = min(float(total.max()), CUT * median) * 1.08 or 1.0
     cut = int((total > top).sum())
     width, boxes = 100 / len(edges), []
     for place in range(len(edges)):
@@ -397,7 +397,7 @@ def epoch_times(letter: str, log: RunLog) -> Chart:
                     )
                 )
             under += seconds
-    note = f"median epoch {duration(median)} (the slowest rank's)"
+    note = f"median epoch {duration(float(np.median(log.slowest)))} (the slowest rank's)"
     notes = [note]
     if size > 1:
         notes.append(f"a bar is the mean of {size} epochs")
