@@ -10,8 +10,8 @@ from plancc_runtime.options import TrainOptions
 from plancc_runtime.results import Epoch, Scores
 
 NEAR = 0.1
-"""A score is near that of a constant answer if they differ by less than this share of what is beyond
-that answer's."""
+"""A score is near that of a constant answer if they differ by less than this share of what is
+beyond the latter."""
 WINDOW = 0.2
 """Share of the epochs, the last, whose losses are looked at."""
 LEAST_WINDOW = 4
