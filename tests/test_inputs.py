@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import socket
 import zipfile
 from dataclasses import replace
@@ -305,4 +306,13 @@ def test_labels_of_a_plan_ask_for_no_gigabytes(tmp_path):
         if words:
             with pytest.raises(InputError, match=words):
                 load(options=TrainOptions())
+            for command in ("simulate", "rehearse"):
+                answer = CliRunner().invoke(plancc_command, [command, str(path)])
+                assert isinstance(answer.exception, InputError), command
+                assert re.search(words, str(answer.exception)), command
+            said = CliRunner().invoke(plancc_command, ["inspect", str(path)])
+            assert said.exit_code == 0
+            assert "number the classes from 0, or give dims if" in " ".join(said.output.split())
+        given = ["simulate", str(path), "--dims", f"4,{label + 1}"]
+        assert CliRunner().invoke(plancc_command, given).exit_code == 0
         assert load(options=TrainOptions(classes=label + 1)).num_classes == label + 1

@@ -153,6 +153,8 @@ def _asked(
     with PlanFile(plan) as file:
         basis, data = Basis.read(file, dims, machine), DataWidths.read(file)
     given = {name: settings.pop(name) for name in WIDTHS}
+    if given["classes"] is None:
+        basis.check(f"{plan}: ")
     first, *hidden, last = basis.predictor.dims
     layers = given["layers"] or len(hidden) + 1
     if given["hidden"] is None and len(set(hidden)) > 1:

@@ -88,6 +88,7 @@ def command(
     with PlanFile(plan) as file:
         check_plan(file)
         basis = Basis.read(file, dims, machine)
+    basis.check(f"{plan}: ")
     _simulate(plan, replace(basis, predictor=asked(basis.predictor)), given)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -132,10 +134,14 @@ def command(
     options.check_output(keep, *graphs, plot)
     names = (*SETTINGS, *options.READING)
     settings = {name: given[name] for name in names if given[name] is not None}
-    kept = f"interrupted; the rows so far are kept in {keep}, and the same command goes on"
-    tell(SENTENCE, kept)
     try:
         with progress(given["budget"]) as shown:
+
+            def stage(name: str) -> AbstractContextManager[None]:
+                if kept := _kept(keep):
+                    tell(SENTENCE, kept)
+                return shown.stage(name)
+
             found = study(
                 graphs,
                 contenders,
@@ -144,14 +150,24 @@ def command(
                 baseline=baseline,
                 settings=settings,
                 keep=keep,
-                observer=shown.stage,
+                observer=stage,
             )
+            tell(SENTENCE, _kept(keep))
     except KeyboardInterrupt:
-        raise PlanccError(kept) from None
+        if kept := _kept(keep):
+            raise PlanccError(kept) from None
+        raise
     _refuse_empty(found)
     if plot is not None:
         plot_study(found, plot)
     render_study.print_study(found, options.form())
+
+
+def _kept(path: str) -> str:
+    """What to say of an interruption; empty as long as no row is kept, since there is no file."""
+    if not os.path.exists(path):
+        return ""
+    return f"interrupted; the rows so far are kept in {path}, and the same command goes on"
 
 
 def _refuse_empty(found: Study) -> None:

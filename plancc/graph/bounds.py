@@ -31,6 +31,8 @@ CLASSES = 1024
 """Classes that vertices of any number may have."""
 CLASSES_PER_CLASS = 16
 """Class numbers that every class that occurs adds."""
+CLUSTERS = 1024
+"""Clusters that vertices of any number may have; more vertices may have one each."""
 
 _source: ContextVar[int | None] = ContextVar("bytes of the source that is read", default=None)
 _large: ContextVar[bool] = ContextVar("whether sources may be large", default=False)
@@ -110,3 +112,8 @@ def check_classes(largest_class: int, occurring: int, what: str) -> None:
             f"have an output for each of {largest_class + 1:,}; number the classes from 0, or read "
             "them with `allow_large`"
         )
+
+
+def most_clusters(num_vertices: int) -> int:
+    """Cluster numbers of so many vertices are below it."""
+    return max(num_vertices, CLUSTERS)

@@ -22,7 +22,14 @@ import numpy.typing as npt
 
 from plancc.errors import InputError, PlanccWarning
 from plancc.files import atomic_write
-from plancc.graph.bounds import CLASSES, DENSE_PER_BYTE, allowing, check_classes, check_unpacked
+from plancc.graph.bounds import (
+    CLASSES,
+    DENSE_PER_BYTE,
+    allowing,
+    check_classes,
+    check_unpacked,
+    most_clusters,
+)
 from plancc.graph.formats import FORMATS, Format, data_keys, find_format
 from plancc.graph.graph import Graph
 from plancc.graph.npz import Archive, read_array, read_npz_data
@@ -171,7 +178,7 @@ def read_vertex_data(
                 return VertexData()
             choice: Any = {"split": split, "keys": keys, "required": required}
             data = vertex_data_of(held, num_vertices, f"{where}: ", **choice)
-        _check_numbers(data, where)
+        _check_labels(data, where)
         return data
 
 
@@ -693,8 +700,9 @@ def check_vertex_data(
     ------
     InputError
         A wrong number of rows or dimensions, NaN or infinity, labels that are not integers >= -1,
-        masks that are not boolean, clusters that are not integers >= 0, targets other than 0 and
-        1, labels and targets both; the message names key and value.
+        masks that are not boolean, clusters that are not integers >= 0 or far above the number of
+        vertices, targets other than 0 and 1, labels and targets both; the message names key and
+        value.
     """
     names = names or {}
     checked = {
@@ -703,26 +711,30 @@ def check_vertex_data(
         if array is not None
     }
     _check_rows(checked, num_vertices, where, names)
+    if "clusters" in checked:
+        _check_clusters(checked["clusters"], f"{where}key '{names.get('clusters', 'clusters')}'")
     if "labels" in checked and "targets" in checked:
         raise InputError(f"{where}keys 'labels' and 'targets' are both there; a graph has one")
     return VertexData(**checked)
 
 
-def _check_numbers(data: VertexData, where: str) -> None:
-    """InputError for a class or a cluster far above how many there are."""
+def _check_labels(data: VertexData, where: str) -> None:
+    """InputError for a class far above how many there are."""
     if data.labels is not None:
         largest = int(data.labels.max(initial=-1))
         if largest >= CLASSES:  # few need no count
             vertex = int(np.argmax(data.labels))
             occurring = len(np.unique(data.labels[data.labels >= 0]))
             check_classes(largest, occurring, f"{where}: the label of vertex {vertex}")
-    if data.clusters is not None:
-        largest = int(data.clusters.max(initial=-1))
-        if largest >= max(len(data.clusters), CLASSES):
-            raise InputError(
-                f"{where}: the cluster of vertex {int(np.argmax(data.clusters))} is '{largest}', "
-                f"and there are {len(data.clusters):,} vertices: number the clusters from 0"
-            )
+
+
+def _check_clusters(clusters: npt.NDArray[np.int32], what: str) -> None:
+    """InputError for a cluster far above how many there can be."""
+    if clusters.max(initial=-1) >= most_clusters(len(clusters)):
+        raise InputError(
+            f"{what} of vertex {int(np.argmax(clusters))} is '{clusters.max()}', and there are "
+            f"{len(clusters):,} vertices: number the clusters from 0"
+        )
 
 
 def _check_rows(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.graph.bounds import CLASSES, CLASSES_PER_CLASS
+from plancc.graph.bounds import CLASSES, CLASSES_PER_CLASS, most_clusters
 from plancc.graph.vertexdata import KEYS, MASKS, VertexData
 from plancc.plan.values import Exchange, Header
 
@@ -165,17 +165,31 @@ def most_classes(num_vertices: int) -> int:
     return CLASSES + CLASSES_PER_CLASS * num_vertices
 
 
-VERTEX_DATA_RULES: dict[str, tuple[str, Callable[[npt.NDArray[Any]], npt.NDArray[np.bool_]]]] = {
-    "features": ("features are finite", np.isfinite),
-    "labels": ("labels are classes or -1", lambda array: array >= -1),
-    **dict.fromkeys(MASKS, ("masks hold 0 and 1", lambda array: array <= 1)),
-    "clusters": ("clusters are numbers from 0", lambda array: array >= 0),
-    "targets": ("targets hold 0 and 1", lambda array: array <= 1),
+def too_many_classes(classes: int, num_vertices: int) -> str:
+    """What is wrong with labels that name so many classes; empty if nothing is."""
+    if classes <= most_classes(num_vertices):
+        return ""
+    return (
+        f"its labels go up to '{classes - 1}', and it has {num_vertices:,} vertices: a network "
+        f"would have an output for each of {classes:,} classes"
+    )
+
+
+Rule = Callable[[npt.NDArray[Any], int], npt.NDArray[np.bool_]]
+VERTEX_DATA_RULES: dict[str, tuple[str, Rule]] = {
+    "features": ("features are finite", lambda array, n: np.isfinite(array)),
+    "labels": ("labels are classes or -1", lambda array, n: array >= -1),
+    **dict.fromkeys(MASKS, ("masks hold 0 and 1", lambda array, n: array <= 1)),
+    "clusters": (
+        "clusters are numbers from 0",
+        lambda array, n: (array >= 0) & (array < most_clusters(n)),
+    ),
+    "targets": ("targets hold 0 and 1", lambda array, n: array <= 1),
 }
 
 
-def vertex_data_problem(name: str, array: npt.NDArray[Any]) -> tuple[str, str]:
-    """The rule for a dataset of vertex data, and what breaks it or ""."""
+def vertex_data_problem(name: str, array: npt.NDArray[Any], num_vertices: int) -> tuple[str, str]:
+    """The rule for a dataset of vertex data, or rows of it, and what breaks it or ""."""
     rule, holds = VERTEX_DATA_RULES[name.removeprefix("vertex_data/")]
-    wrong = array[~holds(array)]
+    wrong = array[~holds(array, num_vertices)]
     return rule, f"there is {wrong[0]}" if len(wrong) else ""

@@ -63,14 +63,17 @@ def part_invariants(parts: PartRange, num_interior: Int64Array) -> Iterator[tupl
     )
     yield _matrix(parts, num_interior, own)
     yield "matrix/value is finite", "" if all_finite(parts.value) else "NaN or infinity"
-    yield from data_invariants(parts.vertex_data)
+    yield from data_invariants(parts.vertex_data, int(parts.part_ptr[-1]))
 
 
-def data_invariants(data: VertexData) -> Iterator[tuple[str, str]]:
-    """(rule, what breaks it or "") of vertex data, one for each that is there."""
+def data_invariants(data: VertexData, num_vertices: int) -> Iterator[tuple[str, str]]:
+    """(rule, what breaks it or "") of vertex data, one for each that is there.
+
+    `num_vertices` are those of the plan, whatever rows these are.
+    """
     for name, array in vertex_data_arrays(data).items():
         if array is not None and (array.dtype.kind != "f" or not all_finite(array)):
-            yield vertex_data_problem(name, array)
+            yield vertex_data_problem(name, array, num_vertices)
     if data.targets is not None:
         yield "labels or targets", "both are there" if data.labels is not None else ""
 

@@ -39,7 +39,7 @@ def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
         yield f"sends and receives{of_step} mirror each other", _mirrors(*tables)
     if plan.fold is not None:
         yield "every nonzero is there once", _once(plan, plan.all_parts)
-    yield from data_invariants(plan.vertex_data)
+    yield from data_invariants(plan.vertex_data, plan.num_vertices)
 
 
 def _permutation(plan: Plan) -> str:

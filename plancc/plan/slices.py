@@ -93,7 +93,7 @@ def _read_grid_share(file: PlanFile, rank: int, num_ranks: int) -> Part:
     own = grid.part(rank)
     rows = np.arange(*rows_of_rank(grid, block.part_ptr, rank)) - block.part_ptr[own]
     data = _read_vertex_data(file, own, own + 1).take(rows)
-    _check(file, data_invariants(data))
+    _check(file, data_invariants(data, file.header.num_vertices))
     share = share_of_rank(grid, rank, block, part, data)
     return replace(share, claims=_claims_of_grid(file.header, rank, block))
 

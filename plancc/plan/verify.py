@@ -116,7 +116,7 @@ def _invariants(plan: Plan) -> Iterator[tuple[str, str]]:
     data, problems = plan.vertex_data, dict[str, str]()
     for name, array in vertex_data_arrays(data).items():
         if array is not None:
-            rule, problem = vertex_data_problem(name, array)
+            rule, problem = vertex_data_problem(name, array, plan.num_vertices)
             problems[rule] = problems.get(rule) or problem
     yield from problems.items()
     if data.targets is not None:

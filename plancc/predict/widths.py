@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from plancc.errors import InputError
 from plancc.graph.vertexdata import VertexData
+from plancc.plan.format import too_many_classes
 from plancc.plan.reader import PlanFile
 from plancc.predict.predictor import DEFAULT_DIMS
 
@@ -21,33 +25,41 @@ class DataWidths:
         Columns of the features; None: there are none.
     classes : int or None
         Classes of the labels or targets; None: there are none.
+    excess : str
+        Why no network is meant to have an output for each of the classes; empty where it may.
     """
 
     features: int | None = None
     classes: int | None = None
+    excess: str = ""
 
     @classmethod
     def of(cls, data: VertexData) -> DataWidths:
         """The widths of vertex data in memory."""
         features = None if data.features is None else data.features.shape[1]
-        classes = None
         if data.targets is not None:
-            classes = data.targets.shape[1]
-        elif data.labels is not None:
-            classes = int(data.labels.max(initial=-1)) + 1
-        return cls(features or None, classes or None)
+            return cls(features or None, data.targets.shape[1] or None)
+        return cls._of_labels(features, data.labels)
 
     @classmethod
     def read(cls, file: PlanFile) -> DataWidths:
         """The widths of a plan file; of its vertex data only the labels are read."""
-        features = classes = None
+        features = labels = None
         if file.has("vertex_data/features"):
             features = file.node("vertex_data/features").shape[1]
         if file.has("vertex_data/targets"):
-            classes = file.node("vertex_data/targets").shape[1]
-        elif file.has("vertex_data/labels"):
-            classes = int(file.read("vertex_data/labels").max(initial=-1)) + 1
-        return cls(features or None, classes or None)
+            return cls(features or None, file.node("vertex_data/targets").shape[1] or None)
+        if file.has("vertex_data/labels"):
+            labels = file.read("vertex_data/labels")
+        return cls._of_labels(features, labels)
+
+    @classmethod
+    def _of_labels(cls, features: int | None, labels: npt.NDArray[np.int32] | None) -> DataWidths:
+        """The widths where no targets are."""
+        if labels is None:
+            return cls(features or None)
+        classes = int(labels.max(initial=-1)) + 1
+        return cls(features or None, classes or None, too_many_classes(classes, len(labels)))
 
     @property
     def known(self) -> bool:

@@ -34,11 +34,14 @@ class Basis:
         the default, since plans to compare have others each.
     machine_from : str
         "given", "plan", "default" or "differ".
+    excess : str
+        Why nothing is predicted for these widths; see `DataWidths.excess`. Given ones may be any.
     """
 
     predictor: Predictor
     dims_from: str
     machine_from: str
+    excess: str = ""
 
     @classmethod
     def of(
@@ -74,7 +77,15 @@ class Basis:
         if machine is None:
             machine = recorded_machine(provenance)
             machine_from = "default" if machine is None else "plan"
-        return cls(default_predictor(dims, machine), dims_from, machine_from)
+        excess = "" if dims_from == "given" else widths.excess
+        return cls(default_predictor(dims, machine), dims_from, machine_from, excess)
+
+    def check(self, where: str = "") -> None:
+        """InputError, which begins with `where`, if nothing is predicted for these widths."""
+        if self.excess:
+            raise InputError(
+                f"{where}{self.excess}; number the classes from 0, or give `dims` if this is right"
+            )
 
     @classmethod
     def read(
@@ -92,11 +103,13 @@ class Basis:
         first, usual = several[0], default_predictor()
         dims, machine = first.predictor.dims, first.predictor.machine
         dims_from, machine_from = first.dims_from, first.machine_from
+        excess = next((each.excess for each in several if each.excess), "")
         if any(each.predictor.dims != dims for each in several):
-            dims, dims_from = usual.dims, "differ"
+            dims, dims_from, excess = usual.dims, "differ", ""
         if any(each.predictor.machine != machine for each in several):
             machine, machine_from = usual.machine, "differ"
-        return cls(replace(first.predictor, dims=dims, machine=machine), dims_from, machine_from)
+        predictor = replace(first.predictor, dims=dims, machine=machine)
+        return cls(predictor, dims_from, machine_from, excess)
 
     @property
     def given(self) -> bool:
@@ -150,6 +163,7 @@ class EpochTimes:
         """
         sizes = int(tables.rows.sum()), int(tables.nonzeros.sum()), tables.num_ranks
         try:
+            basis.check()
             seconds = basis.predictor.epoch(tables).seconds
             return cls(basis, seconds, basis.predictor.bound(*sizes), random)
         except InputError as error:

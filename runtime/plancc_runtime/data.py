@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from plancc.errors import InputError
-from plancc.plan.format import most_classes
+from plancc.plan.format import too_many_classes
 from plancc.plan.parts import Part
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.transport.base import Transport
@@ -180,11 +180,9 @@ def load_data(
                 f"`classes` {num_classes}: the plan carries targets of {classes} classes"
             )
         limited = num_classes is None and data.targets is None
-        if limited and classes > most_classes(num_vertices):
+        if limited and (why := too_many_classes(classes, num_vertices)):
             raise InputError(
-                f"{plan}: its labels go up to '{classes - 1}', and it has {num_vertices:,} "
-                f"vertices: a network would have an output for each of {classes:,} classes; "
-                "number the classes from 0, or give `classes` if this is right"
+                f"{plan}: {why}; number the classes from 0, or give `classes` if this is right"
             )
         if num_classes is not None and classes > num_classes:
             raise InputError(

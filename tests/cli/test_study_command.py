@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 from cli_helpers import fails, ok, plancc
 
+import plancc_cli.study
+from plancc.study import Row, _Cases
+
 MODELS = ("--models", "hp,rp,cagnet-2d", "-p", "2,4", "--effort", "fast", "--baseline", "metis")
 
 
@@ -149,3 +152,35 @@ def test_part_vectors_are_text(plan: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "owner.npy", np.zeros(90, np.int32))
     error = fails(tmp_path, "compare", plan, tmp_path / "owner.npy")
     assert error.endswith("owner.npy: not text; a part vector is text, with one number per line")
+
+
+def test_an_interruption_names_the_rows_once_there_are_some(
+    words: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(plancc_cli.study, "tell", lambda what, value: told.append(value))
+    kept = (
+        "interrupted; the rows so far are kept in plancc-study.jsonl, and the same command goes on"
+    )
+    for rows in (0, 2):
+        left = [rows]
+
+        def row(self: _Cases, *case: object, row=_Cases.row, left=left) -> Row:
+            if not left[0]:
+                raise KeyboardInterrupt
+            left[0] -= 1
+            return row(self, *case)
+
+        told.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(_Cases, "row", row)
+            ended = plancc(*words)
+        assert ended.code == 1
+        # what the supervisor says if it must kill the work
+        if rows:
+            assert ended.error == kept
+            assert set(told) == {kept}
+        else:
+            assert ended.error == "interrupted; nothing was written"
+            assert not told
+            assert not list(tmp_path.glob("*.jsonl"))

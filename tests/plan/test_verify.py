@@ -135,6 +135,7 @@ BROKEN = [
     ("labels are classes or -1", "vertex_data/labels", {2: -2}),
     ("masks hold 0 and 1", "vertex_data/val_mask", {0: 2}),
     ("clusters are numbers from 0", "vertex_data/clusters", {5: -1}),
+    ("clusters are numbers from 0", "vertex_data/clusters", {5: 1024}),
 ]
 IDS = [f"{name} {edits}" for _, name, edits in BROKEN]
 
