@@ -313,6 +313,7 @@ def test_labels_of_a_plan_ask_for_no_gigabytes(tmp_path):
             said = CliRunner().invoke(plancc_command, ["inspect", str(path)])
             assert said.exit_code == 0
             assert "number the classes from 0, or give dims if" in " ".join(said.output.split())
-        given = ["simulate", str(path), "--dims", f"4,{label + 1}"]
-        assert CliRunner().invoke(plancc_command, given).exit_code == 0
+        if label <= most:
+            given = ["simulate", str(path), "--dims", f"4,{label + 1}"]
+            assert CliRunner().invoke(plancc_command, given).exit_code == 0
         assert load(options=TrainOptions(classes=label + 1)).num_classes == label + 1
