@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from plancc.errors import InputError
+from plancc.text import shown
 
 
 def option(default: Any = MISSING, help: str = "", **metadata: Any) -> Any:
@@ -77,7 +78,10 @@ def _several(option: str, values: Any) -> tuple[int, ...]:
 def _number(option: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise InputError(f"`{option}` {value!r}: a number is needed")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise InputError(f"`{option}` {shown(value)}: the number is too large") from None
 
 
 def _truth(option: str, value: Any) -> bool:

@@ -167,7 +167,7 @@ def read_number(path: StrPath, line: int, what: str, word: bytes, kind: type[Num
     except ValueError:
         words = "a number" if kind is float else "a whole number"
         fail(path, line, f"the {what} is not {words}:", word)
-    if not isfinite(value):
+    if isinstance(value, float) and not isfinite(value):
         fail(path, line, f"the {what} is not finite:", word)
     return value
 

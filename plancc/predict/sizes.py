@@ -61,7 +61,7 @@ class Boundary:
                 point = int(parts), float(fraction), float(peers[0]) if peers else None
                 if len(peers) > 1 or not all(math.isfinite(x) for x in point if x is not None):
                     raise ValueError
-            except ValueError:
+            except (ValueError, OverflowError):
                 point = 0, 0.0, None
             if point[0] < 1 or point[1] < 0 or (point[2] or 0) < 0:
                 raise InputError(

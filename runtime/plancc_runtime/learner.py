@@ -72,7 +72,7 @@ class Learner:
                 share.backward()
         loss = self._reduce(share.detach())
         if not np.isfinite(loss):  # every rank sees the same sum
-            self.transport.agree(_diverged(loss, where, self.options.lr))
+            self._end_diverged(loss, where, view, data)
         return loss, outputs.detach()
 
     def update(self, rate: float) -> None:
@@ -104,8 +104,36 @@ class Learner:
         with self.clock("allreduce"):
             self.transport.allreduce_sum(counts)
         if not np.isfinite(counts).all():
-            self.transport.agree(_diverged(counts[0, 0], where, self.options.lr))
+            self._end_diverged(counts[0, 0], where, view, data)
         return scores_of(splits, sizes, counts)
+
+    def _end_diverged(self, loss: float, where: str, view: View, data: LocalData) -> None:
+        """Raise on all ranks that the loss is not finite, and where that comes from. Collective.
+
+        Plans hold finite numbers, and all ranks have the same weights. A rank whose features or
+        values of A are not finite, or whose weights alone, has a fault of its own. Otherwise
+        training diverged.
+        """
+        held = [x for x in (data.features, view.x, view.fixed) if x is not None]
+        whole = [
+            all(graph.is_finite() for graph in view.graphs),
+            all(bool(x.isfinite().all()) for x in held),
+            all(bool(w.isfinite().all()) for w in self._parameters),
+        ]
+        ranks = np.array([not each for each in whole], np.int64)
+        self.transport.allreduce_sum(ranks)
+        error: PlanccError | None = None
+        if not ranks[0] and not ranks[1] and ranks[2] in (0, self.transport.size):
+            error = PlanccError(
+                f"the loss of {where} is {loss}: try a smaller `lr` than {self.options.lr:g}"
+            )
+        elif not all(whole):
+            names = ("values of the matrix", "features", "weights of the network")
+            error = PlanccError(
+                f"the loss of {where} is {loss}: {names[whole.index(False)]} of this rank are not "
+                "finite"
+            )
+        self.transport.agree(error)
 
     def num_found(self, outputs: Tensor, view: View, data: LocalData) -> int:
         """Training vertices of this rank that `outputs` are right for."""
@@ -178,7 +206,3 @@ class _Split:
     def rows_of(self, outputs: Tensor) -> Tensor:
         """The outputs of these vertices."""
         return outputs if self._places is None else outputs.index_select(0, self._places)
-
-
-def _diverged(loss: float, where: str, lr: float) -> PlanccError:
-    return PlanccError(f"the loss of {where} is {loss}: try a smaller `lr` than {lr:g}")

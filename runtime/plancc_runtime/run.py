@@ -12,7 +12,7 @@ from os import PathLike, fspath
 import numpy as np
 import torch
 
-from plancc.errors import InputError, Stopped
+from plancc.errors import InputError, PlanccError, Stopped
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc.registry import check_choice
@@ -51,6 +51,8 @@ from plancc_runtime.transport.messages import name_ranks
 from plancc_runtime.weights import read_description, read_weights
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
+ROWS = 1 << 16
+"""Rows of features that are looked at at once."""
 
 
 def agree(
@@ -128,6 +130,9 @@ class Run:
                 raise
         # by what the network has now, which may come from a file
         features = network.standardized(self._data.features, self._data.first_column)
+        with transport.agreement():
+            if not all(bool(rows.isfinite().all()) for rows in features.split(ROWS)):
+                raise PlanccError(f"{name}: features of this rank are not finite as they are used")
         self._data = replace(self._data, features=features)
         del features
         self._log = None

@@ -132,6 +132,7 @@ BAD = {
     "python's underscore, integer": (INTEGER + "2 2 1\n1 1 1_0\n", 3, "1_0"),
     "plus sign": (REAL + "2 2 1\n1 1 +1.5\n", 3, "+1.5"),
     "integer of 2**63": (INTEGER + "2 2 1\n1 1 9223372036854775808\n", 3, "9223372036854775808"),
+    "integer of 400 digits": (INTEGER + f"2 2 1\n1 1 {'9' * 400}\n", 3, "is not a 64-bit integer"),
     "carriage return": (REAL + "2 2 1\n1 \r1 2\n", 3, "control character"),
     "vertical tab": (REAL + "2 2 1\n1 1\v2\n", 3, "control character"),
     "NUL": (REAL + "2 2 1\n1 1 2\0\n", 3, "2\ufffd"),

@@ -104,7 +104,11 @@ def no_leftovers(folder: Path) -> None:
         raise Finding("leftover", f"{left[0]} was left")
 
 
-LAUNCHERS = ("threads", "mpirun", "torchrun")
+MPICH = Path(
+    os.environ.get("PLANCC_MPICH_PYTHON", Path(__file__).parents[2] / "build/mpich/bin/python")
+)
+"""A Python that finds MPICH and plancc: `make mpich` makes one."""
+LAUNCHERS = ("threads", "mpirun", "torchrun", "mpich")
 FAULTS = {
     # what happens to one rank: whether all launchers can have it
     "nothing": True,
@@ -117,11 +121,16 @@ FAULTS = {
     "missing plan": False,
     "terminated": True,
     "full disk": True,
+    "NaN features": True,
+    "NaN weights": True,
 }
 
 
 class Jobs(Attack):
-    """A fault on one rank of a job: it ends in time, and names the rank or the file."""
+    """A fault on one rank of a job: it ends in time, and names the rank or the file.
+
+    Without MPICH its cases are "left out".
+    """
 
     name = "jobs"
     cpu, wall = 600.0, 600.0
@@ -176,6 +185,8 @@ class Jobs(Attack):
 
     def look(self, case: Case, folder: Path) -> str:
         launcher, fault, rank, after = case.words
+        if launcher == "mpich" and not MPICH.exists():
+            return "left out: no MPICH (make mpich)"
         plan = self.damaged if fault == "damaged plan" else self.plan
         epochs = "3" if fault == "nothing" else "200000"
         log = "/dev/full" if fault == "full disk" else "log.jsonl"
@@ -187,6 +198,10 @@ class Jobs(Attack):
             "mpirun": [
                 *(str(BIN / "mpirun"), "-n", str(self.ranks), "--oversubscribe"),
                 *(sys.executable, script, *words),
+            ],
+            "mpich": [
+                *(str(MPICH.with_name("mpiexec")), "-n", str(self.ranks), "-print-all-exitcodes"),
+                *(str(MPICH), script, *words),
             ],
             "torchrun": [
                 *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
@@ -215,13 +230,15 @@ class Jobs(Attack):
             raise Finding("silent", f"{launcher}: exit code 0 although a rank is {fault}")
         said = " ".join(line for line in end.err.splitlines() if "plancc-run" in line)
         if fault in ("killed", "terminated"):  # the launcher may see it first, and end the job
-            said += end.err
+            said += end.out + end.err  # MPICH speaks on stdout
         name = {
             "damaged plan": r"damaged\.h5",
             "missing plan": r"missing\.h5",
             "full disk": r"/dev/full",
             "terminated": rf"[Rr]ank[\s:]*{rank}\b|@1,{rank}\]|interrupted",
         }.get(fault, rf"[Rr]anks?(\(s\))?[\s:]*[\d, and]*\b{rank}\b|@1,{rank}\]")
+        if launcher == "mpich" and fault in ("killed", "terminated"):
+            name += r"|PID \d+ RUNNING AT"  # it knows no more, and kills all others at once
         if not re.search(name, said):
             raise Finding(
                 "unnamed", f"{launcher}, {fault}: {rank} is not named: {(said or end.err)[-300:]}"

@@ -328,9 +328,9 @@ def _read_mtx(text: str) -> tuple[int, Entries]:
 
 def _read_edges(text: str) -> tuple[int, Entries]:
     lines = [line for line in text.split("\n") if line.strip() and line[0] not in "#%"]
-    if lines[0].strip()[:1].isalpha():  # names of columns
-        lines = lines[1:]
     mark = next((mark for mark in ",;" if mark in lines[0]), None)
+    if not any(_is_number(word) for word in lines[0].split(mark)):  # names of columns
+        lines = lines[1:]
     entries = [[word.strip() for word in line.split(mark)] for line in lines]
     ids = sorted({int(word) for words in entries for word in words[:2]})
     place = {number: k for k, number in enumerate(ids)}
@@ -338,6 +338,14 @@ def _read_edges(text: str) -> tuple[int, Entries]:
     return len(ids), _summed([
         (place[int(u)], place[int(v)], float(w[0]) if w else None) for u, v, *w in entries
     ])  # fmt: skip
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return "_" not in word
 
 
 def _read_metis(text: str) -> tuple[int, Entries]:

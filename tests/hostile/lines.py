@@ -47,6 +47,8 @@ VALUES = (
     *("99999999x99999999", "p=2..4", "p=4..2", "p=1..999999999999", "a=b", "=", "rp,rp"),
     *("hp", "auto", "block", "cagnet-3d", "volume", "time", "best", "30s", "0s", "1e99s", "-5m"),
     *("PLAN", "OTHER", "GRAPH", "WEIGHTS", "FIFO", ".", "/", "/dev/null", "/dev/zero", "missing"),
+    *("heads=null", "heads={}", 'heads="4"', "train_eps=1", "bias=0", "slope=" + "[" * 5000),
+    *("9" * 400 + ":0.5", "heads=" + "9" * 400, "64:" + "9" * 400, "10:nan", "least_degree=-1"),
     *("/proc/self/mem", "out.h5", "../case/out.h5", "a/b/c", "%s%n", "$(true)", "*", "~"),
 )
 

@@ -75,7 +75,11 @@ def test_boundaries_are_power_laws():
     assert Boundary.parse("16:0.5").at(1024) == (0.5, None)
     assert Boundary.parse("16:0,64:1").at(32) == pytest.approx((0.5, None))
     assert Boundary.parse("16:0,64:1").at(4)[0] == 0
-    for text in ("", "16", "16:x", "0:1", "16:-1", "16:nan", "16:1,16:2", "16:1:2:3", "16:1e400"):
+    large = "9" * 400
+    for text in (
+        *("", "16", "16:x", "0:1", "16:-1", "16:nan", "16:1,16:2", "16:1:2:3", "16:1e400"),
+        *(f"{large}:0.5", f"16:{large}", f"16:0.5:{large}"),
+    ):
         with pytest.raises(InputError, match="boundary"):
             Boundary.parse(text)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -142,9 +143,11 @@ def test_a_registered_layer_gets_the_options_that_it_declares(monkeypatch):
     ):
         with pytest.raises(InputError, match=words):
             TrainOptions(model="sloped", **wrong)
-    options = TrainOptions(model="sloped", model_options={"slope": "steep"})
-    with pytest.raises(InputError, match="slope 'steep': give a number"):
-        make_network(options, load_data(part, transport, torch.float32, options), transport, None)
+    for value in ("steep", "null", "{}", '"4"', "true", "[" * 100_000, "9" * 5000):
+        options = TrainOptions(model="sloped", model_options={"slope": value})
+        data = load_data(part, transport, torch.float32, options)
+        with pytest.raises(InputError, match=f"slope '{re.escape(value[:20])}.*': give a number"):
+            make_network(options, data, transport, None)
 
 
 @pytest.mark.parametrize(

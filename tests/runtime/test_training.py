@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict
+import re
+from dataclasses import asdict, replace
 from itertools import pairwise
 
 import click
@@ -22,7 +23,7 @@ from plancc.graph.vertexdata import VertexData
 from plancc_cli.run_command import SECTIONS, command
 from plancc_runtime.data import random_split
 from plancc_runtime.options import OPTION_NAMES, TrainOptions
-from plancc_runtime.train import train
+from plancc_runtime.train import prepared, train
 from plancc_runtime.transport.local import run_ranks
 
 N, PARTS, CLASSES, WIDTH, HIDDEN = 60, 3, 4, 7, 6
@@ -222,6 +223,51 @@ def test_scores_are_those_of_scikit_learn(multi_label):
         dense.loss().backward()
         steps.step()
     assert results[0].multi_label == multi_label
+
+
+@pytest.mark.parametrize(
+    ("what", "options", "words"),
+    [
+        ("features", {}, "rank 1: the plan: features of this rank are not finite as they are"),
+        ("later features", {}, "rank 1: the loss of epoch 1 is nan: features of this rank are"),
+        ("later features", {"input_dropout": 0.5}, "rank 1: the loss of epoch 1 is nan: features"),
+        ("values", {}, "rank 1: the loss of epoch 0 is nan: values of the matrix of this rank"),
+        ("weights", {}, "rank 1: the loss of epoch 0 is nan: weights of the network of this rank"),
+        ("all weights", {"lr": 0.25}, "the loss of epoch 0 is nan: try a smaller `lr` than 0.25"),
+    ],
+)
+def test_a_number_that_is_not_finite_names_its_rank(what, options, words):
+    """Plans with such numbers are refused: here they appear once a rank has read its own."""
+    header, parts = make_case()[2]
+
+    def main(transport):
+        wrong, part = transport.rank == 1, parts[transport.rank]
+        if what == "values" and wrong:
+            part = replace(
+                part, value=np.where(np.arange(len(part.value)) == 3, np.nan, part.value)
+            )
+        if what == "features" and wrong:
+            features = part.vertex_data.features.copy()
+            features[5] = np.inf
+            part = replace(part, vertex_data=replace(part.vertex_data, features=features))
+        run = prepared((header, part), TrainOptions(**COMMON, epochs=2, **options), transport)
+        if what == "all weights" or (what == "weights" and wrong):
+            next(run._learner.network.parameters()).data[0, 0] = np.nan
+        if what == "later features":
+            run.epoch(0)
+        if what == "later features" and wrong:
+            view = run._execution.view(1)
+            for x in (run._data.features, view.x, view.fixed):
+                if x is not None:
+                    x[:] = np.nan
+        if what == "later features":
+            run.epoch(1)
+        run.loop(None)
+
+    with pytest.raises(PlanccError, match=f"^{re.escape(words)}") as raised:
+        run_ranks(PARTS, main)
+    assert "rank 0" not in str(raised.value)
+    assert "ranks" not in str(raised.value)
 
 
 def test_a_split_is_drawn_where_the_plan_has_no_masks():

@@ -76,6 +76,10 @@ class LayerGraph(ABC):
         `coefficients`: the values of A, a name in `layouts.block.COEFFICIENTS`.
         """
 
+    def is_finite(self) -> bool:
+        """Whether the values of A on this rank are finite, as far as it keeps them."""
+        return True
+
     @abstractmethod
     def degree(self, nonzeros: str) -> Tensor:
         """Nonzeros of every row of the output: int64[num_outputs]."""

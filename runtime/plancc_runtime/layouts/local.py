@@ -97,6 +97,9 @@ class LocalGraph(LayerGraph):
     def targets(self, x: Tensor) -> Tensor:
         return x if self._block.outputs is None else x.index_select(0, self._places)
 
+    def is_finite(self) -> bool:
+        return bool(np.isfinite(self.block.value).all())
+
     def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
         """A x: Tensor[num_outputs, width]; its gradient is A^T g. Collective."""
         return ProductFunction.apply(x, self, coefficients)

@@ -24,6 +24,7 @@ from torch.autograd.function import once_differentiable
 
 from plancc.errors import InputError
 from plancc.registry import check_choice
+from plancc.text import shown
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph, local_graph
 
@@ -69,6 +70,22 @@ class ProductOptions(ConvOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("order", self.order, ORDERS)
+
+
+KINDS = {"int": int, "float": int | float, "bool": bool, "str": str}
+"""Types of options, by their annotation; others are not checked."""
+
+
+def _is_of_kind(value: Any, kind: str) -> bool:
+    """Whether a value is of an option's type: one of `KINDS`, or that and None."""
+    plain = kind.removesuffix(" | None")
+    if plain not in KINDS or (value is None and kind != plain):
+        return True
+    return isinstance(value, KINDS[plain]) and isinstance(value, bool) == (plain == "bool")
+
+
+def _no_option(name: str, value: Any) -> InputError:
+    return InputError(f"{name} '{shown(value)}': give a number, true or false")
 
 
 class Conv(nn.Module, ABC):
@@ -143,14 +160,17 @@ class Conv(nn.Module, ABC):
     @classmethod
     def _read_options(cls, choices: dict[str, Any]) -> Any:
         """`Options` from values, or from text for those that are none."""
-        defaults = {each.name: each.default for each in fields(cls.Options)}
+        known = {each.name: each for each in fields(cls.Options)}
         for name, value in choices.items():
-            check_choice(f"option of {cls.__name__}", name, sorted(defaults))
-            if isinstance(value, str) and not isinstance(defaults[name], str):
+            check_choice(f"option of {cls.__name__}", name, sorted(known))
+            kind = str(known[name].type)
+            if isinstance(value, str) and kind != "str":
                 try:
                     choices[name] = json.loads(value)
-                except json.JSONDecodeError:
-                    raise InputError(f"{name} '{value}': give a number, true or false") from None
+                except (ValueError, RecursionError):
+                    raise _no_option(name, value) from None
+            if not _is_of_kind(choices[name], kind):
+                raise _no_option(name, value)
         return cls.Options(**choices)
 
     @abstractmethod
