@@ -189,7 +189,7 @@ def command(
     own = [name for name in model.option_fields() if name not in samplers]
     refuse_taken(f"model '{settings['model']}'", own, TAKEN)
     data = settings.pop("data")
-    options.check_output(output, graph, settings["part"], *data)
+    options.check_plan_output(output, graph, settings["part"], *data)
     if data and no_data:
         raise InputError("`data` and `no_data` exclude each other: give one of them")
     reading = {name: settings.pop(name) for name in options.READING}

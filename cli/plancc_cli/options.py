@@ -30,6 +30,8 @@ MAX_WIDTH = 2**31 - 1
 THREADS = click.IntRange(1, MOST_THREADS)
 MAX_SECONDS = 2_000_000  # what the system can wait for in one call
 HDF5 = b"\x89HDF\r\n\x1a\n"
+NO_PLANS = (".json", ".npy", ".toml", ".html")
+"""Extensions, besides those of graphs, of files that are no plans."""
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 FORM = "plancc.form"
@@ -414,6 +416,15 @@ def check_output(output: str, *inputs: str | None) -> None:
             continue
         if os.path.samefile(path, output):
             raise InputError(f"{output}: is an input file; choose another name for the output")
+
+
+def check_plan_output(output: str, *inputs: str | None) -> None:
+    """`check_output`, and refuse a plan by the name of a graph or of a text."""
+    check_output(output, *inputs)
+    name = output.lower().removesuffix(".gz")
+    taken = {extension for graphs in FORMATS.loaded().values() for extension in graphs.extensions}
+    if name.endswith((*taken, *NO_PLANS)):
+        raise InputError(f"{output}: plans are HDF5 files: choose a name that ends in .h5")
 
 
 def is_no_plan(path: str) -> bool:

@@ -10,7 +10,7 @@ import click
 from plancc.errors import InputError
 from plancc_cli import options
 from plancc_cli.generated import with_options
-from plancc_cli.ranks import Job
+from plancc_cli.ranks import Job, check_threads_of
 from plancc_cli.run_options import HELP, run_option
 from plancc_cli.simulate import is_graph
 from plancc_cli.words import predictions_line, say
@@ -85,6 +85,7 @@ def command(
         if transport.rank == 0:
             say(predictions_line(output, header.num_vertices, counts))
 
+    check_threads_of(plan, ranks)
     job = Job("plancc predict", command)
     sys.exit(job.run(None if ranks == 1 else ranks, "auto", timeout, work))
 

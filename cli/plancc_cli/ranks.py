@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 ALONE = 3
 """Seconds after which a rank that ends before it can talk to others speaks for itself."""
+FEW = 64
+"""Threads that are started at once; each finds out by itself whether the plan has its part."""
 
 
 class Job:
@@ -115,6 +117,17 @@ class Job:
             sentence = f"rank {rank}: {sentence}"
         self.say(sentence)
         return code
+
+
+def check_threads_of(plan: str, ranks: int | None) -> None:
+    """InputError, before any thread is started, if there are too many for the plan."""
+    if ranks is None or ranks <= FEW:
+        return
+    from plancc.plan.reader import PlanFile
+    from plancc.plan.slices import check_num_ranks
+
+    with PlanFile(plan) as file:
+        check_num_ranks(file, ranks)
 
 
 def told(error: BaseException) -> tuple[str, int]:

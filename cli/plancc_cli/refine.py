@@ -113,7 +113,7 @@ def command(
     from plancc_cli.render import print_refinement
     from plancc_cli.tables import print_data
 
-    options.check_output(output, source, part, *data)
+    options.check_plan_output(output, source, part, *data)
     reading = {name: settings.pop(name) for name in options.READING}
     of_graph = options.is_no_plan(source)
     if of_graph and part is None:

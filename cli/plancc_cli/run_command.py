@@ -30,7 +30,7 @@ from plancc_cli.progress import (
     verbosity,
     verbosity_level,
 )
-from plancc_cli.ranks import Job
+from plancc_cli.ranks import Job, check_threads_of
 from plancc_cli.run_options import HELP, run_option
 from plancc_cli.stopping import StopSignals
 from plancc_cli.tables import console, line_width, print_table, say, table_of
@@ -80,6 +80,7 @@ def command(
 
     if signals and settings["checkpoint"] is None:
         raise InputError(f"--signal {signals[0]}: give --checkpoint, the folder, too")
+    check_threads_of(plan, ranks)
     job = Job(PROGRAM, command)
 
     def end() -> None:

@@ -22,6 +22,7 @@ def command(plan: str, output: str, compress: bool) -> None:
     from plancc.plan.upgrade import upgrade
     from plancc_cli.tables import print_data
 
+    options.check_plan_output(output)
     digest = upgrade(plan, output, compress=compress)
     form = options.form()
     if form:

@@ -63,18 +63,26 @@ def read_rank_slice(path: str | PathLike[str], rank: int, num_ranks: int) -> tup
         return file.header, read_part(file, rank, num_ranks)
 
 
+def check_num_ranks(file: PlanFile, num_ranks: int) -> None:
+    """InputError unless an open plan runs on so many ranks: its parts, or the ranks of its grid."""
+    num_parts = file.header.num_parts
+    if file.header.grid is not None:
+        check_ranks(file.path, file.header, num_ranks)
+    elif num_ranks > num_parts:
+        raise InputError(
+            f"{file.path}: {num_ranks} ranks for a plan of {num_parts} parts; start at most "
+            f"{num_parts} ranks, or compile the plan for more parts"
+        )
+
+
 def read_part(file: PlanFile, rank: int, num_ranks: int) -> Part:
     """The slice of rank `rank` from an open plan; see `read_rank_slice`."""
     num_parts = file.header.num_parts
     if not 0 <= rank < num_ranks:
         raise InputError(f"rank {rank} of {num_ranks}: ranks are numbered from 0")
+    check_num_ranks(file, num_ranks)
     if file.header.grid is not None:
         return _read_grid_share(file, rank, num_ranks)
-    if num_ranks > num_parts:
-        raise InputError(
-            f"{file.path}: {num_ranks} ranks for a plan of {num_parts} parts; start at most "
-            f"{num_parts} ranks, or compile the plan for more parts"
-        )
     ranks = block_of_parts(num_parts, num_ranks)
     block, num_interior = _read_parts(file, int(ranks[rank]), int(ranks[rank + 1]))
     rank_of_part = np.repeat(np.arange(num_ranks), np.diff(ranks))

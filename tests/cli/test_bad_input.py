@@ -608,3 +608,29 @@ def test_the_command_as_a_module() -> None:
     words = [sys.executable, "-m", "plancc_cli", "--version"]
     said = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert (said.returncode, said.stdout) == (0, ok("--version"))
+
+
+@pytest.mark.parametrize("name", ["plan.txt", "plan.MTX.gz", "plan.npz", "plan.json"])
+def test_a_plan_with_the_name_of_something_else(graph: Path, tmp_path: Path, name: str) -> None:
+    out = tmp_path / name
+    said = fails(tmp_path, "compile", graph, "-p", 2, "-o", out)
+    assert said == f"{out}: plans are HDF5 files: choose a name that ends in .h5"
+
+
+def test_far_more_threads_than_parts_are_not_started(
+    plan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them would find out by itself, after all of them were started."""
+
+    def started(*arguments: object) -> None:
+        raise AssertionError("threads were started")
+
+    monkeypatch.setattr("plancc_runtime.transport.local.run_ranks", started)
+    done = plancc_run(plan, "--ranks", 999_999)
+    assert done.code == 2
+    assert done.err == (
+        f"plancc-run: error: {plan}: 999999 ranks for a plan of 7 parts; start at most 7 ranks, or "
+        "compile the plan for more parts\n"
+    )
+    words = "predict", plan, "--weights", tmp_path / "w.npz", "-o", tmp_path / "out.csv"
+    assert "999999 ranks for a plan of 7 parts" in fails(tmp_path, *words, "--ranks", 999_999)
