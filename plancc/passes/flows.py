@@ -1,0 +1,158 @@
+"""Refinement of pairs of parts by minimum cuts: what helps where boundaries are short.
+
+On meshes and road networks hardly any single move lowers the volume. A minimum cut around the
+boundary of two parts moves whole layers at once (`plancc.passes.kernels.flows`). Pairs are solved
+in rounds (active block scheduling: Sanders and Schulz, 2011): the first takes all pairs of parts
+that share nets, the others those of which a part has changed. A round consists of batches of
+disjoint pairs, which are solved side by side; the result does not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.models.limits import Limits
+from plancc.passes.deadline import Deadline
+
+if TYPE_CHECKING:
+    from plancc.passes.kernels.nets import Nets
+    from plancc.passes.kernels.state import State
+
+REACH = 0.2
+"""Share of a part's weight, next to its boundary, that a minimum cut may move."""
+MAX_DEGREE = 200_000
+"""Sum of the nets of these vertices."""
+MAX_PINS = 1000
+"""Nets with more pins are left out of minimum cuts."""
+MAX_SPREAD = 32
+"""Nets that touch more parts make no two of them neighbours."""
+MAX_ROUNDS = 10
+LEAST_GAIN = 0.001
+"""Share of the volume that a round must save for another one to follow."""
+
+
+@dataclass(frozen=True, eq=False)
+class Flows:
+    """Minimum cuts between neighbouring parts, as long as they lower the volume.
+
+    A part above its limit gets no heavier; the others stay within theirs.
+
+    Attributes
+    ----------
+    limits : Limits
+        Of several constraints, or of one in a column.
+    deadline : Deadline
+        No pair is begun after it.
+    threads : int
+        Pairs that are solved at once. The owners do not depend on it, unless the deadline passes.
+    reach : float
+        See `REACH`.
+    least_gain : float
+        See `LEAST_GAIN`.
+    """
+
+    limits: Limits
+    deadline: Deadline = field(default_factory=Deadline)
+    threads: int = 1
+    reach: float = REACH
+    least_gain: float = LEAST_GAIN
+
+    def refine(self, nets: Nets, state: State) -> int:
+        """Lower the volume of `state`; returns the nodes and pins that were looked at, about.
+
+        The volume never rises, nor does the overload.
+        """
+        from plancc.passes.kernels.flows import adjacent_parts
+        from plancc.passes.kernels.state import volume
+
+        active = np.ones(len(state.sums), dtype=np.bool_)
+        rows, work = int(volume(nets, state)), 0
+        scratch: SimpleQueue[Any] = SimpleQueue()
+        for _ in range(self.threads):
+            scratch.put(np.full(len(nets.weight) + len(nets.cost), -1, dtype=np.int32))
+        solve = partial(self._solve, nets, state, scratch)
+        with ThreadPoolExecutor(self.threads) as pool:
+            side_by_side: Any = pool.map if self.threads > 1 else map
+            for _ in range(MAX_ROUNDS):
+                one, two, cost = adjacent_parts(MAX_SPREAD, nets, state)
+                due = np.flatnonzero(active[one] | active[two])
+                due = due[np.argsort(-cost[due], kind="stable")]
+                active[:] = False
+                saved = 0
+                for pairs in _disjoint(np.stack([one[due], two[due]], axis=1), len(active)):
+                    if self.deadline.passed():
+                        return work
+                    found = list(side_by_side(solve, pairs, _cut_nets(pairs, state)))
+                    for pair, (vertices, effort) in zip(pairs, found, strict=True):
+                        work += effort
+                        if len(vertices) > 0:
+                            active[pair] = True
+                            saved += _exchange(vertices, pair, nets, state)
+                rows -= saved
+                if saved <= self.least_gain * rows:
+                    break
+        return work
+
+    def _solve(
+        self, nets: Nets, state: State, scratch: SimpleQueue[Any], pair: Any, cut_nets: Any
+    ) -> tuple[npt.NDArray[np.int32], int]:
+        """Vertices that two parts had better exchange, and the work; changes nothing."""
+        from plancc.passes.kernels.flows import Region, split_pair
+
+        if self.deadline.passed():
+            return np.empty(0, dtype=np.int32), 0
+        sums = state.sums[pair]
+        region = Region(self.reach * sums, MAX_DEGREE, MAX_PINS)
+        most = np.maximum(self.limits.limit[pair], sums).astype(np.float64)
+        place = scratch.get()
+        try:
+            vertices, work = split_pair(pair, cut_nets, region, most, place, nets, state)
+        finally:
+            scratch.put(place)
+        return vertices, int(work)
+
+
+def _disjoint(
+    pairs: npt.NDArray[np.int64], num_parts: int
+) -> Iterator[list[npt.NDArray[np.int64]]]:
+    """Batches in which no part comes twice, each as large as it goes in the order of the pairs."""
+    while len(pairs) > 0:
+        free = np.ones(num_parts, dtype=np.bool_)
+        chosen = np.zeros(len(pairs), dtype=np.bool_)
+        for k, (one, two) in enumerate(pairs.tolist()):
+            if free[one] and free[two]:
+                free[one] = free[two] = False
+                chosen[k] = True
+        yield list(pairs[chosen])
+        pairs = pairs[~chosen]
+
+
+def _cut_nets(pairs: list[npt.NDArray[np.int64]], state: State) -> list[npt.NDArray[np.int32]]:
+    """Nets with pins in both parts, of disjoint pairs."""
+    from plancc.passes.kernels.flows import cut_nets_of_pairs
+
+    partner = np.arange(len(state.sums))
+    one, two = np.transpose(pairs)
+    partner[one], partner[two] = two, one
+    ptr, found = cut_nets_of_pairs(partner, MAX_SPREAD, state)
+    return [found[ptr[q] : ptr[q + 1]] for q in one]
+
+
+def _exchange(
+    vertices: npt.NDArray[np.int32], pair: npt.NDArray[np.int64], nets: Nets, state: State
+) -> int:
+    """Exchange vertices of two parts unless the nets that were left out make that worse."""
+    from plancc.passes.kernels.flows import exchange_between
+
+    saved = int(exchange_between(vertices, pair[0], pair[1], nets, state))
+    if saved >= 0:
+        return saved
+    return saved + int(exchange_between(vertices, pair[0], pair[1], nets, state))

@@ -1,0 +1,814 @@
+"""Minimum cuts between two parts, on the hypergraph around their boundary.
+
+Only nets with pins in both parts cost the pair anything: a net that leaves one of the two saves its
+cost, whatever other parts it touches. The network of Lawler (1973) stands for the hypergraph: a net
+has two nodes, *in* and *out*, joined by an arc of its cost; every pin sends into *in* and receives
+from *out* without bound. Vertices away from the boundary stay where they are: each part's are one
+terminal. A minimum cut of the network is then a split of the pair with the least volume.
+
+Cuts are balanced by FlowCutter (Hamann and Strasser, 2018; on hypergraphs Gottesbueren, Hamann and
+Wagner, 2019): while neither the cut next to the source nor that next to the target is balanced, the
+lighter side takes in a vertex behind its cut, and the flow is augmented from there.
+
+Nothing here changes a `State`: the best split of a pair depends on pins of its two parts only, so
+that disjoint pairs can be solved side by side and applied one after the other.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from plancc.passes.kernels.heap import pop, push
+from plancc.passes.kernels.state import move
+
+UNBOUNDED = 1 << 62
+FREE, COSTLY = 0, 1
+"""Vertices that a side may take in without more flow, as far as is known, and others."""
+DEEPEST = 1 << 15
+"""Depths are told apart up to here."""
+
+
+class Network(NamedTuple):
+    """The hypergraph of a pair of parts; vertices 0 and 1 stand for what stays in each.
+
+    Attributes
+    ----------
+    vertex : int32[v]
+        Vertices of the whole hypergraph; -1 for the two terminals.
+    part : int8[v]
+        In which of the two parts a vertex is, 0 or 1.
+    depth : int32[v]
+        Nets on the way from the boundary, at least 1.
+    weight : int64[v, num_constraints]
+    net_ptr, pins, cost : int64[m + 1], int32[num_pins], int64[m]
+        No net has both terminals: such nets stay cut.
+    net_of : int32[num_pins]
+        The net of a pin.
+    vertex_ptr, pins_of : int64[v + 1], int32[num_pins]
+        The pins (places in `pins`) of every vertex.
+    """
+
+    vertex: Any
+    part: Any
+    depth: Any
+    weight: Any
+    net_ptr: Any
+    pins: Any
+    cost: Any
+    net_of: Any
+    vertex_ptr: Any
+    pins_of: Any
+
+
+class Region(NamedTuple):
+    """How much of the two parts of a pair a network holds.
+
+    Attributes
+    ----------
+    room : float64[2, num_constraints]
+        Weight of each part's vertices that may move.
+    max_degree : int
+        Sum of their nets, of each part.
+    max_pins : int
+        Larger nets are left out: the cut is then that of the other nets.
+    """
+
+    room: Any
+    max_degree: int
+    max_pins: int
+
+
+@njit(cache=True, nogil=True)
+def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
+    """Nets with pins in both parts of a pair, pair by pair.
+
+    Parameters
+    ----------
+    partner : int64[num_parts]
+        The other part of the pair; a part without one is its own.
+    max_spread : int
+        Nets that touch more parts are left out.
+
+    Returns
+    -------
+    ptr, nets
+        Those of the pair whose smaller part is q: ``nets[ptr[q]:ptr[q + 1]]``.
+    """
+    num_parts = len(partner)
+    ptr = np.zeros(num_parts + 2, dtype=np.int64)
+    found = np.empty(0, dtype=np.int32)
+    here = np.zeros(num_parts, dtype=np.int64)
+    for fill in range(2):
+        if fill == 1:
+            ptr = np.cumsum(ptr)
+            found = np.empty(ptr[num_parts], dtype=np.int32)
+        for e in range(len(state.spread)):
+            spread = state.spread[e]
+            if spread < 2 or spread > max_spread:
+                continue
+            start = state.slot_ptr[e]
+            full = state.slot_ptr[e + 1] - start == num_parts
+            end = start + (num_parts if full else spread)
+            for k in range(start, end):
+                if state.count[k] > 0:
+                    here[state.part[k]] = e + 1
+            for k in range(start, end):
+                q = state.part[k]
+                if state.count[k] > 0 and partner[q] > q and here[partner[q]] == e + 1:
+                    if fill == 0:
+                        ptr[q + 1] += 1
+                    else:
+                        found[ptr[q]] = e
+                        ptr[q] += 1
+        here[:] = 0
+    ptr[1:] = ptr[:-1].copy()
+    ptr[0] = 0
+    return ptr[: num_parts + 1], found
+
+
+@njit(cache=True, nogil=True)
+def adjacent_parts(max_spread: int, nets: Any, state: Any) -> Any:
+    """Pairs of parts that share nets, and the cost of these.
+
+    Nets that touch more than `max_spread` parts are left out.
+
+    Returns
+    -------
+    one, two, cost : int64[num_pairs]
+        ``one < two``; ascending.
+    """
+    num_parts = len(state.sums)
+    ptr = np.zeros(num_parts + 2, dtype=np.int64)
+    of_part = np.empty(0, dtype=np.int32)
+    for fill in range(2):  # cut nets by part
+        if fill == 1:
+            ptr = np.cumsum(ptr)
+            of_part = np.empty(ptr[num_parts + 1], dtype=np.int32)
+        for e in range(len(state.spread)):
+            spread = state.spread[e]
+            if spread < 2 or spread > max_spread:
+                continue
+            start = state.slot_ptr[e]
+            full = state.slot_ptr[e + 1] - start == num_parts
+            for k in range(start, start + (num_parts if full else spread)):
+                if state.count[k] > 0:
+                    q = state.part[k]
+                    if fill == 1:
+                        of_part[ptr[q + 1]] = e
+                        ptr[q + 1] += 1
+                    else:
+                        ptr[q + 2] += 1
+    one, two = np.empty(16, dtype=np.int64), np.empty(16, dtype=np.int64)
+    found, num = np.empty(16, dtype=np.int64), 0
+    shared = np.zeros(num_parts, dtype=np.int64)
+    for q in range(num_parts):
+        for a in range(ptr[q], ptr[q + 1]):
+            e = of_part[a]
+            start = state.slot_ptr[e]
+            full = state.slot_ptr[e + 1] - start == num_parts
+            for k in range(start, start + (num_parts if full else state.spread[e])):
+                if state.count[k] > 0 and state.part[k] > q:
+                    shared[state.part[k]] += nets.cost[e]
+        for r in range(q + 1, num_parts):
+            if shared[r] == 0:
+                continue
+            if num == len(one):
+                one = np.concatenate((one, np.empty(num, dtype=np.int64)))
+                two = np.concatenate((two, np.empty(num, dtype=np.int64)))
+                found = np.concatenate((found, np.empty(num, dtype=np.int64)))
+            one[num], two[num], found[num] = q, r, shared[r]
+            shared[r] = 0
+            num += 1
+    return one[:num], two[:num], found[:num]
+
+
+@njit(cache=True, nogil=True)
+def network_of(pair: Any, cut_nets: Any, region: Any, place: Any, nets: Any, state: Any) -> Any:
+    """The network around the boundary of a pair, and what the boundary costs there.
+
+    Parameters
+    ----------
+    pair : int64[2]
+    cut_nets : int32[m]
+        Nets with pins in both.
+    region : Region
+    place : int32[num_vertices + num_nets]
+        Scratch: -1 throughout, before and after.
+
+    Returns
+    -------
+    Network, int
+        Cost of its nets that are cut now.
+    """
+    n, num_constraints = nets.weight.shape
+    most = min(n, 2 * region.max_degree) + 2
+    vertex = np.empty(most, dtype=np.int32)
+    part = np.empty(most, dtype=np.int8)
+    depth = np.empty(most, dtype=np.int32)
+    vertex[:2], part[0], part[1], depth[:2] = -1, 0, 1, 1 << 30
+    stays = np.zeros((2, num_constraints), dtype=np.int64)
+    end = 2
+    for s in range(2):
+        start, q = end, pair[s]
+        weight = np.zeros(num_constraints, dtype=np.int64)
+        degree = 0
+        head = start - 1
+        while head < end:  # the boundary first, then what is behind each vertex
+            first, last = 0, len(cut_nets)
+            if head >= start:
+                first = nets.vertex_ptr[vertex[head]]
+                last = nets.vertex_ptr[vertex[head] + 1]
+            for a in range(first, last):
+                e = nets.nets[a] if head >= start else cut_nets[a]
+                if nets.net_ptr[e + 1] - nets.net_ptr[e] > region.max_pins:
+                    continue
+                for k in range(nets.net_ptr[e], nets.net_ptr[e + 1]):
+                    v = nets.pins[k]
+                    if state.owner[v] != q or place[v] >= 0:
+                        continue
+                    size = nets.vertex_ptr[v + 1] - nets.vertex_ptr[v]
+                    fits = degree + size <= region.max_degree
+                    for c in range(num_constraints):
+                        fits &= weight[c] + nets.weight[v, c] <= region.room[s, c]
+                    if fits:
+                        for c in range(num_constraints):
+                            weight[c] += nets.weight[v, c]
+                        degree += size
+                        place[v] = end
+                        vertex[end], part[end] = v, s
+                        depth[end] = 1 + (depth[head] if head >= start else 0)
+                        end += 1
+            head += 1
+        for c in range(num_constraints):
+            stays[s, c] = state.sums[q, c] - weight[c]
+    # its nets
+    num_nets, num_pins = 0, 0
+    for x in range(2, end):
+        for a in range(nets.vertex_ptr[vertex[x]], nets.vertex_ptr[vertex[x] + 1]):
+            e = nets.nets[a]
+            size = nets.net_ptr[e + 1] - nets.net_ptr[e]
+            if place[n + e] < 0 and size <= region.max_pins:
+                place[n + e] = 0
+                num_nets += 1
+                num_pins += size
+    net_ptr = np.zeros(num_nets + 1, dtype=np.int64)
+    pins = np.empty(num_pins, dtype=np.int32)
+    net_of = np.empty(num_pins, dtype=np.int32)
+    cost = np.empty(num_nets, dtype=np.int64)
+    m, at, now = 0, 0, np.int64(0)
+    for x in range(2, end):
+        for a in range(nets.vertex_ptr[vertex[x]], nets.vertex_ptr[vertex[x] + 1]):
+            e = nets.nets[a]
+            if place[n + e] < 0:
+                continue
+            place[n + e] = -1
+            start = at
+            stay_0, stay_1, in_0, in_1 = False, False, False, False
+            for k in range(nets.net_ptr[e], nets.net_ptr[e + 1]):
+                v = nets.pins[k]
+                q = state.owner[v]
+                if q != pair[0] and q != pair[1]:
+                    continue
+                in_0 |= q == pair[0]
+                in_1 |= q == pair[1]
+                if place[v] >= 0:
+                    pins[at] = place[v]
+                    at += 1
+                elif q == pair[0]:
+                    stay_0 = True
+                else:
+                    stay_1 = True
+            if stay_0 and stay_1:
+                at = start
+                continue
+            if stay_0 or stay_1:
+                pins[at] = 1 if stay_1 else 0
+                at += 1
+            if at - start < 2:
+                at = start
+                continue
+            net_of[start:at] = m
+            cost[m] = nets.cost[e]
+            if in_0 and in_1:
+                now += nets.cost[e]
+            m += 1
+            net_ptr[m] = at
+    weight = np.empty((end, num_constraints), dtype=np.int64)
+    weight[:2] = stays
+    for x in range(2, end):
+        place[vertex[x]] = -1
+        weight[x] = nets.weight[vertex[x]]
+    vertex_ptr = np.zeros(end + 1, dtype=np.int64)
+    for k in range(at):
+        vertex_ptr[pins[k] + 1] += 1
+    vertex_ptr = np.cumsum(vertex_ptr)
+    pins_of = np.empty(at, dtype=np.int32)
+    fill = vertex_ptr[:-1].copy()
+    for k in range(at):
+        pins_of[fill[pins[k]]] = k
+        fill[pins[k]] += 1
+    found = Network(
+        vertex[:end],
+        part[:end],
+        depth[:end],
+        weight,
+        net_ptr[: m + 1],
+        pins[:at],
+        cost[:m],
+        net_of[:at],
+        vertex_ptr,
+        pins_of,
+    )
+    return found, now
+
+
+class Flow(NamedTuple):
+    """A flow, and what is reached in its residual network from each terminal's side.
+
+    Side 0 looks from the source along the arcs, side 1 from the target against them. Nodes of side
+    0 are the vertices, *in* of every net, *out* of every net; of side 1 the vertices, *out*, *in*:
+    so both sides walk from a vertex to the *near* node of a net, then to the *far* one.
+
+    Attributes
+    ----------
+    sent : int64[2, num_pins]
+        What a pin sends into its net, and what it receives from it.
+    through : int64[m]
+        Flow of a net.
+    reached : bool[2, v + 2 m]
+    fixed : bool[2, v]
+        Vertices that belong to a side for good.
+    order : int32[2, v]
+        Vertices reached, in that order.
+    behind : int64[2, 2, v]
+        Heaps of the vertices next to the cut of a side, `FREE` and `COSTLY`.
+    listed : bool[2, v]
+        Vertices that were put into them.
+    number : int64[2, 4]
+        How many vertices are reached, how many of these fixed, and sizes of the heaps.
+    weight : int64[2, num_constraints]
+        Of the vertices reached.
+    level, arc, queue, path, path_pin : int32[v + 2 m]
+        Scratch: levels and arcs are 0 between calls.
+    """
+
+    sent: Any
+    through: Any
+    reached: Any
+    fixed: Any
+    order: Any
+    behind: Any
+    listed: Any
+    number: Any
+    weight: Any
+    level: Any
+    arc: Any
+    queue: Any
+    path: Any
+    path_pin: Any
+    room: Any
+
+
+@njit(cache=True, nogil=True)
+def no_flow(net: Any) -> Any:
+    """Nothing flows, and nothing is reached."""
+    v, m = len(net.vertex), len(net.cost)
+    nodes = v + 2 * m
+    return Flow(
+        np.zeros((2, len(net.pins)), dtype=np.int64),
+        np.zeros(m, dtype=np.int64),
+        np.zeros((2, nodes), dtype=np.bool_),
+        np.zeros((2, v), dtype=np.bool_),
+        np.empty((2, v), dtype=np.int32),
+        np.empty((2, 2, v), dtype=np.int64),
+        np.zeros((2, v), dtype=np.bool_),
+        np.zeros((2, 4), dtype=np.int64),
+        np.zeros((2, net.weight.shape[1]), dtype=np.int64),
+        np.zeros(nodes, dtype=np.int32),
+        np.zeros(nodes, dtype=np.int32),
+        np.empty(nodes, dtype=np.int32),
+        np.empty(nodes + 1, dtype=np.int32),
+        np.empty(nodes + 1, dtype=np.int32),
+        np.empty(nodes + 1, dtype=np.int64),
+    )
+
+
+@njit(cache=True, nogil=True)
+def _levels(side: int, num: int, net: Any, flow: Any) -> Any:
+    """Breadth-first search from ``queue[:num]`` outside of what is reached.
+
+    Returns
+    -------
+    end, found
+        Nodes in the queue, and whether the other side's fixed vertices are among them; then the
+        search ends with their level.
+    """
+    v, m = len(net.vertex), len(net.cost)
+    near_flow, far_flow = flow.sent[side], flow.sent[1 - side]
+    reached, level, queue, target = flow.reached[side], flow.level, flow.queue, flow.fixed[1 - side]
+    head, end, last = 0, num, UNBOUNDED
+    for k in range(num):
+        level[queue[k]] = 1
+    while head < end:
+        x = queue[head]
+        head += 1
+        below = level[x] + 1
+        if below > last:
+            break
+        if x < v:
+            for a in range(net.vertex_ptr[x], net.vertex_ptr[x + 1]):
+                k = net.pins_of[a]
+                y = v + net.net_of[k]
+                if level[y] == 0 and not reached[y]:
+                    level[y] = below
+                    queue[end] = y
+                    end += 1
+                y += m
+                if far_flow[k] > 0 and level[y] == 0 and not reached[y]:
+                    level[y] = below
+                    queue[end] = y
+                    end += 1
+            continue
+        near = x < v + m
+        e = x - v if near else x - v - m
+        y = x + m if near else x - m
+        if level[y] == 0 and not reached[y]:
+            left = net.cost[e] - flow.through[e] if near else flow.through[e]
+            if left > 0:
+                level[y] = below
+                queue[end] = y
+                end += 1
+        for k in range(net.net_ptr[e], net.net_ptr[e + 1]):
+            y = net.pins[k]
+            if level[y] == 0 and not reached[y] and (not near or near_flow[k] > 0):
+                level[y] = below
+                queue[end] = y
+                end += 1
+                if target[y]:
+                    last = below
+    return end, last < UNBOUNDED
+
+
+@njit(cache=True, nogil=True)
+def _push(side: int, length: int, amount: int, net: Any, flow: Any) -> int:
+    """Send an amount along ``path[:length]``; returns how much of the path still has room."""
+    v, m = len(net.vertex), len(net.cost)
+    near_flow, far_flow, through = flow.sent[side], flow.sent[1 - side], flow.through
+    path, path_pin, cost = flow.path, flow.path_pin, net.cost
+    open_until = length
+    for d in range(length - 1):
+        x, y, k = path[d], path[d + 1], path_pin[d + 1]
+        full = False
+        if x < v:
+            if y < v + m:
+                near_flow[k] += amount
+            else:
+                far_flow[k] -= amount
+                full = far_flow[k] == 0
+        elif x < v + m:
+            if y < v:
+                near_flow[k] -= amount
+                full = near_flow[k] == 0
+            else:
+                through[x - v] += amount
+                full = through[x - v] == cost[x - v]
+        elif y < v:
+            far_flow[k] += amount
+        else:
+            through[y - v] -= amount
+            full = through[y - v] == 0
+        if full and open_until == length:
+            open_until = d + 1
+    return open_until
+
+
+@njit(cache=True, nogil=True)
+def _block(side: int, source: int, net: Any, flow: Any) -> Any:
+    """Augment along paths that lead a level down with every step, until there are none (Dinic).
+
+    Written in one piece, since this is where most of the time goes.
+    """
+    v, m = len(net.vertex), len(net.cost)
+    near_flow, far_flow, through = flow.sent[side], flow.sent[1 - side], flow.through
+    level, arc, path, path_pin, room = flow.level, flow.arc, flow.path, flow.path_pin, flow.room
+    target, cost = flow.fixed[1 - side], net.cost
+    vertex_ptr, pins_of, net_of = net.vertex_ptr, net.pins_of, net.net_of
+    net_ptr, pins = net.net_ptr, net.pins
+    total: Any = np.int64(0)
+    path[0], length, room[0] = source, 1, UNBOUNDED
+    while length > 0:
+        x = path[length - 1]
+        if x < v and target[x]:
+            amount = room[length - 1]
+            total += amount
+            length = _push(side, length, amount, net, flow)
+            for d in range(1, length):
+                room[d] -= amount
+            if length == 1:
+                room[0] = UNBOUNDED
+            continue
+        below, at = level[x] + 1, arc[x]
+        y, k = -1, -1
+        left: Any = np.int64(0)
+        if x < v:
+            start = vertex_ptr[x]
+            end = 2 * (vertex_ptr[x + 1] - start)
+            while at < end:
+                k = pins_of[start + (at >> 1)]
+                z = v + net_of[k]
+                if at & 1 == 0:
+                    if level[z] == below:
+                        y, left = z, UNBOUNDED
+                        break
+                elif level[z + m] == below and far_flow[k] > 0:
+                    y, left = z + m, far_flow[k]
+                    break
+                at += 1
+        else:
+            near = x < v + m
+            e = x - v if near else x - v - m
+            if at == 0:
+                z = x + m if near else x - m
+                left = cost[e] - through[e] if near else through[e]
+                if level[z] == below and left > 0:
+                    y = z
+                else:
+                    at = 1
+            if y < 0:
+                start = net_ptr[e] - 1
+                end = net_ptr[e + 1] - start
+                while at < end:
+                    k = start + at
+                    z = pins[k]
+                    if level[z] == below:
+                        if not near:
+                            y, left = z, UNBOUNDED
+                            break
+                        if near_flow[k] > 0:
+                            y, left = z, near_flow[k]
+                            break
+                    at += 1
+        arc[x] = at
+        if y >= 0:
+            room[length] = min(room[length - 1], left)
+            path[length], path_pin[length] = y, k
+            length += 1
+        else:
+            level[x] = -1  # leads nowhere
+            length -= 1
+    return total
+
+
+@njit(cache=True, nogil=True)
+def extend(side: int, num: int, bound: int, net: Any, flow: Any) -> Any:
+    """Augment from the vertices ``queue[:num]`` and reach what can then be reached from them.
+
+    The search ends without that where the flow that is added exceeds `bound`.
+
+    Returns
+    -------
+    int
+        Flow added.
+    """
+    v, m = len(net.vertex), len(net.cost)
+    total: Any = np.int64(0)
+    while True:
+        end, found = _levels(side, num, net, flow)
+        if found:
+            for k in range(num):
+                total += _block(side, flow.queue[k], net, flow)
+        for k in range(end):
+            x = flow.queue[k]
+            flow.level[x] = 0
+            flow.arc[x] = 0
+        if not found:
+            break
+        if total > bound:
+            return total
+    number = flow.number[side]
+    for k in range(end):
+        x = flow.queue[k]
+        flow.reached[side, x] = True
+        if x < v:
+            flow.order[side, number[0]] = x
+            number[0] += 1
+            for c in range(net.weight.shape[1]):
+                flow.weight[side, c] += net.weight[x, c]
+    for i in range(end):
+        x = flow.queue[i]
+        if v <= x < v + m and not flow.reached[side, x + m]:
+            for k in range(net.net_ptr[x - v], net.net_ptr[x - v + 1]):
+                _list(side, net.pins[k], net, flow)
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _list(side: int, x: int, net: Any, flow: Any) -> None:
+    """Put a vertex among those that a side may take in; those far from the boundary first."""
+    if flow.reached[side, x] or flow.listed[side, x] or x < 2:
+        return
+    flow.listed[side, x] = True
+    depth: Any = net.depth[x]
+    depth = np.int64(min(depth, DEEPEST))
+    key = DEEPEST + (depth if net.part[x] == side else -depth)
+    key = (((key << 20) + _hash(x)) << 24) + x
+    number = flow.number[side]
+    number[2 + FREE] = push(flow.behind[side, FREE], number[2 + FREE], key)
+
+
+@njit(cache=True, nogil=True)
+def _reach_again(side: int, net: Any, flow: Any) -> None:
+    """Search anew from the fixed vertices of a side, after the flow has changed."""
+    number = flow.number[side]
+    flow.reached[side, :] = False
+    flow.listed[side, :] = False
+    flow.weight[side, :] = 0
+    number[0] = number[2] = number[3] = 0
+    flow.queue[: number[1]] = flow.order[side, : number[1]]
+    extend(side, number[1], 0, net, flow)
+    other = flow.number[1 - side]  # what was costly may be free now
+    for k in range(other[2 + COSTLY]):
+        key = flow.behind[1 - side, COSTLY, k]
+        other[2 + FREE] = push(flow.behind[1 - side, FREE], other[2 + FREE], key)
+    other[2 + COSTLY] = 0
+
+
+@njit(cache=True, nogil=True)
+def _hash(x: int) -> int:
+    """A number below 2^20 that looks random."""
+    return ((x * 0x9E3779B1) >> 12) & 0xFFFFF
+
+
+@njit(cache=True, nogil=True)
+def _piercing(side: int, costly: bool, most: Any, net: Any, flow: Any) -> int:
+    """The vertex that a side takes in next; -1 where none may be.
+
+    `costly`: also one that the other side reaches, so that more must flow.
+    """
+    number, reached, behind = flow.number[side], flow.reached[side], flow.behind[side]
+    for attempt in range(2):
+        for kind in range(1 + costly):
+            while number[2 + kind] > 0:
+                key, number[2 + kind] = pop(behind[kind], number[2 + kind])
+                x = key & 0xFFFFFF
+                if reached[x] or flow.fixed[1 - side, x] or not _has_room(side, x, most, net, flow):
+                    continue
+                if kind == FREE and flow.reached[1 - side, x]:
+                    number[2 + COSTLY] = push(behind[COSTLY], number[2 + COSTLY], key)
+                    continue
+                return x
+        if attempt == 0:  # what no net of the cut leads to, if anything
+            for x in range(2, len(net.vertex)):
+                _list(side, x, net, flow)
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def _has_room(side: int, x: int, most: Any, net: Any, flow: Any) -> bool:
+    for c in range(most.shape[1]):
+        if flow.weight[side, c] + net.weight[x, c] > most[side, c]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _fullness(one: Any, whole: Any, side: int, most: Any) -> float:
+    """Largest weight over `most` where one side has weight `one`, and the other one the rest."""
+    full = 0.0
+    for c in range(most.shape[1]):
+        if whole[c] > 0:
+            full = max(full, one[c] / max(most[side, c], 1.0))
+            full = max(full, (whole[c] - one[c]) / max(most[1 - side, c], 1.0))
+    return full
+
+
+@njit(cache=True, nogil=True)
+def _leaves_both(one: Any, whole: Any) -> bool:
+    """Whether neither side is without weight."""
+    some, rest = False, False
+    for c in range(len(whole)):
+        some |= one[c] > 0
+        rest |= one[c] < whole[c]
+    return some and rest
+
+
+@njit(cache=True, nogil=True)
+def balanced_cut(most: Any, now: int, net: Any) -> Any:
+    """The smallest balanced cut that piercing finds, if it is better than the present one.
+
+    Parameters
+    ----------
+    most : float64[2, num_constraints]
+        Largest weights of the two parts.
+    now : int
+        Cost of the present cut.
+    net : Network
+
+    Returns
+    -------
+    moved : int32[k]
+        Vertices (of the network) that change sides; none where nothing is better: fewer rows, or
+        as many and a better balance.
+    cost : int
+        Of the cut that is found.
+    work : int
+        Nodes and pins looked at, about.
+    """
+    v = len(net.vertex)
+    flow = no_flow(net)
+    whole, present = np.zeros(most.shape[1], dtype=np.int64), np.zeros(most.shape[1], np.int64)
+    for x in range(v):
+        for c in range(most.shape[1]):
+            whole[c] += net.weight[x, c]
+            if net.part[x] == 0:
+                present[c] += net.weight[x, c]
+    nothing = np.empty(0, dtype=np.int32)
+    size = len(net.pins) + v
+    work = 3 * size
+    for side in range(2):
+        flow.fixed[side, side] = True
+    cost: Any = np.int64(0)
+    for side in range(2):
+        flow.queue[0] = side
+        cost += extend(side, 1, now - cost, net, flow)
+        if cost > now:
+            return nothing, cost, work
+        flow.number[side, 1] = 1
+    best_side, best_number, best_cost = -1, np.int64(0), now
+    best_full = _fullness(present, whole, 0, most)
+    while True:
+        for side in range(2):
+            full = _fullness(flow.weight[side], whole, side, most)
+            better = cost < best_cost or full < best_full
+            if full <= 1.0 and better and _leaves_both(flow.weight[side], whole):
+                best_side, best_number = side, flow.number[side, 0]
+                best_cost, best_full = cost, full
+        lighter, lightest = 0, np.inf
+        for side in range(2):
+            share = 0.0
+            for c in range(most.shape[1]):
+                share = max(share, flow.weight[side, c] / max(most[side, c], 1.0))
+            if share < lightest:
+                lighter, lightest = side, share
+        side, pierced = lighter, -1
+        for _ in range(2):  # once a balanced cut is known, no larger one is looked for
+            pierced = _piercing(side, best_side < 0, most, net, flow)
+            if pierced >= 0:
+                break
+            side = 1 - side
+        if pierced < 0:
+            break
+        number = flow.number[side]
+        for k in range(number[1], number[0]):
+            flow.fixed[side, flow.order[side, k]] = True
+        flow.order[side, number[0]] = pierced  # `extend` puts it there
+        number[1] = number[0] + 1
+        flow.fixed[side, pierced] = True
+        flow.queue[0] = pierced
+        more = extend(side, 1, now - cost, net, flow)
+        cost += more
+        work += size // 16 + 1
+        if cost > now:
+            break
+        if more > 0:
+            work += 3 * size
+            _reach_again(1 - side, net, flow)
+    if best_side < 0:
+        return nothing, now, work
+    goes = np.full(v, 1 - best_side, dtype=np.int8)
+    goes[flow.order[best_side, :best_number]] = best_side
+    return np.flatnonzero(goes != net.part).astype(np.int32), best_cost, work
+
+
+@njit(cache=True, nogil=True)
+def split_pair(
+    pair: Any,
+    cut_nets: Any,
+    region: Any,
+    most: Any,
+    place: Any,
+    nets: Any,
+    state: Any,
+) -> Any:
+    """Vertices that the parts of a pair had better exchange: int32[k], and the work it took."""
+    net, now = network_of(pair, cut_nets, region, place, nets, state)
+    if now == 0:
+        return np.empty(0, dtype=np.int32), len(net.pins)
+    moved, _, work = balanced_cut(most, now, net)
+    return net.vertex[moved], work
+
+
+@njit(cache=True, nogil=True)
+def exchange_between(vertices: Any, one: int, two: int, nets: Any, state: Any) -> Any:
+    """Give vertices of either part to the other one; returns the rows saved."""
+    saved: Any = np.int64(0)
+    for v in vertices:
+        for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
+            saved += nets.cost[nets.nets[a]] * np.int64(state.spread[nets.nets[a]])
+        move(v, one if state.owner[v] == two else two, nets, state)
+        for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
+            saved -= nets.cost[nets.nets[a]] * np.int64(state.spread[nets.nets[a]])
+    return saved

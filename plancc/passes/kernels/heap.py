@@ -1,0 +1,47 @@
+"""A heap of whole numbers in an array, the largest on top."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def push(keys: Any, number: int, key: int) -> int:
+    """Add a key to the heap ``keys[:number]``; returns the new number."""
+    at = number
+    while at > 0:
+        above = (at - 1) >> 1
+        if keys[above] >= key:
+            break
+        keys[at] = keys[above]
+        at = above
+    keys[at] = key
+    return number + 1
+
+
+@njit(cache=True, nogil=True)
+def pop(keys: Any, number: int) -> Any:
+    """Take the largest key from the heap ``keys[:number]``, which is not empty.
+
+    Returns
+    -------
+    key, number
+        The new number of keys.
+    """
+    top, last = keys[0], keys[number - 1]
+    number -= 1
+    at = 0
+    while True:
+        below = 2 * at + 1
+        if below >= number:
+            break
+        if below + 1 < number and keys[below + 1] > keys[below]:
+            below += 1
+        if keys[below] <= last:
+            break
+        keys[at] = keys[below]
+        at = below
+    keys[at] = last
+    return top, number
