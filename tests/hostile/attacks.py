@@ -8,6 +8,7 @@ from .fuzz_inputs import Inputs
 from .killed_runs import KilledRuns
 from .lines import Lines
 from .neighbours import NEIGHBOURS
+from .places import Places
 from .plan_bytes import OldPlanBytes, PlanBytes
 from .plan_structure import PlanStructure
 from .plan_tables import PlanTables
@@ -23,6 +24,7 @@ ATTACKS: dict[str, type[Attack]] = {
         Inputs,
         *NEIGHBOURS,
         Lines,
+        Places,
         Signals,
         KilledRuns,
         Jobs,

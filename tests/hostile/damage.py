@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 
@@ -11,15 +12,28 @@ ODD = (0, 1, 0x7F, 0x80, 0xFF)
 
 def damaged(content: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
     """The bytes with some wrong, and how they were damaged; at least one byte differs."""
+    return _in_places(_damaged, content, rng)
+
+
+def _in_places(
+    once: Callable[[bytes, np.random.Generator], tuple[bytes, str]],
+    content: bytes,
+    rng: np.random.Generator,
+) -> tuple[bytes, str]:
+    """Damage in one place; in two or three for some."""
     while True:
-        found, how = _damaged(content, rng)
+        found, how = content, []
+        for _ in range(rng.choice([1, 1, 1, 2, 3])):
+            if any(found):
+                found, what = once(found, rng)
+                how.append(what)
         if found != content:
-            return found, how
+            return found, "; ".join(how)
 
 
 def _damaged(content: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
     data = np.frombuffer(content, np.uint8).copy()
-    kind = rng.integers(8)
+    kind = rng.integers(8 if len(data) > 3 else 5)
     at = rng.integers(len(data), size=rng.integers(1, 9))
     used = np.flatnonzero(data)  # headers and names are what is not zero
     if kind == 0:
@@ -52,6 +66,25 @@ def _damaged(content: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
     return content[:size], f"cut off after {size} bytes"
 
 
+ENCODINGS = ("utf-8", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-7", "cp037")
+MANNERS: dict[str, Callable[[bytes], bytes]] = {
+    "with zeros before": lambda word: b"000" + word,
+    "with a plus": lambda word: b"+" + word,
+    "with a minus": lambda word: b"-" + word,
+    "with underscores": lambda word: b"_".join(word[k : k + 1] for k in range(len(word))),
+    "with D for E": lambda word: word + b"D+00",
+    "with E0": lambda word: word + b"e0",
+    "with a large exponent": lambda word: word + b"e99999999999999999999",
+    "with a comma": lambda word: word.replace(b".", b","),
+    "in base 16": lambda word: b"0x" + word,
+    "in wide digits": lambda word: "".join(chr(c + 0xFEE0) for c in word).encode(),
+    "in Arabic digits": lambda word: "".join(
+        chr(c - 48 + 0x660) if 48 <= c < 58 else chr(c) for c in word
+    ).encode(),
+    "in quotes": lambda word: b'"' + word + b'"',
+    "above 2**63": lambda word: b"9223372036854775808" + word,
+    "above 2**64": lambda word: b"18446744073709551616" + word,
+}
 NUMBERS = (
     *("0", "-1", "1", "2147483647", "2147483648", "-2147483649", "4294967296", "1e308", "1e999"),
     *("9223372036854775807", "9223372036854775808", "-0", "nan", "inf", "-inf", "1e-320", "0x7f"),
@@ -62,14 +95,11 @@ WORDS = ("\x1b[31m", "\x1b]0;x\x07", "\r", "\x00", "\u202e", "é", "\ud7ff", "%s
 
 def damaged_text(content: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
     """The text with some of it wrong as an editor or another program makes it, or wrong bytes."""
-    while True:
-        found, how = _damaged_text(content, rng)
-        if found != content:
-            return found, how
+    return _in_places(_damaged_text, content, rng)
 
 
 def _damaged_text(content: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
-    kind = rng.integers(8)
+    kind = rng.integers(11)
     lines = content.split(b"\n")
     at = int(rng.integers(len(lines)))
     if kind in (0, 1):
@@ -99,4 +129,21 @@ def _damaged_text(content: bytes, rng: np.random.Generator) -> tuple[bytes, str]
         where, depth = int(rng.integers(len(content) + 1)), int(rng.choice([3, 2000, 200_000]))
         word = rng.choice([b"[", b'{"a":', b"a.", b"(", b" "])
         return content[:where] + word * depth + content[where:], f"{depth} x {word!r} at {where}"
-    return damaged(content, rng)
+    if kind == 8:
+        ends = [b"\r\n", b"\r", b"\n\n", b" \t\n", b"\f\n", "\u2028".encode(), b"\0\n"]
+        end = ends[rng.integers(len(ends))]
+        some = rng.random() if rng.random() < 0.5 else 1.0
+        mixed = (line + (end if rng.random() < some else b"\n") for line in lines)
+        return b"".join(mixed), f"lines end with {end!r}"
+    if kind == 9:
+        code = str(rng.choice(ENCODINGS))
+        text = content.decode("latin-1")
+        where = int(rng.choice([0, 0, rng.integers(len(text) + 1)]))  # a mark within the text too
+        mark = "\ufeff" * int(rng.integers(3))
+        return f"{text[:where]}{mark}{text[where:]}".encode(
+            code, "replace"
+        ), f"{code}, {mark!a} at {where}"
+    if kind == 10:
+        manner, how = list(MANNERS.items())[rng.integers(len(MANNERS))]
+        return re.sub(rb"\d+(\.\d+)?", lambda each: how(each[0]), content), f"numbers {manner}"
+    return _damaged(content, rng)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import math
 import warnings
 import zipfile
@@ -20,6 +21,7 @@ import numpy as np
 
 from .attack import Attack, Case, Finding
 from .damage import damaged, damaged_text
+from .odd_files import BIG, TRACE, evil_files, npy, npz, odd_archive, odd_array, odd_table
 
 N = 6
 EDGES = ((0, 1), (1, 0), (1, 2), (2, 1), (3, 4), (4, 3), (5, 0), (0, 5))
@@ -67,7 +69,12 @@ TEXTS = {
     "capacities.txt": "# of three parts\n1\n2\n0.5\n",
 }
 """Texts by their names. Those with ``.data.`` in them hold vertex data."""
-BIG = (0, 1, -1, 2, 34, 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1, -(2**63))
+FOLDERS = ("ogbn/",)
+"""Names of folders that are read as a whole."""
+MAPPING = "orig_nids.npy"
+"""What a partition of DistDGL has beside its description."""
+SHARES = {".h5ad": 0.15, ".parquet": 3.0, ".json": 2.0}
+"""How often files of these names are damaged, if not as often as others: a process reads .h5ad."""
 
 
 class Inputs(Attack):
@@ -78,45 +85,76 @@ class Inputs(Attack):
     chunk = 200
 
     def prepare(self, folder: Path) -> None:
-        self.bases = {name: text.encode() for name, text in TEXTS.items()} | _binaries(folder)
+        self.bases = {name: text.encode() for name, text in TEXTS.items()} | binaries(folder)
+        self.tables = {name: text.encode() for name, text in _folders().items()}
+        self.bases |= self.tables | evil_files()
+        self.names = sorted(self.bases)
+        shares = np.array([SHARES.get(Path(name).suffix, 1.0) for name in self.names])
+        self.shares = shares / shares.sum()
 
     def case(self, rng: np.random.Generator) -> Case:
-        names = sorted(self.bases)
-        name = names[rng.integers(len(names))]
+        name = self.names[rng.choice(len(self.names), p=self.shares)]
         base = self.bases[name]
-        if name in TEXTS:
+        if name in TEXTS or name in self.tables:
             content, how = _damaged_lines(base, rng)
-            if rng.random() < 0.1:
-                content, name = gzip.compress(content, 1, mtime=0), f"{name}.gz"
-                if rng.random() < 0.5:
-                    content, more = damaged(content, rng)
-                    how += f"; {more}"
+            if rng.random() < 0.1 and not name.startswith(FOLDERS):
+                content, name, more = _packed(content, name, rng)
+                how += more
+        elif name.startswith("code"):
+            content, how = (base, "code") if rng.random() < 0.5 else damaged(base, rng)
+        elif name.endswith(".parquet") and rng.random() < 0.7:
+            content, how = odd_table(rng)
+        elif name.endswith(".npy") and rng.random() < 0.5:
+            content, how = odd_array(base, rng)
+        elif base.startswith(b"PK") and rng.random() < 0.3:
+            content, how = odd_archive(base, rng)
         elif base.startswith(b"PK") and rng.random() < 0.6:
             content, how = _damaged_member(base, rng)
         else:
             content, how = damaged(base, rng)
-        return Case(f"{name}: {how}", {name: content})
+        files = {name: content}
+        if name.startswith(FOLDERS):  # the others as they were
+            folder = name.split("/")[0]
+            files |= {
+                n: c for n, c in self.bases.items() if n.split("/")[0] == folder and n != name
+            }
+        if name.endswith(".json"):
+            files[MAPPING] = npy(np.arange(N))
+        return Case(f"{name}: {how}", files)
 
     def look(self, case: Case, folder: Path) -> str:
+        name = next(iter(case.files))
+        path = folder / (name.split("/")[0] if name.startswith(FOLDERS) else name)
+        warnings.simplefilter("ignore")
+        try:
+            return self._read(name, path)
+        finally:
+            if (folder / TRACE).exists():
+                raise Finding("silent", f"code in {name} was executed")
+
+    def _read(self, name: str, path: Path) -> str:
         from plancc.graph.formats import read_graph
         from plancc.graph.partvector import read_part_vector
         from plancc.graph.vertexdata import read_vertex_data
         from plancc.models.capacities import read_capacities
 
-        (name,) = case.files
-        path = folder / name
-        warnings.simplefilter("ignore")
         if ".part." in name:
             parts = read_part_vector(path)
+            if name.endswith(".json"):
+                return "ok"
             _same(parts.tolist(), _int_lines, path)
             return "ok"
         if name.startswith("capacities"):
             read_capacities(path)
             return "ok"
         if ".data." in name:
-            read_vertex_data(path, N)
+            data = read_vertex_data(path, N)
+            if name.endswith(".npy"):
+                _same_array(data.features, path)
             return "ok"
         graph = read_graph(path)
+        if name in ("csr.npz", "csc.npz", "coo.npz"):
+            _same_matrix(graph, path)
         reader = next(
             (read for end, read in ORACLES.items() if name.removesuffix(".gz").endswith(end)), None
         )
@@ -126,7 +164,7 @@ class Inputs(Attack):
             pairs = zip(rows.tolist(), graph.indices.tolist(), strict=True)
             found = dict(zip(pairs, map(float, values), strict=True))
             _same((graph.num_vertices, found), reader, path)
-        if name.endswith((".npz", ".pt", ".h5ad")):
+        if name.endswith((".npz", ".pt", ".h5ad")) or name.startswith(FOLDERS):
             read_vertex_data(path, graph, required=False)
         return "ok"
 
@@ -146,7 +184,7 @@ def main(seed: int = 1, trials: int = 1000, seconds: float = math.inf) -> int:
     return len(record.findings)
 
 
-def _binaries(folder: Path) -> dict[str, bytes]:
+def binaries(folder: Path) -> dict[str, bytes]:
     """Files that are no text, by their names; those whose libraries are installed."""
     from scipy import sparse
 
@@ -161,12 +199,12 @@ def _binaries(folder: Path) -> dict[str, bytes]:
         stream = io.BytesIO()
         sparse.save_npz(stream, each, compressed=name == "csr")
         made[f"{name}.npz"] = stream.getvalue()
-    made["plain.npz"] = _npz(
+    made["plain.npz"] = npz(
         indptr=matrix.indptr, indices=matrix.indices, num_nodes=np.array(N), features=features,
         labels=labels, train_mask=labels == 1, clusters=labels,
     )  # fmt: skip
     sizes = np.array([N, 2])
-    made["sparse.data.npz"] = _npz(
+    made["sparse.data.npz"] = npz(
         feat_indptr=np.arange(N + 1), feat_indices=labels % 2, feat_data=np.ones(N),
         feat_shape=sizes, train_idx=np.array([0, 1]), targets=labels[:, None] == np.arange(3),
     )  # fmt: skip
@@ -191,12 +229,6 @@ def _binaries(folder: Path) -> dict[str, bytes]:
     return made
 
 
-def _npz(**arrays: Any) -> bytes:
-    stream = io.BytesIO()
-    np.savez(stream, **arrays)
-    return stream.getvalue()
-
-
 def _h5ad(path: Path, matrix: Any, features: Any, labels: Any) -> bytes:
     import h5py
 
@@ -211,6 +243,43 @@ def _h5ad(path: Path, matrix: Any, features: Any, labels: Any) -> bytes:
         column["codes"], column["categories"] = labels, np.arange(3)
         file["obs/train_mask"] = labels == 1
     return path.read_bytes()
+
+
+def _folders() -> dict[str, str]:
+    """Tables of a folder of the Open Graph Benchmark, and what describes partitions of DistDGL."""
+    made = {
+        "ogbn/raw/edge.csv": "".join(f"{i},{j}\n" for i, j in EDGES),
+        "ogbn/raw/num-node-list.csv": f"{N}\n",
+        "ogbn/raw/num-edge-list.csv": f"{len(EDGES)}\n",
+        "ogbn/raw/edge-feat.csv": "".join(f"{i}.5\n" for i, _ in EDGES),
+        "ogbn/raw/node-feat.csv": "".join(f"{i},{i}.25\n" for i in range(N)),
+        "ogbn/raw/node-label.csv": "0.0\n2.0\nnan\n1.0\n0.0\n1.0\n",
+    }
+    for name, rows in {"train": (0, 3), "valid": (1,), "test": (4,)}.items():
+        made[f"ogbn/split/time/{name}.csv"] = "".join(f"{row}\n" for row in rows)
+    described = {"graph_name": "small", "num_parts": 2, "num_nodes": N, "num_edges": 8}
+    described |= {"node_map": {"_N": [[0, 3], [3, N]]}, "edge_map": {"_E": [[0, 4], [4, 8]]}}
+    made["small.part.json"] = json.dumps(described | {"part_method": "metis"}, indent=1)
+    return made
+
+
+def _packed(content: bytes, name: str, rng: np.random.Generator) -> tuple[bytes, str, str]:
+    """A text packed by gzip, for some in two streams, cut off, or with more behind it."""
+    kind, at = rng.integers(6), int(rng.integers(len(content) + 1))
+    packed, how = gzip.compress(content, 1, mtime=0), ""
+    if kind == 0:
+        packed, how = gzip.compress(content[:at]) + gzip.compress(content[at:]), "; two streams"
+    elif kind == 1:
+        packed, how = packed[: int(rng.integers(1, len(packed)))], "; a stream cut off"
+    elif kind == 2:
+        more = rng.integers(256, size=9).astype(np.uint8).tobytes()
+        packed, how = packed + bytes(more if rng.random() < 0.5 else 9), "; more behind the stream"
+    elif kind == 3:
+        packed, how = damaged(packed, rng)
+        how = f"; {how}"
+    elif kind == 4:
+        packed, how = gzip.compress(packed), "; packed twice"
+    return packed, f"{name}.gz", how
 
 
 def _damaged_lines(content: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
@@ -240,16 +309,10 @@ def _damaged_member(content: bytes, rng: np.random.Generator) -> tuple[bytes, st
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     name = sorted(members)[rng.integers(len(members))]
-    kind = rng.integers(4)
-    if kind == 0 and name.endswith(".npy"):
-        number = BIG[rng.integers(len(BIG))]
-        array = np.load(io.BytesIO(members[name])).copy()
-        if array.dtype.kind in "iuf" and array.size:
-            array = array.astype(np.int64) if array.dtype.kind in "iu" else array
-            array.flat[rng.integers(array.size)] = number
-        stream = io.BytesIO()
-        np.save(stream, array)
-        members[name], how = stream.getvalue(), f"{name} holds {number}"
+    kind = rng.integers(6)
+    if kind in (0, 4, 5) and name.endswith(".npy"):
+        members[name], how = odd_array(members[name], rng)
+        how = f"{name} {how}"
     elif kind == 1:
         del members[name]
         how = f"without {name}"
@@ -278,6 +341,32 @@ def _same(found: Any, read: Callable[[str], Any], path: Path) -> None:
         raise Finding("silent", f"read what another reader refuses: {error!r}"[:200]) from error
     if not _equal(found, wanted):
         raise Finding("silent", f"read other numbers than another reader from {path.name}")
+
+
+def _same_array(found: Any, path: Path) -> None:
+    """Finding unless features are those that numpy reads, one column for a vector."""
+    wanted = np.load(path)
+    wanted = wanted.reshape(len(wanted), -1).astype(np.float32)
+    if found is None or not np.array_equal(found, wanted, equal_nan=True):
+        raise Finding("silent", f"read other features than numpy from {path.name}")
+
+
+def _same_matrix(graph: Any, path: Path) -> None:
+    """Finding unless scipy reads the same matrix, or none."""
+    from scipy import sparse
+
+    try:
+        wanted = sparse.csr_array(sparse.load_npz(path)).astype(np.float64)
+        wanted.sum_duplicates()
+        wanted.eliminate_zeros()
+    except Exception:
+        return  # there is more than scipy reads
+    values = np.ones(len(graph.indices)) if graph.values is None else graph.values
+    found = sparse.csr_array((values, graph.indices, graph.indptr), shape=wanted.shape)
+    if wanted.shape != (graph.num_vertices,) * 2 or not np.allclose(
+        found.toarray(), wanted.toarray(), rtol=1e-6, atol=0
+    ):
+        raise Finding("silent", f"read another matrix than scipy from {path.name}")
 
 
 def _equal(found: Any, wanted: Any) -> bool:

@@ -224,8 +224,11 @@ class CheckpointFiles(Neighbour):
     def case(self, rng: np.random.Generator) -> Case:
         """Wrong bytes, or wrong JSON in a whole file with a digest made anew."""
         content = self.bases[0]
-        if rng.random() < 0.4:
+        kind = rng.random()
+        if kind < 0.3:
             wrong, how = damaged(content, rng)
+        elif kind < 0.6:
+            wrong, how = with_wrong_header(content, rng)
         else:
             wrong, how = self.with_wrong_facts(content, rng)
         return Case(how, {"last": wrong})
@@ -248,6 +251,47 @@ class CheckpointFiles(Neighbour):
             *(folder, "plancc-run", str(self.plan), *RUN, "--epochs", "3"),
             *("--checkpoint", str(folder / "kept"), "--resume"),
         )
+
+
+def with_wrong_header(content: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
+    """A file of safetensors whose tensors overlap, have gaps, other types, shapes or names."""
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    names = [name for name in header if name != "__metadata__"]
+    one, other = (names[k] for k in rng.integers(len(names), size=2))
+    kind = rng.integers(7)
+    begin, end = header[one]["data_offsets"]
+    if kind == 0:
+        header[one]["data_offsets"] = header[other]["data_offsets"]
+    elif kind == 1:
+        odd = (-1, 0, begin - 4, end + 4, 1 << 40, (1 << 63) - 1, 1 << 64)
+        places = [int(each) for each in rng.integers(len(odd), size=2)]
+        header[one]["data_offsets"] = [odd[places[0]], odd[places[1]]]
+    elif kind == 2:
+        types = ("F64", "F16", "I64", "BOOL", "U8", "BF16", "F8_E4M3", "C64", "x", "")
+        header[one]["dtype"] = types[rng.integers(len(types))]
+    elif kind == 3:
+        shapes: list[list[int]] = [
+            [],
+            [0],
+            [-1, 4],
+            [1 << 62, 4],
+            [1] * 2000,
+            [end - begin],
+            [1, 1],
+        ]
+        header[one]["shape"] = shapes[rng.integers(len(shapes))]
+    elif kind == 4:
+        header[one], header[other] = header[other], header[one]
+    elif kind == 5:
+        header["a\x1b[31m" if rng.random() < 0.5 else "more"] = header[one]
+    else:
+        del header[one]
+    text = json.dumps(header)
+    if kind == 5 and rng.random() < 0.5:  # the same name twice
+        text = text[:-1] + f", {json.dumps(one)}: {json.dumps(header[other])}}}"
+    packed = text.encode()
+    return len(packed).to_bytes(8, "little") + packed + content[8 + size :], f"header {kind} {one}"
 
 
 NEIGHBOURS = (
