@@ -105,6 +105,22 @@ def content_hash(path) -> str:
     return hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
 
 
+def attributes_digest(group) -> np.ndarray:
+    """docs/plan-format.md, "Digests": of the attributes of a group, or of none."""
+    lines = []
+    for name in group.attrs if group is not None else ():
+        where = group.attrs.get_id(name)
+        if where.dtype.hasobject:
+            continue  # no reader comes to its digest
+        shape, value = "empty", b""
+        if where.shape is not None:
+            shape = "x".join(map(str, where.shape)) or "scalar"
+            value = np.array(group.attrs[name], where.dtype).tobytes()
+        lines.append(f"{name} {where.dtype.str} {shape} {value.hex()}\n")
+    digest = blake3("".join(sorted(lines)).encode()).digest()
+    return np.frombuffer(digest, np.uint8).reshape(1, 32)
+
+
 def seal(path) -> None:
     """Give a file that was changed the digests and the content hash of what is in it now."""
     with h5py.File(path, "r+") as file:
@@ -112,6 +128,8 @@ def seal(path) -> None:
             del file["digests"]
         for name, leaves in leaves_of(datasets(file)).items():
             file[f"digests/{name}"] = leaves
+        for group in ("metrics", "provenance"):
+            file[f"digests/{group}"] = attributes_digest(file.get(group))
     digest = content_hash(path)
     with h5py.File(path, "r+") as file:
         file.attrs["content_sha256"] = text(digest)

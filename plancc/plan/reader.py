@@ -25,6 +25,7 @@ import numpy.typing as npt
 from plancc.errors import InputError, PlanccError, PlanError
 from plancc.files import check_input
 from plancc.graph.graph import MAX_VERTICES, NORMALIZATIONS
+from plancc.plan.attributes import digest_of_attributes, is_plain, python_value, stored
 from plancc.plan.digests import (
     DIGEST_BYTES,
     Digests,
@@ -108,7 +109,7 @@ class PlanFile:
     def __init__(self, path: str | PathLike[str], *, guarded: bool = False) -> None:
         self.path = os.fspath(path)
         check_input(self.path)
-        self._guarded, self._checked, self._foreign = guarded, False, ""
+        self._guarded, self._checked = guarded, False
         self._attributes: Attributes = {}
         self._digests: dict[str, Digests] = {}
         self._opened: dict[str, h5py.Dataset] = {}
@@ -170,12 +171,16 @@ class PlanFile:
             raise InputError(f"{self.path}: {kind}; {what} is for row plans")
 
     def attributes(self, group: str) -> dict[str, Any]:
-        """The attributes of ``/provenance`` or ``/metrics`` as Python values."""
+        """The attributes of ``/provenance`` or ``/metrics`` as Python values.
+
+        Raises
+        ------
+        PlanError
+            If they cannot be read, or have another digest.
+        """
         if group not in self._attributes:
             with self._reading(f"/{group}"):
                 self._attributes[group] = self._read_attributes(group)
-                if self._foreign and not self._checked:
-                    raise self._error(f"{self._foreign} is no number and no text of fixed length")
         return dict(self._attributes[group])
 
     def all_attributes(self) -> Attributes:
@@ -183,21 +188,29 @@ class PlanFile:
         return {group: self.attributes(group) for group in ("", *ATTRIBUTE_GROUPS)}
 
     def _read_attributes(self, group: str) -> dict[str, Any]:
-        if group and not self._is_there(group, h5py.Group):
-            return {}
-        attributes, found = self._file[group or "/"].attrs, {}
-        for name in attributes:
-            where = attributes.get_id(name)
+        found: dict[str, Any] = {}
+        plain, foreign = [], ""
+        there = not group or self._is_there(group, h5py.Group)
+        node = self._file[group if group and there else "/"]
+        for name in node.attrs if there else ():
+            where = node.attrs.get_id(name)
             said = f"attribute '{shown(name)}' of /{group}"
-            if not (_is_plain(where.get_type()) or self._guarded):
-                self._foreign = said
-            elif where.dtype.itemsize * math.prod(where.shape or ()) > self._size:
+            if where.get_type().get_size() * math.prod(where.shape or ()) > self._size:
                 raise self._error(f"{said} is larger than the file")
+            if self._guarded:
+                found[name] = python_value(node.attrs[name])
+            elif not is_plain(where):
+                foreign = said
             else:
-                found[name] = _python(attributes[name])
-        if self._foreign and "format_version" not in found and not group:
+                plain.append(stored(node, name))
+                found[name] = plain[-1].value
+        if foreign and not group and "format_version" not in found:
             self._ask_guard()
             return self._attributes[group]
+        if foreign:
+            raise self._error(f"{foreign} is no number and no text of fixed length")
+        if group in self._digests:
+            self._compare(group, digest_of_attributes(plain), 0)
         return found
 
     def has(self, name: str) -> bool:
@@ -255,7 +268,7 @@ class PlanFile:
         expected = self._digests[name][first : first + len(found)]
         wrong = np.flatnonzero((found != expected).any(axis=1)) if len(found) else found
         if len(wrong):
-            whose = f" of part {first + wrong[0]}" if NODES[name].cut else ""
+            whose = f" of part {first + wrong[0]}" if name in NODES and NODES[name].cut else ""
             raise self._error(f"/{name} is damaged: the digest{whose} does not match")
 
     def _cut(self, cut: str, first: int, last: int) -> Int64Array:
@@ -431,7 +444,7 @@ class PlanFile:
                 raise self._error(f"/metrics says {name} = {said}, the tables {value}")
 
     def check_content(self) -> None:
-        """Compare all datasets that this version knows with their digests.
+        """Compare all datasets and attributes that this version knows with their digests.
 
         It takes 0.3 s for a gigabyte.
 
@@ -443,6 +456,7 @@ class PlanFile:
         for name in self._names():
             for first in range(0, self.header.num_parts, PARTS_AT_ONCE):
                 self.read(name, first, min(first + PARTS_AT_ONCE, self.header.num_parts))
+        self.all_attributes()
 
     def num_bytes(self) -> int:
         """Bytes of all datasets that this version knows, as they are in memory."""
@@ -496,6 +510,7 @@ class PlanFile:
             if self._is_there(f"{DIGESTS}/{name}", h5py.Dataset):
                 raise self._error(f"/{name} is missing, and its digest is there")
         digests = {name: self._leaves(name, "p" if NODES[name].cut else "1") for name in nodes}
+        attributes = {group: self._leaves(group, "1") for group in ATTRIBUTE_GROUPS}
         unknown = {}
         if self.minor > MINOR:
             with self._reading(f"/{DIGESTS}"):
@@ -503,7 +518,7 @@ class PlanFile:
                     nodes[name] = self._dataset(name)
                     unknown[name] = self._leaves(name, "digests")
         self._check_root(root_of(self._hashed_attributes(), digests | unknown, nodes))
-        self._digests = digests
+        self._digests = digests | attributes
 
     def _leaves(self, name: str, count: str) -> Digests:
         path = f"{DIGESTS}/{name}"
@@ -513,8 +528,14 @@ class PlanFile:
 
     def _digest_names(self) -> set[str]:
         """The datasets, known or not, that have digests."""
-        groups = [g for g in self._file[DIGESTS] if self._is_there(f"{DIGESTS}/{g}", h5py.Group)]
-        return {f"{g}/{name}" for g in groups for name in self._file[f"{DIGESTS}/{g}"]}
+        digests = self._file[DIGESTS]
+        groups = [name for name in digests if digests.get(name, getclass=True) is h5py.Group]
+        return {
+            f"{group}/{name}"
+            for group in groups
+            if self._is_there(f"{DIGESTS}/{group}", h5py.Group)
+            for name in digests[group]
+        }
 
     def _names(self) -> list[str]:
         """The datasets of the file that the format knows."""
@@ -636,20 +657,19 @@ class PlanFile:
             for name in self.attributes("")
             if name not in ROOT_ATTRIBUTES
         ]
-        known = {*NODES, *GROUPS, *ATTRIBUTE_GROUPS}
+        groups, datasets = {*GROUPS, *ATTRIBUTE_GROUPS}, {*NODES}
         if self.minor >= WITH_DIGESTS:
-            known |= {DIGESTS, *(f"{DIGESTS}/{name}" for name in known - {*ATTRIBUTE_GROUPS})}
+            groups |= {DIGESTS, *(f"{DIGESTS}/{name}" for name in GROUPS)}
+            datasets |= {f"{DIGESTS}/{name}" for name in (*NODES, *ATTRIBUTE_GROUPS)}
         folders = [""]
         while folders:
             folder = folders.pop()
             for name in self._file[folder or "/"]:
                 at = f"{folder}/{name}" if folder else name
-                if at not in known:
-                    unknown.append(f"node /{shown(at)}")
-                elif at.removeprefix(f"{DIGESTS}/") in NODES:
-                    continue
-                elif self._is_there(at, h5py.Group):
+                if at in groups and self._is_there(at, h5py.Group):
                     folders.append(at)
+                elif at not in datasets:
+                    unknown.append(f"node /{shown(at)}")
         if unknown:
             raise self._error(f"unknown {unknown[0]} in a plan of version {MAJOR}.{self.minor}")
 
@@ -687,30 +707,6 @@ def _open(path: str) -> h5py.File:
         if "locking flag" not in str(error):
             raise
         return h5py.File(path, "r")
-
-
-def _is_plain(kind: h5py.h5t.TypeID) -> bool:
-    """Whether an attribute of this type stands where it is: a number, or text of fixed length."""
-    if isinstance(kind, h5py.h5t.TypeStringID):
-        return not kind.is_variable_str()
-    numbers = h5py.h5t.TypeIntegerID, h5py.h5t.TypeFloatID, h5py.h5t.TypeEnumID
-    return isinstance(kind, numbers)
-
-
-def _python(value: Any) -> Any:
-    """An attribute as a plain Python value; None for an empty one."""
-    if isinstance(value, h5py.Empty):
-        return None
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    return _text(value) if isinstance(value, str) else value
-
-
-def _text(value: str) -> str:
-    """A string in UTF-8, also where the file had other bytes."""
-    return value.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _by(sizes: Iterable[str]) -> str:

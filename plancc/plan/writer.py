@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.files import atomic_write
+from plancc.plan.attributes import digest_of_attributes, stored, write_attributes
 from plancc.plan.digests import Digests, digests_of_plan, root_of
 from plancc.plan.format import DIGESTS, FORMAT, FORMAT_VERSION, Arrays, header_attributes
 from plancc.plan.values import Header
@@ -48,9 +49,7 @@ def write_file(
     with atomic_write(path) as temporary, ThreadPoolExecutor(2) as pool:
         hashed = pool.submit(digests_of_plan, arrays)
         stream = _Stream(temporary, "r+")
-        root = {"format": FORMAT, "format_version": FORMAT_VERSION, **header_attributes(header)}
-        groups = {"/": root, **attributes}
-        written = pool.submit(_write, stream, groups, arrays, compress, hashed.result, header)
+        written = pool.submit(_write, stream, header, arrays, attributes, compress, hashed.result)
         try:
             written.result()
         except BaseException as error:  # Ctrl-C, which Python raises in the main thread only
@@ -95,41 +94,33 @@ class _Stream(io.FileIO):
 
 def _write(
     stream: _Stream,
-    groups: Mapping[str, Mapping[str, Any]],
+    header: Header,
     arrays: Arrays,
+    attributes: Mapping[str, Mapping[str, Any]],
     compress: bool,
     hashed: Callable[[], Mapping[str, Digests]],
-    header: Header,
 ) -> str:
     try:
         with h5py.File(stream, "w", libver=(LIBVER, LIBVER)) as file:
-            for group, values in groups.items():
-                _write_attributes(file.require_group(group), values)
+            root = {"format": FORMAT, "format_version": FORMAT_VERSION, **header_attributes(header)}
+            write_attributes(file, root)
+            of_attributes: dict[str, Digests] = {}
+            for group, values in attributes.items():
+                write_attributes(file.create_group(group), values)
+                of_attributes[group] = digest_of_attributes(
+                    stored(file[group], name) for name in values
+                )
             for name, array in arrays.items():
                 _write_array(file, name, array, compress, stream.check)
             leaves = hashed()
-            for name, array in leaves.items():
+            for name, array in {**leaves, **of_attributes}.items():
                 _write_array(file, f"{DIGESTS}/{name}", array, False, stream.check)
             content = root_of(header_attributes(header), leaves, arrays)
-            _write_attributes(file, {"content_sha256": content})
+            write_attributes(file, {"content_sha256": content})
     finally:
         stream.close()
         stream.check()  # whatever HDF5 says after a failed write
     return content
-
-
-def _write_attributes(group: h5py.Group, values: Mapping[str, Any]) -> None:
-    for name, value in values.items():
-        if isinstance(value, bool | int):
-            value = np.int64(value)
-        if not isinstance(value, str):
-            group.attrs[name] = value
-            continue
-        # a file name need not be UTF-8, a string in HDF5 must; fixed lengths avoid HDF5's global
-        # heap, from which a damaged byte keeps its readers for ever
-        text = value.encode(errors="backslashreplace")
-        fixed = h5py.string_dtype("utf-8", max(1, len(text)))
-        group.attrs.create(name, np.bytes_(text), dtype=fixed)
 
 
 def _write_array(

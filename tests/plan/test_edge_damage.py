@@ -199,10 +199,14 @@ def test_of_the_stored_metrics(name, tmp_path):
     small_plan().save(path)
     with h5py.File(path, "r+") as file:
         file["metrics"].attrs[name] += 1
+    with pytest.raises(PlanError, match="/metrics is damaged: the digest does not match"):
+        verify_file(path)
+    sealing.seal(path)
     with pytest.raises(PlanError, match=f"/metrics says {name} = "):
         verify_file(path)
     with h5py.File(path, "r+") as file:
         del file["metrics"].attrs[name]
+    sealing.seal(path)
     with pytest.raises(PlanError, match="/metrics lacks a figure"):
         verify_file(path)
 

@@ -118,7 +118,9 @@ def test_types_chunks_and_filters(tmp_path, compress):
         file.visit(
             lambda name: names.append(name) if isinstance(file[name], h5py.Dataset) else None
         )
-        assert sorted(names) == sorted([*DTYPES, *(f"digests/{name}" for name in DTYPES)])
+        assert sorted(names) == sorted(
+            [*DTYPES, *(f"digests/{name}" for name in (*DTYPES, "metrics", "provenance"))]
+        )
         for name, dtype in DTYPES.items():
             dataset = file[name]
             assert dataset.dtype.str == dtype, name

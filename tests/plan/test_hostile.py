@@ -354,6 +354,8 @@ def test_odd_provenance_is_no_obstacle(path):
         attributes["bytes"] = np.bytes_(b"\xff")
         attributes["bool"] = True
         attributes["partition_seconds"] = sealing.text("soon")
+    refused(path, "/provenance is damaged: the digest does not match")
+    sealing.seal(path)
     found = load(path).provenance
     assert (found["list"], found["empty"], found["bool"]) == ([1, 2], None, True)
     assert found["bytes"].encode()
@@ -362,6 +364,8 @@ def test_odd_provenance_is_no_obstacle(path):
     with h5py.File(path, "r+") as file:
         del file["provenance"]
         del file["metrics"]
+    refused(path, "/provenance is damaged: the digest does not match")
+    sealing.seal(path)
     assert load(path).provenance == {}
     assert load(path).baseline is None
     assert report(path).random.volume > 0  # computed where the file has none

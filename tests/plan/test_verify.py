@@ -263,16 +263,21 @@ def test_of_the_stored_metrics(name, tmp_path):
     for wrong in (1e6, NAN):
         with h5py.File(path, "r+") as file:
             file["metrics"].attrs[name] = wrong
+        with pytest.raises(PlanError, match="/metrics is damaged: the digest does not match"):
+            verify_file(path)
+        sealing.seal(path)
         with pytest.raises(PlanError, match=f"/metrics says {name} = "):
             verify_file(path)
     for wrong in ("many", [1, 2], h5py.Empty("f8")):
         with h5py.File(path, "r+") as file:
             text = isinstance(wrong, str)
             file["metrics"].attrs[name] = sealing.text(wrong) if text else wrong
+        sealing.seal(path)
         with pytest.raises(PlanError, match="/metrics lacks a figure"):
             verify_file(path)
     with h5py.File(path, "r+") as file:
         del file["metrics"].attrs[name]
+    sealing.seal(path)
     with pytest.raises(PlanError, match="/metrics lacks a figure"):
         verify_file(path)
 

@@ -1,0 +1,93 @@
+"""Attributes of HDF5 groups: how they are written, read as Python values, and what their digest is.
+
+Knows no name of the format. Texts are of fixed length: those of variable length stand in HDF5's
+global heap, from which a damaged byte keeps its readers for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+from blake3 import blake3
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An attribute as it stands in the file.
+
+    Attributes
+    ----------
+    name : str
+    value : Any
+        As a plain Python value.
+    kind : str
+        Type in numpy's notation and shape: "<f8 scalar", "<i8 2x3", "<f4 empty".
+    content : bytes
+    """
+
+    name: str
+    value: Any
+    kind: str
+    content: bytes
+
+
+def write_attributes(group: h5py.Group, values: Mapping[str, Any]) -> None:
+    """Write texts with a fixed length, integers and booleans as int64, anything else as it is."""
+    for name, value in values.items():
+        if isinstance(value, bool | int):
+            value = np.int64(value)
+        if not isinstance(value, str):
+            group.attrs[name] = value
+            continue
+        # a file name need not be UTF-8, a string in HDF5 must
+        text = value.encode(errors="backslashreplace")
+        fixed = h5py.string_dtype("utf-8", max(1, len(text)))
+        group.attrs.create(name, np.bytes_(text), dtype=fixed)
+
+
+def is_plain(attribute: h5py.h5a.AttrID) -> bool:
+    """Whether an attribute stands where it is: numbers, or texts of fixed length."""
+    kind = attribute.get_type()
+    if isinstance(kind, h5py.h5t.TypeStringID):
+        return not kind.is_variable_str()
+    numbers = h5py.h5t.TypeIntegerID, h5py.h5t.TypeFloatID, h5py.h5t.TypeEnumID
+    return isinstance(kind, numbers)
+
+
+def stored(group: h5py.Group, name: str) -> Stored:
+    """An attribute for which `is_plain` holds."""
+    attribute = group.attrs.get_id(name)
+    if attribute.shape is None:
+        return Stored(name, None, f"{attribute.dtype.str} empty", b"")
+    array = np.empty(attribute.shape, attribute.dtype)
+    if array.size:
+        attribute.read(array)
+    shape = "x".join(map(str, array.shape)) or "scalar"
+    return Stored(name, python_value(array[()]), f"{array.dtype.str} {shape}", array.tobytes())
+
+
+def digest_of_attributes(found: Iterable[Stored]) -> npt.NDArray[np.uint8]:
+    """BLAKE3 of one line ``name dtype shape bytes`` for each attribute, sorted: uint8[1, 32]."""
+    lines = sorted(f"{one.name} {one.kind} {one.content.hex()}\n" for one in found)
+    digest = blake3("".join(lines).encode(errors="surrogateescape")).digest()
+    return np.frombuffer(digest, np.uint8).reshape(1, -1)
+
+
+def python_value(value: Any) -> Any:
+    """What h5py reads as a plain Python value; None for an empty one."""
+    if isinstance(value, h5py.Empty):
+        return None
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, list):
+        return [python_value(entry) for entry in value]
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, str):  # in UTF-8, also where the file had other bytes
+        return value.encode(errors="surrogateescape").decode(errors="replace")
+    return value
