@@ -14,6 +14,32 @@ from plancc.models.problem import Hypergraph, WeightedGraph
 
 
 @dataclass(frozen=True)
+class Start:
+    """How a partitioner begins a search, on graphs of some kinds.
+
+    Attributes
+    ----------
+    rank : dict of str to int
+        Its place among the starts on graphs of a kind (`plancc.search.starts.KINDS`): the installed
+        one of the largest rank comes first. Left out: none on such graphs.
+    preset : str
+    objective : str
+        "cut" or "volume" of the graph; "" for the column-net hypergraph.
+    efforts : tuple of str
+        The efforts that use it; "best" uses the others' too.
+    slowness : float
+        Seconds that it takes for one second of METIS, roughly: effort best makes it if there is
+        time.
+    """
+
+    rank: Mapping[str, int]
+    preset: str
+    objective: str = "cut"
+    efforts: tuple[str, ...] = ("best",)
+    slowness: float = 1.0
+
+
+@dataclass(frozen=True)
 class Adapter:
     """A back end.
 
@@ -59,6 +85,9 @@ class Adapter:
     slowness : float
         Seconds that it takes for one second of METIS, roughly: a strong start is made if there is
         time.
+    starts : tuple of Start
+        How it begins searches. One without any begins a search, with its first preset, where it is
+        the first of its kind of problem by `auto_rank`.
     """
 
     name: str
@@ -76,6 +105,7 @@ class Adapter:
     auto_rank: Mapping[type, int] = field(default_factory=dict)
     strong_rank: Mapping[type, int] = field(default_factory=dict)
     slowness: float = 1.0
+    starts: tuple[Start, ...] = ()
 
     def available(self) -> bool:
         """Whether its library is installed (which does not load it)."""

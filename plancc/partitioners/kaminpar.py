@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.models.problem import WeightedGraph
-from plancc.partitioners.adapter import Adapter, most_weights
+from plancc.partitioners.adapter import Adapter, Start, most_weights
 
 
 def _write_parhip(path: str, problem: WeightedGraph) -> None:
@@ -65,4 +65,10 @@ ADAPTER = Adapter(
     threaded=True,
     capacities=True,
     auto_rank={WeightedGraph: 20},
+    starts=(
+        Start({"hubs": 30}, "default", "cut", ("fast",)),
+        Start({"hubs": 30}, "eco", "cut", ("balanced",), slowness=3.0),
+        Start({"even": 20, "thin": 30}, "strong", "cut", ("balanced",), slowness=3.0),
+        Start({"hubs": 15}, "strong", "cut", slowness=10.0),
+    ),
 )

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from plancc.errors import BackendError, InputError
 from plancc.models.problem import WeightedGraph
-from plancc.partitioners.adapter import Adapter
+from plancc.partitioners.adapter import Adapter, Start
 from plancc.partitioners.process import OTHERWISE
 
 OBJTYPE = {"cut": 0, "volume": 1}
@@ -151,4 +151,10 @@ ADAPTER = Adapter(
     constraints=True,
     capacities=True,
     auto_rank={WeightedGraph: 30},
+    starts=(
+        # Quick and never far off where no vertex has many neighbours, slow where some have.
+        Start({"even": 30}, "kway", "volume", ("fast", "balanced")),
+        Start({"hubs": 20}, "kway", "cut", ("fast", "balanced")),
+        Start({"even": 10}, "kway", "cut"),
+    ),
 )

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.models.problem import Hypergraph, WeightedGraph
-from plancc.partitioners.adapter import Adapter, interleave_first, most_weights, write_lines
+from plancc.partitioners.adapter import Adapter, Start, interleave_first, most_weights, write_lines
 
 
 def _write_hypergraph(path: str, problem: Hypergraph) -> None:
@@ -94,4 +94,11 @@ ADAPTER = Adapter(
     auto_rank={Hypergraph: 30},
     strong_rank={Hypergraph: 30, WeightedGraph: 30},
     slowness=15.0,
+    starts=(
+        # On roads flows find what nothing else does, in the time of any multilevel cycle.
+        Start({"thin": 40}, "quality", "", ("balanced",), slowness=10.0),
+        Start({"even": 25, "hubs": 25}, "quality", "", slowness=15.0),
+        Start({"thin": 25, "even": 24, "hubs": 24}, "default", "", slowness=15.0),
+        Start({"thin": 2, "even": 2, "hubs": 2}, "highest-quality", "", slowness=60.0),
+    ),
 )

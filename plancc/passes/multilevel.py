@@ -189,9 +189,13 @@ class Sweeps:
 
         The balance is restored also after the deadline, in its quickest way.
         """
+        self.restore_balance(nets, state)
+        return self.climb(nets, state)
+
+    def climb(self, nets: Nets, state: State) -> int:
+        """Sweep within the limit, so that nothing gets worse; returns the gains evaluated."""
         from plancc.passes.kernels.state import boundary
 
-        self.restore_balance(nets, state)
         bounds = self.bounds(np.zeros(state.sums.shape), self.limits.limit)
         evaluations, moved = 0, 1
         for _ in range(CLIMBS):

@@ -1,0 +1,373 @@
+"""One search: what it works on, its steps, and what it has found.
+
+Knows partitioners, passes and objectives; which steps are made is up to the efforts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from plancc.clock import wall_seconds
+from plancc.cost.objectives import objective_value
+from plancc.cost.owners import traffic
+from plancc.cost.rates import EpochTime
+from plancc.errors import BackendError, BackendUnavailable
+from plancc.graph.graph import Graph
+from plancc.graph.owners import Owners
+from plancc.models.base import Model
+from plancc.models.graph import GraphModel
+from plancc.models.limits import Limits
+from plancc.models.loads import Loads
+from plancc.models.problem import Hypergraph, WeightedGraph
+from plancc.options import SearchOptions
+from plancc.partitioners.adapter import Adapter
+from plancc.partitioners.options import AUTO, PartitionOptions
+from plancc.partitioners.process import OTHERWISE
+from plancc.partitioners.run import TRIVIAL, partition
+from plancc.passes.deadline import Deadline
+from plancc.passes.multilevel import Owner, Sweeps
+from plancc.passes.refine import refiner
+from plancc.search.record import Record
+from plancc.search.starts import Beginning, beginnings, kind_of
+
+if TYPE_CHECKING:
+    from plancc.passes.kernels.nets import Nets
+    from plancc.passes.kernels.state import State
+    from plancc.search.expectation import Expectation
+WORSE = 1.005
+"""Volume after sweeps over that before, above which they are not made again."""
+LITTLE = 0.998
+"""Volume after a V-cycle that climbs over that before, above which no other follows."""
+
+
+@dataclass
+class Job:
+    """One search: what it works on, and what it has found."""
+
+    matrix: Graph
+    hypergraph: Hypergraph
+    loads: Loads
+    num_parts: int
+    options: SearchOptions
+    objective: str
+    time: EpochTime | None
+    model: Model
+    expectation: Expectation | None
+    record: Record
+    deadline: Deadline
+    warnings: list[str] = field(default_factory=list)
+    starter: str = AUTO
+    kind: str = ""
+    begun: set[tuple[str, str, str, int]] = field(default_factory=set)
+    graph: WeightedGraph = field(init=False)
+    base: Hypergraph | WeightedGraph = field(init=False)
+    nets: Nets = field(init=False)
+    limits: Limits = field(init=False)
+
+    def __post_init__(self) -> None:
+        from plancc.passes.kernels.nets import nets_of
+
+        self.graph = self._problem_of(GraphModel())
+        self.base = self.graph if self.model.starts_from_cut else self._problem_of(self.model)
+        self.nets = nets_of(self.hypergraph)
+        loads = self.loads
+        self.limits = Limits.of(self.nets.weight, self.num_parts, loads.epsilon, loads.capacities)
+
+    def _problem_of(self, model: Model) -> Any:
+        problem = model.build(self.matrix, self.num_parts, balance="nnz", seed=self.options.seed)
+        if not isinstance(problem, Hypergraph | WeightedGraph):
+            raise BackendUnavailable(
+                f"{type(model).__name__} is searched, but builds {type(problem).__name__}, not a "
+                "Hypergraph or a WeightedGraph"
+            )
+        return replace(problem, vertex_weights=self.hypergraph.vertex_weights)
+
+    @property
+    def by_kind(self) -> bool:
+        """Whether starts are chosen by the kind of graph: the model leaves that to the search."""
+        return self.base is self.graph
+
+    def first(self, effort: str) -> Owner | None:
+        """Owners of the best start that does not fail, noted; None if there is nothing to search.
+
+        From then on `kind` is what is measured of the graph and of these owners.
+        """
+        owner, seed = None, self.options.seed
+        for beginning in self.beginnings(effort):
+            try:
+                owner = self.begin(beginning, seed)
+                break
+            except (BackendError, BackendUnavailable) as error:
+                if self.deadline.at == -np.inf:
+                    raise
+                self._left_out(error)
+        else:
+            owner = self.start(self.base, seed=seed)
+        if owner is not None:
+            from plancc.passes.kernels.state import boundary
+
+            rows = len(boundary(self.nets, self.state(owner)))
+            self.kind = kind_of(self.graph, rows / len(owner))
+        return owner
+
+    def beginnings(self, effort: str) -> list[Beginning]:
+        """Starts for the kind of graph, the best first; none where the model has its own."""
+        if not self.by_kind:
+            return []
+        kind = self.kind or kind_of(self.graph)
+        hypergraph = self.hypergraph if self.model.problem is Hypergraph else None
+        return list(beginnings(kind, effort, self.graph, hypergraph))
+
+    def has_begun(self, how: Beginning, seed: int) -> bool:
+        """Whether that start was made with this seed."""
+        return (how.adapter.name, how.how.preset, how.how.objective, seed) in self.begun
+
+    def begin(self, how: Beginning, seed: int, share: float | None = None) -> Owner | None:
+        """Owners of a start, noted; see `start`."""
+        self.begun.add((how.adapter.name, how.how.preset, how.how.objective, seed))
+        return self.start(how.problem, how.adapter, seed=seed, preset=how.how.preset, share=share)
+
+    def start(
+        self,
+        problem: Hypergraph | WeightedGraph,
+        adapter: Adapter | None = None,
+        *,
+        seed: int,
+        preset: str | None = None,
+        share: float | None = None,
+        needed: bool = True,
+    ) -> Owner | None:
+        """Owners of one partitioner, noted; None if it failed and something else was found.
+
+        It has one thread, so that the same seed gives the same owners: several starts run side by
+        side.
+
+        Parameters
+        ----------
+        problem : Hypergraph or WeightedGraph
+        adapter : Adapter, optional
+            None: the best one that is installed; for `base` from then on the same.
+        seed : int
+        preset : str, optional
+        share : float, optional
+            Of the time left, for the partitioner; None: whatever the budget says.
+        needed : bool
+            Whether its failure is a warning.
+        """
+        time_limit = self.options.time_limit
+        limit = np.inf if time_limit is None else time_limit
+        starts = adapter is None and problem is self.base
+        name = adapter.name if adapter is not None else self.starter if starts else AUTO
+        if share is not None:
+            limit = min(limit, share * self.deadline.seconds_left())
+            if limit <= 0:
+                return None
+        begin = wall_seconds()
+        try:
+            result = partition(
+                problem,
+                self.num_parts,
+                PartitionOptions(
+                    partitioner=name,
+                    preset=preset,
+                    epsilon=self.options.epsilon,
+                    seed=seed,
+                    time_limit=None if limit == np.inf else limit,
+                    capacities=self.loads.capacities,
+                ),
+                loads=self.loads,
+                stop=lambda: self.deadline.at == -np.inf,
+            )
+        except (BackendError, BackendUnavailable) as error:
+            if self.record.owners is None:
+                raise
+            if needed:
+                self._left_out(error)
+            return None
+        if starts and result.partitioner != TRIVIAL:
+            self.starter = result.partitioner
+        self.warnings += result.about_run
+        kind = f" {problem.objective}" if isinstance(problem, WeightedGraph) else ""
+        words = [result.partitioner + kind, result.preset if preset else "", f"seed {seed}"]
+        self.note(" ".join(filter(None, words)), begin, result.owner)
+        return None if result.partitioner == TRIVIAL else result.owner
+
+    def _left_out(self, error: Exception) -> None:
+        self.warnings.append(f"left out: {str(error).removesuffix(f'; {OTHERWISE}')}")
+
+    def note(self, step: str, begin: float, owner: Owner) -> Member:
+        """Measure owners exactly and put them into the record."""
+        seconds = wall_seconds() - begin
+        state = self.state(owner)
+        return self.note_state(step, seconds, state)
+
+    def state(self, owner: Owner) -> State:
+        from plancc.passes.kernels.state import state_of
+
+        return state_of(self.nets, owner, self.num_parts)
+
+    def note_state(self, step: str, seconds: float, state: State) -> Member:
+        from plancc.passes.kernels.state import volume
+
+        rows = int(volume(self.nets, state))
+        value: float = rows
+        if self.expectation is not None:
+            value = self.expectation.value(state.owner, self.num_parts)
+        elif self.objective != "volume":
+            owners = Owners(state.owner)
+            parts = traffic(self.matrix, owners, self.num_parts)
+            value = objective_value(self.objective, parts, owners, self.time)
+        overload = self.limits.overload(state.sums)
+        self.record.add(step, seconds, Owners(state.owner), overload, value, rows)
+        return Member(overload, rows, value, state.owner)
+
+    def member(self, owner: Owner) -> Member:
+        """Owners as a member that is not noted."""
+        from plancc.passes.kernels.state import volume
+
+        state = self.state(owner)
+        rows = int(volume(self.nets, state))
+        return Member(self.limits.overload(state.sums), rows, rows, owner)
+
+    def sweeps(self, owner: Owner, rng: np.random.Generator) -> Member:
+        """One round of sweeps on the finest level."""
+        begin = wall_seconds()
+        state = self.state(owner)
+        sweeps = Sweeps(self.limits, rng, self.deadline)
+        sweeps.anneal(self.nets, state)
+        sweeps.settle(self.nets, state)
+        return self.note_state("sweeps", wall_seconds() - begin, state)
+
+    def climb(self, owner: Owner, rng: np.random.Generator) -> Member:
+        """Sweeps within the limit on the finest level: no worse, if the owners are within it."""
+        begin = wall_seconds()
+        state = self.state(owner)
+        Sweeps(self.limits, rng, self.deadline).settle(self.nets, state)
+        return self.note_state("climb", wall_seconds() - begin, state)
+
+    def cycle(
+        self,
+        owner: Owner,
+        rng: np.random.Generator,
+        step: str,
+        other: Owner | None = None,
+        climbing: bool | None = None,
+    ) -> Member:
+        """One V-cycle, from one partition or from two.
+
+        Parameters
+        ----------
+        owner : int32[n]
+        rng : numpy.random.Generator
+        step : str
+        other : int32[n], optional
+        climbing : bool, optional
+            Whether every level is swept within the limit only; None: in thin graphs, where rising
+            prices of overweight spoil more than they find.
+        """
+        begin = wall_seconds()
+        sweeps = Sweeps(self.limits, rng, self.deadline)
+        if climbing is None:
+            climbing = self.kind == "thin"
+        refine = sweeps.climb if climbing else None
+        state, _ = sweeps.v_cycle(self.nets, owner, refine, other=other)
+        sweeps.settle(self.nets, state)
+        return self.note_state(step, wall_seconds() - begin, state)
+
+    def chain(self, owner: Owner, seed: int, cycles: int) -> Member:
+        """Sweeps and V-cycles one after the other, from where the last one ended.
+
+        Sweeps that make the start worse are followed by what climbs within the limit only, and no
+        V-cycle follows one that found nothing better.
+        """
+        rng, best = np.random.default_rng(seed), self.member(owner)
+        climbing = self.kind == "thin"
+        if not climbing:
+            last = self.sweeps(owner, rng)
+            climbing = last.volume > WORSE * best.volume
+            best = min(best, last)
+        if climbing:
+            best = last = min(best, self.climb(best.owner, rng))
+        for k in range(1, cycles + 1):
+            if self.deadline.passed():
+                break
+            step = f"V-cycle {k}, seed {seed}"
+            last = self.cycle(last.owner, rng, step, climbing=climbing)
+            if not last < best:
+                break
+            enough = climbing and last.volume > LITTLE * best.volume
+            best = last
+            if enough:
+                break
+        return best
+
+    def side_by_side(self, task: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> Any:
+        """``task(*each)`` on as many threads as there are; the results in order.
+
+        An exception, Ctrl-C included, ends the search: what waits is dropped, and what runs stops
+        before its next sweep, native partitioners at once.
+        """
+        if self.options.threads == 1 or len(arguments) == 1:
+            return [task(*each) for each in arguments]
+        with ThreadPoolExecutor(min(self.options.threads, len(arguments))) as pool:
+            futures = [pool.submit(task, *each) for each in arguments]
+            try:
+                for future in as_completed(futures):
+                    future.result()
+            except BaseException:
+                self.deadline.at = -np.inf
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+            return [future.result() for future in futures]
+
+    def refine_objective(self, owners: Sequence[Owner], cycles: int | None = None) -> list[Member]:
+        """From these owners on, what the objective itself asks for."""
+        if self.objective == "volume":
+            return []
+        problem = self.hypergraph if self.expectation is None else self.expectation.problem
+        found: list[Member] = self.side_by_side(
+            self._refine_for,
+            [(problem, owner, self.options.seed + k, cycles) for k, owner in enumerate(owners)],
+        )
+        return found
+
+    def _refine_for(
+        self, problem: Hypergraph, owner: Owner, seed: int, cycles: int | None
+    ) -> Member:
+        begin = wall_seconds()
+        loads = self.loads
+        options = {
+            "epsilon": loads.epsilon,
+            "capacities": loads.capacities,
+            "cycles": cycles,
+            "seed": seed,
+        }
+        if self.expectation is None:
+            pass_ = refiner(self.objective, time=self.time, **options)
+        else:
+            pass_ = self.expectation.refiner(**options)
+        better = pass_.run(
+            problem,
+            owner,
+            self.num_parts,
+            deadline=self.deadline,
+        )
+        return self.note(f"refined for {self.objective}, seed {seed}", begin, better.owner)
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """A partition, ordered by overload and volume."""
+
+    overload: float
+    volume: int
+    value: float
+    owner: Owner
+
+    def __lt__(self, other: Member) -> bool:
+        return (self.overload, self.volume) < (other.overload, other.volume)

@@ -1,0 +1,111 @@
+"""Which partitioners begin a search, by what is measured of the graph.
+
+A partitioner says on which kinds of graphs it begins, and for which efforts
+(`plancc.partitioners.adapter.Start`). The kinds differ in what a start decides:
+
+=======  =========================================================================================
+hubs     some vertices have many neighbours: sweeps find most of the volume, whatever the start
+even     no vertex has, as in meshes and matrices: a good start is hardly ever improved by sweeps
+thin     besides, few rows lie on a boundary, as in roads: only the start and flows count
+=======  =========================================================================================
+
+Knows partitioners and problems; makes no partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from plancc.models.problem import Hypergraph, WeightedGraph
+from plancc.partitioners import PARTITIONERS
+from plancc.partitioners.adapter import Adapter, Start
+from plancc.partitioners.run import by_rank
+
+KINDS = ("hubs", "even", "thin")
+"""Kinds of graphs."""
+HUB = 8.0
+"""Neighbours of a hub, over those of the average vertex."""
+HUB_EDGES = 0.01
+"""Share of the edges that hubs have in a graph of kind hubs."""
+THIN = 0.1
+"""Share of the rows on the boundary below which a graph is thin."""
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """A partitioner, how it is called, and what it is given.
+
+    Attributes
+    ----------
+    adapter : Adapter
+    how : Start
+    problem : Hypergraph or WeightedGraph
+    """
+
+    adapter: Adapter
+    how: Start
+    problem: Hypergraph | WeightedGraph
+
+
+def has_hubs(graph: WeightedGraph) -> bool:
+    """Whether a good share of the edges is that of vertices with many neighbours."""
+    degree = np.diff(graph.indptr)
+    total = int(degree.sum())
+    if total == 0:
+        return False
+    return bool(degree[degree > HUB * degree.mean()].sum() >= HUB_EDGES * total)
+
+
+def kind_of(graph: WeightedGraph, boundary: float | None = None) -> str:
+    """Kind of a graph, one of `KINDS`.
+
+    Parameters
+    ----------
+    graph : WeightedGraph
+    boundary : float, optional
+        Share of the rows on the boundary of a quick cut; None: not known, so that the graph is not
+        called thin.
+    """
+    if has_hubs(graph):
+        return "hubs"
+    return "thin" if boundary is not None and boundary < THIN else "even"
+
+
+def beginnings(
+    kind: str, effort: str, graph: WeightedGraph, hypergraph: Hypergraph | None
+) -> Iterator[Beginning]:
+    """Starts of the installed partitioners on a kind of graph, the best first.
+
+    There are none where the best partitioner of graphs has no starts of its own: it then begins by
+    `auto_rank`, as does whoever stands in where nothing else is installed. Where vertices have
+    several weights and there are hubs, partitioners of one weight are for effort best only: what
+    they miss is dear to restore.
+
+    Parameters
+    ----------
+    kind : str
+        One of `KINDS`.
+    effort : str
+        Effort best has the starts of the others too.
+    graph, hypergraph : WeightedGraph, Hypergraph
+        The same matrix with the same weights; None: only partitioners of graphs.
+    """
+    installed = [a for a in by_rank(graph, lambda adapter: adapter.auto_rank) if a.available()]
+    if not installed or not installed[0].starts:
+        return
+    weights = np.count_nonzero(np.atleast_2d(graph.vertex_weights.T).any(axis=1))
+    strict = weights > 1 and kind == "hubs" and effort != "best"
+    able = [
+        (adapter, how)
+        for adapter in PARTITIONERS.loaded().values()
+        if adapter.available() and (adapter.constraints or not strict)
+        for how in adapter.starts
+        if kind in how.rank and (effort == "best" or effort in how.efforts)
+    ]
+    for adapter, how in sorted(able, key=lambda each: -each[1].rank[kind]):
+        by = replace(graph, objective=how.objective) if how.objective else hypergraph
+        if by is not None and adapter.takes(by):
+            yield Beginning(adapter, how, by)
