@@ -66,9 +66,9 @@ ADAPTER = Adapter(
     capacities=True,
     auto_rank={WeightedGraph: 20},
     starts=(
-        Start({"hubs": 30}, "default", "cut", ("fast",)),
-        Start({"hubs": 30}, "eco", "cut", ("balanced",), slowness=3.0),
-        Start({"even": 20, "thin": 30}, "strong", "cut", ("balanced",), slowness=3.0),
-        Start({"hubs": 15}, "strong", "cut", slowness=10.0),
+        Start({"hubs": 30}, "default", "cut", ("fast", "balanced")),
+        Start({"hubs": 25}, "eco", "cut", ("balanced",), slowness=3.0),
+        Start({"even": 20}, "strong", "cut", ("balanced",), slowness=3.0),
+        Start({"thin": 30, "hubs": 10, "wide": 10}, "strong", "cut", slowness=10.0),
     ),
 )

@@ -95,10 +95,8 @@ ADAPTER = Adapter(
     strong_rank={Hypergraph: 30, WeightedGraph: 30},
     slowness=15.0,
     starts=(
-        # On roads flows find what nothing else does, in the time of any multilevel cycle.
-        Start({"thin": 40}, "quality", "", ("balanced",), slowness=10.0),
-        Start({"even": 25, "hubs": 25}, "quality", "", slowness=15.0),
-        Start({"thin": 25, "even": 24, "hubs": 24}, "default", "", slowness=15.0),
-        Start({"thin": 2, "even": 2, "hubs": 2}, "highest-quality", "", slowness=60.0),
+        Start({"thin": 40, "even": 25, "hubs": 25, "wide": 25}, "quality", "", slowness=15.0),
+        Start({"thin": 24, "even": 24, "hubs": 24, "wide": 24}, "default", "", slowness=15.0),
+        Start({"thin": 2, "even": 2, "hubs": 2, "wide": 2}, "highest-quality", "", slowness=60.0),
     ),
 )

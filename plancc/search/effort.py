@@ -1,8 +1,8 @@
 """`search`: how much work goes into a partition, and what it consists of.
 
 ========  ========================================================================================
-fast      a quick partition (METIS' cut), then one round of sweeps on the finest level
-balanced  the same start, then V-cycles; with several threads two chains of them, combined
+fast      a quick partition, by the kind of graph, then one round of sweeps on the finest level
+balanced  a quick and a good start, V-cycles from each, both combined, minimum cuts
 best      a population from several partitioners, refined and combined until the budget ends
 ========  ========================================================================================
 
@@ -38,12 +38,18 @@ from plancc.search.record import Record, SearchResult, Trial
 if TYPE_CHECKING:
     from plancc.search.expectation import Expectation
 
-CYCLES = {"hubs": (2, 1), "even": (0, 2), "thin": (0, 0)}
-"""Most V-cycles after the first and the second start of effort balanced, by kind of graph."""
+CYCLES: dict[str, tuple[int, int | None]] = {
+    "hubs": (1, 2),
+    "even": (1, 2),
+    "thin": (0, None),
+    "wide": (3, None),
+}
+"""Most V-cycles after the first and the second start of effort balanced, by kind of graph; None: no
+second start."""
 SECOND_SHARE = 0.5
-"""Share of the time left for the second start of effort balanced."""
-LONE_CYCLES = 3
-"""Most V-cycles where there is one start only."""
+"""Share of the time left for the second start."""
+SHORT = ("even", "thin")
+"""Kinds of graphs whose boundaries are short enough for minimum cuts."""
 MEMBER_CYCLES = 3
 """V-cycles that a member of the population of effort best starts with."""
 ROUNDS = 12
@@ -195,26 +201,28 @@ def _balanced(job: Job) -> list[Owner]:
     if first is None:
         return []
     others = [each for each in job.beginnings("balanced") if not job.has_begun(each, seed)]
-    if not others or job.deadline.passed():
-        return [job.chain(first, seed, LONE_CYCLES).owner]
-    cycles = CYCLES[job.kind]
+    one, two = CYCLES[job.kind]
 
     def second() -> Member | None:
+        if not others or two is None:
+            return None
         owner = job.begin(others[0], seed, SECOND_SHARE)
-        return None if owner is None else job.chain(owner, seed + 1, cycles[1])
+        return None if owner is None else job.chain(owner, seed + 1, two)
 
     found = job.side_by_side(
-        lambda task: task(), [(partial(job.chain, first, seed, cycles[0]),), (second,)]
+        lambda task: task(), [(partial(job.chain, first, seed, one),), (second,)]
     )
     best, *rest = sorted(member for member in found if member is not None)
-    if rest and job.kind != "thin" and not job.deadline.passed():
+    if rest and not job.deadline.passed():
         rng = np.random.default_rng([seed, 0])
         best = min(best, job.cycle(best.owner, rng, "combined", rest[0].owner))
+    if job.kind in SHORT and not job.deadline.passed():
+        best = min(best, job.minimum_cuts(best.owner))
     return [best.owner]
 
 
 def _best(job: Job) -> list[Owner]:
-    first = job.start(job.base, seed=job.options.seed)
+    first = job.first("balanced")
     if first is None:
         return []
     population = _population(job, first)

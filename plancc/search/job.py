@@ -30,6 +30,7 @@ from plancc.partitioners.options import AUTO, PartitionOptions
 from plancc.partitioners.process import OTHERWISE
 from plancc.partitioners.run import TRIVIAL, partition
 from plancc.passes.deadline import Deadline
+from plancc.passes.flows import Flows
 from plancc.passes.multilevel import Owner, Sweeps
 from plancc.passes.refine import refiner
 from plancc.search.record import Record
@@ -63,6 +64,7 @@ class Job:
     warnings: list[str] = field(default_factory=list)
     starter: str = AUTO
     kind: str = ""
+    alone: bool = True
     begun: set[tuple[str, str, str, int]] = field(default_factory=set)
     graph: WeightedGraph = field(init=False)
     base: Hypergraph | WeightedGraph = field(init=False)
@@ -191,7 +193,7 @@ class Job:
             return None
         if starts and result.partitioner != TRIVIAL:
             self.starter = result.partitioner
-        self.warnings += result.about_run
+        self.warnings += [note for note in result.about_run if note not in self.warnings]
         kind = f" {problem.objective}" if isinstance(problem, WeightedGraph) else ""
         words = [result.partitioner + kind, result.preset if preset else "", f"seed {seed}"]
         self.note(" ".join(filter(None, words)), begin, result.owner)
@@ -279,6 +281,17 @@ class Job:
         sweeps.settle(self.nets, state)
         return self.note_state(step, wall_seconds() - begin, state)
 
+    def minimum_cuts(self, owner: Owner) -> Member:
+        """Minimum cuts between neighbouring parts: no worse, if the owners are within the limit.
+
+        Where the boundary is long they only find what sweeps find, slowly: see `kind`.
+        """
+        begin = wall_seconds()
+        state = self.state(owner)
+        threads = self.options.threads if self.alone else 1
+        Flows(self.limits, self.deadline, threads).refine(self.nets, state)
+        return self.note_state("minimum cuts", wall_seconds() - begin, state)
+
     def chain(self, owner: Owner, seed: int, cycles: int) -> Member:
         """Sweeps and V-cycles one after the other, from where the last one ended.
 
@@ -314,6 +327,7 @@ class Job:
         """
         if self.options.threads == 1 or len(arguments) == 1:
             return [task(*each) for each in arguments]
+        self.alone = False
         with ThreadPoolExecutor(min(self.options.threads, len(arguments))) as pool:
             futures = [pool.submit(task, *each) for each in arguments]
             try:
@@ -323,6 +337,7 @@ class Job:
                 self.deadline.at = -np.inf
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
+            self.alone = True
             return [future.result() for future in futures]
 
     def refine_objective(self, owners: Sequence[Owner], cycles: int | None = None) -> list[Member]:

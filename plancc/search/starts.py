@@ -1,13 +1,15 @@
 """Which partitioners begin a search, by what is measured of the graph.
 
 A partitioner says on which kinds of graphs it begins, and for which efforts
-(`plancc.partitioners.adapter.Start`). The kinds differ in what a start decides:
+(`plancc.partitioners.adapter.Start`). Before anything is cut there are two kinds, by degrees; the
+boundary of the first, quick cut tells two more, since it says what sweeps can reach:
 
-=======  =========================================================================================
-hubs     some vertices have many neighbours: sweeps find most of the volume, whatever the start
-even     no vertex has, as in meshes and matrices: a good start is hardly ever improved by sweeps
-thin     besides, few rows lie on a boundary, as in roads: only the start and flows count
-=======  =========================================================================================
+====  ============================================================================================
+hubs  some vertices have many neighbours, as in collaboration networks
+even  no vertex has, as in meshes
+wide  nearly every row is on the boundary, whatever the degrees: sweeps decide, not the start
+thin  few rows are, and degrees are even, as in roads: minimum cuts decide, sweeps spoil the start
+====  ============================================================================================
 
 Knows partitioners and problems; makes no partition.
 """
@@ -24,14 +26,14 @@ from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.adapter import Adapter, Start
 from plancc.partitioners.run import by_rank
 
-KINDS = ("hubs", "even", "thin")
+KINDS = ("hubs", "even", "wide", "thin")
 """Kinds of graphs."""
 HUB = 8.0
 """Neighbours of a hub, over those of the average vertex."""
 HUB_EDGES = 0.01
 """Share of the edges that hubs have in a graph of kind hubs."""
-THIN = 0.1
-"""Share of the rows on the boundary below which a graph is thin."""
+WIDE, THIN = 0.7, 0.1
+"""Share of the rows on the boundary above which a graph is wide, and below which it is thin."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +68,13 @@ def kind_of(graph: WeightedGraph, boundary: float | None = None) -> str:
     ----------
     graph : WeightedGraph
     boundary : float, optional
-        Share of the rows on the boundary of a quick cut; None: not known, so that the graph is not
-        called thin.
+        Share of the rows on the boundary of a quick cut; None: not known, so that the graph is
+        neither wide nor thin.
     """
-    if has_hubs(graph):
-        return "hubs"
-    return "thin" if boundary is not None and boundary < THIN else "even"
+    kind = "hubs" if has_hubs(graph) else "even"
+    if boundary is not None and boundary > WIDE:
+        return "wide"
+    return "thin" if kind == "even" and boundary is not None and boundary < THIN else kind
 
 
 def beginnings(
@@ -81,8 +84,8 @@ def beginnings(
 
     There are none where the best partitioner of graphs has no starts of its own: it then begins by
     `auto_rank`, as does whoever stands in where nothing else is installed. Where vertices have
-    several weights and there are hubs, partitioners of one weight are for effort best only: what
-    they miss is dear to restore.
+    several weights and boundaries are long, partitioners of one weight are for effort best only:
+    what they miss is dear to restore.
 
     Parameters
     ----------
@@ -97,7 +100,7 @@ def beginnings(
     if not installed or not installed[0].starts:
         return
     weights = np.count_nonzero(np.atleast_2d(graph.vertex_weights.T).any(axis=1))
-    strict = weights > 1 and kind == "hubs" and effort != "best"
+    strict = weights > 1 and kind in ("hubs", "wide") and effort != "best"
     able = [
         (adapter, how)
         for adapter in PARTITIONERS.loaded().values()

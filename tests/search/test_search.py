@@ -20,7 +20,7 @@ from plancc.models.weights import vertex_weights
 from plancc.options import EFFORTS, SearchOptions
 from plancc.partitioners.adapter import Adapter
 from plancc.predict.predictor import DEFAULT_DIMS
-from plancc.search import effort, search
+from plancc.search import job, search
 
 CASES = (("rmat", 5), ("grid", 4), ("directed", 16))
 
@@ -83,9 +83,8 @@ def test_best_with_two_threads():
 def test_more_effort_is_never_worse_than_where_it_starts():
     matrix = small_graph("rmat")
     found = [search(matrix, 8, SearchOptions(effort=name, budget=2.0)) for name in EFFORTS]
-    start = found[0].tried[0].volume
-    assert all(result.tried[0].volume == start for result in found)
-    assert found[0].volume < start
+    assert found[0].volume < found[0].tried[0].volume
+    assert found[1].volume <= found[0].volume
     assert found[2].volume <= found[1].volume  # the budget is ample
 
 
@@ -182,14 +181,14 @@ def test_without_metis(name, monkeypatch):
 
 @pytest.mark.usefixtures("one_round")
 def test_a_partitioner_that_fails_is_left_out_unless_it_is_the_first(monkeypatch):
-    real = effort.partition
+    real = job.partition
 
     def partition(problem, num_parts, options, **more):
         if options.partitioner == "mtkahypar" or options.seed == 99:
             raise BackendError("it crashed")
         return real(problem, num_parts, options, **more)
 
-    monkeypatch.setattr(effort, "partition", partition)
+    monkeypatch.setattr(job, "partition", partition)
     result = search(small_graph("grid"), 4, SearchOptions(effort="best"))
     assert result.warnings == ["left out: it crashed"]
     with pytest.raises(BackendError, match="it crashed"):

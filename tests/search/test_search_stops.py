@@ -10,7 +10,7 @@ import pytest
 from search_helpers import small_graph
 
 from plancc.options import SearchOptions
-from plancc.search import effort, search
+from plancc.search import effort, job, search
 
 SEED, PROMPT, PATIENCE = 5, 15.0, 60.0
 
@@ -62,7 +62,7 @@ def test_one_of_two_threads_ends_the_other(monkeypatch, stopped, failing, event,
             time.sleep(0.02)
         return job.note("waited", begin, owner)
 
-    monkeypatch.setattr(effort._Job, "chain", chain)
+    monkeypatch.setattr(job.Job, "chain", chain)
     assert stopped(error, effort="balanced") < PROMPT
 
 
