@@ -6,15 +6,13 @@ import json
 import os
 import pty
 import re
-import struct
 import subprocess
-import termios
+import sys
 from collections.abc import Callable
-from fcntl import ioctl
 from pathlib import Path
 
 import pytest
-from cli_helpers import PROGRAMS, environment, ok
+from cli_helpers import environment, ok, plancc, plancc_run
 
 from plancc_cli.tables import console, print_table, say, table_of
 
@@ -22,26 +20,37 @@ BOXES = re.compile("[\u2500-\u257f]")
 WIDTHS = (60, 80, 110)
 
 
-def piped(width: int, *words: object) -> str:
-    """Stdout of a program that writes into a pipe."""
-    done = subprocess.run(
-        [PROGRAMS / str(words[0]), *map(str, words[1:])],
-        env=environment() | {"COLUMNS": str(width)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+DRIVER = f"""
+import sys, termios
+from fcntl import ioctl
+from struct import pack
+from plancc_cli.group import run as plancc
+from plancc_cli.run_command import run as plancc_run
+for width in {WIDTHS}:
+    ioctl(0, termios.TIOCSWINSZ, pack("HHHH", 24, width, 0, 0))
+    try:
+        (plancc_run if sys.argv[0] == "plancc-run" else plancc)()
+    except SystemExit as end:
+        assert not end.code
+    print(end="\x1e", flush=True)
+"""
 
 
-def on_a_terminal(width: int, *words: object) -> str:
-    """What a program writes on a terminal, without its colours."""
+def piped(width: int, monkeypatch: pytest.MonkeyPatch, *words: object) -> str:
+    """What a program writes into a pipe."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    done = (plancc_run if words[0] == "plancc-run" else plancc)(*words[1:])
+    assert done.code == 0, done.err
+    return done.out
+
+
+def on_terminals(*words: object) -> dict[int, str]:
+    """What a program writes on terminals of all widths, without its colours: one process."""
     ours, theirs = pty.openpty()
-    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
     env = {name: value for name, value in environment().items() if name != "COLUMNS"}
+    start = f"import sys; sys.argv = {list(map(str, words))!r}\n{DRIVER}"
     child = subprocess.Popen(
-        [PROGRAMS / str(words[0]), *map(str, words[1:])],
+        [sys.executable, "-c", start],
         env=env | {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8"},
         stdin=theirs,
         stdout=theirs,
@@ -56,7 +65,10 @@ def on_a_terminal(width: int, *words: object) -> str:
         pass
     os.close(ours)
     assert child.wait(timeout=120) == 0
-    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", found.decode()).replace("\r", "")
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", found.decode()).replace("\r", "")
+    *texts, rest = text.split("\x1e")
+    assert not rest
+    return dict(zip(WIDTHS, texts, strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -84,17 +96,17 @@ def test_lines_keep_the_width_and_figures_are_whole(
     name: str, commands: dict[str, tuple[object, ...]], plan: Path, monkeypatch
 ) -> None:
     monkeypatch.chdir(plan.parent)
-    wide = piped(1000, *commands[name])
-    expected = figures(wide)
+    expected = figures(piped(1000, monkeypatch, *commands[name]))
+    on_terminal = on_terminals(*commands[name])
     for width in WIDTHS:
-        for show in (piped, on_a_terminal):
-            text = show(width, *commands[name])
-            assert max(map(len, text.splitlines())) <= width, (width, show)
+        in_pipe = piped(width, monkeypatch, *commands[name])
+        for text, boxed in ((in_pipe, False), (on_terminal[width], True)):
+            assert max(map(len, text.splitlines())) <= width, (width, boxed)
             assert "…" not in text
-            assert bool(BOXES.search(text)) == (show is on_a_terminal)
+            assert bool(BOXES.search(text)) == boxed
             if name != "run":  # whose times are others every time
                 hashes = {figure for figure in expected if len(figure) > 20}
-                assert expected - hashes <= figures(text), (width, show)
+                assert expected - hashes <= figures(text), (width, boxed)
 
 
 def split_tables(text: str) -> list[list[list[str]]]:
