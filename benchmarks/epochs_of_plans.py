@@ -210,7 +210,9 @@ class Bench:
         jobs = [
             Job(self.graphs[graph], num_parts, name, file(name), machines) for name in self.plans
         ]
-        with ProcessPoolExecutor(usable_cores(), get_context("spawn")) as pool:
+        if (cores := usable_cores()) == 1:
+            return dict(zip(self.plans, map(figures_of, jobs), strict=True))
+        with ProcessPoolExecutor(cores, get_context("spawn")) as pool:
             found = [*pool.map(figures_of, jobs[::-1])]  # those that take long first
         return dict(zip(self.plans, found[::-1], strict=True))
 

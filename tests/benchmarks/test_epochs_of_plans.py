@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 import shutil
 import subprocess
 from dataclasses import replace
@@ -53,7 +54,8 @@ def test_predicted_epochs_are_those_of_simulate(tmp_path):
     bench, _ = bench_of(Inputs(tmp_path, quick=True))
     machines = {"default": find_machine("cpu-cluster"), "here": find_machine("small-cpu")}
     plan = tmp_path / "plan.h5"
-    figures = figures_of(Job(bench.graphs["rmat"], 4, DEFAULT, plan, machines))
+    job = Job(bench.graphs["rmat"], 4, DEFAULT, plan, machines)
+    figures = figures_of(pickle.loads(pickle.dumps(job)))  # as a process of a pool gets it
     for name, machine in (("default", "cpu-cluster"), ("here", "small-cpu")):
         words = ["simulate", plan, "--machine", machine, "--dims", "128,128,16", "--json"]
         done = subprocess.run([BIN / "plancc", *words], check=True, capture_output=True)
@@ -86,6 +88,9 @@ def test_orders_of_pairs_that_are_far_apart(tmp_path):
 def test_a_quick_run_has_every_figure(tmp_path, monkeypatch):
     graphs, _ = epochs_of_plans._graphs(Inputs(tmp_path, quick=True))
     monkeypatch.setattr(epochs_of_plans, "_graphs", lambda inputs: ({"rmat": graphs["rmat"]}, ""))
+    monkeypatch.setattr(
+        epochs_of_plans, "usable_cores", lambda: 1
+    )  # no pool: it takes long to start
     report = run(Inputs(tmp_path, quick=True))
     values = {figure.name: figure.value for figure in report.figures}
     where = "p = 8, cpu-cluster: predicted epoch"

@@ -54,7 +54,7 @@ def python_blocks(path: Path) -> list[str]:
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the graph that the examples speak of."""
     monkeypatch.chdir(tmp_path)
-    ok("dataset", "sbm", "-o", "graph.mtx")
+    ok("dataset", "sbm", "--size", 64, "-o", "graph.mtx")
     return tmp_path
 
 

@@ -254,9 +254,10 @@ def test_progress_on_a_terminal(graph: Path, tmp_path: Path) -> None:
 def test_quiet_and_verbose(graph: Path, tmp_path: Path) -> None:
     words = ["compile", graph, "-p", 2, "--effort", "fast", "-o", tmp_path / "plan.h5"]
     for how in (run, on_terminal):
-        stages = re.findall(r"(\w+): \d+\.\d s", how(*words, "-v").err)
+        told = how(*words, "-v").err
+        stages = re.findall(r"(\w+): \d+\.\d s", told)
         assert {"read", "partition", "lower", "write"} <= set(stages)
-        assert re.search(r"    fast: .+: volume [\d,]+ \*", how(*words, "-v").err)
+        assert re.search(r"    fast: .+: volume [\d,]+ \*", told)
         assert "read" not in how(*words, "-q").err
     assert "read" not in run(*words).err
 

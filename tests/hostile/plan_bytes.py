@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import plancc
+from plancc import guarded_child
 from plancc.errors import InputError, PlanError
 from plancc.plan.reader import PlanFile, load
 from plancc.plan.slices import read_rank_slice
@@ -26,6 +27,8 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 MODELS = {"rp": 4, "medium-grain": 4, "cagnet-2d": 4, "cagnet-3d": 8, "mop": 4}
 """Models, one for every layout and way to read it, and their parts."""
 NAME = "plan.h5"
+GUARDED = 2
+"""Seconds of CPU time after which a guard is ended."""
 
 
 class PlanBytes(Attack):
@@ -40,6 +43,7 @@ class PlanBytes(Attack):
         return fresh_plans(folder)
 
     def prepare(self, folder: Path) -> None:
+        guarded_child.CPU_SECONDS = GUARDED  # half of what users wait for a file without end
         bases = self.bases(folder)
         self.content = [path.read_bytes() for path in bases]
         self.names = [path.name for path in bases]

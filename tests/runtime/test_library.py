@@ -349,17 +349,22 @@ def on_one_rank(example: str, plan: Path, monkeypatch) -> list[float]:
     return losses
 
 
+@pytest.fixture(scope="module")
+def losses_of_own_model(plan_file):
+    with pytest.MonkeyPatch.context() as patched:
+        return on_one_rank("own_model.py", plan_file, patched)
+
+
 @pytest.mark.mpi
 @pytest.mark.parametrize("launcher", ["mpirun", "torchrun"])
-def test_own_model_is_the_same_on_two_ranks(launcher, plan_file, monkeypatch):
+def test_own_model_is_the_same_on_two_ranks(launcher, plan_file, losses_of_own_model):
     if launcher == "mpirun":
         two = run(2, "-m", "mpi4py", EXAMPLES / "own_model.py", plan_file)
     else:
         torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
         two = run(None, *torchrun, EXAMPLES / "own_model.py", plan_file)
     assert two.returncode == 0, two.stderr
-    expected = on_one_rank("own_model.py", plan_file, monkeypatch)
-    np.testing.assert_allclose(losses_of(two.stdout), expected, rtol=1e-3)
+    np.testing.assert_allclose(losses_of(two.stdout), losses_of_own_model, rtol=1e-3)
     assert "rank 1 of 2" in two.stdout
     assert "test accuracy" in two.stdout
 

@@ -73,7 +73,8 @@ def test_any_number_of_ranks_up_to_the_parts(ranks, case, on_two_ranks):
     if ranks is None:
         result = alone(*training(folder, ranks))
     else:
-        result = on_two_ranks["trains"] if ranks == 2 else plancc_run(3, *training(folder, 3))
+        threads = *training(folder, 3), "--ranks", 3
+        result = on_two_ranks["trains"] if ranks == 2 else plancc_run(None, *threads)
     assert result.returncode == 0, result.stderr
     assert not sentences(result)
     losses, trained, logits = reference.train_dense(
