@@ -20,7 +20,6 @@ from plancc.graph.textfile import (
     data_lines,
     fail,
     fail_first,
-    parse_number,
     read_bytes,
     read_integers,
     read_number,
@@ -102,7 +101,7 @@ def _sniff(path: StrPath, data: bytes) -> tuple[bytes, bytes, int]:
         line = data.count(b"\n", 0, start) + 1
         if may_have_names:
             may_have_names = False
-            if not any(_is_number(word) for word in words):
+            if not any(map(_is_like_a_number, words)):
                 data = data[:start] + b"#" + data[start + 1 :]
                 start = end + 1
                 continue
@@ -112,11 +111,12 @@ def _sniff(path: StrPath, data: bytes) -> tuple[bytes, bytes, int]:
     raise InputError(f"{os.fspath(path)}: the file holds no edge")
 
 
-def _is_number(word: bytes) -> bool:
+def _is_like_a_number(word: bytes) -> bool:
+    """Whether a word is a number, or meant as one: no name of a column, as `+1` and `"1"`."""
     try:
-        parse_number(word, float)
+        float(word)
     except ValueError:
-        return False
+        return re.match(r"\W*\d", word.decode(errors="replace")) is not None
     return True
 
 

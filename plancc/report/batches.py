@@ -28,6 +28,8 @@ from plancc.predict.schedules.plan_tables import rank_of_parts
 from plancc.report.plans import checked_ranks
 from plancc.sampling import Population, chosen_sampler
 
+MOST_BATCHES = 2**31 - 1
+
 
 @dataclass(frozen=True, eq=False)
 class BatchReport:
@@ -127,6 +129,8 @@ def batch_reports(
     """
     if number < 1:
         raise InputError(f"`batches` {number}: at least 1 is needed")
+    if number > MOST_BATCHES:
+        raise InputError(f"`batches` {number}: at most {MOST_BATCHES} can be counted")
     first: tuple[str, Population] | None = None
     owners, names, recorded = [], [], []
     for path in paths:

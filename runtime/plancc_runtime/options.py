@@ -49,6 +49,12 @@ MINIMUM = {
     "delay": 1,
     "embeddings": 1,
 }
+UNLIMITED = ("epochs", "seed")
+MOST = {"layers": 10_000} | {
+    name: 2**31 - 1 for name in MINIMUM if name not in ("layers", *UNLIMITED)
+}
+"""Largest values of the options of `MINIMUM`, but for `UNLIMITED`: sizes of arrays and lists."""
+LARGEST_RATE = float(np.finfo(np.float32).max)
 PATHS = ("init", "checkpoint", "log", "trace", "predict")
 RATES = ("dropout", "input_dropout")
 RATES_KEPT = ("boundary_sampling", "drop_edge", "boundary_edge_sampling")
@@ -292,11 +298,13 @@ class TrainOptions:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise self._wrong(name, f"must be at least {least}")
+            if value is not None and value > MOST.get(name, value):
+                raise self._wrong(name, f"must be at most {MOST[name]}")
         check_threads(self.threads)
-        if not 0 < self.lr < np.inf:
-            raise self._wrong("lr", "must be a positive number")
-        if not 0 <= self.weight_decay < np.inf:
-            raise self._wrong("weight_decay", "must not be negative")
+        if not 0 < self.lr <= LARGEST_RATE:
+            raise self._wrong("lr", f"must be a positive number up to {LARGEST_RATE:.1e}")
+        if not 0 <= self.weight_decay <= LARGEST_RATE:
+            raise self._wrong("weight_decay", f"must be a number from 0 to {LARGEST_RATE:.1e}")
         for name in RATES:
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:

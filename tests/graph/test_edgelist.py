@@ -71,6 +71,15 @@ def test_column_names(tmp_path, name):
     assert graph.original_ids.tolist() == [5, 7]
 
 
+@pytest.mark.parametrize(
+    "first", ["+0,+1", '"0","1"', "0_0,1_0", "\uff10,\uff11", "'0,'1", "nan,inf"]
+)
+def test_a_first_line_of_odd_numbers_is_no_line_of_names(tmp_path, first):
+    (tmp_path / "a.csv").write_text(f"{first}\n1,2\n")
+    with pytest.raises(InputError, match="line 1: not a whole number"):
+        read_graph(tmp_path / "a.csv")
+
+
 def test_weights_keep_all_digits(tmp_path):
     weights = np.random.default_rng(0).standard_normal(500)
     text = "".join(f"{k} {k + 1} {w!r}\n" for k, w in enumerate(weights.tolist()))

@@ -49,6 +49,7 @@ VALUES = (
     *("PLAN", "OTHER", "GRAPH", "WEIGHTS", "FIFO", ".", "/", "/dev/null", "/dev/zero", "missing"),
     *("heads=null", "heads={}", 'heads="4"', "train_eps=1", "bias=0", "slope=" + "[" * 5000),
     *("9" * 400 + ":0.5", "heads=" + "9" * 400, "64:" + "9" * 400, "10:nan", "least_degree=-1"),
+    *("4611686018427387904", "9223372036854775807", "9" * 40, "1e39", "1e308", "-1e308", "1e-50"),
     *("/proc/self/mem", "out.h5", "../case/out.h5", "a/b/c", "%s%n", "$(true)", "*", "~"),
 )
 

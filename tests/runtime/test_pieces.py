@@ -94,6 +94,8 @@ def test_optimisers_are_torchs(name, decay):
 @pytest.mark.parametrize(
     "wrong",
     [
+        *({"lr": 1e39}, {"weight_decay": 1e39}, {"hidden": 2**31}, {"classes": 10**40}),
+        *({"layers": 10**40}, {"features": 2**63}, {"heads": 2**62, "model": "gat"}),
         *({"lr": 0}, {"lr": float("nan")}, {"layers": 0}, {"optimizer": "x"}, {"threads": 0}),
         *({"heads": 2}, {"aggregator": "max"}, {"aggregator": "sum", "model": "gin"}),
         *({"boundary_sampling": 0.5, "batch_size": 4}, {"drop_edge": 0.5, "sampler": "walk"}),
