@@ -55,6 +55,8 @@ LIMIT = 150
 """Seconds of CPU time after which a process is ended."""
 WAITING = 6
 """Factor by which it may take longer on the wall."""
+COMPILED = 0.2
+"""Seconds of compilation above which a plan is compiled again."""
 BARE = {"normalize": "none", "self_loops": False}
 """Settings for graphs that are not to get a diagonal."""
 SETTINGS: dict[str, dict[str, Any]] = {"empty": BARE, "loops": BARE}
@@ -86,6 +88,7 @@ class Cell:
         if self.effort:
             settings["effort"] = self.effort
         compiling, found = compilation(), dict[str, Any]()
+        before = compiling.seconds()
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             begin = sum(os.times()[:4]) - compiling.seconds()
@@ -102,6 +105,7 @@ class Cell:
             resource.getrusage(who).ru_maxrss
             for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
         )
+        found["compiling"] = compiling.seconds() - before
         return found | {"memory": max(own, children) * 1024}
 
 
@@ -195,7 +199,15 @@ class Bench:
 
 
 def in_own_process(cell: Cell) -> dict[str, Any]:
-    """What `Cell.measured` returns; "failed" with the reason where it does not return."""
+    """What `Cell.measured` returns; "failed" with the reason where it does not return.
+
+    Where kernels were compiled it is done again: those seconds are of the wall, not of the CPU.
+    """
+    found = _in_own_process(cell)
+    return _in_own_process(cell) if found.get("compiling", 0) > COMPILED else found
+
+
+def _in_own_process(cell: Cell) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.extremes", "--cell", json.dumps(asdict(cell))]
     try:
         done = subprocess.run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import warnings
@@ -14,9 +15,12 @@ from test_edge_pipeline import volume_of
 import plancc
 from plancc.errors import InputError
 from plancc.graph.normalize import normalize
-from plancc.models import MODELS, make_model, stochastic
+from plancc.models import MODELS, checkerboard, crowd, make_model, stochastic
+from plancc.models.crowd import Crowd
+from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph
 from plancc.models.process_grid import ProcessGridModel
+from plancc.passes.bound import least_volume
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of
 from plancc.passes.kernels.volume import Bounds, sweep
@@ -148,6 +152,7 @@ def test_auto_leaves_out_rows_for_a_hub():
         )
     tried = {each["model"]: each for each in json.loads(plan.provenance["candidates"])}
     assert "row 0 has 400 nonzeros, 21.4 times the even share" in tried["hp"]["failed"]
+    assert not tried["libra"]["failed"]
     assert tried["libra"]["chosen"]
 
 
@@ -168,3 +173,93 @@ def test_stochastic_declines_hubs(monkeypatch):
     check(plan, graph_of("star", 300), "stochastic-hp")
     steps = [each["step"] for each in json.loads(plan.provenance["tried"])]
     assert not any("refined for" in step or "V-cycle" in step for step in steps)
+
+
+def steps_of(plan):
+    return [each["step"] for each in json.loads(plan.provenance["tried"])]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_least_volume(seed):
+    """Against every partition within the limits."""
+    rng, n, num_parts = np.random.default_rng(seed), 7, 3
+    weight = rng.integers(1, 4, (n, 1 + seed % 2))
+    members = [np.flatnonzero(rng.random(n) < 0.7) for _ in range(3)]
+    members = [each for each in members if len(each) > 1] + [np.arange(n)]
+    ptr = np.concatenate([[0], np.cumsum([len(each) for each in members])])
+    cost = rng.integers(1, 5, len(members))
+    pins = np.concatenate(members).astype(np.int32)
+    nets = nets_of(Hypergraph(ptr, pins, weight, net_costs=cost))
+    limits = Limits.of(nets.weight, num_parts, 0.1, (1.0, 2.0, 1.5) if seed > 3 else None)
+    volumes = []
+    for owner in itertools.product(range(num_parts), repeat=n):
+        loads = np.zeros((num_parts, weight.shape[1]), dtype=np.int64)
+        np.add.at(loads, list(owner), weight)
+        if limits.overload(loads) == 0:
+            spread = [len({owner[v] for v in each}) for each in members]
+            volumes.append(sum(c * (s - 1) for c, s in zip(cost, spread, strict=True)))
+    assert 0 < least_volume(nets, limits) <= min(volumes)
+
+
+def test_a_search_ends_at_the_least_volume():
+    """The hubs of a split are in every part whatever is tried: one split, nothing after it."""
+    graph = graph_of("hubs", 2000)
+    for model in ("medium-grain", "hub-split"):
+        plan = plancc.compile(graph, model, 16, effort="fast")
+        check(plan, graph, model)
+        assert steps_of(plan)[-1].startswith("split 1")
+        assert plan.metrics().volume <= 20 * 15
+    plan = plancc.compile(graph_of("path", 300), "medium-grain", 4, effort="fast")
+    assert steps_of(plan)[-1].startswith("nonzeros")
+
+
+def test_crowd(monkeypatch):
+    assert Crowd.of(graph_of("clique", 60), 8) is None  # small
+    monkeypatch.setattr(crowd, "MAX_GAINS", 0)
+    clique, hubs = Crowd.of(graph_of("clique", 60), 8), Crowd.of(graph_of("hubs", 200), 64)
+    assert (clique.rows, clique.columns, clique.share, clique.hubs) == (60, 60, 1.0, False)
+    assert (hubs.rows, hubs.columns, hubs.hubs) == (10, 10, True)
+    assert hubs.share == 1
+    assert str(hubs).startswith("10 rows and 10 columns are more than half full and hold 100% of")
+    for shape in ("path", "loops", "empty", "components"):
+        assert Crowd.of(graph_of(shape, 200), 16) is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "model"),
+    [
+        ("clique", "medium-grain"),
+        ("clique", "fine-grain"),
+        ("clique", "hub-split"),
+        ("hubs", "fine-grain"),
+        ("hubs", "checkerboard"),
+        ("path", "checkerboard"),
+    ],
+)
+def test_declined(monkeypatch, shape, model):
+    """One sentence up front, then owners that are quick to have."""
+    monkeypatch.setattr(crowd, "MAX_GAINS", 0)
+    monkeypatch.setattr(checkerboard, "MAX_PLACES", 0)
+    graph = graph_of(shape, 120)
+    with pytest.warns(plancc.PlanccWarning, match=f"'{model}' is not made for this graph"):
+        plan = plancc.compile(graph, model, 64 if shape == "hubs" else 16)
+    check(plan, graph, model)
+    assert plan.provenance["warnings"].startswith(f"model '{model}' is not made for this graph")
+    assert not any("cycle" in step or "split" in step for step in steps_of(plan))
+    if model in ("medium-grain", "fine-grain"):
+        assert steps_of(plan) == ["libra"]
+
+
+@pytest.mark.parametrize(("shape", "best"), [("clique", "checkerboard"), ("hubs", "libra")])
+def test_auto_in_a_crowd(monkeypatch, shape, best):
+    monkeypatch.setattr(crowd, "MAX_GAINS", 0)
+    with pytest.warns(plancc.PlanccWarning, match="not made for these candidates"):
+        plan = plancc.compile(graph_of(shape, 200), "auto", 64)
+    assert plan.provenance["chosen_model"] == best
+
+
+def test_auto_with_candidates_that_all_decline(monkeypatch):
+    monkeypatch.setattr(crowd, "MAX_GAINS", 0)
+    graph = graph_of("clique", 60)
+    plan = plancc.compile(graph, "auto", 8, candidates="medium-grain,fine-grain")
+    check(plan, graph, "auto")

@@ -30,13 +30,16 @@ from plancc.fields import option
 from plancc.graph.graph import Graph
 from plancc.models.base import EdgeModel
 from plancc.models.block import block_owner
+from plancc.models.crowd import HUB, Crowd
 from plancc.models.problem import Assignment
 from plancc.models.weights import Balance, check_num_parts, combined, vertex_weights
 
 Groups = npt.NDArray[np.int32]
 
-HUB = 2.0
-"""A row or column of so many times the even share of a row or column of cells is too heavy."""
+NEIGHBOURS = 2
+"""Neighbours of a row, in the mean, of a graph like a path: parts by rows talk to few others."""
+MAX_PLACES = 2**24
+"""Rows times parts up to which such a graph costs little all the same."""
 
 
 def grids(num_parts: int) -> list[tuple[int, int]]:
@@ -115,7 +118,7 @@ class CheckerboardModel(EdgeModel):
         return {"grid": f"{rows}x{columns}"}
 
     def unfit(self, matrix: Graph, num_parts: int) -> str:
-        """A hub, whose nonzeros stay within one row, or column, of cells whatever the groups."""
+        """Hubs, whose nonzeros stay within one row, or column, of cells; or a path."""
         rows, columns = self.shape(num_parts)
         if min(rows, columns) == 1:
             return ""
@@ -130,7 +133,25 @@ class CheckerboardModel(EdgeModel):
                     f"one of {lines} {kind}s of the grid, so the parts cannot be even; take model "
                     "medium-grain, hub-split or libra, which share them among all parts"
                 )
+        crowd = Crowd.of(matrix, num_parts)
+        if crowd is not None and crowd.hubs:
+            return (
+                f"model 'checkerboard' is not made for this graph: {crowd}, all of a row in one of "
+                f"{rows} rows of the grid; take model medium-grain, hub-split or libra, which "
+                "share hubs among all parts"
+            )
+        if self.is_sparse(matrix, num_parts):
+            return (
+                "model 'checkerboard' is not made for this graph: its rows have no more than "
+                f"{NEIGHBOURS} neighbours in the mean, as in a path or a tree, so parts by rows "
+                "talk to few others; take model hp"
+            )
         return ""
+
+    def is_sparse(self, matrix: Graph, num_parts: int) -> bool:
+        """Whether the matrix is large and its rows have few neighbours."""
+        n = matrix.num_vertices
+        return n * num_parts > MAX_PLACES and matrix.num_nonzeros <= (NEIGHBOURS + 1) * n
 
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int

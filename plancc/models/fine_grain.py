@@ -10,7 +10,8 @@ import numpy as np
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models.base import EdgeModel
-from plancc.models.medium_grain import check_nonzeros_balanced
+from plancc.models.crowd import Crowd
+from plancc.models.medium_grain import INSTEAD_OF_SEARCH, check_nonzeros_balanced
 from plancc.models.problem import EdgeProblem, Hypergraph
 from plancc.models.weights import Balance, check_num_parts
 
@@ -42,6 +43,13 @@ class FineGrainModel(EdgeModel):
     searched: ClassVar[bool] = True
     default_objective: ClassVar[str] = "volume"
     partitioned_first: ClassVar[bool] = True
+
+    def unfit(self, matrix: Graph, num_parts: int) -> str:
+        """Full rows and columns: a partitioner of so many nonzeros gains little there."""
+        crowd = Crowd.of(matrix, num_parts)
+        if crowd is None:
+            return ""
+        return f"model 'fine-grain' is not made for this graph: {crowd}; {INSTEAD_OF_SEARCH}"
 
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int

@@ -16,6 +16,7 @@ from plancc.errors import InputError
 from plancc.fields import option
 from plancc.graph.graph import Graph
 from plancc.models.base import EdgeModel
+from plancc.models.crowd import Crowd
 from plancc.models.medium_grain import check_nonzeros_balanced, lighter_columns, split_problem
 from plancc.models.problem import EdgeProblem, Hypergraph
 from plancc.models.weights import Balance, check_num_parts
@@ -65,6 +66,16 @@ class HubSplitModel(EdgeModel):
         check_num_parts(matrix.num_vertices, num_parts)
         check_nonzeros_balanced("hub-split", balance)
         return split_problem(matrix, self.allowed(matrix, num_parts))
+
+    def unfit(self, matrix: Graph, num_parts: int) -> str:
+        """A clique, in which no row is a hub."""
+        crowd = Crowd.of(matrix, num_parts)
+        if crowd is None or crowd.hubs:
+            return ""
+        return (
+            f"model 'hub-split' is not made for this graph: {crowd}, and none is a hub; take model "
+            "checkerboard, or these owners of a quick search by rows"
+        )
 
     def threshold_of(self, matrix: Graph, num_parts: int) -> int:
         """Nonzeros above which a row is a hub."""

@@ -11,8 +11,14 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models.base import EdgeModel
+from plancc.models.crowd import Crowd
 from plancc.models.problem import EdgeProblem, Hypergraph
 from plancc.models.weights import Balance, check_num_parts
+
+INSTEAD_OF_SEARCH = (
+    "take model checkerboard for many rows alike, libra for hubs, or these owners of libra"
+)
+"""What a model of single nonzeros says where it does not search (`Crowd`)."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,13 @@ class MediumGrainModel(EdgeModel):
         check_num_parts(matrix.num_vertices, num_parts)
         check_nonzeros_balanced("medium-grain", balance)
         return split_problem(matrix, lighter_columns(matrix))
+
+    def unfit(self, matrix: Graph, num_parts: int) -> str:
+        """A clique: its nets have pins in nearly every part."""
+        crowd = Crowd.of(matrix, num_parts)
+        if crowd is None or crowd.hubs:
+            return ""
+        return f"model 'medium-grain' is not made for this graph: {crowd}; {INSTEAD_OF_SEARCH}"
 
 
 def check_nonzeros_balanced(model: str, balance: str | Balance) -> None:

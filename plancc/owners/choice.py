@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from plancc.clock import wall_seconds
 from plancc.cost.objectives import OBJECTIVES, objective_value
 from plancc.cost.owners import random_traffic, traffic
@@ -22,7 +24,7 @@ from plancc.models import MODELS, make_model
 from plancc.models.auto import AutoModel
 from plancc.models.base import Model
 from plancc.models.capacities import imbalance
-from plancc.models.checkerboard import HUB
+from plancc.models.crowd import HUB, Crowd
 from plancc.models.weights import Balance
 from plancc.owners.edges import find_edge_owners
 from plancc.owners.numbering import numbered
@@ -174,7 +176,7 @@ def choose(
     left_out = ", ".join(name for name, why in unfits.items() if why)
     notes = found.about_owners
     if left_out:
-        why = f"a hub is too heavy for these candidates, which are left out: {left_out}"
+        why = f"the graph is not made for these candidates, which are left out: {left_out}"
         notes = [*notes, f"{why}; the others are searched with effort fast"]
     if goal != "time" and task.num_parts > 1:  # of the time the compiler itself says it
         value = OBJECTIVES[goal].value
@@ -195,21 +197,39 @@ def _unfits(
     """Why each candidate is not made for the graph, "" where it is; nothing where none is left.
 
     A row plan cannot share a hub: where one keeps another candidate from being even, candidates
-    by rows are left out if its row is more than two parts may hold and one by nonzeros remains.
+    by rows are left out if its row, or its column, is more than two parts may hold and one by
+    nonzeros remains; of those that are searched the first is enough.
+    In a crowd searches take long, so of the candidates by nonzeros, if there are any, those that
+    assign them are enough for hubs; among rows that are alike only a grid does better than random.
     """
     if len(names) < 2:
         return {}
     unfits = {name: make_model(name, {}).unfit(matrix, task.num_parts) for name in names}
-    rows = matrix.row_nonzeros()
-    vertex, share = int(rows.argmax()), matrix.num_nonzeros / task.num_parts
-    shared = any(known[name].layout == "edge" and not why for name, why in unfits.items())
-    if any(unfits.values()) and shared and rows[vertex] > HUB * share:
+    crowd = Crowd.of(matrix, task.num_parts)
+    if crowd is not None:
+        by_nonzeros = [name for name in names if known[name].layout == "edge" and not unfits[name]]
+        best = [name for name in by_nonzeros if known[name].searched != crowd.hubs]
+        kept = best or by_nonzeros or list(names)
         for name in names:
-            if known[name].layout == "row":
-                unfits[name] = unfits[name] or (
-                    f"row {vertex} has {rows[vertex]:,} nonzeros, {rows[vertex] / share:.1f} times "
-                    f"the even share of a part, and model '{name}' gives a row to one part"
-                )
+            if name not in kept:
+                unfits[name] = unfits[name] or f"{crowd}; {kept[0]} is as good, or quicker"
+    lines = (matrix.row_nonzeros(), np.bincount(matrix.indices, minlength=matrix.num_vertices))
+    heaviest = max(lines, key=lambda line: int(line.max()))
+    vertex, share = int(heaviest.argmax()), matrix.num_nonzeros / task.num_parts
+    by_nonzeros = [name for name in names if known[name].layout == "edge" and not unfits[name]]
+    if not any(unfits.values()) or not by_nonzeros or heaviest[vertex] <= HUB * share:
+        return {} if all(unfits.values()) else unfits
+    kind = "row" if heaviest is lines[0] else "column"
+    hub = (
+        f"{kind} {vertex} has {heaviest[vertex]:,} nonzeros, {heaviest[vertex] / share:.1f} times "
+        "the even share of a part"
+    )
+    searched = [name for name in by_nonzeros if known[name].searched]
+    for name in names:
+        if known[name].layout == "row":
+            unfits[name] = unfits[name] or f"{hub}, and model '{name}' gives a row to one part"
+        elif name in searched[1:]:
+            unfits[name] = f"{hub}, which '{searched[0]}' shares among parts too"
     return unfits
 
 

@@ -20,6 +20,7 @@ from plancc.graph.owners import Owners
 from plancc.models.capacities import Capacities
 from plancc.models.limits import Epsilon, Limits
 from plancc.models.problem import Hypergraph
+from plancc.passes.bound import least_volume, reaches
 from plancc.passes.deadline import Deadline
 from plancc.passes.multilevel import PRICES, VOLUME, Goal, Owner, Sweeps
 from plancc.registry import check_choice
@@ -69,6 +70,8 @@ class Refined:
         Rounds that were made.
     evaluations : int
         Pairs of vertex and part whose gain was computed.
+    least : int
+        The volume that no partition within the limits is below, where that ends the search.
     """
 
     owner: Owner
@@ -77,6 +80,7 @@ class Refined:
     seconds: float
     cycles: int = 0
     evaluations: int = 0
+    least: int = 0
 
 
 class _Run:
@@ -97,7 +101,7 @@ class _Run:
         self.nets = nets_of(problem, sized=goal.reach is not None)
         limits = Limits.of(self.nets.weight, num_parts, options.epsilon, options.capacities)
         self.sweeps = Sweeps(limits, np.random.default_rng(options.seed), deadline, goal)
-        self.evaluations = 0
+        self.evaluations, self.least = 0, 0
         self.state = state_of(self.nets, owner, num_parts)
         self.owner, self.best = owner, options._merit(self)
 
@@ -172,7 +176,7 @@ class RefineVolume:
         run = _Run(self, problem, owner, num_parts, deadline)
         before, cycles = run.best, self._refine(run)
         seconds = wall_seconds() - start
-        return Refined(run.owner, before, run.best, seconds, cycles, run.evaluations)
+        return Refined(run.owner, before, run.best, seconds, cycles, run.evaluations, run.least)
 
     def _goal(self, problem: Hypergraph) -> Goal:
         """What sweeps lower; InputError for a problem that the pass cannot refine."""
@@ -191,11 +195,18 @@ class RefineVolume:
             if reached < run.best:
                 run.keep(reached)
 
+        def reached_least() -> bool:
+            return reaches(run.best.volume, run.best.overload, run.least)
+
+        if sweeps.goal is VOLUME:
+            run.least = least_volume(nets, sweeps.limits)
+        cycle = 0
         settle()  # what is nearest
+        if reached_least():
+            return cycle
         run.evaluations += sweeps.anneal(nets, run.state)
         settle()
-        cycle = 0
-        while cycle < self.cycles and not sweeps.deadline.passed():
+        while cycle < self.cycles and not (sweeps.deadline.passed() or reached_least()):
             cycle += 1
             current = run.state.owner
             del run.state  # its counts are not needed while the hypergraph is coarsened

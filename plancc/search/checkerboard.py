@@ -9,7 +9,7 @@ best      several such starts, and V-cycles from the best groups until the budge
 ========  ========================================================================================
 
 Objectives that count messages end with rounds of sweeps at the finest level that charge fees on
-them. Where a hub keeps the cells from being even (`CheckerboardModel.unfit`), no search helps:
+them. Where hubs keep the cells from being even (`CheckerboardModel.unfit`), no search helps:
 owners of effort fast are placed on the grid and overfull cells relieved, whatever the effort.
 """
 
@@ -153,6 +153,9 @@ def search_checkerboard(
                 break
             begin, rng = wall_seconds(), np.random.default_rng(seed + k)
             owner = parts_by_rows(matrix, "volume", seed + k, START_SHARE / STARTS[effort])
+            if hopeless and model.is_sparse(matrix, num_parts):  # no cell has two parts
+                dealt = owner // np.int32(shape[1]), owner % np.int32(shape[1])
+                note(f"parts by rows dealt to the grid, seed {seed + k}", begin, dealt)
             groups = place_parts(finest, owner, shape, limits, rng, deadline)
             groups = _filled(matrix, groups, shape)
             note(f"parts by rows on the grid, seed {seed + k}", begin, groups)

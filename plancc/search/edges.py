@@ -14,6 +14,9 @@ A split says of every nonzero whether it goes with its row or with its column; i
 vertex per row, so V-cycles are as quick as in a search by rows. `Resplit` finds the best split for
 given owners, and so on. Nonzeros that go alone come last: they may be where neither their row nor
 their column is owned.
+
+A split whose volume is hardly above what any partition within the limits moves is the last one, and
+where a model says that it is not made for a graph (`EdgeModel.unfit`) nothing is searched for.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.base import EdgeModel
 from plancc.models.fine_grain import FineGrainModel
+from plancc.models.libra import LibraModel
 from plancc.models.limits import Limits
 from plancc.models.loads import Loads
 from plancc.models.medium_grain import MediumGrainModel, lighter_columns, split_problem
@@ -45,12 +49,14 @@ from plancc.options import SearchOptions
 from plancc.partitioners.options import AUTO, PartitionOptions
 from plancc.partitioners.process import OTHERWISE
 from plancc.partitioners.run import balance_notes, partition, strongest
+from plancc.passes.bound import reaches
 from plancc.passes.deadline import Deadline
 from plancc.passes.edges import RefineEdges
 from plancc.passes.fill import FillEmptyParts
 from plancc.passes.multilevel import Owner, Sweeps
 from plancc.passes.refine import RefineVolume
 from plancc.passes.split import Resplit
+from plancc.passes.vector_owners import VectorOwners
 from plancc.search.effort import by_rows, rows_of_search
 from plancc.search.record import Record, SearchResult, Trial
 
@@ -133,7 +139,7 @@ def search_edges(
     )
     members = job.members()
     job.deadline = whole
-    if objective != "volume" and num_parts > 1:
+    if objective != "volume" and num_parts > 1 and not job.hopeless:
         for k, member in enumerate(sorted(members)[:OBJECTIVE_STARTS]):
             job.refine(member.owners, objective, options.seed + k)
     result = job.record.result([*dict.fromkeys(job.warnings)])
@@ -182,6 +188,11 @@ class _Job:
         return self.model.allowed(self.matrix, self.num_parts)
 
     @cached_property
+    def hopeless(self) -> bool:
+        """Whether the model is not made for the matrix."""
+        return bool(self.model.unfit(self.matrix, self.num_parts))
+
+    @cached_property
     def fine(self) -> EdgeProblem:
         """The hypergraph on which owners are combined: every edge plan is a partition of it."""
         return FineGrainModel().build(
@@ -198,6 +209,8 @@ class _Job:
         """What the effort finds for the volume; at least one."""
         if self.num_parts == 1:
             return [self.from_rows(self.options.seed)]
+        if self.hopeless:
+            return [self.assigned()]
         first = self.model.partitioned_first
         starts = self._partitioned_first() if first else self._rows_first()
         if self.effort != "best":
@@ -248,6 +261,16 @@ class _Job:
         overload = limits.overload(parts.nonzeros)
         self.record.add(step, seconds, owners, overload, value, volume)
         return _Member(overload, volume, owners)
+
+    def assigned(self) -> _Member:
+        """Owners without a search for nonzeros: those of libra, by rows where it cannot be."""
+        if self.allowed is not None or self.options.capacities is not None:
+            return self.from_rows(self.options.seed)
+        begin, matrix, options = wall_seconds(), self.matrix, self.options
+        made = LibraModel().build(matrix, self.num_parts, balance="nnz", seed=options.seed)
+        owners = Owners(made.rows, made.of_nonzeros(matrix))
+        owners = VectorOwners(options.epsilon, options.seed).run(matrix, owners, self.num_parts)
+        return self.note("libra", begin, self.filled(owners))
 
     def from_rows(self, seed: int) -> _Member:
         """What a search by rows finds."""
@@ -316,8 +339,11 @@ class _Job:
             else:
                 with_column = lighter_columns(matrix) if self.allowed is None else self.allowed
             problem = split_problem(matrix, with_column)
-            owner = pass_.run(problem.hypergraph, owner, num_parts, deadline=deadline).owner
+            refined = pass_.run(problem.hypergraph, owner, num_parts, deadline=deadline)
+            owner = refined.owner
             best = min(best, self.note(f"split {k + 1}, seed {seed}", begin, problem.owners(owner)))
+            if reaches(best.volume, best.overload, refined.least):
+                return best
             if deadline.passed():
                 break
         return self.refine(best.owners, "volume", seed)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from plancc.partitioners.adapter import Adapter
 from plancc.partitioners.options import AUTO, PartitionOptions
 from plancc.partitioners.process import OTHERWISE
 from plancc.partitioners.run import TRIVIAL, partition
+from plancc.passes.bound import least_volume, reaches
 from plancc.passes.deadline import Deadline
 from plancc.passes.flows import Flows
 from plancc.passes.multilevel import Owner, Sweeps
@@ -307,7 +309,7 @@ class Job:
         if climbing:
             best = last = min(best, self.climb(best.owner, rng))
         for k in range(1, cycles + 1):
-            if self.deadline.passed():
+            if self.deadline.passed() or self.is_least(best):
                 break
             step = f"V-cycle {k}, seed {seed}"
             last = self.cycle(last.owner, rng, step, climbing=climbing)
@@ -318,6 +320,15 @@ class Job:
             if enough:
                 break
         return best
+
+    @cached_property
+    def least(self) -> int:
+        """The volume that no partition within the limits is below."""
+        return least_volume(self.nets, self.limits)
+
+    def is_least(self, member: Member) -> bool:
+        """Whether there is hardly less volume than a member has."""
+        return reaches(member.volume, member.overload, self.least)
 
     def side_by_side(self, task: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> Any:
         """``task(*each)`` on as many threads as there are; the results in order.

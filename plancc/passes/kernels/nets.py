@@ -101,3 +101,15 @@ def transpose(net_ptr: Any, pins: Any, size: Any, n: int) -> Any:
                 size_at_vertex[end[v]] = size[k]
             end[v] += 1
     return ptr, nets, size_at_vertex
+
+
+@njit(cache=True, nogil=True)
+def net_weights(nets: Any) -> Any:
+    """What the pins of every net weigh together: int64[num_nets, num_constraints]."""
+    num_nets, num_constraints = len(nets.net_ptr) - 1, nets.weight.shape[1]
+    total = np.zeros((num_nets, num_constraints), dtype=np.int64)
+    for e in range(num_nets):
+        for k in range(nets.net_ptr[e], nets.net_ptr[e + 1]):
+            for c in range(num_constraints):
+                total[e, c] += nets.weight[nets.pins[k], c]
+    return total

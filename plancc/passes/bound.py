@@ -1,0 +1,39 @@
+"""The volume that no balanced partition is below. Knows nets and limits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from plancc.models.limits import Limits
+
+if TYPE_CHECKING:
+    from plancc.passes.kernels.nets import Nets
+
+NEAR = 0.01
+"""A volume at most this share above the bound is not worth another search."""
+
+
+def least_volume(nets: Nets, limits: Limits) -> int:
+    """Rows that every partition within the limits moves at least.
+
+    The pins of a net fill as many parts as it takes to hold their weight, the roomiest ones at
+    best. So only nets heavier than a part count: those of hubs. Graphs without any have bound 0.
+    """
+    from plancc.passes.kernels.nets import net_weights
+
+    weight = net_weights(nets)
+    room = np.sort(limits.limit.reshape(limits.num_parts, -1), axis=0)[::-1].cumsum(axis=0)
+    parts = np.zeros(len(weight), dtype=np.int64)
+    for of_nets, of_parts in zip(weight.T, room.T, strict=True):
+        parts = np.maximum(parts, np.searchsorted(of_parts, of_nets))
+    return int((nets.cost * np.minimum(parts, limits.num_parts - 1)).sum())
+
+
+def reaches(volume: int, overload: float, least: int) -> bool:
+    """Whether a balanced partition is so near `least` that there is nothing to look for.
+
+    Never where `least` is 0: such a search ends by itself.
+    """
+    return overload == 0 and 0 < volume <= (1 + NEAR) * least
