@@ -88,7 +88,7 @@ def _sniff(path: StrPath, data: bytes) -> tuple[bytes, bytes, int]:
     """(data with a line of column names turned into a comment, separator, columns)."""
     name = os.fspath(path).lower().removesuffix(".gz")
     may_have_names = name.endswith((".csv", ".tsv"))
-    start = 0
+    start = names = 0
     while start < len(data):
         end = data.find(b"\n", start)
         end = len(data) if end < 0 else end
@@ -102,11 +102,15 @@ def _sniff(path: StrPath, data: bytes) -> tuple[bytes, bytes, int]:
         if may_have_names:
             may_have_names = False
             if not any(map(_is_like_a_number, words)):
-                data = data[:start] + b"#" + data[start + 1 :]
+                data, names = data[:start] + b"#" + data[start + 1 :], len(words)
                 start = end + 1
                 continue
         if len(words) not in (2, 3):
             fail(path, line, "two or three columns 'u v [weight]' are expected, not", text)
+        if names not in (0, len(words)):
+            fail(
+                path, line, f"as many columns as there are names ({names}) are expected, not", text
+            )
         return data, separator, len(words)
     raise InputError(f"{os.fspath(path)}: the file holds no edge")
 

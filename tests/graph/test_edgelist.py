@@ -80,6 +80,14 @@ def test_a_first_line_of_odd_numbers_is_no_line_of_names(tmp_path, first):
         read_graph(tmp_path / "a.csv")
 
 
+@pytest.mark.parametrize("names", ["s1.5", "source,target,weight", "a b c"])
+def test_as_many_names_as_columns(tmp_path, names):
+    (tmp_path / "a.csv").write_text(f"{names}\n1,2\n")
+    with pytest.raises(InputError, match="line 2: as many columns as there are names") as caught:
+        read_graph(tmp_path / "a.csv")
+    assert "1,2" in str(caught.value)
+
+
 def test_weights_keep_all_digits(tmp_path):
     weights = np.random.default_rng(0).standard_normal(500)
     text = "".join(f"{k} {k + 1} {w!r}\n" for k, w in enumerate(weights.tolist()))

@@ -419,7 +419,9 @@ def _read_edges(text: str) -> tuple[int, Entries]:
     lines = [line for line in text.split("\n") if line.strip() and line[0] not in "#%"]
     mark = next((mark for mark in ",;" if mark in lines[0]), None)
     if not any(_is_number(word) for word in lines[0].split(mark)):  # names of columns
-        lines = lines[1:]
+        names, lines = lines[0].split(mark), lines[1:]
+        mark = next((mark for mark in ",;" if mark in lines[0]), None)
+        assert len(names) == len(lines[0].split(mark))
     entries = [[word.strip() for word in line.split(mark)] for line in lines]
     ids = sorted({int(word) for words in entries for word in words[:2]})
     place = {number: k for k, number in enumerate(ids)}
