@@ -26,14 +26,19 @@ if TYPE_CHECKING:
     from plancc.passes.kernels.nets import Nets
     from plancc.passes.kernels.state import State
 
-REACH = 0.2
+REACH = 0.1
 """Share of a part's weight, next to its boundary, that a minimum cut may move."""
+LEAST_REACH, WHOLE_REACH = 64, 0.5
+"""At least as much as this number of average vertices weighs, but no more than this share."""
 MAX_DEGREE = 200_000
 """Sum of the nets of these vertices."""
 MAX_PINS = 1000
 """Nets with more pins are left out of minimum cuts."""
 MAX_SPREAD = 32
 """Nets that touch more parts make no two of them neighbours."""
+MAX_NEIGHBOURS = 24
+"""Neighbours of an average part above which nothing is tried: parts of meshes have 4 to 20, while
+those of graphs with hubs touch nearly all others, and cuts between two of them save little."""
 MAX_ROUNDS = 10
 LEAST_GAIN = 0.001
 """Share of the volume that a round must save for another one to follow."""
@@ -68,7 +73,8 @@ class Flows:
     def refine(self, nets: Nets, state: State) -> int:
         """Lower the volume of `state`; returns the nodes and pins that were looked at, about.
 
-        The volume never rises, nor does the overload.
+        The volume never rises, nor does the overload. Nothing is done where most parts are
+        neighbours of most others (`MAX_NEIGHBOURS`).
         """
         from plancc.passes.kernels.flows import adjacent_parts
         from plancc.passes.kernels.state import volume
@@ -78,11 +84,17 @@ class Flows:
         scratch: SimpleQueue[Any] = SimpleQueue()
         for _ in range(self.threads):
             scratch.put(np.full(len(nets.weight) + len(nets.cost), -1, dtype=np.int32))
+        moved_at = np.zeros(len(nets.weight), dtype=np.int32)  # the number of a batch
+        solved_at: dict[tuple[int, int], int] = {}
+        number = 0
+        most_pairs = MAX_NEIGHBOURS * len(active) // 2
         solve = partial(self._solve, nets, state, scratch)
         with ThreadPoolExecutor(self.threads) as pool:
             side_by_side: Any = pool.map if self.threads > 1 else map
             for _ in range(MAX_ROUNDS):
-                one, two, cost = adjacent_parts(MAX_SPREAD, nets, state)
+                one, two, cost = adjacent_parts(MAX_SPREAD, most_pairs, nets, state)
+                if len(one) > most_pairs:
+                    break
                 due = np.flatnonzero(active[one] | active[two])
                 due = due[np.argsort(-cost[due], kind="stable")]
                 active[:] = False
@@ -90,10 +102,14 @@ class Flows:
                 for pairs in _disjoint(np.stack([one[due], two[due]], axis=1), len(active)):
                     if self.deadline.passed():
                         return work
-                    found = list(side_by_side(solve, pairs, _cut_nets(pairs, state)))
+                    number += 1
+                    known = [(moved_at, solved_at.get((int(a), int(b)), -1)) for a, b in pairs]
+                    found = list(side_by_side(solve, pairs, _cut_nets(pairs, state), known))
                     for pair, (vertices, effort) in zip(pairs, found, strict=True):
                         work += effort
+                        solved_at[int(pair[0]), int(pair[1])] = number - (len(vertices) > 0)
                         if len(vertices) > 0:
+                            moved_at[vertices] = number
                             active[pair] = True
                             saved += _exchange(vertices, pair, nets, state)
                 rows -= saved
@@ -102,7 +118,13 @@ class Flows:
         return work
 
     def _solve(
-        self, nets: Nets, state: State, scratch: SimpleQueue[Any], pair: Any, cut_nets: Any
+        self,
+        nets: Nets,
+        state: State,
+        scratch: SimpleQueue[Any],
+        pair: Any,
+        cut_nets: Any,
+        history: Any,
     ) -> tuple[npt.NDArray[np.int32], int]:
         """Vertices that two parts had better exchange, and the work; changes nothing."""
         from plancc.passes.kernels.flows import Region, split_pair
@@ -110,11 +132,13 @@ class Flows:
         if self.deadline.passed():
             return np.empty(0, dtype=np.int32), 0
         sums = state.sums[pair]
-        region = Region(self.reach * sums, MAX_DEGREE, MAX_PINS)
+        least = LEAST_REACH / max(len(nets.weight), 1) * self.limits.total
+        room = np.maximum(self.reach * sums, np.minimum(least, WHOLE_REACH * sums))
+        region = Region(room, MAX_DEGREE, MAX_PINS)
         most = np.maximum(self.limits.limit[pair], sums).astype(np.float64)
         place = scratch.get()
         try:
-            vertices, work = split_pair(pair, cut_nets, region, most, place, nets, state)
+            vertices, work = split_pair(pair, cut_nets, region, most, history, place, nets, state)
         finally:
             scratch.put(place)
         return vertices, int(work)

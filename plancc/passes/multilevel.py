@@ -6,7 +6,8 @@
     coarsest       O    O    O    O               ->               O    O    O
 
 On every level the price of overweight parts rises from sweep to sweep: at first parts may grow
-while vertices find better places, then the balance comes back where that costs least volume.
+while vertices find better places, then the balance comes back where that costs least volume. Where
+parts have few neighbours, minimum cuts between them follow (`plancc.passes.flows`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy.typing as npt
 
 from plancc.models.limits import Limits
 from plancc.passes.deadline import Deadline
+from plancc.passes.flows import REACH, Flows
 
 if TYPE_CHECKING:
     from plancc.passes.kernels.nets import Nets
@@ -50,6 +52,8 @@ MAX_SWAPS_TRIED = 5_000_000
 """Pairs of vertices per round."""
 CLIMBS = 2
 """Sweeps within the limit that end a refinement."""
+REACHES = (REACH, 3 * REACH)
+"""Shares of a part that minimum cuts may move, one after the other."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,12 +123,15 @@ class Sweeps:
         No sweep starts after it, and no coarser level, but for those that restore the balance.
     goal : Goal
         What they lower.
+    threads : int
+        For `cut`, which gives the same with any number.
     """
 
     limits: Limits
     rng: np.random.Generator
     deadline: Deadline = field(default_factory=Deadline)
     goal: Goal = VOLUME
+    threads: int = 1
 
     def anneal(self, nets: Nets, state: State, prices: tuple[float, ...] = PRICES) -> int:
         """Sweep with rising prices of overweight; returns the gains evaluated.
@@ -208,6 +215,24 @@ class Sweeps:
                 evaluations += tried
         return evaluations
 
+    def cut(self, nets: Nets, state: State, reaches: tuple[float, ...] = REACHES) -> int:
+        """Minimum cuts between neighbouring parts, where these are few; returns their work.
+
+        Neither volume nor overload rises. Other goals than the volume are left alone.
+        """
+        if self.goal.reach is not None:
+            return 0
+        work = 0
+        for reach in reaches:
+            flows = Flows(self.limits, self.deadline, self.threads, reach)
+            work += flows.refine(nets, state)
+        return work
+
+    def _anneal_and_cut(self, nets: Nets, state: State) -> int:
+        evaluations = self.anneal(nets, state)
+        self.cut(nets, state, (REACH,))
+        return evaluations
+
     def restore_balance(self, nets: Nets, state: State) -> None:
         """Move vertices out of parts above the limit where that costs the fewest rows.
 
@@ -254,7 +279,7 @@ class Sweeps:
             Not changed.
         refine : callable, optional
             ``refine(nets, state)``, called on every level from the coarsest to the finest:
-            changes the state, returns how many gains it evaluated. None: `anneal`.
+            changes the state, returns how many gains it evaluated. None: `anneal`, then `cut`.
         other : int32[num_vertices], optional
             A second partition: only vertices that share their part in both are clustered, so that
             either's cut can be kept (the combine operator of evolutionary partitioners).
@@ -266,6 +291,7 @@ class Sweeps:
         from plancc.passes.kernels.nets import with_transpose, without_transpose
         from plancc.passes.kernels.state import state_of
 
+        refine = refine or self._anneal_and_cut
         num_parts = self.limits.num_parts
         together = owner.astype(np.int64)
         if other is not None:
@@ -284,7 +310,7 @@ class Sweeps:
             if label is not None:
                 level = with_transpose(level)
             state = state_of(level, current, num_parts)
-            evaluations += refine(level, state) if refine else self.anneal(level, state)
+            evaluations += refine(level, state)
             if label is not None:
                 current = state.owner[label]
         return state, evaluations

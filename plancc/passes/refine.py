@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from plancc.passes.kernels.state import State
     from plancc.passes.kernels.traffic import Flow, Tariff
 
+MAX_DRIFT = 0.01
+"""Share by which owners may be worse than the best ones for the next V-cycle to start from them."""
 SMALL = 0.1
 """A message of this share of the average rows pays 1 - 1/e of the fees that any message pays."""
 MAX_FEE_SIZE = 4096.0
@@ -119,7 +121,10 @@ class _Run:
 
 @dataclass(frozen=True)
 class RefineVolume:
-    """Fewer rows moved: sweeps over boundary vertices, within the limit and beyond, then V-cycles.
+    """Fewer rows moved: sweeps over boundary vertices, minimum cuts, then V-cycles.
+
+    Sweeps stay within the limit first, and then go beyond. Minimum cuts between two parts follow
+    where a part has few neighbours (`plancc.passes.flows`).
 
     The passes for other objectives derive from it.
 
@@ -187,13 +192,18 @@ class RefineVolume:
 
     def _refine(self, run: _Run) -> int:
         """Make the rounds and keep the best owners; returns the number of V-cycles."""
-        nets, sweeps = run.nets, run.sweeps
+        from plancc.passes.kernels.state import state_of
+
+        nets, sweeps, num_parts = run.nets, run.sweeps, run.sweeps.limits.num_parts
 
         def settle() -> None:
             run.evaluations += sweeps.settle(nets, run.state)
+            tried_cuts = sweeps.cut(nets, run.state) > 0
             reached = self._merit(run)
             if reached < run.best:
                 run.keep(reached)
+            elif tried_cuts and reached.value > (1 + MAX_DRIFT) * run.best.value:
+                run.state = state_of(nets, run.owner, num_parts)
 
         def reached_least() -> bool:
             return reaches(run.best.volume, run.best.overload, run.least)

@@ -75,7 +75,7 @@ def test_pairs_and_their_nets(seed):
         for parts, cost in zip(touched, nets.cost.tolist(), strict=True):
             for pair in itertools.combinations(sorted(parts), 2) if len(parts) <= most else ():
                 shared[pair] = shared.get(pair, 0) + cost
-        one, two, cost = (values.tolist() for values in adjacent_parts(most, nets, state))
+        one, two, cost = (values.tolist() for values in adjacent_parts(most, 1000, nets, state))
         assert dict(zip(zip(one, two, strict=True), cost, strict=True)) == shared
         assert list(zip(one, two, strict=True)) == sorted(shared)
         partner = np.arange(num_parts)

@@ -130,7 +130,7 @@ def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def adjacent_parts(max_spread: int, nets: Any, state: Any) -> Any:
+def adjacent_parts(max_spread: int, most: int, nets: Any, state: Any) -> Any:
     """Pairs of parts that share nets, and the cost of these.
 
     Nets that touch more than `max_spread` parts are left out.
@@ -138,7 +138,7 @@ def adjacent_parts(max_spread: int, nets: Any, state: Any) -> Any:
     Returns
     -------
     one, two, cost : int64[num_pairs]
-        ``one < two``; ascending.
+        ``one < two``; ascending. Once there are more than `most`, no others are looked for.
     """
     num_parts = len(state.sums)
     ptr = np.zeros(num_parts + 2, dtype=np.int64)
@@ -165,6 +165,8 @@ def adjacent_parts(max_spread: int, nets: Any, state: Any) -> Any:
     found, num = np.empty(16, dtype=np.int64), 0
     shared = np.zeros(num_parts, dtype=np.int64)
     for q in range(num_parts):
+        if num > most:
+            break
         for a in range(ptr[q], ptr[q + 1]):
             e = of_part[a]
             start = state.slot_ptr[e]
@@ -789,13 +791,21 @@ def split_pair(
     cut_nets: Any,
     region: Any,
     most: Any,
+    history: Any,
     place: Any,
     nets: Any,
     state: Any,
 ) -> Any:
-    """Vertices that the parts of a pair had better exchange: int32[k], and the work it took."""
+    """Vertices that the parts of a pair had better exchange: int32[k], and the work it took.
+
+    None where the vertices of the network have not moved since the pair was solved last.
+    """
     net, now = network_of(pair, cut_nets, region, place, nets, state)
-    if now == 0:
+    moved_at, since = history
+    same = True
+    for x in range(2, len(net.vertex)):
+        same &= moved_at[net.vertex[x]] <= since
+    if now == 0 or same:
         return np.empty(0, dtype=np.int32), len(net.pins)
     moved, _, work = balanced_cut(most, now, net)
     return net.vertex[moved], work
