@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
+from math import prod
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -582,7 +583,7 @@ def _of_columns(
                 raise InputError(f"{what} is a mask: it must hold 0 and 1, or True and False")
             found[name] = column == 1
         else:
-            found[name] = column.reshape(len(column), -1)
+            found[name] = column.reshape(len(column), prod(column.shape[1:]))
     if numbered:
         parts = [
             _finite(np.asarray(columns[name]), f"{where}: column '{name}'") for name in numbered

@@ -448,6 +448,7 @@ def test_a_table_in_parquet(tmp_path):
         ({"train_mask": [True, None]}, "column 'train_mask': 1 values are null"),
         ({"train_mask": [2, 1]}, "column 'train_mask' is a mask"),
         ({"z": [1, 2]}, "no vertex data"),
+        ({"x": np.zeros(0)}, "key 'x' has '0' rows, the graph 2 vertices"),
     ]:
         parquet.write_table(arrow.table(wrong), tmp_path / "w.parquet")
         with pytest.raises(InputError, match=words):

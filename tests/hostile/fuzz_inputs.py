@@ -217,6 +217,9 @@ def binaries(folder: Path) -> dict[str, bytes]:
 
         parquet.write_table(table({"src": row, "dst": col, "w": values}), folder / "made.parquet")
         made["graph.parquet"] = (folder / "made.parquet").read_bytes()
+        held = {"id": np.arange(N), "f0": values[:N], "label": labels, "train_mask": labels == 1}
+        parquet.write_table(table(held), folder / "made.parquet")
+        made["table.data.parquet"] = (folder / "made.parquet").read_bytes()
     if find_spec("torch") is not None:
         import torch
 

@@ -150,7 +150,7 @@ def odd_table(rng: np.random.Generator) -> tuple[bytes, str]:
     import pyarrow as pa
     from pyarrow import parquet
 
-    rows = int(rng.choice([0, 1, 6, 6, 6, 50]))
+    rows = int(rng.choice([0, 1, 6, 6, 6, 6, 50]))
     arrays, names, how = [], [], []
     small = rng.integers(6, size=rows)
     makers = {
@@ -178,7 +178,22 @@ def odd_table(rng: np.random.Generator) -> tuple[bytes, str]:
         "decimal": lambda: pa.array([int(v) for v in small], pa.decimal128(10, 2)),
         "duration": lambda: pa.array(small, pa.duration("s")),
     }
-    known = ("src", "dst", "source", "target", "u", "v", "weight", "w", "id", "label", "x", "")
+    known = (
+        "src",
+        "dst",
+        "source",
+        "target",
+        "u",
+        "v",
+        "weight",
+        "w",
+        "id",
+        "label",
+        "x",
+        "f0",
+        "y",
+        "",
+    )
     for _ in range(rng.choice([1, 2, 2, 3, 3, 4, 8])):
         name = str(rng.choice([*known[:2], *known, "\x1b[31m", "a" * 3000]))
         what = str(rng.choice(["int64", "int64", *makers]))
