@@ -55,9 +55,9 @@ COMMANDS = {
     "compare": "compare PLAN PART",
     "study": "study BIG --models hp,metis,rp -p 8,16,64 --time-limit 30 --keep kept.jsonl",
     "report": "report PLAN -o out.html",
-    "simulate": "simulate PLAN --per-rank --plot out.png",
+    "simulate": "simulate PLAN --per-rank",
     "sweep": "simulate BIG --sweep p=16..128",
-    "rehearse": "rehearse PLAN --dims 256,256,256 --epochs 50",
+    "rehearse": "rehearse PLAN --dims 1,256,2 --epochs 50",
     "calibrate": "calibrate -o out.toml --ranks 2",
     "predict": "predict PLAN --weights WEIGHTS -o out.csv --ranks 2",
     "export-text": "export BIG -o out.mtx",
@@ -90,6 +90,7 @@ class Signals(Attack):
         self.folder = folder
         self.known = {
             "BIG": folder / "big.mtx",
+            "DATA": folder / "data.npz",
             "PLAN": folder / "plan.h5",
             "PART": folder / "plan.part.8",
             "WEIGHTS": folder / "weights.npz",
@@ -98,9 +99,11 @@ class Signals(Attack):
         content = bytearray((GOLDEN / "plan-1.4.h5").read_bytes())
         content[FREE_SPACE : FREE_SPACE + 8] = bytes(8)
         (folder / "damaged.h5").write_bytes(content)
+        rows = np.arange(1 << self.scale, dtype=np.int32)
+        np.savez(folder / "data.npz", features=np.float32(rows[:, None] % 7), labels=rows % 2)
         for words in (
             f"dataset rmat --scale {self.scale} -o BIG",
-            "compile BIG --model rp -p 8 -q -o PLAN",
+            "compile BIG --model rp -p 8 --data DATA -q -o PLAN",
             "export PLAN -o PART",
             "plancc-run PLAN --epochs 1 --hidden 8 -q --save WEIGHTS",
         ):
