@@ -234,12 +234,6 @@ def strongest(problem: Hypergraph | WeightedGraph) -> Adapter | None:
     return _best_of(by_rank(problem, lambda adapter: adapter.strong_rank))
 
 
-def quickest(problem: Hypergraph | WeightedGraph) -> Adapter | None:
-    """The best partitioner for `problem` that "auto" knows, but no fallback (rank 0)."""
-    ranked = by_rank(problem, lambda adapter: adapter.auto_rank)
-    return _best_of([each for each in ranked if each.auto_rank[type(problem)] > 0])
-
-
 def _best_of(ranked: Sequence[Adapter]) -> Adapter | None:
     """The first that is installed; if none is, the first, so that its absence can be told."""
     return next((each for each in ranked if each.available()), ranked[0] if ranked else None)

@@ -3,7 +3,7 @@
 ========  ========================================================================================
 fast      a quick partition, by the kind of graph, then one round of sweeps on the finest level
 balanced  a quick and a good start, V-cycles from each, both combined, minimum cuts
-best      a population from several partitioners, refined and combined until the budget ends
+best      a population from all partitioners that stays diverse: see `plancc.search.memetic`
 ========  ========================================================================================
 
 Every effort minimises the volume first and refines for another objective from there; for the
@@ -20,19 +20,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from plancc.clock import wall_seconds
 from plancc.graph.graph import Graph
 from plancc.models.base import Model
 from plancc.models.hypergraph import HypergraphModel
 from plancc.models.loads import Loads
-from plancc.models.problem import Hypergraph
 from plancc.models.stochastic import EXPECTED_VOLUME
 from plancc.models.weights import check_num_parts
 from plancc.options import SearchOptions
-from plancc.partitioners.run import balance_notes, quickest, strongest
+from plancc.partitioners.run import balance_notes, strongest
 from plancc.passes.deadline import Deadline
 from plancc.passes.multilevel import Owner
-from plancc.search.job import Job, Member
+from plancc.search.job import SHORT, Job, Member
+from plancc.search.memetic import evolve
 from plancc.search.record import Record, SearchResult, Trial
 
 if TYPE_CHECKING:
@@ -48,16 +47,6 @@ CYCLES: dict[str, tuple[int, int | None]] = {
 second start."""
 SECOND_SHARE = 0.5
 """Share of the time left for the second start."""
-SHORT = ("even", "thin")
-"""Kinds of graphs whose boundaries are short enough for minimum cuts."""
-MEMBER_CYCLES = 3
-"""V-cycles that a member of the population of effort best starts with."""
-ROUNDS = 12
-"""Combinations per member of the population, unless a budget says when to end."""
-GROWING_SHARE = 0.4
-"""Share of a budget in which members are added to the population."""
-MAX_MEMBERS = 12
-"""Largest population; without a budget its members are those of different partitioners only."""
 CUT_SHARE = 0.5
 """Share of the time left that the strong partitioner gets, for an expected volume."""
 FEW_ROWS = 0.05
@@ -222,74 +211,7 @@ def _balanced(job: Job) -> list[Owner]:
 
 
 def _best(job: Job) -> list[Owner]:
-    first = job.first("balanced")
-    if first is None:
-        return []
-    population = _population(job, first)
-    rng = np.random.default_rng(job.options.seed)
-    timed = job.deadline.at < np.inf
-    made = 0
-    while not job.deadline.passed() and (timed or made < ROUNDS * len(population)):
-        pairs = [_two_of(population, rng) for _ in range(job.options.threads)]
-        children = job.side_by_side(
-            _child, [(job, *pair, made + k) for k, pair in enumerate(pairs)]
-        )
-        made += len(children)
-        for child, (_, worse) in zip(children, pairs, strict=True):
-            replaced = worse if worse in population else max(population)
-            if child < replaced and all(child.volume != m.volume for m in population):
-                population[population.index(replaced)] = child
-    return [member.owner for member in sorted(population)[:OBJECTIVE_STARTS]]
-
-
-def _population(job: Job, first: Owner) -> list[Member]:
-    """Members from several partitioners and seeds, each with a chain of V-cycles of its own."""
-    begin, seed = wall_seconds(), job.options.seed
-    growing = GROWING_SHARE * job.deadline.seconds_left()
-    by_volume = replace(job.graph, objective="volume")
-    first_seconds = job.record.trials[0].seconds
-    starts: list[Callable[[], Owner | None]] = [
-        lambda: first,
-        lambda: job.start(by_volume, quickest(by_volume), seed=seed, share=0.3),
-        lambda: job.start(job.base, seed=seed + 1, share=0.3),
-    ]
-    strong = strongest(job.hypergraph)
-    if job.model.problem is Hypergraph and strong is not None:
-        seconds = strong.slowness * first_seconds
-        if seconds < 0.5 * job.deadline.seconds_left():
-            preset = strong.presets[0]
-            starts.append(
-                lambda: job.start(job.hypergraph, strong, preset=preset, seed=seed, share=0.5)
-            )
-
-    def grow(start: Callable[[], Owner | None], seed: int) -> Member | None:
-        owner = start()
-        return None if owner is None else job.chain(owner, seed, MEMBER_CYCLES)
-
-    grown = job.side_by_side(grow, [(start, seed + k) for k, start in enumerate(starts)])
-    while len(grown) < MAX_MEMBERS and wall_seconds() - begin < growing < np.inf:
-        seeds = range(seed + len(grown), seed + len(grown) + job.options.threads)
-        grown += job.side_by_side(
-            grow, [(partial(job.start, job.base, seed=each, share=0.3), each) for each in seeds]
-        )
-    return [member for member in grown if member is not None]
-
-
-def _two_of(population: list[Member], rng: np.random.Generator) -> tuple[Member, Member]:
-    """Two members at random, the better one first; one twice if there is only one."""
-    if len(population) == 1:
-        return population[0], population[0]
-    one, two = (population[k] for k in rng.choice(len(population), 2, replace=False))
-    return (one, two) if one < two else (two, one)
-
-
-def _child(job: Job, better: Member, worse: Member, number: int) -> Member:
-    """Combine two members, then a V-cycle of its own."""
-    rng = np.random.default_rng([job.options.seed, 1, number])
-    child = job.cycle(better.owner, rng, f"combined {number + 1}", worse.owner)
-    if job.deadline.passed():
-        return child
-    return min(child, job.cycle(child.owner, rng, f"combined {number + 1}, V-cycle"))
+    return [member.owner for member in evolve(job)[:OBJECTIVE_STARTS]]
 
 
 _EFFORTS: dict[str, Callable[[Job], list[Owner]]] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from plancc.passes.kernels.nets import Nets
     from plancc.passes.kernels.state import State
     from plancc.search.expectation import Expectation
+SHORT = ("even", "thin")
+"""Kinds of graphs whose boundaries are short enough for minimum cuts after every cycle."""
 WORSE = 1.005
 """Volume after sweeps over that before, above which they are not made again."""
 LITTLE = 0.998
@@ -228,7 +230,7 @@ class Job:
             value = objective_value(self.objective, parts, owners, self.time)
         overload = self.limits.overload(state.sums)
         self.record.add(step, seconds, Owners(state.owner), overload, value, rows)
-        return Member(overload, rows, value, state.owner)
+        return Member(overload, rows, value, state.owner, state.spread)
 
     def member(self, owner: Owner) -> Member:
         """Owners as a member that is not noted."""
@@ -236,7 +238,7 @@ class Job:
 
         state = self.state(owner)
         rows = int(volume(self.nets, state))
-        return Member(self.limits.overload(state.sums), rows, rows, owner)
+        return Member(self.limits.overload(state.sums), rows, rows, owner, state.spread)
 
     def sweeps(self, owner: Owner, rng: np.random.Generator) -> Member:
         """One round of sweeps on the finest level."""
@@ -261,6 +263,7 @@ class Job:
         step: str,
         other: Owner | None = None,
         climbing: bool | None = None,
+        cuts: bool = False,
     ) -> Member:
         """One V-cycle, from one partition or from two.
 
@@ -273,15 +276,23 @@ class Job:
         climbing : bool, optional
             Whether every level is swept within the limit only; None: in thin graphs, where rising
             prices of overweight spoil more than they find.
+        cuts : bool
+            Whether they are followed by minimum cuts on every level, which then only climbs.
         """
         begin = wall_seconds()
         sweeps = Sweeps(self.limits, rng, self.deadline)
         if climbing is None:
             climbing = self.kind == "thin"
         refine = sweeps.climb if climbing else None
+        if cuts:
+            refine = partial(_climb_and_cut, sweeps, self.flows())
         state, _ = sweeps.v_cycle(self.nets, owner, refine, other=other)
         sweeps.settle(self.nets, state)
         return self.note_state(step, wall_seconds() - begin, state)
+
+    def flows(self) -> Flows:
+        """Minimum cuts, with the threads that nothing else has."""
+        return Flows(self.limits, self.deadline, self.options.threads if self.alone else 1)
 
     def minimum_cuts(self, owner: Owner) -> Member:
         """Minimum cuts between neighbouring parts: no worse, if the owners are within the limit.
@@ -290,8 +301,7 @@ class Job:
         """
         begin = wall_seconds()
         state = self.state(owner)
-        threads = self.options.threads if self.alone else 1
-        Flows(self.limits, self.deadline, threads).refine(self.nets, state)
+        self.flows().refine(self.nets, state)
         return self.note_state("minimum cuts", wall_seconds() - begin, state)
 
     def chain(self, owner: Owner, seed: int, cycles: int) -> Member:
@@ -386,14 +396,30 @@ class Job:
         return self.note(f"refined for {self.objective}, seed {seed}", begin, better.owner)
 
 
+def _climb_and_cut(sweeps: Sweeps, flows: Flows, nets: Nets, state: State) -> int:
+    return sweeps.climb(nets, state) + flows.refine(nets, state)
+
+
 @dataclass(frozen=True, eq=False)
 class Member:
-    """A partition, ordered by overload and volume."""
+    """A partition, ordered by overload and volume.
+
+    Attributes
+    ----------
+    overload : float
+    volume : int
+    value : float
+        Of the objective.
+    owner : int32[n]
+    spread : int32[num_nets]
+        Connectivity of every net.
+    """
 
     overload: float
     volume: int
     value: float
     owner: Owner
+    spread: Any
 
     def __lt__(self, other: Member) -> bool:
         return (self.overload, self.volume) < (other.overload, other.volume)

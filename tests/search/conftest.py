@@ -5,4 +5,4 @@ import pytest
 
 @pytest.fixture
 def one_round(monkeypatch):
-    monkeypatch.setattr("plancc.search.effort.ROUNDS", 1)
+    monkeypatch.setattr("plancc.search.memetic.ROUNDS", 1)

@@ -10,7 +10,7 @@ import pytest
 from search_helpers import small_graph
 
 from plancc.options import SearchOptions
-from plancc.search import effort, job, search
+from plancc.search import job, memetic, search
 
 SEED, PROMPT, PATIENCE = 5, 15.0, 60.0
 
@@ -37,7 +37,7 @@ def stopped():
         begin = time.perf_counter()
         asked = SearchOptions(seed=SEED, threads=2, **options)
         with pytest.raises(error):
-            search(small_graph("rmat"), 8, asked, report=report)
+            search(small_graph("grid"), 4, asked, report=report)
         seconds = time.perf_counter() - begin
         for thread in set(threading.enumerate()) - before:
             thread.join(PROMPT)
@@ -68,7 +68,9 @@ def test_one_of_two_threads_ends_the_other(monkeypatch, stopped, failing, event,
 
 @pytest.mark.parametrize("objective", ["volume", "messages"])
 def test_ctrl_c_in_a_search_without_end(monkeypatch, stopped, objective):
-    monkeypatch.setattr(effort, "ROUNDS", 10**9)
+    monkeypatch.setattr(memetic, "ROUNDS", 10**9)
+    monkeypatch.setattr(memetic, "PATIENCE", 10**9)
+    monkeypatch.setattr(memetic, "ALIKE", 0.0)
     timer = threading.Timer(3.0, interrupt)
     timer.start()
     try:

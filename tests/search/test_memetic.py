@@ -1,0 +1,106 @@
+"""Effort best: a population that stays diverse, and what it is given to combine."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from search_helpers import check, small_graph
+
+from plancc.options import SearchOptions
+from plancc.search import memetic, search
+from plancc.search.job import Member
+from plancc.search.memetic import Population
+
+
+def member(volume, *spread, overload=0.0):
+    owner = np.zeros(1, dtype=np.int32)
+    return Member(overload, volume, volume, owner, np.array(spread, dtype=np.int32))
+
+
+COST = np.array([1, 1, 10])
+
+
+def test_distance_counts_what_nets_cost_more_or_less():
+    population = Population(COST)
+    assert population.distance(member(3, 1, 2, 3), member(4, 2, 1, 3)) == 2
+    assert population.distance(member(3, 1, 1, 1), member(4, 1, 1, 4)) == 30
+
+
+def test_a_child_replaces_the_most_similar_of_those_that_are_worse():
+    best, like, far = member(5, 1, 1, 1), member(9, 1, 2, 1), member(8, 5, 5, 1)
+    population = Population(COST, size=3, members=[best, like, far])
+    child = member(7, 1, 3, 1)
+    assert population.add(child)
+    assert population.members == [best, child, far]
+    assert not population.add(member(10, 9, 9, 9))  # worse than all
+    other = member(4, 4, 5, 1)
+    assert population.add(other)  # better than all, most like `far`
+    assert population.members == [best, child, other]
+    over = member(1, 2, 2, 2, overload=0.1)
+    assert not population.add(over)  # balance comes first
+
+
+def test_no_member_comes_twice():
+    population = Population(COST, size=3)
+    assert population.add(member(5, 1, 1, 1))
+    assert not population.add(member(5, 1, 1, 1))
+    assert len(population.members) == 1
+    assert population.alike()
+
+
+def test_a_population_is_alike_where_its_members_cost_the_same_nets():
+    population = Population(np.ones(1000, dtype=np.int64))
+    one = np.ones(1000, dtype=np.int32)
+    two = one.copy()
+    two[:10] = 2
+    population.add(member(990, *one))
+    population.add(member(1000, *two))
+    assert population.alike()
+    far = one.copy()
+    far[:500] = 3
+    population.add(member(2000, *far))
+    assert not population.alike()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.usefixtures("one_round")
+def test_same_seed_same_plan_without_a_budget(threads):
+    for name in ("rmat", "grid"):
+        matrix, options = small_graph(name), SearchOptions(effort="best", threads=threads, seed=3)
+        one, two = (search(matrix, 8, options) for _ in range(2))
+        assert one.owners.rows.tobytes() == two.owners.rows.tobytes()
+        assert sorted(t.step for t in one.tried) == sorted(t.step for t in two.tried)
+
+
+@pytest.mark.usefixtures("one_round")
+def test_members_are_those_of_all_partitioners():
+    pytest.importorskip("kaminpar")
+    result = search(small_graph("grid"), 8, SearchOptions(effort="best"))
+    check(result, small_graph("grid"), 8)
+    begun = {" ".join(trial.step.split()[:-2]) for trial in result.tried}
+    assert {
+        *("metis volume kway", "metis cut kway", "kaminpar cut strong", "mtkahypar quality"),
+        *("mtkahypar default", "mtkahypar highest-quality"),
+    } <= begun
+    assert any(trial.step.startswith("combined") for trial in result.tried)
+
+
+class Seen(Exception):
+    pass
+
+
+def test_a_population_that_is_alike_starts_again(monkeypatch):
+    monkeypatch.setattr(memetic, "ALIKE", np.inf)
+    monkeypatch.setattr(memetic, "GROWING_SHARE", 0.0)
+    matrix = small_graph("grid")
+
+    def report(trial):
+        if "kway" in trial.step and int(trial.step.split()[-1]) > 100:
+            raise Seen
+
+    with pytest.raises(Seen):
+        search(matrix, 4, SearchOptions(effort="best", budget=60.0), report=report)
+    result = search(matrix, 4, SearchOptions(effort="best"))  # ends instead
+    check(result, matrix, 4)
+    assert result.tried[-1].step == "minimum cuts"
+    assert not any("combined" in trial.step for trial in result.tried)
