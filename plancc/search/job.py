@@ -27,6 +27,7 @@ from plancc.models.loads import Loads
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.options import SearchOptions
 from plancc.partitioners.adapter import Adapter
+from plancc.partitioners.builtin import ADAPTER
 from plancc.partitioners.options import AUTO, PartitionOptions
 from plancc.partitioners.process import OTHERWISE
 from plancc.partitioners.run import TRIVIAL, partition
@@ -103,7 +104,7 @@ class Job:
 
         From then on `kind` is what is measured of the graph and of these owners.
         """
-        owner, seed = None, self.options.seed
+        owner, seed, failed = None, self.options.seed, False
         for beginning in self.beginnings(effort):
             try:
                 owner = self.begin(beginning, seed)
@@ -112,7 +113,10 @@ class Job:
                 if self.deadline.at == -np.inf:
                     raise
                 self._left_out(error)
+                failed = True
         else:
+            if failed:
+                self.starter = ADAPTER.name
             owner = self.start(self.base, seed=seed)
         if owner is not None:
             from plancc.passes.kernels.state import boundary
