@@ -151,6 +151,59 @@ def test_sweep_takes_the_best_part():
             assert value(state.owner) == pytest.approx(min(tries))
 
 
+def slow_sweep(order, nets, state, limits):
+    """A sweep by the definition: every part that `rate` lists, the first of equals."""
+    num_parts = len(state.sums)
+    for v in order:
+        here, weight = state.owner[v], nets.weight[v]
+        score, seen = np.zeros(num_parts, np.int64), np.empty(num_parts, np.int64)
+        num, base = rate(v, nets, state, score, seen)
+
+        def penalties(q, added, weight=weight):
+            over = np.maximum(state.sums[q] + added * weight - limits.target[q], 0)
+            return (limits.price[q] / 2 * over**2).sum()
+
+        best, best_value = -1, -np.inf
+        for q in seen[:num].tolist():
+            if q == here or (state.sums[q] + weight > limits.cap[q]).any():
+                continue
+            value = float(base + score[q]) + penalties(here, 0) - penalties(here, -1)
+            value += penalties(q, 0) - penalties(q, 1)
+            if value > best_value:
+                best, best_value = q, value
+        lighter = best >= 0 and state.sums[best, 0] + weight[0] < state.sums[here, 0]
+        if (best_value > 0 or (best_value == 0 and lighter)) and (state.sums[here] != weight).any():
+            move(v, best, nets, state)
+
+
+@pytest.mark.parametrize(("num_parts", "most_pins"), [(40, 3), (40, 30), (40, 90), (3, 9)])
+@pytest.mark.parametrize("price", [0.0, 0.5])
+def test_sweep_agrees_with_its_definition(num_parts, most_pins, price):
+    """Few parts listed, many, and nets that have room for all: the same owners, ties included."""
+    kind = {"n": 200, "num_nets": 150, "constraints": 2, "costs": most_pins == 30}
+    rng, problem, nets, state = make(6, num_parts, most_pins, **kind)
+    _, _, _, expected = make(6, num_parts, most_pins, **kind)
+    mean = nets.weight.sum(axis=0, keepdims=True) // num_parts
+    limits = bounds(num_parts, mean, price, mean * 1.5, constraints=2)
+    for _ in range(3):
+        order = rng.permutation(200)
+        sweep(order, nets, state, limits)
+        slow_sweep(order, nets, expected, limits)
+        assert state.owner.tolist() == expected.owner.tolist()
+    check_state(problem, nets, state)
+
+
+def test_costs_that_four_bytes_do_not_hold():
+    ptr, pins = np.array([0, 2, 4, 6]), np.array([0, 1, 0, 2, 0, 2], np.int32)
+    huge = np.array([2**33, 2**32 - 1, 2**32])
+    nets = nets_of(Hypergraph(ptr, pins, np.ones(3, np.int64), huge))
+    state = state_of(nets, np.array([0, 1, 2]), 3)
+    apart = nets._replace(weight=np.ones((3, 1), np.int64))
+    state.sums[0] += 1  # so that vertex 0 is not all that its part has
+    assert sweep(np.array([0]), apart, state, bounds(3, 9, 0))[1] == 2**33
+    assert state.owner[0] == 1
+
+
 def test_sweep_keeps_below_the_cap():
     rng, _, nets, state = make(5, 4, 6, constraints=2)
     cap = state.sums + rng.integers(0, 9, state.sums.shape).astype(float)

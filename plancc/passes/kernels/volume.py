@@ -17,6 +17,12 @@ from plancc.passes.kernels.state import move
 
 NOTHING, DONE = 1e-9, 1 - 1e-9
 """Shares of an overload: relieving less counts as nothing, relieving more as all of it."""
+LISTED = 4
+"""Parts that a vertex touches are listed while they are at most one in this many."""
+STRIDE = 32
+"""Parts that are passed over together where none gains enough."""
+ROUNDING = 1e-13
+"""Relative error of sums of penalties, generously."""
 
 
 class Bounds(NamedTuple):
@@ -117,6 +123,190 @@ def lightens(v: int, q: int, nets: Any, state: Any, scale: Any) -> bool:
 
 
 @njit(cache=True, nogil=True)
+def _add_where(cost: Any, count: Any, score: Any) -> None:
+    """Add `cost` to the scores of all parts whose `count` is above 0; LLVM vectorises it."""
+    for q in range(len(score)):
+        score[q] += cost if count[q] > 0 else 0 * cost
+
+
+@njit(cache=True, nogil=True)
+def _count_above(least: Any, score: Any) -> int:
+    """Number of scores of at least `least`; LLVM vectorises it."""
+    found = 0
+    for q in range(len(score)):
+        found += score[q] >= least
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
+    """`rate`, quicker: parts are no longer listed once they are many.
+
+    Parameters
+    ----------
+    v : int
+    score : int32[num_parts] or int64[num_parts]
+        All 0; the costs of v's nets together must fit.
+    seen : int64[num_parts + 1], or int64[0]
+        Empty: parts are never listed.
+
+    Returns
+    -------
+    num, base, everywhere
+        Number of parts in `seen`; -1: all parts whose score is above 0, or all parts if
+        `everywhere`, which says that every cut net of v touches every part; 0: v has no cut net.
+    """
+    here = state.owner[v]
+    num_parts = len(score)
+    base, num, most = np.int64(0), 0, len(seen) // LISTED
+    listing, full, some = most > 0, False, False
+    for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
+        e = nets.nets[a]
+        cost = nets.cost[e]
+        spread = state.spread[e]
+        if spread == num_parts:
+            base += cost
+        base -= cost
+        if spread == 1:
+            continue
+        start, end = state.slot_ptr[e], state.slot_ptr[e + 1]
+        if end - start == num_parts:
+            if state.count[start + here] == 1:
+                base += cost
+            if spread == num_parts:
+                full = True
+                continue
+            some, listing = True, False
+            _add_where(score.dtype.type(cost), state.count[start:end], score)
+            continue
+        some = True
+        step = score.dtype.type(cost)
+        end = start + spread
+        if listing:
+            for k in range(start, end):
+                q = state.part[k]
+                seen[num] = q
+                num += score[q] == 0
+                score[q] += step
+                if q == here and state.count[k] == 1:
+                    base += cost
+            listing = num <= most
+        else:
+            for k in range(start, end):
+                q = state.part[k]
+                score[q] += step
+                if q == here and state.count[k] == 1:
+                    base += cost
+    if some:
+        return (num if listing else -1), base, False
+    return (-1 if full else 0), base, True
+
+
+@njit(cache=True, nogil=True)
+def _first_of(tied: Any, v: int, nets: Any, state: Any, score: Any) -> int:
+    """The part among `tied` that `rate` lists first; their scores are set to -1."""
+    for k in range(len(tied)):
+        score[tied[k]] = -1
+    for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
+        e = nets.nets[a]
+        start, spread = state.slot_ptr[e], state.spread[e]
+        if state.slot_ptr[e + 1] - start == len(score):
+            if spread < len(score):
+                for k in range(len(tied)):  # ascending
+                    if state.count[start + tied[k]] > 0:
+                        return tied[k]
+        elif spread > 1:
+            for k in range(start, start + spread):
+                if score[state.part[k]] == -1:
+                    return state.part[k]
+    return tied[0]
+
+
+@njit(cache=True, nogil=True)
+def _value(v: int, q: int, value: float, nets: Any, state: Any, bounds: Any) -> float:
+    """`value` less what the penalty rises when v enters part q."""
+    for c in range(bounds.target.shape[1]):
+        w, full = nets.weight[v, c], state.sums[q, c]
+        value -= penalty(full + w, bounds.target[q, c], bounds.price[q, c])
+        value += penalty(full, bounds.target[q, c], bounds.price[q, c])
+    return value
+
+
+@njit(cache=True, nogil=True)
+def _choose(  # type: ignore[no-untyped-def]
+    v, found, nets, state, bounds, highest, score, seen
+):
+    """The best part for a vertex; sets its scores back to 0.
+
+    Parameters
+    ----------
+    v : int
+    found : tuple
+        What `_score` returned; num is not 0.
+    highest : float
+        No part has a higher penalty.
+
+    Returns
+    -------
+    part, gain, evaluations
+        Part -1: v stays.
+    """
+    num, base, everywhere = found
+    here, num_parts = state.owner[v], len(score)
+    saved, alone = 0.0, True
+    for c in range(bounds.target.shape[1]):
+        w, full = nets.weight[v, c], state.sums[here, c]
+        alone &= w == full
+        t, p = bounds.target[here, c], bounds.price[here, c]
+        saved += penalty(full, t, p) - penalty(full - w, t, p)
+    # Penalties only take from gain + saved, but for rounding: most parts need none.
+    slack = ROUNDING * (abs(saved) + abs(base) + highest)
+    best, best_gain, best_value, evaluations = -1, np.int64(0), 0.0, 0
+    num_tied = 0
+    if num >= 0:
+        least = -slack - saved - base
+        for k in range(num):
+            q = seen[k]
+            rows = score[q]
+            score[q] = 0
+            if rows < least or q == here or alone or not fits(v, q, nets, state, bounds.cap):
+                continue
+            value = _value(v, q, base + rows + saved, nets, state, bounds)
+            if best < 0 or value > best_value:
+                best, best_gain, best_value = q, base + rows, value
+                least = max(least, value - slack - saved - base)
+        evaluations = 0 if alone else num - 1
+    elif not alone:
+        one = score.dtype.type(0 if everywhere else 1)
+        evaluations = _count_above(one, score) - 1
+        enough = score.dtype.type(np.ceil(max(float(one), -slack - saved - base)))
+        for begin in range(0, num_parts, STRIDE):
+            end = min(begin + STRIDE, num_parts)
+            if _count_above(enough, score[begin:end]) == 0:
+                continue
+            for q in range(begin, end):
+                rows = score[q]
+                if rows < enough or q == here or not fits(v, q, nets, state, bounds.cap):
+                    continue
+                value = _value(v, q, base + rows + saved, nets, state, bounds)
+                if best < 0 or value > best_value:
+                    best, best_gain, best_value = q, base + rows, value
+                    least = max(float(enough), value - slack - saved - base)
+                    enough = score.dtype.type(np.ceil(least))
+                    num_tied = 0
+                if value == best_value:
+                    seen[num_tied] = q
+                    num_tied += 1
+    stays = best < 0 or best_value < 0
+    if not stays and num_tied > 1 and not everywhere:
+        best = _first_of(seen[:num_tied], v, nets, state, score)
+    if num < 0:
+        score[:] = 0
+    if stays or (best_value == 0 and not lightens(v, best, nets, state, bounds.scale)):
+        return -1, np.int64(0), evaluations
+    return best, best_gain, evaluations
+
+
 def sweep(order: Any, nets: Any, state: Any, bounds: Any) -> Any:
     """Move every vertex in `order` to the part where volume and penalty fall most, if any.
 
@@ -132,58 +322,60 @@ def sweep(order: Any, nets: Any, state: Any, bounds: Any) -> Any:
     moved, gained, evaluations
         Vertices moved, rows saved, and pairs of vertex and part whose gain was computed.
     """
-    target, price, cap, scale = bounds
+    return _sweep(order, nets, state, bounds, np.zeros(len(state.sums), dtype=_score_type(nets)))
+
+
+def _score_type(nets: Any) -> Any:
+    """The smallest type that holds the costs of the nets of any vertex together."""
+    most = int(nets.cost.max(initial=0)) * int(np.diff(nets.vertex_ptr).max(initial=0))
+    return np.int32 if most <= np.iinfo(np.int32).max else np.int64
+
+
+@njit(cache=True, nogil=True)
+def _sweep(order: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
+    """`sweep` with room for scores: 0, one per part."""
     num_parts, num_constraints = state.sums.shape
-    score = np.zeros(num_parts, dtype=np.int64)
-    seen = np.empty(num_parts, dtype=np.int64)
+    seen = np.empty(num_parts + 1, dtype=np.int64)
     moved, gained, evaluations = 0, np.int64(0), 0
     idle = np.full(num_parts, -1, dtype=np.int64)  # moves made when all parts were tried in vain
     idle_base = np.zeros(num_parts, dtype=np.int64)
     idle_weight = np.zeros((num_parts, num_constraints), dtype=np.int64)
+    highest = 0.0
+    for q in range(num_parts):
+        highest = max(highest, _penalties(q, state, bounds))
     for v in order:
-        num, base = rate(v, nets, state, score, seen)
+        found = _score(v, nets, state, score, seen)
+        num, base, everywhere = found
         if num == 0:
             continue
         here = state.owner[v]
         # Its cut nets touch every part: all parts gain the same, as they do for others like it.
-        everywhere = score[here] == 0
         if everywhere and idle[here] == moved and idle_base[here] == base:
             same = True
             for c in range(num_constraints):
                 same &= idle_weight[here, c] == nets.weight[v, c]
             if same:
                 continue
-        saved, alone = 0.0, True
-        for c in range(num_constraints):
-            w, full = nets.weight[v, c], state.sums[here, c]
-            alone &= w == full
-            t, p = target[here, c], price[here, c]
-            saved += penalty(full, t, p) - penalty(full - w, t, p)
-        best, best_gain, best_value = -1, np.int64(0), 0.0
-        for k in range(num):
-            q = seen[k]
-            gain = base + score[q]
-            score[q] = 0
-            if q == here or alone or not fits(v, q, nets, state, cap):
-                continue
-            evaluations += 1
-            value = gain + saved
-            for c in range(num_constraints):
-                w, full = nets.weight[v, c], state.sums[q, c]
-                value -= penalty(full + w, target[q, c], price[q, c])
-                value += penalty(full, target[q, c], price[q, c])
-            if best < 0 or value > best_value:
-                best, best_gain, best_value = q, gain, value
-        stays = best < 0 or best_value < 0
-        if stays or (best_value == 0 and not lightens(v, best, nets, state, scale)):
+        best, gain, tried = _choose(v, found, nets, state, bounds, highest, score, seen)
+        evaluations += tried
+        if best < 0:
             if everywhere:
                 idle[here], idle_base[here] = moved, base
                 idle_weight[here] = nets.weight[v]
             continue
         move(v, best, nets, state)
+        highest = max(highest, _penalties(best, state, bounds))
         moved += 1
-        gained += best_gain
+        gained += gain
     return moved, gained, evaluations
+
+
+@njit(cache=True, nogil=True)
+def _penalties(q: int, state: Any, bounds: Any) -> float:
+    total = 0.0
+    for c in range(bounds.target.shape[1]):
+        total += penalty(state.sums[q, c], bounds.target[q, c], bounds.price[q, c])
+    return total
 
 
 @njit(cache=True, nogil=True)
