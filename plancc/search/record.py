@@ -93,12 +93,18 @@ class Record:
         value: float,
         volume: int,
     ) -> None:
-        """Note a step; its owners are kept if they are better: by overload, value, volume."""
+        """Note a step; its owners are kept if they are better: by overload, value, volume.
+
+        Of equally good ones those are kept whose bytes come first, so that it does not matter which
+        of several threads is the first to end.
+        """
         with self._lock:
             reached = (overload, value, volume)
             better = self.owners is None or reached < self.best
-            if better:
+            if self.owners is None or better:
                 self.owners, self.best = owners, reached
+            elif reached == self.best and _bytes(owners) < _bytes(self.owners):
+                self.owners = owners
             trial = Trial(step, seconds, value, volume, overload, better)
             self.trials.append(trial)
             if self.report is not None:
@@ -115,3 +121,8 @@ class Record:
         seconds = wall_seconds() - self.start
         _, value, volume = self.best
         return SearchResult(self.owners, value, volume, self.trials, warnings, seconds)
+
+
+def _bytes(owners: Owners) -> tuple[bytes, bytes]:
+    nonzeros = owners.nonzeros
+    return owners.rows.tobytes(), b"" if nonzeros is None else nonzeros.tobytes()

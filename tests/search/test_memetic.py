@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from search_helpers import check, small_graph
 
+from plancc.graph.owners import Owners
 from plancc.options import SearchOptions
 from plancc.search import memetic, search
 from plancc.search.job import Member
 from plancc.search.memetic import Population
+from plancc.search.record import Record
 
 
 def member(volume, *spread, overload=0.0):
@@ -70,6 +72,18 @@ def test_same_seed_same_plan_without_a_budget(threads):
         one, two = (search(matrix, 8, options) for _ in range(2))
         assert one.owners.rows.tobytes() == two.owners.rows.tobytes()
         assert sorted(t.step for t in one.tried) == sorted(t.step for t in two.tried)
+
+
+def test_of_equally_good_owners_the_order_of_steps_does_not_matter():
+    found = []
+    for order in ([0, 1, 2], [2, 1, 0], [1, 2, 0]):
+        record = Record()
+        for k in order:
+            owners = Owners(np.array([k, 1, 1 - k], dtype=np.int32))
+            record.add("step", 0.0, owners, 0.0, 3 if k < 2 else 4, 3)
+        found.append(record.owners.rows.tolist())
+        assert sum(trial.best for trial in record.trials) <= 2
+    assert found == [[0, 1, 1]] * 3
 
 
 @pytest.mark.usefixtures("one_round")
