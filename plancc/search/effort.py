@@ -30,7 +30,7 @@ from plancc.options import SearchOptions
 from plancc.partitioners.run import balance_notes, strongest
 from plancc.passes.deadline import Deadline
 from plancc.passes.multilevel import Owner
-from plancc.search.job import SHORT, Job, Member
+from plancc.search.job import Job, Member
 from plancc.search.memetic import evolve
 from plancc.search.record import Record, SearchResult, Trial
 
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 CYCLES: dict[str, tuple[int, int | None]] = {
     "hubs": (1, 2),
-    "even": (1, 2),
-    "thin": (0, None),
+    "even": (1, 1),
+    "thin": (1, None),
     "wide": (3, None),
 }
 """Most V-cycles after the first and the second start of effort balanced, by kind of graph; None: no
@@ -205,7 +205,7 @@ def _balanced(job: Job) -> list[Owner]:
     if rest and not job.deadline.passed():
         rng = np.random.default_rng([seed, 0])
         best = min(best, job.cycle(best.owner, rng, "combined", rest[0].owner))
-    if job.kind in SHORT and not job.deadline.passed():
+    if job.kind == "even" and not job.deadline.passed():
         best = min(best, job.minimum_cuts(best.owner))
     return [best.owner]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,8 +33,8 @@ from plancc.partitioners.process import OTHERWISE
 from plancc.partitioners.run import TRIVIAL, partition
 from plancc.passes.bound import least_volume, reaches
 from plancc.passes.deadline import Deadline
-from plancc.passes.flows import Flows
-from plancc.passes.multilevel import Owner, Sweeps
+from plancc.passes.flows import LEAST_GAIN, REACH, Flows
+from plancc.passes.multilevel import REACHES, Owner, Sweeps
 from plancc.passes.refine import refiner
 from plancc.search.record import Record
 from plancc.search.starts import Beginning, beginnings, kind_of
@@ -46,9 +46,7 @@ if TYPE_CHECKING:
 SHORT = ("even", "thin")
 """Kinds of graphs whose boundaries are short enough for minimum cuts after every cycle."""
 WORSE = 1.005
-"""Volume after sweeps over that before, above which they are not made again."""
-LITTLE = 0.998
-"""Volume after a V-cycle that climbs over that before, above which no other follows."""
+"""Volume after sweeps over that before, above which those within the limit take their place."""
 
 
 @dataclass
@@ -261,78 +259,55 @@ class Job:
         return self.note_state("climb", wall_seconds() - begin, state)
 
     def cycle(
-        self,
-        owner: Owner,
-        rng: np.random.Generator,
-        step: str,
-        other: Owner | None = None,
-        climbing: bool | None = None,
-        cuts: bool = False,
+        self, owner: Owner, rng: np.random.Generator, step: str, other: Owner | None = None
     ) -> Member:
-        """One V-cycle, from one partition or from two.
-
-        Parameters
-        ----------
-        owner : int32[n]
-        rng : numpy.random.Generator
-        step : str
-        other : int32[n], optional
-        climbing : bool, optional
-            Whether every level is swept within the limit only; None: in thin graphs, where rising
-            prices of overweight spoil more than they find.
-        cuts : bool
-            Whether they are followed by minimum cuts on every level, which then only climbs.
-        """
+        """One V-cycle, from one partition or from two, and minimum cuts where these help."""
         begin = wall_seconds()
-        sweeps = Sweeps(self.limits, rng, self.deadline)
-        if climbing is None:
-            climbing = self.kind == "thin"
-        refine = sweeps.climb if climbing else None
-        if cuts:
-            refine = partial(_climb_and_cut, sweeps, self.flows())
-        state, _ = sweeps.v_cycle(self.nets, owner, refine, other=other)
+        sweeps = Sweeps(self.limits, rng, self.deadline, threads=self.free_threads)
+        state, _ = sweeps.v_cycle(self.nets, owner, other=other)
         sweeps.settle(self.nets, state)
+        sweeps.cut(self.nets, state, (REACH,))
         return self.note_state(step, wall_seconds() - begin, state)
 
-    def flows(self) -> Flows:
-        """Minimum cuts, with the threads that nothing else has."""
-        return Flows(self.limits, self.deadline, self.options.threads if self.alone else 1)
+    @property
+    def free_threads(self) -> int:
+        """Threads that one step may have: all of them, unless several steps run side by side."""
+        return self.options.threads if self.alone else 1
 
-    def minimum_cuts(self, owner: Owner) -> Member:
+    def minimum_cuts(self, owner: Owner, *, once: bool = False) -> Member:
         """Minimum cuts between neighbouring parts: no worse, if the owners are within the limit.
 
-        Where the boundary is long they only find what sweeps find, slowly: see `kind`.
+        `once`: each pair of parts one time, and not far from the boundary.
         """
         begin = wall_seconds()
         state = self.state(owner)
-        self.flows().refine(self.nets, state)
+        for reach in REACHES[:1] if once else REACHES:
+            least_gain = 1.0 if once else LEAST_GAIN
+            flows = Flows(self.limits, self.deadline, self.free_threads, reach, least_gain)
+            flows.refine(self.nets, state)
         return self.note_state("minimum cuts", wall_seconds() - begin, state)
 
     def chain(self, owner: Owner, seed: int, cycles: int) -> Member:
         """Sweeps and V-cycles one after the other, from where the last one ended.
 
-        Sweeps that make the start worse are followed by what climbs within the limit only, and no
-        V-cycle follows one that found nothing better.
+        Sweeps beyond the limit are not made on thin graphs, where they spoil the start; where they
+        do so elsewhere, those within the limit take their place. No V-cycle follows one that found
+        nothing better.
         """
         rng, best = np.random.default_rng(seed), self.member(owner)
-        climbing = self.kind == "thin"
-        if not climbing:
-            last = self.sweeps(owner, rng)
-            climbing = last.volume > WORSE * best.volume
-            best = min(best, last)
-        if climbing:
-            best = last = min(best, self.climb(best.owner, rng))
+        swept = best if self.kind == "thin" else self.sweeps(owner, rng)
+        if self.kind == "thin" or swept.volume > WORSE * best.volume:
+            swept = self.climb(owner, rng)
+        best = min(best, swept)
+        if self.kind == "thin" and not self.deadline.passed():
+            best = min(best, self.minimum_cuts(best.owner, once=True))
         for k in range(1, cycles + 1):
             if self.deadline.passed() or self.is_least(best):
                 break
-            step = f"V-cycle {k}, seed {seed}"
-            last = self.cycle(last.owner, rng, step, climbing=climbing)
+            last = self.cycle(best.owner, rng, f"V-cycle {k}, seed {seed}")
             if not last < best:
                 break
-            enough = climbing and last.volume > LITTLE * best.volume
             best = last
-            if enough:
-                break
         return best
 
     @cached_property
@@ -398,10 +373,6 @@ class Job:
             deadline=self.deadline,
         )
         return self.note(f"refined for {self.objective}, seed {seed}", begin, better.owner)
-
-
-def _climb_and_cut(sweeps: Sweeps, flows: Flows, nets: Nets, state: State) -> int:
-    return sweeps.climb(nets, state) + flows.refine(nets, state)
 
 
 @dataclass(frozen=True, eq=False)

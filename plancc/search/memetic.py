@@ -231,7 +231,7 @@ def _child(job: Job, one: Member, two: Member | None, number: int) -> Member:
     rng = np.random.default_rng([job.options.seed, 1, number])
     step = f"{'combined' if two is not None else 'mutated'} {number + 1}"
     other = None if two is None else two.owner
-    child = job.cycle(one.owner, rng, step, other, cuts=job.kind == "thin")
+    child = job.cycle(one.owner, rng, step, other)
     if job.deadline.passed() or job.kind == "thin":
         return child
     if job.kind in SHORT:
