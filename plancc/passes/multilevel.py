@@ -52,8 +52,17 @@ MAX_SWAPS_TRIED = 5_000_000
 """Pairs of vertices per round."""
 CLIMBS = 2
 """Sweeps within the limit that end a refinement."""
-REACHES = (REACH, 3 * REACH)
-"""Shares of a part that minimum cuts may move, one after the other."""
+WIDE_REACH = 3 * REACH
+"""Share of a part that the last minimum cuts may move."""
+REACHES = (REACH, WIDE_REACH)
+SEEDS, PATIENCE = 25, 50
+"""Vertices that a localised search starts from, and moves without a better moment that end it."""
+SEARCHED = 50_000
+"""Vertices of the boundary that are searched from between two looks at the clock."""
+MAX_SEARCHED_PINS = 200
+"""Larger nets lead a localised search to no other vertex."""
+POLISHES = 2
+"""Most rounds of localised searches and minimum cuts that end a refinement."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,6 +236,39 @@ class Sweeps:
             flows = Flows(self.limits, self.deadline, self.threads, reach)
             work += flows.refine(nets, state)
         return work
+
+    def polish(self, nets: Nets, state: State) -> int:
+        """Minimum cuts and localised searches in turns, where parts have few neighbours.
+
+        Neither volume nor overload rises. Returns the work of the cuts; 0 if nothing was tried.
+        """
+        work = self.cut(nets, state, (WIDE_REACH,))
+        for _ in range(POLISHES if work > 0 else 0):
+            if self.deadline.passed() or self.search(nets, state) == 0:
+                break
+            work += self.cut(nets, state, (WIDE_REACH,))
+        return work
+
+    def search(self, nets: Nets, state: State) -> int:
+        """Localised searches from the whole boundary, within the limit; returns the rows saved.
+
+        See `plancc.passes.kernels.local_search`. Only for the volume.
+        """
+        from plancc.passes.kernels.local_search import local_search
+        from plancc.passes.kernels.state import boundary
+
+        order = boundary(nets, state)
+        self.rng.shuffle(order)
+        limit, scale = self.limits.limit.astype(np.float64), 1 / self.limits.relative
+        saved = 0
+        for first in range(0, len(order), SEARCHED):
+            if self.deadline.passed():
+                break
+            seeds = order[first : first + SEARCHED]
+            saved += local_search(
+                seeds, SEEDS, PATIENCE, MAX_SEARCHED_PINS, limit, scale, nets, state
+            )[0]
+        return int(saved)
 
     def _anneal_and_cut(self, nets: Nets, state: State) -> int:
         evaluations = self.anneal(nets, state)

@@ -22,6 +22,7 @@ from plancc.models.limits import Epsilon, Limits
 from plancc.models.problem import Hypergraph
 from plancc.passes.bound import least_volume, reaches
 from plancc.passes.deadline import Deadline
+from plancc.passes.flows import REACH
 from plancc.passes.multilevel import PRICES, VOLUME, Goal, Owner, Sweeps
 from plancc.registry import check_choice
 
@@ -198,7 +199,7 @@ class RefineVolume:
 
         def settle() -> None:
             run.evaluations += sweeps.settle(nets, run.state)
-            tried_cuts = sweeps.cut(nets, run.state) > 0
+            tried_cuts = sweeps.cut(nets, run.state, (REACH,)) > 0
             reached = self._merit(run)
             if reached < run.best:
                 run.keep(reached)
@@ -223,6 +224,11 @@ class RefineVolume:
             run.state, tried = sweeps.v_cycle(nets, current)
             run.evaluations += tried
             settle()
+        run.state = state_of(nets, run.owner, num_parts)
+        if not reached_least() and sweeps.polish(nets, run.state) > 0:
+            reached = self._merit(run)
+            if reached < run.best:
+                run.keep(reached)
         return cycle
 
 

@@ -1,0 +1,110 @@
+"""Localised searches with rollback."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from nets_helpers import grid, random_owner, random_problem, slow_overload, slow_volume
+
+from plancc.models.hypergraph import HypergraphModel
+from plancc.models.limits import Limits
+from plancc.models.problem import Hypergraph
+from plancc.passes.deadline import Deadline
+from plancc.passes.kernels.local_search import local_search
+from plancc.passes.kernels.nets import nets_of
+from plancc.passes.kernels.state import boundary, state_of, volume
+from plancc.passes.multilevel import Sweeps
+from plancc.passes.refine import RefineVolume
+
+
+def searched(nets, state, limits, *, width=4, patience=20, max_pins=100):
+    limit = np.asarray(limits.limit, dtype=float)
+    order, scale = boundary(nets, state), 1 / limits.relative
+    return local_search(order, width, patience, max_pins, limit, scale, nets, state)
+
+
+def test_two_moves_that_pay_only_together():
+    """Vertices 1 and 2 belong to 3 and 4; the first that goes loses more than it saves."""
+    nets_with_costs = [([0, 1], 1), ([1, 2], 4), ([1, 3], 3), ([2, 4], 3), ([3, 4], 9)]
+    ptr = np.arange(0, 2 * len(nets_with_costs) + 1, 2)
+    pins = np.array([v for net, _ in nets_with_costs for v in net], dtype=np.int32)
+    costs = np.array([cost for _, cost in nets_with_costs])
+    problem = Hypergraph(ptr, pins, np.array([2, 1, 1, 1, 1]), costs)
+    nets = nets_of(problem)
+    limits = Limits.of(nets.weight, 2, 0.4)
+    given = np.array([0, 0, 0, 1, 1], dtype=np.int32)
+    assert slow_volume(nets, given) == 6
+
+    def after(patience):
+        state = state_of(nets, given, 2)
+        gained, tried = searched(nets, state, limits, width=1, patience=patience)
+        return int(gained), int(tried), state.owner.tolist()
+
+    gained, _, owner = after(5)
+    assert gained == 5
+    assert owner == [0, 1, 1, 1, 1]
+    state = state_of(nets, given, 2)
+    Sweeps(limits, np.random.default_rng(0)).settle(nets, state)
+    assert state.owner.tolist() == given.tolist()  # what no single move finds
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_gains_are_exact_and_the_rest_is_undone(seed):
+    rng = np.random.default_rng(seed)
+    constraints, num_parts = 1 + seed % 2, 3 + seed % 4
+    problem = random_problem(rng, 120, 150, most_pins=7, constraints=constraints, costs=True)
+    nets = nets_of(problem)
+    limits = Limits.of(nets.weight, num_parts, 0.1)
+    state = state_of(nets, random_owner(rng, 120, num_parts), num_parts)
+    given, sums = state.owner.copy(), state.sums.copy()
+    gained, tried = searched(nets, state, limits, patience=seed)
+    assert slow_volume(nets, given) - slow_volume(nets, state.owner) == gained > 0
+    assert tried >= (given != state.owner).sum() > 0
+    fresh = state_of(nets, state.owner, num_parts)
+    assert volume(nets, state) == volume(nets, fresh)
+    np.testing.assert_array_equal(state.sums, fresh.sums)
+    assert (state.sums <= np.maximum(sums, limits.limit)).all()
+
+
+def test_nothing_moves_where_nothing_helps():
+    nets = nets_of(HypergraphModel().build(grid(8, 16), 2, balance="nnz", seed=0))
+    owner = (np.arange(128) % 16 // 8).astype(np.int32)
+    state = state_of(nets, owner, 2)
+    gained, tried = searched(nets, state, Limits.of(nets.weight, 2, 0.5))
+    assert gained == 0
+    assert tried > 0
+    np.testing.assert_array_equal(state.owner, owner)
+
+
+def test_polish():
+    rng = np.random.default_rng(3)
+    nets = nets_of(HypergraphModel().build(grid(24, 24), 4, balance="nnz", seed=0))
+    owner = (np.arange(576) // 144).astype(np.int32)
+    swapped = rng.random(576) < 0.1
+    owner[swapped] = rng.permutation(owner[swapped])
+    found = []
+    for deadline in (Deadline(), Deadline(), Deadline(-np.inf)):
+        limits = Limits.of(nets.weight, 4, 0.03)
+        sweeps = Sweeps(limits, np.random.default_rng(1), deadline)
+        state = state_of(nets, owner, 4)
+        work = sweeps.polish(nets, state)
+        assert (work > 0) == (deadline.at > 0)
+        found.append(state.owner)
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[2], owner)
+    assert slow_volume(nets, found[0]) < 0.6 * slow_volume(nets, owner)
+    overload = [slow_overload(nets.weight, o, 4, 0.03) for o in (found[0], owner)]
+    assert overload[0] <= overload[1]
+
+
+def test_refinement_of_a_mesh_keeps_what_was_better():
+    problem = HypergraphModel().build(grid(16, 64), 4, balance="nnz", seed=0)
+    straight = (np.arange(1024) % 64 // 16).astype(np.int32)
+    refined = RefineVolume(epsilon=0.05, cycles=1).run(problem, straight, 4)
+    assert refined.after.volume == refined.before.volume == slow_volume(problem, refined.owner)
+    rng = np.random.default_rng(0)
+    noisy = straight.copy()
+    noisy[rng.integers(1024, size=60)] = rng.integers(4, size=60)
+    refined = RefineVolume(epsilon=0.05, cycles=2).run(problem, noisy, 4)
+    assert refined.after.overload == slow_overload(problem.vertex_weights, refined.owner, 4, 0.05)
+    assert refined.after.volume == slow_volume(problem, refined.owner) <= 1.1 * 96
