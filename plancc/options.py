@@ -13,6 +13,7 @@ from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models.capacities import check_capacities
 from plancc.partitioners.options import AUTO, PartitionOptions
+from plancc.passes.deadline import Stop
 from plancc.plan.grid import Grid
 from plancc.predict.machine import Machine
 from plancc.predict.machine_files import find_machine
@@ -53,6 +54,8 @@ class SearchOptions(PartitionOptions):
         With one rank for every part.
     grid : Grid, optional
         Process grid whose blocks the parts are: the time of an epoch is then the grid's.
+    stop : callable, optional
+        Asked often, by any thread: once it says yes, a search ends with the best owners so far.
     partitioner, preset, epsilon, seed, threads, time_limit
         See `PartitionOptions`. A partitioner or preset that is named replaces the search.
     capacities : sequence of float, optional
@@ -71,6 +74,7 @@ class SearchOptions(PartitionOptions):
     machine: Machine | str | None = None
     topology: Topology | str | None = None
     grid: Grid | None = None
+    stop: Stop | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

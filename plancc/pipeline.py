@@ -34,6 +34,7 @@ from plancc.owners.request import DEFAULT_BALANCE, Assigner, default_model, prep
 from plancc.owners.rows import with_clusters
 from plancc.owners.task import Observer, Report, Task
 from plancc.partitioners.options import AUTO
+from plancc.passes.deadline import Stop
 from plancc.plan.grid_slices import with_grid
 from plancc.plan.lowering import lower
 from plancc.plan.metrics import summarize
@@ -78,6 +79,7 @@ def compile(
     command: str = "",
     observer: Observer = nullcontext,
     report: Report | None = None,
+    stop: Stop | None = None,
     **model_options: Any,
 ) -> Plan:
     """Compile a graph into a communication plan.
@@ -160,6 +162,9 @@ def compile(
         Called with the name of each stage; returns a context manager around it.
     report : callable
         Called with every step of the search as it ends, a `plancc.search.Trial`.
+    stop : callable, optional
+        Asked often during the search, by any thread: once it says yes, the search ends with the
+        best owners so far.
     **model_options
         The fields of the model's class (`Model.option_fields`), such as ``part`` for model file.
 
@@ -192,6 +197,7 @@ def compile(
         seed=seed,
         threads=threads,
         time_limit=time_limit,
+        stop=stop,
         capacities=None if capacities is None else check_capacities(capacities),
     )
     if model is None:

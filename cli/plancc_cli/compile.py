@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import asdict, fields
 from functools import partial
 from typing import Any
@@ -28,6 +29,7 @@ from plancc_cli.generated import (
     with_options,
 )
 from plancc_cli.progress import command_line, progress, verbosity
+from plancc_cli.stopping import KeepBest
 
 DIMS_DEFAULT = ",".join(map(str, DEFAULT_DIMS))
 TAKEN = options.taken()
@@ -44,7 +46,7 @@ SECTIONS = {
     "Plan": ("output", "parts", "value_dtype", "compress"),
     "Model": ("model", "normalize", "no_self_loops"),
     "Search": (
-        *("objective", "effort", "budget", "seed", "threads", "dims", "machine"),
+        *("objective", "effort", "budget", "keep_best", "seed", "threads", "dims", "machine"),
         *("partitioner", "preset", "time_limit", "topology"),
     ),
     "Balance": ("balance", "epsilon", "capacities"),
@@ -141,7 +143,7 @@ def _of_single_models() -> str:
     show_default=True,
     type=options.THREADS,
     metavar="INTEGER",
-    help="Threads of the search; not reproducible with more than one.",
+    help="Threads of the search; with more than one, a named partitioner may not repeat itself.",
 )
 @options.time_limit
 @options.normalizing("sym")
@@ -153,6 +155,9 @@ def _of_single_models() -> str:
     type=click.Choice(("float32", "float64")),
     help="Type of the matrix values.",
 )
+@click.option(
+    "--keep-best", is_flag=True, help="On Ctrl-C write the best plan so far; a second one ends."
+)
 @click.option("--compress", is_flag=True, help="Deflate the plan file (smaller, slower).")
 @options.reading
 @options.as_data
@@ -163,6 +168,7 @@ def command(
     parts: int,
     no_self_loops: bool,
     compress: bool,
+    keep_best: bool,
     no_data: bool,
     split_name: str | None,
     **settings: Any,
@@ -203,8 +209,14 @@ def command(
     who = named if named != AUTO else task.options.preset or task.name
     if task.searches:
         who = task.effort
+    if keep_best and task.objective is None and task.model.layout != "any":
+        raise InputError(
+            f"`keep_best` is for searches: model '{settings['model']}' makes none here"
+        )
     start = wall_seconds()
-    with progress(settings["budget"]) as shown:
+    with progress(settings["budget"]) as shown, ExitStack() as stack:
+        report = partial(shown.incumbent, who, task.objective or "volume")
+        keep = stack.enter_context(KeepBest(report)) if keep_best else None
         with shown.stage("read"):
             large = reading["allow_large"]
             choice: Any = {"split": split_name, "keys": reading["keys"], "allow_large": large}
@@ -221,7 +233,8 @@ def command(
             data=vertex_data,
             command=command_line(),
             observer=shown.stage,
-            report=partial(shown.incumbent, who, task.objective or "volume"),
+            report=report if keep is None else keep.report,
+            stop=keep,
             **settings,
         )
         with shown.stage("write"):

@@ -1,6 +1,6 @@
-"""Signals that ask a run with checkpoints to stop, so that a batch system can start it again.
+"""Signals that ask work to stop tidily: a run with checkpoints, or a search that keeps its best.
 
-Knows signals; must not know training, which only asks whether there was one.
+Knows signals; must not know training or searches, which only ask whether there was one.
 """
 
 from __future__ import annotations
@@ -76,3 +76,44 @@ class StopSignals:
                 elif time.monotonic() - self._since > TWICE:
                     self._end()
         os.close(self._reading)
+
+
+class KeepBest:
+    """Ends a search with the best that it has found when SIGINT or SIGTERM comes.
+
+        with KeepBest(report) as keep:
+            plancc.compile(..., report=keep.report, stop=keep)
+
+    Before the first step has ended there is nothing to keep: these signals end the program then, as
+    does a second one later than `TWICE` seconds after the first.
+
+    Parameters
+    ----------
+    report : callable
+        Called with every step of the search.
+    """
+
+    def __init__(self, report: Callable[[Any], None]) -> None:
+        self._report = report
+        self._signals: StopSignals | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._signals is not None:
+            self._signals.__exit__(*error)
+
+    def __call__(self) -> str:
+        """Name of the signal that came; "" if none has."""
+        return "" if self._signals is None else self._signals()
+
+    def report(self, trial: Any) -> None:
+        """Take note of a step, which may be called in any thread."""
+        if self._signals is None and threading.current_thread() is threading.main_thread():
+            self._signals = StopSignals(["INT"], _die).__enter__()
+        self._report(trial)
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)

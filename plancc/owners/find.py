@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from plancc.graph.graph import Graph
 from plancc.models.weights import Balance
 from plancc.owners.choice import choose
 from plancc.owners.edges import find_edge_owners
 from plancc.owners.rows import find_row_owners
 from plancc.owners.task import Found, Observer, Report, Task
+
+STOPPED = "the search was stopped before its end; these are the best owners so far"
 
 
 def find_owners(
@@ -33,4 +37,7 @@ def find_owners(
     InputError, BackendUnavailable, BackendError
     """
     find = {"row": find_row_owners, "edge": find_edge_owners, "any": choose}[task.model.layout]
-    return find(matrix, task, balance, observer, report)
+    found = find(matrix, task, balance, observer, report)
+    if task.options.stop is not None and task.options.stop():
+        found = replace(found, about_run=[*found.about_run, STOPPED])
+    return found

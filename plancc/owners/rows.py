@@ -38,6 +38,7 @@ from plancc.owners.task import REBALANCED, REFINED, Found, Observer, Report, Tas
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import PartitionOptions
 from plancc.partitioners.run import TRIVIAL, balance_notes, checked_owner, partition
+from plancc.passes.deadline import Deadline
 from plancc.search import Trial, search
 from plancc.search.record import Record, SearchResult
 from plancc.version import __version__
@@ -246,7 +247,8 @@ def _improved(found: Found, problem: Hypergraph | WeightedGraph, job: _Rows) -> 
         else:
             hypergraph = job.expectation.problem
             refinement = job.expectation.refiner(**settings)
-        owner = refinement.run(hypergraph, given, num_parts).owner
+        deadline = Deadline.after(task.options.budget, task.options.stop)
+        owner = refinement.run(hypergraph, given, num_parts, deadline=deadline).owner
     steps.note(step, wall_seconds() - start, owner)
 
     result = steps.record.result(about_run)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from plancc.clock import wall_seconds
+
+Stop = Callable[[], object]
+"""Asked often, by any thread: whether to end with what there is."""
 
 
 @dataclass
@@ -17,17 +21,28 @@ class Deadline:
     ----------
     at : float
         Seconds on the clock of `plancc.clock`.
+    stop : callable, optional
+        Says that the moment has come before.
     """
 
     at: float = np.inf
+    stop: Stop | None = None
 
     @classmethod
-    def after(cls, seconds: float | None) -> Deadline:
+    def after(cls, seconds: float | None, stop: Stop | None = None) -> Deadline:
         """That many seconds from now; None: never."""
-        return cls() if seconds is None else cls(wall_seconds() + seconds)
+        return cls(np.inf if seconds is None else wall_seconds() + seconds, stop)
+
+    def earlier(self, seconds: float) -> Deadline:
+        """Another one, so many seconds before; never stays never, and at once at once."""
+        return replace(self, at=self.at - seconds) if np.isfinite(self.at) else self
 
     def seconds_left(self) -> float:
-        return self.at - wall_seconds()
+        return -np.inf if self.stopped() else self.at - wall_seconds()
+
+    def stopped(self) -> bool:
+        """Whether everything is to end at once, native partitioners too."""
+        return self.at == -np.inf or (self.stop is not None and bool(self.stop()))
 
     def passed(self) -> bool:
-        return wall_seconds() > self.at
+        return wall_seconds() > self.at or self.stopped()

@@ -104,7 +104,7 @@ def search_checkerboard(
     shape = model.shape(num_parts)
     hopeless = bool(model.unfit(matrix, num_parts))
     start_effort = "fast" if effort == "fast" or hopeless else "balanced"
-    deadline, record, warnings = Deadline.after(budget), Record(report), list[str]()
+    deadline, record, warnings = Deadline.after(budget, options.stop), Record(report), list[str]()
     rows_each, capacities = None, options.capacities
     if objective == "time":  # a cell's rows are its dense work, and count more than its nonzeros
         even = np.ones(matrix.num_vertices, dtype=np.int64)
@@ -169,7 +169,7 @@ def search_checkerboard(
             rounds = ROUNDS[effort]
         cycles_end = deadline
         if budget is not None and rounds > 0:
-            cycles_end = Deadline(deadline.at - ROUNDS_SHARE * budget)
+            cycles_end = deadline.earlier(ROUNDS_SHARE * budget)
         cycles = 0.0 if hopeless else np.inf if timed else CYCLES[effort]
         while cycle < cycles and not cycles_end.passed():
             cycle, begin = cycle + 1, wall_seconds()

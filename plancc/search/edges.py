@@ -124,7 +124,7 @@ def search_edges(
     effort, objective = options.for_search()
     check_num_parts(matrix.num_vertices, num_parts)
     budget = options.budget
-    whole = Deadline.after(budget)
+    whole = Deadline.after(budget, options.stop)
     kept = 0.0 if objective == "volume" or budget is None else OBJECTIVE_SHARE * budget
     job = _Job(
         matrix=matrix,
@@ -135,7 +135,7 @@ def search_edges(
         objective=objective,
         time=options.time(matrix, num_parts),
         record=Record(report),
-        deadline=Deadline(whole.at - kept),
+        deadline=whole.earlier(kept),
     )
     members = job.members()
     job.deadline = whole
@@ -327,7 +327,7 @@ class _Job:
     def split(self, start: _Member, seed: int) -> _Member:
         """From owners of rows on: splits and V-cycles in turn, then single nonzeros."""
         matrix, num_parts = self.matrix, self.num_parts
-        deadline = Deadline(wall_seconds() + SPLIT_SHARE * self.deadline.seconds_left())
+        deadline = self.deadline.earlier((1 - SPLIT_SHARE) * self.deadline.seconds_left())
         epsilon, capacities = self.options.epsilon, self.options.capacities
         resplit = Resplit(epsilon, capacities)
         pass_ = RefineVolume(epsilon=epsilon, cycles=1, seed=seed, capacities=capacities)

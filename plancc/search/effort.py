@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 CYCLES: dict[str, tuple[int, int | None]] = {
     "hubs": (1, 2),
-    "even": (1, 1),
+    "even": (0, 1),
     "thin": (1, None),
     "wide": (3, None),
 }
@@ -106,7 +106,7 @@ def search(
     if hopeless:
         effort = "fast"
 
-    record, deadline = Record(report), Deadline.after(budget)
+    record, deadline = Record(report), Deadline.after(budget, options.stop)
     if expectation is not None:
         expectation.deadline = deadline
     kept = 0.0 if objective == "volume" or budget is None else OBJECTIVE_SHARE * budget
@@ -123,7 +123,7 @@ def search(
         model=model,
         expectation=expectation,
         record=record,
-        deadline=Deadline(deadline.at - kept),
+        deadline=deadline.earlier(kept),
     )
     owners = _EFFORTS[effort](job)
     if hopeless:  # no refinement of the expectation

@@ -108,7 +108,7 @@ class Job:
                 owner = self.begin(beginning, seed)
                 break
             except (BackendError, BackendUnavailable) as error:
-                if self.deadline.at == -np.inf:
+                if self.deadline.stopped():
                     raise
                 self._left_out(error)
                 failed = True
@@ -189,12 +189,12 @@ class Job:
                     capacities=self.loads.capacities,
                 ),
                 loads=self.loads,
-                stop=lambda: self.deadline.at == -np.inf,
+                stop=self.deadline.stopped,
             )
         except (BackendError, BackendUnavailable) as error:
             if self.record.owners is None:
                 raise
-            if needed:
+            if needed and not self.deadline.stopped():
                 self._left_out(error)
             return None
         if starts and result.partitioner != TRIVIAL:

@@ -1,0 +1,98 @@
+"""`--keep-best`: Ctrl-C ends the search, and the best plan so far is written."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_helpers import PLANCC, fails, ok
+
+import plancc as library
+from plancc.owners.find import STOPPED
+from plancc.passes.deadline import Deadline
+from plancc_cli.stopping import KeepBest
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc")
+PATIENCE = 60.0
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    path = tmp_path_factory.mktemp("graph") / "grid.mtx"
+    ok("dataset", "grid", "--rows", "40", "--cols", "40", "-o", path)
+    ok("compile", path, "-p", "8", "--effort", "balanced", "-o", path.with_name("compiled.h5"))
+    return path
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("model", ["hp", "medium-grain"])
+def test_the_best_plan_so_far_is_written(graph, tmp_path, number, model):
+    command = [PLANCC, "compile", graph, "-p", "8", "--effort", "best", "--budget", "300"]
+    command += ["--keep-best", "-v", "--threads", "2", "--model", model, "-o", tmp_path / "out.h5"]
+    with subprocess.Popen(
+        [*map(str, command)], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "best: " in line or "minimum cuts" in line:
+                break
+        os.kill(process.pid, number)
+        begin = time.monotonic()
+        _, said = process.communicate(timeout=PATIENCE)
+        assert time.monotonic() - begin < PATIENCE
+    assert process.returncode == 0
+    assert STOPPED in said
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.h5"]
+    ok("verify", tmp_path / "out.h5")
+    assert STOPPED in library.load(tmp_path / "out.h5").provenance["warnings"]
+
+
+def test_before_the_first_step_there_is_nothing_to_keep():
+    told = []
+    with KeepBest(told.append) as keep:
+        assert keep() == ""
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        keep.report("step")
+        signal.raise_signal(signal.SIGINT)
+        end = time.monotonic() + PATIENCE
+        while not keep() and time.monotonic() < end:
+            time.sleep(0.01)
+        assert keep() == "SIGINT"
+    assert told == ["step"]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def test_no_search_no_best(graph, tmp_path):
+    said = fails(
+        tmp_path, "compile", graph, "-p", "4", "--model", "rp", "--keep-best", "-o", "out.h5"
+    )
+    assert "--keep-best" in said
+
+
+@pytest.mark.parametrize("effort", ["fast", "balanced", "best"])
+def test_a_search_that_is_stopped_has_the_best_so_far(graph, effort):
+    steps = []
+    with pytest.warns(library.PlanccWarning, match="stopped before its end"):
+        plan = library.compile(
+            graph, "hp", 8, effort=effort, report=steps.append, stop=lambda: len(steps) > 0
+        )
+    assert plan.metrics().volume == min(step.volume for step in steps)
+
+
+def test_deadlines():
+    never, soon = Deadline(), Deadline.after(100.0)
+    assert never.earlier(5.0).at == np.inf
+    assert 94 < soon.earlier(5.0).seconds_left() < 95.1
+    asked = Deadline.after(None, lambda: True)
+    assert asked.passed()
+    assert asked.stopped()
+    assert asked.earlier(1.0).passed()
+    assert asked.seconds_left() == -np.inf
+    assert Deadline(-np.inf).earlier(-np.inf).passed()
