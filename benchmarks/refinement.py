@@ -1,4 +1,5 @@
-"""Refinement for volume alone: gain evaluations a second on one core, and the memory it takes.
+"""Refinement for volume alone: gain evaluations a second on one core, and the memory it takes;
+what minimum cuts find on meshes and road networks, and how long they take with one and two threads.
 
 Measured in a process of its own that holds the hypergraph and a METIS partition, after a call on a
 small graph: what the process grows by during the timed call is the memory of refinement.
@@ -26,6 +27,10 @@ from plancc.cost.owners import traffic
 from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
 from plancc.graph.owners import Owners
+from plancc.models.limits import Limits
+from plancc.passes.flows import Flows
+from plancc.passes.kernels.nets import nets_of
+from plancc.passes.kernels.state import state_of, volume
 from plancc.passes.refine import RefineVolume
 from plancc_datasets import load_dataset
 
@@ -33,6 +38,10 @@ NUM_PARTS = 256
 START = "metis-cut"
 GRAPH, QUICK_GRAPH = "soc-Slashdot0902.mtx.gz", "CoauthorCS.mtx.gz"
 OPTIONS = Options(threads=1)
+MESH_PARTS = 64
+MESHES, QUICK_MESHES = ("USA-road.NY.mtx.gz", "delaunay_n15.mtx.gz"), ("4elt.mtx.gz",)
+MESH_TARGETS = {"USA-road.NY.mtx.gz": 0.76, "delaunay_n15.mtx.gz": 0.94, "4elt.mtx.gz": 0.98}
+"""Volume after refinement over that of the start."""
 
 ENVIRONMENT = {
     "NUMBA_NUM_THREADS": "1",
@@ -62,7 +71,25 @@ def run(inputs: Inputs) -> Report:
         report.add("memory", found["bytes"] / 1e6, unit="MB")
         name = "memory / (16 bytes per nonzero + 8 per (net, part) pair)"
         report.add(name, found["bytes"] / allowed, 1.0)
+    for mesh in QUICK_MESHES if inputs.quick else MESHES:
+        if (SHARED / mesh).exists():
+            _add_mesh(report, SHARED / mesh)
     return report
+
+
+def _add_mesh(report: Report, path: Path) -> None:
+    """Rows of a mesh: minimum cuts alone, and the whole refinement."""
+    command = [sys.executable, "-m", "benchmarks.refinement", str(path), "cuts"]
+    done = subprocess.run(
+        command, check=True, capture_output=True, text=True, env=os.environ | ENVIRONMENT
+    )
+    found, name = json.loads(done.stdout), f"{path.name}, p = {MESH_PARTS}"
+    report.add(f"{name}: volume after minimum cuts / before", found["cuts"] / found["before"])
+    for threads, seconds in found["seconds"].items():
+        report.add(f"{name}: time of minimum cuts, {threads} threads", seconds, unit="s")
+    ratio = found["after"] / found["before"]
+    report.add(f"{name}: volume after refinement / before", ratio, MESH_TARGETS[path.name])
+    report.add(f"{name}: time of refinement", found["refinement"], unit="s")
 
 
 def _refine(case: Case, owner: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], int]:
@@ -89,15 +116,40 @@ def _measure(path: Path) -> dict[str, Any]:
     peak = status_bytes("VmHWM")
 
     after = traffic(case.matrix, Owners(refined), NUM_PARTS)
-    volume = int(before.sent.sum())
+    moved = int(before.sent.sum())
     return {
-        "before": volume,
+        "before": moved,
         "after": int(after.sent.sum()),
         "seconds": seconds,
         "evaluations": int(evaluations),
         "nonzeros": case.matrix.num_nonzeros,
-        "pairs": volume + case.matrix.num_vertices,  # every net also touches its owner's part
+        "pairs": moved + case.matrix.num_vertices,  # every net also touches its owner's part
         "bytes": None if peak is None or held is None else peak - held,
+    }
+
+
+def _measure_cuts(path: Path) -> dict[str, Any]:
+    """Minimum cuts on the finest level with one and two threads, then the whole refinement."""
+    cases = [_case(load_dataset("grid", rows=64, cols=64).graph, 8)]
+    cases.append(_case(plancc.read_graph(path), MESH_PARTS))
+    for case in cases:  # the first compiles the kernels
+        owner, nets = _start(case), nets_of(case.hypergraph)
+        limits = Limits.of(nets.weight, case.num_parts, OPTIONS.epsilon)
+        seconds = {}
+        for threads in (1, 2):
+            state = state_of(nets, owner, case.num_parts)
+            before, start = int(volume(nets, state)), time.perf_counter()
+            Flows(limits, threads=threads).refine(nets, state)
+            seconds[threads] = time.perf_counter() - start
+        start = time.perf_counter()
+        refined = RefineVolume(OPTIONS.epsilon).run(case.hypergraph, owner, case.num_parts)
+        refinement = time.perf_counter() - start
+    return {
+        "before": before,
+        "cuts": int(volume(nets, state)),
+        "seconds": seconds,
+        "after": refined.after.volume,
+        "refinement": refinement,
     }
 
 
@@ -119,4 +171,5 @@ def status_bytes(name: str) -> int | None:
 
 
 if __name__ == "__main__":
-    print(json.dumps(_measure(Path(sys.argv[1]))))
+    measure = _measure_cuts if sys.argv[2:] == ["cuts"] else _measure
+    print(json.dumps(measure(Path(sys.argv[1]))))
