@@ -7,7 +7,15 @@ import itertools
 import networkx
 import numpy as np
 import pytest
-from nets_helpers import grid, net_list, random_owner, random_problem, slow_overload, slow_volume
+from nets_helpers import (
+    graph_of,
+    grid,
+    net_list,
+    random_owner,
+    random_problem,
+    slow_overload,
+    slow_volume,
+)
 
 from plancc.models.hypergraph import HypergraphModel
 from plancc.models.limits import Limits
@@ -278,6 +286,19 @@ def test_threads_change_nothing():
     assert (found[0] != owner).any()
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0], found[2])
+
+
+def test_graphs_with_hubs_are_left_alone():
+    rng = np.random.default_rng(0)
+    ends = np.stack([rng.integers(200, size=600), np.where(rng.random(600) < 0.3, 0, -1)])
+    ends[1] = np.where(ends[1] < 0, rng.integers(200, size=600), ends[1])
+    hub = nets_of(HypergraphModel().build(graph_of(ends, 200), 2, balance="nnz", seed=0))
+    everywhere = problem(rng, 400, 2000, most_pins=3)  # all 40 parts share nets with all others
+    for nets, num_parts in ((hub, 2), (everywhere, 40)):
+        state = state_of(nets, random_owner(rng, len(nets.weight), num_parts), num_parts)
+        given = state.owner.copy()
+        assert Flows(Limits.of(nets.weight, num_parts, 0.5)).refine(nets, state) == 0
+        np.testing.assert_array_equal(state.owner, given)
 
 
 def test_deadline():
