@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from plancc.models.limits import Limits
 from plancc.passes.deadline import Deadline
+from plancc.passes.exchange import Exchanges
 from plancc.passes.flows import REACH, Flows
 
 if TYPE_CHECKING:
@@ -46,10 +47,9 @@ MIN_SHRINKAGE = 0.95
 """Share of its vertices above which a level is too similar to be kept."""
 RESTORING_PRICES = (30.0, 100.0, 300.0)
 """Prices until no part is above the limit."""
-SWAPPED_SHARES = (0.9, 0.5, 0.2, 0.0)
-"""A swap must relieve its overweight part by this share of what it has too much, by round."""
-MAX_SWAPS_TRIED = 5_000_000
-"""Pairs of vertices per round."""
+LITTLE_OVERLOAD = 0.05
+"""Overload of an average part, over its even share, that exchanges are tried for first where there
+are several constraints; with one, sweeps find places as good."""
 CLIMBS = 2
 """Sweeps within the limit that end a refinement."""
 WIDE_REACH = 3 * REACH
@@ -279,30 +279,27 @@ class Sweeps:
         """Move vertices out of parts above the limit where that costs the fewest rows.
 
         First sweeps at still higher prices, which carry weight through full parts too; then single
-        moves to any part with room, cheapest first, and swaps, light vertices first. A part of few
-        heavy vertices may stay above the limit. After the deadline only single moves are made.
+        moves to any part with room, cheapest first, and exchanges of few vertices between two
+        parts (`plancc.passes.exchange`), which come first where several constraints are missed by
+        little: they cost fewer rows than such sweeps. A part of few heavy vertices may stay above the limit.
+        After the deadline only single moves are made.
         """
-        from plancc.passes.kernels.volume import exchange, relief_costs, relieve
+        from plancc.passes.kernels.volume import relief_costs, relieve
 
-        limit = self.limits.limit
+        limit, exchanges = self.limits.limit, Exchanges(self.limits, self.rng, self.deadline)
         for price in RESTORING_PRICES:
+            little = self.limits.overload(state.sums) <= LITTLE_OVERLOAD * len(state.sums)
+            if little and state.sums.shape[1] > 1:
+                exchanges.run(nets, state)
             if self.limits.overload(state.sums) == 0:
                 return
             self.anneal(nets, state, (price,))
         if self.limits.overload(state.sums) == 0:
             return
-        shares_of_limit = (nets.weight / np.maximum(limit.max(axis=0), 1)).sum(axis=1)
-        light_first = np.argsort(shares_of_limit, kind="stable")
-        for share in SWAPPED_SHARES:
-            costs = relief_costs(nets, state, limit)
-            order = np.argsort(costs, kind="stable")[: np.isfinite(costs).sum()]
-            relieve(order, nets, state, limit)
-            over = (state.sums > limit).any(axis=1)
-            if not over.any() or self.deadline.passed():
-                return
-            order = light_first[over[state.owner[light_first]]]
-            others = light_first[:: 1 + len(order) * len(light_first) // MAX_SWAPS_TRIED]
-            exchange(order, others, nets, state, limit, share)
+        costs = relief_costs(nets, state, limit)
+        order = np.argsort(costs, kind="stable")[: np.isfinite(costs).sum()]
+        relieve(order, nets, state, limit)
+        exchanges.run(nets, state)
 
     def v_cycle(
         self,

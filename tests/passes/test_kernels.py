@@ -12,7 +12,7 @@ from plancc.models.problem import Hypergraph
 from plancc.passes.kernels.coarsening import cluster, contract
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import boundary, move, pins_in, state_of, volume
-from plancc.passes.kernels.volume import exchange, rate, relief_costs, relieve, sweep
+from plancc.passes.kernels.volume import rate, relief_costs, relieve, sweep
 
 KINDS = [(2, 8), (3, 3), (4, 12), (7, 5), (40, 9)]  # parts, most pins of a net
 
@@ -254,22 +254,7 @@ def test_relief(constraints):
         relieve(finite[np.argsort(costs[finite])], nets, state, limit)
         check_state(problem, nets, state)
         assert overload(state.sums) < before or len(finite) == 0
-        before = overload(state.sums)
-        swaps = exchange(np.arange(40), np.arange(40), nets, state, limit, 0.0)
-        check_state(problem, nets, state)
-        assert (overload(state.sums) < before) == (swaps > 0)
         assert np.bincount(state.owner, minlength=5).min() >= 1
-
-
-def test_exchange_relieves_where_no_single_move_does():
-    """Parts of 3 + 3 and 2 + 2 may weigh 5: swap a 3 for a 2."""
-    nets = nets_of(Hypergraph(np.zeros(1, np.int64), np.empty(0, np.int32), np.array([3, 3, 2, 2])))
-    state = state_of(nets, np.array([0, 0, 1, 1]), 2)
-    limit, everyone = np.full((2, 1), 5.0), np.arange(4)
-    assert np.isinf(relief_costs(nets, state, limit)).all()
-    assert relieve(everyone, nets, state, limit) == 0
-    assert exchange(everyone, everyone, nets, state, limit, 0.0) == 1
-    assert state.sums.tolist() == [[5], [5]]
 
 
 @pytest.mark.parametrize("sourced", [True, False])

@@ -1,0 +1,80 @@
+"""Lower the overload of parts by exchanging few vertices, where moves of single ones no longer do.
+
+The work follows the parts above their limit, not the pairs of parts: each looks at some parts with
+room (`plancc.passes.kernels.exchange`), so that thousands of parts are no problem.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from plancc.models.limits import Limits
+from plancc.passes.deadline import Deadline
+
+if TYPE_CHECKING:
+    from plancc.passes.kernels.nets import Nets
+    from plancc.passes.kernels.state import State
+
+ROUNDS = ((0.5, 8, False), (0.1, 16, False), (0.0, 32, False))
+"""Share of a part's overload that an exchange must relieve, parts with room that it looks at, and
+whether it looks at two vertices for one: round after round."""
+LAST = (0.0, 48, True)
+"""The same for the rounds after that."""
+MAX_LAST = 12
+LEAST_RELIEF = 0.01
+"""Share of the overload that such a round must relieve for another one to follow."""
+
+
+@dataclass(frozen=True, eq=False)
+class Exchanges:
+    """Exchanges of vertices between two parts that lower the overload for the fewest rows.
+
+    Attributes
+    ----------
+    limits : Limits
+        Of several constraints, or of one in a column.
+    rng : numpy.random.Generator
+        Which vertices and parts are looked at, where there are many.
+    deadline : Deadline
+        No round starts after it.
+    """
+
+    limits: Limits
+    rng: np.random.Generator
+    deadline: Deadline
+
+    def run(self, nets: Nets, state: State) -> int:
+        """Lower the overload of `state`; returns the number of exchanges.
+
+        The overload never rises, and no part is emptied.
+        """
+        from plancc.passes.kernels.exchange import Rules, chains, exchange
+
+        limits = self.limits
+        limit = np.ascontiguousarray(limits.limit, dtype=np.float64)
+        even = np.maximum(-(-limits.total // limits.num_parts), 1)
+        unit = 1 / (limits.relative[:, None] * even)
+        chain, made, last = None, 0, 0
+        overload = limits.overload(state.sums)
+        while overload > 0 and last <= MAX_LAST and not self.deadline.passed():
+            if chain is None:
+                chain = chains(state.owner, limits.num_parts)
+                rounds = iter(ROUNDS)
+            how = next(rounds, LAST)
+            room = (limit - state.sums) * unit
+            roomy = np.argsort(-np.vstack([room.T, room.min(axis=1)]), axis=1, kind="stable")
+            worst = np.maximum(-room, 0).sum(axis=1)
+            over = np.argsort(-worst, kind="stable")[: np.count_nonzero(worst)]
+            rules = Rules(limit, unit, *how)
+            number = (room > 0).sum(axis=0)
+            found = exchange(over, roomy, number, chain, nets, state, rules, self.rng)
+            made += int(found)
+            before, overload = overload, limits.overload(state.sums)
+            if how is LAST:
+                last += 1
+                if overload > (1 - LEAST_RELIEF) * before:
+                    break
+        return made

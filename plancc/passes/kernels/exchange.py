@@ -1,0 +1,343 @@
+"""Exchanges of few vertices between two parts that lower the overload for the fewest rows.
+
+A part that is above a limit gives one or two vertices to a part with room, and takes none, one or
+two back. Under several constraints single moves soon end, since parts are full by one of them;
+a heavy vertex for a light one, or one for two, changes one weight and hardly the others.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from plancc.passes.kernels.state import move, pins_in
+
+NOTHING = 1e-9
+"""Share of a part's overload that counts as no relief."""
+SAMPLE = 64
+"""Vertices of a part that pairs are made of: a part of more is cut into as many groups of about
+the same weight, and each gives the one whose move costs the fewest rows."""
+GROUP = 4
+"""Most vertices of a group that are looked at."""
+FEW = 20
+"""Vertices of a part that triples are made of."""
+MAX_STEPS = 32
+"""Most exchanges of a part in one call."""
+
+
+class Chains(NamedTuple):
+    """The vertices of every part, as lists linked both ways; -1 ends a list.
+
+    Attributes
+    ----------
+    first : int32[num_parts]
+    after, before : int32[num_vertices]
+    size : int64[num_parts]
+    """
+
+    first: Any
+    after: Any
+    before: Any
+    size: Any
+
+
+class Rules(NamedTuple):
+    """What an exchange must do.
+
+    Attributes
+    ----------
+    limit : float64[num_parts, num_constraints]
+        What parts may weigh.
+    unit : float64[num_parts, num_constraints]
+        What the overload counts a weight above it.
+    share : float
+        An exchange must relieve its part by this share of its overload.
+    tries : int
+        Parts with room that are looked at for every exchange.
+    triples : bool
+        Whether two vertices are exchanged for one where no pair will do.
+    """
+
+    limit: Any
+    unit: Any
+    share: float
+    tries: int
+    triples: bool
+
+
+class Scratch(NamedTuple):
+    """Vertices of two parts that may be exchanged: what they weigh, what moving them saves."""
+
+    vertices: Any
+    weights: Any
+    gains: Any
+
+
+@njit(cache=True, nogil=True)
+def chains(owner: Any, num_parts: int) -> Any:
+    """The vertices of every part: `Chains`."""
+    first = np.full(num_parts, -1, dtype=np.int32)
+    after = np.full(len(owner), -1, dtype=np.int32)
+    before = np.full(len(owner), -1, dtype=np.int32)
+    size = np.zeros(num_parts, dtype=np.int64)
+    found = Chains(first, after, before, size)
+    for v in range(len(owner)):
+        _link(v, owner[v], found)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _link(v: int, q: int, chain: Any) -> None:
+    head = chain.first[q]
+    chain.after[v], chain.before[v] = head, -1
+    if head >= 0:
+        chain.before[head] = v
+    chain.first[q] = v
+    chain.size[q] += 1
+
+
+@njit(cache=True, nogil=True)
+def _give(v: int, there: int, chain: Any, nets: Any, state: Any) -> None:
+    """Move v to part `there`, in its chain too."""
+    here = state.owner[v]
+    left, right = chain.before[v], chain.after[v]
+    if left >= 0:
+        chain.after[left] = right
+    else:
+        chain.first[here] = right
+    if right >= 0:
+        chain.before[right] = left
+    chain.size[here] -= 1
+    _link(v, there, chain)
+    move(v, there, nets, state)
+
+
+@njit(cache=True, nogil=True)
+def _saves(v: int, there: int, nets: Any, state: Any) -> Any:
+    """Rows that moving v to part `there` saves."""
+    here, saved = state.owner[v], np.int64(0)
+    for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
+        e = nets.nets[a]
+        if pins_in(e, here, state) == 1:
+            saved += nets.cost[e]
+        if pins_in(e, there, state) == 0:
+            saved -= nets.cost[e]
+    return saved
+
+
+@njit(cache=True, nogil=True)
+def _neighbour(v: int, nets: Any, state: Any, rng: Any) -> int:
+    """A part that shares a net with v, its own where none does: at random."""
+    start, end = nets.vertex_ptr[v], nets.vertex_ptr[v + 1]
+    if start == end:
+        return state.owner[v]
+    e = nets.nets[rng.integers(start, end)]
+    return state.owner[nets.pins[rng.integers(nets.net_ptr[e], nets.net_ptr[e + 1])]]
+
+
+@njit(cache=True, nogil=True)
+def _by_weight(q: int, c: int, chain: Any, nets: Any) -> Any:
+    """Vertices of part q, those that weigh least by constraint c first."""
+    members = np.empty(chain.size[q], dtype=np.int32)
+    weight = np.empty(chain.size[q], dtype=np.int64)
+    v, num = chain.first[q], 0
+    while v >= 0:
+        members[num], weight[num] = v, nets.weight[v, c]
+        num += 1
+        v = chain.after[v]
+    return members[np.argsort(weight, kind="mergesort")]
+
+
+@njit(cache=True, nogil=True)
+def _choose(members: Any, there: int, nets: Any, state: Any, chosen: Any, rng: Any) -> int:
+    """Fill `chosen` with at most SAMPLE vertices that cost little to move; returns their number."""
+    num = min(len(members), SAMPLE)
+    for k in range(num):
+        start, end = k * len(members) // num, (k + 1) * len(members) // num
+        step = 1 + (end - start - 1) // GROUP
+        best = -1
+        for at in range(start + rng.integers(0, step), end, step):
+            saved = _saves(members[at], there, nets, state)
+            if best < 0 or saved > chosen.gains[k]:
+                best, chosen.gains[k] = members[at], saved
+        if best < 0:
+            best = members[start]
+            chosen.gains[k] = _saves(best, there, nets, state)
+        chosen.vertices[k] = best
+        chosen.weights[k] = nets.weight[best]
+    return num
+
+
+@njit(cache=True, nogil=True)
+def _relief(change: Any, here: int, there: int, state: Any, rules: Any) -> float:
+    """Overload that weights `change`, taken from part `here` to part `there`, save together."""
+    relief = 0.0
+    for c in range(len(change)):
+        over = state.sums[here, c] - rules.limit[here, c]
+        relief += rules.unit[here, c] * (max(over, 0.0) - max(over - change[c], 0.0))
+        over = state.sums[there, c] - rules.limit[there, c]
+        relief -= rules.unit[there, c] * (max(over + change[c], 0.0) - max(over, 0.0))
+    return relief
+
+
+@njit(cache=True, nogil=True)
+def _overload(q: int, state: Any, rules: Any) -> Any:
+    """Overload of part q, and the constraint by which it is most above the limit."""
+    total, most, worst = 0.0, 0.0, 0
+    for c in range(rules.limit.shape[1]):
+        over = rules.unit[q, c] * max(state.sums[q, c] - rules.limit[q, c], 0.0)
+        total += over
+        if over > most:
+            most, worst = over, c
+    return total, worst
+
+
+@njit(cache=True, nogil=True)
+def _pairs(here: int, there: int, num: Any, mine: Any, theirs: Any, state: Any, rules: Any) -> Any:
+    """The best exchange of one vertex for one, or for none: value, and both places (-1: none)."""
+    least = max(rules.share, NOTHING) * _overload(here, state, rules)[0]
+    change = np.empty(rules.limit.shape[1], dtype=np.int64)
+    best, best_i, best_j = 0.0, -1, -1
+    for i in range(num[0]):
+        for j in range(-1, num[1]):
+            gain = mine.gains[i]
+            for c in range(len(change)):
+                change[c] = mine.weights[i, c]
+            if j >= 0:
+                gain += theirs.gains[j]
+                for c in range(len(change)):
+                    change[c] -= theirs.weights[j, c]
+            relief = _relief(change, here, there, state, rules)
+            if relief > least:
+                value = relief / (1 + max(-gain, 0))
+                if value > best:
+                    best, best_i, best_j = value, i, j
+    return best, best_i, best_j
+
+
+@njit(cache=True, nogil=True)
+def _triples(
+    here: int,
+    there: int,
+    num: Any,
+    givers: Any,
+    takers: Any,
+    back: bool,
+    state: Any,
+    rules: Any,
+    rng: Any,
+) -> Any:
+    """The best exchange of two vertices of `givers` for one of `takers`.
+
+    The givers are those of part `here`, or, with `back`, those of part `there`.
+
+    Returns
+    -------
+    value, first, second, other
+        Places of the three vertices.
+    """
+    least = max(rules.share, NOTHING) * _overload(here, state, rules)[0]
+    change = np.empty(rules.limit.shape[1], dtype=np.int64)
+    best, best_i, best_j, best_k = 0.0, -1, -1, -1
+    sign = -1 if back else 1
+    one, two = 1 + (num[0] - 1) // FEW, 1 + (num[1] - 1) // FEW
+    begin, other = rng.integers(0, one), rng.integers(0, two)
+    for i in range(begin, num[0], one):
+        for j in range(begin, i, one):
+            for k in range(other, num[1], two):
+                for c in range(len(change)):
+                    given = givers.weights[i, c] + givers.weights[j, c] - takers.weights[k, c]
+                    change[c] = sign * given
+                relief = _relief(change, here, there, state, rules)
+                if relief > least:
+                    gain = givers.gains[i] + givers.gains[j] + takers.gains[k]
+                    value = relief / (1 + max(-gain, 0))
+                    if value > best:
+                        best, best_i, best_j, best_k = value, i, j, k
+    return best, best_i, best_j, best_k
+
+
+@njit(cache=True, nogil=True)
+def exchange(
+    over: Any, roomy: Any, num_roomy: Any, chain: Any, nets: Any, state: Any, rules: Any, rng: Any
+) -> int:
+    """Relieve the parts in `over` by exchanges, one part after the other.
+
+    No exchange raises the overload of all parts together, and none empties a part.
+
+    Parameters
+    ----------
+    over : int64[k]
+    roomy : int64[num_constraints + 1, num_parts]
+        By constraint, and by the one that a part has least room by: parts, the roomiest first.
+    num_roomy : int64[num_constraints]
+        How many of them have any.
+    chain : Chains
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    int
+        Exchanges made.
+    """
+    width = rules.limit.shape[1]
+    mine = Scratch(
+        np.empty(SAMPLE, np.int32), np.empty((SAMPLE, width), np.int64), np.empty(SAMPLE, np.int64)
+    )
+    theirs = Scratch(
+        np.empty(SAMPLE, np.int32), np.empty((SAMPLE, width), np.int64), np.empty(SAMPLE, np.int64)
+    )
+    made, place, num = 0, np.empty(4, np.int64), np.empty(2, np.int64)
+    for here in over:
+        for _ in range(MAX_STEPS):
+            whole, c = _overload(here, state, rules)
+            if whole == 0 or num_roomy[c] == 0:
+                break
+            own = _by_weight(here, c, chain, nets)
+            best, target = 0.0, -1
+            for t in range(min(rules.tries, num_roomy[c])):
+                if num_roomy[c] <= rules.tries:
+                    there = roomy[c, t]
+                elif t % 2 == 0:
+                    there = _neighbour(own[rng.integers(0, len(own))], nets, state, rng)
+                elif t % 4 == 1:
+                    there = roomy[c, t // 4]
+                elif t % 8 == 3:
+                    there = roomy[width, t // 8]
+                else:
+                    there = roomy[c, rng.integers(0, num_roomy[c])]
+                if there == here or state.sums[there, c] >= rules.limit[there, c]:
+                    continue
+                num[0] = _choose(own, there, nets, state, mine, rng)
+                num[1] = _choose(_by_weight(there, c, chain, nets), here, nets, state, theirs, rng)
+                value, i, j = _pairs(here, there, num, mine, theirs, state, rules)
+                if value > best and (j >= 0 or chain.size[here] > 1):
+                    best, target = value, there
+                    place[0], place[1] = mine.vertices[i], -1
+                    place[2], place[3] = theirs.vertices[j] if j >= 0 else -1, -1
+                if value > 0 or not rules.triples:
+                    continue
+                value, i, j, k = _triples(here, there, num, mine, theirs, False, state, rules, rng)
+                if value > best:
+                    best, target = value, there
+                    place[0], place[1] = mine.vertices[i], mine.vertices[j]
+                    place[2], place[3] = theirs.vertices[k], -1
+                value, i, j, k = _triples(
+                    here, there, num[::-1], theirs, mine, True, state, rules, rng
+                )
+                if value > best:
+                    best, target = value, there
+                    place[0], place[1] = mine.vertices[k], -1
+                    place[2], place[3] = theirs.vertices[i], theirs.vertices[j]
+            if target < 0:
+                break
+            for v in place[:2]:
+                if v >= 0:
+                    _give(v, target, chain, nets, state)
+            for v in place[2:]:
+                if v >= 0:
+                    _give(v, here, chain, nets, state)
+            made += 1
+    return made
