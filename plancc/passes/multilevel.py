@@ -281,8 +281,8 @@ class Sweeps:
         First sweeps at still higher prices, which carry weight through full parts too; then single
         moves to any part with room, cheapest first, and exchanges of few vertices between two
         parts (`plancc.passes.exchange`), which come first where several constraints are missed by
-        little: they cost fewer rows than such sweeps. A part of few heavy vertices may stay above the limit.
-        After the deadline only single moves are made.
+        little: they cost fewer rows than such sweeps. A part of few heavy vertices may stay above
+        the limit. After the deadline only single moves are made.
         """
         from plancc.passes.kernels.volume import relief_costs, relieve
 
