@@ -69,6 +69,6 @@ ADAPTER = Adapter(
         Start({"hubs": 30}, "default", "cut", ("fast", "balanced")),
         Start({"hubs": 25}, "eco", "cut", ("balanced",), slowness=3.0),
         Start({"even": 20}, "strong", "cut", ("balanced",), slowness=3.0),
-        Start({"thin": 30, "hubs": 10, "wide": 10}, "strong", "cut", slowness=10.0),
+        Start({"thin": 30, "dense": 15, "hubs": 10, "wide": 10}, "strong", "cut", slowness=10.0),
     ),
 )

@@ -153,8 +153,8 @@ ADAPTER = Adapter(
     auto_rank={WeightedGraph: 30},
     starts=(
         # Quick and never far off where no vertex has many neighbours, slow where some have.
-        Start({"even": 30, "thin": 30}, "kway", "volume", ("fast", "balanced")),
+        Start({"even": 30, "thin": 30, "dense": 30}, "kway", "volume", ("fast", "balanced")),
         Start({"hubs": 20}, "kway", "cut", ("fast", "balanced")),
-        Start({"wide": 20, "even": 10, "thin": 10}, "kway", "cut"),
+        Start({"wide": 20, "dense": 20, "even": 10, "thin": 10}, "kway", "cut"),
     ),
 )

@@ -95,8 +95,12 @@ ADAPTER = Adapter(
     strong_rank={Hypergraph: 30, WeightedGraph: 30},
     slowness=15.0,
     starts=(
-        Start({"thin": 40, "even": 25, "hubs": 25, "wide": 25}, "quality", "", slowness=15.0),
-        Start({"thin": 24, "even": 24, "hubs": 24, "wide": 24}, "default", "", slowness=15.0),
-        Start({"thin": 2, "even": 2, "hubs": 2, "wide": 2}, "highest-quality", "", slowness=60.0),
+        Start({"thin": 40}, "quality", "", slowness=9.0),
+        Start({"even": 25, "dense": 25}, "quality", "", slowness=13.0),
+        Start({"hubs": 25, "wide": 25}, "quality", "", slowness=50.0),
+        Start({"thin": 5, "even": 5, "dense": 5}, "default", "", slowness=15.0),
+        Start({"hubs": 5, "wide": 5}, "default", "", slowness=50.0),
+        Start({"thin": 2, "even": 2, "dense": 2}, "highest-quality", "", slowness=60.0),
+        Start({"hubs": 2, "wide": 2}, "highest-quality", "", slowness=200.0),
     ),
 )

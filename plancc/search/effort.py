@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 
 CYCLES: dict[str, tuple[int, int | None]] = {
     "hubs": (1, 2),
-    "even": (0, 1),
+    "even": (1, 2),
     "thin": (1, None),
+    "dense": (3, None),
     "wide": (3, None),
 }
 """Most V-cycles after the first and the second start of effort balanced, by kind of graph; None: no
@@ -191,20 +192,21 @@ def _balanced(job: Job) -> list[Owner]:
         return []
     others = [each for each in job.beginnings("balanced") if not job.has_begun(each, seed)]
     one, two = CYCLES[job.kind]
+    cuts = job.kind != "even"  # there they are worth their time at the end
 
     def second() -> Member | None:
         if not others or two is None:
             return None
         owner = job.begin(others[0], seed, SECOND_SHARE)
-        return None if owner is None else job.chain(owner, seed + 1, two)
+        return None if owner is None else job.chain(owner, seed + 1, two, cuts)
 
     found = job.side_by_side(
-        lambda task: task(), [(partial(job.chain, first, seed, one),), (second,)]
+        lambda task: task(), [(partial(job.chain, first, seed, one, cuts),), (second,)]
     )
     best, *rest = sorted(member for member in found if member is not None)
     if rest and not job.deadline.passed():
         rng = np.random.default_rng([seed, 0])
-        best = min(best, job.cycle(best.owner, rng, "combined", rest[0].owner))
+        best = min(best, job.cycle(best.owner, rng, "combined", rest[0].owner, cuts))
     if job.kind == "even" and not job.deadline.passed():
         best = min(best, job.minimum_cuts(best.owner))
     return [best.owner]

@@ -259,14 +259,21 @@ class Job:
         return self.note_state("climb", wall_seconds() - begin, state)
 
     def cycle(
-        self, owner: Owner, rng: np.random.Generator, step: str, other: Owner | None = None
+        self,
+        owner: Owner,
+        rng: np.random.Generator,
+        step: str,
+        other: Owner | None = None,
+        cuts: bool = True,
     ) -> Member:
-        """One V-cycle, from one partition or from two, and minimum cuts where these help."""
+        """One V-cycle, from one partition or from two; `cuts`: with minimum cuts on every level."""
         begin = wall_seconds()
         sweeps = Sweeps(self.limits, rng, self.deadline, threads=self.free_threads)
-        state, _ = sweeps.v_cycle(self.nets, owner, other=other)
+        refine = None if cuts else sweeps.anneal
+        state, _ = sweeps.v_cycle(self.nets, owner, refine, other=other)
         sweeps.settle(self.nets, state)
-        sweeps.cut(self.nets, state, (REACH,))
+        if cuts:
+            sweeps.cut(self.nets, state, (REACH,))
         return self.note_state(step, wall_seconds() - begin, state)
 
     @property
@@ -287,7 +294,7 @@ class Job:
             flows.refine(self.nets, state)
         return self.note_state("minimum cuts", wall_seconds() - begin, state)
 
-    def chain(self, owner: Owner, seed: int, cycles: int) -> Member:
+    def chain(self, owner: Owner, seed: int, cycles: int, cuts: bool = True) -> Member:
         """Sweeps and V-cycles one after the other, from where the last one ended.
 
         Sweeps beyond the limit are not made on thin graphs, where they spoil the start; where they
@@ -304,7 +311,7 @@ class Job:
         for k in range(1, cycles + 1):
             if self.deadline.passed() or self.is_least(best):
                 break
-            last = self.cycle(best.owner, rng, f"V-cycle {k}, seed {seed}")
+            last = self.cycle(best.owner, rng, f"V-cycle {k}, seed {seed}", cuts=cuts)
             if not last < best:
                 break
             best = last

@@ -25,8 +25,8 @@ from plancc.passes.multilevel import Owner
 from plancc.search.job import SHORT, Job, Member
 from plancc.search.starts import Beginning
 
-MEMBER_CYCLES = 3
-"""Most V-cycles of a new member."""
+MEMBER_CYCLES = {"thin": 1, "even": 2, "dense": 2, "wide": 3, "hubs": 3}
+"""Most V-cycles of a new member, by kind of graph."""
 SIZE = 10
 """Largest population."""
 LEAST_SIZE = 5
@@ -37,7 +37,7 @@ GROWING_SHARE = 0.4
 """Share of a budget in which members are added to the first population."""
 RESTART_SHARE = 0.25
 """The same, of the time left, for the population of a restart."""
-START_SHARE = 0.5
+START_SHARE = 0.75
 """Share of the time left that one partitioner gets."""
 BATCH = 2
 """Children made from one state of the population, at least; so many as there are threads."""
@@ -211,7 +211,7 @@ def _member(job: Job, start: Callable[..., Owner | None], seed: int) -> Member |
     owner = start(seed, START_SHARE)
     if owner is None:
         return None
-    member = job.chain(owner, seed, MEMBER_CYCLES)
+    member = job.chain(owner, seed, MEMBER_CYCLES[job.kind])
     if job.kind in SHORT and not job.deadline.passed():
         member = min(member, job.minimum_cuts(member.owner))
     return member

@@ -2,14 +2,15 @@
 
 A partitioner says on which kinds of graphs it begins, and for which efforts
 (`plancc.partitioners.adapter.Start`). Before anything is cut there are two kinds, by degrees; the
-boundary of the first, quick cut tells two more, since it says what sweeps can reach:
+boundary of the first, quick cut tells three more, since it says what sweeps can reach:
 
-====  ============================================================================================
-hubs  some vertices have many neighbours, as in collaboration networks
-even  no vertex has, as in meshes
-wide  nearly every row is on the boundary, whatever the degrees: sweeps decide, not the start
-thin  few rows are, and degrees are even, as in roads: minimum cuts decide, sweeps spoil the start
-====  ============================================================================================
+=====  ===========================================================================================
+hubs   some vertices have many neighbours, as in collaboration networks
+wide   besides, nearly every row is on the boundary: sweeps decide, not the start
+even   no vertex has many neighbours, as in meshes
+dense  besides, nearly every row is on the boundary, as in small matrices with long rows
+thin   few rows are, and degrees are even, as in roads: minimum cuts decide, sweeps spoil the start
+=====  ===========================================================================================
 
 Knows partitioners and problems; makes no partition.
 """
@@ -26,14 +27,14 @@ from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.adapter import Adapter, Start
 from plancc.partitioners.run import by_rank
 
-KINDS = ("hubs", "even", "wide", "thin")
+KINDS = ("hubs", "wide", "even", "dense", "thin")
 """Kinds of graphs."""
 HUB = 8.0
 """Neighbours of a hub, over those of the average vertex."""
 HUB_EDGES = 0.01
 """Share of the edges that hubs have in a graph of kind hubs."""
 WIDE, THIN = 0.7, 0.1
-"""Share of the rows on the boundary above which a graph is wide, and below which it is thin."""
+"""Share of the rows on the boundary above which a graph is wide or dense, and below which thin."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +70,11 @@ def kind_of(graph: WeightedGraph, boundary: float | None = None) -> str:
     graph : WeightedGraph
     boundary : float, optional
         Share of the rows on the boundary of a quick cut; None: not known, so that the graph is
-        neither wide nor thin.
+        neither wide nor dense nor thin.
     """
     kind = "hubs" if has_hubs(graph) else "even"
     if boundary is not None and boundary > WIDE:
-        return "wide"
+        return "wide" if kind == "hubs" else "dense"
     return "thin" if kind == "even" and boundary is not None and boundary < THIN else kind
 
 
@@ -100,7 +101,7 @@ def beginnings(
     if not installed or not installed[0].starts:
         return
     weights = np.count_nonzero(np.atleast_2d(graph.vertex_weights.T).any(axis=1))
-    strict = weights > 1 and kind in ("hubs", "wide") and effort != "best"
+    strict = weights > 1 and kind in ("hubs", "wide", "dense") and effort != "best"
     able = [
         (adapter, how)
         for adapter in PARTITIONERS.loaded().values()

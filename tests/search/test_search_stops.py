@@ -53,7 +53,7 @@ def stopped():
     [(boom, RuntimeError), (stop, KeyboardInterrupt), (interrupt, KeyboardInterrupt)],
 )
 def test_one_of_two_threads_ends_the_other(monkeypatch, stopped, failing, event, error):
-    def chain(job, owner, seed, cycles):
+    def chain(job, owner, seed, cycles, cuts=True):
         begin = time.perf_counter()
         if seed == SEED + failing:
             time.sleep(0.2)

@@ -44,7 +44,7 @@ def test_kinds():
     grid, _ = problems(small_graph("grid"))
     stars, _ = problems(star_forest())
     assert [kind_of(grid, share) for share in (None, 0.05, 0.3, 0.9)] == [
-        *("even", "thin", "even", "wide")
+        *("even", "thin", "even", "dense")
     ]
     assert [kind_of(stars, share) for share in (None, 0.05, 0.3, 0.9)] == [
         *("hubs", "hubs", "hubs", "wide")
