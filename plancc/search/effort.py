@@ -41,7 +41,7 @@ CYCLES: dict[str, tuple[int, int | None]] = {
     "hubs": (1, 2),
     "even": (1, 2),
     "thin": (1, None),
-    "dense": (3, None),
+    "dense": (2, None),
     "wide": (3, None),
 }
 """Most V-cycles after the first and the second start of effort balanced, by kind of graph; None: no
@@ -207,8 +207,8 @@ def _balanced(job: Job) -> list[Owner]:
     if rest and not job.deadline.passed():
         rng = np.random.default_rng([seed, 0])
         best = min(best, job.cycle(best.owner, rng, "combined", rest[0].owner, cuts))
-    if job.kind == "even" and not job.deadline.passed():
-        best = min(best, job.minimum_cuts(best.owner))
+    if job.kind in ("even", "thin") and not job.deadline.passed():
+        best = min(best, job.polish(best.owner, np.random.default_rng([seed, 1])))
     return [best.owner]
 
 

@@ -33,8 +33,8 @@ from plancc.partitioners.process import OTHERWISE
 from plancc.partitioners.run import TRIVIAL, partition
 from plancc.passes.bound import least_volume, reaches
 from plancc.passes.deadline import Deadline
-from plancc.passes.flows import LEAST_GAIN, REACH, Flows
-from plancc.passes.multilevel import REACHES, Owner, Sweeps
+from plancc.passes.flows import REACH, Flows
+from plancc.passes.multilevel import Owner, Sweeps
 from plancc.passes.refine import refiner
 from plancc.search.record import Record
 from plancc.search.starts import Beginning, beginnings, kind_of
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from plancc.passes.kernels.nets import Nets
     from plancc.passes.kernels.state import State
     from plancc.search.expectation import Expectation
-SHORT = ("even", "thin")
-"""Kinds of graphs whose boundaries are short enough for minimum cuts after every cycle."""
+EVEN = ("even", "dense", "thin")
+"""Kinds of graphs whose parts have few neighbours, so that minimum cuts between them pay."""
 WORSE = 1.005
 """Volume after sweeps over that before, above which those within the limit take their place."""
 
@@ -281,18 +281,24 @@ class Job:
         """Threads that one step may have: all of them, unless several steps run side by side."""
         return self.options.threads if self.alone else 1
 
-    def minimum_cuts(self, owner: Owner, *, once: bool = False) -> Member:
-        """Minimum cuts between neighbouring parts: no worse, if the owners are within the limit.
+    def minimum_cuts(self, owner: Owner) -> Member:
+        """One minimum cut between each two neighbouring parts, not far from their boundary.
 
-        `once`: each pair of parts one time, and not far from the boundary.
+        The owners get no worse, if they are within the limit.
         """
         begin = wall_seconds()
         state = self.state(owner)
-        for reach in REACHES[:1] if once else REACHES:
-            least_gain = 1.0 if once else LEAST_GAIN
-            flows = Flows(self.limits, self.deadline, self.free_threads, reach, least_gain)
-            flows.refine(self.nets, state)
+        threads = self.free_threads
+        Flows(self.limits, self.deadline, threads, least_gain=1.0).refine(self.nets, state)
         return self.note_state("minimum cuts", wall_seconds() - begin, state)
+
+    def polish(self, owner: Owner, rng: np.random.Generator) -> Member:
+        """Wide minimum cuts and localised searches, where parts have few neighbours."""
+        begin = wall_seconds()
+        state = self.state(owner)
+        sweeps = Sweeps(self.limits, rng, self.deadline, threads=self.free_threads)
+        sweeps.polish(self.nets, state)
+        return self.note_state("polished", wall_seconds() - begin, state)
 
     def chain(self, owner: Owner, seed: int, cycles: int, cuts: bool = True) -> Member:
         """Sweeps and V-cycles one after the other, from where the last one ended.
@@ -307,7 +313,7 @@ class Job:
             swept = self.climb(owner, rng)
         best = min(best, swept)
         if self.kind == "thin" and not self.deadline.passed():
-            best = min(best, self.minimum_cuts(best.owner, once=True))
+            best = min(best, self.minimum_cuts(best.owner))
         for k in range(1, cycles + 1):
             if self.deadline.passed() or self.is_least(best):
                 break

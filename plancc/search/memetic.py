@@ -22,7 +22,7 @@ from plancc.clock import wall_seconds
 from plancc.models.problem import Hypergraph
 from plancc.partitioners.run import strongest
 from plancc.passes.multilevel import Owner
-from plancc.search.job import SHORT, Job, Member
+from plancc.search.job import EVEN, Job, Member
 from plancc.search.starts import Beginning
 
 MEMBER_CYCLES = {"thin": 1, "even": 2, "dense": 2, "wide": 3, "hubs": 3}
@@ -120,8 +120,7 @@ def evolve(job: Job) -> list[Member]:
     batch = max(BATCH, job.options.threads)
     while made < most and not job.deadline.passed():
         if population.alike() or fruitless >= PATIENCE * len(population.members):
-            best = job.minimum_cuts(population.best.owner)
-            population.add(best)
+            population.add(job.polish(population.best.owner, rng))
             if not timed:
                 break
             restarts, fruitless = restarts + 1, 0
@@ -212,8 +211,8 @@ def _member(job: Job, start: Callable[..., Owner | None], seed: int) -> Member |
     if owner is None:
         return None
     member = job.chain(owner, seed, MEMBER_CYCLES[job.kind])
-    if job.kind in SHORT and not job.deadline.passed():
-        member = min(member, job.minimum_cuts(member.owner))
+    if job.kind in EVEN and not job.deadline.passed():
+        member = min(member, job.polish(member.owner, np.random.default_rng([seed, 2])))
     return member
 
 
@@ -232,8 +231,8 @@ def _child(job: Job, one: Member, two: Member | None, number: int) -> Member:
     step = f"{'combined' if two is not None else 'mutated'} {number + 1}"
     other = None if two is None else two.owner
     child = job.cycle(one.owner, rng, step, other)
-    if job.deadline.passed() or job.kind == "thin":
+    if job.deadline.passed() or (job.kind in EVEN and not child < (two or one)):
         return child
-    if job.kind in SHORT:
-        return min(child, job.minimum_cuts(child.owner))
+    if job.kind in EVEN:
+        return min(child, job.polish(child.owner, rng))
     return min(child, job.cycle(child.owner, rng, f"{step}, V-cycle"))

@@ -39,7 +39,7 @@ def test_the_best_plan_so_far_is_written(graph, tmp_path, number, model):
     ) as process:
         assert process.stderr is not None
         for line in process.stderr:
-            if "best: " in line or "minimum cuts" in line:
+            if "best: " in line or "polished" in line:
                 break
         os.kill(process.pid, number)
         begin = time.monotonic()

@@ -95,14 +95,14 @@ def test_steps_of_a_road_and_of_a_mesh():
     result = search(road, 4, SearchOptions(effort="balanced"))
     assert check(result, road, 4) == 0
     steps = [trial.step for trial in result.tried]
-    assert steps[1:] == ["climb", "minimum cuts", "V-cycle 1, seed 1"]
+    assert steps[1:] == ["climb", "minimum cuts", "V-cycle 1, seed 1", "polished"]
     volumes = [trial.volume for trial in result.tried[:3]]
     assert volumes == sorted(volumes, reverse=True)
     result = search(road, 4, SearchOptions(effort="fast"))
     assert [trial.step for trial in result.tried][1:] == ["climb", "minimum cuts"]
     mesh = small_graph("grid")
     steps = [trial.step for trial in search(mesh, 8, SearchOptions(effort="balanced")).tried]
-    assert steps[-1] == "minimum cuts"
+    assert steps[-1] == "polished"
     assert "combined" in steps
 
 
