@@ -192,11 +192,13 @@ def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
                     base += cost
             listing = num <= most
         else:
-            for k in range(start, end):
-                q = state.part[k]
+            parts, at = state.part[start:end], 0
+            for k in range(spread):
+                q = np.uint32(parts[k])  # no check for negative indices
                 score[q] += step
-                if q == here and state.count[k] == 1:
-                    base += cost
+                at = k if q == here else at  # no branch, hard to predict
+            if state.count[start + at] == 1:
+                base += cost
     if some:
         return (num if listing else -1), base, False
     return (-1 if full else 0), base, True
