@@ -69,7 +69,7 @@ def with_better_numbers(
 ) -> Owners:
     """The same parts under other numbers, or `owners` itself where that predicts no less time."""
     predictor = options.predictor
-    if not 1 < predictor.machine.node.ranks < min(num_parts, MAX_PARTS):
+    if not 1 < predictor.machine.node.ranks < num_parts <= MAX_PARTS:
         return owners  # all numbers are alike, or too many to try
     from plancc.passes.numbering import MapToMachine
     from plancc.predict.schedules import tables_of_owners

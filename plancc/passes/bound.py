@@ -32,8 +32,5 @@ def least_volume(nets: Nets, limits: Limits) -> int:
 
 
 def reaches(volume: int, overload: float, least: int) -> bool:
-    """Whether a balanced partition is so near `least` that there is nothing to look for.
-
-    Never where `least` is 0: such a search ends by itself.
-    """
-    return overload == 0 and 0 < volume <= (1 + NEAR) * least
+    """Whether a balanced partition is so near `least` that there is nothing to look for."""
+    return overload == 0 and volume <= (1 + NEAR) * least

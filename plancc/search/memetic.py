@@ -116,17 +116,22 @@ def evolve(job: Job) -> list[Member]:
         population.add(member)
     rng = np.random.default_rng(job.options.seed)
     made = fruitless = restarts = 0
+    again = True  # whether there is time for new members
     most = np.inf if timed else ROUNDS * len(population.members)
     batch = max(BATCH, job.options.threads)
-    while made < most and not job.deadline.passed():
-        if population.alike() or fruitless >= PATIENCE * len(population.members):
+    while made < most and not (job.deadline.passed() or job.is_least(population.best)):
+        late = fruitless >= PATIENCE * len(population.members)
+        if again and (late or population.alike()):
             population.add(job.polish(population.best.owner, rng))
             if not timed:
                 break
             restarts, fruitless = restarts + 1, 0
             seed = (job.options.seed + 100 * restarts) % 2**31
-            population = Population(job.nets.cost, members=[population.best])
-            for member in _again(job, starts, seed, first_seconds):
+            found = _again(job, starts, seed, first_seconds)
+            again = len(found) > 0
+            if again:
+                population = Population(job.nets.cost, members=[population.best])
+            for member in found:
                 population.add(member)
             continue
         before = population.best
@@ -195,7 +200,7 @@ def _again(job: Job, starts: list[Any], seed: int, first_seconds: float) -> list
             return None
         return _member(job, start, seed)
 
-    tasks = [(start, seed + k, slowness) for k in range(2) for start, slowness in starts]
+    tasks = [(start, (seed + k) % 2**31, slowness) for k in range(2) for start, slowness in starts]
     found = job.side_by_side(grow, tasks[: SIZE - 1])
     return [member for member in found if member is not None]
 

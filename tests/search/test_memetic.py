@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from search_helpers import check, small_graph
+from search_helpers import check, graph_of, small_graph
 
 from plancc.graph.owners import Owners
 from plancc.options import SearchOptions
@@ -118,3 +118,23 @@ def test_a_population_that_is_alike_starts_again(monkeypatch):
     check(result, matrix, 4)
     assert result.tried[-1].step == "polished"
     assert not any("combined" in trial.step for trial in result.tried)
+
+
+def test_without_time_for_new_members_the_old_ones_have_children(monkeypatch):
+    monkeypatch.setattr(memetic, "ALIKE", np.inf)
+    monkeypatch.setattr(memetic, "_again", lambda *_: [])
+    matrix = small_graph("grid")
+    result = search(matrix, 4, SearchOptions(effort="best", budget=2.0))
+    check(result, matrix, 4)
+    steps = [trial.step for trial in result.tried]
+    assert sum(step == "polished" for step in steps) < len(steps) / 2
+    assert any("combined" in step or "mutated" in step for step in steps)
+
+
+def test_nothing_is_looked_for_where_no_row_moves():
+    ring = np.roll(np.eye(25), 1, axis=0)
+    matrix = graph_of(np.kron(np.eye(4), ring))
+    result = search(matrix, 4, SearchOptions(effort="best", budget=30.0))
+    check(result, matrix, 4)
+    assert min(trial.volume for trial in result.tried if trial.overload == 0) == 0
+    assert not any("combined" in each.step or "mutated" in each.step for each in result.tried)
