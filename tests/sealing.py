@@ -30,7 +30,7 @@ def attributes(node) -> dict:
 
 
 def note(node, **values) -> None:
-    """Set attributes of the file or a group, strings with a fixed length."""
+    """Set attributes of the file or a group, strings with a fixed length, and the group's digest."""
     for name, value in values.items():
         if isinstance(value, str):
             length = max(1, len(value.encode()))
@@ -38,6 +38,9 @@ def note(node, **values) -> None:
             node.attrs.create(name, np.bytes_(value.encode()), dtype=kind)
         else:
             node.attrs[name] = value
+    digest = f"digests{node.name}"
+    if digest in node.file and isinstance(node.file[digest], h5py.Dataset):
+        node.file[digest][...] = attributes_digest(node)
 
 
 def datasets(file) -> dict[str, np.ndarray]:

@@ -316,4 +316,5 @@ def test_labels_of_a_plan_ask_for_no_gigabytes(tmp_path):
         if label <= most:
             given = ["simulate", str(path), "--dims", f"4,{label + 1}"]
             assert CliRunner().invoke(plancc_command, given).exit_code == 0
-        assert load(options=TrainOptions(classes=label + 1)).num_classes == label + 1
+            trained = load(options=TrainOptions(classes=label + 1))
+            assert trained.num_classes == label + 1

@@ -172,8 +172,8 @@ def test_the_page_is_no_terminal(small: Path, tmp_path: Path) -> None:
     """Warnings have no marks of parameters, and tables name no options to give."""
     with h5py.File(small, "r+") as file:
         warning = "no better: try `objective` time, or fewer parts"
-        sealing.note(file["provenance"], warnings=warning)
         del file["provenance"].attrs["command"]
+        sealing.note(file["provenance"], warnings=warning)
     path = tmp_path / "page.html"
     ok("report", small, "-o", path)
     page = Page(path.read_text("utf-8"))
