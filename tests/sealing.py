@@ -30,7 +30,7 @@ def attributes(node) -> dict:
 
 
 def note(node, **values) -> None:
-    """Set attributes of the file or a group, strings with a fixed length, and the group's digest."""
+    """Set attributes of the file or of a group, and its digest; strings have a fixed length."""
     for name, value in values.items():
         if isinstance(value, str):
             length = max(1, len(value.encode()))

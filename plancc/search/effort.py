@@ -131,9 +131,8 @@ def search(
         owners = []
     job.deadline = deadline
     if expectation is not None and owners and effort != "fast" and not job.deadline.passed():
-        # The limit of small batches is the edge cut, which the strongest partitioner is best at, but
-        # not always; where few rows move at all, as in meshes, it is quick and good with
-        # hypergraphs too.
+        # The limit of small batches is the edge cut, which the strongest partitioner is mostly best
+        # at; where few rows move at all, as in meshes, it is quick and good with hypergraphs too.
         job.start(job.graph, seed=seed, share=CUT_SHARE, needed=False)
         job.start(job.graph, strongest(job.graph), seed=seed, share=CUT_SHARE, needed=False)
         if record.least_volume < FEW_ROWS * matrix.num_vertices:
