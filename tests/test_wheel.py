@@ -57,7 +57,7 @@ def test_heavy_libraries_are_extras(described: Message) -> None:
     ]
     assert set(base) == {
         *("numpy", "scipy", "h5py", "blake3", "click", "rich", "numba", "networkx", "mtkahypar"),
-        "pymetis",
+        *("pymetis", "kaminpar"),
     }
 
 
