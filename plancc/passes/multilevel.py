@@ -58,7 +58,9 @@ REACHES = (REACH, WIDE_REACH)
 SEEDS, PATIENCE = 25, 50
 """Vertices that a localised search starts from, and moves without a better moment that end it."""
 SEARCHED = 50_000
-"""Vertices of the boundary that are searched from between two looks at the clock."""
+"""Vertices of the boundary that are searched from before a vertex may move once more."""
+SEARCH_WORK = 5_000_000
+"""Nets and pins, about, that localised searches look at between two looks at the clock."""
 MAX_SEARCHED_PINS = 200
 """Larger nets lead a localised search to no other vertex."""
 POLISHES = 2
@@ -254,21 +256,26 @@ class Sweeps:
 
         See `plancc.passes.kernels.local_search`. Only for the volume.
         """
-        from plancc.passes.kernels.local_search import local_search
+        from plancc.passes.kernels.local_search import end_search, local_search, new_search
         from plancc.passes.kernels.state import boundary
 
         order = boundary(nets, state)
         self.rng.shuffle(order)
         limit, scale = self.limits.limit.astype(np.float64), 1 / self.limits.relative
-        saved = 0
+        effort = SEEDS, PATIENCE, MAX_SEARCHED_PINS, SEARCH_WORK
+        keys, saved = np.empty(64, dtype=np.int64), 0
         for first in range(0, len(order), SEARCHED):
-            if self.deadline.passed():
-                break
             seeds = order[first : first + SEARCHED]
-            saved += local_search(
-                seeds, SEEDS, PATIENCE, MAX_SEARCHED_PINS, limit, scale, nets, state
-            )[0]
-        return int(saved)
+            search, finished = new_search(len(nets.weight)), False
+            while not (finished or self.deadline.passed()):
+                keys, finished = local_search(
+                    seeds, keys, *effort, limit, scale, search, nets, state
+                )
+            end_search(search, nets, state)
+            saved += int(search.rows[0])
+            if not finished:
+                break
+        return saved
 
     def _anneal_and_cut(self, nets: Nets, state: State) -> int:
         evaluations = self.anneal(nets, state)

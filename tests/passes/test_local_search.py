@@ -10,17 +10,21 @@ from plancc.models.hypergraph import HypergraphModel
 from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph
 from plancc.passes.deadline import Deadline
-from plancc.passes.kernels.local_search import local_search
+from plancc.passes.kernels.local_search import TRIED, local_search, new_search
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import boundary, state_of, volume
 from plancc.passes.multilevel import Sweeps
 from plancc.passes.refine import RefineVolume
 
 
-def searched(nets, state, limits, *, width=4, patience=20, max_pins=100):
+def searched(nets, state, limits, *, width=4, patience=20, max_pins=100, max_work=10**9):
     limit = np.asarray(limits.limit, dtype=float)
     order, scale = boundary(nets, state), 1 / limits.relative
-    return local_search(order, width, patience, max_pins, limit, scale, nets, state)
+    search, keys, finished = new_search(len(state.owner)), np.empty(1, dtype=np.int64), False
+    effort = width, patience, max_pins, max_work
+    while not finished:
+        keys, finished = local_search(order, keys, *effort, limit, scale, search, nets, state)
+    return search.rows[0], search.number[TRIED]
 
 
 def test_two_moves_that_pay_only_together():
@@ -64,6 +68,49 @@ def test_gains_are_exact_and_the_rest_is_undone(seed):
     assert volume(nets, state) == volume(nets, fresh)
     np.testing.assert_array_equal(state.sums, fresh.sums)
     assert (state.sums <= np.maximum(sums, limits.limit)).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_pauses_change_nothing(seed):
+    rng = np.random.default_rng(seed)
+    nets = nets_of(random_problem(rng, 120, 150, most_pins=7, costs=True))
+    given = random_owner(rng, 120, 4)
+    found = []
+    for max_work in (0, 100, 10**9):
+        state = state_of(nets, given, 4)
+        result = searched(nets, state, Limits.of(nets.weight, 4, 0.1), max_work=max_work)
+        found.append(([int(number) for number in result], state.owner.tolist()))
+    assert found[0] == found[1] == found[2]
+    assert found[0][1] != given.tolist()
+
+
+@pytest.mark.parametrize("asked", [1, 2, 7, 20])
+def test_a_search_in_progress_ends_at_the_deadline(monkeypatch, asked):
+    """No call follows once the deadline has passed, and what does not pay is undone."""
+    calls, answers = [], []
+
+    def counted(*arguments):
+        calls.append(len(answers))
+        return local_search(*arguments)
+
+    def stop():
+        answers.append(len(answers) >= asked)
+        return answers[-1]
+
+    monkeypatch.setattr("plancc.passes.kernels.local_search.local_search", counted)
+    monkeypatch.setattr("plancc.passes.multilevel.SEARCH_WORK", 50)
+    rng = np.random.default_rng(0)
+    nets = nets_of(random_problem(rng, 120, 150, most_pins=7, costs=True))
+    given = random_owner(rng, 120, 4)
+    limits = Limits.of(nets.weight, 4, 0.1)
+    state = state_of(nets, given, 4)
+    sweeps = Sweeps(limits, np.random.default_rng(1), Deadline(stop=stop))
+    saved = sweeps.search(nets, state)
+    assert answers == [False] * asked + [True]
+    assert len(calls) == asked
+    assert slow_volume(nets, given) - slow_volume(nets, state.owner) == saved >= 0
+    assert saved > 0 or asked < 20
+    np.testing.assert_array_equal(state.sums, state_of(nets, state.owner, 4).sums)
 
 
 def test_nothing_moves_where_nothing_helps():

@@ -8,7 +8,7 @@ are exact in the connectivity.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -53,98 +53,162 @@ def _key(v: int, gain: Any) -> Any:
     return ((max(-OFFSET, min(OFFSET, gain)) + OFFSET) << 32) + v
 
 
+class Search(NamedTuple):
+    """Localised searches from the vertices of an order: how far they are, and scratch.
+
+    Attributes
+    ----------
+    done : bool[num_vertices]
+        Vertices that were moved.
+    met : int64[num_vertices]
+        The move after which a vertex was rated last.
+    moved, came_from : int32[num_vertices]
+        Moves of the search in progress: the vertices, and the parts that they left.
+    number : int64[6]
+        Vertices of the order that were searched from; all moves, undone ones included; of the
+        search in progress: keys in its heap, moves, moves up to its best moment, rows saved.
+    rows : int64[2]
+        Rows saved by all searches that ended, and by the one in progress up to its best moment.
+    """
+
+    done: Any
+    met: Any
+    moved: Any
+    came_from: Any
+    number: Any
+    rows: Any
+
+
+USED, TRIED, KEYS, LENGTH, BEST_LENGTH, TOTAL = range(6)
+"""Places in ``Search.number``."""
+
+
+def new_search(num_vertices: int) -> Search:
+    """Nothing has been searched yet."""
+    return Search(
+        np.zeros(num_vertices, dtype=np.bool_),
+        np.zeros(num_vertices, dtype=np.int64),
+        np.empty(num_vertices, dtype=np.int32),
+        np.empty(num_vertices, dtype=np.int32),
+        np.zeros(6, dtype=np.int64),
+        np.zeros(2, dtype=np.int64),
+    )
+
+
+@njit(cache=True, nogil=True)
+def end_search(search: Any, nets: Any, state: Any) -> None:
+    """End the search in progress, if there is one: undo what follows its best moment."""
+    number, rows = search.number, search.rows
+    for k in range(number[LENGTH] - 1, number[BEST_LENGTH] - 1, -1):
+        move(search.moved[k], search.came_from[k], nets, state)
+    rows[0] += rows[1]
+    rows[1] = 0
+    number[KEYS:] = 0
+
+
 @njit(cache=True, nogil=True)
 def local_search(
     order: Any,
+    keys: Any,
     width: int,
     patience: int,
     max_pins: int,
+    max_work: int,
     limit: Any,
     scale: Any,
+    search: Any,
     nets: Any,
     state: Any,
 ) -> Any:
     """Search from the vertices in `order`, `width` of them at a time.
 
-    A vertex moves at most once, undone moves included.
+    A vertex moves at most once, undone moves included. Whoever wants no further call while a
+    search is in progress calls `end_search`.
 
     Parameters
     ----------
     order : int64[m]
+    keys : int64[k]
+        Heap of the search in progress; anything at first.
     width : int
     patience : int
         Moves since the best moment after which a search ends.
     max_pins : int
         Larger nets lead a search to no other vertex.
+    max_work : int
+        Nets and pins looked at, about, after which no further move is made. The next call with the
+        same `order` and `search` goes on there, so that the result does not depend on it.
     limit : float64[num_parts, num_constraints]
         No move fills a part above it.
     scale : float64[num_parts]
         See `plancc.passes.kernels.volume.Bounds`.
+    search : Search
 
     Returns
     -------
-    gained, tried
-        Rows saved, and moves that were made, undone ones included.
+    keys, finished
+        `keys` or a larger heap; whether all searches have ended.
     """
-    n, num_parts = len(state.owner), len(state.sums)
+    done, met, moved, came_from = search.done, search.met, search.moved, search.came_from
+    number, rows = search.number, search.rows
+    num_parts = len(state.sums)
     score = np.zeros(num_parts, dtype=np.int64)
     seen = np.empty(num_parts, dtype=np.int64)
-    done = np.zeros(n, dtype=np.bool_)
-    met = np.zeros(n, dtype=np.int64)  # the search that a vertex was rated in, after the move
-    keys = np.empty(64, dtype=np.int64)
-    moved = np.empty(n, dtype=np.int32)
-    came_from = np.empty(n, dtype=np.int32)
-    gained: Any = np.int64(0)
-    tried, stamp = 0, 0
-    for first in range(0, len(order), width):
-        number, length, best_length = 0, 0, 0
-        total: Any = np.int64(0)
-        best_total: Any = np.int64(0)
-        for v in order[first : first + width]:
-            if not done[v]:
-                q, gain = _best_move(v, limit, scale, nets, state, score, seen)
-                if q >= 0:
-                    if number == len(keys):
-                        keys = np.concatenate((keys, np.empty_like(keys)))
-                    number = push(keys, number, _key(v, gain))
-        while number > 0 and length - best_length <= patience:
-            key, number = pop(keys, number)
+    work = 0
+    while True:
+        while number[KEYS] > 0 and number[LENGTH] - number[BEST_LENGTH] <= patience:
+            if work > max_work:
+                return keys, False
+            key, number[KEYS] = pop(keys, number[KEYS])
             v = key & 0xFFFFFFFF
             if done[v]:
                 continue
+            work += nets.vertex_ptr[v + 1] - nets.vertex_ptr[v]
             q, gain = _best_move(v, limit, scale, nets, state, score, seen)
             if q < 0:
                 continue
             if _key(v, gain) < key:  # less than it was
-                number = push(keys, number, _key(v, gain))
+                number[KEYS] = push(keys, number[KEYS], _key(v, gain))
                 continue
             here = state.owner[v]
             done[v] = True
             move(v, q, nets, state)
-            moved[length], came_from[length] = v, here
-            length += 1
-            tried += 1
-            total += gain
-            if total > best_total:
-                best_total, best_length = total, length
-            stamp += 1
+            moved[number[LENGTH]], came_from[number[LENGTH]] = v, here
+            number[LENGTH] += 1
+            number[TRIED] += 1
+            number[TOTAL] += gain
+            if number[TOTAL] > rows[1]:
+                rows[1], number[BEST_LENGTH] = number[TOTAL], number[LENGTH]
             for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
                 e = nets.nets[a]
                 if nets.net_ptr[e + 1] - nets.net_ptr[e] > max_pins:
                     continue
                 if pins_in(e, here, state) > 1 and pins_in(e, q, state) > 2:
                     continue  # its other pins gain what they gained before
+                work += nets.net_ptr[e + 1] - nets.net_ptr[e]
                 for k in range(nets.net_ptr[e], nets.net_ptr[e + 1]):
                     u = nets.pins[k]
-                    if done[u] or met[u] == stamp:
+                    if done[u] or met[u] == number[TRIED]:
                         continue
-                    met[u] = stamp
+                    met[u] = number[TRIED]
+                    work += nets.vertex_ptr[u + 1] - nets.vertex_ptr[u]
                     there, gain = _best_move(u, limit, scale, nets, state, score, seen)
                     if there >= 0:
-                        if number == len(keys):
+                        if number[KEYS] == len(keys):
                             keys = np.concatenate((keys, np.empty_like(keys)))
-                        number = push(keys, number, _key(u, gain))
-        gained += best_total
-        for k in range(length - 1, best_length - 1, -1):
-            move(moved[k], came_from[k], nets, state)
-    return gained, tried
+                        number[KEYS] = push(keys, number[KEYS], _key(u, gain))
+        end_search(search, nets, state)
+        if number[USED] == len(order) or work > max_work:
+            return keys, number[USED] == len(order)
+        seeds = order[number[USED] : number[USED] + width]
+        number[USED] += len(seeds)
+        for v in seeds:
+            work += 1
+            if done[v]:
+                continue
+            work += nets.vertex_ptr[v + 1] - nets.vertex_ptr[v]
+            q, gain = _best_move(v, limit, scale, nets, state, score, seen)
+            if q >= 0:
+                if number[KEYS] == len(keys):
+                    keys = np.concatenate((keys, np.empty_like(keys)))
+                number[KEYS] = push(keys, number[KEYS], _key(v, gain))
