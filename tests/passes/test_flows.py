@@ -152,7 +152,7 @@ def test_maximum_flow_and_both_minimum_cuts(seed):
     total = 0
     for side in (first, 1 - first):
         flow.queue[0] = side
-        total += extend(side, 1, 10**9, net, flow)
+        total += extend(side, 1, 10**9, 10**9, net, flow)
     assert total == expected > 0
     # What enters a vertex leaves it, and what enters a net.
     balance = np.zeros(len(net.vertex), dtype=int)
@@ -201,7 +201,7 @@ def test_cut_of_a_pair_against_all_splits(seed):
     loose = np.stack([whole, whole]).astype(float)
     tight = np.maximum(present, np.ceil(0.6 * whole)).astype(float)
     for most in (loose, tight):
-        moved, cost, _ = balanced_cut(most, now, net)
+        moved, cost, _ = balanced_cut(most, now, 10**9, net)
         part = net.part.copy()
         part[moved] = 1 - part[moved]
         assert part[:2].tolist() == [0, 1]
@@ -219,6 +219,32 @@ def test_cut_of_a_pair_against_all_splits(seed):
             assert cost == min(possible)
         if len(moved) > 0 and cost == now:
             assert (weight / most).max() < (present / most).max()
+
+
+def test_a_cut_ends_after_a_bound_of_work():
+    """With what it has: a cut no worse than the present one, the same in every run."""
+    rng = np.random.default_rng(0)
+    nets = problem(rng, 400, 600, most_pins=4)
+    state = state_of(nets, random_owner(rng, 400, 2), 2)
+    net, now = whole_pair(nets, state, (0, 1), room=nets.weight.sum() / 3)
+    most = np.full((2, 1), 0.6 * nets.weight.sum())
+    _, least, whole_work = balanced_cut(most, now, 10**9, net)
+    assert least < now
+    costs = []
+    for max_work in np.linspace(0, whole_work, 9).astype(int).tolist():
+        moved, cost, work = balanced_cut(most, now, max_work, net)
+        again = balanced_cut(most, now, max_work, net)
+        assert (moved.tolist(), cost, work) == (again[0].tolist(), again[1], again[2])
+        assert work <= whole_work
+        part = net.part.copy()
+        part[moved] = 1 - part[moved]
+        ends = [{int(part[x]) for x in pins} for pins in nets_in_network(net)]
+        assert cost == sum(c for c, e in zip(net.cost.tolist(), ends, strict=True) if len(e) == 2)
+        assert len(moved) > 0 or cost == now
+        costs.append(cost)
+    assert costs[0] == now
+    assert costs == sorted(costs, reverse=True)
+    assert costs[-1] == least
 
 
 def mesh(rows, columns, num_parts, seed=0):
