@@ -241,6 +241,7 @@ def _improved(found: Found, problem: Hypergraph | WeightedGraph, job: _Rows) -> 
             "seed": seed,
             "budget": task.options.budget,
             "capacities": loads.capacities,
+            "threads": task.options.threads,
         }
         if job.expectation is None:
             refinement = refiner(goal, time=epoch, **settings)

@@ -103,7 +103,8 @@ class _Run:
         goal = options._goal(problem)
         self.nets = nets_of(problem, sized=goal.reach is not None)
         limits = Limits.of(self.nets.weight, num_parts, options.epsilon, options.capacities)
-        self.sweeps = Sweeps(limits, np.random.default_rng(options.seed), deadline, goal)
+        rng = np.random.default_rng(options.seed)
+        self.sweeps = Sweeps(limits, rng, deadline, goal, options.threads)
         self.evaluations, self.least = 0, 0
         self.state = state_of(self.nets, owner, num_parts)
         self.owner, self.best = owner, options._merit(self)
@@ -141,6 +142,8 @@ class RefineVolume:
         Seconds after which no further sweep starts.
     capacities : tuple of float, optional
         To which the even shares of the parts are in proportion; None: all alike.
+    threads : int
+        For minimum cuts. The owners do not depend on it (without a budget).
     """
 
     objective: ClassVar[str] = "volume"
@@ -150,6 +153,7 @@ class RefineVolume:
     seed: int = 1
     budget: float | None = None
     capacities: Capacities = None
+    threads: int = 1
 
     def run(
         self,

@@ -374,6 +374,7 @@ class Job:
             "capacities": loads.capacities,
             "cycles": cycles,
             "seed": seed,
+            "threads": self.free_threads,
         }
         if self.expectation is None:
             pass_ = refiner(self.objective, time=self.time, **options)

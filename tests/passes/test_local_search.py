@@ -155,3 +155,16 @@ def test_refinement_of_a_mesh_keeps_what_was_better():
     refined = RefineVolume(epsilon=0.05, cycles=2).run(problem, noisy, 4)
     assert refined.after.overload == slow_overload(problem.vertex_weights, refined.owner, 4, 0.05)
     assert refined.after.volume == slow_volume(problem, refined.owner) <= 1.1 * 96
+
+
+def test_refinement_does_not_depend_on_the_number_of_threads():
+    problem = HypergraphModel().build(grid(24, 64), 6, balance="nnz", seed=0)
+    given = (np.arange(24 * 64) % 64 * 6 // 64).astype(np.int32)
+    noisy = np.random.default_rng(0).random(24 * 64) < 0.1
+    given[noisy] = np.random.default_rng(1).permutation(given[noisy])
+    found = [
+        RefineVolume(epsilon=0.05, cycles=1, threads=threads).run(problem, given, 6).owner
+        for threads in (1, 3)
+    ]
+    assert (found[0] != given).any()
+    np.testing.assert_array_equal(found[0], found[1])
