@@ -365,7 +365,7 @@ def test_what_a_plan_does_not_have():
         ("all epochs", {}),
         ("fewer epochs than the delay", {"delay": 9}),
         ("early", {"patience": 2, "eval_every": 1, "lr": 3.0}),
-        ("the loss of epoch", {"layers": 3, "lr": 1e308}),
+        ("the loss of epoch", {"layers": 3, "lr": 3e38, "weight_decay": 1e30}),
     ],
 )
 def test_rounds_under_way_are_finished_at_the_end(ending, options, passes):
