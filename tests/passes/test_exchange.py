@@ -95,7 +95,7 @@ def test_no_exchange_makes_it_worse():
 
 
 def test_the_cheapest_comes_first():
-    """Of vertices that weigh the same, the one leaves that has its nets in the other part."""
+    """Among vertices that weigh the same, the one leaves that has its nets in the other part."""
     pins = np.array([0, 4, 1, 2, 3, 1, 2, 3, 4, 5], dtype=np.int32)
     problem = Hypergraph(np.array([0, 2, 5, 8, 10]), pins, np.ones(6, dtype=np.int64))
     owner = np.array([0, 0, 0, 0, 1, 1], dtype=np.int32)
