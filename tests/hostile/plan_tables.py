@@ -42,6 +42,7 @@ MODELS = (
 
 class PlanTables(Attack):
     name = "plan-tables"
+    memory = 8 << 30  # for the libraries and threads of a run
     cpu = 20.0
     chunk = 200
     quick = 50
