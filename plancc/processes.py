@@ -27,6 +27,7 @@ process of a job, and mpirun passes its own on to the ranks."""
 
 _supervisor: int | None = None
 _is_command = False  # else nobody asks what was written
+_stopping = False
 _temporary: set[str] = set()
 _written: dict[str, None] = {}  # in this order
 
@@ -62,6 +63,17 @@ def interrupted(written: Iterable[str] | None = None) -> str:
         return "interrupted; nothing was written"
     some = ", ".join(files[:3]) + f" and {len(files) - 3} more" * (len(files) > 3)
     return f"interrupted; {some} {'was' if len(files) == 1 else 'were'} written before"
+
+
+def begin_to_stop() -> None:
+    """Note that a signal interrupts the work of this process."""
+    global _stopping
+    _stopping = True
+
+
+def is_stopping() -> bool:
+    """Whether a signal interrupts the work: native code may lose that, and fail in another way."""
+    return _stopping
 
 
 def only_wake(number: int, frame: FrameType | None) -> None:

@@ -69,7 +69,7 @@ class RefineOptions:
         V-cycles at most; None: as many as the pass for the objective makes by default.
     max_extra_volume : float, optional
         Share by which the volume may rise while another objective falls; None: 0.03 for
-        "max-volume", 0.05 for "messages" and "time".
+        "max-volume", 0.08 for "messages", 0.05 for "time".
     dims : sequence of int, optional
         Widths d_0..d_L of the layers that the epoch is predicted for; None: those of the
         provenance, or of the features and labels.
@@ -81,6 +81,9 @@ class RefineOptions:
         Without a budget the same seed gives the same plan.
     capacities : sequence of float, optional
         Relative speed of every rank, as of `plancc.compile`; None: the speeds of the machine.
+    threads : int
+        For sweeps of large graphs and minimum cuts. The plan does not depend on it (without a
+        budget).
 
     Raises
     ------
@@ -96,11 +99,16 @@ class RefineOptions:
     epsilon: float | None = None
     seed: int = 1
     capacities: Sequence[float] | None = None
+    threads: int = 1
 
     def __post_init__(self) -> None:
         given = EPSILON if self.epsilon is None else self.epsilon
         SearchOptions(
-            epsilon=given, seed=self.seed, budget=self.budget, capacities=_checked(self.capacities)
+            epsilon=given,
+            seed=self.seed,
+            budget=self.budget,
+            capacities=_checked(self.capacities),
+            threads=self.threads,
         )
         if self.dims is not None:
             check_dims(self.dims)
@@ -156,7 +164,7 @@ def refine(
         Called with what was given and with what it became, each a `plancc.search.Trial`.
     **options
         The fields of `RefineOptions`: budget, cycles, max_extra_volume, dims, machine, epsilon,
-        seed, capacities.
+        seed, capacities, threads.
 
     Returns
     -------
@@ -223,6 +231,7 @@ def refine(
             cycles=asked.cycles,
             max_extra_volume=asked.max_extra_volume,
             time=epoch,
+            threads=asked.threads,
         )
         found = refinement.run(problem, owner, plan.num_parts)
         step = f"refined for {objective}, seed {asked.seed}"

@@ -7,13 +7,14 @@ command line takes its choices from here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plancc.errors import BackendUnavailable, InputError
 from plancc.text import shown
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 
 class Registry:
@@ -51,6 +52,8 @@ class Registry:
     def _read_plugins(self) -> dict[str, EntryPoint]:
         """Entries of third parties; those of plancc itself cannot be replaced."""
         if self._plugins is None:
+            from importlib.metadata import entry_points
+
             points = entry_points(group=self._group)
             self._plugins = {p.name: p for p in points if p.name not in self._targets}
         return self._plugins
@@ -134,6 +137,8 @@ def check_choice(kind: str, value: str, choices: Iterable[str]) -> None:
 
 def nearest(value: str, choices: Iterable[str]) -> str:
     """The choice that a mistyped name was most likely to be; "" if none is near."""
+    from difflib import get_close_matches
+
     known = {choice.lower(): choice for choice in choices}
     found = get_close_matches(str(value).lower(), known, n=1, cutoff=0.7)
     return known[found[0]] if found else ""

@@ -75,6 +75,11 @@ def test_the_same_seed_gives_the_same_plan(plan):
     assert len(hashes) == 1
 
 
+def test_any_number_of_threads_finds_the_same(plan):
+    one, two = (plancc.refine(plan, cycles=2, threads=threads) for threads in (1, 2))
+    assert one.content_sha256() == two.content_sha256()
+
+
 def test_never_worse(plan):
     """Nothing better is found without any cycle for the best that many cycles find."""
     best = plancc.refine(plan, cycles=30)

@@ -12,7 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from plancc.errors import PlanccError
-from plancc.processes import interrupted
+from plancc.processes import interrupted, is_stopping
 from plancc.registry import check_choice
 from plancc.text import message, shown
 from plancc_cli.words import name_flags, usage_words
@@ -141,6 +141,8 @@ def run() -> None:
     except MemoryError:
         sys.exit(_say("out of memory", 1))
     except Exception as error:
+        if is_stopping():  # a compiler that was interrupted fails later, in other words
+            sys.exit(_say(interrupted(), 1))
         if os.environ.get("PLANCC_TRACEBACK"):
             raise
         sys.exit(

@@ -36,7 +36,7 @@ def _parse_share(
     sections={
         "Plan": ("output", "compress"),
         "Search": (
-            *("objective", "budget", "cycles", "max_extra_volume", "seed"),
+            *("objective", "budget", "cycles", "max_extra_volume", "seed", "threads"),
             *("dims", "machine"),
         ),
         "Balance": ("balance", "epsilon", "capacities"),
@@ -61,7 +61,16 @@ def _parse_share(
     "--max-extra-volume",
     metavar="SHARE",
     callback=_parse_share,
-    help="Allowed rise of the volume for other objectives.  [default: max-volume: 3%, else 5%]",
+    help="Allowed rise of the volume for other objectives.  [default: max-volume 3%, messages 8%, "
+    "time 5%]",
+)
+@click.option(
+    "--threads",
+    type=options.THREADS,
+    default=1,
+    show_default=True,
+    metavar="INTEGER",
+    help="Threads for sweeps of large graphs and minimum cuts; the plan does not depend on it.",
 )
 @click.option(
     "--part", type=click.Path(), help="Part vector to start from; SOURCE may then be a graph."

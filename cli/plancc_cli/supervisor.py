@@ -138,6 +138,7 @@ def _code_of(work: Callable[[], object]) -> int:
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     """Interrupt the work, once: the terminal and the supervisor both send a Ctrl-C."""
     _leave_alone(*STOPPING)
+    processes.begin_to_stop()
     raise KeyboardInterrupt
 
 

@@ -28,7 +28,7 @@ from plancc.fields import option, options_of
 from plancc.graph.graph import Graph
 from plancc.graph.vertexdata import VertexData
 from plancc.models.base import Model
-from plancc.models.problem import Hypergraph
+from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.weights import Balance, check_num_parts, vertex_weights
 from plancc.sampling import FITTED, Inclusion, Population, Sampler, make_sampler, sampler_options
 
@@ -49,7 +49,7 @@ FULL = 0.9
 MAX_HUB_GAINS = 2**23
 """Most gains in a sweep, of moves to every part, that columns of most of the rows may ask for."""
 FITTED_COST = 1000
-"""Cost of a column net and the two-pin nets beside it together, in `fitted`."""
+"""Cost of a column net and the two-pin nets beside it together, in `fitted`, and of an edge."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -397,6 +397,40 @@ def fitted(hypergraph: Hypergraph, inclusion: Inclusion) -> Hypergraph:
         net_costs=np.concatenate([net_cost[kept], pair_cost[owner[paired]]]),
         net_sources=np.concatenate([hypergraph.net_sources[kept], pairs[:, 0]]).astype(np.int32),
     )
+
+
+def fitted_cut(
+    graph: WeightedGraph, hypergraph: Hypergraph, inclusion: Inclusion, num_parts: int
+) -> WeightedGraph:
+    """Edge weights whose cut comes close to an expected volume.
+
+    The other pins of a net of m are drawn as if spread evenly over the parts, c = m / num_parts in
+    each, one at least: then every pin costs ``reach[c] / c``, in units of the cost of one alone. So
+    the edges of a hub weigh less than others.
+
+    Parameters
+    ----------
+    graph : WeightedGraph
+    hypergraph : Hypergraph
+        Column nets with sources.
+    inclusion : Inclusion
+    num_parts : int
+
+    Returns
+    -------
+    WeightedGraph
+        A nonzero that is alone weighs `FITTED_COST`; edges that no net has weigh 1.
+    """
+    assert hypergraph.net_sources is not None
+    reach, others = inclusion.reach, np.diff(hypergraph.net_ptr) - 1
+    if reach[1] == 0:  # as in `fitted`
+        reach = np.arange(len(reach), dtype=np.float64)
+    count = np.maximum(others // num_parts, 1)
+    of_column = np.zeros(graph.num_vertices)
+    of_column[hypergraph.net_sources] = reach[count] / count / reach[1]
+    rows = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
+    weights = np.rint(FITTED_COST * (of_column[rows] + of_column[graph.indices]) / 2)
+    return replace(graph, edge_weights=np.maximum(weights, 1).astype(np.int64))
 
 
 def _among(

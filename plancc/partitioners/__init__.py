@@ -22,3 +22,6 @@ PARTITIONERS = Registry(
     },
     instance_of="plancc.partitioners.adapter:Adapter",
 )
+
+OTHERWISE = "try `partitioner` builtin"
+"""What to do about a native partitioner that fails."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata, util
@@ -26,10 +27,12 @@ class Start:
     objective : str
         "cut" or "volume" of the graph; "" for the column-net hypergraph.
     efforts : tuple of str
-        The efforts that use it; "best" uses the others' too.
+        The efforts that use it; "best" uses the others' too, but those for "fast" alone.
     slowness : float
         Seconds that it takes for one second of METIS, roughly: effort best makes it if there is
         time.
+    most_rows : float
+        Rows of an average part above which it is not made.
     """
 
     rank: Mapping[str, int]
@@ -37,6 +40,7 @@ class Start:
     objective: str = "cut"
     efforts: tuple[str, ...] = ("best",)
     slowness: float = 1.0
+    most_rows: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,12 @@ class Adapter:
     starts : tuple of Start
         How it begins searches. One without any begins a search, with its first preset, where it is
         the first of its kind of problem by `auto_rank`.
+    prepare : function, or None
+        ``prepare(problem, num_parts, options, folder) -> dict``, called in plancc's own process:
+        the arguments by name that `run` is called with in its place, where `options` are the
+        others, and `folder` will be its current one. Only for an adapter with a `library`, which
+        runs in a child process. A `run` that needs no NumPy, in a module that
+        imports little, begins a tenth of a second earlier.
     """
 
     name: str
@@ -106,6 +116,7 @@ class Adapter:
     strong_rank: Mapping[type, int] = field(default_factory=dict)
     slowness: float = 1.0
     starts: tuple[Start, ...] = ()
+    prepare: Callable[..., dict[str, Any]] | None = None
 
     def available(self) -> bool:
         """Whether its library is installed (which does not load it)."""

@@ -23,7 +23,7 @@ def main() -> int:
     try:
         job = pickle.load(sys.stdin.buffer)
         die_with_parent(job["parent"])
-        owner = job["run"](job["problem"], job["num_parts"], **job["options"])
+        owner = job["run"](*job["given"], **job["options"])
         reply = {"owner": owner}
     except PlanccError as error:
         reply = {"error": error}

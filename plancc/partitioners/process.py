@@ -13,10 +13,10 @@ from typing import Any
 
 from plancc.errors import BackendError, PlanccError
 from plancc.files import scratch_folder
+from plancc.partitioners import OTHERWISE
 from plancc.partitioners.adapter import Adapter
 from plancc.processes import fate, search_path
 
-OTHERWISE = "try `partitioner` builtin"
 ASK_SECONDS = 0.5
 """Between two questions whether to stop."""
 
@@ -78,16 +78,13 @@ def run_in_child(
     PlanccError
         What the adapter itself raised.
     """
-    job = {
-        "parent": os.getpid(),
-        "run": adapter.run,
-        "problem": problem,
-        "num_parts": num_parts,
-        "options": options,
-    }
     command = [sys.executable, "-P", "-m", "plancc.partitioners.child"]
     with scratch_folder() as folder:
         log, task = folder / "stderr.txt", folder / "job.pickle"
+        given: tuple[Any, ...] = (problem, num_parts)
+        if adapter.prepare is not None:
+            given, options = (), adapter.prepare(problem, num_parts, options, folder)
+        job = {"parent": os.getpid(), "run": adapter.run, "given": given, "options": options}
         # A file, not a pipe: communicate() does not go on sending after a time-out.
         with task.open("wb") as file:
             pickle.dump(job, file, protocol=5)

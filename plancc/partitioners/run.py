@@ -17,10 +17,10 @@ from plancc.models.limits import Limits, imbalance_bound
 from plancc.models.loads import Loads
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.weights import MAX_TOTAL, check_num_parts, combined
-from plancc.partitioners import PARTITIONERS
+from plancc.partitioners import OTHERWISE, PARTITIONERS
 from plancc.partitioners.adapter import Adapter, scaled
 from plancc.partitioners.options import AUTO, PartitionOptions
-from plancc.partitioners.process import OTHERWISE, run_in_child
+from plancc.partitioners.process import run_in_child
 from plancc.passes.fill import FillEmptyParts
 from plancc.passes.rebalance import Rebalance
 from plancc.registry import check_choice

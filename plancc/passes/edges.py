@@ -42,6 +42,9 @@ MAX_ROUNDS = 20
 STRAY = 0.3
 """Price of traffic for the volume as well, in sweeps beyond the limit: owners leave the busiest
 parts, and later sweeps find better places around them."""
+STRAY_FEES = 1.0
+"""Price of messages for the volume, in the same sweeps of every round but the first: nonzeros leave
+small messages, and fewer messages mean less volume in the end."""
 FIRST_FEES = 4.0
 """Price of messages in the first round: one that is not there yet is never wanted. Other traffic
 has none then."""
@@ -165,6 +168,7 @@ class _Search:
 
         self.options, self.objective = options, objective
         self.charges_messages = objective.counts_messages and not objective.of_busiest
+        self.pairs = objective.counts_messages
         self.rng = np.random.default_rng(options.seed)
         self.deadline = deadline or Deadline.after(options.budget)
         self.matrix, self.num_parts = matrix, num_parts
@@ -186,9 +190,8 @@ class _Search:
         from plancc.passes.kernels.edges import owners_of
 
         nonzeros = self.owners.of_nonzeros(self.matrix)
-        pairs = self.objective.counts_messages
         rows = self.owners.rows
-        self.state: State = owners_of(self.pattern, rows, nonzeros, self.num_parts, pairs)
+        self.state: State = owners_of(self.pattern, rows, nonzeros, self.num_parts, self.pairs)
 
     def _merit(self) -> Merit:
         from plancc.passes.kernels.edges import volume
@@ -212,9 +215,12 @@ class _Search:
         strength, fruitless = FIRST_FEES if self.charges_messages else 0.0, 0
         self._climb(strength)
         self._keep()
-        for _ in range(self.options.rounds or int(self.best.overload > 0)):
+        for k in range(self.options.rounds or int(self.best.overload > 0)):
             if self.deadline.passed() or fruitless == MAX_FRUITLESS:
                 break
+            if by_volume and k == 1:
+                self.pairs = True
+                self._back()
             aside = STRAY if by_volume else strength
             for price in PRICES:
                 self._sweep(price, np.inf, aside)
@@ -309,5 +315,9 @@ class _Search:
             best = max(out.max(), into.max())
         # A row over the ceiling costs `strength` more than one below it where the maximum is.
         ceiling = mean + CEILING * max(best - mean, 0.0)
-        pressure = strength / max(best - ceiling, rates.row) / rates.row
-        return rates._asdict() | {"ceiling": ceiling, "pressure": pressure}
+        # Rows cost nothing where the work of a part takes longer than its exchange.
+        pressure = strength / max(max(best - ceiling, rates.row) * rates.row, 1e-300)
+        tariff = rates._asdict() | {"ceiling": ceiling, "pressure": pressure}
+        if self.objective.is_volume and self.pairs:
+            tariff["fees"] = message_fees(message_size(state, SMALL), STRAY_FEES)
+        return tariff

@@ -57,11 +57,12 @@ class Exchanges:
         limit = np.ascontiguousarray(limits.limit, dtype=np.float64)
         even = np.maximum(-(-limits.total // limits.num_parts), 1)
         unit = 1 / (limits.relative[:, None] * even)
+        everyone = np.arange(len(state.owner))
         chain, made, last = None, 0, 0
         overload = limits.overload(state.sums)
         while overload > 0 and last <= MAX_LAST and not self.deadline.passed():
             if chain is None:
-                chain = chains(state.owner, limits.num_parts)
+                chain = chains(everyone, state.owner, limits.num_parts)
                 rounds = iter(ROUNDS)
             how = next(rounds, LAST)
             room = (limit - state.sums) * unit

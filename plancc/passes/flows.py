@@ -43,6 +43,8 @@ MAX_UNEVENNESS = 2.5
 """Mean square of the nets' sizes over the square of their mean above which nothing is tried either:
 1.0 to 1.6 in meshes and road networks, 1.8 to 12 in graphs of people and papers."""
 MAX_ROUNDS = 10
+TRIED = 0.2
+"""Share of the cut whose pairs show what a round saves."""
 LEAST_GAIN = 0.001
 """Share of the volume that a round must save for another one to follow."""
 
@@ -65,6 +67,10 @@ class Flows:
         See `REACH`.
     least_gain : float
         See `LEAST_GAIN`.
+    least_yield : float
+        Once pairs with the share `TRIED` of the cut are solved, a round ends unless it has saved at
+        least this share of what they cost: in solids cuts are dear, and hardly better than what
+        sweeps find.
     """
 
     limits: Limits
@@ -72,6 +78,7 @@ class Flows:
     threads: int = 1
     reach: float = REACH
     least_gain: float = LEAST_GAIN
+    least_yield: float = 0.0
 
     def refine(self, nets: Nets, state: State) -> int:
         """Lower the volume of `state`; returns the nodes and pins that were looked at, about.
@@ -106,10 +113,16 @@ class Flows:
                 due = np.flatnonzero(active[one] | active[two])
                 due = due[np.argsort(-cost[due], kind="stable")]
                 active[:] = False
-                saved = 0
-                for pairs in _disjoint(np.stack([one[due], two[due]], axis=1), len(active)):
+                saved, tried = 0, 0
+                enough = TRIED * cost.sum()
+                due_pairs = np.stack([one[due], two[due]], axis=1)
+                for batch in _disjoint(due_pairs, len(active)):
+                    pairs = list(due_pairs[batch])
                     if self.deadline.passed():
                         return work
+                    if tried >= enough and saved < self.least_yield * tried:
+                        break
+                    tried += int(cost[due][batch].sum())
                     number += 1
                     known = [(moved_at, solved_at.get((int(a), int(b)), -1)) for a, b in pairs]
                     found = list(side_by_side(solve, pairs, _cut_nets(pairs, state), known))
@@ -152,19 +165,18 @@ class Flows:
         return vertices, int(work)
 
 
-def _disjoint(
-    pairs: npt.NDArray[np.int64], num_parts: int
-) -> Iterator[list[npt.NDArray[np.int64]]]:
-    """Batches in which no part comes twice, each as large as it goes in the order of the pairs."""
-    while len(pairs) > 0:
+def _disjoint(pairs: npt.NDArray[np.int64], num_parts: int) -> Iterator[npt.NDArray[np.int64]]:
+    """Places of pairs in which no part comes twice, as many as go in their order; all in turn."""
+    left = np.arange(len(pairs))
+    while len(left) > 0:
         free = np.ones(num_parts, dtype=np.bool_)
-        chosen = np.zeros(len(pairs), dtype=np.bool_)
-        for k, (one, two) in enumerate(pairs.tolist()):
+        chosen = np.zeros(len(left), dtype=np.bool_)
+        for k, (one, two) in enumerate(pairs[left].tolist()):
             if free[one] and free[two]:
                 free[one] = free[two] = False
                 chosen[k] = True
-        yield list(pairs[chosen])
-        pairs = pairs[~chosen]
+        yield left[chosen]
+        left = left[~chosen]
 
 
 def _cut_nets(pairs: list[npt.NDArray[np.int64]], state: State) -> list[npt.NDArray[np.int32]]:

@@ -23,7 +23,7 @@ from plancc.models.problem import Hypergraph
 from plancc.passes.bound import least_volume, reaches
 from plancc.passes.deadline import Deadline
 from plancc.passes.flows import REACH
-from plancc.passes.multilevel import PRICES, VOLUME, Goal, Owner, Sweeps
+from plancc.passes.multilevel import PRICES, RESTORING_PRICES, VOLUME, Goal, Owner, Sweeps
 from plancc.registry import check_choice
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ MAX_DRIFT = 0.01
 """Share by which owners may be worse than the best ones for the next V-cycle to start from them."""
 SMALL = 0.1
 """A message of this share of the average rows pays 1 - 1/e of the fees that any message pays."""
+SECOND_ROW = 0.4
+"""Fee of the second row of a message over that of the first, where messages are to be few."""
 MAX_FEE_SIZE = 4096.0
 """Fees are spread over no more rows of a message than a few times this."""
 CEILING = 0.5
@@ -106,6 +108,7 @@ class _Run:
         rng = np.random.default_rng(options.seed)
         self.sweeps = Sweeps(limits, rng, deadline, goal, options.threads)
         self.evaluations, self.least = 0, 0
+        self.other: Owner | None = None
         self.state = state_of(self.nets, owner, num_parts)
         self.owner, self.best = owner, options._merit(self)
 
@@ -143,7 +146,8 @@ class RefineVolume:
     capacities : tuple of float, optional
         To which the even shares of the parts are in proportion; None: all alike.
     threads : int
-        For minimum cuts. The owners do not depend on it (without a budget).
+        For sweeps of large graphs and minimum cuts. The owners do not depend on it (without a
+        budget).
     """
 
     objective: ClassVar[str] = "volume"
@@ -162,6 +166,7 @@ class RefineVolume:
         num_parts: int,
         *,
         deadline: Deadline | None = None,
+        other: Owner | None = None,
     ) -> Refined:
         """Refine a partition of the vertices of `problem`.
 
@@ -174,6 +179,9 @@ class RefineVolume:
         num_parts : int
         deadline : Deadline, optional
             In place of the budget.
+        other : int32[num_vertices], optional
+            A second partition, which the first V-cycle combines with the given one
+            (`Sweeps.v_cycle`); for the volume, expected or not, only.
 
         Raises
         ------
@@ -184,6 +192,7 @@ class RefineVolume:
         start = wall_seconds()
         deadline = deadline or Deadline.after(self.budget)
         run = _Run(self, problem, owner, num_parts, deadline)
+        run.other = other
         before, cycles = run.best, self._refine(run)
         seconds = wall_seconds() - start
         return Refined(run.owner, before, run.best, seconds, cycles, run.evaluations, run.least)
@@ -219,13 +228,15 @@ class RefineVolume:
         settle()  # what is nearest
         if reached_least():
             return cycle
-        run.evaluations += sweeps.anneal(nets, run.state)
-        settle()
+        if run.other is None:
+            run.evaluations += sweeps.anneal(nets, run.state)
+            settle()
         while cycle < self.cycles and not (sweeps.deadline.passed() or reached_least()):
             cycle += 1
             current = run.state.owner
             del run.state  # its counts are not needed while the hypergraph is coarsened
-            run.state, tried = sweeps.v_cycle(nets, current)
+            run.state, tried = sweeps.v_cycle(nets, current, other=run.other)
+            run.other = None
             run.evaluations += tried
             settle()
         run.state = state_of(nets, run.owner, num_parts)
@@ -265,17 +276,57 @@ class RefineExpected(RefineVolume):
 
 TRAFFIC_PRICES = (0.2, 0.5, 1.0, 2.0, 4.0)
 """Pressure on traffic from sweep to sweep, over the strength of the round."""
-WEAKER, STRONGER = 0.6, 1.25
-"""Factors of the strength after a round above the allowed volume, and after any other."""
-MAX_FRUITLESS = 3
-"""Rounds in a row without anything better after which a pass ends."""
+WEAKER = 0.6
+"""Factor of the strength after a round above the allowed volume."""
 CLIMBS = 3
 """Sweeps within the limit that end a round."""
+NEAR = 0.02
+"""Share by which the value of a round may be above the best one for its traffic to be held."""
+HOLDS, LAST_HOLDS = 2, 3
+"""Sweeps that hold the traffic, at the end of a round and of the pass."""
+HOLD = 10.0
+"""Rows that a row above what is held costs, or a message that is not there yet."""
+SHAVINGS = 20
+"""Most times that the value is shaved after the rounds."""
+SHAVED = 0.01
+"""Share of the value that is shaved first; twice as much after every one in vain."""
+SHAVED_IN_VAIN = 3
+"""Shavings in vain, one after the other, that end them."""
+
+
+@dataclass(frozen=True)
+class _Schedule:
+    """How rounds that price traffic follow each other.
+
+    Attributes
+    ----------
+    prices : tuple of float
+        Of traffic, from sweep to sweep beyond the limit, over the strength of the round.
+    first, stronger : float
+        Strength of the first round; factor after a round within the allowed volume.
+    patience : int
+        Rounds in a row without anything better after which a pass ends.
+    of_busiest : bool
+        Whether traffic of the busiest parts is what is priced: it then has its price while the
+        balance is restored, and a round in vain is followed by one within the limit on every level.
+    shaves : bool
+        Whether the value is shaved by sweeps that hold it.
+    """
+
+    prices: tuple[float, ...] = TRAFFIC_PRICES
+    first: float = 1.0
+    stronger: float = 2.0
+    patience: int = 3
+    of_busiest: bool = False
+    shaves: bool = False
 
 
 @dataclass(frozen=True)
 class _RefineTraffic(RefineVolume):
-    """Rounds of V-cycles with prices on traffic; each starts from the best owners so far.
+    """Rounds of V-cycles with prices on traffic.
+
+    A round that has less of the objective, but too much volume, is where the next one starts, at
+    lower prices: a message that is closed stays so. Else it starts from the best owners so far.
 
     Attributes
     ----------
@@ -286,6 +337,8 @@ class _RefineTraffic(RefineVolume):
     cycles: int = 8
     max_extra_volume: float = 0.05
 
+    schedule: ClassVar[_Schedule]
+
     def _value(self, run: _Run, flow: Flow) -> float:
         """Value of the objective in the state of the run."""
         raise NotImplementedError
@@ -293,6 +346,10 @@ class _RefineTraffic(RefineVolume):
     def _tariff(self, strength: float, best: float, flow: Flow) -> Tariff:
         """Prices of traffic; `best`: smallest value so far."""
         raise NotImplementedError
+
+    def _held(self, value: float) -> Tariff | None:
+        """Prices at which sweeps lower the volume, and keep the objective at `value` or below."""
+        return None
 
     def _goal(self, problem: Hypergraph) -> Goal:
         if problem.net_sources is None:
@@ -308,59 +365,152 @@ class _RefineTraffic(RefineVolume):
         return run.merit(self._value(run, self._flow(run.nets, run.state)))
 
     def _refine(self, run: _Run) -> int:
-        from plancc.passes.kernels.state import boundary
-        from plancc.passes.kernels.traffic import sweep_traffic
+        rounds = _Rounds(self, run)
+        cycle = rounds.push()
+        rounds.shave()
+        rounds.recover()
+        return cycle
 
-        nets, sweeps, limits = run.nets, run.sweeps, run.sweeps.limits
 
-        def sweep(level: Nets, state: State, flow: Flow, ladder: Any, cap: Any = None) -> int:
-            """One sweep for every (price of overweight, tariff)."""
-            tried = 0
-            for price, tariff in ladder:
-                if sweeps.deadline.passed():
-                    break
-                order = boundary(level, state)
-                sweeps.rng.shuffle(order)
-                bounds = sweeps.bounds(price, cap)
-                tried += sweep_traffic(order, level, state, flow, tariff, bounds)[1]
-            return tried
+class _Rounds:
+    """The rounds of one pass that prices traffic."""
 
-        def sweep_beyond(level: Nets, state: State) -> int:
-            flow = self._flow(level, state)
-            unit = sweeps.price_unit(level, state)
-            ladder = [
-                (price * unit, self._tariff(strength * step, run.best.value, flow))
-                for price, step in zip(PRICES, TRAFFIC_PRICES, strict=True)
-            ]
-            return sweep(level, state, flow, ladder)
+    def __init__(self, options: _RefineTraffic, run: _Run) -> None:
+        self.options, self.run, self.sweeps = options, run, run.sweeps
+        self.free = np.zeros_like(run.sweeps.limits.limit)  # no price of overweight
+        self.strength, self.within = options.schedule.first, False
+        self.allowed = 0
+        self._allow(run.best.volume)
 
-        allowed = int(run.best.volume * (1 + self.max_extra_volume))
-        strength, fruitless, cycle = 1.0, 0, 0
-        for cycle in range(self.cycles + 1):
+    def _allow(self, volume: int) -> None:
+        self.allowed = max(self.allowed, int(volume * (1 + self.options.max_extra_volume)))
+
+    def push(self) -> int:
+        """Rounds with prices on traffic, the first on the finest level; returns the V-cycles."""
+        run, schedule = self.run, self.options.schedule
+        fruitless, cycle, reached = 0, 0, run.best
+        for cycle in range(self.options.cycles + 1):
             if cycle == 0:
-                tried = sweep_beyond(nets, run.state)
+                run.evaluations += self._refine_level(run.nets, run.state)
             else:
-                run.state, tried = sweeps.v_cycle(nets, run.owner, sweep_beyond)
-            sweeps.restore_balance(nets, run.state)
-            flow = self._flow(nets, run.state)
-            tariff = self._tariff(strength * TRAFFIC_PRICES[-1], run.best.value, flow)
-            ladder = [(np.zeros_like(limits.limit), tariff)] * CLIMBS
-            run.evaluations += tried + sweep(nets, run.state, flow, ladder, limits.limit)
-            reached = run.merit(self._value(run, flow))
+                less = reached.overload == 0 and reached.value < run.best.value
+                begin = run.state.owner if less else run.owner
+                run.state, tried = self.sweeps.v_cycle(run.nets, begin, self._refine_level)
+                run.evaluations += tried
+            reached = self._settled()
             better = reached < run.best
             if reached.overload < run.best.overload:  # balance comes first, whatever it costs
-                allowed = max(allowed, int(reached.volume * (1 + self.max_extra_volume)))
-            elif reached.volume > allowed:
-                strength *= WEAKER
+                self._allow(reached.volume)
+            elif reached.volume > self.allowed:
+                self.strength *= WEAKER
                 better = False
             else:
-                strength *= STRONGER
+                self.strength *= schedule.stronger
             fruitless = 0 if better else fruitless + 1
             if better:
                 run.keep(reached)
-            if fruitless == MAX_FRUITLESS or sweeps.deadline.passed():
+            elif schedule.of_busiest:
+                self.within = not self.within
+            if fruitless == schedule.patience or self.sweeps.deadline.passed():
                 break
         return cycle
+
+    def shave(self) -> None:
+        """Lower the value step by step, by sweeps within the limit that hold less of it."""
+        if not self.options.schedule.shaves:
+            return
+        run, share, vain = self.run, SHAVED, 0
+        self._back()
+        for _ in range(SHAVINGS):
+            value = run.best.value
+            reached = self._hold(min(int((1 - share) * value), value - 1), HOLDS)
+            if reached.volume > self.allowed:
+                return
+            if reached < run.best:
+                run.keep(reached)
+                vain = 0
+            else:
+                vain, share = vain + 1, 2 * share
+            if vain == SHAVED_IN_VAIN or self.sweeps.deadline.passed():
+                return
+
+    def recover(self) -> None:
+        """Lower the volume by sweeps within the limit that hold the value."""
+        run = self.run
+        if self.options._held(run.best.value) is None:
+            return
+        self._back()
+        reached = self._hold(run.best.value, LAST_HOLDS)
+        if reached < run.best and reached.volume <= self.allowed:
+            run.keep(reached)
+
+    def _back(self) -> None:
+        """Return to the best owners so far."""
+        from plancc.passes.kernels.state import state_of
+
+        run = self.run
+        run.state = state_of(run.nets, run.owner, self.sweeps.limits.num_parts)
+
+    def _tariff(self, price: float, flow: Flow) -> Tariff:
+        return self.options._tariff(self.strength * price, self.run.best.value, flow)
+
+    def _refine_level(self, level: Nets, state: State) -> int:
+        """Sweeps on one level: beyond the limit, at rising prices of overweight, or within it."""
+        flow, prices = self.options._flow(level, state), self.options.schedule.prices
+        if self.within:
+            ladder = [(self.free, self._tariff(price, flow)) for price in (1.0, prices[-1])]
+            return self._sweep(level, state, flow, ladder, self.sweeps.limits.limit)
+        unit = self.sweeps.price_unit(level, state)
+        ladder = [
+            (weight * unit, self._tariff(price, flow))
+            for weight, price in zip(PRICES, prices, strict=True)
+        ]
+        return self._sweep(level, state, flow, ladder)
+
+    def _settled(self) -> Merit:
+        """Merit of the finest level's state after restoring the balance and the last sweeps."""
+        run, schedule, limits = self.run, self.options.schedule, self.sweeps.limits
+        if schedule.of_busiest:
+            flow = self.options._flow(run.nets, run.state)
+            tariff = self._tariff(schedule.prices[-1], flow)
+            unit = self.sweeps.price_unit(run.nets, run.state)
+            for price in RESTORING_PRICES:
+                if limits.overload(run.state.sums) == 0:
+                    break
+                ladder = [(price * unit, tariff)]
+                run.evaluations += self._sweep(run.nets, run.state, flow, ladder)
+        self.sweeps.restore_balance(run.nets, run.state)
+        flow = self.options._flow(run.nets, run.state)
+        ladder = [(self.free, self._tariff(schedule.prices[-1], flow))] * CLIMBS
+        run.evaluations += self._sweep(run.nets, run.state, flow, ladder, limits.limit)
+        reached = run.merit(self.options._value(run, flow))
+        best = run.best.value
+        if schedule.shaves and reached.overload == 0 and reached.value < (1 + NEAR) * best:
+            return self._hold(min(reached.value, best - 1), HOLDS)
+        return reached
+
+    def _hold(self, value: float, times: int) -> Merit:
+        """Sweep within the limit at the prices that hold a value; the merit reached."""
+        run, tariff = self.run, self.options._held(value)
+        flow = self.options._flow(run.nets, run.state)
+        ladder = [(self.free, tariff)] * times
+        run.evaluations += self._sweep(run.nets, run.state, flow, ladder, self.sweeps.limits.limit)
+        return run.merit(self.options._value(run, flow))
+
+    def _sweep(self, level: Nets, state: State, flow: Flow, ladder: Any, cap: Any = None) -> int:
+        """One sweep for every (price of overweight, tariff); returns the gains evaluated."""
+        from plancc.passes.kernels.state import boundary
+        from plancc.passes.kernels.traffic import sweep_traffic
+
+        sweeps, tried = self.sweeps, 0
+        for price, tariff in ladder:
+            if sweeps.deadline.passed():
+                break
+            order = boundary(level, state)
+            sweeps.rng.shuffle(order)
+            bounds = sweeps.bounds(price, cap)
+            tried += int(sweep_traffic(order, level, state, flow, tariff, bounds)[1])
+        return tried
 
 
 def message_size(traffic: Any, share: float) -> float:
@@ -381,10 +531,12 @@ class RefineMaxVolume(_RefineTraffic):
     """Fewer rows sent and received by the busiest part.
 
     The idea of GVB (Mukhopadhyay et al., 2024): lower the maximum without giving up much of the
-    total. Rows above a ceiling between the mean and the maximum have a price.
+    total. Rows above a ceiling between the mean and the maximum have a price. In the end the
+    maximum is shaved row by row, then the volume falls while the maximum is held.
     """
 
     objective: ClassVar[str] = "max-volume"
+    schedule: ClassVar[_Schedule] = _Schedule(of_busiest=True, shaves=True)
 
     max_extra_volume: float = 0.03
 
@@ -398,14 +550,26 @@ class RefineMaxVolume(_RefineTraffic):
         ceiling = mean + CEILING * (best - mean)
         return Tariff(1.0, 0.0, ceiling, strength / max(best - ceiling, 1.0), np.zeros(1))
 
+    def _held(self, value: float) -> Tariff:
+        from plancc.passes.kernels.traffic import Tariff
+
+        return Tariff(1.0, 0.0, value, HOLD, np.zeros(1))
+
 
 @dataclass(frozen=True)
 class RefineMessages(_RefineTraffic):
-    """Fewer ordered pairs of parts that talk: the rows of small messages are dear."""
+    """Fewer ordered pairs of parts that talk: the first two rows of a message are dear.
+
+    On coarse levels a cluster carries many rows, so that whole messages close at once. What is
+    closed stays so while the fees of later rounds fall to what the volume allows.
+    """
 
     objective: ClassVar[str] = "messages"
+    schedule: ClassVar[_Schedule] = _Schedule(
+        prices=(1.0,) * len(PRICES), first=3.3, stronger=1.5, patience=5
+    )
 
-    max_extra_volume: float = 0.05
+    max_extra_volume: float = 0.08
 
     def _value(self, run: _Run, flow: Flow) -> float:
         return int(flow.messages_sent.sum())
@@ -413,8 +577,13 @@ class RefineMessages(_RefineTraffic):
     def _tariff(self, strength: float, best: float, flow: Flow) -> Tariff:
         from plancc.passes.kernels.traffic import Tariff
 
-        fees = message_fees(message_size(flow, SMALL), strength)
+        fees = strength * np.array([1.0, SECOND_ROW, 0.0])
         return Tariff(0.0, 0.0, np.inf, 0.0, fees)
+
+    def _held(self, value: float) -> Tariff:
+        from plancc.passes.kernels.traffic import Tariff
+
+        return Tariff(0.0, 0.0, np.inf, 0.0, np.array([HOLD, 0.0]))
 
 
 @dataclass(frozen=True)
@@ -433,6 +602,7 @@ class RefineTime(_RefineTraffic):
     """
 
     objective: ClassVar[str] = "time"
+    schedule: ClassVar[_Schedule] = _Schedule(stronger=1.6, of_busiest=True)
 
     cycles: int = 4
     time: EpochTime | None = None

@@ -22,7 +22,7 @@ where a model says that it is not made for a graph (`EdgeModel.unfit`) nothing i
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -46,8 +46,8 @@ from plancc.models.medium_grain import MediumGrainModel, lighter_columns, split_
 from plancc.models.problem import EdgeProblem
 from plancc.models.weights import check_num_parts
 from plancc.options import SearchOptions
+from plancc.partitioners import OTHERWISE
 from plancc.partitioners.options import AUTO, PartitionOptions
-from plancc.partitioners.process import OTHERWISE
 from plancc.partitioners.run import balance_notes, partition, strongest
 from plancc.passes.bound import reaches
 from plancc.passes.deadline import Deadline
@@ -85,6 +85,8 @@ OBJECTIVE_SHARE = 0.4
 """Share of a budget kept for another objective than the volume."""
 OBJECTIVE_STARTS = 2
 """Number of the best members that are refined for another objective than the volume."""
+VAIN = 50
+"""Refinements for another objective in vain that end it before the budget does."""
 
 
 def search_edges(
@@ -140,8 +142,7 @@ def search_edges(
     members = job.members()
     job.deadline = whole
     if objective != "volume" and num_parts > 1 and not job.hopeless:
-        for k, member in enumerate(sorted(members)[:OBJECTIVE_STARTS]):
-            job.refine(member.owners, objective, options.seed + k)
+        job.refine_objective(sorted(members)[:OBJECTIVE_STARTS])
     result = job.record.result([*dict.fromkeys(job.warnings)])
     assert result.owners.nonzeros is not None
     result.warnings.extend(
@@ -330,7 +331,13 @@ class _Job:
         deadline = self.deadline.earlier((1 - SPLIT_SHARE) * self.deadline.seconds_left())
         epsilon, capacities = self.options.epsilon, self.options.capacities
         resplit = Resplit(epsilon, capacities)
-        pass_ = RefineVolume(epsilon=epsilon, cycles=1, seed=seed, capacities=capacities)
+        pass_ = RefineVolume(
+            epsilon=epsilon,
+            cycles=1,
+            seed=seed,
+            capacities=capacities,
+            threads=self.options.threads,
+        )
         owner, best = start.owners.rows, start
         for k in range(SPLITS[self.effort]):
             begin = wall_seconds()
@@ -369,6 +376,22 @@ class _Job:
         ).owners
         what = "nonzeros" if objective == "volume" else f"nonzeros for {objective}"
         return self.note(f"{what}, seed {seed}", begin, better)
+
+    def refine_objective(self, members: Sequence[_Member]) -> None:
+        """Refine members for the objective; effort best goes on until its budget ends.
+
+        It then starts from the best owners so far, with another seed every time.
+        """
+        seed = self.options.seed
+        for k, member in enumerate(members):
+            self.refine(member.owners, self.objective, seed + k)
+        k, vain = len(members), 0
+        timed = self.effort == "best" and self.deadline.at < np.inf
+        while timed and vain < VAIN and self.record.best[1] > 0 and not self.deadline.passed():
+            owners, before = self.record.owners, self.record.best
+            assert owners is not None
+            self.refine(owners, self.objective, seed + k)
+            k, vain = k + 1, vain + 1 if self.record.best == before else 0
 
     def _combine_until_end(self, population: list[_Member], timed: bool) -> None:
         """Replace members by better ones that two of them are combined to."""

@@ -2,7 +2,7 @@
 
 ========  ========================================================================================
 fast      a quick partition, by the kind of graph, then one round of sweeps on the finest level
-balanced  a quick and a good start, V-cycles from each, both combined, minimum cuts
+balanced  quick starts, by the kind of graph, V-cycles from each, all combined, minimum cuts
 best      a population from all partitioners that stays diverse: see `plancc.search.memetic`
 ========  ========================================================================================
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,33 +28,41 @@ from plancc.models.weights import check_num_parts
 from plancc.options import SearchOptions
 from plancc.partitioners.run import balance_notes, strongest
 from plancc.passes.deadline import Deadline
-from plancc.passes.multilevel import Owner
-from plancc.search.job import Job, Member
+from plancc.passes.flows import REACH
+from plancc.passes.multilevel import WIDE_REACH, Owner
+from plancc.search.job import EVEN, Job, Member
 from plancc.search.memetic import evolve
 from plancc.search.record import Record, SearchResult, Trial
+from plancc.search.starts import Beginning
 
 if TYPE_CHECKING:
     from plancc.search.expectation import Expectation
 
-CYCLES: dict[str, tuple[int, int | None]] = {
-    "hubs": (1, 2),
-    "even": (1, 2),
-    "thin": (1, None),
-    "dense": (2, None),
-    "wide": (3, None),
-}
-"""Most V-cycles after the first and the second start of effort balanced, by kind of graph; None: no
-second start."""
-SECOND_SHARE = 0.5
-"""Share of the time left for the second start."""
+OTHERS = {"hubs": 1, "wide": 0, "even": 3, "thin": 1, "dense": 3}
+"""Starts of effort balanced besides the first, by kind of graph: those of other partitioners and
+presets, then all of them with another seed. On meshes a start is quick, and decides much."""
+MANY_ROWS = 100
+"""Rows of an average part below which one other start is enough: refinement decides."""
+CYCLES = {"hubs": (1, 2), "wide": (3, 0), "even": (1, 1), "thin": (0, 0), "dense": (1, 1)}
+"""Most V-cycles after the first and after the other starts; the one that combines both is the only
+one on thin graphs."""
+OTHERS_SHARE = 0.5
+"""Share of the time left for each of the other starts."""
 CUT_SHARE = 0.5
 """Share of the time left that the strong partitioner gets, for an expected volume."""
+DEAR = 1.2
+"""Volume within the limits over that of a start above them, beyond which effort fast makes another
+start: METIS misses the balance of graphs in many pieces by much."""
 FEW_ROWS = 0.05
 """Share of the rows below which a volume is small."""
+EXPECTED_CYCLES = 3
+"""V-cycles for an expected volume from each start, and from the best two combined."""
 OBJECTIVE_STARTS = 4
 """Number of the best members that are refined for another objective than the volume."""
 OBJECTIVE_SHARE = 0.4
 """Share of a budget kept for another objective than the volume."""
+VAIN = 50
+"""Refinements for another objective in vain that end effort best before its budget does."""
 
 
 def search(
@@ -131,10 +138,11 @@ def search(
         owners = []
     job.deadline = deadline
     if expectation is not None and owners and effort != "fast" and not job.deadline.passed():
-        # The limit of small batches is the edge cut, which the strongest partitioner is mostly best
+        # Small batches move about what a cut weighs, which the strongest partitioner is mostly best
         # at; where few rows move at all, as in meshes, it is quick and good with hypergraphs too.
         job.start(job.graph, seed=seed, share=CUT_SHARE, needed=False)
-        job.start(job.graph, strongest(job.graph), seed=seed, share=CUT_SHARE, needed=False)
+        cut = expectation.cut(job.graph, num_parts)
+        job.start(cut, strongest(cut), seed=seed, share=CUT_SHARE, needed=False)
         if record.least_volume < FEW_ROWS * matrix.num_vertices:
             strong = strongest(job.hypergraph)
             job.start(job.hypergraph, strong, seed=seed, share=CUT_SHARE, needed=False)
@@ -142,8 +150,14 @@ def search(
         # Less volume is not always less time: start from the best owners by the objective too.
         best = record.owners.rows
         owners = [best, *(owner for owner in owners if owner is not best)]
-    cycles = 1 if effort == "fast" else None
+    cycles = 1 if effort == "fast" else None if expectation is None else EXPECTED_CYCLES
     found = job.refine_objective(owners, cycles)
+    if found and effort == "best" and budget is not None and expectation is None:
+        _refine_until_end(job, len(owners))
+    several = expectation is not None and effort != "fast" and len(found) > 1
+    if several and not deadline.passed():
+        one, two = sorted(found, key=lambda member: (member.overload, member.value))[:2]
+        found.append(job.combine_for(one.owner, two.owner, EXPECTED_CYCLES))
     while expectation is not None and found and effort != "fast" and not deadline.passed():
         latest = min(found, key=lambda member: (member.overload, member.value))
         if not expectation.grow(latest.owner, num_parts, record.best[1]):
@@ -183,38 +197,83 @@ def _nonzeros(matrix: Graph, options: SearchOptions) -> Loads:
 
 
 def _fast(job: Job) -> list[Owner]:
-    owner = job.first("fast")
-    return [] if owner is None else [job.chain(owner, job.options.seed, 0).owner]
+    seed, owner = job.options.seed, job.first("fast")
+    if owner is None:
+        return []
+    start = job.record.trials[-1].volume
+    member = job.chain(owner, seed, 0, quick=True)
+    if job.kind in EVEN and member.volume > DEAR * start and not job.deadline.passed():
+        for other in job.beginnings("fast"):
+            if not job.has_begun(other, seed):
+                owner = job.begin(other, seed)
+                if owner is not None:
+                    member = min(member, job.chain(owner, seed, 0, quick=True))
+                break
+    return [member.owner]
 
 
 def _balanced(job: Job) -> list[Owner]:
+    return [member.owner for member in _balanced_members(job)[:1]]
+
+
+def _balanced_members(job: Job) -> list[Member]:
+    """What effort balanced finds, and after it what that was combined from."""
     seed, first = job.options.seed, job.first("balanced")
     if first is None:
         return []
-    others = [each for each in job.beginnings("balanced") if not job.has_begun(each, seed)]
+    every, most = job.beginnings("balanced"), OTHERS[job.kind]
+    if len(first) < MANY_ROWS * job.num_parts:
+        most = min(most, 1)
+    turns = [(each, (seed + turn) % 2**31) for turn in range(1 + most) for each in every]
+    others = [each for each in turns if not job.has_begun(*each)][:most]
     one, two = CYCLES[job.kind]
-    cuts = job.kind != "even"  # there they are worth their time at the end
+    mesh = job.kind in ("even", "dense")  # there cuts are worth their time at the end
 
-    def second() -> Member | None:
-        if not others or two is None:
-            return None
-        owner = job.begin(others[0], seed, SECOND_SHARE)
-        return None if owner is None else job.chain(owner, seed + 1, two, cuts)
+    def start(beginning: Beginning, seed: int, number: int) -> Member | None:
+        owner = job.begin(beginning, seed, OTHERS_SHARE)
+        return None if owner is None else job.chain(owner, number, two, not mesh)
+
+    def worthwhile(member: Member) -> bool:
+        return not (job.deadline.passed() or job.is_least(member))
 
     found = job.side_by_side(
-        lambda task: task(), [(partial(job.chain, first, seed, one, cuts),), (second,)]
+        lambda task, *arguments: task(*arguments),
+        [
+            (job.chain, first, seed, one, not mesh),
+            *((start, *each, seed + k) for k, each in enumerate(others, 1)),
+        ],
     )
     best, *rest = sorted(member for member in found if member is not None)
-    if rest and not job.deadline.passed():
-        rng = np.random.default_rng([seed, 0])
-        best = min(best, job.cycle(best.owner, rng, "combined", rest[0].owner, cuts))
-    if job.kind in ("even", "thin") and not job.deadline.passed():
-        best = min(best, job.polish(best.owner, np.random.default_rng([seed, 1])))
-    return [best.owner]
+    for k, other in enumerate(rest):
+        if worthwhile(best):
+            rng = np.random.default_rng([seed, 2 * k])
+            best = min(best, job.cycle(best.owner, rng, "combined", other.owner, not mesh))
+    last = np.random.default_rng([seed, 1])
+    if mesh and worthwhile(best):
+        best = min(best, job.tighten(best.owner, last))
+    if mesh and worthwhile(best):
+        reach = WIDE_REACH if job.kind == "even" else REACH
+        best = min(best, job.minimum_cuts(best.owner, reach))
+    if job.kind == "thin" and not rest and worthwhile(best):
+        best = min(best, job.cycle(best.owner, last, "V-cycle"))
+    return [best, *rest]
 
 
 def _best(job: Job) -> list[Owner]:
-    return [member.owner for member in evolve(job)[:OBJECTIVE_STARTS]]
+    """The steps of effort balanced first: with as much time as that takes, it is never worse."""
+    return [member.owner for member in evolve(job, _balanced_members(job))[:OBJECTIVE_STARTS]]
+
+
+def _refine_until_end(job: Job, made: int) -> None:
+    """Refine the best owners for the objective with other seeds, until the budget ends."""
+    vain = 0
+    while not job.deadline.passed() and vain < VAIN and job.record.best[1] > 0:
+        before = job.record.best
+        assert job.record.owners is not None
+        turns = [job.record.owners.rows] * job.options.threads
+        job.refine_objective(turns, first=made)
+        made += len(turns)
+        vain = vain + 1 if job.record.best == before else 0
 
 
 _EFFORTS: dict[str, Callable[[Job], list[Owner]]] = {

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from plancc.cost.batches import batch_figures
 from plancc.graph.graph import Graph
 from plancc.models.nets import merge_equal_nets
-from plancc.models.problem import Hypergraph
+from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.stochastic import (
     AUTO,
     MAX_BATCHES,
@@ -26,6 +26,7 @@ from plancc.models.stochastic import (
     Sample,
     StochasticModel,
     batches_of,
+    fitted_cut,
     hoeffding_nets,
 )
 from plancc.passes.deadline import Deadline
@@ -78,6 +79,9 @@ class Expectation(Protocol):
 
     def refiner(self, **options: Any) -> RefineVolume:
         """The pass that lowers the expectation on `problem`; options that are None are left out."""
+
+    def cut(self, graph: WeightedGraph, num_parts: int) -> WeightedGraph:
+        """The graph with edges that weigh about what batches move over them."""
 
     def value(self, owner: Owner, num_parts: int) -> float:
         """Expected rows moved by a batch."""
@@ -156,6 +160,9 @@ class ExactExpectation:
     def refiner(self, **options: Any) -> RefineVolume:
         return RefineExpected(reach=self._inclusion.reach, **_given(options))
 
+    def cut(self, graph: WeightedGraph, num_parts: int) -> WeightedGraph:
+        return fitted_cut(graph, self.problem, self._inclusion, num_parts)
+
     def value(self, owner: Owner, num_parts: int) -> float:
         state = state_of(self._nets, owner, num_parts)
         return self._inclusion.share * float(expected(self._nets, state, self._inclusion.reach))
@@ -225,6 +232,9 @@ class SampledExpectation:
 
     def refiner(self, **options: Any) -> RefineVolume:
         return RefineVolume(**_given(options))
+
+    def cut(self, graph: WeightedGraph, num_parts: int) -> WeightedGraph:
+        return graph
 
     def value(self, owner: Owner, num_parts: int) -> float:
         return float(self._held_out(owner, num_parts).mean())

@@ -5,10 +5,10 @@ Knows partitioners, passes and objectives; which steps are made is up to the eff
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,18 +26,18 @@ from plancc.models.limits import Limits
 from plancc.models.loads import Loads
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.options import SearchOptions
+from plancc.partitioners import OTHERWISE
 from plancc.partitioners.adapter import Adapter
 from plancc.partitioners.builtin import ADAPTER
 from plancc.partitioners.options import AUTO, PartitionOptions
-from plancc.partitioners.process import OTHERWISE
-from plancc.partitioners.run import TRIVIAL, partition
+from plancc.partitioners.run import TRIVIAL, by_rank, partition
 from plancc.passes.bound import least_volume, reaches
 from plancc.passes.deadline import Deadline
-from plancc.passes.flows import REACH, Flows
-from plancc.passes.multilevel import Owner, Sweeps
+from plancc.passes.flows import LEAST_GAIN, REACH, Flows
+from plancc.passes.multilevel import PRICES, Owner, Sweeps
 from plancc.passes.refine import refiner
 from plancc.search.record import Record
-from plancc.search.starts import Beginning, beginnings, kind_of
+from plancc.search.starts import NEARLY, Beginning, beginnings, kind_of, tightest
 
 if TYPE_CHECKING:
     from plancc.passes.kernels.nets import Nets
@@ -45,8 +45,14 @@ if TYPE_CHECKING:
     from plancc.search.expectation import Expectation
 EVEN = ("even", "dense", "thin")
 """Kinds of graphs whose parts have few neighbours, so that minimum cuts between them pay."""
+QUICK_REACH = 0.03
+"""Share of a part that the minimum cuts of effort fast may move: a third of the time, for half of
+what the others save."""
+LEAST_YIELD = 0.003
+"""Share of the cost of the first pairs that minimum cuts must save, for the others to follow."""
 WORSE = 1.005
-"""Volume after sweeps over that before, above which those within the limit take their place."""
+"""Volume after sweeps over that of a start within its limits, above which sweeps within these are
+tried too."""
 
 
 @dataclass
@@ -102,25 +108,66 @@ class Job:
 
         From then on `kind` is what is measured of the graph and of these owners.
         """
-        owner, seed, failed = None, self.options.seed, False
-        for beginning in self.beginnings(effort):
+        owner = None
+        for way in self._first_ways(effort):
             try:
-                owner = self.begin(beginning, seed)
+                owner = way()
                 break
             except (BackendError, BackendUnavailable) as error:
                 if self.deadline.stopped():
                     raise
                 self._left_out(error)
-                failed = True
         else:
-            if failed:
-                self.starter = ADAPTER.name
-            owner = self.start(self.base, seed=seed)
+            owner = self.start(self.base, seed=self.options.seed)
         if owner is not None:
-            from plancc.passes.kernels.state import boundary
+            self.kind = self._measured(owner)
+        return owner
 
-            rows = len(boundary(self.nets, self.state(owner)))
-            self.kind = kind_of(self.graph, rows / len(owner))
+    def _first_by(self, how: Beginning) -> Owner | None:
+        owner = self._by_tightest(how, self.options.seed)
+        return self.begin(how, self.options.seed) if owner is None else owner
+
+    def _first_ways(self, effort: str) -> Iterator[Callable[[], Owner | None]]:
+        """Starts for the kind of graph, then the partitioners of graphs that are not among them.
+
+        If all of them fail, the built-in one begins.
+        """
+        beginnings, seed = self.beginnings(effort), self.options.seed
+        for each in beginnings:
+            yield partial(self._first_by, each)
+        if beginnings:
+            tried = {each.adapter.name for each in beginnings}
+            for adapter in by_rank(self.graph, lambda each: each.auto_rank):
+                self.starter = adapter.name
+                if adapter is ADAPTER:
+                    return
+                if adapter.name not in tried and adapter.available():
+                    yield partial(self.start, self.graph, adapter, seed=seed)
+
+    def _measured(self, owner: Owner) -> str:
+        """Kind of the graph, by the boundary of these owners."""
+        from plancc.passes.kernels.state import boundary
+
+        rows = len(boundary(self.nets, self.state(owner)))
+        return kind_of(self.graph, rows / len(owner))
+
+    def _by_tightest(self, how: Beginning, seed: int) -> Owner | None:
+        """Owners of a start that balances the tightest constraint alone, noted.
+
+        None where the others are missed by more than V-cycles restore well, or where such a start
+        is not tried (`plancc.search.starts.tightest`).
+        """
+        one = tightest(self.graph, self.loads, self.num_parts)
+        if one is None or self.num_parts == 1 or len(self.graph.indices) == 0:
+            return None
+        problem = replace(how.problem, vertex_weights=one.weights)
+        owner = self.start(problem, how.adapter, seed=seed, preset=how.how.preset, loads=one)
+        if owner is None:
+            return None
+        near = NEARLY * self.num_parts if self._measured(owner) == "thin" else 0.0
+        if self.member(owner).overload > near:
+            return None
+        self.begun.add((*how.name, seed))
         return owner
 
     def beginnings(self, effort: str) -> list[Beginning]:
@@ -129,15 +176,15 @@ class Job:
             return []
         kind = self.kind or kind_of(self.graph)
         hypergraph = self.hypergraph if self.model.problem is Hypergraph else None
-        return list(beginnings(kind, effort, self.graph, hypergraph))
+        return list(beginnings(kind, effort, self.graph, hypergraph, self.num_parts))
 
     def has_begun(self, how: Beginning, seed: int) -> bool:
         """Whether that start was made with this seed."""
-        return (how.adapter.name, how.how.preset, how.how.objective, seed) in self.begun
+        return (*how.name, seed) in self.begun
 
     def begin(self, how: Beginning, seed: int, share: float | None = None) -> Owner | None:
         """Owners of a start, noted; see `start`."""
-        self.begun.add((how.adapter.name, how.how.preset, how.how.objective, seed))
+        self.begun.add((*how.name, seed))
         return self.start(how.problem, how.adapter, seed=seed, preset=how.how.preset, share=share)
 
     def start(
@@ -149,6 +196,7 @@ class Job:
         preset: str | None = None,
         share: float | None = None,
         needed: bool = True,
+        loads: Loads | None = None,
     ) -> Owner | None:
         """Owners of one partitioner, noted; None if it failed and something else was found.
 
@@ -166,6 +214,8 @@ class Job:
             Of the time left, for the partitioner; None: whatever the budget says.
         needed : bool
             Whether its failure is a warning.
+        loads : Loads, optional
+            What it balances, if not all that the search does: the weights of the problem.
         """
         time_limit = self.options.time_limit
         limit = np.inf if time_limit is None else time_limit
@@ -188,11 +238,11 @@ class Job:
                     time_limit=None if limit == np.inf else limit,
                     capacities=self.loads.capacities,
                 ),
-                loads=self.loads,
+                loads=loads or self.loads,
                 stop=self.deadline.stopped,
             )
         except (BackendError, BackendUnavailable) as error:
-            if self.record.owners is None:
+            if self.record.owners is None or not self.kind:  # `first` goes on to the next
                 raise
             if needed and not self.deadline.stopped():
                 self._left_out(error)
@@ -202,6 +252,7 @@ class Job:
         self.warnings += [note for note in result.about_run if note not in self.warnings]
         kind = f" {problem.objective}" if isinstance(problem, WeightedGraph) else ""
         words = [result.partitioner + kind, result.preset if preset else "", f"seed {seed}"]
+        words += [] if loads is None else [f"by {','.join(loads.names)}"]
         self.note(" ".join(filter(None, words)), begin, result.owner)
         return None if result.partitioner == TRIVIAL else result.owner
 
@@ -242,20 +293,23 @@ class Job:
         rows = int(volume(self.nets, state))
         return Member(self.limits.overload(state.sums), rows, rows, owner, state.spread)
 
-    def sweeps(self, owner: Owner, rng: np.random.Generator) -> Member:
+    def sweeps(self, owner: Owner, rng: np.random.Generator, quick: bool = False) -> Member:
         """One round of sweeps on the finest level."""
         begin = wall_seconds()
         state = self.state(owner)
-        sweeps = Sweeps(self.limits, rng, self.deadline)
+        threads = self.free_threads
+        sweeps = Sweeps(self.limits, rng, self.deadline, threads=threads, quick=quick)
         sweeps.anneal(self.nets, state)
         sweeps.settle(self.nets, state)
         return self.note_state("sweeps", wall_seconds() - begin, state)
 
-    def climb(self, owner: Owner, rng: np.random.Generator) -> Member:
+    def climb(self, owner: Owner, rng: np.random.Generator, quick: bool = False) -> Member:
         """Sweeps within the limit on the finest level: no worse, if the owners are within it."""
         begin = wall_seconds()
         state = self.state(owner)
-        Sweeps(self.limits, rng, self.deadline).settle(self.nets, state)
+        threads = self.free_threads
+        sweeps = Sweeps(self.limits, rng, self.deadline, threads=threads, quick=quick)
+        sweeps.settle(self.nets, state)
         return self.note_state("climb", wall_seconds() - begin, state)
 
     def cycle(
@@ -265,31 +319,45 @@ class Job:
         step: str,
         other: Owner | None = None,
         cuts: bool = True,
+        prices: tuple[float, ...] = PRICES,
     ) -> Member:
-        """One V-cycle, from one partition or from two; `cuts`: with minimum cuts on every level."""
+        """One V-cycle, from one partition or from two.
+
+        `cuts`: with minimum cuts on every level; `prices`: of overweight, from sweep to sweep.
+        """
         begin = wall_seconds()
         sweeps = Sweeps(self.limits, rng, self.deadline, threads=self.free_threads)
-        refine = None if cuts else sweeps.anneal
-        state, _ = sweeps.v_cycle(self.nets, owner, refine, other=other)
+        anneal = sweeps.anneal_and_cut if cuts else sweeps.anneal
+        state, _ = sweeps.v_cycle(self.nets, owner, partial(anneal, prices=prices), other=other)
         sweeps.settle(self.nets, state)
         if cuts:
             sweeps.cut(self.nets, state, (REACH,))
         return self.note_state(step, wall_seconds() - begin, state)
+
+    def tighten(self, owner: Owner, rng: np.random.Generator) -> Member:
+        """One V-cycle within the limit: no worse, if the owners are within it."""
+        begin = wall_seconds()
+        sweeps = Sweeps(self.limits, rng, self.deadline, threads=self.free_threads)
+        state, _ = sweeps.v_cycle(self.nets, owner, sweeps.improve)
+        return self.note_state("V-cycle within the limit", wall_seconds() - begin, state)
 
     @property
     def free_threads(self) -> int:
         """Threads that one step may have: all of them, unless several steps run side by side."""
         return self.options.threads if self.alone else 1
 
-    def minimum_cuts(self, owner: Owner) -> Member:
+    def minimum_cuts(self, owner: Owner, reach: float = REACH) -> Member:
         """One minimum cut between each two neighbouring parts, not far from their boundary.
 
-        The owners get no worse, if they are within the limit.
+        With a `reach` above the usual they are repeated as long as that helps. The owners get no
+        worse, if they are within the limit.
         """
         begin = wall_seconds()
         state = self.state(owner)
+        least_gain = LEAST_GAIN if reach > REACH else 1.0
         threads = self.free_threads
-        Flows(self.limits, self.deadline, threads, least_gain=1.0).refine(self.nets, state)
+        flows = Flows(self.limits, self.deadline, threads, reach, least_gain, LEAST_YIELD)
+        flows.refine(self.nets, state)
         return self.note_state("minimum cuts", wall_seconds() - begin, state)
 
     def polish(self, owner: Owner, rng: np.random.Generator) -> Member:
@@ -300,20 +368,34 @@ class Job:
         sweeps.polish(self.nets, state)
         return self.note_state("polished", wall_seconds() - begin, state)
 
-    def chain(self, owner: Owner, seed: int, cycles: int, cuts: bool = True) -> Member:
+    def chain(
+        self, owner: Owner, seed: int, cycles: int, cuts: bool = True, quick: bool = False
+    ) -> Member:
         """Sweeps and V-cycles one after the other, from where the last one ended.
 
+        `quick`, as for effort fast: sweeps are quick ones, all within the limit on even graphs, and
+        minimum cuts look less far.
+
         Sweeps beyond the limit are not made on thin graphs, where they spoil the start; where they
-        do so elsewhere, those within the limit take their place. No V-cycle follows one that found
-        nothing better.
+        do so elsewhere, with a start within the limit, sweeps within it are tried too. No V-cycle
+        follows one that found nothing better. Parts of thin graphs that are above one of several
+        limits come below it in a V-cycle: clusters carry weight through chains of neighbouring
+        parts, where single vertices would go to parts far away.
         """
         rng, best = np.random.default_rng(seed), self.member(owner)
-        swept = best if self.kind == "thin" else self.sweeps(owner, rng)
-        if self.kind == "thin" or swept.volume > WORSE * best.volume:
-            swept = self.climb(owner, rng)
+        several = self.nets.weight.shape[1] > 1
+        if self.kind == "thin" and several and best.overload > 0 and not self.deadline.passed():
+            step = f"balancing V-cycle, seed {seed}"
+            best = min(best, self.cycle(owner, rng, step, cuts=False))
+        climbs = self.kind == "thin" or (quick and self.kind == "even" and not best.overload)
+        swept = best if climbs else self.sweeps(best.owner, rng, quick)
+        if climbs:
+            swept = self.climb(best.owner, rng, quick)
+        elif best.overload == 0 and swept.volume > WORSE * best.volume:
+            swept = min(swept, self.climb(best.owner, rng, quick))
         best = min(best, swept)
         if self.kind == "thin" and not self.deadline.passed():
-            best = min(best, self.minimum_cuts(best.owner))
+            best = min(best, self.minimum_cuts(best.owner, QUICK_REACH if quick else REACH))
         for k in range(1, cycles + 1):
             if self.deadline.passed() or self.is_least(best):
                 break
@@ -338,7 +420,7 @@ class Job:
         An exception, Ctrl-C included, ends the search: what waits is dropped, and what runs stops
         before its next sweep, native partitioners at once.
         """
-        if self.options.threads == 1 or len(arguments) == 1:
+        if self.options.threads == 1 or len(arguments) < 2:
             return [task(*each) for each in arguments]
         self.alone = False
         with ThreadPoolExecutor(min(self.options.threads, len(arguments))) as pool:
@@ -353,19 +435,34 @@ class Job:
             self.alone = True
             return [future.result() for future in futures]
 
-    def refine_objective(self, owners: Sequence[Owner], cycles: int | None = None) -> list[Member]:
-        """From these owners on, what the objective itself asks for."""
+    def refine_objective(
+        self, owners: Sequence[Owner], cycles: int | None = None, first: int = 0
+    ) -> list[Member]:
+        """From these owners on, what the objective itself asks for; `first`: of their seeds."""
         if self.objective == "volume":
             return []
         problem = self.hypergraph if self.expectation is None else self.expectation.problem
         found: list[Member] = self.side_by_side(
             self._refine_for,
-            [(problem, owner, self.options.seed + k, cycles) for k, owner in enumerate(owners)],
+            [
+                (problem, owner, self.options.seed + k, cycles)
+                for k, owner in enumerate(owners, first)
+            ],
         )
         return found
 
+    def combine_for(self, one: Owner, two: Owner, cycles: int) -> Member:
+        """Two owners combined for the expected volume, and V-cycles after that."""
+        assert self.expectation is not None
+        return self._refine_for(self.expectation.problem, one, self.options.seed, cycles, two)
+
     def _refine_for(
-        self, problem: Hypergraph, owner: Owner, seed: int, cycles: int | None
+        self,
+        problem: Hypergraph,
+        owner: Owner,
+        seed: int,
+        cycles: int | None,
+        other: Owner | None = None,
     ) -> Member:
         begin = wall_seconds()
         loads = self.loads
@@ -385,8 +482,10 @@ class Job:
             owner,
             self.num_parts,
             deadline=self.deadline,
+            other=other,
         )
-        return self.note(f"refined for {self.objective}, seed {seed}", begin, better.owner)
+        how = "refined" if other is None else "combined"
+        return self.note(f"{how} for {self.objective}, seed {seed}", begin, better.owner)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,19 +20,35 @@ import numpy.typing as npt
 from plancc.clock import wall_seconds
 from plancc.models.problem import Hypergraph
 from plancc.partitioners.run import strongest
-from plancc.passes.multilevel import Owner
+from plancc.passes.multilevel import PRICES, Owner
 from plancc.search.job import EVEN, Job, Member
-from plancc.search.starts import Beginning
 
-MEMBER_CYCLES = {"thin": 1, "even": 2, "dense": 2, "wide": 3, "hubs": 3}
+MEMBER_CYCLES = {"thin": 1, "even": 2, "dense": 2, "wide": 1, "hubs": 1}
 """Most V-cycles of a new member, by kind of graph."""
+CHILD_PRICES: dict[str, tuple[tuple[float, ...], ...]] = {
+    "hubs": (PRICES[1:],),
+    "wide": (PRICES[1:],),
+    "even": (PRICES[1:], PRICES[2:], ()),
+    "dense": (PRICES[1:], PRICES[2:], ()),
+    "thin": (PRICES[1:], PRICES[2:], ()),
+}
+"""Prices of overweight in the sweeps that make a child, by kind of graph; those that made better
+children are taken more often. Where weight is as cheap as for a new member, what the parents have
+found is taken apart; without prices sweeps stay within the limit."""
+FADING = 0.95
+"""Factor of what is known of such prices with every child."""
+QUICK = 3.0
+"""Slowness of a start up to which it is made with several seeds."""
+CLEAR = 0.01
+"""Share of the volume by which a slow start must be better than the others for more like it."""
 SIZE = 10
 """Largest population."""
 LEAST_SIZE = 5
-"""Size of the population without a budget, if there are not more starts than that."""
+"""Members that come after the founders and the first two without a budget, or one for each start if
+there are more of these."""
 ROUNDS = 12
 """Children per member of the population, unless a budget says when to end."""
-GROWING_SHARE = 0.4
+GROWING_SHARE = 0.25
 """Share of a budget in which members are added to the first population."""
 RESTART_SHARE = 0.25
 """The same, of the time left, for the population of a restart."""
@@ -41,7 +56,7 @@ START_SHARE = 0.75
 """Share of the time left that one partitioner gets."""
 BATCH = 2
 """Children made from one state of the population, at least; so many as there are threads."""
-MUTATIONS = 0.3
+MUTATIONS = 0.15
 """Share of the children that come from one member only."""
 ALIKE = 0.02
 """Mean distance to the best member, over its volume, below which a population is alike."""
@@ -99,21 +114,55 @@ class Population:
         return not apart or float(np.mean(apart)) < ALIKE * max(best.volume, 1)
 
 
-def evolve(job: Job) -> list[Member]:
+@dataclass
+class Choice:
+    """Which of several ways pays: Thompson sampling (Thompson, 1933) with counts that fade.
+
+    Attributes
+    ----------
+    won, lost : float64[number of ways]
+        How often each was of use, and was not.
+    """
+
+    won: npt.NDArray[np.float64]
+    lost: npt.NDArray[np.float64]
+
+    @classmethod
+    def of(cls, number: int) -> Choice:
+        return cls(np.zeros(number), np.zeros(number))
+
+    def draw(self, rng: np.random.Generator) -> int:
+        return int(np.argmax(rng.beta(1 + self.won, 1 + self.lost)))
+
+    def learn(self, way: int, paid: bool) -> None:
+        self.won *= FADING
+        self.lost *= FADING
+        (self.won if paid else self.lost)[way] += 1
+
+
+def evolve(job: Job, founders: list[Member]) -> list[Member]:
     """Members of the last population, the best first; none where there is nothing to search.
 
     Without a budget the search ends after `ROUNDS` children per member, or as soon as it would
     start again.
+
+    Parameters
+    ----------
+    job : Job
+        Whose steps so far are those that found the founders.
+    founders : list of Member
+        The first members; nothing that is returned first is worse than the best of them.
     """
-    first = job.first("balanced")
-    if first is None:
+    if not founders:
         return []
     timed = job.deadline.at < np.inf
     first_seconds = job.record.trials[0].seconds
     population = Population(job.nets.cost)
     starts = _starts(job)
-    for member in _grown(job, first, starts, first_seconds):
+    for member in [*founders, *_grown(job, founders, starts, first_seconds)]:
         population.add(member)
+    prices = CHILD_PRICES[job.kind]
+    choice = Choice.of(len(prices))
     rng = np.random.default_rng(job.options.seed)
     made = fruitless = restarts = 0
     again = True  # whether there is time for new members
@@ -135,22 +184,45 @@ def evolve(job: Job) -> list[Member]:
                 population.add(member)
             continue
         before = population.best
-        tasks = [(job, *_parents(population, rng), made + k) for k in range(batch)]
-        for child in job.side_by_side(_child, tasks):
+        ways = [choice.draw(rng) for _ in range(batch)]
+        pairs = [_parents(population, rng) for _ in range(batch)]
+        tasks = [(job, *pairs[k], made + k, prices[ways[k]]) for k in range(batch)]
+        for child, way, (one, _) in zip(job.side_by_side(_child, tasks), ways, pairs, strict=True):
+            choice.learn(way, child < one)
             population.add(child)
         made += batch
         fruitless = 0 if population.best < before else fruitless + batch
     return sorted(population.members)
 
 
-def _starts(job: Job) -> list[tuple[Callable[..., Owner | None], float]]:
-    """Ways to begin, each called with a seed and a share of the time, and their slowness."""
-    found: list[tuple[Callable[..., Owner | None], float]] = [
-        (partial(_begin, job, each), each.how.slowness) for each in job.beginnings("best")
+@dataclass(frozen=True)
+class _Start:
+    """A way to begin.
+
+    Attributes
+    ----------
+    make : callable
+        Called with a seed and a share of the time; owners, or None.
+    slowness : float
+        Its time, over that of METIS.
+    has_begun : callable
+        Whether the search has made it with a seed.
+    """
+
+    make: Callable[[int, float], Owner | None]
+    slowness: float
+    has_begun: Callable[[int], bool] = lambda seed: False
+
+
+def _starts(job: Job) -> list[_Start]:
+    """Ways to begin, the best first."""
+    found = [
+        _Start(partial(job.begin, each), each.how.slowness, partial(job.has_begun, each))
+        for each in job.beginnings("best")
     ]
     if found:
         return found
-    found.append((lambda seed, share: job.start(job.base, seed=seed, share=share), 1.0))
+    found.append(_Start(lambda seed, share: job.start(job.base, seed=seed, share=share), 1.0))
     strong = strongest(job.hypergraph) if job.model.problem is Hypergraph else None
     if strong is not None:
         preset = strong.presets[0]
@@ -158,51 +230,62 @@ def _starts(job: Job) -> list[tuple[Callable[..., Owner | None], float]]:
         def start(seed: int, share: float) -> Owner | None:
             return job.start(job.hypergraph, strong, seed=seed, preset=preset, share=share)
 
-        found.append((start, strong.slowness))
+        found.append(_Start(start, strong.slowness))
     return found
 
 
-def _begin(job: Job, how: Beginning, seed: int, share: float) -> Owner | None:
-    """Owners of a start, unless it was the first one of the search."""
-    return None if job.has_begun(how, seed) else job.begin(how, seed, share)
+def _grown(
+    job: Job, founders: list[Member], starts: list[_Start], first_seconds: float
+) -> list[Member]:
+    """Members beside the founders, each from another start; with a budget as many as it allows.
 
-
-def _grown(job: Job, first: Owner, starts: list[Any], first_seconds: float) -> list[Member]:
-    """The first members, each from another start; with a budget as many as it allows."""
+    Where the first slow start is clearly better than a quick one and the founders, more slow ones
+    come next, and new members have twice the time: combination with much worse ones is of no use.
+    """
     seed, begin = job.options.seed, wall_seconds()
-    growing = GROWING_SHARE * job.deadline.seconds_left()
-    timed = growing < np.inf
-    quick = [start for start, slowness in starts if slowness <= 3.0] or [starts[0][0]]
-    tasks: list[tuple[Callable[..., Owner | None], int, float]] = [(lambda *_: first, seed, 0.0)]
-    tasks += [(start, seed, slowness) for start, slowness in starts]
-    size = SIZE if timed else max(LEAST_SIZE, len(tasks))
-    tasks += [
-        (quick[k % len(quick)], (seed + 1 + k // len(quick)) % 2**31, 1.0)
-        for k in range(size - len(tasks))
-    ]
+    share = GROWING_SHARE * job.deadline.seconds_left()
+    slow = [start for start in starts if start.slowness > QUICK]
+    quick = [start for start in starts if start.slowness <= QUICK]
+    turns = [(start, (seed + k) % 2**31) for k in range(SIZE) for start in quick]
+    turns = [(start, seed) for start, seed in turns if not start.has_begun(seed)]
 
-    def grow(start: Callable[..., Owner | None], seed: int, slowness: float) -> Member | None:
-        late = wall_seconds() - begin > growing
-        if slowness > 0 and (late or not _in_time(job, slowness * first_seconds)):
-            return None
-        return _member(job, start, seed)
-
-    return [member for member in job.side_by_side(grow, tasks) if member is not None]
-
-
-def _again(job: Job, starts: list[Any], seed: int, first_seconds: float) -> list[Member]:
-    """Members of a restart, with new seeds."""
-    begin, growing = wall_seconds(), RESTART_SHARE * job.deadline.seconds_left()
-
-    def grow(start: Callable[..., Owner | None], seed: int, slowness: float) -> Member | None:
-        late = wall_seconds() - begin > growing
-        if late or not _in_time(job, slowness * first_seconds / RESTART_SHARE):
-            return None
-        return _member(job, start, seed)
-
-    tasks = [(start, (seed + k) % 2**31, slowness) for k in range(2) for start, slowness in starts]
-    found = job.side_by_side(grow, tasks[: SIZE - 1])
+    first = turns[:1] + [(start, seed) for start in slow[:1]]
+    # These are made where the start decides, however long that takes.
+    until = np.inf if job.kind in ("even", "dense") else begin + share
+    found = _grow(job, first, until, first_seconds)
+    slower, rest = [(start, seed) for start in slow[1:]], turns[1:]
+    others = [member.volume for member in [*founders, *found[:-1]] if member is not None]
+    if slow and found[-1] is not None and found[-1].volume < (1 - CLEAR) * min(others):
+        share *= 2
+        rest = slower + rest
+    else:
+        rest = rest[: len(quick)] + slower + rest[len(quick) :]
+    timed = share < np.inf
+    size = SIZE - len(founders) - len(first) if timed else max(LEAST_SIZE, len(starts))
+    found += _grow(job, rest[: max(size, 0)], begin + share, first_seconds)
     return [member for member in found if member is not None]
+
+
+def _again(job: Job, starts: list[_Start], seed: int, first_seconds: float) -> list[Member]:
+    """Members of a restart, with new seeds."""
+    until = wall_seconds() + RESTART_SHARE * job.deadline.seconds_left()
+    tasks = [(start, (seed + k) % 2**31) for k in range(2) for start in starts]
+    found = _grow(job, tasks[: SIZE - 1], until, first_seconds / RESTART_SHARE)
+    return [member for member in found if member is not None]
+
+
+def _grow(
+    job: Job, tasks: list[tuple[_Start, int]], until: float, first_seconds: float
+) -> list[Member | None]:
+    """Members from starts and seeds; None for those that failed, or for which it is too late."""
+
+    def grow(start: _Start, seed: int) -> Member | None:
+        late = wall_seconds() > until or job.deadline.passed()
+        if late or not _in_time(job, start.slowness * first_seconds):
+            return None
+        return _member(job, start, seed)
+
+    return list(job.side_by_side(grow, tasks))
 
 
 def _in_time(job: Job, seconds: float) -> bool:
@@ -210,9 +293,9 @@ def _in_time(job: Job, seconds: float) -> bool:
     return seconds < START_SHARE * job.deadline.seconds_left()
 
 
-def _member(job: Job, start: Callable[..., Owner | None], seed: int) -> Member | None:
+def _member(job: Job, start: _Start, seed: int) -> Member | None:
     """A start with a chain of V-cycles of its own."""
-    owner = start(seed, START_SHARE)
+    owner = start.make(seed, START_SHARE)
     if owner is None:
         return None
     member = job.chain(owner, seed, MEMBER_CYCLES[job.kind])
@@ -230,14 +313,14 @@ def _parents(population: Population, rng: np.random.Generator) -> tuple[Member, 
     return (one, two) if one < two else (two, one)
 
 
-def _child(job: Job, one: Member, two: Member | None, number: int) -> Member:
-    """A V-cycle from two members or from one, and what the kind of graph asks for after it."""
+def _child(
+    job: Job, one: Member, two: Member | None, number: int, prices: tuple[float, ...]
+) -> Member:
+    """A V-cycle from two members or from one, polished where cuts pay and it is better."""
     rng = np.random.default_rng([job.options.seed, 1, number])
     step = f"{'combined' if two is not None else 'mutated'} {number + 1}"
     other = None if two is None else two.owner
-    child = job.cycle(one.owner, rng, step, other)
-    if job.deadline.passed() or (job.kind in EVEN and not child < (two or one)):
-        return child
-    if job.kind in EVEN:
-        return min(child, job.polish(child.owner, rng))
-    return min(child, job.cycle(child.owner, rng, f"{step}, V-cycle"))
+    child = job.cycle(one.owner, rng, step, other, prices=prices)
+    if job.kind in EVEN and child < (two or one) and not job.deadline.passed():
+        child = min(child, job.polish(child.owner, rng))
+    return child

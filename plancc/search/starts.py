@@ -5,12 +5,16 @@ A partitioner says on which kinds of graphs it begins, and for which efforts
 boundary of the first, quick cut tells three more, since it says what sweeps can reach:
 
 =====  ===========================================================================================
-hubs   some vertices have many neighbours, as in collaboration networks
+hubs   some vertices have many neighbours, as in collaboration and dense social networks
 wide   besides, nearly every row is on the boundary: sweeps decide, not the start
 even   no vertex has many neighbours, as in meshes
 dense  besides, nearly every row is on the boundary, as in small matrices with long rows
 thin   few rows are, and degrees are even, as in roads: minimum cuts decide, sweeps spoil the start
 =====  ===========================================================================================
+
+Partitioners of several weights cut longer boundaries than those of one. Where one limit is tighter
+than the others, as that of rows in ``nnz:0.1,rows``, a start that balances it alone is tried first
+on even graphs (`tightest`), and kept if it holds the others too, or nearly so on a thin graph.
 
 Knows partitioners and problems; makes no partition.
 """
@@ -22,6 +26,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from plancc.models.loads import Loads
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.adapter import Adapter, Start
@@ -33,8 +38,16 @@ HUB = 8.0
 """Neighbours of a hub, over those of the average vertex."""
 HUB_EDGES = 0.01
 """Share of the edges that hubs have in a graph of kind hubs."""
+POPULAR, MANY, POPULAR_EDGES = 3.0, 64, 0.1
+"""The same of vertices with fewer neighbours, but many: dense social networks have no others."""
 WIDE, THIN = 0.7, 0.1
 """Share of the rows on the boundary above which a graph is wide or dense, and below which thin."""
+LEAST_SLACK = 10
+"""Average vertices that the tightest limit must allow beyond an even share: with less, METIS often
+cuts several times as much for one weight as for several."""
+NEARLY = 0.008
+"""Overload over the number of parts of a start that nearly holds all limits: V-cycles restore them
+for fewer rows than a partitioner of several weights takes."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +65,11 @@ class Beginning:
     how: Start
     problem: Hypergraph | WeightedGraph
 
+    @property
+    def name(self) -> tuple[str, str, str]:
+        """The partitioner, its preset and its objective."""
+        return self.adapter.name, self.how.preset, self.how.objective
+
 
 def has_hubs(graph: WeightedGraph) -> bool:
     """Whether a good share of the edges is that of vertices with many neighbours."""
@@ -59,7 +77,10 @@ def has_hubs(graph: WeightedGraph) -> bool:
     total = int(degree.sum())
     if total == 0:
         return False
-    return bool(degree[degree > HUB * degree.mean()].sum() >= HUB_EDGES * total)
+    mean = degree.mean()
+    hubs = degree[degree > HUB * mean].sum()
+    popular = degree[degree > max(POPULAR * mean, MANY)].sum()
+    return bool(hubs >= HUB_EDGES * total or popular >= POPULAR_EDGES * total)
 
 
 def kind_of(graph: WeightedGraph, boundary: float | None = None) -> str:
@@ -78,8 +99,20 @@ def kind_of(graph: WeightedGraph, boundary: float | None = None) -> str:
     return "thin" if kind == "even" and boundary is not None and boundary < THIN else kind
 
 
+def tightest(graph: WeightedGraph, loads: Loads, num_parts: int) -> Loads | None:
+    """The constraint with the smallest epsilon, if starts should balance it alone.
+
+    None where there is no other constraint, or one as tight; on graphs with hubs, whose weights
+    differ too much; and where the limit allows less than `LEAST_SLACK` average vertices.
+    """
+    first, *others = sorted(loads.apart().values(), key=lambda load: load.epsilon)
+    slack = np.max(first.epsilon) * graph.num_vertices / num_parts
+    tied = not others or others[0].epsilon == first.epsilon
+    return None if tied or slack < LEAST_SLACK or has_hubs(graph) else first
+
+
 def beginnings(
-    kind: str, effort: str, graph: WeightedGraph, hypergraph: Hypergraph | None
+    kind: str, effort: str, graph: WeightedGraph, hypergraph: Hypergraph | None, num_parts: int
 ) -> Iterator[Beginning]:
     """Starts of the installed partitioners on a kind of graph, the best first.
 
@@ -93,23 +126,29 @@ def beginnings(
     kind : str
         One of `KINDS`.
     effort : str
-        Effort best has the starts of the others too.
+        Effort best has the starts of the others too, but those for effort fast alone.
     graph, hypergraph : WeightedGraph, Hypergraph
         The same matrix with the same weights; None: only partitioners of graphs.
+    num_parts : int
     """
     installed = [a for a in by_rank(graph, lambda adapter: adapter.auto_rank) if a.available()]
     if not installed or not installed[0].starts:
         return
     weights = np.count_nonzero(np.atleast_2d(graph.vertex_weights.T).any(axis=1))
     strict = weights > 1 and kind in ("hubs", "wide", "dense") and effort != "best"
+    rows = graph.num_vertices / num_parts
     able = [
         (adapter, how)
         for adapter in PARTITIONERS.loaded().values()
         if adapter.available() and (adapter.constraints or not strict)
         for how in adapter.starts
-        if kind in how.rank and (effort == "best" or effort in how.efforts)
+        if kind in how.rank and _is_for(how, effort) and rows <= how.most_rows
     ]
     for adapter, how in sorted(able, key=lambda each: -each[1].rank[kind]):
         by = replace(graph, objective=how.objective) if how.objective else hypergraph
         if by is not None and adapter.takes(by):
             yield Beginning(adapter, how, by)
+
+
+def _is_for(how: Start, effort: str) -> bool:
+    return effort in how.efforts or (effort == "best" and how.efforts != ("fast",))

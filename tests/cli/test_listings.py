@@ -139,10 +139,17 @@ def others(tmp_path):
     (tmp_path / "ring.el").write_text("0 1\n1 2\n2 3\n3 0\n")
 
     def run(*lines: str) -> subprocess.CompletedProcess[str]:
+        """Their output; errors of each line to stderr, and then exit code 1."""
         code = (
             "import sys\nfrom plancc_cli.main import command\n"
+            "refused = 0\n"
             "for line in sys.stdin:\n"
-            "    command.main(line.split(), prog_name='plancc', standalone_mode=False)\n"
+            "    try:\n"
+            "        command.main(line.split(), prog_name='plancc', standalone_mode=False)\n"
+            "    except Exception as error:\n"
+            "        print(f'{type(error).__name__}: {error}', file=sys.stderr)\n"
+            "        refused = 1\n"
+            "sys.exit(refused)\n"
         )
         return subprocess.run(
             [sys.executable, "-c", code],
@@ -192,14 +199,18 @@ def test_options_with_names_of_the_commands(others):
     assert done.returncode == 0, done.stderr
     assert "of its own" not in done.stdout
     assert "is used more than once" not in done.stderr
-    for line, what in (
-        ("compile ring.el -p 2 --model taking -o no.h5", "model 'taking'"),
-        ("compile ring.el -p 2 --model stochastic-hp --sampler drawing -o no.h5", "sampler"),
-        ("inspect plan.h5 --batches 2 --sampler drawing", "sampler 'drawing'"),
+    refused = others(
+        "compile ring.el -p 2 --model taking -o no.h5",
+        "compile ring.el -p 2 --model stochastic-hp --sampler drawing -o no.h5",
+        "inspect plan.h5 --batches 2 --sampler drawing",
+    )
+    for line, what in zip(
+        refused.stderr.splitlines(),
+        ("model 'taking'", "sampler 'drawing'", "sampler 'drawing'"),
+        strict=True,
     ):
-        refused = others(line).stderr
-        assert "BackendUnavailable: " + what in refused
-        assert ": its option 'seed' has the name of one of plancc's own" in refused
+        assert line.startswith(f"BackendUnavailable: {what}")
+        assert ": its option 'seed' has the name of one of plancc's own" in line
 
 
 def test_options_of_one_name_and_several_types(others, tmp_path: Path):
@@ -217,7 +228,9 @@ def test_options_of_one_name_and_several_types(others, tmp_path: Path):
     assert 'model_keep": "2' in told
     assert 'model_threshold": "3' in told
     assert any("edges" in line and "keep=0.5" in line for line in told)
-    refused = others(f"{words} --model hub-split --threshold 0.3").stderr
-    assert "--threshold '0.3': a value of type int is needed" in refused
-    refused = others(f"{words} --model shared --threshold x").stderr
-    assert "--threshold 'x': a value of type float is needed" in refused
+    refused = others(
+        f"{words} --model hub-split --threshold 0.3", f"{words} --model shared --threshold x"
+    )
+    first, second = refused.stderr.splitlines()
+    assert "--threshold '0.3': a value of type int is needed" in first
+    assert "--threshold 'x': a value of type float is needed" in second

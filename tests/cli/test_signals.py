@@ -135,6 +135,23 @@ def test_stuck_in_native_code(number: int, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_native_code_that_loses_an_interruption_and_fails_later(tmp_path: Path) -> None:
+    """As a compiler whose callback was interrupted: what it says of itself is of no use."""
+    work = """
+        from plancc_cli import group
+        def main(**options):
+            try:
+                ready()
+            except KeyboardInterrupt:
+                raise RuntimeError("no compiled object yet")
+        group.command.main = main
+        group.run()
+    """
+    with program(work, tmp_path) as process:
+        process.send_signal(signal.SIGTERM)
+        assert ended(process) == (1, INTERRUPTED)
+
+
 def test_what_is_written_is_said(tmp_path: Path) -> None:
     work = """
         with atomic_write("first.txt") as temporary:

@@ -15,6 +15,7 @@ from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.graph.vertexdata import VertexData
 from plancc.models import MODELS
+from plancc.models.graph import GraphModel
 from plancc.models.nets import merge_equal_nets
 from plancc.models.stochastic import (
     FITTED_COST,
@@ -23,6 +24,7 @@ from plancc.models.stochastic import (
     StochasticModel,
     batches_of,
     fitted,
+    fitted_cut,
     hoeffding_nets,
 )
 from plancc.models.weights import Balance, vertex_weights
@@ -355,6 +357,29 @@ def test_fitted_costs_follow_the_expectation():
         error = abs(cost_of(model, owner) / FITTED_COST * reach[1] - exact)
         assert error < 0.06 * exact
         assert error < 0.5 * min(abs(cut * reach[1] - exact), abs(volume * reach[1] - exact))
+
+
+@pytest.mark.parametrize("size", [1, 2, 12, 30])
+def test_weights_of_a_cut(size):
+    """Every end of an edge asks reach[c] / c, where c pins of its column are in each part."""
+    array = random_array(12, 30, 0.2, "full")
+    array |= array.T
+    array[0] = array[:, 0] = True  # a hub
+    matrix = graph_of(array)
+    graph = GraphModel().build(matrix, 4, balance="nnz", seed=0)
+    exact = stochastic(batch_size=size).source(matrix).exact(np.ones(30, np.int64))
+    cut = fitted_cut(graph, *exact, 4)
+    degree = array.sum(axis=1) - 1
+    count = np.maximum(degree // 4, 1)
+    reach = np.array([1 - math.comb(29 - c, size - 1) / math.comb(29, size - 1) for c in count])
+    first = 1 - math.comb(28, size - 1) / math.comb(29, size - 1)
+    each = reach / count / first if size > 1 else np.ones(30)
+    rows = np.repeat(np.arange(30), np.diff(graph.indptr))
+    wanted = FITTED_COST * (each[rows] + each[graph.indices]) / 2
+    assert np.abs(cut.edge_weights - wanted).max() <= 0.5 + 1e-9
+    hub = (rows == 0) | (graph.indices == 0)
+    assert (cut.edge_weights[hub].max() < cut.edge_weights[~hub].max()) == (size > 2)
+    assert cut.indices is graph.indices
 
 
 def test_fitted_where_nothing_can_move():

@@ -84,7 +84,6 @@ def test_compile_balances_rows_by_default():
     papers = compiled(graph, epsilon=0.02, balance="nnz", objective="volume")
     assert heaviest(papers)[0] <= 1.02
     assert heaviest(papers)[1] > 1.1
-    assert papers.metrics().volume <= plan.metrics().volume
 
 
 def test_auto_takes_the_balance_that_it_is_given():

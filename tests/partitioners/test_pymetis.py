@@ -1,7 +1,9 @@
-"""The call of METIS past pymetis, for several balances: what goes wrong is said in words."""
+"""The call of METIS past pymetis: what goes wrong is said in words."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 
 from plancc.errors import BackendError
 from plancc.models.problem import WeightedGraph
-from plancc.partitioners import metis
+from plancc.partitioners import metis, metis_child
 
 pymetis = pytest.importorskip("pymetis")
 
@@ -21,14 +23,18 @@ def ring(n=12):
     return WeightedGraph(indptr, indices.astype(np.int32), weights, None)
 
 
+def solve(problem, num_parts, **options):
+    options = {"epsilon": 0.1, "seed": 1, "threads": 1} | options
+    return np.asarray(metis_child.run(**metis.prepare(problem, num_parts, options, None)))
+
+
 def run(num_parts, preset="kway", **options):
-    settings = {"epsilon": 0.1, "seed": 1, "threads": 1} | options
-    return metis.run(ring(), num_parts, preset=preset, **settings)
+    return solve(ring(), num_parts, preset=preset, **options)
 
 
 @pytest.mark.parametrize("preset", ["kway", "recursive"])
 def test_both_functions_are_there(preset):
-    owner = np.asarray(run(2, preset))
+    owner = run(2, preset)
     assert sorted(np.bincount(owner)) == [6, 6]
     assert (np.bincount(owner[1::2]) == 3).all()
 
@@ -44,7 +50,7 @@ def test_every_constraint_may_be_as_uneven_as_it_is_allowed(preset):
     weights = np.stack([np.ones(n, np.int64), 1 + 3 * first], axis=1)
     problem = WeightedGraph(chain.indptr, chain.indices, weights, costs)
     for epsilon in (np.array([0.02, 0.6]), np.array([0.6, 0.02])):
-        found = metis.run(problem, 2, epsilon=epsilon, seed=1, preset=preset, threads=1)
+        found = solve(problem, 2, epsilon=epsilon, preset=preset)
         loads = np.stack([np.bincount(found, column, 2) for column in weights.T], axis=1)
         reached = loads.max(axis=0) / loads.mean(axis=0) - 1
         assert (reached <= epsilon + 1e-3).all()
@@ -61,7 +67,7 @@ def test_metis_itself_refuses_wrong_input():
     [(-3, "not enough memory"), (-4, "some other error"), (0, "unknown"), (7, "unknown")],
 )
 def test_every_status_but_1_is_a_failure(monkeypatch, status, words):
-    monkeypatch.setattr(metis, "_function", lambda name: lambda *pointers: status)
+    monkeypatch.setattr(metis_child, "_function", lambda name: lambda *pointers: status)
     with pytest.raises(BackendError, match=rf"status {status}: {words}\)"):
         run(2)
 
@@ -70,6 +76,29 @@ def test_every_status_but_1_is_a_failure(monkeypatch, status, words):
     ("preset", "name"), [("kway", "METIS_PartGraphKway"), ("recursive", "METIS_PartGraphRecursive")]
 )
 def test_a_pymetis_without_the_function(monkeypatch, preset, name):
-    monkeypatch.setattr(metis.ctypes, "CDLL", lambda file: SimpleNamespace())
-    with pytest.raises(BackendError, match=f"no {name} .*builtin"):
+    monkeypatch.setattr(metis_child.ctypes, "CDLL", lambda file: SimpleNamespace())
+    with pytest.raises(BackendError, match=f"no {name}; .*builtin"):
         run(2, preset)
+
+
+def test_a_pymetis_without_a_compiled_part(monkeypatch):
+    monkeypatch.delitem(sys.modules, "pymetis._internal", raising=False)
+    monkeypatch.setattr(metis_child.PathFinder, "find_spec", lambda name, path: None)
+    with pytest.raises(BackendError, match=r"no compiled part.*builtin"):
+        run(2)
+
+
+def test_the_same_as_pymetis_own_function():
+    options = pymetis.Options(seed=5, ufactor=100)
+    graph = ring(50)
+    adjacency = pymetis.CSRAdjacency(graph.indptr, graph.indices.astype(np.int64))
+    by_pymetis = pymetis.part_graph(3, adjacency, recursive=False, options=options)
+    one = WeightedGraph(graph.indptr, graph.indices, np.ones(50, np.int64), None)
+    assert solve(one, 3, preset="kway", seed=5).tolist() == list(by_pymetis.vertex_part)
+
+
+@pytest.mark.parametrize("name", ["metis", "kaminpar"])
+def test_the_child_needs_no_numpy(name):
+    code = f"import sys, plancc.partitioners.child, plancc.partitioners.{name}_child as child"
+    code += "; sys.exit('numpy' in sys.modules or 'importlib.metadata' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -14,6 +14,7 @@ from plancc.cost.rates import EpochRates, EpochTime
 from plancc.errors import InputError
 from plancc.graph.convert import as_graph
 from plancc.graph.owners import Owners
+from plancc.passes import edges as edges_pass
 from plancc.passes.edges import RefineEdges
 from plancc.passes.kernels import edge_moves, edges
 
@@ -228,6 +229,24 @@ def test_all_in_one_part_is_spread_evenly(rounds):
     assert np.bincount(found.owners.nonzeros, minlength=4).max() <= 1.02 * -(
         -graph.num_nonzeros // 4
     )
+
+
+def test_rounds_for_the_volume_leave_small_messages(monkeypatch):
+    """Their price saves messages, and costs hardly any rows."""
+    rng = np.random.default_rng(8)
+    graph = a_matrix(rng, 400, 0.02, True)
+    start = Owners(*some_owners(rng, graph, 16))
+    found = {}
+    for fees in (0.0, edges_pass.STRAY_FEES):
+        monkeypatch.setattr(edges_pass, "STRAY_FEES", fees)
+        after = RefineEdges(rounds=4).run(graph, start, 16)
+        parts = traffic(graph, after.owners, 16)
+        found[fees] = int(parts.messages_sent.sum()), after.after.volume
+        assert after.after.volume == int(parts.sent.sum())
+        assert after.after.overload == 0
+    (without, volume), (fewer, rows) = found.values()
+    assert fewer < without
+    assert rows < 1.03 * volume
 
 
 def test_only_movable_nonzeros_move():

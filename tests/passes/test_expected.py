@@ -382,6 +382,24 @@ def test_same_seed_same_bytes():
     assert runs[0] == runs[1] != runs[2]
 
 
+def test_two_partitions_are_combined():
+    """No worse than the better one; and the second says where the first V-cycle leads."""
+    rng = np.random.default_rng(4)
+    problem = HypergraphModel().build(random_graph(rng, 600, 2500), 6, balance="nnz", seed=0)
+    reach = CURVES["half"](np.arange(1 + np.diff(problem.net_ptr).max()))
+    starts = [random_owner(np.random.default_rng(seed), 600, 6) for seed in (5, 6)]
+    one, two = (refined(problem, owner, 6, reach, cycles=1) for owner in starts)
+    if two.after < one.after:
+        one, two = two, one
+    pass_ = RefineExpected(reach=reach, cycles=1, epsilon=0.05)
+    alone = pass_.run(problem, one.owner, 6)
+    both = pass_.run(problem, one.owner, 6, other=two.owner)
+    assert both.cycles == 1
+    assert both.before == one.after
+    assert both.after < one.after
+    assert not np.array_equal(both.owner, alone.owner)
+
+
 def test_unbalanced_partitions_are_balanced():
     rng = np.random.default_rng(2)
     problem = HypergraphModel().build(random_graph(rng, 600, 2500), 9, balance="nnz,rows", seed=0)

@@ -9,6 +9,7 @@ import pytest
 from nets_helpers import bounds, net_list, random_owner, random_problem, slow_volume
 
 from plancc.models.problem import Hypergraph
+from plancc.passes.kernels import volume as sweeping
 from plancc.passes.kernels.coarsening import cluster, contract
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import boundary, move, pins_in, state_of, volume
@@ -191,6 +192,30 @@ def test_sweep_agrees_with_its_definition(num_parts, most_pins, price):
         slow_sweep(order, nets, expected, limits)
         assert state.owner.tolist() == expected.owner.tolist()
     check_state(problem, nets, state)
+
+
+@pytest.mark.parametrize("blocks", [4, 200])
+def test_sweep_in_blocks_is_the_same_with_any_number_of_threads(monkeypatch, blocks):
+    """Blocks of one vertex move as without blocks."""
+    monkeypatch.setattr(sweeping, "BLOCKS", blocks)
+    cases = [make(6, 7, 9, n=200, num_nets=150, constraints=2) for _ in range(4)]
+    mean = cases[0][2].weight.sum(axis=0, keepdims=True) // 7
+    limits = bounds(7, mean, 0.1, mean * 1.5, constraints=2)
+    for _ in range(3):
+        order = cases[0][0].permutation(200)
+        monkeypatch.setattr(sweeping, "BLOCKED_PINS", 0)
+        for threads, (_, problem, nets, state) in enumerate(cases[:3], 1):
+            before = volume(nets, state)
+            moved, gained, _ = sweep(order, nets, state, limits, threads)
+            assert moved > 0
+            assert before - volume(nets, state) == gained
+            assert state.owner.tolist() == cases[0][3].owner.tolist()
+            assert (state.sums <= limits.cap).all()
+            check_state(problem, nets, state)
+        _, _, nets, expected = cases[3]
+        monkeypatch.setattr(sweeping, "BLOCKED_PINS", 10**9)
+        sweep(order, nets, expected, limits)
+        assert blocks < 200 or state.owner.tolist() == expected.owner.tolist()
 
 
 def test_costs_that_four_bytes_do_not_hold():

@@ -125,10 +125,10 @@ def test_refined_is_better_by_the_one_definition(objective: str, directed: bool)
     if directed:
         matrix = _directed(600, 5000, seed=7)
     else:
-        matrix = normalize(load_dataset("rmat", scale=9, edge_factor=8, seed=4).graph)
-    num_parts = 24 if objective == "messages" else 8  # of 8 all talk to all, come what may
+        matrix = normalize(load_dataset("rmat", scale=10, edge_factor=8, seed=5).graph)
+    num_parts = 24 if objective == "messages" else 12  # of few all talk to all, come what may
     problem = _problem(matrix, num_parts)
-    start = refiner("volume", cycles=1, epsilon=0.05).run(
+    start = refiner("volume", cycles=0, epsilon=0.05).run(
         problem, (np.arange(problem.num_vertices) % num_parts).astype(np.int32), num_parts
     )
     dims, machine = (64, 16, 8), find_machine("cpu-cluster")
@@ -155,6 +155,42 @@ def test_refined_is_better_by_the_one_definition(objective: str, directed: bool)
     heaviest = np.bincount(better.owner, weights=problem.vertex_weights).max()
     total = problem.vertex_weights.sum()
     assert heaviest <= max(1.05 * np.ceil(total / num_parts), problem.vertex_weights.max())
+
+
+@pytest.mark.parametrize("held", ["max-volume", "messages"])
+def test_sweeps_that_hold_the_traffic_lower_the_volume(held: str) -> None:
+    matrix, num_parts = _directed(800, 6000, seed=11), 16
+    problem = _problem(matrix, num_parts)
+    owner = np.random.default_rng(3).integers(0, num_parts, 800).astype(np.int32)
+    nets = nets_of(problem)
+    state = state_of(nets, owner, num_parts)
+    before = _pairs(matrix, owner, num_parts)
+    busiest = max(before.sum(axis=0).max(), before.sum(axis=1).max())
+    flow = flow_of(nets, state, held == "messages")
+    tariff = refiner(held)._held(busiest)
+    for _ in range(2):
+        order = np.arange(matrix.num_vertices)
+        sweep_traffic(order, nets, state, flow, tariff, bounds(num_parts, 0, 0))
+    after = _pairs(matrix, state.owner, num_parts)
+    assert after.sum() < 0.9 * before.sum()
+    if held == "messages":
+        assert (after > 0).sum() <= (before > 0).sum()
+    else:
+        assert max(after.sum(axis=0).max(), after.sum(axis=1).max()) <= busiest
+
+
+@pytest.mark.parametrize("objective", ["max-volume", "messages"])
+def test_without_extra_volume_the_objective_falls_all_the_same(objective: str) -> None:
+    matrix, num_parts = _directed(600, 2500, seed=7), 24
+    problem = _problem(matrix, num_parts)
+    start = refiner("volume", cycles=0, epsilon=0.05).run(
+        problem, (np.arange(600) % num_parts).astype(np.int32), num_parts
+    )
+    better = refiner(objective, cycles=3, epsilon=0.05, max_extra_volume=0.0).run(
+        problem, start.owner, num_parts
+    )
+    assert better.after.value < better.before.value
+    assert better.after.volume <= better.before.volume
 
 
 def test_the_same_seed_gives_the_same_owners() -> None:

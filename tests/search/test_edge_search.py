@@ -183,8 +183,10 @@ def test_budget(objective):
     check(result, matrix, 8, objective=objective)
     steps = {trial.step.split()[0].strip(",") for trial in result.tried}
     assert {"by", "split", "nonzeros"} <= steps
-    share = 1.0 if objective == "volume" else 1 - edges.OBJECTIVE_SHARE
-    assert result.seconds > share * 1.5  # another objective's refinement may end before its share
+    refined = [trial for trial in result.tried if f"for {objective}" in trial.step]
+    if objective != "volume":  # again and again, until time is up or nothing is found for long
+        assert len(refined) > edges.OBJECTIVE_STARTS
+    assert result.seconds > 1.5 or len(refined) > edges.VAIN
 
 
 @pytest.mark.parametrize(

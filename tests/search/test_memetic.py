@@ -10,7 +10,7 @@ from plancc.graph.owners import Owners
 from plancc.options import SearchOptions
 from plancc.search import memetic, search
 from plancc.search.job import Member
-from plancc.search.memetic import Population
+from plancc.search.memetic import Choice, Population
 from plancc.search.record import Record
 
 
@@ -74,6 +74,36 @@ def test_same_seed_same_plan_without_a_budget(threads):
         assert sorted(t.step for t in one.tried) == sorted(t.step for t in two.tried)
 
 
+@pytest.mark.parametrize("name", ["rmat", "grid"])
+@pytest.mark.usefixtures("one_round")
+def test_best_begins_with_the_steps_of_balanced(name):
+    matrix = small_graph(name)
+    balanced, best = (
+        search(matrix, 8, SearchOptions(effort=effort, seed=3)) for effort in ("balanced", "best")
+    )
+    steps, more = (
+        [(trial.step, trial.overload, trial.volume) for trial in result.tried]
+        for result in (balanced, best)
+    )
+    assert more[: len(steps)] == steps
+    assert len(more) > len(steps)
+    reached, further = (min(each[1:] for each in tried) for tried in (steps, more))
+    assert further <= reached
+
+
+def test_ways_that_pay_are_taken_more_often():
+    rng, choice = np.random.default_rng(1), Choice.of(3)
+    taken = np.zeros(3)
+    for _ in range(300):
+        way = choice.draw(rng)
+        taken[way] += 1
+        choice.learn(way, rng.random() < (0.1, 0.7, 0.3)[way])
+    assert taken[1] > 2 * max(taken[0], taken[2])
+    for _ in range(100):
+        choice.learn(1, False)  # what once paid is given up
+    assert choice.draw(rng) != 1
+
+
 def test_of_equally_good_owners_the_order_of_steps_does_not_matter():
     found = []
     for order in ([0, 1, 2], [2, 1, 0], [1, 2, 0]):
@@ -117,7 +147,7 @@ def test_a_population_that_is_alike_starts_again(monkeypatch):
     result = search(matrix, 4, SearchOptions(effort="best"))  # ends instead
     check(result, matrix, 4)
     assert result.tried[-1].step == "polished"
-    assert not any("combined" in trial.step for trial in result.tried)
+    assert not any("combined " in trial.step for trial in result.tried)  # "combined 1"
 
 
 def test_without_time_for_new_members_the_old_ones_have_children(monkeypatch):

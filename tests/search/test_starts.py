@@ -17,7 +17,7 @@ from plancc.options import SearchOptions
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.adapter import Adapter
 from plancc.search import job, search
-from plancc.search.starts import KINDS, beginnings, kind_of
+from plancc.search.starts import KINDS, NEARLY, beginnings, kind_of, tightest
 from plancc_datasets import load_dataset
 
 
@@ -26,8 +26,8 @@ def problems(matrix, balance="nnz"):
     return graph, HypergraphModel().build(matrix, 4, balance=balance, seed=1)
 
 
-def names(kind, effort, matrix, balance="nnz"):
-    found = beginnings(kind, effort, *problems(matrix, balance))
+def names(kind, effort, matrix, balance="nnz", num_parts=2):
+    found = beginnings(kind, effort, *problems(matrix, balance), num_parts)
     return [" ".join([b.adapter.name, b.how.preset, b.how.objective]).strip() for b in found]
 
 
@@ -58,15 +58,17 @@ def test_the_best_start_is_first_and_best_has_those_of_all():
         if not PARTITIONERS[adapter].available():
             pytest.skip(f"{adapter} is not installed")
     grid = small_graph("grid")
-    assert names("even", "fast", grid) == ["metis kway volume"]
-    assert names("hubs", "fast", grid) == ["kaminpar default cut", "metis kway cut"]
-    assert names("even", "balanced", grid) == ["metis kway volume", "kaminpar strong cut"]
+    assert names("even", "fast", grid) == ["metis kway volume", "kaminpar fast cut"]
+    assert names("even", "fast", grid, num_parts=40)[0] == "kaminpar fast cut"
+    assert names("hubs", "fast", grid) == ["kaminpar fast cut", "metis kway cut"]
+    assert "kaminpar fast cut" not in [n for kind in KINDS for n in names(kind, "best", grid)]
+    assert names("even", "balanced", grid) == ["metis kway volume", "metis recursive cut"]
     for kind in KINDS:
         every = names(kind, "best", grid)
         assert {"mtkahypar quality", "mtkahypar default", "metis kway cut"} <= {*every}
         assert set(names(kind, "balanced", grid)) <= {*every}
     graph, _ = problems(grid)
-    assert not any(b.how.objective == "" for b in beginnings("thin", "best", graph, None))
+    assert not any(b.how.objective == "" for b in beginnings("thin", "best", graph, None, 4))
 
 
 def test_several_weights_on_long_boundaries_are_for_those_who_balance_them():
@@ -95,14 +97,18 @@ def test_steps_of_a_road_and_of_a_mesh():
     result = search(road, 4, SearchOptions(effort="balanced"))
     assert check(result, road, 4) == 0
     steps = [trial.step for trial in result.tried]
-    assert steps[1:] == ["climb", "minimum cuts", "V-cycle 1, seed 1", "polished"]
+    again = ["metis cut recursive seed 1", "climb", "minimum cuts"]
+    assert steps[1:] == ["climb", "minimum cuts", *again, "combined"]
     volumes = [trial.volume for trial in result.tried[:3]]
     assert volumes == sorted(volumes, reverse=True)
     result = search(road, 4, SearchOptions(effort="fast"))
     assert [trial.step for trial in result.tried][1:] == ["climb", "minimum cuts"]
+    even = normalize(load_dataset("grid", rows=40, cols=40).graph)
+    result = search(even, 8, SearchOptions(effort="fast", epsilon=0.05))
+    assert [trial.step for trial in result.tried][1:] == ["climb"]
     mesh = small_graph("grid")
     steps = [trial.step for trial in search(mesh, 8, SearchOptions(effort="balanced")).tried]
-    assert steps[-1] == "polished"
+    assert steps[-1] == "minimum cuts"
     assert "combined" in steps
 
 
@@ -149,3 +155,106 @@ def test_two_balances_on_a_mesh():
     for load, allowed in zip(weights.T, (0.1, 0.01), strict=True):
         heaviest = np.bincount(result.owners.rows, load, p).max()
         assert heaviest <= (1 + allowed) * -(-load.sum() // p)
+
+
+def district(share):
+    """A grid of 60 x 60 vertices, a corner of 20 x 20 with a share of the diagonals besides."""
+    number = np.arange(3600).reshape(60, 60)
+    pairs = [(number[:, :-1], number[:, 1:]), (number[:-1], number[1:])]
+    corner = number[:20, :20]
+    kept = np.random.default_rng(1).random((19, 19)) < share
+    pairs.append((corner[:-1, :-1][kept], corner[1:, 1:][kept]))
+    rows, columns = (np.concatenate([pair[k].ravel() for pair in pairs]) for k in (0, 1))
+    upper = sp.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(3600, 3600))
+    return graph_of(upper + upper.T)
+
+
+def loads_of(matrix, *allowed):
+    weights = vertex_weights(matrix, "nnz,rows")
+    return Loads({"nnz": weights[:, 0], "rows": weights[:, 1]}, allowed)
+
+
+def test_the_tightest_balance_is_tried_alone_where_it_is_loose_enough_for_single_vertices():
+    matrix = district(0.5)
+    graph, _ = problems(matrix, "nnz,rows")
+    assert tightest(graph, loads_of(matrix, 0.1, 0.05), 4).names == ("rows",)
+    assert tightest(graph, loads_of(matrix, 0.05, 0.1), 4).names == ("nnz",)
+    assert tightest(graph, loads_of(matrix, 0.1, 0.05), 18).names == ("rows",)  # 10 vertices
+    assert tightest(graph, loads_of(matrix, 0.1, 0.05), 19) is None
+    assert tightest(graph, loads_of(matrix, 0.05, 0.05), 4) is None
+    one = Loads({"rows": np.ones(3600, np.int64)}, 0.05)
+    assert tightest(graph, one, 4) is None
+    stars, _ = problems(star_forest(), "nnz,rows")
+    assert tightest(stars, loads_of(star_forest(), 0.1, 0.05), 4) is None
+
+
+@pytest.mark.parametrize("effort", ["fast", "balanced"])
+@pytest.mark.parametrize(("allowed", "held"), [(0.06, "all"), (0.03, "nearly"), (0.012, "no")])
+def test_a_start_by_the_tightest_balance_is_kept_if_it_nearly_holds_the_others(
+    effort, allowed, held
+):
+    matrix, p = district(1.0), 2
+    loads = loads_of(matrix, allowed, 0.01)
+    result = search(matrix, p, SearchOptions(effort=effort), loads=loads)
+    steps, first = [trial.step for trial in result.tried], result.tried[0]
+    assert loads.overload(result.owners.rows, p) == 0
+    assert steps[0].endswith("by rows")
+    balanced_again = [step.startswith("balancing V-cycle") for step in steps]
+    if held == "all":
+        assert first.overload == 0
+        assert not any(balanced_again)
+        assert "metis volume kway seed 1" not in steps
+    elif held == "nearly":
+        assert 0 < first.overload <= NEARLY * p
+        assert balanced_again[1]
+        assert result.tried[1].overload < first.overload
+    else:
+        assert first.overload > NEARLY * p
+        assert steps[1] == "metis volume kway seed 1"
+
+
+def test_fast_makes_another_start_where_the_balance_is_dear():
+    """Rings of all sizes: METIS keeps them whole, beyond the limit; to restore that cuts many."""
+    sizes = range(3, 90)
+    halves = [sp.diags_array([1.0, 1.0], offsets=[1, 1 - n], shape=(n, n)) for n in sizes]
+    rings = sp.block_diag(halves, format="csr")
+    matrix = graph_of(rings + rings.T)
+    result = search(matrix, 16, SearchOptions(effort="fast"))
+    assert check(result, matrix, 16) == 0
+    first, restored, *rest = result.tried
+    assert first.overload > 0
+    assert restored.volume > 1.2 * first.volume
+    assert any(trial.step.startswith("kaminpar") for trial in rest)
+
+
+@pytest.mark.parametrize(
+    ("degree", "popular", "kind"), [(80, 80, "dense"), (80, 420, "wide"), (4, 20, "dense")]
+)
+def test_popular_vertices_are_hubs_where_they_have_many_neighbours(degree, popular, kind):
+    """As in dense social networks, where no vertex has 8 times the mean."""
+    n, rng = 800, np.random.default_rng(1)
+    share = np.where(np.arange(n) < 60, popular, degree / 2)[:, None] / n
+    graph, _ = problems(graph_of(sp.csr_matrix(rng.random((n, n)) < share)))
+    degrees = np.diff(graph.indptr)
+    assert degrees.max() < 8 * degrees.mean()
+    assert kind_of(graph, 0.9) == kind
+
+
+def test_a_start_that_fails_after_one_by_the_tightest_balance_makes_room_for_the_next(monkeypatch):
+    """The weights of METIS' first start are of one balance; it fails for several."""
+    matrix, p = district(1.0), 2
+    loads = loads_of(matrix, 0.012, 0.01)
+    real = job.partition
+
+    def partition(problem, num_parts, options, **more):
+        if options.partitioner == "metis" and np.ndim(problem.vertex_weights) > 1:
+            raise BackendError("metis crashed (SIGSEGV)")
+        return real(problem, num_parts, options, **more)
+
+    monkeypatch.setattr(job, "partition", partition)
+    result = search(matrix, p, SearchOptions(effort="fast"), loads=loads)
+    steps = [trial.step for trial in result.tried]
+    assert steps[0].endswith("by rows")
+    assert result.tried[0].overload > NEARLY * p
+    assert result.warnings == ["left out: metis crashed (SIGSEGV)"]
+    assert loads.overload(result.owners.rows, p) == 0

@@ -51,8 +51,8 @@ class Prices(NamedTuple):
         Loads.
     ceiling, pressure : float
     fees : float64[m], m at least 1
-        Fees of the first, second, ... row of a message, the last for all that follow. Messages and
-        fees need ``Owners.pair``.
+        Fees of the first, second, ... row of a message, the last for all that follow; they never
+        rise. Messages and fees need ``Owners.pair``.
     """
 
     target: Any
@@ -137,6 +137,12 @@ def _touched(e: int, state: Any, parts: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
+def _charged(state: Any, prices: Any) -> bool:
+    """Whether messages have a price."""
+    return state.pair.shape[1] > 0 and (prices.message > 0.0 or prices.fees[0] > 0.0)
+
+
+@njit(cache=True, nogil=True)
 def _fee(step: int, q: int, m: int, more: int, pair: Any, prices: Any, toll: Any) -> float:
     """Cost that messages add to the next row (`more` 0), or to the last one (-1).
 
@@ -156,7 +162,7 @@ def _saved(e: int, q: int, state: Any, prices: Any, toll: Any) -> float:
     n = len(state.owner)
     owner, step = state.owner[e % n], 1 if e >= n else 0
     cost = 1.0 + prices.row * (toll[GIVE + step, q] + toll[TAKE - step, owner])
-    if state.pair.shape[1] > 0:
+    if _charged(state, prices):
         cost += _fee(step, owner, q, -1, state.pair, prices, toll)
     return cost
 
@@ -261,7 +267,7 @@ def _best_part(  # type: ignore[no-untyped-def]
     before and after.
     """
     n = len(state.owner)
-    paired = state.pair.shape[1] > 0
+    paired = _charged(state, prices)
     step_e, step_f = (1, 0) if e >= n else (0, 1)
     owner_e, owner_f = state.owner[e % n], state.owner[f % n]
     base_e = 1.0 + prices.row * toll[TAKE - step_e, owner_e]
@@ -275,7 +281,7 @@ def _best_part(  # type: ignore[no-untyped-def]
         cost = toll[BURDEN, r]
         if mine[r] == 0:
             cost += base_e + prices.row * toll[GIVE + step_e, r]
-            if paired:
+            if paired and cost <= least:
                 cost += _fee(step_e, owner_e, r, 0, state.pair, prices, toll)
         if cost < least or (cost == least and best >= 0 and _lighter(r, best, state, prices)):
             best, least = r, cost
@@ -286,7 +292,7 @@ def _best_part(  # type: ignore[no-untyped-def]
             if state.slot_count[s] == 0 or theirs[r] or r == q:
                 continue
             cost = toll[BURDEN, r] + base_f + prices.row * toll[GIVE + step_f, r]
-            if paired:
+            if paired and cost <= least:
                 cost += _fee(step_f, owner_f, r, 0, state.pair, prices, toll)
             if cost < least or (cost == least and best >= 0 and _lighter(r, best, state, prices)):
                 best, least = r, cost
@@ -330,12 +336,12 @@ def _leave(  # type: ignore[no-untyped-def]
     """
     n = len(state.owner)
     owner = state.owner[e % n]
-    paired = state.pair.shape[1] > 0
+    paired = _charged(state, prices)
     step = 0 if e >= n else 1  # of the other nets
     value = _saved(e, q, state, prices, toll)
     relief = toll[RELIEF, q]
-    most = 1.0 + relief  # that a nonzero can save, unless traffic has a price
-    if prices.pressure > 0.0 or paired:
+    most = 1.0 + relief + prices.fees[0]  # that a nonzero can save, unless loads have a price
+    if prices.pressure > 0.0:
         most = np.inf
     if len(pins) >= SHORT and _stuck(e, q, pins, pattern, state, value, relief, most):
         return 0
@@ -370,7 +376,7 @@ def _leave(  # type: ignore[no-untyped-def]
                     continue
                 cost = toll[BURDEN, r] + prices.weight[r] * added[r] * (toll[BURDEN, r] > 0)
                 cost += base + prices.row * toll[GIVE + step, r]
-                if paired and r != owner_f:
+                if paired and r != owner_f and cost <= least:
                     cost += _fee(step, owner_f, r, 0, state.pair, prices, toll)
                 if cost < least or (r == owner and cost == least):
                     best, least = r, cost

@@ -76,14 +76,14 @@ class Scratch(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def chains(owner: Any, num_parts: int) -> Any:
-    """The vertices of every part: `Chains`."""
+def chains(vertices: Any, owner: Any, num_parts: int) -> Any:
+    """The vertices of every part: `Chains`. Only those in `vertices` are listed, the last first."""
     first = np.full(num_parts, -1, dtype=np.int32)
     after = np.full(len(owner), -1, dtype=np.int32)
     before = np.full(len(owner), -1, dtype=np.int32)
     size = np.zeros(num_parts, dtype=np.int64)
     found = Chains(first, after, before, size)
-    for v in range(len(owner)):
+    for v in vertices:
         _link(v, owner[v], found)
     return found
 
@@ -99,7 +99,7 @@ def _link(v: int, q: int, chain: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _give(v: int, there: int, chain: Any, nets: Any, state: Any) -> None:
+def give(v: int, there: int, chain: Any, nets: Any, state: Any) -> None:
     """Move v to part `there`, in its chain too."""
     here = state.owner[v]
     left, right = chain.before[v], chain.after[v]
@@ -335,9 +335,9 @@ def exchange(
                 break
             for v in place[:2]:
                 if v >= 0:
-                    _give(v, target, chain, nets, state)
+                    give(v, target, chain, nets, state)
             for v in place[2:]:
                 if v >= 0:
-                    _give(v, here, chain, nets, state)
+                    give(v, here, chain, nets, state)
             made += 1
     return made

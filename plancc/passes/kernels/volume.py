@@ -8,12 +8,14 @@ coarse levels of nets with sizes they are not, and these kernels must not be use
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
-from plancc.passes.kernels.state import move
+from plancc.passes.kernels.state import move, pins_in
 
 NOTHING, DONE = 1e-9, 1 - 1e-9
 """Shares of an overload: relieving less counts as nothing, relieving more as all of it."""
@@ -21,6 +23,8 @@ LISTED = 4
 """Parts that a vertex touches are listed while they are at most one in this many."""
 STRIDE = 32
 """Parts that are passed over together where none gains enough."""
+BLOCKED_PINS, BLOCKS = 500_000, 64
+"""A sweep of as many pins is made in as many blocks, whose vertices choose their parts at once."""
 ROUNDING = 1e-13
 """Relative error of sums of penalties, generously."""
 
@@ -235,6 +239,18 @@ def _value(v: int, q: int, value: float, nets: Any, state: Any, bounds: Any) -> 
 
 
 @njit(cache=True, nogil=True)
+def _saving(v: int, nets: Any, state: Any, bounds: Any) -> Any:
+    """What the penalty falls when v leaves its part, and whether v is all that the part has."""
+    here, saved, alone = state.owner[v], 0.0, True
+    for c in range(bounds.target.shape[1]):
+        w, full = nets.weight[v, c], state.sums[here, c]
+        alone &= w == full
+        t, p = bounds.target[here, c], bounds.price[here, c]
+        saved += penalty(full, t, p) - penalty(full - w, t, p)
+    return saved, alone
+
+
+@njit(cache=True, nogil=True)
 def _choose(  # type: ignore[no-untyped-def]
     v, found, nets, state, bounds, highest, score, seen
 ):
@@ -255,12 +271,7 @@ def _choose(  # type: ignore[no-untyped-def]
     """
     num, base, everywhere = found
     here, num_parts = state.owner[v], len(score)
-    saved, alone = 0.0, True
-    for c in range(bounds.target.shape[1]):
-        w, full = nets.weight[v, c], state.sums[here, c]
-        alone &= w == full
-        t, p = bounds.target[here, c], bounds.price[here, c]
-        saved += penalty(full, t, p) - penalty(full - w, t, p)
+    saved, alone = _saving(v, nets, state, bounds)
     # Penalties only take from gain + saved, but for rounding: most parts need none.
     slack = ROUNDING * (abs(saved) + abs(base) + highest)
     best, best_gain, best_value, evaluations = -1, np.int64(0), 0.0, 0
@@ -309,22 +320,44 @@ def _choose(  # type: ignore[no-untyped-def]
     return best, best_gain, evaluations
 
 
-def sweep(order: Any, nets: Any, state: Any, bounds: Any) -> Any:
+def sweep(order: Any, nets: Any, state: Any, bounds: Any, threads: int = 1) -> Any:
     """Move every vertex in `order` to the part where volume and penalty fall most, if any.
 
-    No move takes the last weight out of a part.
+    No move takes the last weight out of a part. Where there are many pins, the vertices of a block
+    choose their parts all at once, on as many threads as there are, and move one after the other:
+    whoever gains nothing by then chooses again. The moves are the same with any number of threads.
 
     Parameters
     ----------
     order : int64[m]
     bounds : Bounds
+    threads : int, default 1
 
     Returns
     -------
     moved, gained, evaluations
         Vertices moved, rows saved, and pairs of vertex and part whose gain was computed.
     """
-    return _sweep(order, nets, state, bounds, np.zeros(len(state.sums), dtype=_score_type(nets)))
+    kind = _score_type(nets)
+    degree = np.cumsum(nets.vertex_ptr[order + 1] - nets.vertex_ptr[order])
+    if len(order) < BLOCKS or degree[-1] < BLOCKED_PINS:
+        return _sweep(order, nets, state, bounds, np.zeros(len(state.sums), dtype=kind))
+    scores = np.zeros((threads, len(state.sums)), dtype=kind)
+    best = np.empty(len(order), dtype=np.int32)
+    total = np.zeros(3, dtype=np.int64)
+    with ThreadPoolExecutor(threads) as pool:
+        for block in np.array_split(np.arange(len(order)), BLOCKS):
+            begin, end = int(block[0]), int(block[-1]) + 1
+            goals = np.linspace(degree[begin], degree[end - 1], threads + 1)[1:-1]
+            ends = [begin, *(begin + np.searchsorted(degree[begin:end], goals)), end]
+            tasks = [
+                pool.submit(_choose_all, order[i:j], best[i:j], nets, state, bounds, score)
+                for (i, j), score in zip(pairwise(ends), scores, strict=True)
+            ]
+            tried = sum(task.result() for task in tasks)
+            done = _move_all(order[begin:end], best[begin:end], nets, state, bounds, scores[0])
+            total += [*done[:2], tried + done[2]]
+    return tuple(total.tolist())
 
 
 def _score_type(nets: Any) -> Any:
@@ -342,9 +375,7 @@ def _sweep(order: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
     idle = np.full(num_parts, -1, dtype=np.int64)  # moves made when all parts were tried in vain
     idle_base = np.zeros(num_parts, dtype=np.int64)
     idle_weight = np.zeros((num_parts, num_constraints), dtype=np.int64)
-    highest = 0.0
-    for q in range(num_parts):
-        highest = max(highest, _penalties(q, state, bounds))
+    highest = _highest(state, bounds)
     for v in order:
         found = _score(v, nets, state, score, seen)
         num, base, everywhere = found
@@ -370,6 +401,79 @@ def _sweep(order: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
         moved += 1
         gained += gain
     return moved, gained, evaluations
+
+
+@njit(cache=True, nogil=True)
+def _choose_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: Any) -> int:
+    """Write the best part of every vertex into `best`, -1 where it stays; returns evaluations."""
+    seen = np.empty(len(score) + 1, dtype=np.int64)
+    highest, evaluations = _highest(state, bounds), 0
+    for k in range(len(order)):
+        found = _score(order[k], nets, state, score, seen)
+        best[k] = -1
+        if found[0] != 0:
+            best[k], _, tried = _choose(order[k], found, nets, state, bounds, highest, score, seen)
+            evaluations += tried
+    return evaluations
+
+
+@njit(cache=True, nogil=True)
+def _move_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
+    """Move vertices to the parts in `best`, or to others where these gain nothing any more.
+
+    Returns
+    -------
+    moved, gained, evaluations
+    """
+    seen = np.empty(len(score) + 1, dtype=np.int64)
+    highest = _highest(state, bounds)
+    moved, gained, evaluations = 0, np.int64(0), 0
+    for k in range(len(order)):
+        v, part = order[k], np.int64(best[k])
+        if part < 0:
+            continue
+        gain = _gain(v, part, nets, state)
+        saved, alone = _saving(v, nets, state, bounds)
+        evaluations += 1
+        value = _value(v, part, gain + saved, nets, state, bounds)
+        fit = not alone and fits(v, part, nets, state, bounds.cap)
+        if (
+            not fit
+            or value < 0
+            or (value == 0 and not lightens(v, part, nets, state, bounds.scale))
+        ):
+            found = _score(v, nets, state, score, seen)
+            if found[0] == 0:
+                continue
+            part, gain, tried = _choose(v, found, nets, state, bounds, highest, score, seen)
+            evaluations += tried
+            if part < 0:
+                continue
+        move(v, part, nets, state)
+        highest = max(highest, _penalties(part, state, bounds))
+        moved += 1
+        gained += gain
+    return moved, gained, evaluations
+
+
+@njit(cache=True, nogil=True)
+def _gain(v: int, there: int, nets: Any, state: Any) -> Any:
+    """Rows that moving v to part `there` saves."""
+    here, gain = state.owner[v], np.int64(0)
+    for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
+        e = nets.nets[a]
+        gain += nets.cost[e] * (pins_in(e, here, state) == 1)
+        gain -= nets.cost[e] * (pins_in(e, there, state) == 0)
+    return gain
+
+
+@njit(cache=True, nogil=True)
+def _highest(state: Any, bounds: Any) -> float:
+    """The highest penalty of any part."""
+    highest = 0.0
+    for q in range(len(state.sums)):
+        highest = max(highest, _penalties(q, state, bounds))
+    return highest
 
 
 @njit(cache=True, nogil=True)

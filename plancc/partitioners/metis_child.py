@@ -1,0 +1,116 @@
+"""METIS in its child process, as its manual says (section 5.8); imports nothing that takes long.
+
+The METIS inside pymetis is called past pymetis, whose own function knows one weight per vertex, and
+whose import takes longer than METIS on a small graph.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from array import array
+from collections.abc import Callable
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from typing import Any
+
+from plancc.errors import BackendError
+from plancc.partitioners import OTHERWISE
+
+OBJTYPE = {"cut": 0, "volume": 1}
+NUM_OPTIONS = 40
+"""METIS_NOPTIONS of metis.h."""
+REAL = "f"
+"""real_t of metis.h, as pymetis builds it."""
+OK = 1
+ERRORS = {-2: "wrong input", -3: "not enough memory", -4: "some other error"}
+"""rstatus_et of metis.h."""
+
+
+def run(
+    graph: dict[str, bytes],
+    shares: list[float],
+    allowed: list[int],
+    objective: str | None,
+    seed: int,
+) -> array[int]:
+    """Minimise a graph's objective.
+
+    Parameters
+    ----------
+    graph : dict of str to bytes
+        Emptied. int64 each: "ptr", "neighbours", "weights" [n, number of constraints], and "costs"
+        unless all are 1.
+    shares : list of float
+        Of the parts, with sum 1.
+    allowed : list of int
+        Allowed imbalance of every constraint, in thousandths.
+    objective : str, or None
+        Of `OBJTYPE`; None: the cut, by recursive bisection.
+    seed : int
+
+    Raises
+    ------
+    BackendError
+        METIS fails, or is not there.
+    """
+    library = _library()
+    width = library._idx_type_width()
+    integer, number = ("q" if width == 64 else "i"), len(allowed)
+
+    def numbers(name: str) -> array[int]:
+        found = array("q", graph.pop(name))  # the bytes need not stay beside it
+        return found if width == 64 else array("i", found)
+
+    options, index = library.Options(), library.options_indices
+    options._set(index.SEED, seed)
+    options._set(index.UFACTOR, min(allowed))
+    if objective is not None:
+        options._set(index.OBJTYPE, OBJTYPE[objective])
+    ptr, weights = numbers("ptr"), numbers("weights")
+    costs = numbers("costs") if "costs" in graph else None
+    n, num_parts = len(ptr) - 1, len(shares)
+    factors = None  # where all are alike, `ufactor` says it
+    if min(allowed) < max(allowed):
+        factors = array(REAL, [1 + each / 1000 for each in allowed])
+    goal = None
+    if min(shares) < max(shares):
+        goal = array(REAL, [share for share in shares for _ in allowed])
+    owner, cut = array(integer, bytes(n * ptr.itemsize)), array(integer, [0])
+    arguments = (
+        *(array(integer, [value]) for value in (n, number)),
+        *(ptr, numbers("neighbours"), weights, None, costs),  # None: sizes for the volume are all 1
+        *(array(integer, [num_parts]), goal, factors),
+        *(array(integer, [options._get(k) for k in range(NUM_OPTIONS)]), cut, owner),
+    )
+    function = _function("METIS_PartGraphRecursive" if objective is None else "METIS_PartGraphKway")
+    status = function(*(None if each is None else each.buffer_info()[0] for each in arguments))
+    if status != OK:
+        why = ERRORS.get(status, "unknown")
+        raise BackendError(f"metis failed (status {status}: {why}); {OTHERWISE}")
+    return owner
+
+
+def _library() -> Any:
+    """The compiled part of pymetis, without the rest."""
+    name = "pymetis._internal"
+    if name not in sys.modules:
+        package = find_spec("pymetis")
+        folders = None if package is None else package.submodule_search_locations
+        found = None if folders is None else PathFinder.find_spec("_internal", folders)
+        spec = None if found is None else spec_from_file_location(name, found.origin)
+        if spec is None or spec.loader is None:
+            raise BackendError(f"this pymetis has no compiled part; {OTHERWISE}")
+        sys.modules[name] = module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+def _function(name: str) -> Callable[..., int]:
+    """A partitioning function of METIS: 13 pointers, None for NULL."""
+    function = getattr(ctypes.CDLL(_library().__file__), name, None)
+    if function is None:
+        raise BackendError(f"this pymetis has no {name}; {OTHERWISE}")
+    function.argtypes = [ctypes.c_void_p] * 13
+    function.restype = ctypes.c_int
+    return function

@@ -1,0 +1,163 @@
+"""Ejection chains: moves into full parts, which give up other vertices in turn.
+
+Where parts are hardly larger than the balance allows, as with few rows each, nearly every move that
+saves rows is into a part without room. A chain makes that move all the same; the part that is
+then above its limit ejects the vertex that costs the fewest rows, into a part with room or into the
+next full one (Glover, 1996, "Ejection chains, reference structures and alternating path methods";
+for balanced partitions Sanders and Schulz, 2013, who look for negative cycles). Any rotation of
+moves that saves rows in all has a start from which every part of it does, so that a chain ends
+where it has saved nothing so far.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from plancc.passes.kernels.exchange import give
+from plancc.passes.kernels.volume import fits, rate
+
+
+@njit(cache=True, nogil=True)
+def _is_full(q: int, limit: Any, state: Any) -> bool:
+    """Whether part q is above its limit."""
+    for c in range(limit.shape[1]):  # noqa: SIM110 - numba knows no any(...)
+        if state.sums[q, c] > limit[q, c]:
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _relieves(v: int, limit: Any, nets: Any, state: Any) -> bool:
+    """Whether v's part is within its limit without v."""
+    here = state.owner[v]
+    for c in range(limit.shape[1]):
+        if state.sums[here, c] - nets.weight[v, c] > limit[here, c]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _is_alone(v: int, nets: Any, state: Any) -> bool:
+    """Whether v's part has no other weight."""
+    here = state.owner[v]
+    for c in range(nets.weight.shape[1]):  # noqa: SIM110
+        if state.sums[here, c] != nets.weight[v, c]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _options(v: int, limit: Any, nets: Any, state: Any, score: Any, seen: Any) -> Any:
+    """The best parts for v: with room, and of all.
+
+    Returns
+    -------
+    part, gain, any_part, any_gain
+        -1 where there is none.
+    looked
+        Parts that were looked at.
+    """
+    num, base = rate(v, nets, state, score, seen)
+    here = state.owner[v]
+    best, best_gain, free, free_gain = -1, np.int64(0), -1, np.int64(0)
+    for k in range(num):
+        q = seen[k]
+        gain = base + score[q]
+        score[q] = 0
+        if q == here:
+            continue
+        if free < 0 or gain > free_gain:
+            free, free_gain = q, gain
+        if (best < 0 or gain > best_gain) and fits(v, q, nets, state, limit):
+            best, best_gain = q, gain
+    return best, best_gain, free, free_gain, num
+
+
+@njit(cache=True, nogil=True)
+def eject(
+    order: Any, limit: Any, depth: int, tries: int, most: int, chain: Any, nets: Any, state: Any
+) -> Any:
+    """Chains from the vertices in `order`; the volume falls, and no part comes above its limit.
+
+    Parameters
+    ----------
+    order : int64[m]
+    limit : float64[num_parts, num_constraints]
+        Of parts that are within it now.
+    depth : int
+        Most moves of a chain.
+    tries : int
+        Vertices of a full part that are looked at.
+    most : int
+        Pairs of vertex and part after which no further chain begins.
+    chain : Chains
+        Those in `order` of every part, kept up to date: no others move.
+
+    Returns
+    -------
+    saved, work
+        Rows, and pairs of vertex and part whose gain was computed.
+    """
+    num_parts = len(state.sums)
+    score = np.zeros(num_parts, dtype=np.int64)
+    seen = np.empty(num_parts, dtype=np.int64)
+    moved = np.empty(depth, dtype=np.int32)
+    came_from = np.empty(depth, dtype=np.int32)
+    met = np.full(len(state.owner), -1, dtype=np.int64)
+    saved, work = np.int64(0), 0
+    for i in range(len(order)):
+        v = order[i]
+        if work > most:
+            break
+        if _is_alone(v, nets, state):
+            continue
+        part, gain, free, total, looked = _options(v, limit, nets, state, score, seen)
+        work += looked
+        if free < 0 or total <= 0:
+            continue
+        if part >= 0 and gain > 0:
+            give(v, part, chain, nets, state)
+            saved += gain
+            continue
+        moved[0], came_from[0], length = v, state.owner[v], 1
+        met[v] = i
+        give(v, free, chain, nets, state)
+        full = free
+        while full >= 0:
+            best, best_to, best_gain = -1, -1, np.int64(0)
+            other, other_to, other_gain = -1, -1, np.int64(0)
+            u, tried = chain.first[full], 0
+            while u >= 0 and tried < tries and length < depth:
+                if met[u] != i:
+                    tried += 1
+                    part, gain, free, free_gain, looked = _options(
+                        u, limit, nets, state, score, seen
+                    )
+                    work += looked
+                    if _relieves(u, limit, nets, state):
+                        if part >= 0 and (best < 0 or gain > best_gain):
+                            best, best_to, best_gain = u, part, gain
+                        if free >= 0 and (other < 0 or free_gain > other_gain):
+                            other, other_to, other_gain = u, free, free_gain
+                u = chain.after[u]
+            if best >= 0 and total + best_gain > 0:
+                u, there, gain = best, best_to, best_gain
+            elif other >= 0 and total + other_gain > 0 and length + 1 < depth:
+                u, there, gain = other, other_to, other_gain
+            else:
+                break
+            moved[length], came_from[length] = u, full
+            length += 1
+            met[u] = i
+            total += gain
+            give(u, there, chain, nets, state)
+            full = there if _is_full(there, limit, state) else -1
+        if full < 0:
+            saved += total
+            continue
+        for k in range(length - 1, -1, -1):
+            give(moved[k], came_from[k], chain, nets, state)
+    return saved, work
