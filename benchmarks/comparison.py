@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 import plancc
-from benchmarks.methods import BUDGET_FACTOR, METHODS, REFERENCE, Case, Method, Options
+from benchmarks.means import geometric_mean, mean_over_kinds
+from benchmarks.methods import BUDGET_FACTOR, BUDGET_OF, METHODS, OURS, Case, Method, Options
 from plancc.cost.owners import random_traffic, traffic
 from plancc.errors import PlanccError
 from plancc.files import atomic_write
@@ -46,6 +47,12 @@ COUNTS = {
 }
 """What is counted, and the heads of the columns."""
 
+TIMES = {"seconds": "seconds", "cpu_seconds": "CPU s"}
+"""Wall-clock and processor time, and the heads of the columns."""
+
+SAME_BALANCE = 0.003
+"""Largest difference of imbalances above the limit at which two partitions are compared."""
+
 LEGEND = (
     "volume: rows moved; max send, max recv: rows at the part that sends, receives most; "
     "busiest: the larger of the two; send+recv: rows sent plus received at the part with most; "
@@ -59,8 +66,9 @@ class Row:
 
     Attributes
     ----------
-    seconds, imbalance : float, or None
-        None where nothing was computed; imbalance is that of the balanced weights.
+    seconds, cpu_seconds, imbalance : float, or None
+        Wall-clock and processor time, and the imbalance of the balanced weights; None where
+        nothing was computed.
     counts, random : dict of str to int
         `COUNTS` of this partition and of the random baseline; empty if the method failed.
     failed : str
@@ -71,6 +79,7 @@ class Row:
     num_parts: int
     method: str
     seconds: float | None = None
+    cpu_seconds: float | None = None
     imbalance: float | None = None
     counts: dict[str, int] = field(default_factory=dict)
     random: dict[str, int] = field(default_factory=dict)
@@ -87,10 +96,12 @@ class Row:
         return {name: ratio(self.counts[name], self.random[name]) for name in self.counts}
 
     def over(self, other: Row) -> dict[str, float]:
-        """Counts and, where both have them, seconds over those of another row."""
+        """Counts and, where both have them, both times over those of another row."""
         found = {name: ratio(self.counts[name], other.counts[name]) for name in self.counts}
-        if self.seconds is not None and other.seconds is not None:
-            found["seconds"] = ratio(self.seconds, other.seconds)
+        for name in TIMES:
+            ours, theirs = getattr(self, name), getattr(other, name)
+            if ours is not None and theirs is not None:
+                found[name] = ratio(ours, theirs)
         return found
 
 
@@ -108,8 +119,13 @@ class Comparison:
 
     def get(self, graph: str, num_parts: int, method: str) -> Row | None:
         """The row, if it is there and holds a partition."""
+        return self.has(graph, num_parts, method, failed=False)
+
+    def has(self, graph: str, num_parts: int, method: str, failed: bool) -> Row | None:
+        """The row, if it is there; `failed`: also one without a partition."""
         key = graph, num_parts, method
-        return next((row for row in self.rows if row.key == key and not row.failed), None)
+        row = next((row for row in self.rows if row.key == key), None)
+        return row if row is None or failed or not row.failed else None
 
     def select(self, num_parts: int, method: str) -> list[Row]:
         """Rows of one method with a partition, one per graph."""
@@ -132,10 +148,11 @@ class Comparison:
         return sorted(found, key=lambda name: order.index(name) if name in order else len(order))
 
     def write(self, path: Path) -> None:
+        head = {"options": asdict(self.options), "environment": self.environment}
         rows = [{**asdict(row), "over_random": _for_json(row.over_random)} for row in self.rows]
-        content = {"options": asdict(self.options), "environment": self.environment, "rows": rows}
+        lines = ",\n".join(map(json.dumps, rows))
         with atomic_write(path) as temporary:
-            temporary.write_text(json.dumps(content, indent=1) + "\n")
+            temporary.write_text(f'{json.dumps(head)[:-1]}, "rows": [\n{lines}\n]}}\n')
 
     @classmethod
     def read(cls, path: Path) -> Comparison:
@@ -154,31 +171,69 @@ def ratio(value: float, base: float) -> float:
     return value / base
 
 
-def geometric_mean(values: Sequence[float]) -> float:
-    """NaN of nothing, 0 where a value is 0."""
-    if not values:
-        return math.nan
-    return math.exp(math.fsum(map(math.log, values)) / len(values)) if min(values) > 0 else 0.0
-
-
 def mean_over_random(rows: Sequence[Row]) -> dict[str, float]:
-    """Geometric means of the counts over random, and of the seconds of rows that have them."""
+    """Geometric means of the counts over random, and of the times of rows that have them."""
     found = {name: geometric_mean([row.over_random[name] for row in rows]) for name in COUNTS}
-    found["seconds"] = geometric_mean([row.seconds for row in rows if row.seconds is not None])
+    for name in TIMES:
+        times = [getattr(row, name) for row in rows]
+        found[name] = geometric_mean([each for each in times if each is not None])
+    return found
+
+
+def comparable(row: Row, other: Row, epsilon: float) -> bool:
+    """Whether neither partition is less balanced than the limit and than the other.
+
+    A row heavier than a part's limit makes all partitions equally imbalanced.
+    """
+    if row.imbalance is None or other.imbalance is None:
+        return True
+    return abs(max(row.imbalance, epsilon) - max(other.imbalance, epsilon)) <= SAME_BALANCE
+
+
+def ratios_to(
+    table: Comparison, rows: Iterable[Row], reference: str
+) -> dict[str, dict[str, float]]:
+    """`Row.over` of the row of `reference` by graph, where both are there and `comparable`."""
+    found = {}
+    for row in rows:
+        other = table.get(row.graph, row.num_parts, reference)
+        if other is not None and comparable(row, other, table.options.epsilon):
+            found[row.graph] = row.over(other)
+    return found
+
+
+def figure(ratios: Mapping[str, Mapping[str, float]], name: str) -> dict[str, float]:
+    """One figure of `ratios_to` by graph, where it is known."""
+    return {graph: each[name] for graph, each in ratios.items() if name in each}
+
+
+def over_best(table: Comparison, num_parts: int, method: str) -> dict[str, float]:
+    """Volumes of a method over the least of all methods of others, by graph.
+
+    Others that are `comparable` count; plancc's own methods do not.
+    """
+    found = {}
+    for row in table.select(num_parts, method):
+        others = [table.get(row.graph, num_parts, name) for name in table.methods()]
+        volumes = [
+            other.counts["volume"]
+            for other in others
+            if other is not None
+            and other.method not in OURS
+            and comparable(row, other, table.options.epsilon)
+        ]
+        if volumes:
+            found[row.graph] = ratio(row.counts["volume"], min(volumes))
     return found
 
 
 def mean_over_method(table: Comparison, rows: Iterable[Row], reference: str) -> dict[str, float]:
-    """Geometric means of the ratios to `reference`, over the graphs that have both.
+    """Geometric means of `ratios_to`, over kinds of graphs of equal weight.
 
-    Returns the means of `COUNTS` and ``seconds``, and as ``graphs`` how many there were.
+    Returns the means of `COUNTS` and `TIMES`, and as ``graphs`` how many graphs there were.
     """
-    pairs = [(row, table.get(row.graph, row.num_parts, reference)) for row in rows]
-    ratios = [row.over(other) for row, other in pairs if other is not None]
-    found = {
-        name: geometric_mean([each[name] for each in ratios if name in each])
-        for name in (*COUNTS, "seconds")
-    }
+    ratios = ratios_to(table, rows, reference)
+    found = {name: mean_over_kinds(figure(ratios, name)) for name in (*COUNTS, *TIMES)}
     return {**found, "graphs": len(ratios)}
 
 
@@ -197,7 +252,7 @@ def counts_of(parts: Traffic) -> dict[str, int]:
 
 
 def _worst_imbalance(loads: npt.NDArray[np.int64]) -> float:
-    """Of the weights of the parts, int64[num_parts] or [num_parts, num_constraints]."""
+    """The largest of any constraint; `loads`: int64[num_parts] or [num_parts, num_constraints]."""
     return max(imbalance(load) for load in loads.reshape(len(loads), -1).T)
 
 
@@ -217,6 +272,7 @@ def measure(name: str, method: Method, case: Case, save: Path | None = None) -> 
         empty = int((moved.rows == 0).sum())
         return row(
             seconds=answer.seconds,
+            cpu_seconds=answer.cpu_seconds,
             imbalance=_worst_imbalance(part_weights(owner, case.weights, num_parts)),
             counts=counts_of(moved),
             random=counts_of(random_traffic(matrix, num_parts)),
@@ -236,11 +292,11 @@ def compare(
     methods: Mapping[str, Method],
     *,
     save: Path | None = None,
-    budget_factor: float = BUDGET_FACTOR,
+    again: bool = False,
     on_row: Callable[[Row], None] = lambda row: None,
     observer: Callable[[str], AbstractContextManager[Any]] = nullcontext,
 ) -> None:
-    """Fill `table` with the rows that it does not hold yet; failed ones are tried again.
+    """Fill `table` with the rows that it does not hold yet.
 
     Parameters
     ----------
@@ -252,8 +308,8 @@ def compare(
         In the order in which they run.
     save : Path, optional
         Folder for the part vectors.
-    budget_factor : float
-        Seconds of effort best over those of `REFERENCE`, where the options name none.
+    again : bool
+        Whether failed rows are tried again.
     on_row : callable
         Called with every row, new or kept, in the order of the loops.
     observer : callable
@@ -264,7 +320,7 @@ def compare(
         matrix: Graph | None = None
         for num_parts in parts:
             for name, method in methods.items():
-                row = table.get(graph, num_parts, name)
+                row = table.has(graph, num_parts, name, failed=not again)
                 if row is None:
                     if matrix is None:
                         with observer(f"reading {graph}"):
@@ -273,10 +329,7 @@ def compare(
                         with observer(f"{name}: warm-up"):
                             _warm_up(method, table.options)
                         warm.add(name)
-                    budget = table.options.budget
-                    reference = table.get(graph, num_parts, REFERENCE)
-                    if budget is None and reference is not None and reference.seconds:
-                        budget = budget_factor * reference.seconds
+                    budget = _budget(table, graph, num_parts)
                     case = Case(graph, matrix, num_parts, table.options, budget)
                     with observer(f"{graph}, p = {num_parts}: {name}"):
                         row = measure(name, method, case, save)
@@ -284,13 +337,28 @@ def compare(
                 on_row(row)
 
 
+def _budget(table: Comparison, graph: str, num_parts: int) -> float | None:
+    """Seconds of effort best: of the options, or `BUDGET_FACTOR` times another's CPU time."""
+    if table.options.budget is not None:
+        return table.options.budget
+    other = table.get(graph, num_parts, BUDGET_OF)
+    if other is None or other.cpu_seconds is None:
+        return None
+    return BUDGET_FACTOR * other.cpu_seconds
+
+
 def _warm_up(method: Method, options: Options) -> None:
-    """Call a method once on a small graph, so that numba compiles its kernels untimed."""
+    """Call a method once on small graphs, so that numba compiles its kernels untimed.
+
+    The search does other things on a mesh than on a graph with hubs.
+    """
     from plancc_datasets import load_dataset
 
-    graph = load_dataset("rmat", scale=11, edge_factor=8, seed=1).graph
-    with contextlib.suppress(Exception):  # the timed call says what is wrong
-        method.run(Case("warm-up", normalize(graph), 8, options, budget=1.0))
+    rmat = load_dataset("rmat", scale=11, edge_factor=8, seed=1).graph
+    grid = load_dataset("grid", rows=60, cols=60).graph
+    for graph in (rmat, grid):
+        with contextlib.suppress(Exception):  # the timed call says what is wrong
+            method.run(Case("warm-up", normalize(graph), 8, options, budget=1.0))
 
 
 def environment() -> dict[str, Any]:

@@ -27,8 +27,8 @@ from typing import Any
 from rich.console import Console
 
 import plancc
-from benchmarks.comparison import geometric_mean
 from benchmarks.inputs import ROOT, SHARED, Inputs
+from benchmarks.means import geometric_mean
 from benchmarks.replay import sources_hash
 from benchmarks.report import Report
 from benchmarks.tables import Table

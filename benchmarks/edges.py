@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import plancc
-from benchmarks.comparison import geometric_mean
 from benchmarks.inputs import SHARED, Inputs
+from benchmarks.means import geometric_mean
 from benchmarks.report import Report
 from plancc_datasets import load_dataset
 

@@ -1,7 +1,8 @@
 """The methods that `benchmarks.quality` compares: each turns one case into owners and seconds.
 
 Knows how a method is called, nothing of how its answer is judged. ``seconds`` is the wall time of
-the call that finds the owners, the child process of a native library included. The matrix is made
+the call that finds the owners, the child process of a native library included, and ``cpu_seconds``
+the processor time of all its threads and children. The matrix is made
 before, and so is the model's graph or hypergraph, except by plancc's own search, which builds what
 it needs on its own time.
 """
@@ -9,6 +10,7 @@ it needs on its own time.
 from __future__ import annotations
 
 import re
+import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -31,7 +33,7 @@ from plancc.options import SearchOptions
 from plancc.partitioners.options import PartitionOptions
 from plancc.partitioners.run import partition
 
-KAHYPAR_MAX_PARTS = 16
+KAHYPAR_MAX_PARTS = 64
 """KaHyPar's time grows with the number of parts: beyond this it is left out."""
 
 
@@ -46,7 +48,8 @@ class Options:
     dims : tuple of int
         Widths of the layers, for objective time and balance work.
     budget : float, or None
-        Seconds for effort best; None: `BUDGET_FACTOR` times those of `REFERENCE`.
+        Seconds for effort best; None: `BUDGET_FACTOR` times the processor time of `BUDGET_OF`, on
+        one thread.
     objective_effort : str
         Effort of the searches whose objective is not the volume.
     """
@@ -100,16 +103,17 @@ class Answer:
     Attributes
     ----------
     owner : int[n]
-    seconds : float, or None
+    seconds, cpu_seconds : float, or None
         None where nothing was computed.
     notes : list of str
         Warnings of the method.
     tried : list of dict
-        Trials of a search: ``step``, ``seconds``, ``value``.
+        Trials of a search that found better owners: ``step``, ``seconds``, ``value``.
     """
 
     owner: npt.NDArray[np.integer]
-    seconds: float | None
+    seconds: float | None = None
+    cpu_seconds: float | None = None
     notes: list[str] = field(default_factory=list)
     tried: list[dict[str, Any]] = field(default_factory=list)
 
@@ -141,7 +145,7 @@ class FromModel:
         model = MODELS[self.model](**dict(self.model_options))
         build = _timed(model.build, case.matrix, num_parts, balance=case.balance, seed=options.seed)
         if isinstance(build.result, Assignment):
-            return Answer(build.result.rows, build.seconds)
+            return Answer(build.result.rows, build.seconds, build.cpu_seconds)
         found = _timed(
             partition,
             build.result,
@@ -155,7 +159,7 @@ class FromModel:
                 time_limit=options.time_limit,
             ),
         )
-        return Answer(found.result.owner, found.seconds, found.result.warnings)
+        return Answer(found.result.owner, found.seconds, found.cpu_seconds, found.result.warnings)
 
 
 @dataclass(frozen=True)
@@ -174,7 +178,7 @@ class FromSearch:
         effort = self.effort or options.objective_effort
         budget = case.budget if effort == "best" else None
         if effort == "best" and budget is None:
-            raise InputError(f"effort best needs --budget SECONDS, or the time of {REFERENCE}")
+            raise InputError(f"effort best needs --budget SECONDS, or the time of {BUDGET_OF}")
         found = _timed(
             search,
             case.matrix,
@@ -184,7 +188,7 @@ class FromSearch:
                 objective=self.objective,
                 epsilon=options.epsilon,
                 seed=options.seed,
-                threads=options.threads,
+                threads=1 if budget is not None and options.budget is None else options.threads,
                 budget=budget,
                 time_limit=options.time_limit,
                 dims=options.dims,
@@ -193,8 +197,9 @@ class FromSearch:
         )
         notes = [] if budget is None else [f"budget {budget:.1f} s"]
         notes += found.result.warnings
-        tried = [_trial(each) for each in found.result.tried]
-        return Answer(found.result.owners.rows, found.seconds, notes, tried)
+        tried = [_trial(each) for each in found.result.tried if each.best]
+        rows = found.result.owners.rows
+        return Answer(rows, found.seconds, found.cpu_seconds, notes, tried)
 
 
 @dataclass(frozen=True)
@@ -213,19 +218,26 @@ class FromFile:
         suffix = re.search(r"\.part\.(\d+)(\.gz)?$", path)
         if suffix and int(suffix[1]) != case.num_parts:
             raise InputError(f"skipped: {Path(path).name} is for {suffix[1]} parts")
-        return Answer(read_part_vector(path, case.matrix.num_vertices), None)
+        return Answer(read_part_vector(path, case.matrix.num_vertices))
 
 
 @dataclass(frozen=True)
 class _Timed:
     result: Any
     seconds: float
+    cpu_seconds: float
 
 
 def _timed(work: Callable[..., Any], *args: Any, **options: Any) -> _Timed:
-    start = time.perf_counter()
+    start, used = time.perf_counter(), _cpu_seconds()
     result = work(*args, **options)
-    return _Timed(result, time.perf_counter() - start)
+    return _Timed(result, time.perf_counter() - start, _cpu_seconds() - used)
+
+
+def _cpu_seconds() -> float:
+    """Processor time of this process, all threads, and of the children that have ended."""
+    used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def _trial(trial: Any) -> dict[str, Any]:
@@ -234,9 +246,10 @@ def _trial(trial: Any) -> dict[str, Any]:
 
 
 REFERENCE = "mtkahypar-default"
-"""Whose time sets the budget of effort best, and the default of ``--reference``."""
+"""The default of ``--reference``."""
 
-BUDGET_FACTOR = 5.0
+BUDGET_OF, BUDGET_FACTOR = "mtkahypar-quality", 3.0
+"""Whose processor time sets the budget of effort best, and how many times that."""
 
 SINGLES: dict[str, Method] = {
     "rp": FromModel("rp"),
@@ -245,9 +258,11 @@ SINGLES: dict[str, Method] = {
     "metis-cut": FromModel("gp", "metis"),
     "metis-volume": FromModel("gp", "metis", model_options=(("objective", "volume"),)),
     "kaminpar": FromModel("gp", "kaminpar"),
+    "kaminpar-strong": FromModel("gp", "kaminpar", "strong"),
     "mtkahypar-large-k": FromModel("hp", "mtkahypar", "large-k"),
     "mtkahypar-default": FromModel("hp", "mtkahypar", "default"),
     "mtkahypar-quality": FromModel("hp", "mtkahypar", "quality"),
+    "mtkahypar-highest": FromModel("hp", "mtkahypar", "highest-quality"),
     "kahypar": FromModel("hp", "kahypar", max_parts=KAHYPAR_MAX_PARTS),
 }
 OURS: dict[str, Method] = {
@@ -259,4 +274,4 @@ OURS: dict[str, Method] = {
     "plancc-time": FromSearch("time"),
 }
 METHODS = SINGLES | OURS
-"""All methods in the order in which they run; `REFERENCE` before what takes its budget from it."""
+"""All methods in the order in which they run; `BUDGET_OF` before what takes its budget from it."""

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.comparison import environment, geometric_mean
+from benchmarks.comparison import environment
+from benchmarks.means import geometric_mean
 from benchmarks.minibatch_methods import HP, HP_ALONE, OURS, RIVALS, Options
 from benchmarks.tables import Table
 from plancc.files import atomic_write

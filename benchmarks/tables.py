@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from rich import box
@@ -13,17 +13,21 @@ from rich.table import Table as RichTable
 from benchmarks.comparison import (
     COUNTS,
     LEGEND,
+    SAME_BALANCE,
+    TIMES,
     Comparison,
     Row,
+    figure,
     mean_over_method,
     mean_over_random,
+    ratios_to,
 )
+from benchmarks.means import kind_of, mean_of_kinds, mean_over_kinds
 
-CELL = ("volume", "busiest", "messages")
-"""Counts in a cell of the Markdown table of all graphs; imbalance and seconds follow them."""
+STAR = "; a star: less balanced than the limit"
 
 _NAME, _WIDTH = 20, 10
-_HEAD = ["seconds", *COUNTS.values(), "imbalance"]
+_HEAD = [*TIMES.values(), *COUNTS.values(), "imbalance"]
 
 
 class RowPrinter:
@@ -42,7 +46,8 @@ class RowPrinter:
             self._print(f"{row.method:<{_NAME}}  {row.failed}", style="yellow")
             return
         ratios = [_digits(row.over_random[name]) for name in COUNTS]
-        self._print(_line(row.method, [_seconds(row.seconds), *ratios, _digits(row.imbalance)]))
+        times = [_seconds(row.seconds), _seconds(row.cpu_seconds)]
+        self._print(_line(row.method, [*times, *ratios, _digits(row.imbalance)]))
 
     def _print(self, text: str, style: str = "") -> None:
         self.console.print(text, style=style, soft_wrap=True, markup=False, highlight=False)
@@ -82,57 +87,66 @@ def summaries(table: Comparison, reference: str | None) -> Iterator[Table]:
     for num_parts in table.parts():
         of_random = Table(
             f"Geometric means over random, p = {num_parts}",
-            ["method", "graphs", "seconds", *COUNTS.values(), "worst imb."],
+            ["method", "graphs", *TIMES.values(), *COUNTS.values(), "worst imb."],
         )
         for method in table.methods():
             rows = table.select(num_parts, method)
             if rows:
                 means = mean_over_random(rows)
+                times = [_seconds(means[name]) for name in TIMES]
                 ratios = [_digits(means[name], 4) for name in COUNTS]
                 worst = _digits(max(row.imbalance or 0.0 for row in rows))
-                cells = [str(len(rows)), _seconds(means["seconds"]), *ratios, worst]
-                of_random.rows.append([method, *cells])
+                of_random.rows.append([method, str(len(rows)), *times, *ratios, worst])
         yield of_random
 
         if reference is None or not table.select(num_parts, reference):
             continue
         of_method = Table(
-            f"Geometric means of the ratios to {reference}, p = {num_parts}",
-            ["method", "graphs", "seconds", *COUNTS.values()],
+            f"Ratios to {reference}, geometric means over kinds of equal weight, p = {num_parts}",
+            ["method", "graphs", *TIMES.values(), *COUNTS.values()],
         )
         for method in table.methods():
             found = mean_over_method(table, table.select(num_parts, method), reference)
             if found["graphs"]:
-                ratios = [_digits(found[name]) for name in ("seconds", *COUNTS)]
+                ratios = [_digits(found[name]) for name in (*TIMES, *COUNTS)]
                 of_method.rows.append([method, f"{found['graphs']:g}", *ratios])
         yield of_method
+        for name, what in (("volume", "Volume"), ("cpu_seconds", "CPU seconds")):
+            yield _by_kind(table, num_parts, reference, name, what)
+
+
+def _by_kind(table: Comparison, num_parts: int, reference: str, name: str, what: str) -> Table:
+    """One figure over that of a method: geometric mean of every kind of graph, all, the worst."""
+    kinds = list(dict.fromkeys(map(kind_of, table.graphs())))
+    found = Table(f"{what} over {reference}'s, p = {num_parts}", ["method", *kinds, "all", "worst"])
+    for method in table.methods():
+        ratios = figure(ratios_to(table, table.select(num_parts, method), reference), name)
+        if ratios:
+            means = mean_of_kinds(ratios)
+            cells = [_digits(means.get(kind)) for kind in kinds]
+            worst = _digits(max(ratios.values()))
+            found.rows.append([method, *cells, _digits(mean_over_kinds(ratios)), worst])
+    return found
 
 
 def markdown(table: Comparison, reference: str | None) -> str:
-    """Everything as Markdown: a table of all graphs, the tables of means, what failed and why."""
-    machine, options, methods = table.environment, table.options, table.methods()
+    """Everything as Markdown: means, then rows moved and CPU seconds of all graphs, what failed."""
+    machine, options = table.environment, table.options
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
-    every = Table(
-        f"{' / '.join(CELL).capitalize()} (each over random) / imbalance / seconds",
-        ["graph", "p", *methods],
-    )
-    for graph in table.graphs():
-        for num_parts in table.parts():
-            cells = [_cell(table.get(graph, num_parts, method)) for method in methods]
-            if any(cells):
-                every.rows.append([graph, str(num_parts), *cells])
-    for num_parts in table.parts():
-        cells = [_mean_cell(table.select(num_parts, method)) for method in methods]
-        every.rows.append(["**geometric mean**", str(num_parts), *cells])
-
     texts = [
+        "# Quality of plans: all tables",
         f"Epsilon {options.epsilon:g}, seed {options.seed}, {options.threads} threads, "
         f"balance {options.balance}, dims {options.widths}; "
         f"{machine['processor']}, {machine['cores']} cores; {versions}.",
         LEGEND[0].upper() + LEGEND[1:] + ".",
-        every.markdown(),
         *(each.markdown() for each in summaries(table, reference)),
     ]
+    for num_parts in table.parts():
+        at = f"p = {num_parts}"
+        texts += [
+            _all_graphs(table, f"Rows moved, {at}{STAR}", num_parts, _rows_moved).markdown(),
+            _all_graphs(table, f"CPU seconds, {at}", num_parts, _cpu).markdown(),
+        ]
     failed: dict[tuple[str, str], list[str]] = {}
     for row in table.rows:
         if row.failed:
@@ -144,19 +158,27 @@ def markdown(table: Comparison, reference: str | None) -> str:
     return "\n\n".join(texts) + "\n"
 
 
-def _cell(row: Row | None) -> str:
-    if row is None:
-        return ""
-    ratios = [_digits(row.over_random[name]) for name in CELL]
-    return " / ".join([*ratios, _digits(row.imbalance), _seconds(row.seconds)])
+def _all_graphs(
+    table: Comparison, title: str, num_parts: int, cell: Callable[[Row, float], str]
+) -> Table:
+    """A row per graph, a column per method."""
+    methods = [name for name in table.methods() if table.select(num_parts, name)]
+    found = Table(title, ["graph", *methods])
+    for graph in table.graphs():
+        rows = [table.get(graph, num_parts, method) for method in methods]
+        if any(rows):
+            epsilon = table.options.epsilon
+            found.rows.append([graph, *("" if r is None else cell(r, epsilon) for r in rows)])
+    return found
 
 
-def _mean_cell(rows: list[Row]) -> str:
-    if not rows:
-        return ""
-    means = mean_over_random(rows)
-    first, *others = (_digits(means[name], 4) for name in CELL)
-    return " / ".join([f"**{first}**", *others]) + f" / / {_seconds(means['seconds'])}"
+def _rows_moved(row: Row, epsilon: float) -> str:
+    loose = row.imbalance is not None and row.imbalance > epsilon + SAME_BALANCE
+    return f"{row.counts['volume']:,}" + "*" * loose
+
+
+def _cpu(row: Row, epsilon: float) -> str:
+    return _seconds(row.cpu_seconds)
 
 
 def _line(name: str, cells: list[str]) -> str:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from benchmarks import quality
-from benchmarks.comparison import Comparison, Row, geometric_mean, mean_over_method, ratio
+from benchmarks import methods, quality
+from benchmarks.comparison import Comparison, Row, mean_over_method, over_best, ratio
 from benchmarks.inputs import Inputs
+from benchmarks.means import KINDS, geometric_mean, kind_of, mean_of_kinds, mean_over_kinds
 from benchmarks.methods import OURS, Options
 from plancc.graph.owners import Owners
 
@@ -50,8 +53,8 @@ def expected(dense, owner):
     }, load.max() / load.mean() - 1
 
 
-def run(path, folder, *arguments, methods="rp,block"):
-    options = ["-p", PARTS, "--methods", methods, "--json", folder / "out.json", *arguments]
+def run(path, folder, *arguments, names="rp,block"):
+    options = ["-p", PARTS, "--methods", names, "--json", folder / "out.json", *arguments]
     quality.main(list(map(str, [path, *options])))
     content = json.loads((folder / "out.json").read_text())
     return {row["method"]: row for row in content["rows"]}
@@ -63,7 +66,7 @@ def test_figures_are_those_of_plain_numpy(graph, tmp_path, capsys):
     np.savetxt(tmp_path / f"tiny.{PARTS}.txt", mine, fmt="%d")
     options = ["--save", tmp_path / "parts", "--markdown", tmp_path / "out.md"]
     options += ["--part", f"mine={tmp_path}/{{graph}}.{{parts}}.txt", "--reference", "block"]
-    rows = run(path, tmp_path, *options, methods="metis-cut,block,rp")
+    rows = run(path, tmp_path, *options, names="metis-cut,block,rp")
 
     assert list(rows) == ["rp", "block", "metis-cut", "mine"]
     owner = {
@@ -78,16 +81,27 @@ def test_figures_are_those_of_plain_numpy(graph, tmp_path, capsys):
         assert row["imbalance"] == pytest.approx(imbalance)
         for figure, value in row["over_random"].items():
             assert value == pytest.approx(counts[figure] / random[figure])
-        assert (row["seconds"] is None) == (name == "mine")
+        assert (row["seconds"] is None) == (row["cpu_seconds"] is None) == (name == "mine")
 
     text = capsys.readouterr().out
     shown = f"{rows['metis-cut']['over_random']['volume']:.3f}"
     assert shown in text
-    assert "ratios to block" in text
-    assert f"| tiny | {PARTS} | 1.000 / 1.000 / 1.000 / " in (tmp_path / "out.md").read_text()
+    assert "Ratios to block" in text
+    volumes = [f"{row['counts']['volume']:,}" for row in rows.values()]
+    stars = ["*" * (row["imbalance"] > 0.013) for row in rows.values()]
+    line = " | ".join(volume + star for volume, star in zip(volumes, stars, strict=True))
+    assert f"| tiny | {line} |" in (tmp_path / "out.md").read_text()
 
 
-def test_resume_keeps_what_is_there_and_tries_failed_rows_again(graph, tmp_path, monkeypatch):
+def test_processor_time_counts_children():
+    def work():
+        burn = "import time\nwhile time.process_time() < 0.2: pass"
+        subprocess.run([sys.executable, "-S", "-c", burn], check=True)
+
+    assert 0.2 <= methods._timed(work).cpu_seconds < 20
+
+
+def test_resume_keeps_what_is_there_and_tries_failed_rows_on_request(graph, tmp_path, monkeypatch):
     path, _ = graph
     asked = []
 
@@ -95,18 +109,22 @@ def test_resume_keeps_what_is_there_and_tries_failed_rows_again(graph, tmp_path,
         asked.append((num_parts, options.effort, options.objective, options.budget))
         if [num_parts for num_parts, *_ in asked].count(PARTS) == 1:  # the first after warming up
             raise RuntimeError("not today")
-        trial = SimpleNamespace(step="first", seconds=0.5, value=np.int64(7))
+        trial = SimpleNamespace(step="first", seconds=0.5, value=np.int64(7), best=True)
+        worse = SimpleNamespace(step="second", seconds=0.5, value=np.int64(8), best=False)
         owners = Owners(np.arange(matrix.num_vertices) % num_parts)
-        return SimpleNamespace(owners=owners, warnings=[], tried=[trial])
+        return SimpleNamespace(owners=owners, warnings=[], tried=[trial, worse])
 
     monkeypatch.setitem(sys.modules, "plancc.search", SimpleNamespace(search=search))
-    methods = "rp,plancc-messages,plancc-best"
-    first = run(path, tmp_path, "--part", f"none={tmp_path}/none", methods=methods)
+    chosen = "rp,plancc-messages,plancc-best"
+    first = run(path, tmp_path, "--part", f"none={tmp_path}/none", names=chosen)
     assert first["plancc-messages"]["failed"] == "RuntimeError: not today"
     assert "--budget" in first["plancc-best"]["failed"]  # its reference was not run
     assert "none" in first["none"]["failed"]
 
-    second = run(path, tmp_path, "--resume", methods=f"{methods},block")
+    kept = run(path, tmp_path, "--resume", names=chosen)
+    assert kept["plancc-messages"]["failed"]
+
+    second = run(path, tmp_path, "--resume", "--again", names=f"{chosen},block")
     assert second["rp"] == first["rp"]  # its seconds too
     assert "block" in second
     row = second["plancc-messages"]
@@ -118,8 +136,9 @@ def test_resume_keeps_what_is_there_and_tries_failed_rows_again(graph, tmp_path,
         run(path, tmp_path, "--resume", "--seed", "2")
     monkeypatch.setattr(quality, "environment", lambda: {"processor": "another"})
     with pytest.raises(SystemExit):
-        run(path, tmp_path, "--resume", methods=f"{methods},rcm")
-    quality.main(["--resume", "--json", str(tmp_path / "out.json")])  # tables only
+        run(path, tmp_path, "--resume", names=f"{chosen},rcm")
+    tables_only = ["--resume", "--json", str(tmp_path / "out.json"), "--epsilon", "0.5"]
+    quality.main(tables_only)  # of the file's options
 
 
 @pytest.mark.parametrize("balance", ["nnz", "rows,work"])
@@ -127,7 +146,7 @@ def test_all_searches_run(graph, tmp_path, balance):
     path, dense = graph
     options = ["--budget", 0.5, "--dims", "16,8", "--balance", balance, "--objective-effort"]
     options += ["fast", "--epsilon", 0.1, "--threads", 1, "--save", tmp_path]
-    rows = run(path, tmp_path, *options, methods=",".join(OURS))
+    rows = run(path, tmp_path, *options, names=",".join(OURS))
     assert list(rows) == list(OURS)
     for name, row in rows.items():
         assert row["failed"] == ""
@@ -138,19 +157,21 @@ def test_all_searches_run(graph, tmp_path, balance):
     assert content["options"]["dims"] == [16, 8]
 
 
-def test_best_gets_a_multiple_of_the_time_of_its_reference(graph, tmp_path, monkeypatch):
+def test_best_gets_a_multiple_of_the_processor_time_of_another(graph, tmp_path, monkeypatch):
     path, _ = graph
-    budgets = []
+    budgets, threads = [], []
 
     def search(matrix, num_parts, options, *, loads):
         budgets.append(options.budget)
+        threads.append(options.threads)
         owners = Owners(np.arange(matrix.num_vertices) % num_parts)
         return SimpleNamespace(owners=owners, warnings=[], tried=[])
 
     monkeypatch.setitem(sys.modules, "plancc.search", SimpleNamespace(search=search))
-    monkeypatch.setattr("benchmarks.comparison.REFERENCE", "block")
-    rows = run(path, tmp_path, methods="block,plancc-best")
-    assert budgets[-1] == 5 * rows["block"]["seconds"]
+    monkeypatch.setattr("benchmarks.comparison.BUDGET_OF", "block")
+    rows = run(path, tmp_path, "--threads", 2, names="block,plancc-best")
+    assert budgets[-1] == 3 * rows["block"]["cpu_seconds"]
+    assert threads[-1] == 1
     assert rows["plancc-best"]["notes"] == [f"budget {budgets[-1]:.1f} s"]
 
 
@@ -179,12 +200,21 @@ def test_means():
     assert math.isnan(geometric_mean([]))
     assert (ratio(0, 0), ratio(1, 0)) == (1, math.inf)
 
+    assert kind_of("wiki-Vote") == "social"
+    assert kind_of("mine") == "other"
+    values = {"wiki-Vote": 1.0, "email-Enron": 4.0, "Cora": 8.0, "mine": 1.0}
+    assert mean_of_kinds(values) == pytest.approx({"social": 2.0, "citation": 8.0, "other": 1.0})
+    assert mean_over_kinds(values) == pytest.approx(16 ** (1 / 3))
+    names_of_graphs = [name for graphs in KINDS.values() for name in graphs]
+    assert len(names_of_graphs) == len(set(names_of_graphs))
+
     names = ("volume", "max_sent", "max_received", "busiest", "max_exchanged")
     names += ("messages", "max_messages")
 
     def row(graph, method, count, seconds):
         counts = dict.fromkeys(names, count)
-        return Row(graph, 4, method, seconds, 0.0, counts, dict.fromkeys(names, 100))
+        baseline = dict.fromkeys(names, 100)
+        return Row(graph, 4, method, seconds, seconds, 0.0, counts, baseline)
 
     table = Comparison(
         Options(),
@@ -200,20 +230,28 @@ def test_means():
     found = mean_over_method(table, table.select(4, "rp"), "block")
     assert found["graphs"] == 2
     assert found["volume"] == pytest.approx(4)
-    assert found["seconds"] == pytest.approx(0.25)
+    assert found["seconds"] == found["cpu_seconds"] == pytest.approx(0.25)
+
+    loose = replace(row("c", "block", 2, 1.0), imbalance=0.05)
+    table.put(loose)  # fewer rows, but out of balance: no comparison
+    assert mean_over_method(table, table.select(4, "rp"), "block")["graphs"] == 2
+    table.put(row("b", "metis-cut", 40, 1.0))
+    table.put(row("b", "plancc-fast", 5, 1.0))  # not among the others
+    table.put(row("b", "plancc-best", 20, 1.0))
+    assert over_best(table, 4, "plancc-best") == {"b": 2.0}
 
 
 def test_report_has_something_to_measure_without_the_shared_graphs(tmp_path, monkeypatch):
     monkeypatch.setattr(quality, "SHARED", tmp_path / "none")
     monkeypatch.setattr(quality, "RIVALS", ("rp", "block"))
-    monkeypatch.setattr(quality, "TARGETS", (("rcm", "block", {"volume": 5.0, "seconds": 1e9}),))
+    targets = ("rcm", "block", {"volume": (5.0, 6.0), "cpu_seconds": (1e9, None)})
+    monkeypatch.setattr(quality, "TARGETS", (targets,))
     report = quality.run(Inputs(tmp_path, quick=True))
-    assert [figure.name for figure in report.figures] == [
-        "p = 64: rcm / block: volume",
-        "p = 64: rcm / block: seconds",
-        "p = 64: plancc-best / best single method of a graph: volume, without 2 graphs",
-        "  worst graph (none)",
+    assert [figure.name for figure in report.figures if "worst" not in figure.name] == [
+        "p = 64: rcm / block: volume, without 1 graph",
+        "p = 64: rcm / block: cpu_seconds, without 1 graph",
+        "p = 64: plancc-best / best other method of a graph: volume, without 2 graphs",
     ]
-    assert [figure.reached for figure in report.figures] == [True, True, None, False]
+    assert [figure.reached for figure in report.figures] == [True, True, True, False, False]
     assert "generated" in report.notes[0]
     assert len(json.loads((tmp_path / "quality.json").read_text())["rows"]) == 6
