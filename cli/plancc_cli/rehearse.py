@@ -35,7 +35,7 @@ WIDTHS = {
 LEFT_OUT = {
     *("patience", "eval_every", "ranks", "transport_name", "timeout", "threads", "device"),
     *("aggregate_on", "checkpoint", "every", "keep_last", "resume", "signals"),
-    *("log", "trace", "f1", "save", "json_path", "predict", "embeddings"),
+    *("log", "trace", "profile", "f1", "save", "json_path", "predict", "embeddings"),
 }
 """Parameters of `plancc-run` that say how ranks work together, and what a run leaves behind."""
 SECTIONS = {

@@ -31,6 +31,7 @@ from plancc_cli.progress import (
     verbosity_level,
 )
 from plancc_cli.ranks import Job, check_threads_of
+from plancc_cli.render_profile import print_profile
 from plancc_cli.run_options import HELP, run_option
 from plancc_cli.stopping import StopSignals
 from plancc_cli.tables import console, line_width, print_table, say, table_of
@@ -167,6 +168,9 @@ def _run(
     with transport.agreement():
         if first:
             _write_out(lambda out: _print_result(result, f1, out))
+            if result.profile is not None:
+                profile = result.profile
+                _write_out(lambda out: print_profile(profile, out))
             _warn(result.remarks[told:])
     with transport.agreement():
         if first and json_path:

@@ -105,6 +105,8 @@ HELP = {
         "checkpoint after this epoch and end with exit code 75; may be repeated.",
         "log": "Log file: a line of JSON per epoch.",
         "trace": "Timeline of all ranks, for Perfetto or chrome://tracing.",
+        "profile": "Profile epochs after training: the time of every operation, and what it would "
+        "be at the machine's rates.",
         "f1": "Print F1 (micro/macro) in place of accuracy.",
         "predict": "Write class and probabilities of every vertex, by the final weights: .csv, "
         ".npz, .npy or .parquet; out-{part}.npz: a file per rank.",

@@ -49,6 +49,22 @@ class Clock:
                 self.stages.append((self._stage, self._entered, self._since))
             self._stage, self._entered = stage, self._since
 
+    @property
+    def stage(self) -> str:
+        """The stage of now, if stretches are kept."""
+        return self._stage
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Keep stretches and stages within the block; what was kept before is left as it is."""
+        before = self.events, self.stages
+        self.record()
+        try:
+            yield
+        finally:
+            self._stage = ""
+            self.events, self.stages = before
+
     def restart(self) -> None:
         """Set all phases to zero; to be called outside of them."""
         self._seconds = dict.fromkeys(PHASES, 0.0)

@@ -171,6 +171,8 @@ class TrainOptions:
         Whether to go on from the last checkpoint in `checkpoint`.
     log, trace : path or None
         A line of JSON per epoch; a timeline of every rank.
+    profile : bool
+        Whether some epochs more are profiled after training, which leave the weights as they are.
     predict : path or None
         File for the class and the probabilities of every vertex, by the weights that the run ends
         with; its extension is one of `rowfiles.FORMATS`.
@@ -231,6 +233,7 @@ class TrainOptions:
     resume: bool = False
     log: str | PathLike[str] | None = None
     trace: str | PathLike[str] | None = None
+    profile: bool = False
     predict: str | PathLike[str] | None = None
     embeddings: int | None = None
     model_options: Mapping[str, Any] | None = None

@@ -155,6 +155,67 @@ class Figures:
 
 
 @dataclass(frozen=True)
+class ProfiledOperation:
+    """All operations of one name in one stage of a profiled epoch.
+
+    Attributes
+    ----------
+    stage : str
+        Such as "layer 1 forward", "layer 1 back", "loss", "update"; empty between them.
+    name : str
+        "sparse product", "dense product", ...; else the name of torch's operation.
+    calls : int
+    seconds : float
+    num_bytes, flops : int
+        What they take at least: every operand is read or written once.
+    best : float
+        Seconds at the rates of the machine: the longer of bytes and flops.
+    """
+
+    stage: str
+    name: str
+    calls: int
+    seconds: float
+    num_bytes: int
+    flops: int
+    best: float
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Where the time of an epoch goes, on the rank whose operations take longest.
+
+    Attributes
+    ----------
+    rank : int
+    epoch : float
+        Seconds of an epoch that is not profiled: the slowest rank's.
+    profiled : float
+        Seconds of the profiled one.
+    wait : float
+        Seconds of it spent in messages and all-reduces.
+    copy_bandwidth : float
+        Bytes per second of copying, read and written, with all ranks at work.
+    product_rate : float
+        Flops per second of a large dense product in float32, likewise.
+    operations : list of ProfiledOperation
+        In the order in which they first occurred.
+    bound : float
+        Seconds of the products, dense, sparse and edge-wise, at these rates. All else could be
+        fused into them.
+    """
+
+    rank: int
+    epoch: float
+    profiled: float
+    wait: float
+    copy_bandwidth: float
+    product_rate: float
+    operations: list[ProfiledOperation]
+    bound: float
+
+
+@dataclass(frozen=True)
 class Setup:
     """What is done once, before the first epoch.
 
@@ -246,6 +307,8 @@ class TrainResult(RunOutline):
         Those of the outline, then sentences on a run that did not learn, and what to try.
     predicted : list of int or None
         How many vertices are predicted to be of every class; None if that was not asked for.
+    profile : Profile or None
+        None if it was not asked for.
     """
 
     epochs: list[Epoch]
@@ -255,6 +318,7 @@ class TrainResult(RunOutline):
     best_epoch: int | None = None
     steps: list[Step] = field(default_factory=list)
     predicted: list[int] | None = None
+    profile: Profile | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the weights, ready for JSON."""

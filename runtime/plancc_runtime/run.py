@@ -36,6 +36,7 @@ from plancc_runtime.predictions import save_predictions
 from plancc_runtime.remarks import of_data, remarks
 from plancc_runtime.results import (
     Measure,
+    Profile,
     RunOutline,
     Scores,
     Step,
@@ -318,6 +319,12 @@ class Run:
         return save_predictions(
             path, self._rows, outputs, embedding, multi_label, ids, self.transport
         )
+
+    def profile(self) -> Profile:
+        """Where an epoch's time goes; the weights stay as they are."""
+        from plancc_runtime.profile import profile
+
+        return profile(self._execution, self._learner, self._data, self._done, self.transport)
 
     def finish(self) -> TrainResult:
         """Scores of the final weights, or of the best ones, which stay; all figures of the run."""

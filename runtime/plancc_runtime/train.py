@@ -83,6 +83,8 @@ def trained(
         begin(run.outline())
     run.loop(report, stop)
     result = run.finish()
+    if options.profile:
+        result = replace(result, profile=run.profile())
 
     def write() -> TrainResult:
         if options.predict is None:

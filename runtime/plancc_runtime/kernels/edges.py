@@ -32,6 +32,7 @@ from scipy import sparse
 from torch import Tensor
 
 from plancc.errors import InputError
+from plancc_runtime.operations import Cost, operation, size_of
 
 # Sums may be reordered for SIMD and use FMA; not "nnan" or "ninf": a NaN must stay one. The error
 # model is numpy's: a division by 0 gives inf or NaN.
@@ -158,6 +159,28 @@ class Pattern:
         return self.rows.ptr.diff()
 
 
+def _cost(flops: int) -> Callable[..., Cost]:
+    """The cost of a kernel: its operands once, and `flops` per nonzero and column of its operand.
+
+    The widest operand's columns count.
+    """
+
+    def cost(result: Any, over: Side | Pattern, *operands: Any, **named: Any) -> Cost:
+        side = over if isinstance(over, Side) else over.rows
+        given = [*operands, *named.values()]
+        if isinstance(given[0], Attention):
+            first = given[0]
+            given = [first.source, first.target, first.x, first.scale, *given[1:]]
+        made = result if isinstance(result, tuple) else (result,)
+        arrays = [each for each in (*made, *given) if isinstance(each, Tensor)]
+        width = max(each[:1].numel() for each in arrays)
+        moved = size_of(side.ptr, side.index, side.edge, *arrays)
+        return Cost(moved, flops * len(side.index) * width)
+
+    return cost
+
+
+@operation("sum over edges", _cost(1))
 def neighbour_sum(side: Side, x: Tensor) -> Tensor:
     """out[i] = sum of x[j] over the nonzeros of group i; shapes [n, d], [m, d]."""
     if not side.native:
@@ -167,6 +190,7 @@ def neighbour_sum(side: Side, x: Tensor) -> Tensor:
     return out
 
 
+@operation("sum over edges", _cost(1))
 def edge_sum(side: Side, value: Tensor) -> Tensor:
     """out[i] = sum of value[e] over the nonzeros of group i; shapes [nnz, d], [m, d]."""
     if not side.native:
@@ -176,6 +200,7 @@ def edge_sum(side: Side, value: Tensor) -> Tensor:
     return out
 
 
+@operation("weighted sum over edges", _cost(2))
 def weighted_sum(side: Side, weight: Tensor, x: Tensor) -> Tensor:
     """out[i, h] = sum of weight[e, h] x[j, h] over the nonzeros of group i.
 
@@ -199,6 +224,7 @@ def weighted_sum(side: Side, weight: Tensor, x: Tensor) -> Tensor:
     return out
 
 
+@operation("dot product per edge", _cost(2))
 def edge_dot(pattern: Pattern, g: Tensor, x: Tensor) -> Tensor:
     """out[e, h] = <g[i, h], x[j, h]> for all nonzeros (SDDMM); [m, h, d], [n, h, d], [nnz, h]."""
     side = pattern.rows
@@ -209,6 +235,7 @@ def edge_dot(pattern: Pattern, g: Tensor, x: Tensor) -> Tensor:
     return out
 
 
+@operation("extreme over edges", _cost(1))
 def first_extreme(
     pattern: Pattern, op: str, x: Tensor, y: Tensor | None, by_row: bool, largest: bool
 ) -> Tensor:
@@ -256,6 +283,7 @@ def first_extreme(
     return arg.masked_fill_((pattern.degree == 0).unsqueeze(1), -1).to(side.index.dtype)
 
 
+@operation("take", _cost(0))
 def take(pattern: Pattern, edge: Tensor, x: Tensor) -> Tensor:
     """out[i, k] = x[j, k] with j the column of nonzero edge[i, k]; 0 where that is -1.
 
@@ -270,6 +298,7 @@ def take(pattern: Pattern, edge: Tensor, x: Tensor) -> Tensor:
     return out
 
 
+@operation("take, adjoint", _cost(0))
 def take_adjoint(pattern: Pattern, edge: Tensor, g: Tensor) -> Tensor:
     """The adjoint of `take`: out[j, k] = sum of g[i, k] over the i whose edge[i, k] is in column j.
 
@@ -288,6 +317,7 @@ def take_adjoint(pattern: Pattern, edge: Tensor, g: Tensor) -> Tensor:
     return out.index_put_((_columns_of(pattern, edge), feature), value, accumulate=True)
 
 
+@operation("softmax over edges", _cost(4))
 def softmax(pattern: Pattern, score: Tensor) -> Tensor:
     """exp(score[e] - max) / sum over the nonzeros of each row; shapes [nnz, h], [nnz, h]."""
     side = pattern.rows
@@ -334,6 +364,7 @@ class Attention:
         return self.source, self.target, self.x, _scalar(self.slope, self.x), scale
 
 
+@operation("attention", _cost(2))
 def attention(pattern: Pattern, operands: Attention) -> tuple[Tensor, Tensor]:
     """Fused leaky rectifier, softmax and weighted sum; numba only.
 
@@ -355,6 +386,7 @@ def attention(pattern: Pattern, operands: Attention) -> tuple[Tensor, Tensor]:
     return out, normalizer
 
 
+@operation("attention, adjoint", _cost(4))
 def attention_adjoint(
     pattern: Pattern, operands: Attention, normalizer: Tensor, out: Tensor, g: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:

@@ -14,6 +14,7 @@ from numba import njit
 from torch import Tensor
 
 from plancc.errors import InputError
+from plancc_runtime.operations import Cost, operation, size_of
 
 
 def pack(x: Tensor, rows: Tensor, out: Tensor) -> None:
@@ -27,6 +28,11 @@ def pack(x: Tensor, rows: Tensor, out: Tensor) -> None:
     torch.index_select(x, 0, rows, out=out)
 
 
+def _cost(result: None, out: Tensor, rows: Tensor, received: Tensor) -> Cost:
+    return Cost(3 * size_of(received) + size_of(rows), received.numel())
+
+
+@operation("add rows", _cost)
 def add_rows(out: Tensor, rows: Tensor, received: Tensor) -> None:
     """out[rows[k]] += received[k] for k = 0, 1, ...; the same bits whatever the threads.
 
