@@ -15,6 +15,7 @@ from plancc.errors import PlanccError
 from plancc.processes import interrupted, is_stopping
 from plancc.registry import check_choice
 from plancc.text import message, shown
+from plancc_cli.missing import missing_library
 from plancc_cli.words import name_flags, usage_words
 
 PROGRAM = "plancc"
@@ -145,13 +146,11 @@ def run() -> None:
             sys.exit(_say(interrupted(), 1))
         if os.environ.get("PLANCC_TRACEBACK"):
             raise
-        sys.exit(
-            _say(
-                f"unexpected {type(error).__name__}: {shown(error)} (PLANCC_TRACEBACK=1 shows "
-                "where; please report it)",
-                1,
-            )
+        unexpected = (
+            f"unexpected {type(error).__name__}: {shown(error)} (PLANCC_TRACEBACK=1 shows "
+            "where; please report it)"
         )
+        sys.exit(_say(missing_library(error) or unexpected, 1))
 
 
 def _say(sentence: str, code: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from plancc_cli.missing import imports_of
 from plancc_cli.supervisor import supervise
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ def main() -> None:
 
 
 def _work() -> None:
-    from plancc_cli.group import run
+    with imports_of("plancc"):
+        from plancc_cli.group import run
 
     run()
 

@@ -14,6 +14,7 @@ import click
 
 from plancc.errors import InputError, PlanccError, Stopped
 from plancc.text import message, shown
+from plancc_cli.missing import missing_library
 from plancc_cli.words import in_flags
 from plancc_runtime import launch
 from plancc_runtime.transport.base import is_lack_of_memory, say
@@ -140,6 +141,9 @@ def told(error: BaseException) -> tuple[str, int]:
         return "out of memory", 1
     if os.environ.get("PLANCC_TRACEBACK"):
         traceback.print_exception(error)
+    missing = missing_library(error)
+    if missing is not None:
+        return missing, 1
     where = "".join(f" {note}" for note in getattr(error, "__notes__", ()))  # "in rank 2"
     return (
         f"unexpected {type(error).__name__}{where}: {shown(error)} (PLANCC_TRACEBACK=1 shows "

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from plancc import processes
+from plancc_cli.missing import imports_of
 from plancc_cli.supervisor import supervise
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ def main() -> None:
 
 
 def _work() -> None:
-    from plancc_cli.run_command import run
+    with imports_of("plancc-run"):
+        from plancc_cli.run_command import run
 
     run()
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from blake3 import blake3
 
 from plancc.plan.format import NODES, Arrays, header_attributes
+from plancc.plan.hashing import blake3_digest
 from plancc.plan.values import Header, Int64Array
 
 DIGEST_BYTES = 32
@@ -85,8 +85,7 @@ def digests_of(array: npt.NDArray[Any], points: Int64Array, *, shared: bool) -> 
     bounds = (np.clip(points, 0, len(array)) * size).tolist()
     more = size if shared else 0
     leaves = [
-        blake3(content[start : max(start, stop + more)]).digest()
-        for start, stop in pairwise(bounds)
+        blake3_digest(content[start : max(start, stop + more)]) for start, stop in pairwise(bounds)
     ]
     return np.frombuffer(b"".join(leaves), np.uint8).reshape(len(leaves), DIGEST_BYTES)
 
@@ -129,7 +128,7 @@ def root_of(
     SHA-256 of one line ``name=value`` per header attribute and one line ``name dtype shape digest``
     per dataset, both sorted by name, where the digest is BLAKE3 of the dataset's leaves.
     """
-    names = {name: blake3(bytes_of(leaves)).hexdigest() for name, leaves in digests.items()}
+    names = {name: blake3_digest(bytes_of(leaves)).hex() for name, leaves in digests.items()}
     return hash_of_lines(attributes, names, arrays)
 
 

@@ -1,0 +1,26 @@
+"""The hash of plans, BLAKE3: its library is imported at first use. Knows bytes only.
+
+Plans that are compiled and trained from in one process are never hashed, and need no such library.
+"""
+
+from __future__ import annotations
+
+from plancc.errors import BackendUnavailable
+
+
+def blake3_digest(data: bytes | memoryview) -> bytes:
+    """The BLAKE3 digest: 32 bytes.
+
+    Raises
+    ------
+    BackendUnavailable
+        If the library is not installed.
+    """
+    try:
+        from blake3 import blake3
+    except ImportError as error:
+        raise BackendUnavailable(
+            "plan files are written and read with blake3, which is not installed: "
+            "pip install blake3"
+        ) from error
+    return blake3(data).digest()
