@@ -25,12 +25,22 @@ def own_device(name: str | torch.device, transport: Transport) -> torch.device:
         raise InputError(f"`device` {name}: choose cpu, cuda or cuda:NUMBER")
     if device.type == "cpu":
         return device
-    count = torch.cuda.device_count()
+    count = torch.cuda.device_count()  # does not start CUDA
     if count == 0 or (device.index or 0) >= count:
         raise InputError(f"`device` {device}: torch finds {count} CUDA devices here")
     if device.index is None:
         device = torch.device(
             "cuda", (local_rank() if transport.thread is None else transport.thread) % count
         )
-    torch.cuda.set_device(device)
+    try:
+        torch.cuda.set_device(device)
+        torch.empty(0, device=device)
+    except RuntimeError as error:  # a driver that is too old, a card that others have alone
+        raise InputError(
+            f"`device` {device}: CUDA does not start ({_first_line(error)})"
+        ) from error
     return device
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -78,6 +78,12 @@ def local_rank() -> int:
     return 0 if found is None else _number(found.local_rank) or 0
 
 
+def ranks_here() -> int | None:
+    """Number of ranks on this machine; None if the launcher does not say."""
+    found = launcher()
+    return None if found is None else _number(found.local_size)
+
+
 def open_transport(
     name: str = "auto",
     timeout: float | None = TIMEOUT,
@@ -91,7 +97,8 @@ def open_transport(
     ----------
     name : str
         One of `TRANSPORTS`. "auto": "single" for one rank, "torch" if torchrun started the ranks,
-        else "mpi". "torch": "nccl" where this rank has a CUDA device, else "gloo".
+        else "mpi". "torch": "nccl" where every rank of a machine has a CUDA device of its own, else
+        "gloo".
     timeout : float, optional
         The most seconds that one wait may last, from the first one on; None or 0: no limit.
     say : callable of str, optional
@@ -134,11 +141,11 @@ def open_transport(
     from plancc_runtime.transport import torch_dist
 
     if name == "torch":
-        name = torch_dist.best_backend()
+        name = torch_dist.best_backend(ranks_here())
     address, port = rendezvous()
     meeting = torch_dist.Meeting(rank, size, address, port)
     with watchdog(lambda: f"the other ranks to meet at {address}:{port}"):
-        torch_dist.join(name, meeting, local_rank(), timeout)
+        torch_dist.join(name, meeting, local_rank(), timeout, ranks_here())
     joined = torch_dist.TorchTransport(name, timeout)
     joined.say = say
     return joined

@@ -32,6 +32,11 @@ def _cost(result: None, matrix: SparseMatrix, x: Tensor, out: Tensor, **epilogue
     return Cost(stored + size_of(x) + written + others, 2 * matrix.nnz * width)
 
 
+def numbered(device: torch.device) -> torch.device:
+    """The device as its tensors name it: "cuda" is the current one, with its number."""
+    return torch.empty(0, device=device).device
+
+
 class SparseMatrix(ABC):
     """A sparse matrix A[m, n], stored for products with dense blocks.
 
@@ -58,7 +63,7 @@ class SparseMatrix(ABC):
         self.shape: tuple[int, int] = matrix.shape
         self.nnz = int(matrix.nnz)
         self.dtype = dtype
-        self.device = device
+        self.device = numbered(device)
 
     @operation("sparse product", _cost)
     def multiply(

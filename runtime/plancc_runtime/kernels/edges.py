@@ -39,6 +39,7 @@ from plancc_runtime.operations import Cost, operation, size_of
 _compiled = njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")
 
 SMALL = 1 << 15  # multiplications below which starting threads costs more than it saves
+TEMPORARY = 1 << 29  # most numbers of a temporary of the torch operations, if a head has no more
 CHUNKS_PER_THREAD = 8  # chunks of equal nonzeros, taken as threads become free
 
 # Operators of Md et al. 2021, Table 1, by name: copylhs is "copy", copyrhs is "copy_e". Those that
@@ -183,9 +184,11 @@ def _cost(flops: int) -> Callable[..., Cost]:
 @operation("sum over edges", _cost(1))
 def neighbour_sum(side: Side, x: Tensor) -> Tensor:
     """out[i] = sum of x[j] over the nonzeros of group i; shapes [n, d], [m, d]."""
-    if not side.native:
-        return _segment_sum(side.ptr, x.index_select(0, side.index))
     out = x.new_empty(len(side), x.shape[1])
+    if not side.native:
+        for at in _columns_at_once(len(side.index), x.shape[1]):
+            out[:, at] = _segment_sum(side.ptr, x[:, at].index_select(0, side.index))
+        return out
     _by_group(_sum, side, x.shape[1], side.ptr, side.index, x, out)
     return out
 
@@ -215,10 +218,13 @@ def weighted_sum(side: Side, weight: Tensor, x: Tensor) -> Tensor:
     -------
     Tensor[m, h, d]
     """
-    if not side.native:
-        message = _in_order(side, weight).unsqueeze(2) * x.index_select(0, side.index)
-        return _segment_sum(side.ptr, message)
     out = x.new_empty(len(side), *x.shape[1:])
+    if not side.native:
+        weight = _in_order(side, weight).unsqueeze(2)
+        for at in _columns_at_once(len(side.index) * x.shape[2], x.shape[1]):
+            message = x[:, at].index_select(0, side.index).mul_(weight[:, at])
+            out[:, at] = _segment_sum(side.ptr, message)
+        return out
     edge = _or_empty(side.edge, side.index)
     _by_group(_weighted_sum, side, out[:1].numel(), side.ptr, side.index, edge, weight, x, out)
     return out
@@ -228,9 +234,12 @@ def weighted_sum(side: Side, weight: Tensor, x: Tensor) -> Tensor:
 def edge_dot(pattern: Pattern, g: Tensor, x: Tensor) -> Tensor:
     """out[e, h] = <g[i, h], x[j, h]> for all nonzeros (SDDMM); [m, h, d], [n, h, d], [nnz, h]."""
     side = pattern.rows
-    if not side.native:
-        return (g.index_select(0, pattern.row) * x.index_select(0, side.index)).sum(2)
     out = x.new_empty(pattern.num_nonzeros, x.shape[1])
+    if not side.native:
+        for at in _columns_at_once(len(side.index) * x.shape[2], x.shape[1]):
+            product = g[:, at].index_select(0, pattern.row)
+            out[:, at] = product.mul_(x[:, at].index_select(0, side.index)).sum(2)
+        return out
     _by_group(_edge_dot, side, x[:1].numel(), side.ptr, side.index, g, x, out)
     return out
 
@@ -413,6 +422,12 @@ def _segment_sum(ptr: Tensor, value: Tensor) -> Tensor:
     if not value.numel():
         return value.new_zeros(len(ptr) - 1, *value.shape[1:])
     return torch.segment_reduce(value, "sum", offsets=ptr, axis=0, initial=0, unsafe=True)
+
+
+def _columns_at_once(nonzeros: int, width: int) -> list[slice]:
+    """All columns, as many at once as make a temporary of `TEMPORARY` numbers, or a single one."""
+    step = max(1, TEMPORARY // max(1, nonzeros))
+    return [slice(first, first + step) for first in range(0, width, step)]
 
 
 def _row_extreme(row: Tensor, value: Tensor, num_rows: int, largest: bool) -> Tensor:

@@ -17,6 +17,8 @@ from torch.autograd.function import once_differentiable
 from plancc.sampling.counter import mix
 from plancc_runtime.workspace import empty
 
+AT_ONCE = 1 << 24
+"""Numbers of a mask that a device draws at once, each of 64 bits."""
 _LOW = np.uint64(2**32 - 1)
 _32 = np.uint64(32)
 
@@ -67,10 +69,10 @@ class _Mask(NamedTuple):
     def applied(self, x: Tensor) -> Tensor:
         x = x.contiguous()
         threshold = round(self.rate * 2**32)
-        if x.device.type != "cpu":
-            bits = _bits(self.vertices, x.shape[1], self.key, self.first_column)
-            return x * (bits >= threshold) / (1 - self.rate)
         out = empty(x.shape[0], x.shape[1], x)
+        if x.device.type != "cpu":
+            self._put(x, threshold, out)
+            return out
         _mask_rows(
             x.detach().numpy(),
             np.uint64(threshold),
@@ -81,6 +83,15 @@ class _Mask(NamedTuple):
             out.numpy(),
         )
         return out
+
+    def _put(self, x: Tensor, threshold: int, out: Tensor) -> None:
+        """`applied` by torch on any device, some rows at a time: bits take twice a row's memory."""
+        step = max(1, AT_ONCE // max(1, x.shape[1]))
+        for first in range(0, len(x), step):
+            rows = slice(first, first + step)
+            vertices = self.vertices[rows]
+            kept = _bits(vertices, x.shape[1], self.key, self.first_column) >= threshold
+            torch.mul(x[rows], kept, out=out[rows]).mul_(1 / (1 - self.rate))
 
 
 @njit(cache=True, nogil=True)
@@ -125,7 +136,10 @@ def _bits(vertices: Tensor, width: int, key: np.uint64, first_column: int) -> Te
         return z ^ shifted(z, 31)
 
     stream = mixed(mixed(vertices.to(torch.int64)) ^ signed(int(key)))
-    column = torch.arange(first_column, first_column + width, device=vertices.device)
-    bits = mixed(stream[:, None] + (column - column % 2))
-    low = bits & (2**32 - 1)
-    return torch.where(column % 2 == 0, low, shifted(bits, 32))
+    odd = first_column % 2
+    pairs = torch.arange(
+        first_column - odd, first_column + width, 2, device=vertices.device, dtype=torch.int64
+    )
+    bits = mixed(stream[:, None] + pairs)  # of two neighbouring columns
+    both = torch.stack([bits & (2**32 - 1), shifted(bits, 32)], dim=2)
+    return both.flatten(1)[:, odd : odd + width]

@@ -50,9 +50,13 @@ DISTANCES = 64  # distances from sender to receiver that one group of NCCL cover
 TAGS = 16  # pieces between the same two ranks in one group of NCCL
 
 
-def best_backend() -> str:
-    """ "nccl" where this rank has a CUDA device, else "gloo"."""
-    return "nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
+def best_backend(ranks_here: int | None = None) -> str:
+    """ "nccl" where every rank of this machine has a CUDA device of its own, else "gloo".
+
+    NCCL refuses two ranks on one device. `ranks_here`: of this machine; None: not known.
+    """
+    there = torch.cuda.is_available() and dist.is_nccl_available()
+    return "nccl" if there and (ranks_here or 1) <= torch.cuda.device_count() else "gloo"
 
 
 class Meeting(NamedTuple):
@@ -64,7 +68,13 @@ class Meeting(NamedTuple):
     port: int
 
 
-def join(backend: str, meeting: Meeting, local_rank: int, timeout: float | None = TIMEOUT) -> None:
+def join(
+    backend: str,
+    meeting: Meeting,
+    local_rank: int,
+    timeout: float | None = TIMEOUT,
+    ranks_here: int | None = None,
+) -> None:
     """Start torch.distributed. Collective.
 
     Parameters
@@ -76,6 +86,8 @@ def join(backend: str, meeting: Meeting, local_rank: int, timeout: float | None 
         This rank's number on its machine; with NCCL it takes the device of this number.
     timeout : float, optional
         As in `TorchTransport`.
+    ranks_here : int, optional
+        Ranks of this machine, where that is known.
 
     Raises
     ------
@@ -84,6 +96,12 @@ def join(backend: str, meeting: Meeting, local_rank: int, timeout: float | None 
     """
     if backend == "nccl" and best_backend() != "nccl":
         raise BackendUnavailable("transport nccl needs a CUDA device and a torch built with NCCL")
+    if backend == "nccl" and best_backend(ranks_here) != "nccl":
+        raise BackendUnavailable(
+            f"transport nccl needs a CUDA device for every rank, and this machine has "
+            f"{torch.cuda.device_count()} for {ranks_here} ranks: choose gloo or mpi, whose ranks "
+            "may share devices"
+        )
     if backend == "nccl":
         torch.cuda.set_device(local_rank % torch.cuda.device_count())
     rank, size, address, port = meeting
