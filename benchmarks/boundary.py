@@ -165,6 +165,7 @@ def _overhead(inputs: Inputs, report: Report) -> None:
     name = graph.name.partition(".")[0]
     report.notes.append(f"hidden 32, 128: {name}, {ranks} parts by gp, 3 layers; one rank draws")
     common: dict[str, Any] = {"layers": 3, "epochs": 6, "eval_every": 0, "threads": 1}
+    common["optimizer"] = "sgd"
     for hidden in (32, 128):
         seconds = {}
         for rate in (1.0, *RATES, 0.0):

@@ -31,7 +31,7 @@ def grown(plan: Path, first: Path, width: int, transport: Transport) -> list[int
     from plancc_runtime.options import TrainOptions
     from plancc_runtime.train import train
 
-    how = TrainOptions(layers=LAYERS, hidden=width, epochs=3, threads=1)
+    how = TrainOptions(layers=LAYERS, hidden=width, optimizer="sgd", epochs=3, threads=1)
     train(first, how, transport)
     gc.collect()
     with suppress(OSError, AttributeError):  # another libc

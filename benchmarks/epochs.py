@@ -178,6 +178,7 @@ def _plancc(case: Case, ranks: int) -> tuple[list[float], list[float]]:
         "--layers": LAYERS,
         "--hidden": case.hidden,
         "--epochs": WARM_UP + EPOCHS,
+        "--optimizer": "sgd",
         "--lr": LR,
         "--parametrization": "paper",  # the rivals start from the same weights, without biases
         "--eval-every": 0,

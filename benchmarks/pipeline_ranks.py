@@ -75,7 +75,9 @@ class Variant:
         from plancc_runtime.run import make_network
         from plancc_runtime.views import View
 
-        options = TrainOptions(layers=LAYERS, hidden=hidden, features=hidden, lr=0.1, **chosen)
+        options = TrainOptions(
+            layers=LAYERS, hidden=hidden, features=hidden, optimizer="sgd", **chosen
+        )
         header, part = read_rank_slice(plan, transport.rank, transport.size)
         part = in_order(part, options.row_order, options.pipeline, transport)
         clock = Clock()

@@ -68,6 +68,7 @@ def _trained(given: argparse.Namespace, transport: Transport) -> dict[str, list[
         hidden=hidden[0],
         features=first,
         classes=last,
+        optimizer="sgd",  # as `plancc.predict` has it
         epochs=WARM_UP + given.epochs,
         eval_every=0,
         threads=1,
@@ -86,7 +87,7 @@ def _rehearsed(plan: str, given: argparse.Namespace) -> float:
     from plancc_cli.rehearse import command
 
     words = [plan, "--machine", given.machine, "--dims", given.dims, "--json"]
-    words += ["--epochs", str(given.epochs)]
+    words += ["--optimizer", "sgd", "--epochs", str(given.epochs)]
     with redirect_stdout(io.StringIO()) as printed:
         command.main(words, prog_name="plancc rehearse", standalone_mode=False)
     return float(json.loads(printed.getvalue())["seconds"])

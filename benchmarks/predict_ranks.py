@@ -43,6 +43,7 @@ def main() -> None:
         hidden=given.hidden,
         features=given.hidden,
         classes=given.classes,
+        optimizer="sgd",  # as `plancc.predict` has it
         epochs=WARM_UP + EPOCHS,
         eval_every=0,
         threads=1,

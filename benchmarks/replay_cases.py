@@ -311,6 +311,7 @@ def _shared_cases(quick: bool) -> Iterator[Case]:
 
 
 RUN = ("--epochs", "3", "--eval-every", "2", "--hidden", "6", "--lr", "0.1", "--threads", "1")
+RUN += ("--optimizer", "sgd")
 
 
 def _run(plan: str, words: str, ranks: int | None = None, kernel: str = "numba") -> Case:

@@ -14,6 +14,6 @@ run plancc dataset digits -o digits.mtx
 run plancc compile digits.mtx --model hp -p 4 --data digits.npz -o digits.h5
 run plancc verify digits.h5 --against digits.mtx
 run plancc inspect digits.h5 --dims 64,16,10
-run mpirun -n 4 plancc-run digits.h5 --epochs 100 --optimizer adam --lr 0.02 --json digits.json
+run mpirun -n 4 plancc-run digits.h5 --json digits.json
 echo
 python -c 'import json; r = json.load(open("digits.json"))["final"]["accuracy"]; print("test accuracy: %.4f" % r["test"])'

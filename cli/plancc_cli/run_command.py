@@ -308,6 +308,10 @@ def _summary(plan: str, outline: RunOutline) -> Iterator[str]:
     ways = [options.activation, options.optimizer, f"lr {options.lr:g}"]
     if options.schedule != "none":
         ways.append(f"schedule {options.schedule}")
+    if options.momentum:
+        ways.append(f"momentum {options.momentum:g}")
+    if options.clip_norm is not None:
+        ways.append(f"clip norm {options.clip_norm:g}")
     if options.weight_decay:
         ways.append(f"weight decay {options.weight_decay:g}")
     if options.dropout or options.first_dropout:

@@ -56,6 +56,8 @@ HELP = {
         "optimizer": "Optimiser.",
         "lr": "Learning rate.",
         "weight_decay": "L2 penalty; decoupled for adamw.",
+        "momentum": "For sgd: momentum.",
+        "clip_norm": "Largest norm of all gradients together; larger ones are scaled down to it.",
         "schedule": "Learning-rate schedule. step: divide by 10 after 1/2 and 3/4 of the epochs. "
         "cosine: down to 0. plateau: halve after 5 evaluations without a better validation loss.",
         "patience": "Early stopping: evaluations without a better validation loss; the best "
@@ -181,6 +183,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "split": {"metavar": "P,P,P", "callback": _parse_split},
     "lr": {"type": click.FloatRange(min=0, min_open=True)},
     "weight_decay": {"type": click.FloatRange(min=0)},
+    "clip_norm": {"type": click.FloatRange(min=0, min_open=True), "metavar": "NORM"},
     "sampler": {"type": options.NameIn("sampler", SAMPLERS), "metavar": "NAME"},
     "batch_size": {"type": int},
     "fanouts": {

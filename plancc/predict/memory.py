@@ -1,8 +1,9 @@
 """What a rank holds while it trains a GCN: an estimate, term by term.
 
 Knows matrices, owners and widths, and how `plancc_runtime` executes an epoch with all its passes in
-float32, on a CPU, without dropout or norms; no machine. Weights and their gradients, libraries, and
-what the system's allocator keeps for itself come on top.
+float32, on a CPU, without dropout or norms; no machine. Weights, their gradients and what the
+optimiser keeps of each (Adam two numbers, momentum one), libraries, and what the system's allocator
+keeps for itself come on top.
 """
 
 from __future__ import annotations

@@ -369,6 +369,7 @@ def _epoch_times(watch: _Watch, threads: int, rows: int, width: int) -> EpochTim
         epochs=WARM_UP + watch.effort.epochs,
         eval_every=0,
         threads=threads,
+        optimizer="sgd",  # as `plancc.predict` has it
         lr=1e-6,
     )
     transport.allreduce_max(np.zeros(1))

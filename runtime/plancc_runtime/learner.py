@@ -13,7 +13,7 @@ from plancc_runtime.clock import Clock
 from plancc_runtime.data import LocalData
 from plancc_runtime.nn.loss import share_of_loss
 from plancc_runtime.nn.network import Network
-from plancc_runtime.optim import OPTIMIZERS
+from plancc_runtime.optim import clip_gradients, optimizer_of
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.results import Scores, Spent
 from plancc_runtime.scores import count, num_found, scores_of
@@ -37,7 +37,7 @@ class Learner:
         if clock.events is not None:
             network.entered = clock.enter
         self._parameters = list(network.parameters())
-        self.optimizer = OPTIMIZERS[options.optimizer](self._parameters, options.weight_decay)
+        self.optimizer = optimizer_of(options, self._parameters)
         self._splits: WeakKeyDictionary[View, dict[str, _Split]] = WeakKeyDictionary()
 
     def gradients(self, view: View, data: LocalData, step: int, where: str) -> tuple[float, Tensor]:
@@ -78,6 +78,8 @@ class Learner:
     def update(self, rate: float) -> None:
         """Change the weights along the last `gradients`, at this learning rate."""
         with self.clock("dense"):
+            if self.options.clip_norm is not None:  # of all ranks: the gradients are summed
+                clip_gradients(self._parameters, self.options.clip_norm)
             self.optimizer.step(rate)
         self.clock.enter("")
 

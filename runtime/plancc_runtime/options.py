@@ -56,10 +56,12 @@ MOST = {"layers": 10_000} | {
 """Largest values of the options of `MINIMUM`, but for `UNLIMITED`: sizes of arrays and lists."""
 LARGEST_RATE = float(np.finfo(np.float32).max)
 PATHS = ("init", "checkpoint", "log", "trace", "predict")
-RATES = ("dropout", "input_dropout")
+RATES = ("dropout", "input_dropout", "momentum")
 RATES_KEPT = ("boundary_sampling", "drop_edge", "boundary_edge_sampling")
 MODEL_OPTIONS = ("heads", "aggregator")
 """Options that some models have."""
+OWN_MOMENTUM = ("adam", "adamw")
+"""Optimisers whose momentum is no option."""
 WATCHFUL = ("plateau",)
 """Schedules that follow the validation loss."""
 DELAY = 5
@@ -117,6 +119,10 @@ class TrainOptions:
         `plancc_runtime.optim.OPTIMIZERS`, `learning_rate`.
     weight_decay : float
         An L2 penalty (for "adamw": decoupled).
+    momentum : float
+        Of "sgd", in [0, 1).
+    clip_norm : float or None
+        Largest norm of all gradients together, which are scaled down to it; None: no limit.
     patience : int or None
         Evaluations without a better validation loss before training stops, and goes back to the
         weights that had the best; None: never.
@@ -181,7 +187,7 @@ class TrainOptions:
     """
 
     model: str = "gcn"
-    epochs: int = 5
+    epochs: int = 100
     layers: int = 2
     hidden: int = 16
     heads: int = 1
@@ -197,8 +203,10 @@ class TrainOptions:
     standardize_features: bool = False
     split: tuple[float, ...] | None = None
     lr: float = 0.01
-    optimizer: str = "sgd"
+    optimizer: str = "adam"
     weight_decay: float = 0.0
+    momentum: float = 0.0
+    clip_norm: float | None = None
     schedule: str = "none"
     patience: int | None = None
     eval_every: int = 10
@@ -308,6 +316,8 @@ class TrainOptions:
             raise self._wrong("lr", f"must be a positive number up to {LARGEST_RATE:.1e}")
         if not 0 <= self.weight_decay <= LARGEST_RATE:
             raise self._wrong("weight_decay", f"must be a number from 0 to {LARGEST_RATE:.1e}")
+        if self.clip_norm is not None and not 0 < self.clip_norm <= LARGEST_RATE:
+            raise self._wrong("clip_norm", f"must be a positive number up to {LARGEST_RATE:.1e}")
         for name in RATES:
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
@@ -334,6 +344,9 @@ class TrainOptions:
         for name, watching in watches.items():
             if watching and not self.eval_every:
                 raise self._wrong(name, "needs evaluations; give `eval_every` too")
+        if self.momentum and self.optimizer in OWN_MOMENTUM:
+            why = f"{self.optimizer} has a momentum of its own; give `optimizer` sgd"
+            raise self._wrong("momentum", why)
         for name in ("every", "keep_last", "resume"):
             given = getattr(self, name) != getattr(TrainOptions, name)
             if given and self.checkpoint is None:

@@ -143,6 +143,8 @@ def train_dense(
     lr: float,
     optimizer: str,
     activation: str,
+    momentum: float = 0.0,
+    clip_norm: float = np.inf,
 ) -> tuple[list[float], list[np.ndarray], np.ndarray]:
     """Losses of all epochs and of the final pass, final weights, final logits; float64."""
     act, slope = {
@@ -178,9 +180,13 @@ def train_dense(
             gradients.insert(0, (a @ hs[k]).T @ g)
             if k:
                 g = (a.T @ (g @ weights[k].T)) * slope(zs[k - 1])
+        norm = np.sqrt(sum((d**2).sum() for d in gradients))
+        if norm > clip_norm:
+            gradients = [d * clip_norm / (norm + 1e-6) for d in gradients]
         for k, d in enumerate(gradients):
             if optimizer == "sgd":
-                weights[k] = weights[k] - lr * d
+                first[k] = momentum * first[k] + d
+                weights[k] = weights[k] - lr * first[k]
             else:
                 first[k] = 0.9 * first[k] + 0.1 * d
                 second[k] = 0.999 * second[k] + 0.001 * d**2

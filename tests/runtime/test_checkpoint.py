@@ -93,6 +93,7 @@ WAYS = [
     {"schedule": "plateau", "patience": 9, "eval_every": 1, "epochs": 16, "lr": 0.5},
     {"patience": 6, "eval_every": 1, "epochs": 60},
     {"optimizer": "sgd", "dropout": 0.0, "norm": "batch"},
+    {"optimizer": "sgd", "momentum": 0.9, "clip_norm": 0.2},
     {"batch_size": 15, "steps": 2, "optimizer": "adamw", "weight_decay": 0.1},
 ]
 
@@ -445,6 +446,7 @@ def test_a_checkpoint_of_the_first_layout_resumes(tmp_path):
         ({"model": "sage"}, "model gcn, which cannot become sage"),
         ({"hidden": 6}, "hidden 5, which cannot become 6"),
         ({"optimizer": "sgd"}, "optimizer adam, which cannot become sgd"),
+        ({"clip_norm": 1.0}, "clip-norm None, which cannot become 1.0"),
         ({"seed": 4}, "seed 0, which cannot become 4"),
         ({"plan": 1}, "belongs to another plan"),
         ({"resume": False}, "of an earlier run; set `resume` to go on"),

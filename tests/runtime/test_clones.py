@@ -32,6 +32,7 @@ N, FEATURES, CLASSES, LR = 40, 5, 3, 0.3
 COMMON = {
     "hidden": 4,
     "activation": "tanh",
+    "optimizer": "sgd",
     "lr": LR,
     "dtype": "float64",
     "eval_every": 0,

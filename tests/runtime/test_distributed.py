@@ -60,6 +60,7 @@ def data() -> VertexData:
 
 COMMON = {
     "epochs": EPOCHS,
+    "optimizer": "sgd",
     "parametrization": "paper",  # as the dense reference has it
     "dtype": "float64",
     "threads": 1,
@@ -173,7 +174,7 @@ def test_training_equals_the_dense_reference(p, answers):
             weights,
             EPOCHS,
             options.get("lr", 0.01),
-            options.get("optimizer", "sgd"),
+            options["optimizer"],
             options.get("activation", "relu"),
         )
         tolerance = 1e-5 if options["dtype"] == "float32" else 1e-11

@@ -237,6 +237,7 @@ MODELS = {
 COMMON = {
     "epochs": EPOCHS,
     "hidden": DIMS[1],
+    "optimizer": "sgd",
     "lr": LR,
     "dtype": "float64",
     "threads": 1,
@@ -319,7 +320,9 @@ def test_norms_dropout_and_residuals_do_not_depend_on_the_ranks():
         # batch norm takes a bias out again: its gradient is rounding errors
         TrainOptions(**COMMON, norm="batch", dropout=0.3, bias=False),
         TrainOptions(**COMMON, model="gin", norm="layer", dropout=0.2, residual=True),
-        TrainOptions(**COMMON, model="sage", residual=True, optimizer="adam", weight_decay=0.01),
+        TrainOptions(
+            **{**COMMON, "optimizer": "adam"}, model="sage", residual=True, weight_decay=0.01
+        ),
     ]
     expected = [train(whole, options, SingleTransport()) for options in variants]
     for p in (1, 3, 4):

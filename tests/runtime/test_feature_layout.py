@@ -328,7 +328,10 @@ MODELS = [
 ]
 
 
-COMMON = {"layers": 3, "hidden": 6, "epochs": 3, "lr": 0.1, "dtype": "float64", "threads": 1}
+COMMON = {
+    **{"layers": 3, "hidden": 6, "epochs": 3, "optimizer": "sgd", "lr": 0.1},
+    **{"dtype": "float64", "threads": 1},
+}
 
 
 def problem(n: int) -> tuple[np.ndarray, VertexData]:

@@ -54,7 +54,8 @@ def test_training_is_that_on_the_cpu(layout, variant, ranks):
 
     def trained(device: str):
         options = TrainOptions(
-            **{"layers": 3, "epochs": 4, "lr": 0.1, "dtype": "float64", "threads": 1, **variant},
+            **{"layers": 3, "epochs": 4, "optimizer": "sgd", "lr": 0.1, **variant},
+            **{"dtype": "float64", "threads": 1},
             device=device,
         )
         return run_ranks(ranks, lambda t: train((header, parts[t.rank]), options, t))[0]

@@ -205,7 +205,8 @@ TRAINED = [(grid, KINDS[k % 2], MODELS[k % 6]) for k, grid in enumerate([*GRIDS[
 
 
 def options_of(**given) -> TrainOptions:
-    common = {"epochs": 2, "hidden": 9, "lr": 0.05, "dtype": "float64", "threads": 1}
+    common = {"epochs": 2, "hidden": 9, "dtype": "float64", "threads": 1}
+    common |= {"optimizer": "sgd", "lr": 0.05}
     return TrainOptions(**{**common, **given})
 
 
@@ -369,7 +370,8 @@ def test_launched_ranks_compute_the_same(plan_file, tmp_path):
     """By MPI; those of feature plans are launched by torchrun."""
     grid = Grid("2d", 2, 2)
     file = plan_file(grid)
-    arguments = ["--epochs", 2, "--hidden", 9, "--lr", 0.05, "--dtype", "float64"]
+    arguments = ["--epochs", 2, "--hidden", 9, "--dtype", "float64"]
+    arguments += ["--optimizer", "sgd", "--lr", 0.05]
     answer = launcher.plancc_run(
         *(4, file, *arguments, "--threads", 1, "--json", tmp_path / "result")
     )

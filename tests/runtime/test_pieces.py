@@ -21,7 +21,7 @@ from plancc_runtime.nn import MODELS
 from plancc_runtime.nn.conv import ConvOptions
 from plancc_runtime.nn.gcn import GCNConv
 from plancc_runtime.nn.network import ACTIVATIONS, Network, NetworkOptions
-from plancc_runtime.optim import OPTIMIZERS
+from plancc_runtime.optim import OPTIMIZERS, clip_gradients
 from plancc_runtime.options import CHOICES, TrainOptions
 from plancc_runtime.run import make_network
 from plancc_runtime.transport.single import SingleTransport
@@ -71,14 +71,17 @@ def test_options_name_what_exists():
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.1])
-@pytest.mark.parametrize("name", CHOICES["optimizer"])
-def test_optimisers_are_torchs(name, decay):
+@pytest.mark.parametrize(
+    ("name", "own"), [*((name, {}) for name in CHOICES["optimizer"]), ("sgd", {"momentum": 0.9})]
+)
+def test_optimisers_are_torchs(name, own, decay):
     kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[name]
     ours, theirs = (
         [torch.nn.Parameter(torch.linspace(-1, 2, 6).double().view(s)) for s in ((2, 3), (6,))]
         for _ in range(2)
     )
-    optimizer, expected = OPTIMIZERS[name](ours, decay), kind(theirs, weight_decay=decay)
+    optimizer = OPTIMIZERS[name](ours, decay, **own)
+    expected = kind(theirs, weight_decay=decay, **own)
     random = np.random.default_rng(0)
     for rate in (0.3, 0.1, 0.1, 0.02):
         expected.param_groups[0]["lr"] = rate
@@ -91,9 +94,38 @@ def test_optimisers_are_torchs(name, decay):
         torch.testing.assert_close(w, v, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("most", [0.5, 2.0, 1e3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gradients_are_clipped_as_torch_does(dtype, most):
+    """Several arrays, one of which is larger than the rest; and one without a gradient."""
+    random = np.random.default_rng(0)
+    shapes = ((300, 40), (40,), (7, 3))
+    values = [
+        scale * random.standard_normal(s) for scale, s in zip((0.1, 2, 1), shapes, strict=True)
+    ]
+    ours, theirs = (
+        [torch.nn.Parameter(torch.zeros(v.shape, dtype=dtype)) for v in [*values, np.zeros(2)]]
+        for _ in range(2)
+    )
+    for w, v, value in zip(ours, theirs, values, strict=False):
+        w.grad, v.grad = (torch.from_numpy(value).to(dtype, copy=True) for _ in range(2))
+    clip_gradients(ours, most)
+    torch.nn.utils.clip_grad_norm_(theirs, most)
+    norm = np.sqrt(sum((value**2).sum() for value in values))
+    assert 2 < norm < 1e3
+    close = {"rtol": 1e-5 if dtype == torch.float32 else 1e-7, "atol": 0}
+    for w, v, value in zip(ours, theirs, values, strict=False):
+        torch.testing.assert_close(w.grad, v.grad, **close)
+        np.testing.assert_allclose(w.grad, value * min(1, most / norm), rtol=1e-5)
+    assert ours[-1].grad is None
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
+        *({"momentum": m, "optimizer": "sgd"} for m in (-0.1, 1.0, 2.0, float("nan"))),
+        *({"momentum": 0.9}, {"momentum": 0.9, "optimizer": "adamw"}),
+        *({"clip_norm": c} for c in (0, -1.0, float("nan"), float("inf"))),
         *({"lr": 1e39}, {"weight_decay": 1e39}, {"hidden": 2**31}, {"classes": 10**40}),
         *({"layers": 10**40}, {"features": 2**63}, {"heads": 2**62, "model": "gat"}),
         *({"lr": 0}, {"lr": float("nan")}, {"layers": 0}, {"optimizer": "x"}, {"threads": 0}),

@@ -62,7 +62,7 @@ def training(folder, ranks) -> list:
     return [
         *(folder / "plan.h5", "--epochs", 5, "--hidden", 5, "--lr", 0.3),
         *("--dtype", "float64", "--init", folder / "init.npz", "--passes", "none"),
-        *("--parametrization", "paper"),  # as the dense reference has it
+        *("--optimizer", "sgd", "--parametrization", "paper"),  # as the dense reference has it
         *("--json", folder / f"{ranks}.json", "--save", folder / f"{ranks}.npz"),
     ]
 
@@ -245,6 +245,14 @@ def test_two_ranks_refuse_in_one_sentence(on_two_ranks, which, code, words):
     ("arguments", "words"),
     [
         (["--lr", "nan"], "lr"),
+        (
+            ["--momentum", 0.9],
+            "--momentum 0.9: adam has a momentum of its own; give --optimizer sgd",
+        ),
+        (["--optimizer", "sgd", "--momentum", "nan"], "--momentum nan: must be at least 0"),
+        (["--momentum", "-1"], "'--momentum'"),
+        (["--clip-norm", "nan"], "--clip-norm nan: must be a positive number"),
+        (["--clip-norm", 0], "'--clip-norm'"),
         (["--init", "/no/such/file.npz"], "file.npz"),
         (["--features", "7"], "width 6"),
         (["--classes", "2"], "3 classes"),

@@ -208,8 +208,9 @@ def test_a_run_writes_what_it_ends_with(case, tmp_path):
     plancc.compile(graph, "rp", 2, data=data).save(tmp_path / "plan.h5")
     out, results, weights = tmp_path / "out.csv", tmp_path / "run.json", tmp_path / "weights.npz"
     done = alone(
-        *(tmp_path / "plan.h5", "--epochs", 60, "--lr", 1, "--patience", 5, "--eval-every", 1),
-        *("--dtype", "float64", "--predict", out, "--json", results, "--save", weights),
+        *(tmp_path / "plan.h5", "--epochs", 60, "--patience", 5, "--eval-every", 1),
+        *("--optimizer", "sgd", "--lr", 1, "--dtype", "float64"),
+        *("--predict", out, "--json", results, "--save", weights),
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(results.read_text())

@@ -18,7 +18,10 @@ from plancc_runtime.transport.local import run_ranks
 from plancc_runtime.transport.single import SingleTransport
 
 N, WIDTH, HIDDEN, CLASSES = 50, 12, 6, 4
-OPTIONS = TrainOptions(hidden=HIDDEN, epochs=2, threads=1, lr=0.1, profile=True, passes=("order",))
+OPTIONS = TrainOptions(
+    **{"hidden": HIDDEN, "epochs": 2, "threads": 1, "optimizer": "sgd", "lr": 0.1},
+    **{"profile": True, "passes": ("order",)},
+)
 
 
 @pytest.fixture(scope="module")

@@ -62,7 +62,10 @@ def rehearsed(plan: Path, options: TrainOptions, machine: Machine = MACHINE, **m
     return rehearse(plan, options, links_of(machine, read_tables(plan).num_ranks), **more)
 
 
-OPTIONS = TrainOptions(epochs=3, layers=2, hidden=8, features=6, classes=4, eval_every=0, threads=1)
+OPTIONS = TrainOptions(
+    **{"epochs": 3, "layers": 2, "hidden": 8, "features": 6, "classes": 4},
+    **{"optimizer": "sgd", "eval_every": 0, "threads": 1},
+)
 CASES = {
     "row": ("row", {}),
     "row without overlap": ("row", {"passes": ("order",)}),

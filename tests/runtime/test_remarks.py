@@ -46,7 +46,7 @@ def test_constant_score(shares, multi_label, expected):
 
 def test_near_the_largest_class():
     falling = history(np.linspace(2, 1.9, 30))
-    options = TrainOptions(epochs=30)
+    options = TrainOptions(epochs=30, optimizer="sgd")
     [said] = remarks(options, falling, scores(0.52, [0.5, 0.5]), True, False)
     assert said == (
         "the test accuracy 0.5200 is near 0.5000, the share of the largest class: the network has "
@@ -113,7 +113,7 @@ def test_a_run_that_does_what_it_is_told_learns(plan):
         chosen = TrainOptions(split=(0.6, 0.2, 0.2), threads=1, eval_every=0, **options)
         return run_ranks(2, lambda t: train(plan, chosen, t), 60)
 
-    untold = last(epochs=5)
+    untold = last(epochs=5, optimizer="sgd")
     assert len({tuple(result.remarks) for result in untold}) == 1
     assert "`standardize_features`" in untold[0].remarks[0]
     told = last(epochs=100, optimizer="adam", standardize_features=True)[0]
@@ -124,7 +124,7 @@ def test_a_run_that_does_what_it_is_told_learns(plan):
 def test_the_command_says_it_in_its_own_words(plan, tmp_path):
     bare = tmp_path / "bare.h5"
     plancc.compile((4, np.array([[0, 1, 2], [1, 2, 3]])), "rp", 1).save(bare)
-    done = alone(plan, "--epochs", 5)
+    done = alone(plan, "--epochs", 5, "--optimizer", "sgd")
     assert done.returncode == 0
     said = [line for line in done.stderr.splitlines() if "warning" in line]
     assert len(said) == 1
@@ -166,7 +166,7 @@ def test_split_stands_in_place_of_masks(tmp_path):
         plan = tmp_path / f"{name}.h5"
         data = plancc.VertexData(**of_all, **more)
         plancc.compile((60, edges), "rp", 2, data=data).save(plan)
-        chosen = TrainOptions(split=(0.6, 0.2, 0.2), threads=1)
+        chosen = TrainOptions(split=(0.6, 0.2, 0.2), threads=1, epochs=5)
         found[name] = run_ranks(2, lambda t, p=plan, o=chosen: train(p, o, t), 60)[0]
     assert found["with"].split_sizes == found["without"].split_sizes
     assert found["with"].final.loss == found["without"].final.loss

@@ -26,7 +26,8 @@ PLANS = {  # model and ranks
     "2d": ("cagnet-2d", 4),
     "feature": ("mop", 4),
 }
-COMMON = {"epochs": 3, "hidden": 8, "lr": 0.05, "dtype": "float64", "threads": 1}
+COMMON = {"epochs": 3, "hidden": 8, "dtype": "float64", "threads": 1}
+COMMON |= {"optimizer": "sgd", "lr": 0.05}
 
 
 def vertex_features() -> np.ndarray:

@@ -30,6 +30,8 @@ N, PARTS, CLASSES, WIDTH, HIDDEN = 60, 3, 4, 7, 6
 COMMON = {
     "hidden": HIDDEN,
     "parametrization": "paper",  # as `Dense` has it
+    "epochs": 5,
+    "optimizer": "sgd",
     "dtype": "float64",
     "threads": 1,
     "kernel": "torch",
