@@ -87,7 +87,8 @@ class Adam(SGD):
         mean.lerp_(g, 1 - BETA1)
         square.mul_(BETA2).addcmul_(g, g, value=1 - BETA2)
         root = (square / (1 - BETA2**steps)).sqrt_().add_(EPSILON)
-        w.addcdiv_(mean, root, value=-rate / (1 - BETA1**steps))
+        root.mul_(1 - BETA1**steps)  # the rate divided by it may be no float32
+        w.addcdiv_(mean, root, value=-rate)
 
 
 class AdamW(Adam):
