@@ -252,7 +252,9 @@ def test_a_number_that_is_not_finite_names_its_rank(what, options, words):
             features = part.vertex_data.features.copy()
             features[5] = np.inf
             part = replace(part, vertex_data=replace(part.vertex_data, features=features))
-        run = prepared((header, part), TrainOptions(**{**COMMON, "epochs": 2, **options}), transport)
+        run = prepared(
+            (header, part), TrainOptions(**{**COMMON, "epochs": 2, **options}), transport
+        )
         if what == "all weights" or (what == "weights" and wrong):
             next(run._learner.network.parameters()).data[0, 0] = np.nan
         if what == "later features":
