@@ -43,7 +43,8 @@ SECTIONS = {
 }
 EPOCHS = 3
 """Epochs unless told otherwise."""
-WORD_BYTES = {"float32": 4, "float64": 8}
+WORD_BYTES = {"float32": 4, "float64": 8, "bfloat16": 4}
+"""Of the prediction beside the rehearsal, which knows no narrower numbers, as of --wire."""
 SLACK, PER_RANK, ONCE = 1.2, 4 << 20, 100 << 20
 """What a rehearsal takes beside the memory that is predicted: allocators, a rank's thread and what
 Python has of its layers, and what libraries load. With it, 4 and 64 ranks took 0.7 to 0.9 of the

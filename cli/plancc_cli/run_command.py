@@ -330,8 +330,8 @@ def _summary(plan: str, outline: RunOutline) -> Iterator[str]:
         line += " on the CPU"
     if figures is not None and figures.plain:
         line += f"; {figures.planned:,} words per epoch, without passes {figures.plain:,}"
-    if options.wire != "fp32":
-        line += f"; rows travel as {options.wire}"
+    if options.row_wire != "fp32":
+        line += f"; rows travel as {options.row_wire}"
     if options.fold != "sync":
         late = f" by {options.delay or DELAY} epochs" if options.fold == "delayed" else ""
         line += f"; fold {options.fold}{late}"

@@ -49,7 +49,7 @@ HELP = {
         "features": "Width of random features, for a plan without features.  [default: 64]",
         "classes": "Classes of random labels, for a plan without labels.  [default: 8]",
         "seed": "Random seed of weights, dropout, samples and data.",
-        "dtype": "Type of features, weights and messages.",
+        "dtype": "Type of features, weights and messages; bfloat16: weights and sums are float32.",
     },
     "Training": {
         "epochs": "Number of epochs.",

@@ -27,7 +27,7 @@ CHOICES = {
     "optimizer": ("sgd", "adam", "adamw"),
     "schedule": ("none", "step", "cosine", "plateau"),
     "activation": ("relu", "tanh", "sigmoid", "none"),
-    "dtype": ("float32", "float64"),
+    "dtype": ("float32", "float64", "bfloat16"),
     "wire": ("fp32", "bf16", "fp16", "int8"),
     "row_order": ("auto", "none", "rcm", "degree"),
     "aggregate_on": ("device", "cpu"),
@@ -130,6 +130,9 @@ class TrainOptions:
         Epochs between two evaluations of all splits; 0: only at the end.
     seed : int
         Seed of the initial weights, dropout, sampling and random vertex data.
+    dtype : str
+        Type of all numbers; "bfloat16": of features, activations and halo rows, while weights, sums
+        and the optimiser's state are of float32.
     threads : int or None
         Threads per rank, 1..1024; by default this machine's usable cores, shared among its ranks.
     features, classes : int or None
@@ -287,6 +290,11 @@ class TrainOptions:
         if self.fold == "delayed":
             return "aggregate-first"
         return "auto" if "order" in self.passes else "paper"
+
+    @property
+    def row_wire(self) -> str:
+        """How halo rows travel: as `wire` has it, but for rows of bfloat16, which lose nothing."""
+        return "bf16" if (self.dtype, self.wire) == ("bfloat16", "fp32") else self.wire
 
     @property
     def first_dropout(self) -> float:

@@ -51,7 +51,8 @@ from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.messages import name_ranks
 from plancc_runtime.weights import read_description, read_weights
 
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
+"""Types of weights and sums."""
 ROWS = 1 << 16
 """Rows of features that are looked at at once."""
 
@@ -105,7 +106,7 @@ class Run:
             DTYPES[options.dtype],
             clock,
             overlap="overlap" in options.passes,
-            wire=options.wire,
+            wire=options.row_wire,
             kernel=options.kernel,
             device=device,
         )
@@ -134,6 +135,8 @@ class Run:
         with transport.agreement():
             if not all(bool(rows.isfinite().all()) for rows in features.split(ROWS)):
                 raise PlanccError(f"{name}: features of this rank are not finite as they are used")
+        if options.dtype == "bfloat16":
+            features = features.to(torch.bfloat16)
         self._data = replace(self._data, features=features)
         del features
         self._log = None

@@ -60,6 +60,14 @@ def check_layout(header: Header, options: TrainOptions) -> None:
             f"`fold` {options.fold}: needs an edge plan; this is a plan of layout {header.layout}, "
             "which has no fold"
         )
+    if options.dtype == "bfloat16" and (
+        options.aggregator == "max" or not MODELS[options.model].takes_bfloat16
+    ):
+        name = "aggregator" if options.aggregator == "max" else "model"
+        raise InputError(
+            f"`dtype` bfloat16: {_setting(options, name).replace('`', '')} compares or weighs "
+            "neighbours one by one, which takes float32 or float64"
+        )
     grid = header.grid
     if grid is not None and grid.layout == "feature":
         _check_feature(grid, options)
@@ -72,6 +80,11 @@ def check_layout(header: Header, options: TrainOptions) -> None:
                 )
     if header.layout == "row":
         return
+    if options.dtype == "bfloat16":
+        raise InputError(
+            "`dtype` bfloat16: needs a plan of layout row, and this is one of layout "
+            f"{header.layout}"
+        )
     row_only = ("sampler", *BATCH_OPTIONS, "sampler_options", *RATES_KEPT)
     wanted = [_setting(options, name) for name in row_only if getattr(options, name) is not None]
     if grid is not None:

@@ -17,7 +17,12 @@ from plancc_runtime.workspace import empty
 
 
 def linear(x: Tensor, weight: Tensor) -> Tensor:
-    """x weight: Tensor[m, d_out] from Tensor[m, d_in] and Tensor[d_in, d_out]."""
+    """x weight: Tensor[m, d_out] from Tensor[m, d_in] and Tensor[d_in, d_out].
+
+    The result has the type of x. Where that is bfloat16 and the weight's float32, the weight is
+    rounded for the product, whose sums are of float32 and rounded last; its own gradient is never
+    rounded.
+    """
     return _Linear.apply(x, weight)
 
 
@@ -35,8 +40,17 @@ def laid_out_for(weight: Tensor) -> Tensor:
     return weight.T.contiguous().T if weight.shape[1] <= NARROW else weight
 
 
+ROWS = 2048
+"""Rows of bfloat16 that are widened at once."""
+
+
 def weight_gradient(x: Tensor, g: Tensor) -> Tensor:
-    """x^T g: Tensor[d_in, d_out] from Tensor[m, d_in] and Tensor[m, d_out]."""
+    """x^T g: Tensor[d_in, d_out] from Tensor[m, d_in] and Tensor[m, d_out]; float32 of bfloat16."""
+    if x.dtype == torch.bfloat16:
+        total = x.new_zeros(x.shape[1], g.shape[1], dtype=torch.float32)
+        for own, of_own in zip(x.split(ROWS), g.split(ROWS), strict=True):
+            total += weight_gradient(own.float(), of_own.float())
+        return total
     return (g.T @ x).T.contiguous() if g.shape[1] <= x.shape[1] else x.T @ g
 
 
@@ -44,7 +58,8 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return torch.mm(x, laid_out_for(weight), out=empty(x.shape[0], weight.shape[1], x))
+        weight = laid_out_for(weight.to(x.dtype))
+        return torch.mm(x, weight, out=empty(x.shape[0], weight.shape[1], x))
 
     @staticmethod
     @once_differentiable
@@ -52,7 +67,7 @@ class _Linear(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         back = None
         if ctx.needs_input_grad[0]:
-            back = torch.mm(g, weight.T, out=empty(x.shape[0], x.shape[1], g))
+            back = torch.mm(g, weight.T.to(g.dtype), out=empty(x.shape[0], x.shape[1], g))
         if not ctx.needs_input_grad[1]:
             return back, None
         return back, weight_gradient(x, g)

@@ -193,17 +193,23 @@ class LocalGraph(LayerGraph):
 
     def forward_product(self, x: Tensor, coefficients: str) -> Tensor:
         """A x, outside of autograd. Collective."""
-        x = x.contiguous()
-        out = empty(self.num_outputs, x.shape[1], x)
-        self.lay_out(coefficients).forward(x, out, self._product_buffers(x.shape[1]))
-        return out
+        rows = self._widened(x)
+        out = empty(self.num_outputs, x.shape[1], rows)
+        self.lay_out(coefficients).forward(rows, out, self._product_buffers(x.shape[1]))
+        return _narrowed(out, x)
 
     def adjoint_product(self, g: Tensor, coefficients: str) -> Tensor:
         """A^T g, outside of autograd. Collective."""
-        g = g.contiguous()
-        out = empty(self.num_inputs, g.shape[1], g)
-        self.lay_out(coefficients).adjoint(g, out, self._product_buffers(g.shape[1]))
-        return out
+        rows = self._widened(g)
+        out = empty(self.num_inputs, g.shape[1], rows)
+        self.lay_out(coefficients).adjoint(rows, out, self._product_buffers(g.shape[1]))
+        return _narrowed(out, g)
+
+    def _widened(self, x: Tensor) -> Tensor:
+        """Rows of x of the type in which sums are made, contiguous."""
+        if x.dtype == self.resources.dtype:
+            return x.contiguous()
+        return empty(x.shape[0], x.shape[1], x.new_empty(0, dtype=self.resources.dtype)).copy_(x)
 
     def counts(self, request: Request) -> Counts:
         if request.kind != "product":
@@ -257,6 +263,13 @@ class LocalGraph(LayerGraph):
         width = prod(x.shape[1:])
         rows = _HaloRows.apply(x.reshape(len(x), width), halo, self._buffers_of(halo, width))
         return rows.reshape(len(rows), *x.shape[1:])
+
+
+def _narrowed(out: Tensor, like: Tensor) -> Tensor:
+    """The same rows in the type of `like`."""
+    if out.dtype == like.dtype:
+        return out
+    return empty(out.shape[0], out.shape[1], like).copy_(out)
 
 
 def local_graph(graph: LayerGraph, what: str) -> LocalGraph:

@@ -25,6 +25,7 @@ from torch.autograd.function import once_differentiable
 from plancc.errors import InputError
 from plancc.registry import check_choice
 from plancc.text import shown
+from plancc_runtime.kernels.dense import weight_gradient
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph, local_graph
 
@@ -125,6 +126,8 @@ class Conv(nn.Module, ABC):
         Whether a rank must have all nonzeros of its rows, which it has not in an edge plan.
     paper_bias : bool
         Whether the equations of the model's paper have biases.
+    takes_bfloat16 : bool
+        Whether x may be of bfloat16 while the parameters are of float32.
     """
 
     Options: ClassVar[type[ConvOptions]] = ConvOptions
@@ -133,6 +136,7 @@ class Conv(nn.Module, ABC):
     reads_input: bool = True
     whole_rows: ClassVar[bool] = False
     paper_bias: ClassVar[bool] = False
+    takes_bfloat16: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -253,8 +257,8 @@ def uniform(random: np.random.Generator, shape: tuple[int, ...], fan_in: int) ->
 
 
 def plus(graph: LayerGraph, z: Tensor, bias: Tensor | None) -> Tensor:
-    """z + bias, where there is one; z as the graph holds it, the bias whole."""
-    return z if bias is None else z + graph.own_columns(bias)
+    """z + bias, where there is one, of the type of z; z as the graph holds it, the bias whole."""
+    return z if bias is None else (z + graph.own_columns(bias)).to(z.dtype)
 
 
 class LinearAggregation:
@@ -343,11 +347,12 @@ class _PaperProduct(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(h, weight)
         ctx.graph, ctx.coefficients = graph, coefficients
-        return graph.forward_product(h, coefficients) @ weight
+        return graph.forward_product(h, coefficients) @ weight.to(h.dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> Any:
         h, weight = ctx.saved_tensors
         s = ctx.graph.adjoint_product(g, ctx.coefficients)
-        return (s @ weight.T if ctx.needs_input_grad[0] else None), h.T @ s, None, None
+        back = s @ weight.T.to(s.dtype) if ctx.needs_input_grad[0] else None
+        return back, weight_gradient(h, s), None, None

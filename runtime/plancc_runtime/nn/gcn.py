@@ -5,6 +5,8 @@ A has the values of the plan, so that its normalisation is the plan's choice.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from torch import Tensor, nn
 
@@ -20,6 +22,7 @@ class GCNConv(LinearConv):
     """
 
     reads_input = False
+    takes_bfloat16: ClassVar[bool] = True
 
     def _make(self, random: np.random.Generator) -> None:
         self.weight = nn.Parameter(glorot(random, self.d_in, self.d_out))

@@ -42,6 +42,7 @@ class GINConv(LinearConv):
 
     Options = GINOptions
     paper_bias: ClassVar[bool] = True
+    takes_bfloat16: ClassVar[bool] = True
     eps: Tensor
 
     def _make(self, random: np.random.Generator) -> None:

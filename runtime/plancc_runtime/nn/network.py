@@ -147,7 +147,9 @@ class Network(nn.Module):
         Returns
         -------
         Tensor[outputs of the last graph, d_L], all columns
+            Of the type of the parameters, as norms are; the layers compute in that of x.
         """
+        dtype = next(self.parameters()).dtype
         last = len(self.convs) - 1
         for k, (conv, graph) in enumerate(zip(self.convs, graphs, strict=True)):
             rate = self.options.dropout if k else self.options.input_dropout
@@ -157,15 +159,17 @@ class Network(nn.Module):
                 x = dropout(x, rate, key_of(self._seed, step, k), graph.vertices, first)
             z = conv(graph, x, fixed if k == 0 else None)
             if k < last:
-                z = self._activate(self.norms[k](z, graph) if self.options.norm != "none" else z)
+                if self.options.norm != "none":
+                    z = self.norms[k](z.to(dtype), graph).to(x.dtype)
+                z = self._activate(z)
                 if self.options.residual:
                     z = z + self._skipped(graph.targets(x), k, graph)
             x = z
             if kept is not None and k + 1 in kept:
-                kept[k + 1] = graph.whole_rows(x, self.dims[k + 1])
+                kept[k + 1] = graph.whole_rows(x, self.dims[k + 1]).to(dtype)
             if self.entered is not None and x.requires_grad:
                 x.register_hook(partial(self._enter_back, k))
-        return graphs[-1].whole_rows(x, self.dims[-1])
+        return graphs[-1].whole_rows(x, self.dims[-1]).to(dtype)
 
     def _enter(self, stage: str) -> None:
         if self.entered is not None and self.training:

@@ -11,6 +11,7 @@ as z W_n + h W_s, so that the concatenation is never built.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -52,6 +53,7 @@ class SAGEConv(Conv):
     """
 
     Options = SAGEOptions
+    takes_bfloat16: ClassVar[bool] = True
 
     def _make(self, random: np.random.Generator) -> None:
         aggregator, d_in, d_out = self.options.aggregator, self.d_in, self.d_out
