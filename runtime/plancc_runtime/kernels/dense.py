@@ -26,6 +26,14 @@ def linear(x: Tensor, weight: Tensor) -> Tensor:
     return _Linear.apply(x, weight)
 
 
+def plus(x: Tensor, bias: Tensor) -> Tensor:
+    """x + bias, of the type of x: Tensor[m, width] from Tensor[m, width] and Tensor[width].
+
+    Where the types differ, it takes the place of x, which no operation before may have kept.
+    """
+    return x + bias if x.dtype == bias.dtype else _Plus.apply(x, bias)
+
+
 def relu(x: Tensor) -> Tensor:
     """max(x, 0), in place of x, which no operation before may have kept: Tensor[m, width]."""
     return _Relu.apply(x)
@@ -40,16 +48,18 @@ def laid_out_for(weight: Tensor) -> Tensor:
     return weight.T.contiguous().T if weight.shape[1] <= NARROW else weight
 
 
-ROWS = 2048
-"""Rows of bfloat16 that are widened at once."""
+ROWS = 4096
+"""Rows of bfloat16 that are widened at once, for the cache."""
 
 
 def weight_gradient(x: Tensor, g: Tensor) -> Tensor:
     """x^T g: Tensor[d_in, d_out] from Tensor[m, d_in] and Tensor[m, d_out]; float32 of bfloat16."""
     if x.dtype == torch.bfloat16:
         total = x.new_zeros(x.shape[1], g.shape[1], dtype=torch.float32)
-        for own, of_own in zip(x.split(ROWS), g.split(ROWS), strict=True):
-            total += weight_gradient(own.float(), of_own.float())
+        wide_x, wide_g = (empty(min(len(x), ROWS), rows.shape[1], total) for rows in (x, g))
+        for of_x, of_g in zip(x.split(ROWS), g.split(ROWS), strict=True):
+            left, right = (w[: len(of_x)] for w in (wide_x, wide_g))
+            total.addmm_(left.copy_(of_x).T, right.copy_(of_g))
         return total
     return (g.T @ x).T.contiguous() if g.shape[1] <= x.shape[1] else x.T @ g
 
@@ -71,6 +81,19 @@ class _Linear(torch.autograd.Function):
         if not ctx.needs_input_grad[1]:
             return back, None
         return back, weight_gradient(x, g)
+
+
+class _Plus(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, bias: Tensor) -> Tensor:
+        ctx.dtype = bias.dtype
+        ctx.mark_dirty(x)
+        return x.add_(bias.to(x.dtype))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> Any:
+        return g, g.sum(0, dtype=ctx.dtype)
 
 
 class _Relu(torch.autograd.Function):

@@ -25,6 +25,7 @@ from torch.autograd.function import once_differentiable
 from plancc.errors import InputError
 from plancc.registry import check_choice
 from plancc.text import shown
+from plancc_runtime.kernels.dense import plus as add_bias
 from plancc_runtime.kernels.dense import weight_gradient
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph, local_graph
@@ -258,7 +259,7 @@ def uniform(random: np.random.Generator, shape: tuple[int, ...], fan_in: int) ->
 
 def plus(graph: LayerGraph, z: Tensor, bias: Tensor | None) -> Tensor:
     """z + bias, where there is one, of the type of z; z as the graph holds it, the bias whole."""
-    return z if bias is None else (z + graph.own_columns(bias)).to(z.dtype)
+    return z if bias is None else add_bias(z, graph.own_columns(bias))
 
 
 class LinearAggregation:
