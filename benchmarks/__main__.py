@@ -32,6 +32,7 @@ NAMES = (
     "minibatches",
     "kernels",
     "boundary",
+    "bfloat16",
     "distgnn",
     "epochs",
     "predict",

@@ -48,8 +48,8 @@ def laid_out_for(weight: Tensor) -> Tensor:
     return weight.T.contiguous().T if weight.shape[1] <= NARROW else weight
 
 
-ROWS = 4096
-"""Rows of bfloat16 that are widened at once, for the cache."""
+ROWS = 16384
+"""Rows of bfloat16 that are widened at once."""
 
 
 def weight_gradient(x: Tensor, g: Tensor) -> Tensor:
