@@ -469,6 +469,7 @@ def _training_rows() -> list[tuple[str, Any, Any]]:
             (f"memory of the fullest rank: {name}", lambda t, n=name: t.max_memory[n], size)
             for name in memory
         ),
+        ("  total with --recompute", lambda t: t.recomputed_memory, size),
     ]
 
 

@@ -91,6 +91,7 @@ HELP = {
         "transport_name": "Transport of messages; auto: torch under torchrun, else MPI.",
         "timeout": "Seconds that a rank waits for others before the job fails; 0: no limit.",
         "threads": "Threads per rank.  [default: the machine's cores / its ranks]",
+        "recompute": "Compute activations again in the backward pass: less memory, more time.",
         "device": "Device: cpu, cuda (the machine's GPUs in turn), or cuda:NUMBER.",
         "kernel": "Kernel of local products: auto (measured), numba or torch.",
         "row_order": "Order of a rank's rows. auto: rcm with a pipeline, else none.",

@@ -69,6 +69,7 @@ def row_memory(
     halo_nonzeros: Int64Array,
     symmetric: bool,
     value_bytes: int = WORD_BYTES,
+    recompute: bool = False,
 ) -> Memory:
     """Bytes that every part needs at its worst moment.
 
@@ -86,6 +87,8 @@ def row_memory(
         Whether the own nonzeros of every part equal their transpose.
     value_bytes : int
         Bytes of a value in the plan file.
+    recompute : bool
+        Whether the backward pass computes activations again (`plancc_runtime.nn.recompute`).
     """
     dead = any((each.rows < parts.rows).any() for each in live)
     layers = list(live) if dead else [parts] * len(live)
@@ -104,7 +107,8 @@ def row_memory(
         features=WORD_BYTES * dims[0] * (parts.rows + (rows[0] if dead else 0)),
         activations=np.maximum.reduce(
             [
-                WORD_BYTES * _training(rows, dims, dims),
+                WORD_BYTES
+                * (_recomputing(rows, dims) if recompute else _training(rows, dims, dims)),
                 WORD_BYTES * _evaluation(parts.rows, dims, dims),
                 WORD_BYTES * dims[0] * (parts.rows - (rows[0] if dead else 0)),  # H^0 beside A H^0
             ]
@@ -180,6 +184,30 @@ def _training(
         outputs = 6 * rows[last] * dims[-1] if layer < last else zero
         worst = np.maximum(worst, kept[layer] + outputs + np.maximum.reduce(back))
     return worst
+
+
+def _recomputing(rows: Sequence[Int64Array], dims: Sequence[int]) -> Int64Array:
+    """`_training`, where only the products A (H W) or A H are kept.
+
+    At its worst moment it holds those so far and two matrices more: what is moved and its product
+    forward, the gradients of both back, or those of two products on the way from one to the other.
+    The first layer's product is kept with the features. Blocks of rows are not counted.
+    """
+    moved = [min(d_in, d_out) for d_in, d_out in pairwise(dims)]
+    last = len(dims) - 2
+    kept = np.zeros_like(rows[0])
+    outputs = rows[last] * dims[-1]
+    worst = kept
+    for layer in range(1, last + 1):
+        product, before = rows[layer] * moved[layer], rows[layer - 1] * moved[layer]
+        following = 2 * outputs if layer == last else rows[layer] * moved[layer + 1]
+        across, back = product + before, 2 * product + following
+        worst = np.maximum(worst, kept + np.maximum(across, back))
+        kept = kept + product
+    if last == 0:
+        return 2 * outputs  # as in `_training`
+    before_last = kept - rows[last] * moved[last]
+    return np.maximum(worst, before_last + 6 * outputs)  # the loss, as in `_training`
 
 
 def _evaluation(

@@ -42,6 +42,8 @@ class TrainingCost:
         Sent in the plain execution (`plancc.predict.passes`) by all parts, and most by one.
     max_memory : dict of str to int
         Bytes of the fullest part with all passes, by term and in total (`plancc.predict.memory`).
+    recomputed_memory : int
+        Bytes of the fullest part in total, if activations are computed again.
     passes : list of PassCost
         The plain execution, and then one pass more each time (`plancc.predict.training`); edge
         plans have none that leaves out dead rows.
@@ -53,6 +55,7 @@ class TrainingCost:
     messages: int
     max_messages_sent: int
     max_memory: dict[str, int]
+    recomputed_memory: int
     passes: list[PassCost]
 
     @classmethod
@@ -71,13 +74,17 @@ class TrainingCost:
         foreign = owners.rows[matrix.indices] != part
         foreign |= np.repeat(owners.rows, matrix.row_nonzeros()) != part
         undirected = not header.directed and header.normalization != "row"
-        held = row_memory(
-            parts,
-            live,
-            dims,
-            np.bincount(part[foreign], minlength=num_parts),
-            symmetric=undirected and not owners.is_edge_partition,
-            value_bytes=plan.value.itemsize,
+        held, recomputed = (
+            row_memory(
+                parts,
+                live,
+                dims,
+                np.bincount(part[foreign], minlength=num_parts),
+                symmetric=undirected and not owners.is_edge_partition,
+                value_bytes=plan.value.itemsize,
+                recompute=recompute,
+            )
+            for recompute in (False, True)
         )
         plain = costs[0]
         return cls(
@@ -87,6 +94,7 @@ class TrainingCost:
             messages=plain.messages,
             max_messages_sent=plain.max_messages_sent,
             max_memory=held.of_part(int(held.total.argmax())),
+            recomputed_memory=int(recomputed.total.max()),
             passes=costs,
         )
 

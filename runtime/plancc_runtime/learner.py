@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -13,6 +14,7 @@ from plancc_runtime.clock import Clock
 from plancc_runtime.data import LocalData
 from plancc_runtime.nn.loss import share_of_loss
 from plancc_runtime.nn.network import Network
+from plancc_runtime.nn.recompute import recomputed
 from plancc_runtime.optim import clip_gradients, optimizer_of
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.results import Scores, Spent
@@ -62,7 +64,8 @@ class Learner:
         self.network.train()
         with self.clock("dense"):
             self.optimizer.zero_grad()
-            outputs = self.network(view.graphs, view.rows_of(data.features), view.fixed, step)
+            forward = partial(recomputed, self.network) if self.options.recompute else self.network
+            outputs = forward(view.graphs, view.rows_of(data.features), view.fixed, step)
             self.clock.enter("loss")
             training = self._split("train", view, data)
             # a mini-batch may have nothing to learn

@@ -180,6 +180,9 @@ class TrainOptions:
         Whether to go on from the last checkpoint in `checkpoint`.
     log, trace : path or None
         A line of JSON per epoch; a timeline of every rank.
+    recompute : bool
+        Whether training passes compute activations again in their backward pass, in place of
+        keeping them (`nn.recompute`).
     profile : bool
         Whether some epochs more are profiled after training, which leave the weights as they are.
     predict : path or None
@@ -245,6 +248,7 @@ class TrainOptions:
     log: str | PathLike[str] | None = None
     trace: str | PathLike[str] | None = None
     profile: bool = False
+    recompute: bool = False
     predict: str | PathLike[str] | None = None
     embeddings: int | None = None
     model_options: Mapping[str, Any] | None = None
@@ -373,6 +377,8 @@ class TrainOptions:
             raise self._wrong(
                 "steps", "only mini-batches have steps; give `sampler` or `batch_size`"
             )
+        if self.recompute and self.product_order == "paper":
+            raise InputError("`recompute`: needs the pass order, which `passes` leaves out")
         if self.delay is not None and self.fold != "delayed":
             raise self._wrong("delay", f"only fold delayed has one, not fold {self.fold}")
         if self.fold == "sync":

@@ -74,6 +74,7 @@ def test_tables_and_json_hold_the_same(plan: Path) -> None:
                 memory[part]
                 for part in ("plan", "matrix", "halo", "features", "activations", "total")
             ),
+            cost["recomputed_memory"],
         ]
         assert len(rows) == len(expected)
         for row, number in zip(rows, expected, strict=True):
@@ -133,6 +134,7 @@ def test_words_messages_and_merged_parts(dims: tuple[int, ...], ranks: int | Non
         assert cost["max_messages_sent"] == layers * max(s + g for s, g in talk)
         memory = cost["max_memory"]
         assert memory["total"] == sum(bytes for term, bytes in memory.items() if term != "total")
+        assert cost["recomputed_memory"] <= memory["total"]
         # no rank can do with less than its own H^0, nor the plan with less than its numbers
         assert memory["features"] >= 4 * dims[0] * min(tables["rows"])
         assert memory["plan"] >= 8 * min(tables["nonzeros"])

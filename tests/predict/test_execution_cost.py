@@ -167,6 +167,12 @@ def test_memory_of_one_part_by_hand():
     # and six arrays as wide as the output
     assert held.activations[0] == 4 * 100 * (5 * 4 + 6 * 2)
     assert held.of_part(0)["total"] == held.total[0] == sum(held.of_part(0).values()) / 2
+    again = row_memory(
+        parts, [parts] * 3, [8, 4, 4, 2], np.array([0]), symmetric=True, recompute=True
+    )
+    # at the third layer's loss: A (H^1 W) and six arrays as wide as the output
+    assert again.activations[0] == max(4 * 100 * (4 + 6 * 2), 4 * 100 * 8)
+    assert (again.plan, again.matrix, again.features) == (held.plan, held.matrix, held.features)
     directed = row_memory(parts, [parts] * 3, [8, 4, 4, 2], np.array([0]), symmetric=False)
     assert directed.matrix[0] == held.matrix[0] + 500 * 8 + 8 * 100  # the transpose
     wide = row_memory(parts, [parts] * 3, [900, 4, 4, 2], np.array([0]), symmetric=True)

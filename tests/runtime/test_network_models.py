@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -15,7 +16,7 @@ from plancc.errors import InputError
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.nn import BatchNorm, GATConv, GCNConv, GINConv, LayerNorm, SAGEConv
+from plancc_runtime.nn import BatchNorm, GATConv, GCNConv, GINConv, LayerNorm, SAGEConv, recompute
 from plancc_runtime.nn.network import Network, NetworkOptions
 from plancc_runtime.transport.local import run_ranks
 from plancc_runtime.transport.single import SingleTransport
@@ -220,7 +221,7 @@ def dense(options, layers):
     return [out.detach(), loss.detach(), x.grad, *zero.values()]
 
 
-def distributed(options, layers, num_ranks, dtype=torch.float64, fixed=False):
+def distributed(options, layers, num_ranks, dtype=torch.float64, fixed=False, again=False):
     """The same as `dense`, put together from all ranks."""
     owner = owners(num_ranks)
     blocks = [blocks_of(layer, owner, num_ranks) for layer in layers]
@@ -234,7 +235,8 @@ def distributed(options, layers, num_ranks, dtype=torch.float64, fixed=False):
         x = torch.tensor(features[vertices], dtype=dtype, requires_grad=True)
         network = make_network(options, dtype)
         known = network.fixed(graphs[0], x) if fixed else None
-        out = network(graphs, x, known, STEP)
+        forward = partial(recompute.recomputed, network) if again else network
+        out = forward(graphs, x, known, STEP)
         block = graphs[-1].block
         mine = block.inputs[block.output_places()]
         chosen = mine % 3 != 0
@@ -323,6 +325,29 @@ def test_fixed_input_is_exchanged_once(case):
     layers = make_layers("directed", rectangular=True)
     expected = dense(options, layers)
     found = distributed(options, layers, 3, fixed=True)
+    del expected[2], found[2]  # no gradient for x
+    assert_close(found, expected, 1e-9)
+
+
+DIVIDED = [name for name in CASES if not name.endswith("-paper")]
+
+
+@pytest.fixture
+def few_rows_at_once(monkeypatch):
+    monkeypatch.setattr(recompute, "AT_ONCE", 4 * max(DIMS))
+
+
+@pytest.mark.parametrize("case", DIVIDED)
+def test_computing_activations_again_changes_nothing(case, few_rows_at_once):
+    options, layers = CASES[case], make_layers("directed", rectangular=True)
+    expected = dense(options, layers)
+    for num_ranks in (1, 3):
+        assert_close(distributed(options, layers, num_ranks, again=True), expected, 1e-9)
+    options = replace(options, input_dropout=0.0)
+    expected, found = (
+        dense(options, layers),
+        distributed(options, layers, 3, fixed=True, again=True),
+    )
     del expected[2], found[2]  # no gradient for x
     assert_close(found, expected, 1e-9)
 

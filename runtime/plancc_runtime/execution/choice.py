@@ -68,6 +68,11 @@ def check_layout(header: Header, options: TrainOptions) -> None:
             f"`dtype` bfloat16: {_setting(options, name).replace('`', '')} compares or weighs "
             "neighbours one by one, which takes float32 or float64"
         )
+    if options.recompute and header.layout not in ("row", "edge"):
+        raise InputError(
+            "`recompute`: needs a plan of layout row or edge, whose ranks have whole rows; this is "
+            f"a plan of layout {header.layout}"
+        )
     grid = header.grid
     if grid is not None and grid.layout == "feature":
         _check_feature(grid, options)

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -72,6 +73,29 @@ class ProductOptions(ConvOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("order", self.order, ORDERS)
+
+
+class Halves(NamedTuple):
+    """A layer, divided where it moves rows; what stands before and after works on single rows.
+
+    Attributes
+    ----------
+    before : callable of (Tensor[m, d], ...) to tuple of Tensor[m, ...]
+        From some rows of the input to what is moved of them and what is kept for them.
+    across : callable of (Tensor[num_inputs, ...], ...) to tuple of Tensor[num_outputs, ...]
+        Collective. From what `before` gave of all rows to what `after` needs of all rows.
+    after : callable of (Tensor[m, ...], ...) to Tensor[m, d_out]
+        From that, of some rows, to these rows of the output.
+    """
+
+    before: Callable[..., tuple[Tensor, ...]]
+    across: Callable[..., tuple[Tensor, ...]]
+    after: Callable[..., Tensor]
+
+
+def unchanged(*rows: Tensor) -> tuple[Tensor, ...]:
+    """The same rows: a half of a layer that has nothing to do."""
+    return rows
 
 
 KINDS = {"int": int, "float": int | float, "bool": bool, "str": str}
@@ -204,6 +228,20 @@ class Conv(nn.Module, ABC):
         Tensor[num_outputs, d_out]
         """
 
+    def halves(self, graph: LocalGraph, fixed: bool, first: bool) -> Halves:
+        """The layer in halves, for a pass that computes rows again (`nn.recompute`).
+
+        Not collective. `fixed`: whether `before` gets `fixed`, and after it x if the layer has
+        `reads_input`, in place of x; then `across` moves nothing. `first`: whether this is the
+        first layer, whose input needs no gradient.
+
+        Raises
+        ------
+        InputError
+            If this kind of layer cannot be divided so.
+        """
+        raise InputError(f"`recompute`: {type(self).__name__} cannot compute single rows again")
+
     @abstractmethod
     def widths(self) -> tuple[int, int]:
         """Columns that one call moves forward, and back (without `fixed`)."""
@@ -282,6 +320,7 @@ class LinearAggregation:
     """
 
     def __init__(self, order: str, d_in: int, d_out: int, coefficients: str) -> None:
+        self._may_project = order in ("auto", "project-first") and d_out <= d_in
         if order == "auto":
             order = "project-first" if d_out < d_in else "aggregate-first"
         self._order, self._coefficients = order, coefficients
@@ -297,6 +336,18 @@ class LinearAggregation:
         """A x, without gradient: Tensor[num_outputs, d_in]. Collective."""
         with torch.no_grad():
             return graph.product(x, self._coefficients)
+
+    def projects_first(self, first: bool) -> bool:
+        """Whether rows had better be multiplied by W before they are moved, to keep one sum only.
+
+        Never if more columns would be moved: in the first layer, whose input needs no gradient,
+        rows that are not multiplied move forward only.
+        """
+        return self._order == "project-first" or (self._may_project and not first)
+
+    def product(self, graph: LayerGraph, rows: Tensor) -> Tensor:
+        """A rows. Collective."""
+        return graph.product(rows, self._coefficients)
 
     def __call__(
         self, graph: LayerGraph, x: Tensor, weight: Tensor, fixed: Tensor | None

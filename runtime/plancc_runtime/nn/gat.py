@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from plancc.errors import InputError
 from plancc_runtime.layouts.layer_graph import LayerGraph
-from plancc_runtime.layouts.local import local_graph
-from plancc_runtime.nn.conv import Conv, ConvOptions, glorot, plus
+from plancc_runtime.layouts.local import LocalGraph, local_graph
+from plancc_runtime.nn.conv import Conv, ConvOptions, Halves, glorot, plus
 from plancc_runtime.nn.operators import attention
 
 NEGATIVE_SLOPE = 0.2  # slope of the LeakyReLU below 0 (Velickovic et al., Section 2.1)
@@ -83,15 +83,34 @@ class GATConv(Conv):
             return local_graph(graph, "model gat").columns(x)
 
     def forward(self, graph: LayerGraph, x: Tensor, fixed: Tensor | None = None) -> Tensor:
-        heads, graph = self.options.heads, local_graph(graph, "model gat")
+        graph = local_graph(graph, "model gat")
         projected = graph.columns(x @ self.weight) if fixed is None else fixed @ self.weight
-        rows = projected.unflatten(1, (heads, self.width))
+        # a copy, as attention keeps its own output, and an activation may be in place
+        return self._combined(graph, self._attention(graph, projected).clone())
+
+    def halves(self, graph: LocalGraph, fixed: bool, first: bool) -> Halves:
+        def before(x: Tensor) -> tuple[Tensor]:
+            return (graph.linear(x, self.weight),)
+
+        def across(projected: Tensor) -> tuple[Tensor]:
+            return (self._attention(graph, projected if fixed else graph.columns(projected)),)
+
+        return Halves(before, across, lambda heads: self._combined(graph, heads))
+
+    def _attention(self, graph: LocalGraph, projected: Tensor) -> Tensor:
+        """The outputs of all heads side by side, from the projected rows of all columns."""
+        rows = projected.unflatten(1, (self.options.heads, self.width))
         source = (rows * self.score_source).sum(dim=2)
         own = graph.targets(rows[: graph.num_inputs])
         target = (own * self.score_target).sum(dim=2)
         out = attention(graph.pattern("closed"), source, target, rows, NEGATIVE_SLOPE)
-        # a copy, as attention keeps its own output, and an activation may be in place
-        return plus(graph, out.mean(dim=1) if self.last else out.flatten(1).clone(), self.bias)
+        return out.flatten(1)
+
+    def _combined(self, graph: LayerGraph, heads: Tensor) -> Tensor:
+        """Rows of the output, from the heads side by side."""
+        if self.last:
+            heads = heads.unflatten(1, (self.options.heads, self.width)).mean(dim=1)
+        return plus(graph, heads, self.bias)
 
     def widths(self) -> tuple[int, int]:
         width = self.options.heads * self.width

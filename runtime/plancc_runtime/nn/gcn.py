@@ -11,7 +11,8 @@ import numpy as np
 from torch import Tensor, nn
 
 from plancc_runtime.layouts.layer_graph import LayerGraph
-from plancc_runtime.nn.conv import LinearConv, glorot, plus
+from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.nn.conv import Halves, LinearConv, glorot, plus, unchanged
 
 
 class GCNConv(LinearConv):
@@ -31,3 +32,22 @@ class GCNConv(LinearConv):
 
     def forward(self, graph: LayerGraph, x: Tensor, fixed: Tensor | None = None) -> Tensor:
         return plus(graph, self._aggregate(graph, x, self.weight, fixed), self.bias)
+
+    def halves(self, graph: LocalGraph, fixed: bool, first: bool) -> Halves:
+        def project(x: Tensor) -> tuple[Tensor]:
+            return (graph.linear(x, self.weight),)
+
+        def across(moved: Tensor) -> tuple[Tensor]:
+            return (self._aggregate.product(graph, moved),)
+
+        def after(product: Tensor) -> Tensor:
+            return plus(graph, product, self.bias)
+
+        def update(product: Tensor) -> Tensor:
+            return after(graph.linear(product, self.weight))
+
+        if fixed:
+            return Halves(unchanged, unchanged, update)
+        if self._aggregate.projects_first(first):
+            return Halves(project, across, after)
+        return Halves(unchanged, across, update)

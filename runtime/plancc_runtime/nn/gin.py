@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from plancc_runtime.layouts.layer_graph import LayerGraph
-from plancc_runtime.nn.conv import LinearConv, ProductOptions, plus
+from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.nn.conv import Halves, LinearConv, ProductOptions, plus, unchanged
 
 
 @dataclass(frozen=True)
@@ -58,5 +59,30 @@ class GINConv(LinearConv):
     def forward(self, graph: LayerGraph, x: Tensor, fixed: Tensor | None = None) -> Tensor:
         own = graph.linear(graph.targets(x), self.weight)
         z = (1 + self.eps) * own + self._aggregate(graph, x, self.weight, fixed)
+        return self._mapped(graph, z)
+
+    def halves(self, graph: LocalGraph, fixed: bool, first: bool) -> Halves:
+        projects = not fixed and self._aggregate.projects_first(first)
+
+        def before(x: Tensor) -> tuple[Tensor, ...]:
+            projected = graph.linear(x, self.weight)
+            return projected if projects else x, (1 + self.eps) * projected
+
+        def across(moved: Tensor, own: Tensor) -> tuple[Tensor, ...]:
+            total, own = self._aggregate.product(graph, moved), graph.targets(own)
+            return (total.add_(own),) if projects else (total, own)
+
+        def after(total: Tensor, *own: Tensor) -> Tensor:
+            return self._mapped(
+                graph, torch.add(graph.linear(total, self.weight), *own) if own else total
+            )
+
+        def after_fixed(total: Tensor, x: Tensor) -> Tensor:
+            return after(total, (1 + self.eps) * graph.linear(x, self.weight))
+
+        return Halves(unchanged, unchanged, after_fixed) if fixed else Halves(before, across, after)
+
+    def _mapped(self, graph: LayerGraph, z: Tensor) -> Tensor:
+        """The rest of the MLP, from the sums that its first map gives."""
         hidden = torch.relu(plus(graph, z, self.bias))
         return plus(graph, graph.linear(hidden, self.weight_out), self.bias_out)

@@ -108,7 +108,7 @@ class Network(nn.Module):
         self.to(dtype)
         # in float64 whatever the others are
         self.standardization = Standardization(dims[0]) if options.standardize_features else None
-        self._activate = ACTIVATIONS[options.activation]
+        self.activate = ACTIVATIONS[options.activation]
 
     def standardized(self, x: Tensor, first_column: int = 0) -> Tensor:
         """Features as `forward` takes them; x has the columns from `first_column`.
@@ -152,34 +152,53 @@ class Network(nn.Module):
         dtype = next(self.parameters()).dtype
         last = len(self.convs) - 1
         for k, (conv, graph) in enumerate(zip(self.convs, graphs, strict=True)):
-            rate = self.options.dropout if k else self.options.input_dropout
-            self._enter(f"layer {k + 1} forward")
-            if self.training and rate > 0:
-                first = graph.first_column(self.dims[k])
-                x = dropout(x, rate, key_of(self._seed, step, k), graph.vertices, first)
+            self.enter(f"layer {k + 1} forward")
+            x = self.dropped(x, k, step, graph.vertices, graph.first_column(self.dims[k]))
             z = conv(graph, x, fixed if k == 0 else None)
             if k < last:
-                if self.options.norm != "none":
-                    z = self.norms[k](z.to(dtype), graph).to(x.dtype)
-                z = self._activate(z)
+                z = self.activate(self.normalised(z, k, graph))
                 if self.options.residual:
-                    z = z + self._skipped(graph.targets(x), k, graph)
+                    z = z + self.skipped(graph.targets(x), k, graph)
             x = z
             if kept is not None and k + 1 in kept:
                 kept[k + 1] = graph.whole_rows(x, self.dims[k + 1]).to(dtype)
-            if self.entered is not None and x.requires_grad:
-                x.register_hook(partial(self._enter_back, k))
+            self.watch(x, k)
         return graphs[-1].whole_rows(x, self.dims[-1]).to(dtype)
 
-    def _enter(self, stage: str) -> None:
+    def enter(self, stage: str) -> None:
+        """Call `entered` in a training pass."""
         if self.entered is not None and self.training:
             self.entered(stage)
 
-    def _enter_back(self, k: int, g: Tensor) -> None:
-        """The gradient g of the outputs of layer k is known."""
-        self._enter(f"layer {k + 1} back")
+    def watch(self, x: Tensor, k: int) -> None:
+        """Enter the backward pass of layer k, from 0, once the gradient of x is known."""
+        if self.entered is not None and x.requires_grad:
+            x.register_hook(partial(self._enter_back, k))
 
-    def _skipped(self, x: Tensor, k: int, graph: LayerGraph) -> Tensor:
+    def _enter_back(self, k: int, g: Tensor) -> None:
+        self.enter(f"layer {k + 1} back")
+
+    def dropped(
+        self, x: Tensor, k: int, step: int, vertices: Tensor, first_column: int = 0
+    ) -> Tensor:
+        """Rows of the input of layer k, from 0, after the dropout of this update.
+
+        Parameters and result: those of `nn.dropout.dropout`; x itself if there is no dropout.
+        """
+        rate = self.options.dropout if k else self.options.input_dropout
+        if not self.training or not rate:
+            return x
+        return dropout(x, rate, key_of(self._seed, step, k), vertices, first_column)
+
+    def normalised(self, z: Tensor, k: int, graph: LayerGraph) -> Tensor:
+        """Outputs of the convolution of layer k, from 0, after its norm. Norms compute in the type
+        of the parameters."""
+        if self.options.norm == "none":
+            return z
+        return self.norms[k](z.to(next(self.parameters()).dtype), graph).to(z.dtype)
+
+    def skipped(self, x: Tensor, k: int, graph: LayerGraph) -> Tensor:
+        """What rows of the input of layer k, from 0, add to its output past the convolution."""
         skip = self.skips[k]
         return graph.linear(x, skip.weight.T) if isinstance(skip, nn.Linear) else x
 

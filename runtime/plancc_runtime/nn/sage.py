@@ -19,9 +19,18 @@ from torch import Tensor, nn
 
 from plancc.registry import check_choice
 from plancc_runtime.layouts.layer_graph import LayerGraph
-from plancc_runtime.layouts.local import local_graph
+from plancc_runtime.layouts.local import LocalGraph, local_graph
 from plancc_runtime.nn.aggregation import aggregate
-from plancc_runtime.nn.conv import Conv, LinearAggregation, ProductOptions, glorot, plus, uniform
+from plancc_runtime.nn.conv import (
+    Conv,
+    Halves,
+    LinearAggregation,
+    ProductOptions,
+    glorot,
+    plus,
+    unchanged,
+    uniform,
+)
 
 AGGREGATORS = ("mean", "sum", "max", "gcn")
 
@@ -89,6 +98,31 @@ class SAGEConv(Conv):
         if self.weight_self is not None:
             out = graph.linear(graph.targets(x), self.weight_self).add_(out)
         return plus(graph, out, self.bias)
+
+    def halves(self, graph: LocalGraph, fixed: bool, first: bool) -> Halves:
+        linear, own_weight = self._linear, self.weight_self
+        projects = not fixed and linear is not None and linear.projects_first(first)
+
+        def before(x: Tensor) -> tuple[Tensor, ...]:
+            own = () if own_weight is None else (graph.linear(x, own_weight),)
+            return (graph.linear(x, self.weight) if projects else x, *own)
+
+        def across(moved: Tensor, *own: Tensor) -> tuple[Tensor, ...]:
+            if self._linear is None:
+                z = _maximum(graph, moved)
+            else:
+                z = self._linear.product(graph, moved)
+            own = tuple(graph.targets(each) for each in own)
+            return (z.add_(*own),) if projects and own else (z, *own)
+
+        def after(z: Tensor, *own: Tensor) -> Tensor:
+            z = z if projects else graph.linear(z, self.weight)
+            return plus(graph, torch.add(z, *own) if own else z, self.bias)
+
+        def after_fixed(z: Tensor, *x: Tensor) -> Tensor:
+            return after(z) if own_weight is None else after(z, graph.linear(x[0], own_weight))
+
+        return Halves(unchanged, unchanged, after_fixed) if fixed else Halves(before, across, after)
 
     def widths(self) -> tuple[int, int]:
         return (self.d_in, self.d_in) if self._linear is None else self._linear.widths

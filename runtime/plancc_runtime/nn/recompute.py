@@ -1,0 +1,223 @@
+"""A training pass that keeps what exchanges return, and computes all else again in its backward.
+
+Knows convolutions and rows; must not know transports, epochs or files.
+
+Between two exchanges every row is worked on by itself: weights, bias, norm, activation, residual,
+dropout. The backward pass does that work again, some rows at a time: their activations and
+gradients stay in the cache, and those of all rows are never there at once.
+
+    kept                   computed again                          kept
+    A H of layer k   -->   W, bias, norm, activation, dropout   -->   A H of layer k + 1
+
+Sequential Aggregation and Rematerialization (Mostafa, MLSys 2022) computes all of a layer again
+from its input, and so communicates again. Here no row travels twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from plancc_runtime.layouts.layer_graph import LayerGraph
+from plancc_runtime.layouts.local import LocalGraph, local_graph
+from plancc_runtime.nn.conv import unchanged
+from plancc_runtime.nn.network import Network
+from plancc_runtime.workspace import empty
+
+AT_ONCE = 1 << 18
+"""Numbers of the widest matrix in a block of rows."""
+
+Rows = tuple[Tensor, ...]
+Work = Callable[[slice, Rows], Rows]
+"""From the places of some rows, and a copy of these rows of every input, to these rows of every
+output."""
+
+
+def recomputed(
+    network: Network,
+    graphs: Sequence[LayerGraph],
+    x: Tensor,
+    fixed: Tensor | None = None,
+    step: int = 0,
+) -> Tensor:
+    """`Network.forward` of a training pass that keeps little for the backward pass. Collective.
+
+    Raises
+    ------
+    InputError
+        If ranks hold parts of rows, or a layer cannot be divided.
+    """
+    kept: Rows = (x,)
+    works: list[Work] = []  # from what is kept to the input of a layer
+    for k, graph in enumerate(graphs):
+        network.enter(f"layer {k + 1} forward")
+        known = fixed if k == 0 else None
+        layer = _Layer(network, k, step, local_graph(graph, "`recompute`"), known is not None)
+        if known is not None:
+            kept = layer.across_fixed(known, x)
+        else:
+            kept = layer.across(by_blocks(network, [*works, layer.before], kept))
+        network.watch(kept[0], k)
+        works = [layer.after]
+        if layer.is_hidden:
+            if network.options.norm == "batch":
+                z, *own = by_blocks(network, works, kept)
+                kept, works = (network.normalised(z, k, graph), *own), []
+            works.append(layer.finish)
+    (outputs,) = by_blocks(network, works, kept)
+    return outputs.to(next(network.parameters()).dtype)
+
+
+class _Layer:
+    """Layer k, from 0, as work on single rows before and after what it moves.
+
+    The rows that a residual adds, inputs of the layer, are passed on beside the others.
+    """
+
+    def __init__(
+        self, network: Network, k: int, step: int, graph: LocalGraph, is_fixed: bool
+    ) -> None:
+        self._network, self._k, self._step, self._graph = network, k, step, graph
+        self._halves = network.convs[k].halves(graph, is_fixed, k == 0)
+        self.is_hidden = k < len(network.convs) - 1
+        self._skips = network.options.residual and self.is_hidden
+
+    def across_fixed(self, fixed: Tensor, x: Tensor) -> Rows:
+        """What `after` needs of all rows, from the fixed part of the first layer."""
+        reads = self._network.convs[0].reads_input
+        own = (self._graph.targets(x),) if reads or self._skips else ()
+        given = (fixed, *own) if reads else (fixed,)
+        if self._halves.before is not unchanged:
+            given = by_blocks(self._network, [lambda _, rows: self._halves.before(*rows)], given)
+        return (*self._halves.across(*given), *(own if self._skips else ()))
+
+    def before(self, place: slice, rows: Rows) -> Rows:
+        """What is moved of an input, or kept for its row."""
+        vertices = self._graph.vertices[place]
+        (x,) = rows
+        x = self._network.dropped(x, self._k, self._step, vertices)
+        return (*self._halves.before(x), *((x,) if self._skips else ()))
+
+    def across(self, given: Rows) -> Rows:
+        """What `after` needs of all rows. Collective."""
+        moved, own = self._parted(given)
+        return (*self._halves.across(*moved), *(self._graph.targets(each) for each in own))
+
+    def after(self, place: slice, rows: Rows) -> Rows:
+        """The output of the convolution."""
+        given, own = self._parted(rows)
+        return (self._halves.after(*given), *own)
+
+    def finish(self, place: slice, rows: Rows) -> Rows:
+        """The output of a hidden layer, from that of its convolution, or of a batch norm."""
+        (z,), own = self._parted(rows)
+        if self._network.options.norm == "layer":
+            z = self._network.normalised(z, self._k, self._graph)
+        z = self._network.activate(z)
+        for x in own:
+            z = z + self._network.skipped(x, self._k, self._graph)
+        return (z,)
+
+    def _parted(self, rows: Rows) -> tuple[Rows, Rows]:
+        first_own = len(rows) - self._skips
+        return rows[:first_own], rows[first_own:]
+
+
+def by_blocks(network: Network, works: Sequence[Work], rows: Rows) -> Rows:
+    """What works, one after the other, make of all rows; not collective.
+
+    Parameters
+    ----------
+    network : Network
+        Its parameters are those that the works use.
+    works : sequence of Work
+    rows : tuple of Tensor[m, ...]
+
+    Returns
+    -------
+    tuple of Tensor[m, ...]
+    """
+    return _ByBlocks.apply(tuple(works), max(network.dims), len(rows), *rows, *network.parameters())
+
+
+class _ByBlocks(torch.autograd.Function):
+    """`by_blocks`, whose backward pass does the works again."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, works: Sequence[Work], width: int, num_rows: int, *tensors: Tensor
+    ) -> Rows:
+        ctx.works, ctx.num_rows, ctx.step = works, num_rows, max(1, AT_ONCE // width)
+        ctx.save_for_backward(*tensors)
+        rows = tensors[:num_rows]
+        first, *others = _blocks(len(rows[0]), ctx.step)
+        with torch.enable_grad():  # which outputs have a gradient is looked at in one block
+            found = _done(works, first, _leaves(rows, first, ctx.needs_input_grad[3:]))
+        outputs = tuple(empty(len(rows[0]), part.shape[1], part) for part in found)
+        for whole, part in zip(outputs, found, strict=True):
+            whole[first] = part.detach()
+        for place in others:
+            made = _done(works, place, tuple(each[place] for each in rows))
+            for whole, part in zip(outputs, made, strict=True):
+                whole[place] = part
+        ctx.mark_non_differentiable(
+            *(whole for whole, part in zip(outputs, found, strict=True) if not part.requires_grad)
+        )
+        return outputs
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        tensors, needed = ctx.saved_tensors, ctx.needs_input_grad[3:]
+        rows, parameters = tensors[: ctx.num_rows], tensors[ctx.num_rows :]
+        out: list[Tensor | None] = [
+            empty(len(each), each.shape[1], each) if needs else None
+            for each, needs in zip(rows, needed, strict=False)
+        ]
+        sums: list[Tensor | None] = [None] * len(parameters)
+        for place in _blocks(len(rows[0]), ctx.step):
+            with torch.enable_grad():
+                leaves = _leaves(rows, place, needed)
+                made = _done(ctx.works, place, leaves)
+            ends = [(y, g[place]) for y, g in zip(made, gradients, strict=True) if y.requires_grad]
+            sources = [each for each in (*leaves, *parameters) if each.requires_grad]
+            found = iter(
+                torch.autograd.grad(
+                    [y for y, _ in ends], sources, [g for _, g in ends], allow_unused=True
+                )
+            )
+            for whole in out:
+                if whole is not None:
+                    part = next(found)
+                    whole[place] = 0 if part is None else part
+            for i, parameter in enumerate(parameters):
+                if parameter.requires_grad:
+                    part, before = next(found), sums[i]
+                    if part is not None:
+                        sums[i] = part if before is None else before.add_(part)
+        return None, None, None, *out, *sums
+
+
+def _done(works: Sequence[Work], place: slice, rows: Rows) -> Rows:
+    rows = tuple(each.clone() for each in rows)
+    for work in works:
+        rows = work(place, rows)
+    return rows
+
+
+def _leaves(rows: Rows, place: slice, needed: Sequence[bool]) -> Rows:
+    """These rows as the beginning of a graph of their own."""
+    return tuple(
+        each[place].detach().requires_grad_(needs)
+        for each, needs in zip(rows, needed, strict=False)
+    )
+
+
+def _blocks(size: int, step: int) -> Iterator[slice]:
+    """All rows, a block at a time; an empty one if there are none."""
+    for first in range(0, max(size, 1), step):
+        yield slice(first, min(first + step, size))
