@@ -90,6 +90,7 @@ MODELS = {
     "gin": {"model": "gin", "model_options": {"train_eps": True}, "lr": 0.01},
     "residual": {"residual": True, "dropout": 0.3, "activation": "tanh"},
     "norm": {"norm": "batch", "bias": False},
+    "recompute": {"recompute": True, "dropout": 0.3},
     "batches": {"batch_size": 20, "steps": 2, "model": "sage"},
     "boundary": {"boundary_sampling": 0.5, "model": "sage"},
 }
