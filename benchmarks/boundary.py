@@ -137,7 +137,7 @@ def _overhead(inputs: Inputs, report: Report) -> None:
     import torch
 
     from plancc_runtime.layouts.block import Block
-    from plancc_runtime.layouts.boundary import draw
+    from plancc_runtime.layouts.boundary import draw, numbered
     from plancc_runtime.layouts.halo import Halo
     from plancc_runtime.layouts.resources import Resources
     from plancc_runtime.layouts.row import RowLayout, halo_part
@@ -151,7 +151,8 @@ def _overhead(inputs: Inputs, report: Report) -> None:
     plan = plancc.compile(read, model="gp", num_parts=ranks, seed=1, balance="nnz")
     path = inputs.folder / "overhead-boundary.h5"
     plan.save(path)
-    block = Block.of_part(plan.part(0), plan.header.self_loops)
+    whole = Block.of_part(plan.part(0), plan.header.self_loops)
+    block = numbered(whole, TrainOptions().sampling)
     transport = SingleTransport()  # which is asked for nothing
     resources = Resources(transport, torch.float32)
     layout = RowLayout(block, Halo(block, resources))

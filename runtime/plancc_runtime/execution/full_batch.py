@@ -3,9 +3,12 @@
 Knows a rank's slice and options; must not know losses or files.
 
     order       every layer moves the narrower of H and H W            (in the layers, `nn.conv`)
-    constant    the first layer's exchange of the features is done once, and none goes back
+    constant    the first layer's exchange of the features is done once, and none goes back; of a
+                sample, the features of halo rows are kept and those that it draws are taken
     dead-rows   rows that no labelled training vertex depends on are left out (`layouts.live`)
     overlap     own rows are multiplied while messages travel          (`layouts.row`, `.edge`)
+
+A sample is drawn of live rows, and is the same with and without passes (`layouts.boundary`).
 
 All are exact: losses and weights are those of an execution without them, but for the order of
 floating-point sums. A pass that does not fit the options is off, and `Execution.off` says why.
@@ -13,19 +16,23 @@ floating-point sums. A pass that does not fit the options is off, and `Execution
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from plancc.plan.parts import Part
 from plancc.plan.values import Header, Int64Array
 from plancc_runtime.data import LocalData
+from plancc_runtime.execution.figures import figures_of, words_of_pass
 from plancc_runtime.execution.protocol import Execution
 from plancc_runtime.kernels.spmm import choose_kernel
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.boundary import draw, ready_to_draw
+from plancc_runtime.layouts.boundary import BoolArray, draw, expected_share, ready_to_draw
 from plancc_runtime.layouts.edge import with_whole_rows
+from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.live import isolated, live_blocks, live_halo
 from plancc_runtime.layouts.local import LocalGraph, local_graph
 from plancc_runtime.layouts.resources import Resources
@@ -60,32 +67,63 @@ class FullBatch(Execution):
             kernel = quickest_kernel(self._block, options.hidden, resources)
             self._resources = replace(resources, kernel=kernel)
         self.kernel = self._resources.kernel
+        if options.sampling.active:
+            self._block = ready_to_draw(self._block, options.sampling, self._transport)
         self._set_graph(LocalGraph(self._block, self._resources))
+        self._columns: Columns | None = None
         self.evaluates &= not options.sampling.active
         self.alike = not options.sampling.active
 
     def prepare(self, network: Network) -> LocalData:
-        data, sampling = self._data, self._options.sampling
+        data = self._data
         del self._data  # the features may go
-        if sampling.active:
-            self._block = ready_to_draw(self._block, sampling, self._transport)
-        constant = "constant" in self._passes
-        if constant:
+        constant, sampled = "constant" in self._passes, self._options.sampling.active
+        fixed = constant and not sampled
+        if fixed:
             data = self._fix_input(self._whole, network, data)
         if "dead-rows" in self._passes:
-            self._leave_out_dead_rows(data, network.convs[0] if constant else None)
+            self._leave_out_dead_rows(data, network.convs[0] if fixed else None)
+        if constant and sampled:
+            self._columns = self._features_of_columns(data)
         return data
 
     def view(self, epoch: int) -> View:
         sampling = self._options.sampling
         if not sampling.active:
             return self._training
-        sample = draw(self._block, sampling, self._transport.rank, epoch)
-        whole = local_graph(self._whole.graphs[0], "sampling")
-        return View([whole.sampled(sample)] * self._options.layers)
+        live, rank = self._training, self._transport.rank
+        samples = {  # of every graph once, which several layers may share
+            graph: draw(graph.block, sampling, rank, epoch) for graph in _local(live.graphs)
+        }
+        drawn = {graph: graph.sampled(sample) for graph, sample in samples.items()}
+        graphs = [drawn[graph] for graph in _local(live.graphs)]
+        if self._columns is None:
+            return replace(live, graphs=graphs)
+        first = _local(live.graphs)[0]
+        x = self._columns.kept(samples[first].received)
+        return replace(live, graphs=[graphs[0].at_hand(), *graphs[1:]], x=x)
 
     def figures(self, network: Network) -> Figures | None:
-        return None if self._options.sampling.active else super().figures(network)
+        figures = figures_of(network, self._passes, self._whole, self._training, self._transport)
+        sampling = self._options.sampling
+        if not sampling.active:
+            return figures
+        fixed = self._columns is not None
+        words = words_of_pass(network, self._training.graphs, fixed=fixed)
+        shares = [expected_share(graph.block, sampling) for graph in _local(self._training.graphs)]
+        expected = np.array([float(words @ np.array(shares))])
+        self._transport.allreduce_sum(expected)
+        return replace(figures, planned=round(float(expected[0])))
+
+    def _features_of_columns(self, data: LocalData) -> Columns:
+        """The features that the first layer reads, of halo rows too. Collective."""
+        graph = _local(self._training.graphs)[0]
+        own = self._training.rows_of(data.features)
+        with torch.no_grad():
+            halo = graph.halo(own.to(graph.resources.dtype))
+            columns = Columns(own, halo.to(own.dtype))
+        graph.release_buffers()  # as wide as the features
+        return columns
 
     def _leave_out_dead_rows(self, data: LocalData, fixed_by: Conv | None) -> None:
         """Let training passes work on live rows, if any rank has a dead one. Collective."""
@@ -124,15 +162,11 @@ class FullBatch(Execution):
 
 def _misfits(options: TrainOptions, header: Header) -> dict[str, str]:
     """The passes that do not fit these options, or the layout, and why."""
-    reason = ""
     if options.mini_batches:
         reason = "every mini-batch has rows of its own"
-    elif options.sampling.active:
-        reason = "every epoch draws what it moves"
-    if reason:
         return {"constant": reason, "dead-rows": reason}
     off = {}
-    if options.first_dropout > 0:
+    if options.first_dropout > 0 and not options.sampling.active:
         off["constant"] = DROPS_FEATURES
     if options.norm == "batch":
         off["dead-rows"] = "norm batch takes statistics over all rows"
@@ -141,6 +175,38 @@ def _misfits(options: TrainOptions, header: Header) -> dict[str, str]:
     if header.layout != "row":
         off["dead-rows"] = "an edge plan has rows whose nonzeros other ranks hold"
     return off
+
+
+class Columns:
+    """Features of own rows, and behind them those of the halo rows that an epoch keeps.
+
+    Parameters
+    ----------
+    own : Tensor[num_inputs, width]
+    halo : Tensor[num_halo, width]
+    """
+
+    def __init__(self, own: Tensor, halo: Tensor) -> None:
+        self._own, self._halo = own, halo
+        self._held = own  # grows with the halo rows that are kept
+
+    def kept(self, received: BoolArray) -> Tensor:
+        """The columns of a sample's matrix, until the next call: Tensor[num_columns, width].
+
+        received : bool[num_halo]
+        """
+        rows = torch.from_numpy(np.flatnonzero(received)).to(self._halo.device)
+        own, size = len(self._own), len(self._own) + len(rows)
+        if size > len(self._held):
+            room = min(own + len(self._halo), size + len(rows) // 4)
+            self._held = self._own.new_empty(room, self._own.shape[1])
+            self._held[:own] = self._own
+        torch.index_select(self._halo, 0, rows, out=self._held[own:size])
+        return self._held[:size]
+
+
+def _local(graphs: Sequence[LayerGraph]) -> list[LocalGraph]:
+    return [local_graph(graph, "sampling") for graph in graphs]
 
 
 def quickest_kernel(block: Block, width: int, resources: Resources) -> str:

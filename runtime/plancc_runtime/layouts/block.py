@@ -28,6 +28,45 @@ NONZEROS = ("plan", "edges", "closed")
 
 
 @dataclass(frozen=True, eq=False)
+class Nonzeros:
+    """The nonzeros of every row of messages, by their numbers.
+
+    Attributes
+    ----------
+    ptr : int64[rows + 1]
+    number : int32[nonzeros]
+        Of a row r those at ``ptr[r]:ptr[r + 1]``, ascending.
+    """
+
+    ptr: Int64Array
+    number: Int32Array
+
+
+@dataclass(frozen=True, eq=False)
+class Numbering:
+    """The numbers that random draws know rows and nonzeros of messages by (`layouts.boundary`).
+
+    They stay with them when others are left out, so that a block of fewer rows draws of every row
+    what the whole one does.
+
+    Attributes
+    ----------
+    received : int32[num_halo], sent : int32[sent rows]
+        Place of every row in its message of the whole block.
+    uses : Nonzeros or None
+        Nonzeros of every halo row, in the order of their rows; numbered so in the whole block.
+        Where boundary edges are sampled.
+    uses_sent : Nonzeros or None
+        Those that the receiver of every sent row has; likewise.
+    """
+
+    received: Int32Array
+    sent: Int32Array
+    uses: Nonzeros | None = None
+    uses_sent: Nonzeros | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Block:
     """One rank's share of one layer's product. Immutable.
 
@@ -50,8 +89,8 @@ class Block:
         Whether nonzeros of the diagonal were added by normalising, and are no edges.
     halo : int32[num_halo] or None
         Vertex of every halo row, where `boundary.ready_to_draw` asked for it.
-    uses : int32[sent rows] or None
-        Nonzeros that the receiver of every sent row has in its column; likewise.
+    numbering : Numbering or None
+        What draws know rows and nonzeros by; likewise.
     edges : int64[num_local_rows] or None
         Edges of every row, where `row_ptr` has fewer: before `boundary.draw` left some out, or of
         all ranks, as `edge.with_whole_rows` counted them.
@@ -77,7 +116,7 @@ class Block:
     recv_ptr: Int64Array
     self_loops: bool
     halo: Int32Array | None = None
-    uses: Int32Array | None = None
+    numbering: Numbering | None = None
     edges: Int64Array | None = None
     scale: tuple[float, float] = (1.0, 1.0)
     factor: npt.NDArray[np.float64] | None = None

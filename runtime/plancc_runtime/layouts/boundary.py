@@ -8,12 +8,14 @@ Knows blocks and how to draw; must not know layers, losses or files.
 
 All three keep the expected product: E[A~ H] = A H. (Rong et al. normalise again what is left, which
 does not.) What is drawn is a function of seed, epoch, sender, receiver and place in the message, or
-of the two vertices for DropEdge, so that no index is sent:
+of the two vertices for DropEdge, so that no index is sent. Places are those in the messages of all
+rows (`block.Numbering`): a block without dead rows draws what the whole one does, and a sample of
+its rows is what it has of the whole one's sample.
 
 - boundary sampling: both ends of a message draw which of its rows travel;
 - boundary edge sampling: nonzero a of a halo row is kept if draw a of that row says so. The sender
-  knows from the start *how many* nonzeros its row has at the receiver (`ready_to_draw`), which is
-  enough to see that none is kept and the row need not travel;
+  knows from the start which nonzeros its row has at the receiver (`ready_to_draw`), and sees that
+  none is kept and the row need not travel;
 - DropEdge is the same whatever the partition. It does not look at the boundary: all halo rows
   travel, but for few in the paper's Table 9 too.
 
@@ -33,28 +35,57 @@ from scipy.sparse import csr_matrix
 
 from plancc.plan.values import Int32Array, Int64Array
 from plancc.sampling.counter import bits, key_of, unit
-from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.row_numbers import of_received, of_sent, send_numbers
+from plancc_runtime.layouts.block import Block, Nonzeros, Numbering
+from plancc_runtime.layouts.row_numbers import RowNumbers, of_received, of_sent, send_numbers
 from plancc_runtime.layouts.sampling import Sampling
 from plancc_runtime.transport.base import Transport
 
 BoolArray = npt.NDArray[np.bool_]
 
 _ROWS, _NONZEROS, _EDGES = range(3)  # streams of random numbers
+_NO_NONZEROS = Nonzeros(np.zeros(1, np.int64), np.empty(0, np.int32))
 
 
 def ready_to_draw(block: Block, sampling: Sampling, transport: Transport) -> Block:
     """The block with what its rank must know of its peers to draw samples. Collective.
 
-    Boundary sampling needs nothing, DropEdge `Block.halo`, boundary edge sampling `Block.uses`.
-    Once for every block at the start, after anything that changes its rows or messages: one
-    exchange of 4 bytes per row moved, for either.
+    Once for the whole block, at the start; `live.live_blocks` keeps it right. The vertices of halo
+    rows are 4 bytes per row moved, what boundary edge sampling needs as much, and 4 bytes per
+    nonzero in a halo column.
     """
-    if sampling.edges is not None:
-        block = replace(block, halo=halo_vertices(block, transport))
+    block = replace(numbered(block, sampling), halo=halo_vertices(block, transport))
+    return with_uses_sent(block, transport)
+
+
+def numbered(block: Block, sampling: Sampling) -> Block:
+    """The block with the `Numbering` of the whole one, but for `uses_sent`; not collective."""
+    uses = None
     if sampling.boundary_edges is not None:
-        block = replace(block, uses=uses_of_sent_rows(block, transport))
-    return block
+        used = np.bincount(_halo_columns(block), minlength=block.num_halo)
+        ptr = np.concatenate([[0], np.cumsum(used)])
+        uses = Nonzeros(ptr, _places(ptr))
+    numbering = Numbering(_places(block.recv_ptr), _places(block.send_ptr), uses)
+    return replace(block, numbering=numbering)
+
+
+def with_uses_sent(block: Block, transport: Transport) -> Block:
+    """The block with `Numbering.uses_sent`, if it has `uses`. Collective."""
+    numbering = block.numbering
+    if numbering is None or numbering.uses is None:
+        return block
+    uses = numbering.uses
+    sizes = np.empty(len(block.send_row), np.int32)
+    send_numbers(
+        transport, of_received(block, np.diff(uses.ptr).astype(np.int32)), of_sent(block, sizes)
+    )
+    ptr = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+    number = np.empty(ptr[-1], np.int32)
+    send_numbers(
+        transport,
+        RowNumbers(block.recv_peer, uses.ptr[block.recv_ptr], uses.number),
+        RowNumbers(block.send_peer, ptr[block.send_ptr], number),
+    )
+    return replace(block, numbering=replace(numbering, uses_sent=Nonzeros(ptr, number)))
 
 
 @dataclass(frozen=True)
@@ -86,7 +117,7 @@ class Sample:
     received: BoolArray
     scale: tuple[float, float]
     keeps_own: bool
-    _nonzeros: tuple[float, Any]  # rate, and a key per halo row
+    _nonzeros: tuple[float, Any, Nonzeros]  # rate; a key per halo row, and its nonzeros
     _edges: tuple[float, Any]  # rate and key
 
     @property
@@ -102,6 +133,7 @@ class Sample:
         """All that is kept: values multiplied, with `edges` and `scale` for other coefficients."""
         whole = self.whole
         number = np.cumsum(self.received, dtype=np.int32) + np.int32(whole.num_inputs - 1)
+        rate, key, uses = self._nonzeros
         row_ptr, column, value, before = _kept(
             whole.row_ptr,
             whole.column,
@@ -110,7 +142,10 @@ class Sample:
             whole.output_places(),
             whole.self_loops,
             np.where(self.received, number, np.int32(-1)),
-            *self._nonzeros,
+            rate,
+            key,
+            uses.ptr,
+            uses.number,
             *self._edges,
             whole.inputs[:0] if self.keeps_own or whole.halo is None else whole.halo,
             *self.scale,
@@ -126,7 +161,7 @@ class Sample:
             recv_peer=self.recv_peer,
             recv_ptr=self.recv_ptr,
             halo=None if whole.halo is None else whole.halo[self.received],
-            uses=None,
+            numbering=None,
             edges=before,
             scale=self.scale,
         )
@@ -136,8 +171,10 @@ class Sample:
 
         In time that the kept rows take; for samples that keep own nonzeros.
         """
+        rate, key, uses = self._nonzeros
+        scale = self.scale[1]
         row_ptr, column, value = _kept_rows(
-            part.indptr, part.indices, part.data, self.received, *self._nonzeros, self.scale[1]
+            part.indptr, part.indices, part.data, self.received, rate, key, uses.number, scale
         )
         return csr_matrix((value, column, row_ptr), (self.num_halo, part.shape[1]))
 
@@ -151,7 +188,7 @@ def draw(block: Block, sampling: Sampling, rank: int, epoch: int) -> Sample:
     Parameters
     ----------
     block : Block
-        That of `ready_to_draw`.
+        That of `ready_to_draw`, or one of `live.live_blocks` from it.
     sampling : Sampling
     rank, epoch : int
     """
@@ -162,15 +199,21 @@ def draw(block: Block, sampling: Sampling, rank: int, epoch: int) -> Sample:
     row_key, nonzero_key, edge_key = (
         key_of(sampling.seed, stream, epoch) for stream in (_ROWS, _NONZEROS, _EDGES)
     )
-    pin_key = np.empty(0, dtype=np.uint64)
-    received = _drawn(row_key, block.recv_peer, block.recv_ptr, rank, True, rows)
-    sent = _drawn(row_key, block.send_peer, block.send_ptr, rank, False, rows)
+    numbering = block.numbering
+    assert numbering is not None
+    incoming = block.recv_peer, block.recv_ptr, numbering.received, rank, True
+    outgoing = block.send_peer, block.send_ptr, numbering.sent, rank, False
+    received = _drawn(_row_keys(row_key, *incoming), rows)
+    sent = _drawn(_row_keys(row_key, *outgoing), rows)
+    uses, uses_sent = numbering.uses, numbering.uses_sent
+    pin_key = np.empty(0, np.uint64)
     if nonzeros < 1:
-        used = np.bincount(_halo_columns(block), minlength=block.num_halo)
-        pin_key = _row_keys(nonzero_key, block.recv_peer, block.recv_ptr, rank, True)
-        sent_key = _row_keys(nonzero_key, block.send_peer, block.send_ptr, rank, False)
-        received &= _any_kept(pin_key, used, nonzeros)
-        sent &= _any_kept(sent_key, block.uses, nonzeros)
+        assert uses is not None
+        assert uses_sent is not None
+        pin_key = _row_keys(nonzero_key, *incoming)
+        received &= _any_kept(pin_key, uses.ptr, uses.number, nonzeros)
+        sent_key = _row_keys(nonzero_key, *outgoing)
+        sent &= _any_kept(sent_key, uses_sent.ptr, uses_sent.number, nonzeros)
     recv_peer, recv_ptr = kept_messages(block.recv_peer, block.recv_ptr, received)
     send_peer, send_ptr = kept_messages(block.send_peer, block.send_ptr, sent)
     scale = 1 / edges if edges else 0.0
@@ -184,7 +227,7 @@ def draw(block: Block, sampling: Sampling, rank: int, epoch: int) -> Sample:
         received=received,
         scale=(scale, scale / (rows * nonzeros) if rows * nonzeros else 0.0),
         keeps_own=edges == 1,
-        _nonzeros=(nonzeros, pin_key),
+        _nonzeros=(nonzeros, pin_key, uses or _NO_NONZEROS),
         _edges=(edges, edge_key),
     )
 
@@ -197,17 +240,21 @@ def halo_vertices(block: Block, transport: Transport) -> Int32Array:
     return halo
 
 
-def uses_of_sent_rows(block: Block, transport: Transport) -> Int32Array:
-    """Nonzeros that the receiver of every sent row has in its column. Collective.
+def expected_share(block: Block, sampling: Sampling) -> float:
+    """Share of the rows that this rank sends that a sample keeps on average; 0 if it sends none.
 
-    Returns
-    -------
-    int32[sent rows]
+    A row is kept with probability p (1 - (1 - q)^u), where u is the number of nonzeros that its
+    receiver has in its column, p the rate of boundary rows and q that of boundary edges.
     """
-    used = np.bincount(_halo_columns(block), minlength=block.num_halo).astype(np.int32)
-    uses = np.empty(len(block.send_row), dtype=np.int32)
-    send_numbers(transport, of_received(block, used), of_sent(block, uses))
-    return uses
+    if not len(block.send_row):
+        return 0.0
+    share = 1.0 if sampling.boundary is None else float(sampling.boundary)
+    if sampling.boundary_edges is not None:
+        assert block.numbering is not None
+        assert block.numbering.uses_sent is not None
+        uses = np.diff(block.numbering.uses_sent.ptr)
+        share *= float(np.mean(1 - (1 - sampling.boundary_edges) ** uses))
+    return share
 
 
 def kept_messages(
@@ -216,6 +263,11 @@ def kept_messages(
     """Peers and offsets of the messages that keep the rows `kept`, without empty ones."""
     sizes = np.diff(np.concatenate([[0], np.cumsum(kept)])[ptr])
     return peers[sizes > 0], np.concatenate([[0], np.cumsum(sizes[sizes > 0])])
+
+
+def _places(ptr: Int64Array) -> Int32Array:
+    """0, 1, 2, ... of every range: int32[ptr[-1]]."""
+    return (np.arange(ptr[-1]) - np.repeat(ptr[:-1], np.diff(ptr))).astype(np.int32)
 
 
 def _halo_columns(block: Block) -> Int32Array:
@@ -230,34 +282,32 @@ def _message_key(key: Any, rank: int, peer: int, receives: bool) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _drawn(key: Any, peers: Any, ptr: Any, rank: int, receives: bool, rate: float) -> Any:
-    """Which rows of this rank's messages are kept: bool[rows]."""
-    kept = np.empty(ptr[-1], dtype=np.bool_)
-    for k in range(len(peers)):
-        of_message = _message_key(key, rank, peers[k], receives)
-        for r in range(ptr[k], ptr[k + 1]):
-            kept[r] = unit(bits(of_message, r - ptr[k])) < rate
-    return kept
-
-
-@njit(cache=True, nogil=True)
-def _row_keys(key: Any, peers: Any, ptr: Any, rank: int, receives: bool) -> Any:
+def _row_keys(key: Any, peers: Any, ptr: Any, place: Any, rank: int, receives: bool) -> Any:
     """A key for every row of this rank's messages: uint64[rows]."""
     keys = np.empty(ptr[-1], dtype=np.uint64)
     for k in range(len(peers)):
         of_message = _message_key(key, rank, peers[k], receives)
         for r in range(ptr[k], ptr[k + 1]):
-            keys[r] = bits(of_message, r - ptr[k])
+            keys[r] = bits(of_message, place[r])
     return keys
 
 
 @njit(cache=True, nogil=True)
-def _any_kept(keys: Any, uses: Any, rate: float) -> Any:
-    """Whether any of a row's first ``uses`` draws keeps its nonzero: bool[rows]."""
+def _drawn(keys: Any, rate: float) -> Any:
+    """Which rows are kept: bool[rows]."""
+    kept = np.empty(len(keys), dtype=np.bool_)
+    for r in range(len(keys)):
+        kept[r] = unit(keys[r]) < rate
+    return kept
+
+
+@njit(cache=True, nogil=True)
+def _any_kept(keys: Any, ptr: Any, number: Any, rate: float) -> Any:
+    """Whether any of a row's nonzeros is kept: bool[rows]."""
     kept = np.zeros(len(keys), dtype=np.bool_)
     for r in range(len(keys)):
-        for a in range(uses[r]):
-            if unit(bits(keys[r], a)) < rate:
+        for a in range(ptr[r], ptr[r + 1]):
+            if unit(bits(keys[r], number[a])) < rate:
                 kept[r] = True
                 break
     return kept
@@ -274,6 +324,8 @@ def _kept(
     number: Any,
     nonzero_rate: float,
     pin_key: Any,
+    pin_ptr: Any,
+    pin: Any,
     edge_rate: float,
     edge_key: Any,
     halo: Any,
@@ -286,7 +338,7 @@ def _kept(
     new_column = np.empty(len(column), dtype=np.int32)
     new_value = np.empty(len(value), dtype=value.dtype)
     before = np.empty(num_rows, dtype=np.int64)
-    drawn = np.zeros(len(pin_key), dtype=np.int64)
+    following = pin_ptr[:-1].copy()  # the next nonzero of every halo row
     size = 0
     for i in range(num_rows):
         added = places[i] if self_loops else -1
@@ -299,8 +351,8 @@ def _kept(
                 c = j - num_inputs
                 place, factor = number[c], halo_scale
                 if nonzero_rate < 1:
-                    drawn[c] += 1
-                    if unit(bits(pin_key[c], drawn[c] - 1)) >= nonzero_rate:
+                    following[c] += 1
+                    if unit(bits(pin_key[c], pin[following[c] - 1])) >= nonzero_rate:
                         place = -1
             elif j == added:
                 before[i] -= 1
@@ -324,6 +376,7 @@ def _kept_rows(
     received: Any,
     nonzero_rate: float,
     pin_key: Any,
+    pin: Any,
     scale: float,
 ) -> Any:
     """What `_kept` keeps of the halo columns, by rows of the transposed: row_ptr, column, value."""
@@ -342,7 +395,7 @@ def _kept_rows(
         for a in range(row_ptr[c], row_ptr[c + 1]):
             new_column[size] = column[a]
             new_value[size] = value[a] * scale
-            if nonzero_rate == 1 or unit(bits(pin_key[c], a - row_ptr[c])) < nonzero_rate:
+            if nonzero_rate == 1 or unit(bits(pin_key[c], pin[a])) < nonzero_rate:
                 size += 1
         rows += 1
         new_ptr[rows] = size

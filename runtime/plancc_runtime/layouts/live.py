@@ -23,8 +23,8 @@ import numpy as np
 from numba import njit
 
 from plancc.plan.values import Int64Array
-from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.boundary import kept_messages
+from plancc_runtime.layouts.block import Block, Nonzeros, Numbering
+from plancc_runtime.layouts.boundary import kept_messages, with_uses_sent
 from plancc_runtime.layouts.row_numbers import of_received, of_sent, send_numbers
 from plancc_runtime.transport.base import Transport
 
@@ -37,7 +37,8 @@ def live_blocks(
     Parameters
     ----------
     block : Block
-        The block of all rows.
+        The block of all rows; that of `boundary.ready_to_draw` where samples are drawn of the live
+        ones, which keep the numbers that draws know their rows and nonzeros by.
     wanted : int64[m]
         Local rows whose output is wanted, ascending.
     layers : int
@@ -92,29 +93,53 @@ def _live_block(
     send_numbers(transport, of_received(block, live[n:]), of_sent(block, sent))
     live[block.send_row[sent]] = True
     inputs = np.flatnonzero(live[:n])
-    if len(outputs) == n and sent.all() and live.all():
+    numbering = block.numbering
+    uses = None if numbering is None else numbering.uses  # peers may have fewer though all is live
+    if len(outputs) == n and sent.all() and live.all() and uses is None:
         return block, inputs
 
     number = np.cumsum(live, dtype=np.int32) - np.int32(1)
     row_ptr, column, value = _taken(block.row_ptr, block.column, block.value, outputs, number)
     recv_peer, recv_ptr = kept_messages(block.recv_peer, block.recv_ptr, live[n:])
     send_peer, send_ptr = kept_messages(block.send_peer, block.send_ptr, sent)
+    if numbering is not None:
+        numbering = Numbering(
+            numbering.received[live[n:]],
+            numbering.sent[sent],
+            None if uses is None else _uses_left(block, uses, outputs, live[n:]),
+        )
     return (
-        replace(
-            block,
-            inputs=block.inputs[inputs],
-            outputs=None if len(outputs) == len(inputs) else number[outputs].astype(np.int64),
-            row_ptr=row_ptr,
-            column=column,
-            value=value,
-            send_peer=send_peer,
-            send_ptr=send_ptr,
-            send_row=number[block.send_row[sent]],
-            recv_peer=recv_peer,
-            recv_ptr=recv_ptr,
+        with_uses_sent(
+            replace(
+                block,
+                inputs=block.inputs[inputs],
+                outputs=None if len(outputs) == len(inputs) else number[outputs].astype(np.int64),
+                row_ptr=row_ptr,
+                column=column,
+                value=value,
+                send_peer=send_peer,
+                send_ptr=send_ptr,
+                send_row=number[block.send_row[sent]],
+                recv_peer=recv_peer,
+                recv_ptr=recv_ptr,
+                halo=None if block.halo is None else block.halo[live[n:]],
+                numbering=numbering,
+            ),
+            transport,
         ),
         inputs,
     )
+
+
+def _uses_left(block: Block, uses: Nonzeros, outputs: Int64Array, live: Any) -> Nonzeros:
+    """Of the nonzeros of halo rows those in these rows of a block; `live`: bool[halo rows]."""
+    taken = np.zeros(block.num_local_rows, np.bool_)
+    taken[outputs] = True
+    in_halo = np.flatnonzero(block.column >= block.num_inputs)
+    by_column = in_halo[np.argsort(block.column[in_halo], kind="stable")]
+    kept = np.repeat(taken, np.diff(block.row_ptr))[by_column]
+    sizes = np.diff(np.concatenate([[0], np.cumsum(kept)])[uses.ptr])[live]
+    return Nonzeros(np.concatenate([[0], np.cumsum(sizes)]), uses.number[kept])
 
 
 def _marked(block: Block, rows: Int64Array) -> Any:

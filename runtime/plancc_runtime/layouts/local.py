@@ -73,6 +73,10 @@ class LocalGraph(LayerGraph):
         graph._layouts, graph._buffers, graph._patterns = {}, {}, {}
         return graph
 
+    def at_hand(self) -> ColumnsAtHand:
+        """This graph for inputs that have its halo rows behind own ones."""
+        return ColumnsAtHand(self)
+
     @property
     def block(self) -> Block:
         """All nonzeros of this graph. Of a sample it takes time when it is first asked for."""
@@ -270,6 +274,64 @@ def _narrowed(out: Tensor, like: Tensor) -> Tensor:
     if out.dtype == like.dtype:
         return out
     return empty(out.shape[0], out.shape[1], like).copy_(out)
+
+
+class ColumnsAtHand(LocalGraph):
+    """A graph whose inputs are the columns of its matrix, own and halo rows: nothing travels.
+
+    Parameters
+    ----------
+    graph : LocalGraph
+        Of a row plan; of a sample, its block has the vertices of halo rows
+        (`boundary.ready_to_draw`). What is laid out for either serves both.
+    """
+
+    def __init__(self, graph: LocalGraph) -> None:
+        vars(self).update(vars(graph))
+        vars(self).pop("vertices", None)
+        self._own = self._block.num_inputs
+
+    @property
+    def num_inputs(self) -> int:
+        return self._own + self._halo.num_halo
+
+    @cached_property
+    def vertices(self) -> Tensor:
+        halo, sample = self._block.halo, self._sample
+        assert halo is not None
+        kept = halo if sample is None else halo[sample.received]
+        return torch.from_numpy(np.concatenate([self._block.inputs, kept])).to(
+            self.resources.device
+        )
+
+    def targets(self, x: Tensor) -> Tensor:
+        return super().targets(x[: self._own])
+
+    def halo(self, x: Tensor) -> Tensor:
+        return x[self._own :]
+
+    def columns(self, x: Tensor) -> Tensor:
+        return x
+
+    def forward_product(self, x: Tensor, coefficients: str) -> Tensor:
+        rows = self._widened(x)
+        out = empty(self.num_outputs, x.shape[1], rows)
+        self._row_layout(coefficients).forward_columns(rows, out)
+        return _narrowed(out, x)
+
+    def adjoint_product(self, g: Tensor, coefficients: str) -> Tensor:
+        rows = self._widened(g)
+        out = empty(self.num_inputs, g.shape[1], rows)
+        self._row_layout(coefficients).adjoint_columns(rows, out)
+        return _narrowed(out, g)
+
+    def counts(self, request: Request) -> Counts:
+        return Counts.zero(1)
+
+    def _row_layout(self, coefficients: str) -> RowLayout:
+        layout = self.lay_out(coefficients)
+        assert isinstance(layout, RowLayout)
+        return layout
 
 
 def local_graph(graph: LayerGraph, what: str) -> LocalGraph:

@@ -140,6 +140,25 @@ class RowLayout:
         with clock("wait"):
             exchange.finish()
 
+    def forward_columns(self, h: Tensor, out: Tensor) -> None:
+        """out = A h of own and halo rows that are at hand; nothing travels.
+
+        h : Tensor[num_columns, width], out : Tensor[num_outputs, width], own rows.
+        """
+        own = self.halo.num_inputs
+        with self._clock("spmm"):
+            self._own.multiply(h[:own], out)
+            for block in self._halo_blocks:
+                block.matrix.multiply(h[own:][block.at], out, add=True, rows=block.rows)
+
+    def adjoint_columns(self, g: Tensor, out: Tensor) -> None:
+        """out = A^T g for all columns; nothing travels. Shapes as those of `forward_columns`."""
+        own = self.halo.num_inputs
+        with self._clock("spmm"):
+            self._own_transposed.multiply(g, out[:own])
+            for block in self._halo_blocks:
+                block.transposed.multiply(g, out[own:][block.at])
+
     def adjoint(self, g: Tensor, out: Tensor, buffers: Buffers) -> None:
         """out = A^T g (Algorithm 2, lines 4-10, with A^T for directed matrices). Collective.
 
