@@ -505,7 +505,7 @@ def _sampled(costs: Sequence[SampledCost]) -> Table:
     table = table_of(
         ("rate", "words", "messages", "memory, fullest", "mean"),
         "boundary sampling (BNS-GCN)",
-        "expected per epoch, with pass order alone; memory by Equation 4 of the paper",
+        "expected per epoch, with all passes; memory by Equation 4 of the paper",
         left=0,
     )
     for cost in costs:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from plancc.cost.owners import traffic
+from plancc.cost.pairs import pair_volumes
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.plan.metrics import Traffic
@@ -69,10 +70,51 @@ def live_traffic(
         One per layer, the first layer's first; `rows` and `nonzeros` are those of the output rows
         that live.
     """
-    layers: list[Traffic] = []
-    live = np.ones(len(owner), dtype=np.bool_) if wanted is None else wanted
+    found: dict[int, Traffic] = {}  # layers that use the same rows
+    layers = []
+    for used, live in live_matrices(matrix, num_layers, wanted):
+        if id(used) not in found:
+            rows = np.bincount(owner[live], minlength=num_parts)
+            found[id(used)] = replace(traffic(used, Owners(owner), num_parts), rows=rows)
+        layers.append(found[id(used)])
+    return layers
+
+
+def live_pairs(
+    matrix: Graph,
+    owner: Int32Array,
+    num_parts: int,
+    num_layers: int,
+    wanted: BoolArray | None,
+) -> list[sp.csr_array]:
+    """Rows that every part sends to every other in every layer without dead rows.
+
+    Parameters as of `live_traffic`.
+
+    Returns
+    -------
+    list of csr_array int64[num_parts, num_parts]
+    """
+    found: dict[int, sp.csr_array] = {}
+    layers = []
+    for used, _ in live_matrices(matrix, num_layers, wanted):
+        if id(used) not in found:
+            found[id(used)] = pair_volumes(used, owner, num_parts)
+        layers.append(found[id(used)])
+    return layers
+
+
+def live_matrices(
+    matrix: Graph, num_layers: int, wanted: BoolArray | None
+) -> list[tuple[Graph, BoolArray]]:
+    """The nonzeros that every layer uses without dead rows, and its output rows that live.
+
+    The first layer's first; layers with the same live rows have the same object.
+    """
+    live = np.ones(len(matrix.indptr) - 1, dtype=np.bool_) if wanted is None else wanted
+    layers: list[tuple[Graph, BoolArray]] = []
     for _ in range(num_layers):
-        if layers and layers[0].rows.sum() == live.sum():
+        if layers and layers[0][1].sum() == live.sum():
             layers.insert(0, layers[0])  # what is live has its neighbours live: nothing changes
             continue
         used = matrix
@@ -80,8 +122,7 @@ def live_traffic(
             nonzeros = matrix.row_nonzeros() * live
             indptr = np.concatenate([[0], np.cumsum(nonzeros)])
             used = Graph(indptr, matrix.indices[np.repeat(live, matrix.row_nonzeros())])
-        rows = np.bincount(owner[live], minlength=num_parts)
-        layers.insert(0, replace(traffic(used, Owners(owner), num_parts), rows=rows))
+        layers.insert(0, (used, live))
         live = live.copy()
         live[used.indices] = True
     return layers
@@ -183,7 +224,7 @@ class SampledCost:
     rate : float
         Probability p with which a halo row is kept.
     words, messages : float
-        Sent by all parts, with the pass "order"; the other passes need every epoch alike.
+        Sent by all parts, with all passes: a sample of a live row is a live row.
     saved : float
         Share of the words of rate 1 that is not sent.
     max_memory, mean_memory : int
@@ -200,7 +241,7 @@ class SampledCost:
 
 
 def sampled_costs(
-    parts: Traffic, pairs: sp.csr_array, dims: Sequence[int], rates: Sequence[float]
+    parts: Traffic, live: Sequence[sp.csr_array], dims: Sequence[int], rates: Sequence[float]
 ) -> list[SampledCost]:
     """Boundary sampling at these rates.
 
@@ -209,25 +250,25 @@ def sampled_costs(
     Parameters
     ----------
     parts : Traffic
-    pairs : csr_array int64[p, p]
-        Rows that every part sends to every other (`plancc.cost.pairs`).
+    live : list of csr_array int64[p, p]
+        Rows that every part sends to every other, by layer: `live_pairs`.
     dims : list of int
         Widths d_0..d_L.
     rates : list of float
         In [0, 1].
     """
-    widths = moved_widths(dims, ["order"])
-    full = float(epoch_traffic([parts] * len(widths), widths).words_sent.sum())
-    exchanges = sum((forward > 0) + (back > 0) for forward, back in widths)
+    widths = moved_widths(dims, PASSES)
+    full = sum(float(pairs.sum()) * sum(two) for pairs, two in zip(live, widths, strict=True))
+    rounds = [(forward > 0) + (back > 0) for forward, back in widths]
     costs = []
     for rate in rates:
-        travel = 1 - (1 - rate) ** pairs.data.astype(np.float64)
+        travel = [1 - (1 - rate) ** pairs.data.astype(np.float64) for pairs in live]
         held = equation_4(parts, dims, rate)
         costs.append(
             SampledCost(
                 rate=float(rate),
                 words=rate * full,
-                messages=exchanges * float(travel.sum()),
+                messages=sum(n * float(each.sum()) for n, each in zip(rounds, travel, strict=True)),
                 saved=1.0 - rate,
                 max_memory=round(held.max()),
                 mean_memory=round(held.mean()),

@@ -35,7 +35,13 @@ from plancc.predict.grid_traffic import ProductTraffic
 from plancc.predict.machine import Machine
 from plancc.predict.schedules import read_tables
 from plancc.predict.schedules.plan_tables import rank_of_parts
-from plancc.predict.training import PassCost, SampledCost, sampled_costs
+from plancc.predict.training import (
+    PassCost,
+    SampledCost,
+    live_pairs,
+    sampled_costs,
+    training_vertices,
+)
 from plancc.report.costs import TopologyCost, TrainingCost, grid_pass_costs, read_product
 from plancc.report.epochs import Basis, EpochTimes, recorded_random
 from plancc.report.provenance import decoded, recorded_topology
@@ -196,7 +202,9 @@ def report(
                 )
             )
             if boundary_sampling:
-                sampled = sampled_costs(source.parts, source.pairs, dims, boundary_sampling)
+                rows, wanted = source.owners.rows, training_vertices(source.plan)
+                live = live_pairs(source.matrix, rows, source.num_ranks, len(dims) - 1, wanted)
+                sampled = sampled_costs(source.parts, live, dims, boundary_sampling)
         return Report(
             path=file.path,
             header=file.header,

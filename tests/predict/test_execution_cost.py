@@ -18,6 +18,7 @@ from plancc.plan.metrics import Traffic
 from plancc.predict.memory import row_memory
 from plancc.predict.training import (
     equation_4,
+    live_pairs,
     live_traffic,
     pass_costs,
     sampled_costs,
@@ -124,20 +125,23 @@ def test_training_vertices_are_those_with_label_and_mask():
 
 @pytest.mark.parametrize("rate", [0.0, 0.3, 1.0])
 def test_boundary_sampling_costs_what_draws_cost_on_average(rate):
-    array, owner, _ = a_case(2)
+    array, owner, wanted = a_case(2)
     graph = plan_helpers.graph_of(array)
     parts = traffic(graph, Owners(owner), PARTS)
-    pairs = pair_volumes(graph, owner, PARTS)
-    dims = [6, 6, 2]  # 6 forward; 2 forward and back
-    (cost,) = sampled_costs(parts, pairs, dims, [rate])
-    sizes = [
-        len(rows) for rows in messages_of_layers(array, owner, np.ones(N, bool), 1)[0].values()
-    ]
+    dims = [6, 6, 7, 2]  # nothing in the first layer; 6, then 2, forward and back
+    live = live_pairs(graph, owner, PARTS, 3, wanted)
+    (cost,) = sampled_costs(parts, live, dims, [rate])
+    layers = messages_of_layers(array, owner, wanted, 3)[1:]
     rng = np.random.default_rng(3)
-    drawn = np.array([[rng.binomial(size, rate) for size in sizes] for _ in range(4000)])
+    expected, words, messages = 0.0, np.zeros(4000), np.zeros(4000)
+    for columns, layer in zip((12, 4), layers, strict=True):
+        sizes = [len(rows) for rows in layer.values()]
+        drawn = np.array([[rng.binomial(size, rate) for size in sizes] for _ in range(4000)])
+        expected += columns * rate * sum(sizes)
+        words += columns * drawn.sum(axis=1)
+        messages += 2 * (drawn > 0).sum(axis=1)
     tolerance = 5 / np.sqrt(4000)
-    assert cost.words == pytest.approx(10 * rate * sum(sizes))
-    words, messages = 10 * drawn.sum(axis=1), 3 * (drawn > 0).sum(axis=1)
+    assert cost.words == pytest.approx(expected)
     assert abs(cost.words - words.mean()) <= tolerance * words.std()
     assert abs(cost.messages - messages.mean()) <= tolerance * messages.std()
     assert cost.saved == pytest.approx(1 - rate)
@@ -151,7 +155,7 @@ def test_equation_4():
     assert equation_4(parts, [8, 4, 2]).tolist() == [4 * 60 * 12, 4 * 65 * 12]
     assert equation_4(parts, [8, 4, 2], 0.1).tolist() == [4 * 33 * 12, 4 * 60.5 * 12]
     pairs = pair_volumes(plan_helpers.graph_of(np.eye(2)), np.array([0, 1], np.int32), 2)
-    (cost,) = sampled_costs(parts, pairs, [8, 4, 2], [0.1])
+    (cost,) = sampled_costs(parts, [pairs] * 2, [8, 4, 2], [0.1])
     assert (cost.max_memory, cost.mean_memory) == (4 * 60.5 * 12, 4 * 46.75 * 12)
 
 
@@ -207,7 +211,7 @@ def test_report_has_passes_and_rates(tmp_path):
         words = [cost.words for cost in shown.training.passes]
         assert words == sorted(words, reverse=True)
         whole, half = shown.sampled
-        assert whole.words == shown.training.passes[1].words == 2 * half.words
+        assert whole.words == shown.training.passes[-1].words == 2 * half.words
         as_json = json.loads(json.dumps(shown.as_dict()))
         assert [each["rate"] for each in as_json["boundary_sampling"]] == [1, 0.5]
         assert [each["words"] for each in as_json["training"]["passes"]] == words

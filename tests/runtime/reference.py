@@ -297,3 +297,12 @@ def train_model(
                 w -= lr * gradient
         losses.append(loss.item())
     return losses, {k: w.detach().numpy() for k, w in parameters.items()}
+
+
+def live_sets(a: np.ndarray, wanted: list[int], layers: int) -> list[set[int]]:
+    """Vertices that are inputs of layer 1, 2, ... and the outputs of the last."""
+    sets = [set(wanted)]
+    for _ in range(layers):
+        needed = {j for i in sets[0] for j in range(len(a)) if a[i, j]}
+        sets.insert(0, sets[0] | needed)
+    return sets

@@ -184,20 +184,11 @@ def test_passes_change_nothing_but_words(p, answers):
             np.testing.assert_allclose(outputs(ranks), z, rtol=0, atol=1e-9)
 
 
-def live_sets(a: np.ndarray, wanted: list[int], layers: int) -> list[set[int]]:
-    """Vertices that are inputs of layer 1, 2, ... and the outputs of the last."""
-    sets = [set(wanted)]
-    for _ in range(layers):
-        needed = {j for i in sets[0] for j in range(N) if a[i, j]}
-        sets.insert(0, sets[0] | needed)
-    return sets
-
-
 def words_of_gcn(a, owner, train, dims, passes):
     """Words of an epoch, from sets of vertices."""
     sets = [set(range(N))] * len(dims)
     if "dead-rows" in passes:
-        sets = live_sets(a, train, len(dims) - 1)
+        sets = reference.live_sets(a, train, len(dims) - 1)
     total = 0
     for k, (d_in, d_out) in enumerate(pairwise(dims)):
         only = np.zeros_like(a)
@@ -279,7 +270,7 @@ def test_live_blocks_are_those_of_a_search(p, answers):
     ):
         a, owner = graph(directed), owners(p)
         layers = arguments["layers"]
-        sets = live_sets(a, np.flatnonzero(data(4).train_mask).tolist(), layers)
+        sets = reference.live_sets(a, np.flatnonzero(data(4).train_mask).tolist(), layers)
         assert len(sets[1]) < N
         for m, (shared, blocks, rows) in enumerate(ranks):
             own = set(np.flatnonzero(owner == m).tolist())

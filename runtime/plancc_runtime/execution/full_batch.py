@@ -30,7 +30,7 @@ from plancc_runtime.execution.figures import figures_of, words_of_pass
 from plancc_runtime.execution.protocol import Execution
 from plancc_runtime.kernels.spmm import choose_kernel
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.boundary import BoolArray, draw, expected_share, ready_to_draw
+from plancc_runtime.layouts.boundary import BoolArray, draw, expected_rows, ready_to_draw
 from plancc_runtime.layouts.edge import with_whole_rows
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.live import isolated, live_blocks, live_halo
@@ -108,12 +108,17 @@ class FullBatch(Execution):
         sampling = self._options.sampling
         if not sampling.active:
             return figures
-        fixed = self._columns is not None
-        words = words_of_pass(network, self._training.graphs, fixed=fixed)
-        shares = [expected_share(graph.block, sampling) for graph in _local(self._training.graphs)]
-        expected = np.array([float(words @ np.array(shares))])
+        live = _local(self._training.graphs)
+        expected = np.array(
+            [
+                words_of_pass(network, live, fixed=self._columns is not None),
+                [expected_rows(graph.block, sampling) for graph in live],
+                [len(graph.block.send_row) for graph in live],
+            ]
+        )
         self._transport.allreduce_sum(expected)
-        return replace(figures, planned=round(float(expected[0])))
+        words, kept, rows = expected
+        return replace(figures, planned=round(float((words * kept / np.maximum(rows, 1)).sum())))
 
     def _features_of_columns(self, data: LocalData) -> Columns:
         """The features that the first layer reads, of halo rows too. Collective."""

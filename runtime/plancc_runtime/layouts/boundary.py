@@ -240,21 +240,19 @@ def halo_vertices(block: Block, transport: Transport) -> Int32Array:
     return halo
 
 
-def expected_share(block: Block, sampling: Sampling) -> float:
-    """Share of the rows that this rank sends that a sample keeps on average; 0 if it sends none.
+def expected_rows(block: Block, sampling: Sampling) -> float:
+    """Rows that this rank sends of a sample, on average.
 
     A row is kept with probability p (1 - (1 - q)^u), where u is the number of nonzeros that its
     receiver has in its column, p the rate of boundary rows and q that of boundary edges.
     """
-    if not len(block.send_row):
-        return 0.0
-    share = 1.0 if sampling.boundary is None else float(sampling.boundary)
+    rows = float(len(block.send_row))
     if sampling.boundary_edges is not None:
         assert block.numbering is not None
         assert block.numbering.uses_sent is not None
         uses = np.diff(block.numbering.uses_sent.ptr)
-        share *= float(np.mean(1 - (1 - sampling.boundary_edges) ** uses))
-    return share
+        rows = float((1 - (1 - sampling.boundary_edges) ** uses).sum())
+    return rows if sampling.boundary is None else rows * sampling.boundary
 
 
 def kept_messages(

@@ -1,0 +1,271 @@
+"""Passes of sampled epochs: a sample of a live row is a live row; exact, and as frugal as they say.
+
+What is drawn is drawn again here, in Python's integers, and trained densely.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import reference
+import torch
+
+from plancc.graph.vertexdata import VertexData
+from plancc_runtime.clock import Clock
+from plancc_runtime.data import load_data
+from plancc_runtime.execution.choice import execution_of
+from plancc_runtime.execution.figures import words_of_pass
+from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.boundary import draw, ready_to_draw
+from plancc_runtime.layouts.live import live_blocks
+from plancc_runtime.layouts.resources import Resources
+from plancc_runtime.learner import Learner
+from plancc_runtime.options import PASSES, TrainOptions
+from plancc_runtime.run import make_network
+from plancc_runtime.transport.local import run_ranks
+
+N, WIDTH, CLASSES = 60, 9, 3
+EPOCHS, TRAINING, HIDDEN, LAYERS, RATE = 4, 4, 6, 3, 0.5
+RATES = {
+    "rows": {"boundary_sampling": 0.4},
+    "boundary edges": {"boundary_edge_sampling": 0.3},
+    "edges": {"drop_edge": 0.6},
+    "all": {"boundary_sampling": 0.7, "boundary_edge_sampling": 0.6, "drop_edge": 0.8},
+}
+MODELS = {
+    "gcn": {},
+    "sage mean": {"model": "sage"},
+    "sage max": {"model": "sage", "aggregator": "max"},
+    "sage gcn": {"model": "sage", "aggregator": "gcn"},
+    "gin": {"model": "gin"},
+    "gat": {"model": "gat", "heads": 2},
+    "residual": {"residual": True, "norm": "layer", "hidden": 20},
+    "dropout": {"model": "sage", "dropout": 0.3, "input_dropout": 0.2},
+    "batch norm": {"norm": "batch"},
+    "one layer": {"layers": 1},
+}
+LIMIT = 2**64
+
+
+def graph(directed: bool) -> np.ndarray:
+    pattern = np.random.default_rng(directed).random((N, N)) < 0.05
+    return reference.normalised(pattern if directed else pattern | pattern.T)
+
+
+def owners(num_parts: int) -> np.ndarray:
+    return np.random.default_rng(num_parts).permutation(np.arange(N) % num_parts)
+
+
+def data() -> VertexData:
+    random = np.random.default_rng(5)
+    train = np.isin(np.arange(N), random.permutation(N)[:TRAINING])
+    return VertexData(
+        features=random.standard_normal((N, WIDTH)).astype(np.float32),
+        labels=random.integers(0, CLASSES, N).astype(np.int32),
+        train_mask=train,
+        val_mask=~train,
+    )
+
+
+def mix(x: int) -> int:
+    """splitmix64 (Steele, Lea and Flood 2014)."""
+    z = (x + 0x9E3779B97F4A7C15) % LIMIT
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % LIMIT
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB % LIMIT
+    return z ^ (z >> 31)
+
+
+def uniform(*numbers: int) -> float:
+    key = 0
+    for number in numbers:
+        key = mix(key ^ mix(number))
+    return (key >> 11) / 2**53
+
+
+def sampled_matrix(a: np.ndarray, owner: np.ndarray, seed: int, epoch: int, rates) -> np.ndarray:
+    """The matrix that an epoch multiplies by; an explicit zero never occurs in what is kept."""
+    rows, pins, edges = (
+        rates.get(name, 1.0)
+        for name in ("boundary_sampling", "boundary_edge_sampling", "drop_edge")
+    )
+    kept = np.where(np.eye(N, dtype=bool), a, a / edges)
+    for i, j in zip(*np.nonzero(a), strict=True):
+        if i != j and uniform(seed, 2, epoch, int(i), int(j)) >= edges:
+            kept[i, j] = 0
+    for (sender, receiver), vertices in reference.needed_rows(a, owner).items():
+        for place, v in enumerate(vertices):
+            users = np.flatnonzero((a[:, v] != 0) & (owner == receiver))
+            kept[users, v] /= rows * pins
+            if uniform(seed, 0, epoch, sender, receiver, place) >= rows:
+                kept[users, v] = 0
+            for number, i in enumerate(users.tolist()):
+                if uniform(seed, 1, epoch, sender, receiver, place, number) >= pins:
+                    kept[i, v] = 0
+    return kept
+
+
+def travelling(a: np.ndarray, owner: np.ndarray, live) -> int:
+    """Rows that travel for the outputs `live`."""
+    only = np.zeros_like(a)
+    only[sorted(live)] = a[sorted(live)]
+    return reference.volume(only, owner)
+
+
+def expected_rows(a: np.ndarray, owner: np.ndarray, rates, live) -> float:
+    """Rows that travel on average: those of which a nonzero is kept, if they are."""
+    rows = 0.0
+    for (_, receiver), vertices in reference.needed_rows(a, owner).items():
+        mine = [i for i in live if owner[i] == receiver]
+        uses = (a[np.ix_(mine, vertices)] != 0).sum(axis=0)
+        rate = rates.get("boundary_edge_sampling")
+        rows += ((uses > 0) if rate is None else 1 - (1 - rate) ** uses).sum()
+    return rows * rates.get("boundary_sampling", 1)
+
+
+def trained(p: int, directed: bool, **chosen):
+    """Losses, final weights, outputs of an evaluation; words counted and told before, by epoch."""
+    a, owner = graph(directed), owners(p)
+    header, parts = reference.make_parts(a, owner, p, data())
+    common = {"layers": LAYERS, "hidden": HIDDEN, "activation": "tanh", "lr": RATE, "seed": 3}
+    common |= {"optimizer": "sgd", "kernel": "numba", "dtype": "float64", "epochs": EPOCHS}
+    options = TrainOptions(**(common | chosen))
+
+    def work(transport):
+        clock = Clock()
+        resources = Resources(
+            transport, torch.float64, clock, kernel="numba", overlap="overlap" in options.passes
+        )
+        part = parts[transport.rank]
+        given = load_data(part, transport, torch.float64, options)
+        network = make_network(options, given, transport, torch.float64)
+        execution = execution_of(header, part, given, options, resources)
+        given = execution.prepare(network)
+        learner = Learner(network, options, transport, clock)
+        losses, counted, told = [], [], []
+        for epoch in range(EPOCHS):
+            view = execution.view(epoch)
+            fixed = view.fixed is not None
+            told.append(int(words_of_pass(network, view.graphs, fixed=fixed).sum()))
+            before = transport.traffic.words_sent
+            loss, _ = learner.gradients(view, given, epoch, "")
+            counted.append(transport.traffic.words_sent - before)
+            learner.update(RATE)
+            losses.append(loss)
+        weights = {k: w.detach().numpy() for k, w in network.state_dict().items()}
+        outputs = learner.outputs(execution.whole(), given).numpy()
+        figures = execution.figures(network)
+        return losses, weights, (part.global_id, outputs), counted, told, figures, execution
+
+    ranks = run_ranks(p, work, timeout=60)
+    outputs = np.empty((N, CLASSES))
+    for _, _, (vertices, z), *_ in ranks:
+        outputs[vertices] = z
+    counted, told = (np.array([rank[k] for rank in ranks]) for k in (3, 4))
+    return ranks[0][0], ranks[0][1], outputs, counted, told, *ranks[0][5:]
+
+
+@pytest.mark.parametrize("name", RATES)
+@pytest.mark.parametrize(("p", "directed"), [(1, True), (2, False), (4, True)])
+def test_epochs_are_those_of_the_sampled_matrices(p, directed, name):
+    """A dense GCN with another matrix in every epoch, and the rows that these matrices need."""
+    rates, a, owner = RATES[name], graph(directed), owners(p)
+    dims = [WIDTH, HIDDEN, HIDDEN, CLASSES]
+    vertices, weights, losses = data(), reference.glorot_weights(dims, 3), []
+    for epoch in range(EPOCHS):
+        matrix = sampled_matrix(a, owner, 3, epoch, rates)
+        given = vertices.features, vertices.labels, vertices.train_mask
+        (loss, _), weights, _ = reference.train_dense(
+            matrix, *given, weights, 1, RATE, "sgd", "tanh"
+        )
+        losses.append(loss)
+    # whatever DropEdge leaves of a column, its row travels
+    crossing = {rate: value for rate, value in rates.items() if rate != "drop_edge"}
+    sent = [sampled_matrix(a, owner, 3, epoch, crossing) for epoch in range(EPOCHS)]
+    train = np.flatnonzero(vertices.train_mask).tolist()
+    for passes in ((), ("constant",), ("order", "dead-rows"), PASSES):
+        found, found_weights, _, counted, told, figures, execution = trained(
+            p, directed, parametrization="paper", passes=passes, **rates
+        )
+        assert execution.off == {}
+        np.testing.assert_allclose(found, losses, rtol=1e-12)
+        for expected, w in zip(weights, found_weights.values(), strict=True):
+            np.testing.assert_allclose(w, expected, rtol=0, atol=1e-12)
+        np.testing.assert_array_equal(counted, told)
+        sets = (
+            reference.live_sets(a, train, LAYERS)
+            if "dead-rows" in passes
+            else [range(N)] * (LAYERS + 1)
+        )
+        columns = [2 * min(two) if "order" in passes else sum(two) for two in pairwise(dims)]
+        if "constant" in passes:
+            columns[0] = 0
+        for matrix, words in zip(sent, counted.sum(axis=0), strict=True):
+            assert words == np.dot([travelling(matrix, owner, live) for live in sets[1:]], columns)
+        rows = [expected_rows(a, owner, rates, live) for live in sets[1:]]
+        assert figures.planned == round(float(np.dot(rows, columns)))
+
+
+@pytest.mark.parametrize("rates", ["rows", "all"])
+@pytest.mark.parametrize("name", MODELS)
+def test_passes_of_sampled_epochs_change_nothing_but_words(name, rates):
+    plain, *others = (
+        trained(3, True, passes=passes, **MODELS[name], **RATES[rates])
+        for passes in (("order",), ("order", "constant"), PASSES)
+    )
+    for losses, weights, outputs, counted, told, _, execution in others:
+        dead = {"dead-rows"} if "batch" in name and len(execution.off) else set()
+        assert set(execution.off) == dead
+        np.testing.assert_allclose(losses, plain[0], rtol=1e-12)
+        for key, w in weights.items():
+            np.testing.assert_allclose(w, plain[1][key], rtol=0, atol=1e-12)
+        np.testing.assert_allclose(outputs, plain[2], rtol=0, atol=1e-11)
+        np.testing.assert_array_equal(counted, told)
+        assert counted.sum() < plain[3].sum()
+        assert execution.view(0).graphs[0].num_inputs > execution.view(0).graphs[0].num_outputs
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_live_rows_are_drawn_as_the_whole_block_draws_them(name):
+    p, a, owner = 4, graph(True), owners(4)
+    header, parts = reference.make_parts(a, owner, p, data())
+    options = TrainOptions(**RATES[name], seed=5)
+
+    def work(transport):
+        part = parts[transport.rank]
+        block = ready_to_draw(Block.of_part(part, header.self_loops), options.sampling, transport)
+        wanted = np.flatnonzero(part.vertex_data.train_mask)
+        blocks, _ = live_blocks(block, wanted, LAYERS, transport)
+        return [
+            [draw(each, options.sampling, transport.rank, epoch) for each in (block, *blocks)]
+            for epoch in range(EPOCHS)
+        ]
+
+    ranks, fewer = run_ranks(p, work, timeout=60), 0
+    train = np.flatnonzero(data().train_mask).tolist()
+    sets = reference.live_sets(a, train, LAYERS)
+    for epoch in range(EPOCHS):
+        matrix = sampled_matrix(a, owner, 5, epoch, RATES[name])
+        for layer, live in enumerate([range(N), *sets[1:]]):
+            for rank in range(p):
+                sample = ranks[rank][epoch][layer]
+                block = sample.block
+                found = np.zeros((N, N))
+                columns = np.concatenate([block.inputs, block.halo])
+                for i, place in enumerate(block.output_places()):
+                    at = slice(block.row_ptr[i], block.row_ptr[i + 1])
+                    found[block.inputs[place], columns[block.column[at]]] = block.value[at]
+                mine = sorted(v for v in live if owner[v] == rank)
+                expected = np.zeros((N, N))
+                expected[mine] = matrix[mine]
+                np.testing.assert_allclose(found, expected, rtol=1e-12)
+                kept = {*zip(block.recv_peer.tolist(), np.diff(block.recv_ptr), strict=True)}
+                assert kept == {
+                    (q, np.diff(sent.send_ptr)[k])
+                    for q in range(p)
+                    for sent in [ranks[q][epoch][layer]]
+                    for k in np.flatnonzero(sent.send_peer == rank)
+                }
+                fewer += sample.num_halo < ranks[rank][epoch][0].num_halo
+    assert fewer > 0
