@@ -329,7 +329,8 @@ def _summary(plan: str, outline: RunOutline) -> Iterator[str]:
     if options.aggregate_on == "cpu":
         line += " on the CPU"
     if figures is not None and figures.plain:
-        line += f"; {figures.planned:,} words per epoch, without passes {figures.plain:,}"
+        mean = " on average" if options.sampling.active else ""
+        line += f"; {figures.planned:,} words per epoch{mean}, without passes {figures.plain:,}"
     if options.row_wire != "fp32":
         line += f"; rows travel as {options.row_wire}"
     if options.fold != "sync":

@@ -146,7 +146,8 @@ class Figures:
         With the passes up to each of those that are on and change the number, in the order of
         `PASSES`.
     planned : int
-        With all of them.
+        With all of them. Where epochs sample (`TrainOptions.sampling`), the mean number: the others
+        are those of an epoch that keeps all.
     """
 
     plain: int
@@ -245,8 +246,8 @@ class RunOutline:
     passes_off : dict of str to str
         Passes that were asked for and do not fit the other options: why.
     figures : Figures or None
-        Words of one epoch as the passes that avoid communication leave them; None where every
-        epoch or step draws what it moves.
+        Words of one epoch as the passes that avoid communication leave them; None for
+        mini-batches.
     dims : list of int
         d_0..d_L.
     split_sizes : dict of str to int

@@ -163,7 +163,7 @@ class Execution(ABC):
     def figures(self, network: Network) -> Figures | None:
         """Words per epoch, with and without the passes; after `prepare`. Collective.
 
-        None where every epoch or step draws what it moves.
+        None where every step draws what it moves.
         """
         return figures_of(network, self._passes, self._whole, self._training, self._transport)
 

@@ -132,7 +132,7 @@ def _live_block(
 
 
 def _uses_left(block: Block, uses: Nonzeros, outputs: Int64Array, live: Any) -> Nonzeros:
-    """Of the nonzeros of halo rows those in these rows of a block; `live`: bool[halo rows]."""
+    """The nonzeros of halo rows that are in the rows `outputs`; live: bool[halo rows]."""
     taken = np.zeros(block.num_local_rows, np.bool_)
     taken[outputs] = True
     in_halo = np.flatnonzero(block.column >= block.num_inputs)
