@@ -16,7 +16,8 @@ from scipy.sparse import csr_matrix
 from plancc.errors import InputError
 from plancc.graph.canonical import to_scipy
 from plancc_datasets import load_dataset
-from plancc_runtime.kernels import openmp, spmm
+from plancc_runtime.kernels import numba_spmm, openmp, spmm
+from plancc_runtime.kernels.column_blocks import best_count, split
 from plancc_runtime.kernels.numba_spmm import _claim
 from plancc_runtime.kernels.order import ORDERS, cache_order
 from plancc_runtime.kernels.rows import add_rows, pack
@@ -118,7 +119,45 @@ def test_fused_is_the_same_as_one_after_the_other(place, width):
         check_fused(*place, width, *options)
 
 
-def check_fused(kernel, device, width, add, scatter, biased, relu, masked):
+@pytest.mark.parametrize("count", [2, 3, 16, 64])
+def test_column_blocks_change_nothing_but_the_order_of_sums(count, monkeypatch, threads):
+    monkeypatch.setattr(numba_spmm, "best_count", lambda *_: count)
+    threads(2)
+    for width in (1, 7, 32, 100):
+        check_product("numba", "cpu", torch.float64, width)
+        for options in itertools.product([False, True], repeat=5):
+            check_fused("numba", "cpu", width, *options, tolerance=1e-5)
+
+
+def test_the_sum_of_column_blocks_is_the_matrix():
+    a = csr_matrix(dense(50, 33, seed=8))
+    parts = split(a.indptr.astype(np.int64), a.indices, a.data, 33, 4)
+    whole = [
+        csr_matrix((values, columns, ptr), a.shape).toarray() for ptr, columns, values in parts
+    ]
+    assert np.array_equal(sum(whole), a.toarray())
+    for k, part in enumerate(whole):  # ceil(33 / 4) = 9 columns each
+        assert not np.delete(part, np.s_[9 * k : 9 * k + 9], axis=1).any()
+
+
+def test_how_many_column_blocks():
+    """Caches of 64 and 256 rows of x, three quarters of which may be used."""
+    random, n = np.random.default_rng(1), 4096
+
+    def count(columns: np.ndarray, caches: tuple[int, int] = (64 * 512, 256 * 512)) -> int:
+        per_row = columns.shape[1]
+        row_ptr = np.arange(0, len(columns) * per_row + 1, per_row)
+        return best_count(row_ptr, columns.ravel().astype(np.int32), n, 512, caches)
+
+    full = random.integers(0, n, (n, 200))
+    assert count(full) > 4
+    assert count(full, (2 * n * 512, 4 * n * 512)) == 1  # all rows fit
+    assert count(random.integers(0, n, (n, 6))) == 1  # few nonzeros per row
+    band = (np.arange(n)[:, None] + np.arange(-15, 16)) % n
+    assert count(band) == 1  # neighbouring rows use the same rows of x
+
+
+def check_fused(kernel, device, width, add, scatter, biased, relu, masked, tolerance=0.0):
     a = dense(40, 30, seed=2).astype(np.float32)
     x, bias = normal(30, width, device=device), normal(width, device=device, seed=1)
     where = normal(40, width, device=device, seed=3)
@@ -146,7 +185,7 @@ def check_fused(kernel, device, width, add, scatter, biased, relu, masked):
         relu=relu,
         where=where if masked else None,
     )
-    assert torch.equal(out, expected)
+    torch.testing.assert_close(out, expected, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("width", [1, 32])

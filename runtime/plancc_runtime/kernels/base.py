@@ -81,7 +81,7 @@ class SparseMatrix(ABC):
 
         For every row k of A, with r = rows[k] (or k without `rows`)::
 
-            t = A[k] x                 summed in the order of the nonzeros
+            t = A[k] x                 summed in the order of the nonzeros, or by column blocks
             t = t + out[r]             with add
             t = t + bias               with bias
             t = max(t, 0)              with relu

@@ -2,14 +2,16 @@
 
 One row after the other: a tile of its columns is summed in vector registers and stored once
 (Md et al. 2021, Algorithm 3), while the rows of x that later nonzeros need are prefetched. Threads
-claim blocks of rows of about equal work one by one (its dynamic scheduling). One row is summed by
-one thread in the order of its nonzeros, so the bits do not depend on the number of threads.
+claim blocks of rows of about equal work one by one (its dynamic scheduling). Where rows of x are
+used again and again but do not fit in a cache, the matrix is split into column blocks, which are
+multiplied one after the other (its Algorithm 2; `column_blocks` chooses their number). One row of a
+block is summed by one thread in the order of its nonzeros, so the bits do not depend on the number
+of threads.
 
 Measured and left out, one thread, float32, times torch's product with 32-bit indices on
 soc-Slashdot0902, dblp-2010 and R-MAT scale 17, width 64, where this kernel takes 0.31, 0.39, 0.21:
-blocks of columns of A (Algorithm 2), 2 of them 0.40, 0.63, 0.28, 8 of them 0.72, 1.50, 0.39; tiles
-in the outer loop 0.45, 0.68, 0.33; no prefetch 0.49, 0.58, 0.40; not reading the values 0.29, 0.37,
-0.23; stores past the cache 0.30, 0.34, 0.22, which the next reader of `out` pays for.
+tiles in the outer loop 0.45, 0.68, 0.33; no prefetch 0.49, 0.58, 0.40; not reading the values 0.29,
+0.37, 0.23; stores past the cache 0.30, 0.34, 0.22, which the next reader of `out` pays for.
 """
 
 from __future__ import annotations
@@ -29,15 +31,18 @@ from torch import Tensor
 from plancc.errors import InputError
 from plancc_runtime.kernels import openmp
 from plancc_runtime.kernels.base import Epilogue, SparseMatrix
+from plancc_runtime.kernels.column_blocks import best_count, split
 
 PREFETCH = 32  # distance of the prefetch in nonzeros; 16 to 48 differ by less than 10%
+NEAR_PREFETCH = 8  # the same within a column block, whose rows of x are in a cache
 BLOCK_WORK = 4096  # nonzeros and rows of a block that a thread claims
 THREAD_WORK = 1 << 17  # multiplications that are worth another thread: about 40 microseconds
 
 # Fields of a call of the compiled code: addresses, sizes and flags.
 NEXT, BLOCKS, NUM_BLOCKS, ROW_PTR, COLUMNS, VALUES, NUM_ROWS, NNZ = range(8)
-X, WIDTH, OUT, OUT_ROWS, ROWS, BIAS, WHERE, EPILOGUE, TILES, NUM_TILES, OUTSIDE = range(8, 19)
-CALL_SIZE = 19
+X, WIDTH, OUT, OUT_ROWS, ROWS, BIAS, WHERE, EPILOGUE, TILES, NUM_TILES = range(8, 18)
+DISTANCE, OUTSIDE = range(18, 20)
+CALL_SIZE = 20
 
 ADD_BIT, BIAS_BIT, RELU_BIT, WHERE_BIT = range(4)  # the bits of EPILOGUE
 
@@ -57,27 +62,63 @@ class NumbaMatrix(SparseMatrix):
         if matrix.shape[1] > 2**31:
             raise InputError(f"`kernel` 'numba' takes at most 2^31 columns, not {matrix.shape[1]}")
         value = np.float32 if dtype == torch.float32 else np.float64
-        self._row_ptr = np.ascontiguousarray(matrix.indptr, np.int64)
-        self._columns = np.ascontiguousarray(matrix.indices, np.int32)
-        self._values = np.ascontiguousarray(matrix.data, value)
-        if self.nnz and not 0 <= self._columns.min() <= self._columns.max() < matrix.shape[1]:
+        self._whole = _Rows(
+            np.ascontiguousarray(matrix.indptr, np.int64),
+            np.ascontiguousarray(matrix.indices, np.int32),
+            np.ascontiguousarray(matrix.data, value),
+        )
+        columns = self._whole.columns
+        if self.nnz and not 0 <= columns.min() <= columns.max() < matrix.shape[1]:
             raise InputError(f"a column index is outside of 0 to {matrix.shape[1] - 1}")
-        self._blocks = _equal_blocks(self._row_ptr)
+        self._counts: dict[int, int] = {}  # of column blocks, by width
+        self._split: tuple[int, list[_Rows]] = (1, [self._whole])
+
+    def num_column_blocks(self, width: int) -> int:
+        """How many column blocks a product with `width` columns has: 1 for no split."""
+        count = self._counts.get(width)
+        if count is None:
+            bytes_of_row = width * self._whole.values.itemsize
+            count = best_count(
+                self._whole.row_ptr, self._whole.columns, self.shape[1], bytes_of_row
+            )
+            self._counts[width] = count
+        return count
 
     def _multiply(self, x: Tensor, out: Tensor, epilogue: Epilogue) -> None:
+        parts = self._parts(self.num_column_blocks(x.shape[1]))
+        add, rows, bias, relu, where = epilogue
+        rows = None if rows is None else rows.contiguous()
+        for part in parts[:-1]:
+            self._pass(part, x, out, Epilogue(add, rows, None, False, None))
+            add = True
+        self._pass(parts[-1], x, out, Epilogue(add, rows, bias, relu, where))
+
+    def _parts(self, count: int) -> list[_Rows]:
+        """The matrix in column blocks. Beside the whole, the last split is kept."""
+        if count == 1:
+            return [self._whole]
+        kept, parts = self._split  # one read: several threads may multiply at once
+        if kept != count:
+            whole = self._whole
+            arrays = split(whole.row_ptr, whole.columns, whole.values, self.shape[1], count)
+            parts = [_Rows(*part, distance=NEAR_PREFETCH) for part in arrays]
+            self._split = count, parts
+        return parts
+
+    def _pass(self, part: _Rows, x: Tensor, out: Tensor, epilogue: Epilogue) -> None:
+        """out = the product of a column block, by all threads."""
         add, rows, bias, relu, where = epilogue
         width = x.shape[1]
         tiles = _tiles(width, x.element_size())
-        rows = None if rows is None else rows.contiguous()
         call = np.zeros(CALL_SIZE, np.int64)  # one per call: several threads may multiply at once
         call[BLOCKS:OUTSIDE] = [
-            self._blocks.ctypes.data,
-            len(self._blocks) - 1,
-            self._row_ptr.ctypes.data,
-            self._columns.ctypes.data,
-            self._values.ctypes.data,
+            part.blocks.ctypes.data,
+            len(part.blocks) - 1,
+            part.row_ptr.ctypes.data,
+            part.columns.ctypes.data,
+            part.values.ctypes.data,
             self.shape[0],
-            self.nnz,
+            len(part.columns),
             x.data_ptr(),
             width,
             out.data_ptr(),
@@ -91,12 +132,28 @@ class NumbaMatrix(SparseMatrix):
             | (where is not None) << WHERE_BIT,
             tiles.ctypes.data,
             len(tiles),
+            part.distance,
         ]
-        work = (self.nnz + self.shape[0]) * width
+        work = (len(part.columns) + self.shape[0]) * width
         threads = min(torch.get_num_threads(), 1 + work // THREAD_WORK)
         openmp.run(_compiled(self.dtype), call.ctypes.data, threads)
         if call[OUTSIDE]:
             raise InputError(f"rows has a number outside of the {len(out)} rows of out")
+
+
+class _Rows:
+    """CSR arrays, the blocks of rows that threads claim, and the distance of the prefetch."""
+
+    def __init__(
+        self,
+        row_ptr: np.ndarray,
+        columns: np.ndarray,
+        values: np.ndarray,
+        distance: int = PREFETCH,
+    ) -> None:
+        self.row_ptr, self.columns, self.values = row_ptr, columns, values
+        self.blocks = _equal_blocks(row_ptr)
+        self.distance = distance
 
 
 def _equal_blocks(row_ptr: np.ndarray) -> np.ndarray:
@@ -108,20 +165,17 @@ def _equal_blocks(row_ptr: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=256)
 def _tiles(width: int, item: int) -> np.ndarray:
-    """int64[t, 3] (bytes, first column, columns that an earlier tile has done): covers a row.
+    """int64[t, 3] (bytes of a half, first column, columns from the first half to the second).
 
-    Whole tiles of 256 bytes; what is left is one tile that begins early enough to end with the row,
-    after one of half its size where the row is too short for that.
+    A tile is summed in one pass over the nonzeros, in two vectors of a power of two of bytes, at
+    most 128. They overlap where the rest of a row is no power of two; then they hold the same sums.
     """
     tiles, first = [], 0
     while first < width:
-        rest = (width - first) * item
-        size = min(256, 1 << (rest - 1).bit_length())
-        if size > width * item:
-            size //= 2
-        start = min(first, width - size // item)
-        tiles.append((size, start, first - start))
-        first = start + size // item
+        columns = min(256 // item, width - first)
+        half = max(1, 1 << (columns - 1).bit_length() >> 1)
+        tiles.append((half * item, first, columns - half))
+        first += columns
     return np.array(tiles, np.int64).reshape(-1, 3)
 
 
@@ -165,46 +219,60 @@ def _claim(typing_context, call):  # type: ignore[no-untyped-def]
 def _tile(typing_context, num_bytes, csr, dense, row, epilogue):  # type: ignore[no-untyped-def]
     """out[to : to + w] = epilogue(sum over begin <= k < end of values[k] * x[columns[k], first :]).
 
-    The sum is one vector of w values, which LLVM spreads over as many registers as it takes; the
-    epilogue works on it before it is stored, once.
+    The same from to + shift and first + shift. The sums are two vectors of w values, which LLVM
+    spreads over as many registers as it takes; the epilogue works on both before they are stored.
 
     Parameters
     ----------
     num_bytes : literal int
         Bytes of w columns.
     csr : tuple
-        columns and values, flat arrays.
+        columns and values, flat arrays; the distance of the prefetch.
     dense : tuple
         x, out, bias and where, flat arrays; the width of x.
     row : tuple
-        begin, end, first (column), to (index into out), at (index into where), skip (columns of
-        the tile that are left as they are).
+        begin, end, first (column), to (index into out), at (index into where), shift.
     epilogue : int
         Bits.
     """
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         _, csr_type, dense_type, _, _ = signature.args
-        columns, values = _arrays(context, builder, csr_type, arguments[1])
+        columns, values, distance = _arrays(context, builder, csr_type, arguments[1])
         x, out, bias, where, width = _arrays(context, builder, dense_type, arguments[2])
-        begin, end, first, to, at, skip = cgutils.unpack_tuple(builder, arguments[3])
+        begin, end, first, to, at, shift = cgutils.unpack_tuple(builder, arguments[3])
         bits = arguments[4]
 
         item = csr_type[1].dtype.bitwidth // 8
         lanes = max(1, num_bytes.literal_value // item)
         vector = ir.VectorType(context.get_data_type(csr_type[1].dtype), lanes)
         zero = ir.Constant(vector, [0.0] * lanes)
-        total = cgutils.alloca_once_value(builder, zero)
-        builder.store(zero, total)
+        totals = [cgutils.alloca_once_value(builder, zero) for _ in range(2)]
+        for total in totals:
+            builder.store(zero, total)
+
+        def vectors(data, k):  # type: ignore[no-untyped-def]
+            for place in (k, builder.add(k, shift)):
+                yield builder.bitcast(builder.gep(data, [place]), vector.as_pointer())
 
         def load(data, k):  # type: ignore[no-untyped-def]
-            vectors = builder.bitcast(builder.gep(data, [k]), vector.as_pointer())
-            loaded = builder.load(vectors)
-            loaded.align = item
-            return loaded
+            for pointer in vectors(data, k):
+                loaded = builder.load(pointer)
+                loaded.align = item
+                yield loaded
 
-        def spread(value, kind):  # type: ignore[no-untyped-def]
-            undefined = ir.Constant(kind, ir.Undefined)
+        def update(change, operands):  # type: ignore[no-untyped-def]
+            for total, operand in zip(totals, operands, strict=True):
+                builder.store(change(builder.load(total), operand), total)
+
+        def plus(total, operand):  # type: ignore[no-untyped-def]
+            return builder.fadd(total, operand, flags=("contract",))
+
+        def where_not(compare, number, kept):  # type: ignore[no-untyped-def]
+            return builder.select(builder.fcmp_ordered(compare, number, zero), zero, kept)
+
+        def spread(value):  # type: ignore[no-untyped-def]
+            undefined = ir.Constant(vector, ir.Undefined)
             everywhere = ir.Constant(ir.VectorType(_I32, lanes), [0] * lanes)
             one = builder.insert_element(undefined, value, ir.Constant(_I32, 0))
             return builder.shuffle_vector(one, undefined, everywhere)
@@ -224,33 +292,31 @@ def _tile(typing_context, num_bytes, csr, dense, row, epilogue):  # type: ignore
         read, keep, data_cache = (ir.Constant(_I32, flag) for flag in (0, 3, 1))
         last = builder.sub(builder.extract_value(columns.shape, 0), ir.Constant(_I64, 1))
         with cgutils.for_range_slice(builder, begin, end, ir.Constant(_I64, 1), _I64) as (k, _):
-            ahead = builder.add(k, ir.Constant(_I64, PREFETCH))
+            ahead = builder.add(k, distance)
             ahead = builder.select(builder.icmp_signed("<", ahead, last), ahead, last)
-            line = builder.bitcast(builder.gep(x.data, [place(ahead)]), _BYTE)
-            for offset in range(0, num_bytes.literal_value, 64):
-                pointer = builder.gep(line, [ir.Constant(_I64, offset)])
-                builder.call(prefetch, [pointer, read, keep, data_cache])
-            value = spread(builder.load(builder.gep(values.data, [k])), vector)
-            product = builder.fmul(load(x.data, place(k)), value, flags=("contract",))
-            builder.store(builder.fadd(builder.load(total), product, flags=("contract",)), total)
+            for half in vectors(x.data, place(ahead)):
+                line = builder.bitcast(half, _BYTE)
+                for offset in range(0, num_bytes.literal_value, 64):
+                    pointer = builder.gep(line, [ir.Constant(_I64, offset)])
+                    builder.call(prefetch, [pointer, read, keep, data_cache])
+                if num_bytes.literal_value < 64:
+                    break  # both halves are in one line, or in two that are next to each other
+            value = spread(builder.load(builder.gep(values.data, [k])))
+            products = [
+                builder.fmul(part, value, flags=("contract",)) for part in load(x.data, place(k))
+            ]
+            update(plus, products)
 
         with builder.if_then(bit(ADD_BIT)):
-            builder.store(builder.fadd(builder.load(total), load(out.data, to)), total)
+            update(plus, load(out.data, to))
         with builder.if_then(bit(BIAS_BIT)):
-            builder.store(builder.fadd(builder.load(total), load(bias.data, first)), total)
+            update(plus, load(bias.data, first))
         with builder.if_then(bit(RELU_BIT)):
-            negative = builder.fcmp_ordered("<", builder.load(total), zero)
-            builder.store(builder.select(negative, zero, builder.load(total)), total)
+            update(lambda total, same: where_not("<", total, total), totals)
         with builder.if_then(bit(WHERE_BIT)):
-            masked = builder.fcmp_ordered("<=", load(where.data, at), zero)
-            builder.store(builder.select(masked, zero, builder.load(total)), total)
-        with builder.if_then(builder.icmp_signed(">", skip, ir.Constant(_I64, 0))):
-            lane_type = ir.VectorType(_I64, lanes)
-            lane = ir.Constant(lane_type, list(range(lanes)))
-            done = builder.icmp_signed("<", lane, spread(skip, lane_type))
-            builder.store(builder.select(done, load(out.data, to), builder.load(total)), total)
-        target = builder.bitcast(builder.gep(out.data, [to]), vector.as_pointer())
-        builder.store(builder.load(total), target).align = item
+            update(lambda total, mask: where_not("<=", mask, total), load(where.data, at))
+        for total, target in zip(totals, vectors(out.data, to), strict=True):
+            builder.store(builder.load(total), target).align = item
         return context.get_dummy_value()
 
     if not isinstance(num_bytes, types.IntegerLiteral):
@@ -280,6 +346,7 @@ def _product(call, dtype):  # type: ignore[no-untyped-def]
     csr = (
         carray(_pointer(call[COLUMNS]), call[NNZ], np.int32),
         carray(_pointer(call[VALUES]), call[NNZ], dtype),
+        call[DISTANCE],
     )
     dense = (
         carray(_pointer(call[X]), 1, dtype),
@@ -298,13 +365,13 @@ def _product(call, dtype):  # type: ignore[no-untyped-def]
             if i < 0 or i >= out_rows:
                 call[OUTSIDE] = 1
                 continue
+            if row_ptr[k] == row_ptr[k + 1] and bits == 1 << ADD_BIT:
+                continue  # nothing is added
             for t in range(len(tiles)):
                 size, first = tiles[t, 0], tiles[t, 1]
                 to, at = i * width + first, k * width + first
                 row = (row_ptr[k], row_ptr[k + 1], first, to, at, tiles[t, 2])
-                if size == 256:
-                    _tile(256, csr, dense, row, bits)
-                elif size == 128:
+                if size == 128:
                     _tile(128, csr, dense, row, bits)
                 elif size == 64:
                     _tile(64, csr, dense, row, bits)
