@@ -44,6 +44,7 @@ COMMANDS = {
     "machines": "List the machines of simulate, or show one.",
     "objectives": "List the objectives of a search.",
     "doctor": "Check this installation: libraries, MPI, threads, memory, GPU.",
+    "warm-up": "Compile all kernels ahead, for images and clusters.",
     "completion": "Print the completion script of a shell.",
 }
 """Commands and what they do; each is ``plancc_cli.<name>.command`` but those of `LISTINGS`."""
@@ -64,7 +65,7 @@ class LazyGroup(click.Group):
         if cmd_name in LISTINGS:
             module, name = "plancc_cli.registries", cmd_name
         else:
-            module, name = f"plancc_cli.{cmd_name}", "command"
+            module, name = f"plancc_cli.{cmd_name.replace('-', '_')}", "command"
         command: click.Command = getattr(import_module(module), name)
         return command
 

@@ -199,15 +199,15 @@ def _lines(shown: Progress, say: Report) -> Iterator[None]:
 
 
 @contextmanager
-def warnings_on_stderr() -> Iterator[None]:
+def warnings_on_stderr(program: str = "plancc") -> Iterator[None]:
     """Show the library's warnings, one line each as they come, on stderr."""
     from plancc.errors import PlanccWarning
 
     def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
         if issubclass(category, PlanccWarning):
-            command = click.get_current_context().command
-            words = fit_to_show(in_flags(str(message), command))
-            click.echo(f"plancc: warning: {words}", err=True)
+            context = click.get_current_context(silent=True)  # threads have none
+            words = in_flags(str(message), context.command) if context else str(message)
+            click.echo(f"{program}: warning: {fit_to_show(words)}", err=True)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", PlanccWarning)

@@ -29,6 +29,7 @@ from plancc_cli.progress import (
     VERBOSE,
     verbosity,
     verbosity_level,
+    warnings_on_stderr,
 )
 from plancc_cli.ranks import Job, check_threads_of
 from plancc_cli.render_profile import print_profile
@@ -110,7 +111,8 @@ def run() -> None:
     if size == 1 and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        command.main(prog_name=PROGRAM, standalone_mode=False)
+        with warnings_on_stderr(PROGRAM):
+            command.main(prog_name=PROGRAM, standalone_mode=False)
     except PlanccError as error:  # an option's own
         sys.exit(job.say_alone(str(error), error.exit_code))
     except click.ClickException as error:

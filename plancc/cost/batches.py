@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 from scipy.stats import t as student_t
 
+from plancc.jit import njit
 from plancc.models.nets import column_nets
 from plancc.plan.metrics import imbalance
 from plancc.plan.receive_sets import grouped

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
+from plancc.jit import njit
 from plancc.models.random import random_owner
 from plancc.plan.metrics import StepTraffic, Traffic
 from plancc.plan.receive_sets import by_part, count_marked, grouped, mark

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
-from numba import njit
 
 from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import Graph
+from plancc.jit import njit
 from plancc.plan.receive_sets import grouped
 from plancc.plan.values import Int32Array, Int64Array
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from plancc.errors import InputError
 from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import NORMALIZATIONS, Graph
+from plancc.jit import njit
 from plancc.registry import check_choice
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+
+from plancc.jit import njit
 
 _LOAD = 2**26
 """Load and number of a part are one key, ``load * _LOAD + part``: the least is the first of the

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from plancc.jit import njit
 from plancc.passes.kernels.nets import Nets
 
 MAX_SEARCHED_PINS = 1000

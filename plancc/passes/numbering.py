@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from numba import njit
 
 from plancc.cost.rates import Links
+from plancc.jit import njit
 
 TRIES = 60
 """Swaps that are tried, per part."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from numba import njit
 
 from plancc.cost.topology import Topology
+from plancc.jit import njit
 from plancc.models.capacities import Capacities, relative_capacities
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
+from plancc.jit import njit
 from plancc.models.capacities import Capacities
 from plancc.models.limits import Limits
 from plancc.passes.kernels.nets import transpose

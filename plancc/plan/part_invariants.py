@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from plancc.graph.vertexdata import VertexData
+from plancc.jit import njit
 from plancc.plan.format import vertex_data_arrays, vertex_data_problem
 from plancc.plan.parts import Claims, PartRange
 from plancc.plan.values import Exchange, Header, Int64Array

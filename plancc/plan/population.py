@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from plancc.errors import InputError, PlanError
+from plancc.jit import njit
 from plancc.plan.matrix import graph_of
 from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile, within

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from plancc.graph.graph import Graph
+from plancc.jit import njit
 from plancc.plan.values import Int32Array, Int64Array
 
 ONE, SIX, LOW_SIX = np.uint64(1), np.uint64(6), np.uint64(63)

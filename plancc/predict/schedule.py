@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from plancc.jit import njit
 from plancc.plan import words
 from plancc.plan.metrics import StepTraffic
 from plancc.plan.values import Int32Array, Int64Array

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from plancc.errors import InputError
+from plancc.jit import njit
 
 ROUNDS = 8
 """Rounds of the Feistel network behind `permuted`."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 
 from plancc.errors import InputError
 from plancc.fields import option
+from plancc.jit import njit
 from plancc.sampling.batch import Batch, Block, Bools, Floats, Inclusion, Ints, Population
 from plancc.sampling.counter import bits, key_of, unit
 from plancc.sampling.sampler import SHOWN, Sampler

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from plancc.errors import InputError
 from plancc.fields import option
+from plancc.jit import njit
 from plancc.sampling.batch import Batch, Block, Bools, Floats, Ints, Population
 from plancc.sampling.counter import below, bits, first_of, key_of, marked
 from plancc.sampling.kernels import diagonal, place_in

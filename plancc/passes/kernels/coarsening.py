@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from plancc.jit import njit
 from plancc.models.nets import merge_equal_nets
 from plancc.passes.kernels.nets import Nets, transpose
 

@@ -20,8 +20,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from plancc.jit import njit
 from plancc.passes.kernels.edges import last_slot, move, move_owner, other, pins_in
 from plancc.passes.kernels.volume import penalty
 

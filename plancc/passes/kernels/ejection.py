@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from plancc.jit import njit
 from plancc.passes.kernels.exchange import give
 from plancc.passes.kernels.volume import fits, rate
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from plancc.jit import njit
 from plancc.passes.kernels.nets import transpose
 
 

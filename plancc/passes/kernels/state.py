@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from plancc.graph.owners import check_owners
+from plancc.jit import njit
 from plancc.passes.kernels.nets import Nets
 
 

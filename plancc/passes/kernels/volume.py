@@ -13,8 +13,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from plancc.jit import njit
 from plancc.passes.kernels.state import move, pins_in
 
 NOTHING, DONE = 1e-9, 1 - 1e-9

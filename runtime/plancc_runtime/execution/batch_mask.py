@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from plancc.jit import njit
 from plancc.plan.parts import Part
 from plancc.plan.values import Int32Array, Int64Array
 from plancc.sampling import Batch

@@ -27,11 +27,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 from scipy import sparse
 from torch import Tensor
 
 from plancc.errors import InputError
+from plancc.jit import njit
 from plancc_runtime.operations import Cost, operation, size_of
 
 # Sums may be reordered for SIMD and use FMA; not "nnan" or "ninf": a NaN must stay one. The error

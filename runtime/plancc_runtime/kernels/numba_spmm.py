@@ -22,13 +22,14 @@ from typing import Any
 import numpy as np
 import torch
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import carray, cfunc, njit, types
+from numba import carray, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from plancc.errors import InputError
+from plancc.jit import cfunc, njit
 from plancc_runtime.kernels import openmp
 from plancc_runtime.kernels.base import Epilogue, SparseMatrix
 from plancc_runtime.kernels.column_blocks import best_count, split
@@ -183,7 +184,7 @@ def _tiles(width: int, item: int) -> np.ndarray:
 def _compiled(dtype: torch.dtype) -> Any:
     """The product as a C function of the address of a call, compiled once and cached by numba."""
     signature = types.void(types.CPointer(types.int64))
-    return cfunc(signature, cache=True)(_product32 if dtype == torch.float32 else _product64)
+    return cfunc(signature)(_product32 if dtype == torch.float32 else _product64)
 
 
 def _product32(call: Any) -> None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from numba import njit
 from torch import Tensor
 
 from plancc.errors import InputError
+from plancc.jit import njit
 from plancc_runtime.operations import Cost, operation, size_of
 
 

@@ -30,9 +30,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 from scipy.sparse import csr_matrix
 
+from plancc.jit import njit
 from plancc.plan.values import Int32Array, Int64Array
 from plancc.sampling.counter import bits, key_of, unit
 from plancc_runtime.layouts.block import Block, Nonzeros, Numbering

@@ -35,9 +35,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from numba import njit
 from torch import Tensor
 
+from plancc.jit import njit
 from plancc.plan.values import Int32Array, Int64Array
 from plancc.plan.words import Counts, Rows, count
 from plancc.sampling.counter import mix

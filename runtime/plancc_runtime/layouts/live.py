@@ -20,8 +20,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from plancc.jit import njit
 from plancc.plan.values import Int64Array
 from plancc_runtime.layouts.block import Block, Nonzeros, Numbering
 from plancc_runtime.layouts.boundary import kept_messages, with_uses_sent

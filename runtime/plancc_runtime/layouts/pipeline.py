@@ -20,8 +20,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from plancc.jit import njit
 from plancc.plan.parts import GridShare
 from plancc.plan.values import Int64Array
 

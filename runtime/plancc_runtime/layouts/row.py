@@ -32,10 +32,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
+from plancc.jit import njit
 from plancc.plan.values import Int64Array
 from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.layouts.block import Block

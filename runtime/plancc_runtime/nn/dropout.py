@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from plancc.jit import njit
 from plancc.sampling.counter import mix
 from plancc_runtime.workspace import empty
 

@@ -1,0 +1,278 @@
+"""`njit` as all kernels use it: where compiled kernels are kept, and which process compiles them.
+
+numba keeps a kernel in a folder, by default beside its source. Here the folder is the first of
+these that can be written:
+
+1. ``NUMBA_CACHE_DIR``, if it is set: then no other counts;
+2. ``var/cache/plancc`` of the environment (`sys.prefix`);
+3. ``plancc`` in the user's cache folder (``XDG_CACHE_HOME``, else ``~/.cache``);
+4. a folder of this user among the temporary files, of which a warning tells when it is made.
+
+Kernels are looked for in all of them: an image may have them in an environment that is read-only.
+A kernel fits if its source has the same place and content, whatever its time stamp, and the
+processor and the version of numba are the same.
+
+Processes that miss the same kernel at the same time, such as the ranks of a node, do not all
+compile it: one holds a lock on a file beside the kernel, and the others wait and load. Such a wait
+counts as compilation (`plancc.clock`). The system releases the lock if its holder dies, and who has
+waited for `PATIENCE` compiles by itself. A process holds one lock at most, so that none waits for
+another in a circle. Where files cannot be locked, all compile.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import shutil
+import stat
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core import event, sigutils
+from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.ccallback import CFunc
+
+from plancc.clock import compilation
+from plancc.errors import PlanccWarning
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system: every process compiles
+    fcntl = None  # type: ignore[assignment]
+
+PATIENCE = 300.0
+"""Seconds to wait for another process that compiles the same kernel."""
+INTERVAL = 0.02
+"""Seconds between two looks at its lock."""
+
+
+def njit(*functions: Any, **options: Any) -> Any:
+    """`numba.njit`, whose ``cache=True`` is the cache described above."""
+    cached = options.pop("cache", False)
+
+    def decorate(function: Any) -> Any:
+        kernel = numba.njit(**options)(function)
+        if cached and kernel is not function:  # numba's NUMBA_DISABLE_JIT gives the function back
+            kernel._cache = KernelCache(function)
+        return kernel
+
+    return decorate(functions[0]) if functions else decorate
+
+
+def cfunc(signature: Any) -> Any:
+    """`numba.cfunc`, cached as described above; compiles at once."""
+
+    def decorate(function: Any) -> Any:
+        made: Any = CFunc(function, sigutils.normalize_signature(signature), locals={}, options={})
+        made._cache = KernelCache(function)
+        made.compile()
+        return made
+
+    return decorate
+
+
+# -- folders ---------------------------------------------------------------------------------------
+
+
+def candidates() -> list[Path]:
+    """Folders that last, best first; they need not exist."""
+    if numba.config.CACHE_DIR:
+        return [Path(numba.config.CACHE_DIR)]
+    found = [Path(sys.prefix, "var", "cache", "plancc")]
+    with contextlib.suppress(RuntimeError):  # a user without a home
+        user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        found.append(Path(user, "plancc"))
+    return found
+
+
+@cache
+def folder() -> Path:
+    """The folder that kernels are written to; it exists."""
+    lasting = candidates()
+    for place in lasting:
+        if is_writable(place):
+            return place
+    place, is_new = _temporary()
+    if is_new:
+        tried = " nor ".join(map(str, lasting))
+        warnings.warn(
+            f"compiled kernels are kept in {place} until the system removes it, since neither "
+            f"{tried} can be written; set NUMBA_CACHE_DIR to a folder that lasts",
+            PlanccWarning,
+            stacklevel=2,
+        )
+    return place
+
+
+def is_writable(place: Path) -> bool:
+    """Whether files can be made in a folder, which is made if it is missing."""
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=place):
+            return True
+    except OSError:
+        return False
+
+
+def _temporary() -> tuple[Path, bool]:
+    """A folder among the temporary files that nobody else can write to, and whether it is new.
+
+    What is in it is executed: the well-known name only counts if it is this user's.
+    """
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    place = Path(tempfile.gettempdir(), f"plancc-kernels-{user}")
+    with contextlib.suppress(OSError):
+        try:
+            place.mkdir(mode=0o700)
+            return place, True
+        except FileExistsError:
+            found = place.lstat()
+            own = stat.S_ISDIR(found.st_mode) and found.st_uid == user
+            if own and not found.st_mode & 0o077 and is_writable(place):
+                return place, False
+    place = Path(tempfile.mkdtemp(prefix="plancc-kernels-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    return place, True
+
+
+# -- the cache of one kernel -----------------------------------------------------------------------
+
+
+class KernelCache(FunctionCache):
+    """Compiled versions of one kernel, in all folders.
+
+    Parameters
+    ----------
+    function : function
+        The kernel as Python has it.
+    """
+
+    def __init__(self, function: Any) -> None:
+        with _numba_writes_to(folder()):
+            super().__init__(function)
+        below = os.path.relpath(self.cache_path, folder())
+        base, stamp = self._impl.filename_base, _content(function.__code__.co_filename)
+        places = dict.fromkeys([folder(), *candidates()])
+        self._files = [IndexDataCacheFile(str(place / below), base, stamp) for place in places]
+        self._cache_file = self._files[0]  # which numba saves to
+        self._lock = os.path.join(self.cache_path, f"{base}.lock")
+
+    def _load_overload(self, sig: Any, target_context: Any) -> Any:
+        found = self._find(sig, target_context)
+        if found is None and _lock.take(self):
+            found = self._find(sig, target_context)  # the one before may have saved it
+            if found is not None:
+                _lock.release(self)
+        return found
+
+    def _find(self, sig: Any, target_context: Any) -> Any:
+        key = self._index_key(sig, target_context.codegen())
+        for file in self._files:
+            data = None
+            with contextlib.suppress(OSError):
+                data = file.load(key)
+            if data is not None:
+                return self._impl.rebuild(target_context, data)
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Save a compiled version; a disk that is full costs the next process its time only."""
+        try:
+            with contextlib.suppress(OSError):
+                super().save_overload(sig, data)
+        finally:
+            _lock.release(self)
+
+
+@contextlib.contextmanager
+def _numba_writes_to(place: Path) -> Iterator[None]:
+    """Let numba choose this folder meanwhile, and its own afterwards: users have kernels too."""
+    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(place)
+    try:
+        yield
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+@cache
+def _content(path: str) -> str:
+    """What numba compares with that of a kept kernel: its source."""
+    return sha256(Path(path).read_bytes()).hexdigest()
+
+
+class _Lock(event.Listener):
+    """The lock of this process; numba lets one thread compile at a time."""
+
+    def __init__(self) -> None:
+        self._owner: KernelCache | None = None
+        self._descriptor = -1
+
+    def take(self, owner: KernelCache) -> bool:
+        """Wait until this process may compile a kernel; False: it holds a lock already, or none
+        can be had. What a kernel calls is compiled under the kernel's own lock."""
+        if self._owner is not None or fcntl is None:
+            return False
+        try:
+            os.makedirs(os.path.dirname(owner._lock), exist_ok=True)
+            descriptor = os.open(owner._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            return False
+        held = False
+        try:
+            held = _locked(descriptor)
+        finally:
+            if not held:
+                os.close(descriptor)
+        if held:
+            self._owner, self._descriptor = owner, descriptor
+        return held
+
+    def release(self, owner: KernelCache) -> None:
+        """Let others have the lock of this kernel, if it is held."""
+        if self._owner is owner:
+            self._owner = None
+            os.close(self._descriptor)
+
+    def on_start(self, event: Any) -> None:
+        """Nothing: the lock was taken before."""
+
+    def on_end(self, event: Any) -> None:
+        """A kernel failed to compile; others are saved a moment later, which releases the lock."""
+        if event.is_failed:
+            self.release(event.data["dispatcher"]._cache)
+
+
+def _locked(descriptor: int) -> bool:
+    """Whether the lock could be had, after a wait as long as it takes; False after `PATIENCE`."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        pass
+    except OSError:  # a file system that knows no locks
+        return False
+    listener = compilation()
+    listener.on_start(None)
+    try:
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            time.sleep(INTERVAL)
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+        return False
+    finally:
+        listener.on_end(None)
+
+
+_lock = _Lock()
+event.register("numba:compile", _lock)
