@@ -45,6 +45,7 @@ NAMES = (
     "extremes",
     "epochs-of-plans",
     "page",
+    "start",
     "against-pyg",
 )
 

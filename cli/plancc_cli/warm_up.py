@@ -36,7 +36,6 @@ STAGES: tuple[tuple[str, ...], ...] = (
         "plancc-run rows.h5 --boundary-sampling 0.5",
         "plancc-run mini.h5 --batch-size 200",
         "plancc-run edges.h5",
-        "plancc-run edges.h5 --model gat",
         "plancc-run grid.h5",
     ),
 )

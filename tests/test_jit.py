@@ -1,0 +1,136 @@
+"""Where compiled kernels are kept, and that one of several processes compiles them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+
+from plancc import jit
+from plancc.errors import PlanccWarning
+
+MODULE = """
+from plancc.jit import njit
+
+@njit(cache=True)
+def twice(x):
+    return TIMES * x
+
+TIMES = 2
+"""
+# Counts what numba compiles, by numba's own events.
+PROGRAM = """
+import os, sys, time
+from numba.core import event
+from plancc import jit
+jit.candidates = lambda: [jit.Path(word) for word in sys.argv[2:]]
+compiled = []
+class Count(event.Listener):
+    def on_start(self, event): compiled.append(event)
+    def on_end(self, event): pass
+event.register("numba:compile", Count())
+sys.path.insert(0, ".")
+import kernels
+while time.time() < float(sys.argv[1]): pass
+print(kernels.twice(21), len(compiled))
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A folder with kernels, in which programs start."""
+    (tmp_path / "kernels.py").write_text(MODULE)
+    return tmp_path
+
+
+def start(place: Path, *folders: Path, at: float = 0.0) -> subprocess.Popen[str]:
+    """A process that calls the kernel once it is `at` o'clock."""
+    words = [sys.executable, "-c", PROGRAM, str(at), *map(str, folders)]
+    return subprocess.Popen(words, cwd=place, stdout=subprocess.PIPE, text=True)
+
+
+def compiles(place: Path, *folders: Path) -> int:
+    """How many kernels a process compiles, which calls one."""
+    value, number = said(start(place, *folders))
+    assert value == 42
+    return number
+
+
+def said(process: subprocess.Popen[str]) -> list[int]:
+    out, _ = process.communicate(timeout=100)
+    assert process.returncode == 0
+    return list(map(int, out.split()))
+
+
+def test_one_of_several_processes_compiles(place: Path) -> None:
+    at = time.time() + 4
+    both = [start(place, place / "kept", at=at) for _ in range(2)]
+    assert sorted(map(said, both)) == [[42, 0], [42, 1]]
+
+
+def test_kernels_are_kept_by_content_and_found_where_nothing_can_be_written(place: Path) -> None:
+    kept, other = place / "kept", place / "other"
+    assert compiles(place, kept) == 1
+    os.utime(place / "kernels.py", (1e9, 1e9))  # as an image or a copy has it
+    (place / "file").touch()
+    assert compiles(place, place / "file" / "never", other, kept) == 0
+    (place / "kernels.py").write_text(MODULE.replace("2", "3 - 1"))
+    assert compiles(place, kept) == 1
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Neither environment nor home can be written, not even by root; the temporary folder can."""
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(jit.numba.config, "CACHE_DIR", "")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "file" / "environment"))
+    monkeypatch.setenv("HOME", "/dev/null")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def folder_and_warnings() -> tuple[Path, list[str]]:
+    """The folder as a new process chooses it, and what is said of that."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = jit.folder.__wrapped__()
+    assert all(each.category is PlanccWarning for each in caught)
+    return found, [str(each.message) for each in caught]
+
+
+def test_a_home_that_cannot_be_written_is_said_once(nowhere: Path) -> None:
+    found, [sentence] = folder_and_warnings()
+    assert found.parent == nowhere
+    assert found.stat().st_mode & 0o777 == 0o700
+    for name in (str(found), "environment/var/cache/plancc", "/dev/null/.cache", "NUMBA_CACHE_DIR"):
+        assert name in sentence
+    assert folder_and_warnings() == (found, [])
+
+
+def test_kernels_are_not_taken_from_a_folder_that_others_can_write(nowhere: Path) -> None:
+    found, _ = folder_and_warnings()
+    found.chmod(0o777)
+    another, _ = folder_and_warnings()
+    assert another != found
+    assert another.stat().st_mode & 0o777 == 0o700
+
+
+def test_the_order_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jit.numba.config, "CACHE_DIR", "")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "environment"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+    environment = tmp_path / "environment/var/cache/plancc"
+    assert jit.candidates() == [environment, tmp_path / "user/plancc"]
+    assert folder_and_warnings() == (environment, [])
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "file"))
+    assert folder_and_warnings() == (tmp_path / "user/plancc", [])
+    monkeypatch.setattr(jit.numba.config, "CACHE_DIR", str(tmp_path / "mine"))
+    assert folder_and_warnings() == (tmp_path / "mine", [])
