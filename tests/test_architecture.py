@@ -213,6 +213,20 @@ def test_no_docstring_begins_as_half_a_sentence():
     assert not wrong, "\n".join(wrong)
 
 
+def test_kernels_are_kept_where_plancc_jit_says():
+    names = {"numba.njit", "numba.jit", "numba.cfunc", "numba.vectorize", "numba.guvectorize"}
+    wrong = []
+    for module in MODULES:
+        for node in ast.walk(tree_of(module)):
+            if isinstance(node, ast.ImportFrom) and node.module == "numba":
+                made = {f"numba.{alias.name}" for alias in node.names}
+            else:
+                made = {ast.unparse(node)} if isinstance(node, ast.Attribute) else set()
+            if made & names and module != "plancc.jit":
+                wrong.append(module)
+    assert not wrong
+
+
 MOST_PARAMETERS = 8
 # The front door of the compiler: all that a caller may say stands in one signature.
 FRONT_DOOR = ("plancc.pipeline", "compile")
