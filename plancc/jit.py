@@ -103,10 +103,10 @@ def folder() -> Path:
             return place
     place, is_new = _temporary()
     if is_new:
-        tried = " nor ".join(map(str, lasting))
+        tried = " and ".join(map(str, lasting))
         warnings.warn(
-            f"compiled kernels are kept in {place} until the system removes it, since neither "
-            f"{tried} can be written; set NUMBA_CACHE_DIR to a folder that lasts",
+            f"compiled kernels are kept in {place} until the system removes it, since "
+            f"{tried} cannot be written; set NUMBA_CACHE_DIR to a folder that lasts",
             PlanccWarning,
             stacklevel=2,
         )
