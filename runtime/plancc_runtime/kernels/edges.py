@@ -169,9 +169,6 @@ def _cost(flops: int) -> Callable[..., Cost]:
     def cost(result: Any, over: Side | Pattern, *operands: Any, **named: Any) -> Cost:
         side = over if isinstance(over, Side) else over.rows
         given = [*operands, *named.values()]
-        if isinstance(given[0], Attention):
-            first = given[0]
-            given = [first.source, first.target, first.x, first.scale, *given[1:]]
         made = result if isinstance(result, tuple) else (result,)
         arrays = [each for each in (*made, *given) if isinstance(each, Tensor)]
         width = max(each[:1].numel() for each in arrays)
@@ -345,74 +342,6 @@ def softmax_adjoint(pattern: Pattern, alpha: Tensor, g: Tensor) -> Tensor:
     product = alpha * g
     total = edge_sum(pattern.rows, product)
     return product.addcmul_(alpha, total.index_select(0, pattern.row), value=-1)
-
-
-@dataclass(frozen=True)
-class Attention:
-    """The operands of `attention`.
-
-    Attributes
-    ----------
-    source : Tensor[n, h]
-    target : Tensor[m, h]
-    x : Tensor[n, h, d]
-    slope : float
-        Slope of the rectifier below 0; at least 0.
-    scale : Tensor[nnz, h] or None
-    """
-
-    source: Tensor
-    target: Tensor
-    x: Tensor
-    slope: float
-    scale: Tensor | None
-
-    def arguments(self) -> tuple[Any, ...]:
-        """The operands as numba kernels take them."""
-        scale = _or_empty(self.scale, self.source)
-        return self.source, self.target, self.x, _scalar(self.slope, self.x), scale
-
-
-@operation("attention", _cost(2))
-def attention(pattern: Pattern, operands: Attention) -> tuple[Tensor, Tensor]:
-    """Fused leaky rectifier, softmax and weighted sum; numba only.
-
-    alpha[e] = softmax over row i of LeakyReLU(source[j] + target[i]), out[i] = sum of
-    alpha[e] scale[e] x[j]. As the rectifier increases, the largest score is that of the largest
-    source, so one exponential per nonzero and head is enough.
-
-    Returns
-    -------
-    out : Tensor[m, h, d]
-    normalizer : Tensor[m, h]
-        The logarithm of the row's sum of exponentials; 0 in rows without nonzeros.
-    """
-    side, x = pattern.rows, operands.x
-    out = x.new_empty(len(side), *x.shape[1:])
-    normalizer = torch.empty_like(operands.target)
-    inputs = (side.ptr, side.index, *operands.arguments())
-    _by_group(_attention, side, out[:1].numel(), *inputs, out, normalizer)
-    return out, normalizer
-
-
-@operation("attention, adjoint", _cost(4))
-def attention_adjoint(
-    pattern: Pattern, operands: Attention, normalizer: Tensor, out: Tensor, g: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of `attention` for source, target and x, given g for `out`; numba only.
-
-    One pass by columns, which computes alpha again and reads each g[i] once for both its products
-    (<g[i], x[j]> and alpha g[i]). The sum of alpha[e] <g[i], x[j]> over a row is <g[i], out[i]>.
-    Needs [nnz, h] while it runs, for the gradient of the scores.
-    """
-    side, source, x = pattern.columns, operands.source, operands.x
-    assert side.edge is not None
-    inner = (g * out).sum(2)
-    g_source, g_x = torch.empty_like(source), torch.empty_like(x)
-    g_score = source.new_empty(pattern.num_nonzeros, source.shape[1])
-    inputs = (side.ptr, side.index, side.edge, *operands.arguments(), normalizer, inner, g)
-    _by_group(_attention_adjoint, side, 2 * x[:1].numel(), *inputs, g_source, g_x, g_score)
-    return g_source, edge_sum(pattern.rows, g_score), g_x
 
 
 # ---- torch operations --------------------------------------------------------------------------
@@ -653,90 +582,3 @@ def _softmax(begin: int, end: int, ptr: Any, score: Any, out: Any) -> None:
         for p in range(first, stop):
             for h in range(heads):
                 out[p, h] /= total[h]
-
-
-@_compiled
-def _attention(
-    begin: int,
-    end: int,
-    ptr: Any,
-    index: Any,
-    source: Any,
-    target: Any,
-    x: Any,
-    slope: Any,
-    scale: Any,
-    out: Any,
-    normalizer: Any,
-) -> None:
-    heads, d = x.shape[1], x.shape[2]
-    best, total = np.empty(heads, x.dtype), np.empty(heads, x.dtype)
-    for i in range(begin, end):
-        first, stop = ptr[i], ptr[i + 1]
-        out[i, :, :] = 0
-        if first == stop:
-            normalizer[i, :] = 0
-            continue
-        for h in range(heads):
-            best[h] = source[index[first], h]
-        for p in range(first + 1, stop):
-            for h in range(heads):
-                best[h] = max(best[h], source[index[p], h])
-        for h in range(heads):
-            v = best[h] + target[i, h]
-            best[h] = v if v > 0 else slope * v
-            total[h] = 0
-        for p in range(first, stop):
-            j = index[p]
-            for h in range(heads):
-                v = source[j, h] + target[i, h]
-                a = math.exp((v if v > 0 else slope * v) - best[h])
-                total[h] += a
-                if len(scale):
-                    a *= scale[p, h]
-                for k in range(d):
-                    out[i, h, k] += a * x[j, h, k]
-        for h in range(heads):
-            normalizer[i, h] = best[h] + math.log(total[h])
-            for k in range(d):
-                out[i, h, k] /= total[h]
-
-
-@_compiled
-def _attention_adjoint(
-    begin: int,
-    end: int,
-    ptr: Any,
-    index: Any,
-    edge: Any,
-    source: Any,
-    target: Any,
-    x: Any,
-    slope: Any,
-    scale: Any,
-    normalizer: Any,
-    inner: Any,
-    g: Any,
-    g_source: Any,
-    g_x: Any,
-    g_score: Any,
-) -> None:
-    heads, d = x.shape[1], x.shape[2]
-    for j in range(begin, end):
-        g_source[j, :] = 0
-        g_x[j, :, :] = 0
-        for p in range(ptr[j], ptr[j + 1]):
-            i, e = index[p], edge[p]
-            for h in range(heads):
-                v = source[j, h] + target[i, h]
-                a = math.exp((v if v > 0 else slope * v) - normalizer[i, h])
-                dot = g[i, h, 0] * x[j, h, 0]
-                for k in range(1, d):
-                    dot += g[i, h, k] * x[j, h, k]
-                c = a * scale[e, h] if len(scale) else a
-                for k in range(d):
-                    g_x[j, h, k] += c * g[i, h, k]
-                b = c * dot - a * inner[i, h]
-                b = b if v > 0 else slope * b
-                g_score[e, h] = b
-                g_source[j, h] += b

@@ -98,6 +98,11 @@ class LocalGraph(LayerGraph):
     def _places(self) -> Tensor:
         return torch.from_numpy(self._block.output_places()).to(self.resources.device)
 
+    @property
+    def places(self) -> Tensor | None:
+        """Place of every output among the inputs, int64[num_outputs]; None: the same number."""
+        return None if self._block.outputs is None else self._places
+
     def targets(self, x: Tensor) -> Tensor:
         return x if self._block.outputs is None else x.index_select(0, self._places)
 
@@ -114,7 +119,7 @@ class LocalGraph(LayerGraph):
 
     def columns(self, x: Tensor) -> Tensor:
         """Own and halo rows of x, as the columns of the matrix are numbered. Collective."""
-        return torch.cat([x, self.halo(x)])
+        return x if self.transport.num_ranks == 1 else torch.cat([x, self.halo(x)])
 
     @property
     def folds(self) -> bool:

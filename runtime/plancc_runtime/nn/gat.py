@@ -17,10 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from plancc.errors import InputError
+from plancc_runtime.kernels.dense import linear
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph, local_graph
 from plancc_runtime.nn.conv import Conv, ConvOptions, Halves, glorot, plus
-from plancc_runtime.nn.operators import attention
+from plancc_runtime.nn.operators import graph_attention
 
 NEGATIVE_SLOPE = 0.2  # slope of the LeakyReLU below 0 (Velickovic et al., Section 2.1)
 
@@ -84,9 +85,9 @@ class GATConv(Conv):
 
     def forward(self, graph: LayerGraph, x: Tensor, fixed: Tensor | None = None) -> Tensor:
         graph = local_graph(graph, "model gat")
-        projected = graph.columns(x @ self.weight) if fixed is None else fixed @ self.weight
-        # a copy, as attention keeps its own output, and an activation may be in place
-        return self._combined(graph, self._attention(graph, projected).clone())
+        projected = linear(x if fixed is None else fixed, self.weight)
+        rows = graph.columns(projected) if fixed is None else projected
+        return self._attention(graph, rows, self.bias, mean=self.last)
 
     def halves(self, graph: LocalGraph, fixed: bool, first: bool) -> Halves:
         def before(x: Tensor) -> tuple[Tensor]:
@@ -97,14 +98,17 @@ class GATConv(Conv):
 
         return Halves(before, across, lambda heads: self._combined(graph, heads))
 
-    def _attention(self, graph: LocalGraph, projected: Tensor) -> Tensor:
-        """The outputs of all heads side by side, from the projected rows of all columns."""
-        rows = projected.unflatten(1, (self.options.heads, self.width))
-        source = (rows * self.score_source).sum(dim=2)
-        own = graph.targets(rows[: graph.num_inputs])
-        target = (own * self.score_target).sum(dim=2)
-        out = attention(graph.pattern("closed"), source, target, rows, NEGATIVE_SLOPE)
-        return out.flatten(1)
+    def _attention(
+        self,
+        graph: LocalGraph,
+        projected: Tensor,
+        bias: Tensor | None = None,
+        mean: bool = False,
+    ) -> Tensor:
+        """The heads' outputs side by side, or their mean, from projected rows of all columns."""
+        vectors = torch.stack([self.score_source, self.score_target])
+        pattern, places = graph.pattern("closed"), graph.places
+        return graph_attention(pattern, projected, vectors, places, bias, mean, NEGATIVE_SLOPE)
 
     def _combined(self, graph: LayerGraph, heads: Tensor) -> Tensor:
         """Rows of the output, from the heads side by side."""

@@ -22,6 +22,7 @@ from torch.autograd.function import once_differentiable
 from plancc.errors import InputError
 from plancc.registry import check_choice
 from plancc_runtime.kernels import edges
+from plancc_runtime.kernels.dense import weight_gradient
 from plancc_runtime.kernels.edges import OPERATORS, Pattern
 
 REDUCTIONS = ("sum", "mean", "max", "min")  # Md et al. 2021, Table 1, and GraphSAGE's mean
@@ -140,8 +141,9 @@ def attention(
 ) -> Tensor:
     """out[i, h] = sum of alpha[e, h] scale[e, h] x[j, h], alpha the attention of GAT (Equation 3).
 
-    alpha = `edge_softmax` of LeakyReLU(source[j] + target[i]). On CPUs it is one kernel,
-    which keeps one number per row and head for the backward pass and computes alpha there again.
+    alpha = `edge_softmax` of LeakyReLU(source[j] + target[i]). On CPUs it is one kernel (where the
+    scores are within `kernels.attention.LARGEST_SPREAD`), which keeps numbers per row for the
+    backward pass and computes alpha there again.
 
     Parameters
     ----------
@@ -176,11 +178,90 @@ def attention(
     if scale is not None:
         check_operand("scale", scale, (pattern.num_nonzeros, heads), x)
         scale = scale.detach()
-    if pattern.rows.native:
-        return _Attention.apply(source, target, x, scale, float(negative_slope), pattern)
+    prepared = _factors(pattern, source, target, float(negative_slope))
+    if prepared is not None:
+        return _Attention.apply(source, target, x, scale, float(negative_slope), pattern, prepared)
     scores = edge_scores(pattern, source, target)
     alpha = edge_softmax(pattern, torch.nn.functional.leaky_relu(scores, negative_slope))
     return weighted_sum(pattern, alpha if scale is None else alpha * scale, x)
+
+
+def graph_attention(
+    pattern: Pattern,
+    x: Tensor,
+    vectors: Tensor,
+    places: Tensor | None = None,
+    bias: Tensor | None = None,
+    mean: bool = False,
+    negative_slope: float = 0.2,
+    scale: Tensor | None = None,
+) -> Tensor:
+    """`attention` with sources <x[j], vectors[0]> and targets <x[places[i]], vectors[1]> by heads.
+
+    With its bias and the mean of the heads, on CPUs, in one pass forward and two back.
+
+    Parameters
+    ----------
+    pattern : Pattern
+    x : Tensor[n, heads d]
+    vectors : Tensor[2, heads, d]
+    places : int64[m], optional
+        Column of every row's own vertex; by default row i is column i.
+    bias : Tensor[heads d], or Tensor[d] with `mean`, optional
+    mean : bool
+        Whether heads are averaged, not concatenated.
+    negative_slope, scale
+        As in `attention`.
+
+    Returns
+    -------
+    Tensor[m, heads d], or Tensor[m, d] with `mean`
+        Kept by nobody: an operation in place may follow.
+
+    Raises
+    ------
+    InputError
+        As `attention`.
+    """
+    heads, d = vectors.shape[1:]
+    check_operand("x", x, (pattern.num_columns, heads * d), x)
+    check_operand("vectors", vectors, (2, heads, d), x)
+    if scale is not None:
+        check_operand("scale", scale, (pattern.num_nonzeros, heads), x)
+    with torch.no_grad():
+        x_rows = x.detach().contiguous()
+        scores = x_rows @ _by_heads(vectors.detach())
+        own = scores[: pattern.num_rows] if places is None else scores.index_select(0, places)
+        prepared = _factors(pattern, scores[:, :heads], own[:, heads:], negative_slope)
+    if prepared is not None:
+        options = negative_slope, scale, mean, pattern, prepared, places
+        return _GraphAttention.apply(x, vectors, bias, *options)
+    rows = x.unflatten(1, (heads, d))
+    targets = rows[: pattern.num_rows] if places is None else rows.index_select(0, places)
+    source, target = (rows * vectors[0]).sum(dim=2), (targets * vectors[1]).sum(dim=2)
+    out = attention(pattern, source, target, rows, negative_slope, scale)
+    out = out.mean(dim=1) if mean else out.flatten(1)
+    return out.clone() if bias is None else out + bias
+
+
+def _factors(
+    pattern: Pattern, source: Tensor, target: Tensor, slope: float
+) -> tuple[Tensor, Tensor] | None:
+    if not pattern.rows.native:
+        return None
+    from plancc_runtime.kernels.attention import factors
+
+    with torch.no_grad():
+        return factors(pattern, source.detach(), target.detach(), slope)
+
+
+def _by_heads(vectors: Tensor) -> Tensor:
+    """Tensor[heads d, 2 heads]: what rows times it are the sources and the targets of."""
+    heads, d = vectors.shape[1:]
+    number = torch.arange(heads, device=vectors.device)
+    out = vectors.new_zeros(heads, d, 2, heads)
+    out[number, :, 0, number], out[number, :, 1, number] = vectors[0], vectors[1]
+    return out.view(heads * d, 2 * heads)
 
 
 def check_operand(name: str, value: Tensor, shape: tuple[int | None, ...], like: Tensor) -> None:
@@ -350,20 +431,59 @@ class _Attention(Function):
         scale: Tensor | None,
         slope: float,
         pattern: Pattern,
+        prepared: tuple[Tensor, Tensor],
     ) -> Tensor:
-        source, target, x = source.contiguous(), target.contiguous(), x.contiguous()
+        from plancc_runtime.kernels.attention import attention
+
         scale = None if scale is None else scale.contiguous()
-        operands = edges.Attention(source, target, x, slope, scale)
-        out, normalizer = edges.attention(pattern, operands)
-        ctx.pattern, ctx.slope = pattern, slope
-        ctx.save_for_backward(source, target, x, scale, normalizer, out)
+        rows = x.reshape(len(x), -1).contiguous()
+        out, ctx.kept = attention(pattern, prepared, rows, slope, scale)
+        ctx.pattern = pattern
+        return out.view(len(out), *x.shape[1:])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        from plancc_runtime.kernels.attention import attention_adjoint
+
+        rows, pattern = g.reshape(len(g), -1).contiguous(), ctx.pattern
+        back, scores, target = attention_adjoint(pattern, ctx.kept, rows)
+        x = back.view(len(back), *g.shape[1:])
+        return scores[:, 0], target, x, None, None, None, None
+
+
+class _GraphAttention(Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        vectors: Tensor,
+        bias: Tensor | None,
+        slope: float,
+        scale: Tensor | None,
+        mean: bool,
+        pattern: Pattern,
+        prepared: tuple[Tensor, Tensor],
+        places: Tensor | None,
+    ) -> Tensor:
+        from plancc_runtime.kernels.attention import attention
+
+        ctx.save_for_backward(vectors)
+        ctx.pattern, ctx.places, ctx.biased = pattern, places, bias is not None
+        out, ctx.kept = attention(pattern, prepared, x.contiguous(), slope, scale, bias, mean)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        source, target, x, scale, normalizer, out = ctx.saved_tensors
-        operands = edges.Attention(source, target, x, ctx.slope, scale)
-        g = g.contiguous()
-        gradients = edges.attention_adjoint(ctx.pattern, operands, normalizer, out, g)
-        return *gradients, None, None, None
+        from plancc_runtime.kernels.attention import attention_adjoint
+
+        (vectors,) = ctx.saved_tensors
+        g, kept = g.contiguous(), ctx.kept
+        heads, d = vectors.shape[1:]
+        flat = vectors.reshape(2, heads * d)
+        back, scores, _ = attention_adjoint(ctx.pattern, kept, g, flat, ctx.places)
+        number = torch.arange(heads, device=g.device)
+        of_scores = weight_gradient(kept.x, scores.flatten(1)).view(heads, d, 2, heads)
+        of_vectors = torch.stack([of_scores[number, :, k, number] for k in (0, 1)])
+        return back, of_vectors, g.sum(0) if ctx.biased else None, *[None] * 6

@@ -1,0 +1,541 @@
+"""Fused graph attention compiled for this CPU. Knows a pattern and dense rows; not ranks, autograd.
+
+Velickovic et al., *Graph Attention Networks*, ICLR 2018, Equations 3 to 6, for all heads at once:
+
+    a[e] = exp(LeakyReLU(source[j] + target[i]) - c[i]),   out[i] = sum of a[e] scale[e] x[j] / Z[i]
+
+with Z[i] the sum of a[e] over the nonzeros e = (i, j) of row i. The rectifier has two branches, and
+in each the exponential is a product of a factor of the column and one of the row, so exponentials
+are taken per vertex and not per nonzero. They are scaled by the largest source of all; `factors`
+says where that would underflow.
+
+Sums of the two branches are kept apart. From them the gradient of `target` needs no pass over
+nonzeros: with P the share of the positive branch in Z, and `positive` that in out, it is
+(1 - slope) (<g[i], positive[i]> - <g[i], out[i]> P[i]).
+
+One row, or column, is summed by one thread in the order of its nonzeros, so the bits do not depend
+on the number of threads. Names of sizes: m rows, n columns, nnz nonzeros, h heads, d features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import carray, cfunc, njit, types
+from numba.extending import intrinsic
+from torch import Tensor
+
+from plancc_runtime.kernels import openmp
+from plancc_runtime.kernels.edges import Pattern, Side
+from plancc_runtime.kernels.numba_spmm import _claim, _equal_blocks, _pointer
+from plancc_runtime.operations import Cost, operation, size_of
+from plancc_runtime.workspace import empty
+
+LARGEST_SPREAD = {torch.float32: 60.0, torch.float64: 500.0}
+"""Largest difference of two sources of a head whose factors are far from underflow."""
+THREAD_WORK = 1 << 15  # multiplications that are worth another thread
+PREFETCH = 12  # distance of the prefetch in nonzeros
+LINE = 16  # numbers of float32 in a cache line
+
+# Fields of a call of the compiled code: addresses, sizes and flags.
+NEXT, STAGE, BLOCKS, NUM_BLOCKS, GROUPS, OTHERS, NNZ, HEADS, D, MEAN, SLOPE = range(11)
+PTR, INDEX, EDGE, SCALE, COLUMN, ROW, X, PARTS, TOTALS, OUT, BIAS = range(11, 22)
+G, BACK, SCORES, VECTORS = range(22, 26)
+CALL_SIZE = 26
+FORWARD, INNER, ADJOINT = range(3)  # values of STAGE
+
+_I32, _I64 = ir.IntType(32), ir.IntType(64)
+_BYTE = ir.IntType(8).as_pointer()
+
+
+@dataclass(frozen=True)
+class Attended:
+    """What `attention` keeps for `attention_adjoint`, and the operands.
+
+    Attributes
+    ----------
+    column : Tensor[n, 3, h]
+        source, and the factors of its two branches.
+    row : Tensor[m, 4, h]
+        target, and the factors of its two branches (after `attention` divided by Z); room for one.
+    x : Tensor[n, h d]
+    parts : Tensor[m, 2 h d]
+        `positive` and the result before the bias.
+    totals : Tensor[m, 2, h]
+        P and Z.
+    slope : float
+        Slope of the rectifier below 0, in [0, 1].
+    scale : Tensor[nnz, h] or None
+        Factors of the attention, in CSR order.
+    mean : bool
+        Whether heads are averaged, not concatenated.
+    """
+
+    column: Tensor
+    row: Tensor
+    x: Tensor
+    parts: Tensor
+    totals: Tensor
+    slope: float
+    scale: Tensor | None
+    mean: bool
+
+    @property
+    def heads(self) -> int:
+        return self.column.shape[2]
+
+    @property
+    def out_width(self) -> int:
+        return self.x.shape[1] // self.heads if self.mean else self.x.shape[1]
+
+
+def factors(
+    pattern: Pattern, source: Tensor, target: Tensor, slope: float
+) -> tuple[Tensor, Tensor] | None:
+    """`Attended.column` and `Attended.row`; None where this kernel cannot be used.
+
+    That is on other devices, with indices of 64 bits, a slope above 1, and where sources of a head
+    differ by more than `LARGEST_SPREAD`, or are no numbers.
+
+    Parameters
+    ----------
+    pattern : Pattern
+    source : Tensor[n, h]
+    target : Tensor[m, h]
+    slope : float
+    """
+    rows = pattern.rows
+    if not rows.native or rows.index.dtype != torch.int32 or not len(rows.index) or slope > 1:
+        return None
+    lowest, largest = source.aminmax(dim=0)
+    if not bool((largest - lowest <= LARGEST_SPREAD[source.dtype]).all()):
+        return None
+    if not bool(target.isfinite().all()):
+        return None
+    column = source.new_empty(len(source), 3, source.shape[1])
+    row = target.new_empty(len(target), 4, target.shape[1])
+    column[:, 0], row[:, 0] = source, target
+    below = source - largest  # at most 0
+    column[:, 1] = below.exp()
+    column[:, 2] = below.mul_(slope).exp_()
+    top = target + largest
+    shift = torch.maximum(top, slope * top)
+    row[:, 1] = (top - shift).exp_()
+    # taken only where top is at most the spread
+    row[:, 2] = torch.sub(top.clamp_(max=LARGEST_SPREAD[source.dtype]).mul_(slope), shift).exp_()
+    return column, row
+
+
+def _cost(flops: int) -> Any:
+    def cost(result: Any, side: Side, *operands: Any) -> Cost:
+        known = next(each for each in operands if isinstance(each, Attended))
+        arrays = [each for each in (*_flat(result), *operands) if isinstance(each, Tensor)]
+        arrays += [known.column, known.row, known.x, known.parts, known.totals]
+        moved = size_of(side.ptr, side.index, side.edge, known.scale, *arrays)
+        return Cost(moved, flops * len(side.index) * known.x.shape[1])
+
+    return cost
+
+
+def _flat(result: Any) -> tuple[Any, ...]:
+    return result if isinstance(result, tuple) else (result,)
+
+
+def attention(
+    pattern: Pattern,
+    prepared: tuple[Tensor, Tensor],
+    x: Tensor,
+    slope: float,
+    scale: Tensor | None = None,
+    bias: Tensor | None = None,
+    mean: bool = False,
+) -> tuple[Tensor, Attended]:
+    """Rectifier, softmax, weighted sum, bias and the heads' mean in one pass over the rows.
+
+    Parameters
+    ----------
+    pattern : Pattern
+    prepared : tuple
+        What `factors` returned.
+    x : Tensor[n, h d]
+        Contiguous.
+    slope, scale, mean
+        As in `Attended`.
+    bias : Tensor[h d], or Tensor[d] with `mean`, optional
+
+    Returns
+    -------
+    out : Tensor[m, h d], or Tensor[m, d] with `mean`
+        The bias, or 0, in rows without nonzeros.
+    kept : Attended
+    """
+    column, row = prepared
+    rows, heads = pattern.num_rows, column.shape[2]
+    parts, totals = empty(rows, 2 * x.shape[1], x), x.new_empty(rows, 2, heads)
+    kept = Attended(column, row, x, parts, totals, slope, scale, mean)
+    return _attention(pattern.rows, kept, bias), kept
+
+
+@operation("attention", _cost(2))
+def _attention(side: Side, kept: Attended, bias: Tensor | None) -> Tensor:
+    out = empty(len(side), kept.out_width, kept.x)
+    _run(FORWARD, side, kept, {OUT: out, BIAS: bias})
+    return out
+
+
+def attention_adjoint(
+    pattern: Pattern,
+    kept: Attended,
+    g: Tensor,
+    vectors: Tensor | None = None,
+    places: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of `attention`, where wanted through sources and targets that are products.
+
+    Parameters
+    ----------
+    pattern : Pattern
+    kept : Attended
+    g : Tensor[m, h d], or Tensor[m, d] with `mean`
+        The gradient of the result, contiguous.
+    vectors : Tensor[2, h d], optional
+        By heads, <x[j], vectors[0]> is the source of column j and <x[j], vectors[1]> the target of
+        the row whose own column j is; None: they are no products.
+    places : int64[m], optional
+        The own column of every row; by default that of the same number.
+
+    Returns
+    -------
+    back : Tensor[n, h d]
+        The gradient of x, with `vectors` through sources and targets too.
+    scores : Tensor[n, 2, h]
+        Gradients of sources; with `vectors` those of targets, by columns, else 0.
+    target : Tensor[m, h]
+        Gradients of targets, by rows.
+    """
+    by_row = _inner(pattern.rows, kept, g)
+    scores = kept.x.new_zeros(pattern.num_columns, 2, kept.heads)
+    if vectors is None:
+        vectors = kept.x.new_zeros(2, kept.x.shape[1])
+    elif places is None:
+        scores[: len(by_row), 1] = by_row
+    else:
+        scores[:, 1].index_copy_(0, places, by_row)
+    back = _attention_adjoint(pattern.columns, kept, g, scores, vectors)
+    return back, scores, by_row
+
+
+@operation("attention, rows back", lambda result, side, kept, g: Cost(size_of(g, kept.parts)))
+def _inner(side: Side, kept: Attended, g: Tensor) -> Tensor:
+    """The gradient of targets, Tensor[m, h]; and <g[i], out[i]> into ``kept.row[i, 3]``."""
+    scores = g.new_empty(len(side), kept.heads)
+    _run(INNER, side, kept, {G: g, SCORES: scores})
+    return scores
+
+
+@operation("attention, adjoint", _cost(4))
+def _attention_adjoint(
+    side: Side, kept: Attended, g: Tensor, scores: Tensor, vectors: Tensor
+) -> Tensor:
+    back = empty(len(side), kept.x.shape[1], kept.x)
+    _run(ADJOINT, side, kept, {G: g, BACK: back, SCORES: scores, VECTORS: vectors})
+    return back
+
+
+def _run(stage: int, side: Side, kept: Attended, arrays: dict[int, Tensor | None]) -> None:
+    blocks = _equal_blocks(side.ptr.numpy())
+    slope = np.array([kept.slope])
+    call = np.zeros(CALL_SIZE, np.int64)
+    call[STAGE], call[BLOCKS], call[NUM_BLOCKS] = stage, blocks.ctypes.data, len(blocks) - 1
+    call[GROUPS], call[OTHERS] = len(side), len(kept.row if stage == ADJOINT else kept.column)
+    call[NNZ], call[HEADS], call[D] = len(side.index), kept.heads, kept.x.shape[1] // kept.heads
+    call[MEAN], call[SLOPE] = kept.mean, slope.ctypes.data
+    arrays |= {PTR: side.ptr, INDEX: side.index, EDGE: side.edge, SCALE: kept.scale}
+    arrays |= {COLUMN: kept.column, ROW: kept.row, X: kept.x}
+    arrays |= {PARTS: kept.parts, TOTALS: kept.totals}
+    for place, array in arrays.items():
+        assert array is None or array.is_contiguous()
+        call[place] = 0 if array is None else array.data_ptr()
+    work = (len(side.index) + len(side)) * kept.x.shape[1]
+    threads = min(torch.get_num_threads(), 1 + work // THREAD_WORK)
+    openmp.run(_compiled(kept.x.dtype), call.ctypes.data, threads)
+
+
+@cache
+def _compiled(dtype: torch.dtype) -> Any:
+    """All stages as a C function of the address of a call, compiled once and cached by numba."""
+    signature = types.void(types.CPointer(types.int64))
+    return cfunc(signature, cache=True)(_call32 if dtype == torch.float32 else _call64)
+
+
+def _call32(call: Any) -> None:
+    _stages(carray(call, CALL_SIZE), np.float32)
+
+
+def _call64(call: Any) -> None:
+    _stages(carray(call, CALL_SIZE), np.float64)
+
+
+def _vectors(context, builder, lanes, array_type):  # type: ignore[no-untyped-def]
+    """A vector's type, and a function from an array and a place to the pointer to one."""
+    vector = ir.VectorType(context.get_data_type(array_type.dtype), lanes)
+
+    def at(array, place):  # type: ignore[no-untyped-def]
+        data = context.make_array(array_type)(context, builder, array).data
+        return builder.bitcast(builder.gep(data, [place]), vector.as_pointer())
+
+    def load(array, place):  # type: ignore[no-untyped-def]
+        loaded = builder.load(at(array, place))
+        loaded.align = array_type.dtype.bitwidth // 8
+        return loaded
+
+    return vector, at, load
+
+
+@intrinsic(prefer_literal=True)
+def _add_tile(typing_context, lanes, y, to, x, first, a):  # type: ignore[no-untyped-def]
+    """y[to : to + lanes] += a x[first : first + lanes]."""
+    if not isinstance(lanes, types.IntegerLiteral):
+        return None
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        count, kind = lanes.literal_value, signature.args[1]
+        vector, at, load = _vectors(context, builder, count, kind)
+        _, y_array, to_place, x_array, from_place, factor = arguments
+        one = builder.insert_element(
+            ir.Constant(vector, ir.Undefined), factor, ir.Constant(_I32, 0)
+        )
+        everywhere = ir.Constant(ir.VectorType(_I32, count), [0] * count)
+        spread = builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), everywhere)
+        product = builder.fmul(load(x_array, from_place), spread, flags=("contract",))
+        total = builder.fadd(load(y_array, to_place), product, flags=("contract",))
+        builder.store(total, at(y_array, to_place)).align = kind.dtype.bitwidth // 8
+        return context.get_dummy_value()
+
+    return types.void(lanes, y, types.int64, x, types.int64, y.dtype), generate
+
+
+@intrinsic(prefer_literal=True)
+def _dot_tile(typing_context, lanes, y, to, x, first):  # type: ignore[no-untyped-def]
+    """The sum of y[to : to + lanes] x[first : first + lanes], by halves."""
+    if not isinstance(lanes, types.IntegerLiteral):
+        return None
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        count, kind = lanes.literal_value, signature.args[1]
+        _, _, load = _vectors(context, builder, count, kind)
+        _, y_array, to_place, x_array, from_place = arguments
+        sums = builder.fmul(load(y_array, to_place), load(x_array, from_place))
+        while count > 1:
+            count //= 2
+            low, high = (
+                builder.shuffle_vector(
+                    sums,
+                    sums,
+                    ir.Constant(ir.VectorType(_I32, count), list(range(start, start + count))),
+                )
+                for start in (0, count)
+            )
+            sums = builder.fadd(low, high)
+        return builder.extract_element(sums, ir.Constant(_I32, 0))
+
+    return y.dtype(lanes, y, types.int64, x, types.int64), generate
+
+
+@intrinsic
+def _prefetch(typing_context, x, place):  # type: ignore[no-untyped-def]
+    """Ask for the cache line of x[place]."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        line = builder.bitcast(builder.gep(data, [arguments[1]]), _BYTE)
+        kind = ir.FunctionType(ir.VoidType(), [_BYTE, _I32, _I32, _I32])
+        function = builder.module.declare_intrinsic("llvm.prefetch", (_BYTE,), fnty=kind)
+        read, keep, data_cache = (ir.Constant(_I32, flag) for flag in (0, 3, 1))
+        builder.call(function, [line, read, keep, data_cache])
+        return context.get_dummy_value()
+
+    return types.void(x, types.int64), generate
+
+
+@njit(nogil=True)
+def _add(y, to, x, first, a, d):  # type: ignore[no-untyped-def]
+    """y[to : to + d] += a x[first : first + d]."""
+    k = 0
+    while k + 8 <= d:
+        _add_tile(8, y, to + k, x, first + k, a)
+        k += 8
+    if k + 4 <= d:
+        _add_tile(4, y, to + k, x, first + k, a)
+        k += 4
+    while k < d:
+        y[to + k] += a * x[first + k]
+        k += 1
+
+
+@njit(nogil=True)
+def _dot(y, to, x, first, d):  # type: ignore[no-untyped-def]
+    """The sum of y[to : to + d] x[first : first + d]."""
+    k, total = 0, y.dtype.type(0)
+    while k + 8 <= d:
+        total += _dot_tile(8, y, to + k, x, first + k)
+        k += 8
+    if k + 4 <= d:
+        total += _dot_tile(4, y, to + k, x, first + k)
+        k += 4
+    while k < d:
+        total += y[to + k] * x[first + k]
+        k += 1
+    return total
+
+
+@njit(nogil=True)
+def _stages(call, dtype):  # type: ignore[no-untyped-def]
+    """Claim blocks of groups until none is left; every thread of a call runs this."""
+    stage, num_blocks = call[STAGE], call[NUM_BLOCKS]
+    blocks = carray(_pointer(call[BLOCKS]), num_blocks + 1, np.int64)
+    while True:
+        block = _claim(call)
+        if block >= num_blocks:
+            return
+        begin, end = blocks[block], blocks[block + 1]
+        if stage == FORWARD:
+            _forward(call, begin, end, dtype)
+        elif stage == INNER:
+            _rows_back(call, begin, end, dtype)
+        else:
+            _columns_back(call, begin, end, dtype)
+
+
+@njit(nogil=True, error_model="numpy")
+def _forward(call, begin, end, dtype):  # type: ignore[no-untyped-def]
+    heads, d, mean = call[HEADS], call[D], call[MEAN] != 0
+    width, nnz = heads * d, call[NNZ]
+    ptr = carray(_pointer(call[PTR]), call[GROUPS] + 1, np.int64)
+    index = carray(_pointer(call[INDEX]), nnz, np.int32)
+    column = carray(_pointer(call[COLUMN]), 1, dtype)
+    row = carray(_pointer(call[ROW]), 1, dtype)
+    x = carray(_pointer(call[X]), 1, dtype)
+    parts = carray(_pointer(call[PARTS]), 1, dtype)
+    totals = carray(_pointer(call[TOTALS]), 1, dtype)
+    scale = carray(_pointer(call[SCALE]), 1, dtype)
+    bias = carray(_pointer(call[BIAS]), 1, dtype)
+    out = carray(_pointer(call[OUT]), 1, dtype)
+    scaled, biased = call[SCALE] != 0, call[BIAS] != 0
+    for i in range(begin, end):
+        r, both, sums = 4 * heads * i, 2 * width * i, 2 * heads * i
+        for k in range(2 * width):
+            parts[both + k] = 0
+        for h in range(2 * heads):
+            totals[sums + h] = 0
+        for p in range(ptr[i], ptr[i + 1]):
+            ahead = np.int64(index[min(p + PREFETCH, nnz - 1)])
+            _prefetch(column, 3 * heads * ahead)
+            for k in range(0, width, LINE):
+                _prefetch(x, width * ahead + k)
+            j = np.int64(index[p])
+            for h in range(heads):
+                c = 3 * heads * j + h
+                branch = 0 if column[c] + row[r + h] > 0 else 1
+                at = (1 + branch) * heads
+                a = column[c + at] * row[r + h + at]
+                totals[sums + branch * heads + h] += a
+                if scaled:
+                    a *= scale[p * heads + h]
+                _add(parts, both + branch * width + h * d, x, width * j + h * d, a, d)
+        for h in range(heads):
+            z = totals[sums + h] + totals[sums + heads + h]
+            inverse = 1 / z if z != 0 else dtype(0)
+            totals[sums + h] *= inverse
+            totals[sums + heads + h] = z
+            row[r + heads + h] *= inverse
+            row[r + 2 * heads + h] *= inverse
+            for k in range(both + h * d, both + (h + 1) * d):
+                parts[k] *= inverse
+                parts[k + width] = parts[k] + parts[k + width] * inverse
+        whole = both + width
+        if mean:
+            part = dtype(1 / heads)
+            for k in range(d):
+                total = parts[whole + k]
+                for h in range(1, heads):
+                    total += parts[whole + h * d + k]
+                out[i * d + k] = total * part + (bias[k] if biased else dtype(0))
+        else:
+            for k in range(width):
+                out[i * width + k] = parts[whole + k] + (bias[k] if biased else dtype(0))
+
+
+@njit(nogil=True)
+def _rows_back(call, begin, end, dtype):  # type: ignore[no-untyped-def]
+    heads, d, mean = call[HEADS], call[D], call[MEAN] != 0
+    width = heads * d
+    row = carray(_pointer(call[ROW]), 1, dtype)
+    g = carray(_pointer(call[G]), 1, dtype)
+    parts = carray(_pointer(call[PARTS]), 1, dtype)
+    totals = carray(_pointer(call[TOTALS]), 1, dtype)
+    scores = carray(_pointer(call[SCORES]), 1, dtype)
+    steep = dtype(1 - carray(_pointer(call[SLOPE]), 1, np.float64)[0])
+    part = dtype(1 / heads) if mean else dtype(1)
+    for i in range(begin, end):
+        for h in range(heads):
+            at = i * d if mean else i * width + h * d
+            place = 2 * width * i + h * d
+            positive = part * _dot(g, at, parts, place, d)
+            inner = part * _dot(g, at, parts, place + width, d)
+            row[(4 * i + 3) * heads + h] = inner
+            scores[i * heads + h] = steep * (positive - inner * totals[2 * heads * i + h])
+
+
+@njit(nogil=True)
+def _columns_back(call, begin, end, dtype):  # type: ignore[no-untyped-def]
+    heads, d, mean = call[HEADS], call[D], call[MEAN] != 0
+    width, nnz = heads * d, call[NNZ]
+    ptr = carray(_pointer(call[PTR]), call[GROUPS] + 1, np.int64)
+    index = carray(_pointer(call[INDEX]), nnz, np.int32)
+    edge = carray(_pointer(call[EDGE]), nnz, np.int32)
+    column = carray(_pointer(call[COLUMN]), 1, dtype)
+    row = carray(_pointer(call[ROW]), 1, dtype)
+    x = carray(_pointer(call[X]), 1, dtype)
+    g = carray(_pointer(call[G]), 1, dtype)
+    scale = carray(_pointer(call[SCALE]), 1, dtype)
+    back = carray(_pointer(call[BACK]), 1, dtype)
+    scores = carray(_pointer(call[SCORES]), 1, dtype)
+    vectors = carray(_pointer(call[VECTORS]), 1, dtype)
+    slope = dtype(carray(_pointer(call[SLOPE]), 1, np.float64)[0])
+    scaled = call[SCALE] != 0
+    part = dtype(1 / heads) if mean else dtype(1)
+    out_width, step = (d, 0) if mean else (width, d)
+    for j in range(begin, end):
+        for k in range(width):
+            back[width * j + k] = 0
+        for h in range(heads):
+            scores[2 * heads * j + h] = 0
+        for p in range(ptr[j], ptr[j + 1]):
+            ahead = np.int64(index[min(p + PREFETCH, nnz - 1)])
+            _prefetch(row, 4 * heads * ahead)
+            for k in range(0, out_width, LINE):
+                _prefetch(g, out_width * ahead + k)
+            i = np.int64(index[p])
+            for h in range(heads):
+                c, r = 3 * heads * j + h, 4 * heads * i + h
+                positive = column[c] + row[r] > 0
+                at = heads if positive else 2 * heads
+                a = column[c + at] * row[r + at]
+                b = a * part
+                if scaled:
+                    b *= scale[np.int64(edge[p]) * heads + h]
+                first, to = out_width * i + step * h, width * j + d * h
+                dot = _dot(g, first, x, to, d)
+                _add(back, to, g, first, b, d)
+                b = b * dot - a * row[r + 3 * heads]
+                scores[2 * heads * j + h] += b if positive else slope * b
+        for h in range(heads):
+            to, place = width * j + d * h, 2 * heads * j + h
+            _add(back, to, vectors, d * h, scores[place], d)
+            _add(back, to, vectors, width + d * h, scores[place + heads], d)
