@@ -18,6 +18,7 @@ from plancc_runtime.nn.operators import (
     attention,
     edge_scores,
     edge_softmax,
+    graph_attention,
     weighted_sum,
 )
 
@@ -190,6 +191,36 @@ def test_attention_and_its_gradients(native, dropped, heads, d):
     ):
         torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-12)
     assert torch.autograd.gradcheck(lambda *a: attention(pattern, *a, 0.2, scale), inputs)
+
+
+@NATIVE
+@pytest.mark.parametrize(("heads", "d"), [(3, 13), (2, 1)])
+@pytest.mark.parametrize("mean", [False, True])
+@pytest.mark.parametrize("spread", [1.0, 400.0])  # beyond what factors per vertex can hold
+def test_graph_attention_of_projected_rows(native, heads, d, mean, spread):
+    """Scores, bias and the mean of the heads too, with rows whose own columns are anywhere."""
+    pattern, places = small_pattern(native), torch.arange(M).flip(0) % N
+    x, vectors = draw(N, heads * d), draw(2, heads, d, seed=5)
+    bias = draw(d if mean else heads * d, seed=6)
+    scale = 2.0 * (draw(NNZ, heads).detach() > 0).double()
+
+    def ours(x, vectors, bias):
+        return graph_attention(pattern, x, spread * vectors, places, bias, mean, 0.2, scale)
+
+    def dense(x, vectors, bias):
+        rows = x.reshape(N, heads, d)
+        source, target = (torch.einsum("nhd,hd->nh", rows, spread * v) for v in vectors)
+        out = dense_attention(source, target[places], rows, 0.2, scale)
+        return (out.mean(1) if mean else out.reshape(M, -1)) + bias
+
+    inputs = x, vectors, bias
+    out, expected = ours(*inputs), dense(*inputs)
+    torch.testing.assert_close(out, expected, rtol=1e-11, atol=1e-11)
+    g = draw(*out.shape, seed=3).detach()
+    for mine, theirs in zip(
+        torch.autograd.grad(out, inputs, g), torch.autograd.grad(expected, inputs, g), strict=True
+    ):
+        torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-9)
 
 
 @NATIVE

@@ -320,6 +320,29 @@ def _add_tile(typing_context, lanes, y, to, x, first, a):  # type: ignore[no-unt
     return types.void(lanes, y, types.int64, x, types.int64, y.dtype), generate
 
 
+@intrinsic
+def _at(typing_context, x, place):  # type: ignore[no-untyped-def]
+    """x[place], of a place that is known not to be negative."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        return builder.load(builder.gep(data, [arguments[1]]))
+
+    return x.dtype(x, types.int64), generate
+
+
+@intrinsic
+def _put(typing_context, x, place, value):  # type: ignore[no-untyped-def]
+    """x[place] = value, of a place that is known not to be negative."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        builder.store(arguments[2], builder.gep(data, [arguments[1]]))
+        return context.get_dummy_value()
+
+    return types.void(x, types.int64, x.dtype), generate
+
+
 @intrinsic(prefer_literal=True)
 def _dot_tile(typing_context, lanes, y, to, x, first):  # type: ignore[no-untyped-def]
     """The sum of y[to : to + lanes] x[first : first + lanes], by halves."""
@@ -374,7 +397,7 @@ def _add(y, to, x, first, a, d):  # type: ignore[no-untyped-def]
         _add_tile(4, y, to + k, x, first + k, a)
         k += 4
     while k < d:
-        y[to + k] += a * x[first + k]
+        _put(y, to + k, _at(y, to + k) + a * _at(x, first + k))
         k += 1
 
 
@@ -389,7 +412,7 @@ def _dot(y, to, x, first, d):  # type: ignore[no-untyped-def]
         total += _dot_tile(4, y, to + k, x, first + k)
         k += 4
     while k < d:
-        total += y[to + k] * x[first + k]
+        total += _at(y, to + k) * _at(x, first + k)
         k += 1
     return total
 
@@ -430,45 +453,49 @@ def _forward(call, begin, end, dtype):  # type: ignore[no-untyped-def]
     for i in range(begin, end):
         r, both, sums = 4 * heads * i, 2 * width * i, 2 * heads * i
         for k in range(2 * width):
-            parts[both + k] = 0
+            _put(parts, both + k, dtype(0))
         for h in range(2 * heads):
-            totals[sums + h] = 0
-        for p in range(ptr[i], ptr[i + 1]):
-            ahead = np.int64(index[min(p + PREFETCH, nnz - 1)])
+            _put(totals, sums + h, dtype(0))
+        for p in range(_at(ptr, i), _at(ptr, i + 1)):
+            ahead = np.int64(_at(index, min(p + PREFETCH, nnz - 1)))
             _prefetch(column, 3 * heads * ahead)
             for k in range(0, width, LINE):
                 _prefetch(x, width * ahead + k)
-            j = np.int64(index[p])
+            j = np.int64(_at(index, p))
             for h in range(heads):
                 c = 3 * heads * j + h
-                branch = 0 if column[c] + row[r + h] > 0 else 1
+                branch = 0 if _at(column, c) + _at(row, r + h) > 0 else 1
                 at = (1 + branch) * heads
-                a = column[c + at] * row[r + h + at]
-                totals[sums + branch * heads + h] += a
+                a = _at(column, c + at) * _at(row, r + h + at)
+                _put(totals, sums + branch * heads + h, _at(totals, sums + branch * heads + h) + a)
                 if scaled:
-                    a *= scale[p * heads + h]
+                    a *= _at(scale, p * heads + h)
                 _add(parts, both + branch * width + h * d, x, width * j + h * d, a, d)
         for h in range(heads):
-            z = totals[sums + h] + totals[sums + heads + h]
+            z = _at(totals, sums + h) + _at(totals, sums + heads + h)
             inverse = 1 / z if z != 0 else dtype(0)
-            totals[sums + h] *= inverse
-            totals[sums + heads + h] = z
-            row[r + heads + h] *= inverse
-            row[r + 2 * heads + h] *= inverse
+            _put(totals, sums + h, _at(totals, sums + h) * inverse)
+            _put(totals, sums + heads + h, z)
+            _put(row, r + heads + h, _at(row, r + heads + h) * inverse)
+            _put(row, r + 2 * heads + h, _at(row, r + 2 * heads + h) * inverse)
             for k in range(both + h * d, both + (h + 1) * d):
-                parts[k] *= inverse
-                parts[k + width] = parts[k] + parts[k + width] * inverse
+                _put(parts, k, _at(parts, k) * inverse)
+                _put(parts, k + width, _at(parts, k) + _at(parts, k + width) * inverse)
         whole = both + width
         if mean:
             part = dtype(1 / heads)
             for k in range(d):
-                total = parts[whole + k]
+                total = _at(parts, whole + k)
                 for h in range(1, heads):
-                    total += parts[whole + h * d + k]
-                out[i * d + k] = total * part + (bias[k] if biased else dtype(0))
+                    total += _at(parts, whole + h * d + k)
+                _put(out, i * d + k, total * part + (_at(bias, k) if biased else dtype(0)))
         else:
             for k in range(width):
-                out[i * width + k] = parts[whole + k] + (bias[k] if biased else dtype(0))
+                _put(
+                    out,
+                    i * width + k,
+                    _at(parts, whole + k) + (_at(bias, k) if biased else dtype(0)),
+                )
 
 
 @njit(nogil=True)
@@ -488,8 +515,8 @@ def _rows_back(call, begin, end, dtype):  # type: ignore[no-untyped-def]
             place = 2 * width * i + h * d
             positive = part * _dot(g, at, parts, place, d)
             inner = part * _dot(g, at, parts, place + width, d)
-            row[(4 * i + 3) * heads + h] = inner
-            scores[i * heads + h] = steep * (positive - inner * totals[2 * heads * i + h])
+            _put(row, (4 * i + 3) * heads + h, inner)
+            _put(scores, i * heads + h, steep * (positive - inner * _at(totals, 2 * heads * i + h)))
 
 
 @njit(nogil=True)
@@ -513,29 +540,31 @@ def _columns_back(call, begin, end, dtype):  # type: ignore[no-untyped-def]
     out_width, step = (d, 0) if mean else (width, d)
     for j in range(begin, end):
         for k in range(width):
-            back[width * j + k] = 0
+            _put(back, width * j + k, dtype(0))
         for h in range(heads):
-            scores[2 * heads * j + h] = 0
-        for p in range(ptr[j], ptr[j + 1]):
-            ahead = np.int64(index[min(p + PREFETCH, nnz - 1)])
+            _put(scores, 2 * heads * j + h, dtype(0))
+        for p in range(_at(ptr, j), _at(ptr, j + 1)):
+            ahead = np.int64(_at(index, min(p + PREFETCH, nnz - 1)))
             _prefetch(row, 4 * heads * ahead)
             for k in range(0, out_width, LINE):
                 _prefetch(g, out_width * ahead + k)
-            i = np.int64(index[p])
+            i = np.int64(_at(index, p))
             for h in range(heads):
                 c, r = 3 * heads * j + h, 4 * heads * i + h
-                positive = column[c] + row[r] > 0
+                positive = _at(column, c) + _at(row, r) > 0
                 at = heads if positive else 2 * heads
-                a = column[c + at] * row[r + at]
+                a = _at(column, c + at) * _at(row, r + at)
                 b = a * part
                 if scaled:
-                    b *= scale[np.int64(edge[p]) * heads + h]
+                    b *= _at(scale, np.int64(_at(edge, p)) * heads + h)
                 first, to = out_width * i + step * h, width * j + d * h
                 dot = _dot(g, first, x, to, d)
                 _add(back, to, g, first, b, d)
-                b = b * dot - a * row[r + 3 * heads]
-                scores[2 * heads * j + h] += b if positive else slope * b
+                b = b * dot - a * _at(row, r + 3 * heads)
+                b = b if positive else slope * b
+                place = 2 * heads * j + h
+                _put(scores, place, _at(scores, place) + b)
         for h in range(heads):
             to, place = width * j + d * h, 2 * heads * j + h
-            _add(back, to, vectors, d * h, scores[place], d)
-            _add(back, to, vectors, width + d * h, scores[place + heads], d)
+            _add(back, to, vectors, d * h, _at(scores, place), d)
+            _add(back, to, vectors, width + d * h, _at(scores, place + heads), d)

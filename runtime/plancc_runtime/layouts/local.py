@@ -119,7 +119,7 @@ class LocalGraph(LayerGraph):
 
     def columns(self, x: Tensor) -> Tensor:
         """Own and halo rows of x, as the columns of the matrix are numbered. Collective."""
-        return x if self.transport.num_ranks == 1 else torch.cat([x, self.halo(x)])
+        return x if self.transport.size == 1 else torch.cat([x, self.halo(x)])
 
     @property
     def folds(self) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -234,8 +234,9 @@ def graph_attention(
         own = scores[: pattern.num_rows] if places is None else scores.index_select(0, places)
         prepared = _factors(pattern, scores[:, :heads], own[:, heads:], negative_slope)
     if prepared is not None:
-        options = negative_slope, scale, mean, pattern, prepared, places
-        return _GraphAttention.apply(x, vectors, bias, *options)
+        scale = None if scale is None else scale.detach().contiguous()
+        how = _How(pattern, places, mean, negative_slope, scale, prepared)
+        return _GraphAttention.apply(x, vectors, bias, how)
     rows = x.unflatten(1, (heads, d))
     targets = rows[: pattern.num_rows] if places is None else rows.index_select(0, places)
     source, target = (rows * vectors[0]).sum(dim=2), (targets * vectors[1]).sum(dim=2)
@@ -452,6 +453,17 @@ class _Attention(Function):
         return scores[:, 0], target, x, None, None, None, None
 
 
+class _How(NamedTuple):
+    """How `graph_attention` is computed: what has no gradient."""
+
+    pattern: Pattern
+    places: Tensor | None
+    mean: bool
+    slope: float
+    scale: Tensor | None
+    prepared: tuple[Tensor, Tensor]
+
+
 class _GraphAttention(Function):
     @staticmethod
     def forward(
@@ -459,18 +471,15 @@ class _GraphAttention(Function):
         x: Tensor,
         vectors: Tensor,
         bias: Tensor | None,
-        slope: float,
-        scale: Tensor | None,
-        mean: bool,
-        pattern: Pattern,
-        prepared: tuple[Tensor, Tensor],
-        places: Tensor | None,
+        how: _How,
     ) -> Tensor:
         from plancc_runtime.kernels.attention import attention
 
         ctx.save_for_backward(vectors)
-        ctx.pattern, ctx.places, ctx.biased = pattern, places, bias is not None
-        out, ctx.kept = attention(pattern, prepared, x.contiguous(), slope, scale, bias, mean)
+        ctx.how, ctx.biased = how, bias is not None
+        out, ctx.kept = attention(
+            how.pattern, how.prepared, x.contiguous(), how.slope, how.scale, bias, how.mean
+        )
         return out
 
     @staticmethod
@@ -482,8 +491,8 @@ class _GraphAttention(Function):
         g, kept = g.contiguous(), ctx.kept
         heads, d = vectors.shape[1:]
         flat = vectors.reshape(2, heads * d)
-        back, scores, _ = attention_adjoint(ctx.pattern, kept, g, flat, ctx.places)
+        back, scores, _ = attention_adjoint(ctx.how.pattern, kept, g, flat, ctx.how.places)
         number = torch.arange(heads, device=g.device)
         of_scores = weight_gradient(kept.x, scores.flatten(1)).view(heads, d, 2, heads)
         of_vectors = torch.stack([of_scores[number, :, k, number] for k in (0, 1)])
-        return back, of_vectors, g.sum(0) if ctx.biased else None, *[None] * 6
+        return back, of_vectors, g.sum(0) if ctx.biased else None, None
