@@ -33,7 +33,8 @@ def run(inputs: Inputs) -> Report:
         "compile": ["plancc", "compile", str(path), "-p", "4", *partition, "-o", plan],
         "run on 4 ranks": ["plancc-run", plan, "--ranks", "4"],
     }
-    report = Report([f"{path.name}, 4 parts, default options; kernels in an empty folder"])
+    how = " ".join(partition) or "default options"
+    report = Report([f"{path.name}, 4 parts, {how}; kernels in an empty folder"])
     for count, which in enumerate(("first", "second")):
         for name, words in commands.items():
             wall, cpu = _spent(words, kept)
