@@ -26,10 +26,11 @@ from typing import Any
 import numpy as np
 import torch
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import carray, cfunc, njit, types
+from numba import carray, types
 from numba.extending import intrinsic
 from torch import Tensor
 
+from plancc.jit import cfunc, njit
 from plancc_runtime.kernels import openmp
 from plancc_runtime.kernels.edges import Pattern, Side
 from plancc_runtime.kernels.numba_spmm import _claim, _equal_blocks, _pointer
@@ -270,7 +271,7 @@ def _run(stage: int, side: Side, kept: Attended, arrays: dict[int, Tensor | None
 def _compiled(dtype: torch.dtype) -> Any:
     """All stages as a C function of the address of a call, compiled once and cached by numba."""
     signature = types.void(types.CPointer(types.int64))
-    return cfunc(signature, cache=True)(_call32 if dtype == torch.float32 else _call64)
+    return cfunc(signature)(_call32 if dtype == torch.float32 else _call64)
 
 
 def _call32(call: Any) -> None:
