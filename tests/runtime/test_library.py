@@ -301,7 +301,7 @@ def test_errors_are_one_sentence(tmp_path, plan_file):
             "float64 on cpu, but the graph of torch.f",
         ),
         (lambda: GCNConv(2, 3)(graph, torch.ones(1, 2)), "x has shape"),
-        (lambda: GATConv(2, 3)(graph, torch.ones(1, 2)), "x has shape"),
+        (lambda: GATConv(2, 3)(graph, torch.ones(1, 2)), "x has the shape"),
         (lambda: graph.aggregate(torch.ones(n, 2), "pow"), "unknown operator 'pow'"),
         (lambda: graph.aggregate(op="add", weight="plan"), "operator 'add' needs x"),
         (lambda: graph.aggregate(torch.ones(n, 2), weight="mine"), "unknown weight 'mine'"),

@@ -7,6 +7,7 @@ as long as (g^T x)^T, and x w of 128 x 8 nearly twice as long as with w stored b
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -15,28 +16,37 @@ from torch.autograd.function import once_differentiable
 
 from plancc_runtime.workspace import empty
 
+AT_ONCE = 1 << 20
+"""Most numbers in a block of rows, which stays in the cache from one operation to the next."""
 
-def linear(x: Tensor, weight: Tensor) -> Tensor:
-    """x weight: Tensor[m, d_out] from Tensor[m, d_in] and Tensor[d_in, d_out].
+
+def linear(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, rectified: bool = False
+) -> Tensor:
+    """x weight + bias, and max(., 0) of it if `rectified`, in one pass over x and the result.
+
+    Shapes: Tensor[m, d_in], Tensor[d_in, d_out] and Tensor[d_out] to Tensor[m, d_out].
 
     The result has the type of x. Where that is bfloat16 and the weight's float32, the weight is
     rounded for the product, whose sums are of float32 and rounded last; its own gradient is never
     rounded.
     """
-    return _Linear.apply(x, weight)
+    if x.dtype != weight.dtype:
+        return finished(_Rounded.apply(x, weight), bias, rectified)
+    return _Linear.apply(x, weight, bias, rectified)
 
 
-def plus(x: Tensor, bias: Tensor) -> Tensor:
-    """x + bias, of the type of x: Tensor[m, width] from Tensor[m, width] and Tensor[width].
+def finished(x: Tensor, bias: Tensor | None = None, rectified: bool = False) -> Tensor:
+    """x + bias, and max(., 0) of it if `rectified`, of the type of x: Tensor[m, width].
 
-    Where the types differ, it takes the place of x, which no operation before may have kept.
+    It takes the place of x, which no operation before may have kept.
     """
-    return x + bias if x.dtype == bias.dtype else _Plus.apply(x, bias)
+    return x if bias is None and not rectified else _Finished.apply(x, bias, rectified)
 
 
 def relu(x: Tensor) -> Tensor:
     """max(x, 0), in place of x, which no operation before may have kept: Tensor[m, width]."""
-    return _Relu.apply(x)
+    return finished(x, rectified=True)
 
 
 NARROW = 16
@@ -64,7 +74,61 @@ def weight_gradient(x: Tensor, g: Tensor) -> Tensor:
     return (g.T @ x).T.contiguous() if g.shape[1] <= x.shape[1] else x.T @ g
 
 
+def blocks_of(x: Tensor, width: int) -> Iterator[slice]:
+    """The rows of x in blocks of at most `AT_ONCE` numbers; on a device, all together."""
+    step = len(x) if x.device.type != "cpu" else AT_ONCE // max(1, width)
+    step = max(1, step)
+    for first in range(0, len(x), step):
+        yield slice(first, min(first + step, len(x)))
+
+
 class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, rectified: bool
+    ) -> Tensor:
+        out = empty(x.shape[0], weight.shape[1], x)
+        laid_out = laid_out_for(weight)
+        for rows in blocks_of(x, max(weight.shape)):
+            if bias is None:
+                torch.mm(x[rows], laid_out, out=out[rows])
+            else:
+                torch.addmm(bias, x[rows], laid_out, out=out[rows])
+            if rectified:
+                out[rows].relu_()
+        ctx.save_for_backward(x, weight, out if rectified else None)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> Any:
+        x, weight, out = ctx.saved_tensors
+        needs_x, needs_weight, needs_bias, _ = ctx.needs_input_grad
+        back = empty(x.shape[0], x.shape[1], g) if needs_x else None
+        turned = g.shape[1] <= x.shape[1]
+        of_weight = x.new_zeros(weight.shape[::-1] if turned else weight.shape)
+        of_bias = x.new_zeros(weight.shape[1])
+        masked = None
+        for rows in blocks_of(x, max(weight.shape)):
+            some = g[rows]
+            if out is not None:
+                masked = torch.empty_like(some) if masked is None else masked
+                some = _masked(some, out[rows], masked[: len(some)])
+            if needs_bias:
+                of_bias += some.sum(0)
+            if needs_weight and turned:
+                torch.addmm(of_weight, some.T, x[rows], out=of_weight)
+            elif needs_weight:
+                torch.addmm(of_weight, x[rows].T, some, out=of_weight)
+            if back is not None:
+                torch.mm(some, weight.T, out=back[rows])
+        of_weight = of_weight.T.contiguous() if turned else of_weight
+        return back, of_weight if needs_weight else None, of_bias if needs_bias else None, None
+
+
+class _Rounded(torch.autograd.Function):
+    """x weight of bfloat16 rows and a float32 weight."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
         ctx.save_for_backward(x, weight)
@@ -78,35 +142,39 @@ class _Linear(torch.autograd.Function):
         back = None
         if ctx.needs_input_grad[0]:
             back = torch.mm(g, weight.T.to(g.dtype), out=empty(x.shape[0], x.shape[1], g))
-        if not ctx.needs_input_grad[1]:
-            return back, None
-        return back, weight_gradient(x, g)
+        return back, weight_gradient(x, g) if ctx.needs_input_grad[1] else None
 
 
-class _Plus(torch.autograd.Function):
+class _Finished(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, bias: Tensor) -> Tensor:
-        ctx.dtype = bias.dtype
+    def forward(ctx: Any, x: Tensor, bias: Tensor | None, rectified: bool) -> Tensor:
         ctx.mark_dirty(x)
-        return x.add_(bias.to(x.dtype))
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> Any:
-        return g, g.sum(0, dtype=ctx.dtype)
-
-
-class _Relu(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.mark_dirty(x)
-        out = torch.relu_(x)
-        ctx.save_for_backward(out)
-        return out
+        ctx.bias_type = None if bias is None else bias.dtype
+        added = None if bias is None else bias.to(x.dtype)
+        for rows in blocks_of(x, x.shape[1]):
+            if added is not None:
+                x[rows].add_(added)
+            if rectified:
+                x[rows].relu_()
+        ctx.save_for_backward(x if rectified else None)
+        return x
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> Any:
         (out,) = ctx.saved_tensors
-        back = empty(out.shape[0], out.shape[1], g)
-        return torch.ops.aten.threshold_backward.grad_input(g, out, 0, grad_input=back)
+        back = g if out is None else empty(out.shape[0], out.shape[1], g)
+        of_bias = None
+        if ctx.needs_input_grad[1]:
+            of_bias = g.new_zeros(g.shape[1], dtype=ctx.bias_type)
+        for rows in blocks_of(g, g.shape[1]):
+            if out is not None:
+                _masked(g[rows], out[rows], back[rows])
+            if of_bias is not None:
+                of_bias += back[rows].sum(0, dtype=of_bias.dtype)
+        return back, of_bias, None
+
+
+def _masked(g: Tensor, out: Tensor, into: Tensor) -> Tensor:
+    """g where out is positive, else 0."""
+    return torch.ops.aten.threshold_backward.grad_input(g, out, 0, grad_input=into)

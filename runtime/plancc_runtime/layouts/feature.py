@@ -136,17 +136,33 @@ class FeatureGraph(LayerGraph):
         """
         return _Product.apply(x, self, coefficients)
 
-    def product_linear(self, x: Tensor, weight: Tensor, coefficients: str = "plan") -> Tensor:
-        """(A x) weight; with a pipeline batches are updated as they arrive. Collective."""
+    def product_linear(
+        self,
+        x: Tensor,
+        weight: Tensor,
+        coefficients: str = "plan",
+        bias: Tensor | None = None,
+        rectified: bool = False,
+    ) -> Tensor:
+        """(A x) weight + bias; with a pipeline batches are updated as they arrive. Collective."""
         if self._batches.stages == 1:
-            return super().product_linear(x, weight, coefficients)
-        return _ProductLinear.apply(x, weight, self, coefficients)
+            return super().product_linear(x, weight, coefficients, bias, rectified)
+        z = _ProductLinear.apply(x, weight, self, coefficients)
+        return self.finished(z, bias, rectified)
 
-    def linear_product(self, x: Tensor, weight: Tensor, coefficients: str = "plan") -> Tensor:
-        """A (x weight); with a pipeline batches leave as they are updated. Collective."""
+    def linear_product(
+        self,
+        x: Tensor,
+        weight: Tensor,
+        coefficients: str = "plan",
+        bias: Tensor | None = None,
+        rectified: bool = False,
+    ) -> Tensor:
+        """A (x weight) + bias; with a pipeline batches leave as they are updated. Collective."""
         if self._batches.stages == 1:
-            return super().linear_product(x, weight, coefficients)
-        return _LinearProduct.apply(x, weight, self, coefficients)
+            return super().linear_product(x, weight, coefficients, bias, rectified)
+        z = _LinearProduct.apply(x, weight, self, coefficients)
+        return self.finished(z, bias, rectified)
 
     def counts(self, request: Request) -> Counts:
         """What this rank hands to the network for a request: int64[1] each.

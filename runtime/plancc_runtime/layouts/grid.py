@@ -180,15 +180,17 @@ class GridGraph(LayerGraph):
     def _new_product(self, coefficients: str) -> Product:
         return Summa(self, self.block(coefficients))
 
-    def linear(self, x: Tensor, weight: Tensor) -> Tensor:
-        """x weight, of a whole weight, held as x is (Algorithm 3, second phase). Collective.
+    def linear(
+        self, x: Tensor, weight: Tensor, bias: Tensor | None = None, rectified: bool = False
+    ) -> Tensor:
+        """x weight + bias, as in `LayerGraph` (Algorithm 3, second phase). Collective.
 
         Slices of x are broadcast in the process row, and those of the gradient back: with them a
         rank makes its slice of x's gradient, and the rows of the weight's that its columns meet.
         """
         if not self.grid.splits_columns:
-            return super().linear(x, weight)
-        return _Linear.apply(x, weight, self)
+            return super().linear(x, weight, bias, rectified)
+        return self.finished(_Linear.apply(x, weight, self), bias, rectified)
 
     def own_columns(self, vector: Tensor) -> Tensor:
         return vector[self.slice_of(len(vector))]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from plancc.plan.words import Counts
-from plancc_runtime.kernels.dense import linear
+from plancc_runtime.kernels.dense import finished, linear
 from plancc_runtime.transport.base import Transport
 
 
@@ -93,17 +93,41 @@ class LayerGraph(ABC):
         """The rows of the input x that are rows of the output too: Tensor[num_outputs, ...]."""
         return x
 
-    def linear(self, x: Tensor, weight: Tensor) -> Tensor:
-        """x weight, of a whole weight, held as x is. Collective."""
-        return linear(x, weight)
+    def linear(
+        self, x: Tensor, weight: Tensor, bias: Tensor | None = None, rectified: bool = False
+    ) -> Tensor:
+        """x weight + bias, of a whole weight and bias, held as x is. Collective.
 
-    def product_linear(self, x: Tensor, weight: Tensor, coefficients: str = "plan") -> Tensor:
-        """(A x) weight, held as x is. Collective."""
-        return self.linear(self.product(x, coefficients), weight)
+        Here and below, max(., 0) of it if `rectified`.
+        """
+        return linear(x, weight, bias, rectified)
 
-    def linear_product(self, x: Tensor, weight: Tensor, coefficients: str = "plan") -> Tensor:
-        """A (x weight), held as x is. Collective."""
-        return self.product(self.linear(x, weight), coefficients)
+    def finished(self, z: Tensor, bias: Tensor | None, rectified: bool = False) -> Tensor:
+        """z + bias, in place of z, which no operation before may have kept; not collective."""
+        return finished(z, None if bias is None else self.own_columns(bias), rectified)
+
+    def product_linear(
+        self,
+        x: Tensor,
+        weight: Tensor,
+        coefficients: str = "plan",
+        bias: Tensor | None = None,
+        rectified: bool = False,
+    ) -> Tensor:
+        """(A x) weight + bias, held as x is. Collective."""
+        return self.linear(self.product(x, coefficients), weight, bias, rectified)
+
+    def linear_product(
+        self,
+        x: Tensor,
+        weight: Tensor,
+        coefficients: str = "plan",
+        bias: Tensor | None = None,
+        rectified: bool = False,
+    ) -> Tensor:
+        """A (x weight) + bias, held as x is. Collective."""
+        z = self.product(self.linear(x, weight), coefficients)
+        return self.finished(z, bias, rectified)
 
     def own_columns(self, vector: Tensor) -> Tensor:
         """The columns that this rank has of a vector over all of them, such as a bias."""

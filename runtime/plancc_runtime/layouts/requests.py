@@ -53,7 +53,9 @@ class _Recorder(LayerGraph):
     def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
         return self._noted("product", x, None, coefficients)
 
-    def linear(self, x: Tensor, weight: Tensor) -> Tensor:
+    def linear(
+        self, x: Tensor, weight: Tensor, bias: Tensor | None = None, rectified: bool = False
+    ) -> Tensor:
         return self._noted("linear", x, weight)
 
     def whole_rows(self, x: Tensor, width: int) -> Tensor:

@@ -26,7 +26,6 @@ from torch.autograd.function import once_differentiable
 from plancc.errors import InputError
 from plancc.registry import check_choice
 from plancc.text import shown
-from plancc_runtime.kernels.dense import plus as add_bias
 from plancc_runtime.kernels.dense import weight_gradient
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph, local_graph
@@ -149,6 +148,8 @@ class Conv(nn.Module, ABC):
         Whether x is read where `fixed` is given.
     whole_rows : bool
         Whether a rank must have all nonzeros of its rows, which it has not in an edge plan.
+    rectifies : bool
+        Whether the layer can apply the activation relu itself, which saves passes over its output.
     paper_bias : bool
         Whether the equations of the model's paper have biases.
     takes_bfloat16 : bool
@@ -160,6 +161,7 @@ class Conv(nn.Module, ABC):
     moves_input: bool = False
     reads_input: bool = True
     whole_rows: ClassVar[bool] = False
+    rectifies: ClassVar[bool] = False
     paper_bias: ClassVar[bool] = False
     takes_bfloat16: ClassVar[bool] = False
 
@@ -211,7 +213,13 @@ class Conv(nn.Module, ABC):
         """The part that depends on x and the graph alone, without gradient. Collective."""
 
     @abstractmethod
-    def forward(self, graph: LayerGraph, x: Tensor, fixed: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        graph: LayerGraph,
+        x: Tensor,
+        fixed: Tensor | None = None,
+        rectified: bool = False,
+    ) -> Tensor:
         """Output rows; with `fixed`, without any exchange and without a gradient for x.
 
         Collective.
@@ -222,6 +230,8 @@ class Conv(nn.Module, ABC):
         x : Tensor[num_inputs, d_in]
         fixed : Tensor, optional
             What `fixed` returned for the same graph and x.
+        rectified : bool
+            Whether max(., 0) of the output is wanted; for layers with `rectifies` only.
 
         Returns
         -------
@@ -295,11 +305,6 @@ def uniform(random: np.random.Generator, shape: tuple[int, ...], fan_in: int) ->
     return torch.from_numpy(random.uniform(-1, 1, shape) / np.sqrt(fan_in))
 
 
-def plus(graph: LayerGraph, z: Tensor, bias: Tensor | None) -> Tensor:
-    """z + bias, where there is one, of the type of z; z as the graph holds it, the bias whole."""
-    return z if bias is None else add_bias(z, graph.own_columns(bias))
-
-
 class LinearAggregation:
     """The product A H W in a chosen order; A has the plan's values, or others on its pattern.
 
@@ -350,17 +355,27 @@ class LinearAggregation:
         return graph.product(rows, self._coefficients)
 
     def __call__(
-        self, graph: LayerGraph, x: Tensor, weight: Tensor, fixed: Tensor | None
+        self,
+        graph: LayerGraph,
+        x: Tensor,
+        weight: Tensor,
+        fixed: Tensor | None,
+        bias: Tensor | None = None,
+        rectified: bool = False,
     ) -> Tensor:
-        """A x weight: Tensor[num_outputs, d_out]; with `fixed` = A x at hand. Collective."""
+        """A x weight + bias: Tensor[num_outputs, d_out]; with `fixed` = A x at hand. Collective.
+
+        If `rectified`, max(., 0) of it.
+        """
         if fixed is not None:
-            return graph.linear(fixed, weight)
+            return graph.linear(fixed, weight, bias, rectified)
         if self._order == "aggregate-first":
-            return graph.product_linear(x, weight, self._coefficients)
+            return graph.product_linear(x, weight, self._coefficients, bias, rectified)
         if self._order == "project-first":
-            return graph.linear_product(x, weight, self._coefficients)
+            return graph.linear_product(x, weight, self._coefficients, bias, rectified)
         local = local_graph(graph, "order paper")
-        return _PaperProduct.apply(x, weight, local, self._coefficients)
+        z = _PaperProduct.apply(x, weight, local, self._coefficients)
+        return graph.finished(z, bias, rectified)
 
 
 class LinearConv(Conv):

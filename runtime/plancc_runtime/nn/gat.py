@@ -20,7 +20,7 @@ from plancc.errors import InputError
 from plancc_runtime.kernels.dense import linear
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph, local_graph
-from plancc_runtime.nn.conv import Conv, ConvOptions, Halves, glorot, plus
+from plancc_runtime.nn.conv import Conv, ConvOptions, Halves, glorot
 from plancc_runtime.nn.operators import graph_attention
 
 NEGATIVE_SLOPE = 0.2  # slope of the LeakyReLU below 0 (Velickovic et al., Section 2.1)
@@ -58,6 +58,7 @@ class GATConv(Conv):
     moves_input = False
     reads_input = False
     whole_rows: ClassVar[bool] = True
+    rectifies: ClassVar[bool] = True
 
     def _make(self, random: np.random.Generator) -> None:
         heads, d_in = self.options.heads, self.d_in
@@ -83,11 +84,18 @@ class GATConv(Conv):
         with torch.no_grad():
             return local_graph(graph, "model gat").columns(x)
 
-    def forward(self, graph: LayerGraph, x: Tensor, fixed: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        graph: LayerGraph,
+        x: Tensor,
+        fixed: Tensor | None = None,
+        rectified: bool = False,
+    ) -> Tensor:
         graph = local_graph(graph, "model gat")
         projected = linear(x if fixed is None else fixed, self.weight)
         rows = graph.columns(projected) if fixed is None else projected
-        return self._attention(graph, rows, self.bias, mean=self.last)
+        heads = self._attention(graph, rows, self.bias, mean=self.last)
+        return graph.finished(heads, None, rectified)
 
     def halves(self, graph: LocalGraph, fixed: bool, first: bool) -> Halves:
         def before(x: Tensor) -> tuple[Tensor]:
@@ -114,7 +122,7 @@ class GATConv(Conv):
         """Rows of the output, from the heads side by side."""
         if self.last:
             heads = heads.unflatten(1, (self.options.heads, self.width)).mean(dim=1)
-        return plus(graph, heads, self.bias)
+        return graph.finished(heads, self.bias)
 
     def widths(self) -> tuple[int, int]:
         width = self.options.heads * self.width

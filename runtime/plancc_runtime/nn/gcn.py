@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph
-from plancc_runtime.nn.conv import Halves, LinearConv, glorot, plus, unchanged
+from plancc_runtime.nn.conv import Halves, LinearConv, glorot, unchanged
 
 
 class GCNConv(LinearConv):
@@ -23,6 +23,7 @@ class GCNConv(LinearConv):
     """
 
     reads_input = False
+    rectifies = True
     takes_bfloat16: ClassVar[bool] = True
 
     def _make(self, random: np.random.Generator) -> None:
@@ -30,8 +31,14 @@ class GCNConv(LinearConv):
         self.bias = self._new_bias()
         self._aggregate_with("plan")
 
-    def forward(self, graph: LayerGraph, x: Tensor, fixed: Tensor | None = None) -> Tensor:
-        return plus(graph, self._aggregate(graph, x, self.weight, fixed), self.bias)
+    def forward(
+        self,
+        graph: LayerGraph,
+        x: Tensor,
+        fixed: Tensor | None = None,
+        rectified: bool = False,
+    ) -> Tensor:
+        return self._aggregate(graph, x, self.weight, fixed, self.bias, rectified)
 
     def halves(self, graph: LocalGraph, fixed: bool, first: bool) -> Halves:
         def project(x: Tensor) -> tuple[Tensor]:
@@ -41,10 +48,10 @@ class GCNConv(LinearConv):
             return (self._aggregate.product(graph, moved),)
 
         def after(product: Tensor) -> Tensor:
-            return plus(graph, product, self.bias)
+            return graph.finished(product, self.bias)
 
         def update(product: Tensor) -> Tensor:
-            return after(graph.linear(product, self.weight))
+            return graph.linear(product, self.weight, self.bias)
 
         if fixed:
             return Halves(unchanged, unchanged, update)

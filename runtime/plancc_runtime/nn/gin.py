@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph
-from plancc_runtime.nn.conv import Halves, LinearConv, ProductOptions, plus, unchanged
+from plancc_runtime.nn.conv import Halves, LinearConv, ProductOptions, unchanged
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class GINConv(LinearConv):
     """
 
     Options = GINOptions
+    rectifies = True
     paper_bias: ClassVar[bool] = True
     takes_bfloat16: ClassVar[bool] = True
     eps: Tensor
@@ -56,10 +57,16 @@ class GINConv(LinearConv):
         self.weight_out, self.bias_out = self._new_linear(random, self.d_out)
         self._aggregate_with("sum")
 
-    def forward(self, graph: LayerGraph, x: Tensor, fixed: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        graph: LayerGraph,
+        x: Tensor,
+        fixed: Tensor | None = None,
+        rectified: bool = False,
+    ) -> Tensor:
         own = graph.linear(graph.targets(x), self.weight)
         z = (1 + self.eps) * own + self._aggregate(graph, x, self.weight, fixed)
-        return self._mapped(graph, z)
+        return self._mapped(graph, z, rectified)
 
     def halves(self, graph: LocalGraph, fixed: bool, first: bool) -> Halves:
         projects = not fixed and self._aggregate.projects_first(first)
@@ -82,7 +89,7 @@ class GINConv(LinearConv):
 
         return Halves(unchanged, unchanged, after_fixed) if fixed else Halves(before, across, after)
 
-    def _mapped(self, graph: LayerGraph, z: Tensor) -> Tensor:
+    def _mapped(self, graph: LayerGraph, z: Tensor, rectified: bool = False) -> Tensor:
         """The rest of the MLP, from the sums that its first map gives."""
-        hidden = torch.relu(plus(graph, z, self.bias))
-        return plus(graph, graph.linear(hidden, self.weight_out), self.bias_out)
+        hidden = graph.finished(z, self.bias, rectified=True)
+        return graph.linear(hidden, self.weight_out, self.bias_out, rectified)

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
+
+from plancc_runtime.kernels.dense import blocks_of
+from plancc_runtime.workspace import empty
 
 
 def share_of_loss(outputs: Tensor, labels: Tensor, num_global: int) -> Tensor:
@@ -20,8 +27,30 @@ def share_of_loss(outputs: Tensor, labels: Tensor, num_global: int) -> Tensor:
         Number of the split's vertices on all ranks.
     """
     if labels.ndim == 1:
-        return functional.cross_entropy(outputs, labels, reduction="sum") / num_global
+        return _CrossEntropy.apply(outputs, labels, num_global)
     total = functional.binary_cross_entropy_with_logits(
         outputs, labels.to(outputs.dtype), reduction="sum"
     )
     return total / (num_global * outputs.shape[1])
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """The sum of -log softmax at the labels / num_global; its gradient is made in the same pass."""
+
+    @staticmethod
+    def forward(ctx: Any, outputs: Tensor, labels: Tensor, num_global: int) -> Tensor:
+        total = outputs.new_zeros((), dtype=torch.float64)
+        gradient = empty(outputs.shape[0], outputs.shape[1], outputs)
+        for rows in blocks_of(outputs, outputs.shape[1]):
+            block, label = gradient[rows], labels[rows].unsqueeze(1)
+            torch.log_softmax(outputs[rows], 1, out=block)
+            total -= block.gather(1, label).sum(dtype=torch.float64)
+            block.exp_().scatter_add_(1, label, block.new_full((), -1).expand_as(label))
+            block /= num_global
+        ctx.save_for_backward(gradient)
+        return (total / num_global).to(outputs.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> Any:
+        return ctx.saved_tensors[0] * g, None, None

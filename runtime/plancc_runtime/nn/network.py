@@ -154,9 +154,10 @@ class Network(nn.Module):
         for k, (conv, graph) in enumerate(zip(self.convs, graphs, strict=True)):
             self.enter(f"layer {k + 1} forward")
             x = self.dropped(x, k, step, graph.vertices, graph.first_column(self.dims[k]))
-            z = conv(graph, x, fixed if k == 0 else None)
+            rectified = {"rectified": True} if k < last and self._rectifies(conv) else {}
+            z = conv(graph, x, fixed if k == 0 else None, **rectified)
             if k < last:
-                z = self.activate(self.normalised(z, k, graph))
+                z = z if rectified else self.activate(self.normalised(z, k, graph))
                 if self.options.residual:
                     z = z + self.skipped(graph.targets(x), k, graph)
             x = z
@@ -189,6 +190,11 @@ class Network(nn.Module):
         if not self.training or not rate:
             return x
         return dropout(x, rate, key_of(self._seed, step, k), vertices, first_column)
+
+    def _rectifies(self, conv: Conv) -> bool:
+        """Whether a layer applies the activation itself."""
+        options = self.options
+        return conv.rectifies and options.norm == "none" and options.activation == "relu"
 
     def normalised(self, z: Tensor, k: int, graph: LayerGraph) -> Tensor:
         """Outputs of the convolution of layer k, from 0, after its norm. Norms compute in the type

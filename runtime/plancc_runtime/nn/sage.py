@@ -27,7 +27,6 @@ from plancc_runtime.nn.conv import (
     LinearAggregation,
     ProductOptions,
     glorot,
-    plus,
     unchanged,
     uniform,
 )
@@ -62,6 +61,7 @@ class SAGEConv(Conv):
     """
 
     Options = SAGEOptions
+    rectifies = True
     takes_bfloat16: ClassVar[bool] = True
 
     def _make(self, random: np.random.Generator) -> None:
@@ -90,14 +90,20 @@ class SAGEConv(Conv):
         with torch.no_grad():
             return _maximum(graph, x)
 
-    def forward(self, graph: LayerGraph, x: Tensor, fixed: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        graph: LayerGraph,
+        x: Tensor,
+        fixed: Tensor | None = None,
+        rectified: bool = False,
+    ) -> Tensor:
         if self._linear is not None:
             out = self._linear(graph, x, self.weight, fixed)
         else:
             out = (_maximum(graph, x) if fixed is None else fixed) @ self.weight
         if self.weight_self is not None:
             out = graph.linear(graph.targets(x), self.weight_self).add_(out)
-        return plus(graph, out, self.bias)
+        return graph.finished(out, self.bias, rectified)
 
     def halves(self, graph: LocalGraph, fixed: bool, first: bool) -> Halves:
         linear, own_weight = self._linear, self.weight_self
@@ -117,7 +123,7 @@ class SAGEConv(Conv):
 
         def after(z: Tensor, *own: Tensor) -> Tensor:
             z = z if projects else graph.linear(z, self.weight)
-            return plus(graph, torch.add(z, *own) if own else z, self.bias)
+            return graph.finished(torch.add(z, *own) if own else z, self.bias)
 
         def after_fixed(z: Tensor, *x: Tensor) -> Tensor:
             return after(z) if own_weight is None else after(z, graph.linear(x[0], own_weight))

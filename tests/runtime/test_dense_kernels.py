@@ -1,0 +1,55 @@
+"""Products with weights, and the loss, some rows at a time, against whole ones of float64."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional
+
+from plancc_runtime.kernels import dense
+from plancc_runtime.nn.loss import share_of_loss
+
+
+@pytest.fixture(autouse=True)
+def few_rows_at_once(monkeypatch):
+    monkeypatch.setattr(dense, "AT_ONCE", 60)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 64])
+@pytest.mark.parametrize("widths", [(5, 3), (3, 20)])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("rectified", [False, True])
+@pytest.mark.parametrize("fused", [False, True])
+def test_weights_bias_and_relu(rows, widths, biased, rectified, fused):
+    random = torch.Generator().manual_seed(1)
+
+    def normal(*shape):
+        return torch.randn(*shape, dtype=torch.float64, generator=random).requires_grad_()
+
+    x, weight, bias = normal(rows, widths[0]), normal(*widths), normal(widths[1])
+    g = normal(rows, widths[1]).detach()
+    leaves = [x, weight, *([bias] if biased else [])]
+    expected = x @ weight + (bias if biased else 0)
+    expected = expected.clamp(min=0) if rectified else expected
+    wanted = torch.autograd.grad(expected, leaves, g)
+    given = bias if biased else None
+    if fused:
+        found = dense.linear(x, weight, given, rectified)
+    else:
+        found = dense.finished(dense.linear(x, weight), given, rectified)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    for mine, theirs in zip(torch.autograd.grad(found, leaves, g), wanted, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 50])
+def test_the_loss_and_its_gradient(rows):
+    random = torch.Generator().manual_seed(2)
+    outputs = (30 * torch.randn(rows, 7, dtype=torch.float64, generator=random)).requires_grad_()
+    labels = torch.randint(7, (rows,), generator=random)
+    expected = functional.cross_entropy(outputs, labels, reduction="sum") / 90
+    (wanted,) = torch.autograd.grad(3 * expected, outputs)
+    found = share_of_loss(outputs, labels, 90)
+    (mine,) = torch.autograd.grad(3 * found, outputs)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(mine, wanted, rtol=1e-12, atol=1e-14)
