@@ -55,7 +55,8 @@ MAY_AFTER_ALL = {"plancc.export": {"torch"}}
 """What a folder may import of these at first use: only the framework writes its own files."""
 RUNTIME_MAY = (
     *("plancc.plan", "plancc.sampling", "plancc.errors", "plancc.files", "plancc.registry"),
-    *("plancc.clock", "plancc.jit", "plancc.text", "plancc.threads", "plancc.version"),
+    *("plancc.clock", "plancc.jit", "plancc.memory", "plancc.text", "plancc.threads"),
+    "plancc.version",
 )
 
 

@@ -269,6 +269,26 @@ TITLES = {"metis": "METIS", "kahypar": "KaHyPar", "kaminpar": "KaMinPar", "mtkah
 """Names of partitioners as their authors write them."""
 
 
+class Memory(click.ParamType):
+    """Bytes, with K, M, G or T for powers of 1024."""
+
+    name = "memory"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return "SIZE"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)([KMGT]?)", value.strip().upper())
+        if found is None:
+            self.fail(f"'{value}': give bytes, such as 512M or 2G", param, ctx)
+        return int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " "))
+
+
+MEMORY = Memory()
+
+
 class NameIn(click.ParamType):
     """One of the names in a registry; the error lists them."""
 

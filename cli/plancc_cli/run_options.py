@@ -78,6 +78,8 @@ HELP = {
     "Communication": {
         "passes": f"Exact passes that save communication: all, none, or some of "
         f"{', '.join(PASSES)}.",
+        "feature_cache": "For mini-batches: memory of a rank for features of halo rows (2G); "
+        "the pass constant is off where they take more.  [default: a quarter of what is left]",
         "wire": "Number format of halo rows in messages; only fp32 is exact.",
         "boundary_sampling": "Share of boundary rows kept in an epoch (BNS-GCN).",
         "drop_edge": "Share of edges kept in an epoch (DropEdge).",
@@ -194,6 +196,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "walk_length": {"type": int},
     "keep": {"type": float, "metavar": "P"},
     "passes": {"default": "all", "metavar": "NAME,...", "callback": _parse_passes},
+    "feature_cache": {"type": options.MEMORY},
     "kernel": {"metavar": "NAME"},
     "embeddings": {"type": click.IntRange(min=1), "metavar": "LAYER"},
     "pipeline": {"metavar": "off|auto|STAGES"},

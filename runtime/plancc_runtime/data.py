@@ -77,6 +77,8 @@ class LocalData:
     ) -> LocalData:
         """The rows of a mini-batch, with one split: its labelled training targets. Collective.
 
+        The features stay whole.
+
         Parameters
         ----------
         rows : int64[m]
@@ -93,7 +95,6 @@ class LocalData:
         where = torch.from_numpy(rows).to(device)
         return replace(
             self,
-            features=self.features[where],
             labels=self.labels[where],
             splits={"train": torch.from_numpy(chosen).to(device)},
             split_sizes={"train": int(size[0])},

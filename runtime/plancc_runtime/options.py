@@ -141,6 +141,9 @@ class TrainOptions:
         ``.npz`` with initial weights.
     passes : tuple of str
         Names in `PASSES`: how communication is avoided, exactly.
+    feature_cache : int or None
+        Bytes that a rank may take for the features of its halo rows, with mini-batches and the pass
+        "constant"; None: a quarter of the machine's memory that is left, shared by its ranks.
     wire : str
         How halo rows travel; all but "fp32" are lossy.
     device : str
@@ -223,6 +226,7 @@ class TrainOptions:
     classes: int | None = None
     init: str | PathLike[str] | None = None
     passes: tuple[str, ...] = PASSES
+    feature_cache: int | None = None
     wire: str = "fp32"
     device: str = "cpu"
     kernel: str = "auto"
@@ -373,6 +377,9 @@ class TrainOptions:
             raise self._wrong(
                 "keep", "is a share of nonzeros; `keep_last` is the number of checkpoints"
             )
+        if self.feature_cache is not None and not self.mini_batches:
+            why = "only mini-batches have one; give `sampler` or `batch_size`"
+            raise self._wrong("feature_cache", why)
         if self.steps is not None and not self.mini_batches:
             raise self._wrong(
                 "steps", "only mini-batches have steps; give `sampler` or `batch_size`"

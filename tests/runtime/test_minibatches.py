@@ -25,7 +25,7 @@ from plancc.plan.lowering import lower
 from plancc.sampling import Population, make_sampler
 from plancc_cli.run import command, main
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.options import TrainOptions
+from plancc_runtime.options import PASSES, TrainOptions
 from plancc_runtime.train import train
 from plancc_runtime.transport.local import run_ranks
 from plancc_runtime.transport.single import SingleTransport
@@ -87,6 +87,8 @@ def cases():
         options = {**common, **sampler, "layers": len(sampler.get("fanouts", (0, 0)))}
         options["dtype"] = "float32" if k == 3 else "float64"
         yield "isolated", {**options, **MODELS[k % 3]}
+        if k in (0, 5, 8):
+            yield "undirected", {**options, **MODELS[k % 3], "passes": ("constant",)}
         yield ("undirected", "directed")[k % 2], {**options, **MODELS[(k + 1) % 3]}
 
 
@@ -228,20 +230,53 @@ def test_what_moves_is_what_the_batches_need(p, results):
             assert step.messages == sum(messages for _, messages in figures)
             assert step.vertices == len(members)
             figures *= len(widths) // len(figures)
-            exchanged = zip(figures, widths, strict=True)
+            at_hand = "constant" in options["passes"]  # then the first layer sends nothing
+            exchanged = list(zip(figures, widths, strict=True))[at_hand:]
             assert step.words_sent == sum(rows * width for (rows, _), width in exchanged)
             some += step.volume
         for k, epoch in enumerate(result.epochs):
             taken = result.steps[k * STEPS : (k + 1) * STEPS]
             assert epoch.words_sent == sum(step.words_sent for step in taken)
             assert epoch.volume_per_step == np.mean([step.volume for step in taken])
-            if len(factors) == 1:
+            if len(factors) == 1 and not options["passes"]:
                 messages = 2 * (len(result.dims) - 1) * sum(step.messages for step in taken)
                 assert epoch.messages_sent == messages
         if options.get("batch_size") == N:
             assert {step.volume for step in result.steps} == {reference.volume(a, rank_of)}
         assert [step.number for step in result.steps] == list(range(EPOCHS * STEPS))
     assert (some > 0) == (p > 1)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"model": "gcn", "dropout": 0.4},
+        {"model": "sage", "residual": True, "norm": "batch"},
+        {"model": "sage", "aggregator": "max"},
+        {"model": "gat", "input_dropout": 0.3},
+        {"model": "gin", "recompute": True},
+    ],
+)
+@pytest.mark.parametrize("sampler", [SAMPLERS[0], SAMPLERS[2], SAMPLERS[4]])
+def test_features_at_hand_change_words_only(model, sampler, plans):
+    found = []
+    for passes, cache in (("order",), None), (("order", "constant"), None), (PASSES, 0):
+        options = TrainOptions(
+            **{"layers": 2, "hidden": 4, "epochs": 1, "steps": 3, "dtype": "float64", "threads": 1},
+            **{"optimizer": "sgd", "lr": 0.1, "seed": SEED, "passes": passes},
+            **{"feature_cache": cache, **model, **sampler},
+        )
+        found.append(run_ranks(3, lambda t, o=options: train(plans["directed"], o, t), 60)[0])
+    plain, at_hand, no_room = found
+    for other in (at_hand, no_room):
+        losses = [[step.loss for step in result.steps] for result in (other, plain)]
+        assert losses[0] == pytest.approx(losses[1], rel=1e-12)
+        for name, w in plain.weights.items():
+            np.testing.assert_allclose(other.weights[name], w, rtol=0, atol=1e-12)
+    words = [sum(step.words_sent for step in result.steps) for result in found]
+    assert words[1] < words[0] == words[2]
+    assert "constant" not in at_hand.passes_off
+    assert no_room.passes_off["constant"].startswith("features of halo rows take up to 0.0 MiB")
 
 
 def test_cases_are_what_they_are_meant_for():

@@ -46,12 +46,15 @@ class LocalBatch:
         no nonzero for them; `first_row` and `num_interior` are 0 and say nothing.
     factors : list of float64[nonzeros]
         One per block: what the values of its nonzeros were multiplied by.
+    halos : list of int64[halo rows]
+        One per block: the places of its halo rows among those of the slice.
     """
 
     rows: Int64Array
     targets: BoolArray
     parts: list[Part]
     factors: list[npt.NDArray[np.float64]]
+    halos: list[Int64Array]
 
 
 class BatchMask:
@@ -99,13 +102,21 @@ class BatchMask:
         places = np.flatnonzero(inside)
         candidates, rows, columns = _between(self._ptr, self._columns, places, inside, number)
         own = np.flatnonzero(inside[: part.num_rows])
-        parts, multiplied = [], []
+        parts, multiplied, halos = [], [], []
         for block in range(batch.num_blocks):
             factors = batch.factors(block, members, rows, columns)
             kept = np.flatnonzero(factors)
-            parts.append(self._masked(own, number, candidates[kept], rows[kept], factors[kept]))
+            found = self._masked(own, number, candidates[kept], rows[kept], factors[kept])
+            parts.append(found[0])
+            halos.append(found[1])
             multiplied.append(factors[kept][: len(parts[-1].column)])
-        return LocalBatch(own, batch.targets(part.global_id[own]), parts, multiplied)
+        return LocalBatch(own, batch.targets(part.global_id[own]), parts, multiplied, halos)
+
+    @property
+    def halo(self) -> Int32Array:
+        """Vertices of the halo rows of the slice: int32[num_halo]."""
+        first = self._part.num_rows
+        return self._vertices[first : first + self._part.num_halo]
 
     def _masked(
         self,
@@ -114,10 +125,11 @@ class BatchMask:
         kept: Int64Array,
         rows: Int32Array,
         factors: npt.NDArray[np.float64],
-    ) -> Part:
+    ) -> tuple[Part, Int64Array]:
         """The slice with the rows `own`, the nonzeros `kept`, and the halo rows that they use.
 
-        Nonzero ``kept[k]`` becomes one of row ``rows[k]``, multiplied by ``factors[k]``.
+        Beside it the places of these halo rows among those of the slice. Nonzero ``kept[k]``
+        becomes one of row ``rows[k]``, multiplied by ``factors[k]``.
         """
         part = self._part
         local = int(np.searchsorted(kept, self._num_nonzeros))
@@ -137,7 +149,7 @@ class BatchMask:
         new_column = np.empty(len(column), dtype=np.int32)
         new_column[~foreign] = number[column[~foreign]]
         new_column[foreign] = halo[column[foreign] - part.num_rows]
-        return Part(
+        masked = Part(
             index=part.index,
             num_parts=part.num_parts,
             first_row=0,
@@ -152,6 +164,7 @@ class BatchMask:
             recv_peer=recv_peer,
             recv_ptr=recv_ptr,
         )
+        return masked, np.flatnonzero(received)
 
 
 @njit(cache=True, nogil=True)

@@ -122,13 +122,16 @@ class FullBatch(Execution):
 
     def _features_of_columns(self, data: LocalData) -> Columns:
         """The features that the first layer reads, of halo rows too. Collective."""
-        graph = _local(self._training.graphs)[0]
         own = self._training.rows_of(data.features)
+        return Columns(own, self._of_halo_rows(own))
+
+    def _of_halo_rows(self, own: Tensor) -> Tensor:
+        """The halo rows of the features of own rows that training reads. Collective."""
+        graph = _local(self._training.graphs)[0]
         with torch.no_grad():
-            halo = graph.halo(own.to(graph.resources.dtype))
-            columns = Columns(own, halo.to(own.dtype))
+            halo = graph.halo(own.to(graph.resources.dtype)).to(own.dtype)
         graph.release_buffers()  # as wide as the features
-        return columns
+        return halo
 
     def _leave_out_dead_rows(self, data: LocalData, fixed_by: Conv | None) -> None:
         """Let training passes work on live rows, if any rank has a dead one. Collective."""
@@ -168,8 +171,7 @@ class FullBatch(Execution):
 def _misfits(options: TrainOptions, header: Header) -> dict[str, str]:
     """The passes that do not fit these options, or the layout, and why."""
     if options.mini_batches:
-        reason = "every mini-batch has rows of its own"
-        return {"constant": reason, "dead-rows": reason}
+        return {"dead-rows": "every mini-batch has rows of its own"}
     off = {}
     if options.first_dropout > 0 and not options.sampling.active:
         off["constant"] = DROPS_FEATURES

@@ -1,12 +1,21 @@
-"""Epochs in mini-batches. Knows samplers, a rank's slice and the learner."""
+"""Epochs in mini-batches. Knows samplers, a rank's slice and the learner.
+
+With the pass `constant` the features of all halo rows of the slice are fetched once, before the
+first step. Then the first layer of a batch takes those that it uses, and sends nothing; where no
+dropout changes them, it begins with A X, which needs no gradient.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from os import PathLike
 
 import numpy as np
+import torch
+from torch import Tensor
 
+from plancc.memory import available_memory
 from plancc.plan.parts import Part
 from plancc.plan.population import num_training, read_population
 from plancc.plan.reader import PlanFile
@@ -17,6 +26,7 @@ from plancc_runtime.execution.batch_mask import BatchMask
 from plancc_runtime.execution.full_batch import FullBatch
 from plancc_runtime.execution.protocol import EpochResult, RateOf
 from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.learner import Learner
@@ -25,6 +35,10 @@ from plancc_runtime.options import BATCH_OPTIONS, TrainOptions
 from plancc_runtime.results import Scores, Step
 from plancc_runtime.slices import Slice
 from plancc_runtime.views import View
+from plancc_runtime.workspace import empty
+
+SHARE_OF_MEMORY = 0.25
+"""Of the memory that is left, what features of halo rows may take on a machine by default."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +76,36 @@ class MiniBatches(FullBatch):
         self._drawn, self._self_loops = drawn, header.self_loops
         part = replace(part, vertex_data=type(part.vertex_data)())
         self._mask = BatchMask(part, self._transport)
+        self._of_halo: Tensor | None = None
+        self._fixed_of: Callable[[LayerGraph, Tensor], Tensor] | None = None
+
+    def prepare(self, network: Network) -> LocalData:
+        data = self._data
+        del self._data
+        if "constant" in self._passes and self._fits_cache(data):
+            if self._transport.size > 1:
+                self._of_halo = self._of_halo_rows(data.features)
+            if not self._options.first_dropout:
+                self._fixed_of = network.fixed
+        return data
+
+    def _fits_cache(self, data: LocalData) -> bool:
+        """Whether every rank has room for the features of its halo rows. Collective."""
+        needs = len(self._mask.halo) * data.features.shape[1] * data.features.element_size()
+        room = self._options.feature_cache
+        if room is None:
+            left = available_memory()
+            ranks = self._transport.ranks_here()
+            room = needs if left is None else int(SHARE_OF_MEMORY * left / ranks)
+        most = np.array([needs > room, needs], np.int64)
+        self._transport.allreduce_max(most)
+        if most[0]:
+            given = self._options.feature_cache is not None
+            self.off["constant"] = (
+                f"features of halo rows take up to {most[1] / 2**20:,.1f} MiB on a rank, more than "
+                + ("`feature_cache`" if given else "a quarter of the memory that is left")
+            )
+        return not most[0]
 
     def figures(self, network: Network) -> None:
         return None
@@ -99,9 +143,19 @@ class MiniBatches(FullBatch):
             Block.of_part(part, self._self_loops, factor)
             for part, factor in zip(local.parts, local.factors, strict=True)
         ]
+        if self._of_halo is not None:
+            blocks[0] = replace(blocks[0], halo=self._mask.halo[local.halos[0]])
         graphs = [LocalGraph(block, self._resources) for block in blocks]
         view = View(graphs if len(graphs) > 1 else graphs * options.layers)
-        return view, data.of_batch(local.rows, local.targets, self._transport), blocks
+        batch = data.of_batch(local.rows, local.targets, self._transport)
+        rows = torch.from_numpy(local.rows).to(data.features.device)
+        if self._of_halo is None:
+            x = rows_of(data.features, rows)
+        else:
+            x = rows_of(data.features, rows, self._of_halo, torch.from_numpy(local.halos[0]))
+            view = replace(view, graphs=[graphs[0].at_hand(), *view.graphs[1:]])
+        fixed = None if self._fixed_of is None else self._fixed_of(view.graphs[0], x)
+        return replace(view, x=x, fixed=fixed), batch, blocks
 
     def _step(
         self, learner: Learner, data: LocalData, number: int, rate: float
@@ -119,6 +173,20 @@ class MiniBatches(FullBatch):
             traffic.words_sent - words,
             learner.num_found(outputs, view, batch),
         )
+
+
+def rows_of(
+    x: Tensor, rows: Tensor, other: Tensor | None = None, others: Tensor | None = None
+) -> Tensor:
+    """These rows of x, and behind them those others of another matrix: Tensor[m, width]."""
+    pieces = [(x, rows)] if other is None or others is None else [(x, rows), (other, others)]
+    out = empty(sum(len(numbers) for _, numbers in pieces), x.shape[1], x)
+    first = 0
+    for matrix, numbers in pieces:
+        end = first + len(numbers)
+        torch.index_select(matrix, 0, numbers.to(x.device), out=out[first:end])
+        first = end
+    return out
 
 
 def open_sampler(

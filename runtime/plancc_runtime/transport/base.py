@@ -342,6 +342,11 @@ class Transport(ABC):
         node = [cores for host, cores in self.gather((here, sorted(own))) if host == here]
         return max(1, min(len(set().union(*node)) // len(node), len(own)))
 
+    def ranks_here(self) -> int:
+        """Ranks on this machine, this one included. Collective."""
+        here = platform.node()
+        return self.gather(here).count(here)
+
     def close(self) -> None:  # noqa: B027  most have nothing to do
         """Say that the work is done: from here on the ranks wait for each other's end at most
         `timeout` seconds. Collective, and the last thing that a job does with the transport."""
