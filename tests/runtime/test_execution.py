@@ -396,6 +396,7 @@ def alone(**options):
         ({"boundary_sampling": 0.5, "input_dropout": 0.1}, set()),
         ({"boundary_sampling": 1.0}, set()),
         ({"batch_size": 8}, {"dead-rows"}),
+        ({"batch_size": 8, "feature_cache": 0, "input_dropout": 0.1}, {"dead-rows"}),
     ],
 )
 def test_what_does_not_fit_is_off_and_says_why(options, off):
@@ -404,7 +405,7 @@ def test_what_does_not_fit_is_off_and_says_why(options, off):
     assert all(execution.off.values())
     view = execution.view(0)
     passes = options.get("passes", PASSES)
-    sampled = options.get("boundary_sampling", 1) < 1
+    sampled = options.get("boundary_sampling", 1) < 1 or "batch_size" in options
     constant = "constant" in passes and "constant" not in off
     assert (view.fixed is not None) == (constant and not sampled)
     assert (view.outputs is not None) == ("dead-rows" in passes and "dead-rows" not in off)
