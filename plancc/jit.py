@@ -247,7 +247,7 @@ class _Lock(event.Listener):
 
     def on_end(self, event: Any) -> None:
         """A kernel failed to compile; others are saved a moment later, which releases the lock."""
-        if event.is_failed:
+        if event._exc_details is not None:  # numba's `is_failed` says the opposite (0.68)
             self.release(event.data["dispatcher"]._cache)
 
 

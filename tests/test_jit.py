@@ -134,3 +134,22 @@ def test_the_order_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert folder_and_warnings() == (tmp_path / "user/plancc", [])
     monkeypatch.setattr(jit.numba.config, "CACHE_DIR", str(tmp_path / "mine"))
     assert folder_and_warnings() == (tmp_path / "mine", [])
+
+
+def test_a_kernel_that_does_not_compile_gives_its_lock_back(place: Path) -> None:
+    (place / "kernels.py").write_text(MODULE.replace("TIMES * x", "TIMES.nothing"))
+    program = PROGRAM.replace(
+        "print(kernels.twice(21), len(compiled))",
+        """
+try:
+    kernels.twice(21)
+except Exception:
+    print(len(compiled), int(jit._lock._owner is None))
+""",
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "0", str(place / "kept")],
+        **{"cwd": place, "capture_output": True, "text": True, "timeout": 100},
+        check=True,
+    )
+    assert done.stdout.split() == ["1", "1"]
