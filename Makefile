@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test hostile mpich bench docs wheels format clean
+.PHONY: demo test hostile mpich bench gpu docs wheels format clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("plancc needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; name another: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
@@ -32,6 +32,10 @@ mpich: $(STAMP)
 	build/mpich/bin/pip install --quiet --disable-pip-version-check -c constraints.txt mpich mpi4py
 	$(BIN)/python -c 'import site; print("import site; site.addsitedir(%r)" % site.getsitepackages()[0])' \
 	  > $$(build/mpich/bin/python -c 'import site; print(site.getsitepackages()[0])')/plancc.pth
+
+# on a machine with a GPU: its own python3 and libraries, no network; WHEELS=folder adds what is missing
+gpu:
+	$(PYTHON) benchmarks/gpu.py --json build/gpu.json $(if $(WHEELS),--wheels $(WHEELS)) $(GPU)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks

@@ -82,6 +82,8 @@ class NumbaMatrix(SparseMatrix):
             count = best_count(
                 self._whole.row_ptr, self._whole.columns, self.shape[1], bytes_of_row
             )
+            if count > 1 and self._split[0] > 1:  # one split serves all widths that ask for any
+                count = self._split[0]
             self._counts[width] = count
         return count
 
@@ -95,7 +97,7 @@ class NumbaMatrix(SparseMatrix):
         self._pass(parts[-1], x, out, Epilogue(add, rows, bias, relu, where))
 
     def _parts(self, count: int) -> list[_Rows]:
-        """The matrix in column blocks. Beside the whole, the last split is kept."""
+        """The matrix in column blocks, which are kept beside the whole."""
         if count == 1:
             return [self._whole]
         kept, parts = self._split  # one read: several threads may multiply at once

@@ -27,7 +27,9 @@ def share_of_loss(outputs: Tensor, labels: Tensor, num_global: int) -> Tensor:
         Number of the split's vertices on all ranks.
     """
     if labels.ndim == 1:
-        return _CrossEntropy.apply(outputs, labels, num_global)
+        if outputs.requires_grad:
+            return _CrossEntropy.apply(outputs, labels, num_global)
+        return functional.cross_entropy(outputs, labels, reduction="sum") / num_global
     total = functional.binary_cross_entropy_with_logits(
         outputs, labels.to(outputs.dtype), reduction="sum"
     )
