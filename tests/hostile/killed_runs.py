@@ -16,10 +16,14 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .attack import Attack, Case, Finding
+
+if TYPE_CHECKING:
+    from plancc_runtime.options import TrainOptions
 
 ROOT = Path(__file__).parents[2]
 PLAN = ROOT / "tests" / "golden" / "plan-1.0.h5"
@@ -55,8 +59,7 @@ class KilledRuns(Attack):
 
 
 def main(folder: Path, ranks: int, seed: int) -> None:
-    import plancc_runtime.run  # noqa: F401  before children are made, which share it
-
+    _ready(ranks)
     rng = np.random.default_rng(seed)
     begin = time.monotonic()
     wrong, kills = _ended(_train(folder / "whole", ranks, False)), 0
@@ -67,6 +70,21 @@ def main(folder: Path, ranks: int, seed: int) -> None:
         kills += more
         wrong = wrong or _difference(folder)
     print(json.dumps({"kills": kills, "wrong": wrong}))
+
+
+def _ready(ranks: int) -> None:
+    """Load libraries and kernels before children are made, which share them."""
+    from plancc_runtime.train import train
+    from plancc_runtime.transport.local import run_ranks
+
+    run_ranks(ranks, lambda t: train(PLAN, _options(epochs=1), t))
+
+
+def _options(**more: Any) -> TrainOptions:
+    from plancc_runtime.options import TrainOptions
+
+    words = {"eval_every": 3, "dropout": 0.4, "optimizer": "adam", "threads": 1, "kernel": "numba"}
+    return TrainOptions(**{**words, **more})
 
 
 def _killed_until_it_ends(
@@ -107,17 +125,12 @@ def _train(checkpoint: Path, ranks: int, resume: bool, at_call: int | None = Non
         return child
     code = 1
     try:
-        from plancc_runtime.options import TrainOptions
         from plancc_runtime.train import train
         from plancc_runtime.transport.local import run_ranks
 
         if at_call is not None:
             _die_at(at_call)
-        options = TrainOptions(
-            **{"epochs": EPOCHS, "eval_every": 3, "dropout": 0.4, "optimizer": "adam"},
-            **{"threads": 1, "kernel": "numba", "checkpoint": checkpoint, "every": 1},
-            resume=resume,
-        )
+        options = _options(epochs=EPOCHS, checkpoint=checkpoint, every=1, resume=resume)
         weights = run_ranks(ranks, lambda t: train(PLAN, options, t))[0].weights
         np.savez(checkpoint.with_suffix(".npz"), **weights)
         code = 0
