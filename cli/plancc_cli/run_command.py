@@ -318,6 +318,8 @@ def _summary(plan: str, outline: RunOutline) -> Iterator[str]:
         ways.append(f"weight decay {options.weight_decay:g}")
     if options.dropout or options.first_dropout:
         ways.append(f"dropout {options.first_dropout:g} and {options.dropout:g}")
+    if options.attention_dropout:
+        ways.append(f"attention dropout {options.attention_dropout:g}")
     if options.norm != "none":
         ways.append(f"norm {options.norm}")
     yield (

@@ -29,6 +29,7 @@ HELP = {
         "layers": "Number of layers.",
         "hidden": "Width of the hidden layers.",
         "heads": "For gat: attention heads.",
+        "attention_dropout": "For gat: dropout of the weights of attention.",
         "aggregator": "For sage: aggregator.",
         "activation": "Activation between layers.",
         "norm": "Normalisation between layers; batch: over the rows of all ranks.",

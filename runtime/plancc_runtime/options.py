@@ -56,9 +56,9 @@ MOST = {"layers": 10_000} | {
 """Largest values of the options of `MINIMUM`, but for `UNLIMITED`: sizes of arrays and lists."""
 LARGEST_RATE = float(np.finfo(np.float32).max)
 PATHS = ("init", "checkpoint", "log", "trace", "predict")
-RATES = ("dropout", "input_dropout", "momentum")
+RATES = ("dropout", "input_dropout", "attention_dropout", "momentum")
 RATES_KEPT = ("boundary_sampling", "drop_edge", "boundary_edge_sampling")
-MODEL_OPTIONS = ("heads", "aggregator")
+MODEL_OPTIONS = ("heads", "attention_dropout", "aggregator")
 """Options that some models have."""
 OWN_MOMENTUM = ("adam", "adamw")
 """Optimisers whose momentum is no option."""
@@ -91,6 +91,8 @@ class TrainOptions:
         Width of the hidden layers (of all heads together).
     heads : int
         Number of heads of attention.
+    attention_dropout : float
+        Rate in [0, 1) at which training drops weights of attention.
     aggregator : str
         Aggregator of GraphSAGE.
     model_options : mapping of str to value or text, or None
@@ -200,6 +202,7 @@ class TrainOptions:
     layers: int = 2
     hidden: int = 16
     heads: int = 1
+    attention_dropout: float = 0.0
     aggregator: str = "mean"
     parametrization: str = "pyg"
     bias: bool | None = None

@@ -12,7 +12,7 @@ from plancc.errors import BackendUnavailable, InputError
 from plancc.sampling.counter import key_of
 from plancc_runtime import launch
 from plancc_runtime.devices import own_device
-from plancc_runtime.kernels import base, edges
+from plancc_runtime.kernels import base, edges, masks
 from plancc_runtime.nn import dropout as module
 from plancc_runtime.transport import torch_dist
 from plancc_runtime.transport.single import SingleTransport
@@ -32,6 +32,27 @@ def test_a_device_draws_the_dropout_of_the_cpu(first, width, dtype, monkeypatch)
         out, mask.applied(x), rtol=1e-6 if dtype is torch.float32 else 1e-15, atol=0
     )
     assert 0 < (out == 0).sum() < out.numel() or width == 1
+
+
+@pytest.mark.parametrize("heads", [1, 2, 5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_device_drops_the_attention_that_the_cpu_drops(heads, dtype, monkeypatch):
+    monkeypatch.setattr(masks, "AT_ONCE", 7 * heads)  # several pieces, the last a part
+    random = np.random.default_rng(2)
+    dense = random.random((9, 11)) < 0.4
+    ptr = np.concatenate([[0], np.cumsum(dense.sum(1))])
+    vertices = torch.from_numpy(random.permutation(2**31 - 1 - np.arange(11)).astype(np.int32))
+    found = [
+        masks.nonzero_mask(
+            edges.Pattern.from_csr(ptr, np.nonzero(dense)[1], 11, native=native),
+            *(vertices[:9], vertices, 0.3, key_of(1, 2, 3, 1), torch.empty(0, heads, dtype=dtype)),
+        )
+        for native in (True, False)
+    ]
+    tolerance = 1e-6 if dtype is torch.float32 else 1e-15
+    torch.testing.assert_close(*found, rtol=tolerance, atol=0)
+    assert found[0].shape == (dense.sum(), heads)
+    assert 0 < (found[0] == 0).sum() < found[0].numel()
 
 
 @pytest.mark.parametrize("temporary", [1, 100, 1 << 29])

@@ -123,7 +123,23 @@ def dropout_mask(vertices: np.ndarray, width: int, rate: float, *numbers: int) -
     return mask
 
 
-def dense_conv(options, p, layer: Layer, x, last):
+def attention_mask(layer: Layer, heads: int, rate: float, *numbers: int) -> torch.Tensor:
+    """What multiplies the weight of every row, column and head: float64[rows, inputs, heads]."""
+    key = 0
+    for number in numbers:
+        key = bits(key ^ bits(number))
+    mask = torch.zeros(len(layer.rows), len(layer.inputs), heads, dtype=torch.float64)
+    for r, i in enumerate(layer.inputs[layer.rows].tolist()):
+        stream = bits(key ^ bits(i))
+        for c, j in enumerate(layer.inputs.tolist()):
+            for h in range(heads):
+                word = bits((stream + j * ((heads + 1) // 2) + h // 2) % 2**64)
+                half = word >> 32 if h % 2 else word % 2**32
+                mask[r, c, h] = (half >= round(rate * 2**32)) / (1 - rate)
+    return mask
+
+
+def dense_conv(options, p, layer: Layer, x, last, k):
     a = torch.tensor(layer.a[layer.rows])
     eye = torch.eye(len(layer.inputs), dtype=torch.bool)[layer.rows]
     edge = a != 0
@@ -148,6 +164,8 @@ def dense_conv(options, p, layer: Layer, x, last):
         z = torch.cat([z, own], 1) @ torch.cat([p["weight"], p["weight_self"]])
     else:
         heads = options.conv.get("heads", 1)
+        rate = options.conv.get("attention_dropout", 0.0)
+        kept = attention_mask(layer, heads, rate, SEED, STEP, k, 1)
         outs = []
         for h, w in enumerate(p["weight"].chunk(heads, dim=1)):
             y = x @ w
@@ -155,7 +173,7 @@ def dense_conv(options, p, layer: Layer, x, last):
                 layer.rows, None
             ]
             score = functional.leaky_relu(score, 0.2).masked_fill(~closed, -torch.inf)
-            outs.append(torch.softmax(score, dim=1) @ y)
+            outs.append((torch.softmax(score, dim=1) * kept[:, :, h]) @ y)
         z = sum(outs) / heads if last else torch.cat(outs, 1)
     return z + p["bias"] if "bias" in p else z
 
@@ -169,7 +187,7 @@ def dense_network(options, parameters, layers, x):
             x = x * dropout_mask(layer.inputs, x.shape[1], rate, SEED, STEP, k)
         prefix = f"convs.{k}."
         mine = {n.removeprefix(prefix): p for n, p in parameters.items() if n.startswith(prefix)}
-        z = dense_conv(options, mine, layer, x, last)
+        z = dense_conv(options, mine, layer, x, last, k)
         if not last:
             if options.norm != "none":
                 dim = 0 if options.norm == "batch" else 1
@@ -297,6 +315,8 @@ CASES = {
     "gat": network_options("gat"),
     "gat-layer": network_options("gat", residual=True, norm="layer"),
     "gat-heads": network_options("gat", heads=3, bias=True, norm="batch", dropout=0.5),
+    "gat-dropped": network_options("gat", heads=3, attention_dropout=0.4, dropout=0.25),
+    "gat-dropped-pairs": network_options("gat", heads=2, attention_dropout=0.6, residual=True),
 }
 
 
@@ -456,6 +476,23 @@ def test_closed_mean_of_a_sample_stays_unbiased():
     np.testing.assert_allclose(found, expected)
 
 
+def test_attention_is_dropped_in_training_only():
+    a, self_loops = random_matrix("undirected")
+    _, (part,) = make_parts(a, np.zeros(N, int), 1)
+    graph = LocalGraph(Block.of_part(part, self_loops), Resources(SingleTransport(), torch.float64))
+    x = torch.randn(N, 4, dtype=torch.float64)
+    conv = GATConv(4, 6, heads=2, attention_dropout=0.5, random=1, dtype=torch.float64)
+    plain = GATConv(4, 6, heads=2, random=1, dtype=torch.float64)
+    with pytest.raises(InputError, match="a training pass needs a `key`"):
+        conv(graph, x)
+    dropped = [conv(graph, x, key=key) for key in (1, 1, 2)]
+    assert torch.equal(dropped[0], dropped[1])
+    assert not torch.allclose(dropped[0], dropped[2])
+    assert torch.equal(conv.eval()(graph, x), plain(graph, x))
+    mean = sum(conv.train()(graph, x, key=key) for key in range(4000)) / 4000
+    torch.testing.assert_close(mean, plain(graph, x), rtol=0, atol=0.1)
+
+
 def test_options_of_a_layer():
     torch.manual_seed(1)
     first, second = GCNConv(4, 3), GCNConv(4, 3)
@@ -473,6 +510,7 @@ def test_options_of_a_layer():
     for make, words in (
         (lambda: GATConv(4, 5, heads=2), "heads 2: must divide the width 5"),
         (lambda: GATConv(4, 5, heads=0), "heads 0: must be at least 1"),
+        (lambda: GATConv(4, 5, attention_dropout=1.0), "attention_dropout 1.0: must be at least 0"),
         (lambda: GCNConv(4, 5, heads=2), "unknown option of GCNConv 'heads'"),
         (lambda: SAGEConv(4, 5, aggregator="median"), "unknown aggregator 'median'"),
         (lambda: GINConv(4, 5, order="best"), "unknown order 'best'"),

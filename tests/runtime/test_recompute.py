@@ -25,6 +25,7 @@ RUNS = {
     "row": ("rp", {}),
     "sage": ("rp", {"model": "sage", "residual": True, "norm": "layer"}),
     "gat": ("rp", {"model": "gat", "heads": 2, "dropout": 0.3}),
+    "attention dropout": ("rp", {"model": "gat", "heads": 2, "attention_dropout": 0.4}),
     "batch norm": ("rp", {"norm": "batch", "residual": True}),
     "no passes but order": ("rp", {"passes": ("order",), "model": "gin"}),
     "boundary sampling": ("rp", {"boundary_sampling": 0.5, "model": "sage"}),

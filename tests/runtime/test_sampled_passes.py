@@ -41,6 +41,7 @@ MODELS = {
     "sage gcn": {"model": "sage", "aggregator": "gcn"},
     "gin": {"model": "gin"},
     "gat": {"model": "gat", "heads": 2},
+    "gat dropped": {"model": "gat", "heads": 2, "attention_dropout": 0.3},
     "residual": {"residual": True, "norm": "layer", "hidden": 20},
     "dropout": {"model": "sage", "dropout": 0.3, "input_dropout": 0.2},
     "batch norm": {"norm": "batch"},

@@ -30,7 +30,13 @@ from plancc_runtime.execution.figures import figures_of, words_of_pass
 from plancc_runtime.execution.protocol import Execution
 from plancc_runtime.kernels.spmm import choose_kernel
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.boundary import BoolArray, draw, expected_rows, ready_to_draw
+from plancc_runtime.layouts.boundary import (
+    BoolArray,
+    draw,
+    expected_rows,
+    halo_vertices,
+    ready_to_draw,
+)
 from plancc_runtime.layouts.edge import with_whole_rows
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.live import isolated, live_blocks, live_halo
@@ -78,6 +84,11 @@ class FullBatch(Execution):
         data = self._data
         del self._data  # the features may go
         constant, sampled = "constant" in self._passes, self._options.sampling.active
+        self.evaluates &= not network.draws
+        if self._block.halo is None and any(conv.draws for conv in network.convs):
+            halo = halo_vertices(self._block, self._transport)
+            self._block = replace(self._block, halo=halo)
+            self._set_graph(LocalGraph(self._block, self._resources))
         fixed = constant and not sampled
         if fixed:
             data = self._fix_input(self._whole, network, data)

@@ -69,6 +69,7 @@ class Grids(Execution):
     def prepare(self, network: Network) -> LocalData:
         data, graph = self._data, self._whole.graphs[0]
         del self._data  # the features may go
+        self.evaluates &= not network.draws
         if "constant" in self._passes:
             data = self._fix_input(self._whole, network, data)
         if isinstance(graph, GridGraph):

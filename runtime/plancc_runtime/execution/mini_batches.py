@@ -140,11 +140,9 @@ class MiniBatches(FullBatch):
         drawn, options = self._drawn, self._options
         local = self._mask.local(drawn.sampler.batch(drawn.population, options.seed, number))
         blocks = [
-            Block.of_part(part, self._self_loops, factor)
-            for part, factor in zip(local.parts, local.factors, strict=True)
+            replace(Block.of_part(part, self._self_loops, factor), halo=self._mask.halo[halo])
+            for part, factor, halo in zip(local.parts, local.factors, local.halos, strict=True)
         ]
-        if self._of_halo is not None:
-            blocks[0] = replace(blocks[0], halo=self._mask.halo[local.halos[0]])
         graphs = [LocalGraph(block, self._resources) for block in blocks]
         view = View(graphs if len(graphs) > 1 else graphs * options.layers)
         batch = data.of_batch(local.rows, local.targets, self._transport)

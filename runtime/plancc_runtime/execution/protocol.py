@@ -94,7 +94,7 @@ class Execution(ABC):
         self._transport = resources.transport
         self.off = {name: why for name, why in misfits.items() if name in options.passes}
         self._passes = [name for name in options.passes if name not in self.off]
-        self.evaluates = options.norm != "batch" and not (options.dropout or options.first_dropout)
+        self.evaluates = options.norm != "batch"
         self._whole = self._training = View([])
 
     def _set_graph(self, graph: LayerGraph) -> None:

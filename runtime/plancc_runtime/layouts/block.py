@@ -88,7 +88,8 @@ class Block:
     self_loops : bool
         Whether nonzeros of the diagonal were added by normalising, and are no edges.
     halo : int32[num_halo] or None
-        Vertex of every halo row, where `boundary.ready_to_draw` asked for it.
+        Vertex of every halo row, where something is drawn by it: for samples, for dropout of
+        nonzeros, and in mini-batches.
     numbering : Numbering or None
         What draws know rows and nonzeros by; likewise.
     edges : int64[num_local_rows] or None

@@ -21,6 +21,7 @@ from torch.autograd.function import once_differentiable
 from plancc.errors import InputError
 from plancc.plan.words import Counts, Rows, count
 from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.boundary import halo_vertices
 from plancc_runtime.layouts.edge import EdgeLayout, copies, partials
 from plancc_runtime.layouts.halo import Buffers, Halo
 from plancc_runtime.layouts.layer_graph import LayerGraph, Request
@@ -61,6 +62,7 @@ class LocalGraph(LayerGraph):
         self._buffers: dict[tuple[Halo, int], Buffers] = {}
         self._patterns: dict[str, Pattern] = {}
         self._fold_patterns: dict[str, Pattern] = {}
+        self._column_vertices: Tensor | None = None
 
     def sampled(self, sample: Sample) -> LocalGraph:
         """This graph with what a sample of its block keeps; not collective.
@@ -71,6 +73,7 @@ class LocalGraph(LayerGraph):
         graph._whole, graph._sample = self, sample
         graph._halo = Halo(sample, self.resources)
         graph._layouts, graph._buffers, graph._patterns = {}, {}, {}
+        graph._column_vertices = None
         return graph
 
     def at_hand(self) -> ColumnsAtHand:
@@ -93,6 +96,19 @@ class LocalGraph(LayerGraph):
     @cached_property
     def vertices(self) -> Tensor:
         return torch.from_numpy(self._block.inputs).to(self.resources.device)
+
+    def column_vertices(self) -> Tensor:
+        """Vertex of every column, own inputs and halo rows: int32[num_columns].
+
+        Collective when it is first asked for, unless the block has the vertices of halo rows.
+        """
+        if self._column_vertices is None:
+            block, sample = self._block, self._sample
+            halo = halo_vertices(block, self.transport) if block.halo is None else block.halo
+            kept = halo if sample is None else halo[sample.received]
+            vertices = torch.from_numpy(np.concatenate([block.inputs, kept]))
+            self._column_vertices = vertices.to(self.resources.device)
+        return self._column_vertices
 
     @cached_property
     def _places(self) -> Tensor:
@@ -302,12 +318,7 @@ class ColumnsAtHand(LocalGraph):
 
     @cached_property
     def vertices(self) -> Tensor:
-        halo, sample = self._block.halo, self._sample
-        assert halo is not None
-        kept = halo if sample is None else halo[sample.received]
-        return torch.from_numpy(np.concatenate([self._block.inputs, kept])).to(
-            self.resources.device
-        )
+        return self.column_vertices()
 
     def targets(self, x: Tensor) -> Tensor:
         return super().targets(x[: self._own])

@@ -152,6 +152,9 @@ class Conv(nn.Module, ABC):
         Whether the layer can apply the activation relu itself, which saves passes over its output.
     paper_bias : bool
         Whether the equations of the model's paper have biases.
+    draws : bool
+        Whether training passes draw random numbers of their own, by the `key` that `forward` and
+        `halves` then take.
     takes_bfloat16 : bool
         Whether x may be of bfloat16 while the parameters are of float32.
     """
@@ -163,6 +166,7 @@ class Conv(nn.Module, ABC):
     whole_rows: ClassVar[bool] = False
     rectifies: ClassVar[bool] = False
     paper_bias: ClassVar[bool] = False
+    draws: bool = False
     takes_bfloat16: ClassVar[bool] = False
 
     def __init__(
@@ -232,6 +236,8 @@ class Conv(nn.Module, ABC):
             What `fixed` returned for the same graph and x.
         rectified : bool
             Whether max(., 0) of the output is wanted; for layers with `rectifies` only.
+
+        Layers with `draws` take a `key` too, uint64: another one in every layer and update.
 
         Returns
         -------

@@ -1,6 +1,6 @@
 """Dropout whose mask is a function of (key, vertex, column): the same on any number of ranks.
 
-The key stands for the seed, the epoch and the layer (`plancc.sampling.counter.key_of`). Nothing is
+The key stands for the seed, the update and the layer (`plancc.sampling.counter.key_of`). Nothing is
 stored for the backward pass: it draws the mask again.
 """
 
@@ -15,10 +15,9 @@ from torch.autograd.function import once_differentiable
 
 from plancc.jit import njit
 from plancc.sampling.counter import mix
+from plancc_runtime.kernels.hashing import AT_ONCE, halves, mixed, signed
 from plancc_runtime.workspace import empty
 
-AT_ONCE = 1 << 24
-"""Numbers of a mask that a device draws at once, each of 64 bits."""
 _LOW = np.uint64(2**32 - 1)
 _32 = np.uint64(32)
 
@@ -120,28 +119,11 @@ def _mask_rows(
 
 
 def _bits(vertices: Tensor, width: int, key: np.uint64, first_column: int) -> Tensor:
-    """The 32 bits of every number, by torch on any device: int64[m, width].
-
-    64-bit products wrap around in int64 as they do in uint64; shifts must be made logical.
-    """
-
-    def signed(number: int) -> int:
-        return number - 2**64 if number >= 2**63 else number
-
-    def shifted(z: Tensor, by: int) -> Tensor:
-        return (z >> by) & (2 ** (64 - by) - 1)
-
-    def mixed(z: Tensor) -> Tensor:
-        z = z + signed(0x9E3779B97F4A7C15)
-        z = (z ^ shifted(z, 30)) * signed(0xBF58476D1CE4E5B9)
-        z = (z ^ shifted(z, 27)) * signed(0x94D049BB133111EB)
-        return z ^ shifted(z, 31)
-
+    """The 32 bits of every number, by torch on any device: int64[m, width]."""
     stream = mixed(mixed(vertices.to(torch.int64)) ^ signed(int(key)))
     odd = first_column % 2
     pairs = torch.arange(
         first_column - odd, first_column + width, 2, device=vertices.device, dtype=torch.int64
     )
-    bits = mixed(stream[:, None] + pairs)  # of two neighbouring columns
-    both = torch.stack([bits & (2**32 - 1), shifted(bits, 32)], dim=2)
-    return both.flatten(1)[:, odd : odd + width]
+    both = halves(mixed(stream[:, None] + pairs))  # of two neighbouring columns
+    return both[:, odd : odd + width]

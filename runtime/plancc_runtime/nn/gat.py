@@ -5,6 +5,9 @@
 
 What travels are the rows W h; the scores of halo rows are computed from them. N(v) are the
 columns of row v; the values of the plan are not used.
+
+In training, dropout may apply to the normalised weights softmax_u (Section 3.3), by a mask that is
+a function of (key, v, u, head): the same on any number of ranks.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from torch import Tensor, nn
 
 from plancc.errors import InputError
 from plancc_runtime.kernels.dense import linear
+from plancc_runtime.kernels.masks import nonzero_mask
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph, local_graph
 from plancc_runtime.nn.conv import Conv, ConvOptions, Halves, glorot
@@ -34,14 +38,20 @@ class GATOptions(ConvOptions):
     ----------
     heads : int
         Number of heads of attention.
+    attention_dropout : float
+        Rate in [0, 1) at which training passes drop weights of attention.
     """
 
     heads: int = 1
+    attention_dropout: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.heads < 1:
             raise InputError(f"heads {self.heads}: must be at least 1")
+        rate = self.attention_dropout
+        if not 0 <= rate < 1:
+            raise InputError(f"attention_dropout {rate}: must be at least 0 and below 1")
 
 
 class GATConv(Conv):
@@ -62,6 +72,7 @@ class GATConv(Conv):
 
     def _make(self, random: np.random.Generator) -> None:
         heads, d_in = self.options.heads, self.d_in
+        self.draws = self.options.attention_dropout > 0
         if not self.last and self.d_out % heads:
             raise InputError(
                 f"heads {heads}: must divide the width {self.d_out} of a layer, which concatenates "
@@ -90,19 +101,27 @@ class GATConv(Conv):
         x: Tensor,
         fixed: Tensor | None = None,
         rectified: bool = False,
+        key: np.uint64 | int | None = None,
     ) -> Tensor:
         graph = local_graph(graph, "model gat")
         projected = linear(x if fixed is None else fixed, self.weight)
         rows = graph.columns(projected) if fixed is None else projected
-        heads = self._attention(graph, rows, self.bias, mean=self.last)
+        heads = self._attention(graph, rows, key, self.bias, mean=self.last)
         return graph.finished(heads, None, rectified)
 
-    def halves(self, graph: LocalGraph, fixed: bool, first: bool) -> Halves:
+    def halves(
+        self,
+        graph: LocalGraph,
+        fixed: bool,
+        first: bool,
+        key: np.uint64 | int | None = None,
+    ) -> Halves:
         def before(x: Tensor) -> tuple[Tensor]:
             return (graph.linear(x, self.weight),)
 
         def across(projected: Tensor) -> tuple[Tensor]:
-            return (self._attention(graph, projected if fixed else graph.columns(projected)),)
+            rows = projected if fixed else graph.columns(projected)
+            return (self._attention(graph, rows, key),)
 
         return Halves(before, across, lambda heads: self._combined(graph, heads))
 
@@ -110,13 +129,32 @@ class GATConv(Conv):
         self,
         graph: LocalGraph,
         projected: Tensor,
+        key: np.uint64 | int | None,
         bias: Tensor | None = None,
         mean: bool = False,
     ) -> Tensor:
         """The heads' outputs side by side, or their mean, from projected rows of all columns."""
         vectors = torch.stack([self.score_source, self.score_target])
         pattern, places = graph.pattern("closed"), graph.places
-        return graph_attention(pattern, projected, vectors, places, bias, mean, NEGATIVE_SLOPE)
+        scale = self._mask(graph, projected, key) if self.training and self.draws else None
+        return graph_attention(
+            pattern, projected, vectors, places, bias, mean, NEGATIVE_SLOPE, scale
+        )
+
+    def _mask(self, graph: LocalGraph, like: Tensor, key: np.uint64 | int | None) -> Tensor:
+        """What multiplies the weights of attention: Tensor[nnz, heads], of the type of `like`."""
+        rate = self.options.attention_dropout
+        if key is None:
+            raise InputError(
+                f"attention_dropout {rate}: a training pass needs a `key`, another one in every "
+                "layer and update"
+            )
+        columns = graph.column_vertices()
+        rows = columns if graph.places is None else columns.index_select(0, graph.places)
+        rows, heads = rows[: graph.num_outputs], self.options.heads
+        return nonzero_mask(
+            graph.pattern("closed"), rows, columns, rate, np.uint64(key), like.new_empty(0, heads)
+        )
 
     def _combined(self, graph: LayerGraph, heads: Tensor) -> Tensor:
         """Rows of the output, from the heads side by side."""

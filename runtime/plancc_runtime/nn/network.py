@@ -31,6 +31,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "none": lambda z: z,
 }
 NORMS = ("none", "layer", "batch")
+_OF_CONVOLUTION = 1
+"""Last number of the keys that layers draw by; those of `dropped` have none."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ class Network(nn.Module):
             self.enter(f"layer {k + 1} forward")
             x = self.dropped(x, k, step, graph.vertices, graph.first_column(self.dims[k]))
             rectified = {"rectified": True} if k < last and self._rectifies(conv) else {}
-            z = conv(graph, x, fixed if k == 0 else None, **rectified)
+            z = conv(graph, x, fixed if k == 0 else None, **rectified, **self.key(k, step))
             if k < last:
                 z = z if rectified else self.activate(self.normalised(z, k, graph))
                 if self.options.residual:
@@ -190,6 +192,22 @@ class Network(nn.Module):
         if not self.training or not rate:
             return x
         return dropout(x, rate, key_of(self._seed, step, k), vertices, first_column)
+
+    def key(self, k: int, step: int) -> dict[str, np.uint64]:
+        """The argument `key` of the convolution of layer k, from 0, if it draws in this pass."""
+        if not (self.training and self.convs[k].draws):
+            return {}
+        return {"key": key_of(self._seed, step, k, _OF_CONVOLUTION)}
+
+    @property
+    def draws(self) -> bool:
+        """Whether training passes drop anything at random: their outputs are not those in use."""
+        options = self.options
+        return (
+            options.dropout > 0
+            or options.input_dropout > 0
+            or any(conv.draws for conv in self.convs)
+        )
 
     def _rectifies(self, conv: Conv) -> bool:
         """Whether a layer applies the activation itself."""

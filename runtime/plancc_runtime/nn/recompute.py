@@ -82,7 +82,7 @@ class _Layer:
         self, network: Network, k: int, step: int, graph: LocalGraph, is_fixed: bool
     ) -> None:
         self._network, self._k, self._step, self._graph = network, k, step, graph
-        self._halves = network.convs[k].halves(graph, is_fixed, k == 0)
+        self._halves = network.convs[k].halves(graph, is_fixed, k == 0, **network.key(k, step))
         self.is_hidden = k < len(network.convs) - 1
         self._skips = network.options.residual and self.is_hidden
 

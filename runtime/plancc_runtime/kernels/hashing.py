@@ -1,0 +1,34 @@
+"""Random bits of `plancc.sampling.counter` by torch, on any device. Knows tensors only.
+
+64-bit products wrap around in int64 as they do in uint64; shifts must be made logical.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+AT_ONCE = 1 << 24
+"""Numbers of a mask that a device draws at once, each of 64 bits."""
+
+
+def signed(number: int) -> int:
+    """The int64 whose bits are those of a uint64."""
+    return number - 2**64 if number >= 2**63 else number
+
+
+def mixed(z: Tensor) -> Tensor:
+    """`plancc.sampling.counter.mix`: int64[...] to int64[...]."""
+    z = z + signed(0x9E3779B97F4A7C15)
+    z = (z ^ _shifted(z, 30)) * signed(0xBF58476D1CE4E5B9)
+    z = (z ^ _shifted(z, 27)) * signed(0x94D049BB133111EB)
+    return z ^ _shifted(z, 31)
+
+
+def halves(bits: Tensor) -> Tensor:
+    """The low and the high 32 bits of every number, side by side: int64[m, n] to int64[m, 2 n]."""
+    return torch.stack([bits & (2**32 - 1), _shifted(bits, 32)], dim=2).flatten(1)
+
+
+def _shifted(z: Tensor, by: int) -> Tensor:
+    return (z >> by) & (2 ** (64 - by) - 1)

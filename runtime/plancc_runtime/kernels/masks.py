@@ -1,0 +1,112 @@
+"""Random masks of nonzeros, as functions of a key and vertices. Knows a pattern; not ranks, layers.
+
+Both paths, numba and torch, draw the same: splitmix64 (`plancc.sampling.counter.mix`) of a counter,
+32 bits for a number.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from plancc.jit import njit
+from plancc.sampling.counter import mix
+from plancc_runtime.kernels.edges import Pattern, _by_group
+from plancc_runtime.kernels.hashing import AT_ONCE, halves, mixed, signed
+from plancc_runtime.operations import Cost, operation, size_of
+from plancc_runtime.workspace import empty
+
+MIX_WORK = 8  # multiplications that a hash takes the time of
+_LOW = np.uint64(2**32 - 1)
+_32 = np.uint64(32)
+
+
+@operation(
+    "attention dropout",
+    lambda out, pattern, *_: Cost(size_of(pattern.rows.ptr, pattern.rows.index, out)),
+)
+def nonzero_mask(
+    pattern: Pattern, rows: Tensor, columns: Tensor, rate: float, key: np.uint64, like: Tensor
+) -> Tensor:
+    """0 with probability `rate`, else 1 / (1 - rate), for every nonzero and head.
+
+    The number of nonzero (i, j) and head h is the low (h even) or high (h odd) half of
+    ``mix(mix(key ^ mix(vertex of i)) + (vertex of j) * ceil(heads / 2) + h // 2)``; below rate 2^32
+    it is dropped.
+
+    Parameters
+    ----------
+    pattern : Pattern
+    rows : int32[m], columns : int32[n]
+        Vertices of rows and columns.
+    rate : float
+        In [0, 1).
+    key : uint64
+    like : Tensor[0, heads]
+        Says the type and the device of the result, and how many heads there are.
+
+    Returns
+    -------
+    Tensor[nnz, heads]
+        In CSR order.
+    """
+    heads, side = like.shape[1], pattern.rows
+    out = empty(pattern.num_nonzeros, heads, like)
+    dropped, factor = round(rate * 2**32), 1 / (1 - rate)
+    if not side.native:
+        _put(pattern, rows, columns, dropped, key, out)
+        return out.mul_(factor)
+    scale = out[:0].numpy().dtype.type(factor)
+    args = (side.ptr, side.index, rows, columns, np.uint64(dropped), scale, np.uint64(key), out)
+    _by_group(_drawn, side, MIX_WORK * heads, *args)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _drawn(
+    begin: int,
+    end: int,
+    ptr: Any,
+    index: Any,
+    rows: Any,
+    columns: Any,
+    dropped: Any,
+    scale: Any,
+    key: Any,
+    out: Any,
+) -> None:
+    """`nonzero_mask` of the rows begin..end: one hash for two heads."""
+    heads = out.shape[1]
+    pairs = np.uint64((heads + 1) // 2)
+    zero = out.dtype.type(0)
+    for i in range(begin, end):
+        stream = mix(key ^ mix(np.uint64(rows[i])))
+        for e in range(ptr[i], ptr[i + 1]):
+            first = stream + np.uint64(columns[index[e]]) * pairs
+            for h in range(0, heads - 1, 2):
+                bits = mix(first + np.uint64(h // 2))
+                out[e, h] = scale if (bits & _LOW) >= dropped else zero
+                out[e, h + 1] = scale if (bits >> _32) >= dropped else zero
+            if heads % 2:
+                bits = mix(first + np.uint64(heads // 2))
+                out[e, heads - 1] = scale if (bits & _LOW) >= dropped else zero
+
+
+def _put(
+    pattern: Pattern, rows: Tensor, columns: Tensor, dropped: int, key: np.uint64, out: Tensor
+) -> None:
+    """Whether every number is kept, into `out`, by torch on any device, some nonzeros at a time."""
+    heads = out.shape[1]
+    pairs = (heads + 1) // 2
+    stream = mixed(mixed(rows.to(torch.int64)) ^ signed(int(key)))
+    number = torch.arange(pairs, device=out.device)
+    step = max(1, AT_ONCE // heads)
+    for begin in range(0, len(out), step):
+        nonzeros = slice(begin, begin + step)
+        column = columns.index_select(0, pattern.rows.index[nonzeros]).to(torch.int64)
+        first = stream.index_select(0, pattern.row[nonzeros]) + column * pairs
+        drawn = halves(mixed(first[:, None] + number))
+        torch.ge(drawn[:, :heads], dropped, out=out[nonzeros])
