@@ -13,6 +13,9 @@ import numpy.typing as npt
 
 from plancc.models.problem import Hypergraph, WeightedGraph
 
+LARGE = 1_000_000
+"""Nonzeros of a graph with hubs from which quick starts work on its clusters."""
+
 
 @dataclass(frozen=True)
 class Start:
@@ -33,6 +36,10 @@ class Start:
         time.
     most_rows : float
         Rows of an average part above which it is not made.
+    least_nonzeros : int
+        Nonzeros of the matrix below which it is not made.
+    clustered : bool
+        Whether it partitions the graph between clusters (`plancc.passes.clusters`).
     """
 
     rank: Mapping[str, int]
@@ -41,6 +48,8 @@ class Start:
     efforts: tuple[str, ...] = ("best",)
     slowness: float = 1.0
     most_rows: float = math.inf
+    least_nonzeros: int = 0
+    clustered: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,9 +140,14 @@ class Adapter:
 
     def takes(self, problem: Hypergraph | WeightedGraph) -> bool:
         """Whether it can minimise what `problem` asks for."""
-        if not isinstance(problem, self.accepts):
+        objective = "" if isinstance(problem, Hypergraph) else problem.objective
+        return self.takes_kind(type(problem), objective)
+
+    def takes_kind(self, kind: type, objective: str = "") -> bool:
+        """The same of all problems of a kind; the objective is that of a `WeightedGraph`."""
+        if not issubclass(kind, self.accepts):
             return False
-        return isinstance(problem, Hypergraph) or problem.objective in self.objectives
+        return issubclass(kind, Hypergraph) or objective in self.objectives
 
 
 def scaled(values: npt.NDArray[np.int64], max_total: int) -> npt.NDArray[np.int64]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from plancc.models.problem import WeightedGraph
-from plancc.partitioners.adapter import Adapter, Start, most_weights
+from plancc.partitioners.adapter import LARGE, Adapter, Start, most_weights
 from plancc.partitioners.kaminpar_child import run
 
 
@@ -55,6 +55,7 @@ ADAPTER = Adapter(
     capacities=True,
     auto_rank={WeightedGraph: 20},
     starts=(
+        Start({"hubs": 55}, "default", "cut", ("fast",), least_nonzeros=LARGE, clustered=True),
         # Sweeps make up for what it leaves; METIS is slow with hubs, and with many small parts.
         Start({"hubs": 40}, "fast", "cut", ("fast",)),
         Start({"even": 40}, "fast", "cut", ("fast",), most_rows=64),

@@ -10,7 +10,7 @@ import numpy as np
 
 from plancc.errors import InputError
 from plancc.models.problem import WeightedGraph
-from plancc.partitioners.adapter import Adapter, Start
+from plancc.partitioners.adapter import LARGE, Adapter, Start
 from plancc.partitioners.metis_child import run
 
 
@@ -67,6 +67,8 @@ ADAPTER = Adapter(
     capacities=True,
     auto_rank={WeightedGraph: 30},
     starts=(
+        # In large graphs clusters are found in a fraction of the time that METIS takes for them.
+        Start({"hubs": 50}, "kway", "cut", ("fast",), least_nonzeros=LARGE, clustered=True),
         # Quick and never far off where no vertex has many neighbours, slow where some have.
         Start({"even": 30, "thin": 30, "dense": 30}, "kway", "volume", ("fast", "balanced")),
         Start({"even": 28, "thin": 28, "dense": 28}, "recursive", "cut", ("balanced",)),

@@ -218,9 +218,17 @@ def by_rank(
     ranks : callable
         An adapter's ``auto_rank`` or ``strong_rank``.
     """
-    able = [a for a in PARTITIONERS.loaded().values() if a.takes(problem)]
-    ranked = [a for a in able if type(problem) in ranks(a)]
-    return sorted(ranked, key=lambda adapter: -ranks(adapter)[type(problem)])
+    objective = problem.objective if isinstance(problem, WeightedGraph) else ""
+    return by_rank_of_kind(type(problem), objective, ranks)
+
+
+def by_rank_of_kind(
+    kind: type, objective: str, ranks: Callable[[Adapter], Mapping[type, int]]
+) -> list[Adapter]:
+    """The same for all problems of a kind with this objective, "" for hypergraphs."""
+    able = [a for a in PARTITIONERS.loaded().values() if a.takes_kind(kind, objective)]
+    ranked = [a for a in able if kind in ranks(a)]
+    return sorted(ranked, key=lambda adapter: -ranks(adapter)[kind])
 
 
 def ranked(kind: type) -> list[str]:

@@ -52,6 +52,9 @@ RESTORING_PRICES = (30.0, 100.0, 300.0)
 LITTLE_OVERLOAD = 0.05
 """Overload of an average part, over its even share, that exchanges are tried for first where there
 are several constraints; with one, sweeps find places as good."""
+EXCHANGED_ROWS = 20_000
+"""Rows of an average part above which sweeps come first all the same: an exchange takes time in
+proportion to them, and relieves by a few rows."""
 CLIMBS = 2
 """Sweeps within the limit that end a refinement."""
 WIDE_REACH = 3 * REACH
@@ -360,8 +363,9 @@ class Sweeps:
 
         limit, exchanges = self.limits.limit, Exchanges(self.limits, self.rng, self.deadline)
         for price in RESTORING_PRICES:
-            little = self.limits.overload(state.sums) <= LITTLE_OVERLOAD * len(state.sums)
-            if little and state.sums.shape[1] > 1:
+            overload, num_parts = self.limits.overload(state.sums), len(state.sums)
+            little = overload <= LITTLE_OVERLOAD * num_parts and state.sums.shape[1] > 1
+            if little and len(state.owner) <= EXCHANGED_ROWS * num_parts:
                 exchanges.run(nets, state)
             if self.limits.overload(state.sums) == 0:
                 return

@@ -9,8 +9,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from plancc.plan.parts import PartRange
 from plancc.plan.plan import Plan
 from plancc.plan.values import Exchange, Int64Array
+
+BLOCK = 4_000_000
+"""Nonzeros that are looked at together."""
 
 
 def index_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -29,6 +33,17 @@ def index_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
         yield "fold/recv tables are well formed", _well_formed(plan, fold.receive, of_part=True)
         yield "matrix/row_ptr has every local row", local_rows(plan)
     yield "every nonzero's column is held where it is used", _columns_held(plan)
+
+
+def blocks(plan: Plan) -> Iterator[PartRange]:
+    """All parts, in runs of as many as have `BLOCK` nonzeros together, and of one at least."""
+    ends = plan.row_ptr[plan.local_ptr]
+    first = 0
+    while first < plan.num_parts:
+        last = int(np.searchsorted(ends, ends[first] + BLOCK, side="right")) - 1
+        last = max(last, first + 1)
+        yield plan.all_parts.of_parts(first, min(last, plan.num_parts))
+        first = last
 
 
 def rises(offsets: Int64Array, total: int) -> str:
@@ -96,10 +111,12 @@ def _interior_within(plan: Plan) -> str:
 
 
 def _columns_held(plan: Plan) -> str:
-    part = plan.all_parts.part_of_nonzero()
-    held = (np.diff(plan.part_ptr) + plan.receive.rows_per_part())[part]
-    wrong = np.flatnonzero((plan.column < 0) | (plan.column >= held))
-    if not len(wrong):
-        return ""
-    k = wrong[0]
-    return f"nonzero {k} of part {part[k]} uses column {plan.column[k]} of {held[k]}"
+    held = np.diff(plan.part_ptr) + plan.receive.rows_per_part()
+    for parts in blocks(plan):
+        part = parts.part_of_nonzero()
+        wrong = np.flatnonzero((parts.column < 0) | (parts.column >= held[part]))
+        if len(wrong):
+            m, column = part[wrong[0]], parts.column[wrong[0]]
+            k = wrong[0] - parts.row_ptr[parts.local_ptr[m - parts.first]]
+            return f"nonzero {k} of part {m} uses column {column} of {held[m]}"
+    return ""

@@ -7,7 +7,7 @@ lowering's kernels.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike, fspath
 
@@ -19,8 +19,9 @@ from plancc.errors import PlanError
 from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
 from plancc.plan.format import NODES, WITH_DIGESTS, vertex_data_arrays, vertex_data_problem
-from plancc.plan.indices import index_invariants
+from plancc.plan.indices import blocks, index_invariants
 from plancc.plan.matrix import matrix_of
+from plancc.plan.parts import PartRange
 from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile
 from plancc.plan.values import Exchange, Int64Array
@@ -106,13 +107,14 @@ def _invariants(plan: Plan) -> Iterator[tuple[str, str]]:
     if plan.fold is not None:
         fold = plan.fold
         yield "sends and receives of the fold mirror each other", _mirrors(fold.send, fold.receive)
-    yield "columns of a row are distinct, own ones first", _distinct(plan)
+    yield "columns of a row are distinct, own ones first", _of_blocks(plan, _distinct)
     if plan.fold is not None:
         yield "every nonzero is there once", _once(plan)
         yield "every folded row has a nonzero", _folded_used(plan)
-        yield "nonzeros of the diagonal are with the owner of their row", _diagonal(plan)
-    yield "every received row is used", _halo_used(plan)
-    yield "interior rows come first", _interior(plan)
+        diagonal = "nonzeros of the diagonal are with the owner of their row"
+        yield diagonal, _of_blocks(plan, _diagonal)
+    yield "every received row is used", _of_blocks(plan, _halo_used)
+    yield "interior rows come first", _of_blocks(plan, _interior)
     data, problems = plan.vertex_data, dict[str, str]()
     for name, array in vertex_data_arrays(data).items():
         if array is not None:
@@ -121,6 +123,11 @@ def _invariants(plan: Plan) -> Iterator[tuple[str, str]]:
     yield from problems.items()
     if data.targets is not None:
         yield "labels or targets", "" if data.labels is None else "both are there"
+
+
+def _of_blocks(plan: Plan, problem: Callable[[Plan, PartRange], str]) -> str:
+    """The first problem of any block of parts, "" if there is none: temporaries stay small."""
+    return next(filter(None, (problem(plan, parts) for parts in blocks(plan))), "")
 
 
 def _mirrors(send: Exchange, receive: Exchange) -> str:
@@ -149,17 +156,17 @@ def _mirrors(send: Exchange, receive: Exchange) -> str:
 
 def _folded_used(plan: Plan) -> str:
     empty = np.flatnonzero((np.diff(plan.row_ptr) == 0) & ~plan.all_parts.is_own_row())
-    return f"{_local_row(plan, empty[0])} has none" if len(empty) else ""
+    return f"{_local_row(plan.all_parts, empty[0])} has none" if len(empty) else ""
 
 
-def _diagonal(plan: Plan) -> str:
-    nonzeros = np.diff(plan.row_ptr)
-    place = np.repeat(plan.all_parts.place_of_rows(), nonzeros)
-    folded = np.repeat(~plan.all_parts.is_own_row(), nonzeros)
-    wrong = np.flatnonzero(folded & (place == plan.all_parts.place_of_columns()))
+def _diagonal(plan: Plan, parts: PartRange) -> str:
+    nonzeros = np.diff(parts.row_ptr)
+    place = np.repeat(parts.place_of_rows(), nonzeros)
+    folded = np.repeat(~parts.is_own_row(), nonzeros)
+    wrong = np.flatnonzero(folded & (place == parts.place_of_columns()))
     if not len(wrong):
         return ""
-    vertex, m = plan.global_id[place[wrong[0]]], plan.all_parts.part_of_nonzero()[wrong[0]]
+    vertex, m = plan.global_id[place[wrong[0]]], parts.part_of_nonzero()[wrong[0]]
     return f"part {m} has that of vertex {vertex}, which it does not own"
 
 
@@ -171,13 +178,21 @@ def _once(plan: Plan) -> str:
     return ""
 
 
-def _distinct(plan: Plan) -> str:
-    row = np.repeat(np.arange(len(plan.row_ptr) - 1), np.diff(plan.row_ptr))
-    for k in _repeated(row, plan.column):
-        return f"{_local_row(plan, row[k])} uses column {plan.column[k]} twice"
-    foreign = plan.all_parts.has_received_column()
-    wrong = np.flatnonzero(foreign[:-1] & ~foreign[1:] & (np.diff(row) == 0))
-    return f"{_local_row(plan, row[wrong[0]])} has a received column first" if len(wrong) else ""
+def _distinct(plan: Plan, parts: PartRange) -> str:
+    nonzeros = np.diff(parts.row_ptr)
+    row = np.repeat(np.arange(len(nonzeros), dtype=np.int32), nonzeros)
+    same_row = row[:-1] == row[1:]
+    width = int(parts.column.max(initial=0)) + 1
+    ones = np.ones(len(row), dtype=np.int8)
+    ordered = sp.csr_array((ones, parts.column.copy(), parts.row_ptr), (len(nonzeros), width))
+    ordered.sort_indices()
+    twice = np.flatnonzero(same_row & (ordered.indices[:-1] == ordered.indices[1:]))
+    if len(twice):
+        at, column = _local_row(parts, row[twice[0]]), ordered.indices[twice[0]]
+        return f"{at} uses column {column} twice"
+    foreign = parts.has_received_column()
+    wrong = np.flatnonzero(foreign[:-1] & ~foreign[1:] & same_row)
+    return f"{_local_row(parts, row[wrong[0]])} has a received column first" if len(wrong) else ""
 
 
 def _repeated(row: Int64Array, column: npt.NDArray[np.integer]) -> Int64Array:
@@ -186,31 +201,39 @@ def _repeated(row: Int64Array, column: npt.NDArray[np.integer]) -> Int64Array:
     return order[:-1][(np.diff(row[order]) == 0) & (np.diff(column[order]) == 0)]
 
 
-def _local_row(plan: Plan, row: int) -> str:
-    m = np.searchsorted(plan.local_ptr, row, side="right") - 1
-    return f"local row {row - plan.local_ptr[m]} of part {m}"
+def _local_row(parts: PartRange, row: int) -> str:
+    m = np.searchsorted(parts.local_ptr, row, side="right") - 1
+    return f"local row {row - parts.local_ptr[m]} of part {parts.first + m}"
 
 
-def _halo_used(plan: Plan) -> str:
-    part = plan.all_parts.part_of_nonzero()
-    slot = plan.column - np.diff(plan.part_ptr)[part]
-    used = np.zeros(plan.receive.volume, dtype=bool)
-    used[(plan.all_parts.halo_ptr()[part] + slot)[slot >= 0]] = True
+def _halo_used(plan: Plan, parts: PartRange) -> str:
+    part = parts.part_of_nonzero()
+    slot = parts.column - np.diff(plan.part_ptr)[part]
+    halo_ptr = parts.halo_ptr()
+    used = np.zeros(parts.receive.volume, dtype=bool)
+    used[(halo_ptr[part - parts.first] + slot)[slot >= 0]] = True
     unused = np.flatnonzero(~used)
-    return f"received row {unused[0]} of {plan.receive.volume} is not" if len(unused) else ""
+    if not len(unused):
+        return ""
+    m = np.searchsorted(halo_ptr, unused[0], side="right") - 1
+    many = halo_ptr[m + 1] - halo_ptr[m]
+    return f"received row {unused[0] - halo_ptr[m]} of {many} of part {parts.first + m} is not"
 
 
-def _interior(plan: Plan) -> str:
-    foreign = plan.all_parts.has_received_column()
+def _interior(plan: Plan, parts: PartRange) -> str:
+    foreign = parts.has_received_column()
     before = np.concatenate([[0], np.cumsum(foreign)])
-    is_boundary = (np.diff(before[plan.row_ptr]) > 0)[plan.all_parts.is_own_row()]
-    rows = np.diff(plan.part_ptr)
-    local = np.arange(plan.num_vertices) - np.repeat(plan.part_ptr[:-1], rows)
-    wrong = np.flatnonzero(is_boundary != (local >= np.repeat(plan.num_interior, rows)))
+    is_boundary = (np.diff(before[parts.row_ptr]) > 0)[parts.is_own_row()]
+    rows = np.diff(plan.part_ptr)[parts.first : parts.last]
+    first_row = np.concatenate([[0], np.cumsum(rows)])
+    local = np.arange(first_row[-1]) - np.repeat(first_row[:-1], rows)
+    interior = plan.num_interior[parts.first : parts.last]
+    wrong = np.flatnonzero(is_boundary != (local >= np.repeat(interior, rows)))
     if not len(wrong):
         return ""
-    m = np.searchsorted(plan.part_ptr, wrong[0], side="right") - 1
-    return f"row {local[wrong[0]]} of part {m} is on the wrong side of {plan.num_interior[m]}"
+    m = np.searchsorted(first_row, wrong[0], side="right") - 1
+    which = parts.first + m
+    return f"row {local[wrong[0]]} of part {which} is on the wrong side of {interior[m]}"
 
 
 def _compare(plan: Plan, graph: Graph) -> None:

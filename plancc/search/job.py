@@ -25,12 +25,13 @@ from plancc.models.graph import GraphModel
 from plancc.models.limits import Limits
 from plancc.models.loads import Loads
 from plancc.models.problem import Hypergraph, WeightedGraph
+from plancc.models.random import random_owner
 from plancc.options import SearchOptions
 from plancc.partitioners import OTHERWISE
-from plancc.partitioners.adapter import Adapter
+from plancc.partitioners.adapter import Adapter, Start
 from plancc.partitioners.builtin import ADAPTER
 from plancc.partitioners.options import AUTO, PartitionOptions
-from plancc.partitioners.run import TRIVIAL, by_rank, partition
+from plancc.partitioners.run import TRIVIAL, by_rank_of_kind, partition
 from plancc.passes.bound import least_volume, reaches
 from plancc.passes.deadline import Deadline
 from plancc.passes.flows import LEAST_GAIN, REACH, Flows
@@ -40,6 +41,7 @@ from plancc.search.record import Record
 from plancc.search.starts import NEARLY, Beginning, beginnings, kind_of, tightest
 
 if TYPE_CHECKING:
+    from plancc.passes.clusters import Clusters
     from plancc.passes.kernels.nets import Nets
     from plancc.passes.kernels.state import State
     from plancc.search.expectation import Expectation
@@ -74,17 +76,13 @@ class Job:
     starter: str = AUTO
     kind: str = ""
     alone: bool = True
-    begun: set[tuple[str, str, str, int]] = field(default_factory=set)
-    graph: WeightedGraph = field(init=False)
-    base: Hypergraph | WeightedGraph = field(init=False)
+    begun: set[tuple[str | int, ...]] = field(default_factory=set)
     nets: Nets = field(init=False)
     limits: Limits = field(init=False)
 
     def __post_init__(self) -> None:
         from plancc.passes.kernels.nets import nets_of
 
-        self.graph = self._problem_of(GraphModel())
-        self.base = self.graph if self.model.starts_from_cut else self._problem_of(self.model)
         self.nets = nets_of(self.hypergraph)
         loads = self.loads
         self.limits = Limits.of(self.nets.weight, self.num_parts, loads.epsilon, loads.capacities)
@@ -98,10 +96,45 @@ class Job:
             )
         return replace(problem, vertex_weights=self.hypergraph.vertex_weights)
 
+    @cached_property
+    def graph(self) -> WeightedGraph:
+        """The undirected graph: 8 bytes per nonzero of a directed matrix, made at first use."""
+        graph: WeightedGraph = self._problem_of(GraphModel())
+        return graph
+
+    @cached_property
+    def base(self) -> Hypergraph | WeightedGraph:
+        """What partitioners are given unless a start says otherwise."""
+        problem: Hypergraph | WeightedGraph
+        problem = self.graph if self.by_kind else self._problem_of(self.model)
+        return problem
+
+    @cached_property
+    def clusters(self) -> Clusters | None:
+        """Clusters, and the graph between them; None where there are none."""
+        from plancc.passes.clusters import find_clusters, links_of
+
+        links = links_of(self.matrix, self.nets)
+        rng = np.random.default_rng(self.options.seed)
+        return find_clusters(links, self.nets.weight, self.limits, rng, self.deadline.passed)
+
+    @cached_property
+    def degrees(self) -> Any:
+        """Neighbours of every vertex in the undirected graph: int64[n]."""
+        from plancc.passes.clusters import degrees_of
+
+        return degrees_of(self.matrix, self.nets)
+
     @property
     def by_kind(self) -> bool:
         """Whether starts are chosen by the kind of graph: the model leaves that to the search."""
-        return self.base is self.graph
+        return self.model.starts_from_cut
+
+    def _given(self, how: Start) -> Hypergraph | WeightedGraph:
+        """What a start is given that works on all vertices."""
+        if not how.objective:
+            return self.hypergraph
+        return replace(self.graph, objective=how.objective)
 
     def first(self, effort: str) -> Owner | None:
         """Owners of the best start that does not fail, noted; None if there is nothing to search.
@@ -137,7 +170,8 @@ class Job:
             yield partial(self._first_by, each)
         if beginnings:
             tried = {each.adapter.name for each in beginnings}
-            for adapter in by_rank(self.graph, lambda each: each.auto_rank):
+            ranked = by_rank_of_kind(WeightedGraph, "cut", lambda each: each.auto_rank)
+            for adapter in ranked:
                 self.starter = adapter.name
                 if adapter is ADAPTER:
                     return
@@ -149,7 +183,7 @@ class Job:
         from plancc.passes.kernels.state import boundary
 
         rows = len(boundary(self.nets, self.state(owner)))
-        return kind_of(self.graph, rows / len(owner))
+        return kind_of(self.degrees, rows / len(owner))
 
     def _by_tightest(self, how: Beginning, seed: int) -> Owner | None:
         """Owners of a start that balances the tightest constraint alone, noted.
@@ -157,10 +191,10 @@ class Job:
         None where the others are missed by more than V-cycles restore well, or where such a start
         is not tried (`plancc.search.starts.tightest`).
         """
-        one = tightest(self.graph, self.loads, self.num_parts)
-        if one is None or self.num_parts == 1 or len(self.graph.indices) == 0:
+        one = tightest(self.degrees, self.loads, self.num_parts)
+        if one is None or self.num_parts == 1 or len(self.nets.pins) == 0:
             return None
-        problem = replace(how.problem, vertex_weights=one.weights)
+        problem = replace(self._given(how.how), vertex_weights=one.weights)
         owner = self.start(problem, how.adapter, seed=seed, preset=how.how.preset, loads=one)
         if owner is None:
             return None
@@ -174,9 +208,10 @@ class Job:
         """Starts for the kind of graph, the best first; none where the model has its own."""
         if not self.by_kind:
             return []
-        kind = self.kind or kind_of(self.graph)
-        hypergraph = self.hypergraph if self.model.problem is Hypergraph else None
-        return list(beginnings(kind, effort, self.graph, hypergraph, self.num_parts))
+        kind = self.kind or kind_of(self.degrees)
+        hypergraphs = self.model.problem is Hypergraph
+        of_matrix = self.hypergraph.vertex_weights, self.matrix.num_nonzeros, self.num_parts
+        return list(beginnings(kind, effort, *of_matrix, hypergraphs))
 
     def has_begun(self, how: Beginning, seed: int) -> bool:
         """Whether that start was made with this seed."""
@@ -185,7 +220,27 @@ class Job:
     def begin(self, how: Beginning, seed: int, share: float | None = None) -> Owner | None:
         """Owners of a start, noted; see `start`."""
         self.begun.add((*how.name, seed))
-        return self.start(how.problem, how.adapter, seed=seed, preset=how.how.preset, share=share)
+        if not how.how.clustered:
+            problem = self._given(how.how)
+            return self.start(problem, how.adapter, seed=seed, preset=how.how.preset, share=share)
+        if self.clusters is None:
+            return self.scattered(seed)
+        problem = replace(self.clusters.graph, objective=how.how.objective)
+        return self.start(
+            problem,
+            how.adapter,
+            seed=seed,
+            preset=how.how.preset,
+            share=share,
+            label=self.clusters.label,
+        )
+
+    def scattered(self, seed: int) -> Owner:
+        """Random owners, noted: where there are no communities, sweeps need no better start."""
+        begin = wall_seconds()
+        owner = random_owner(len(self.nets.weight), self.num_parts, seed, self.loads.capacities)
+        self.note(f"random seed {seed}", begin, owner)
+        return owner
 
     def start(
         self,
@@ -197,6 +252,7 @@ class Job:
         share: float | None = None,
         needed: bool = True,
         loads: Loads | None = None,
+        label: Owner | None = None,
     ) -> Owner | None:
         """Owners of one partitioner, noted; None if it failed and something else was found.
 
@@ -216,6 +272,8 @@ class Job:
             Whether its failure is a warning.
         loads : Loads, optional
             What it balances, if not all that the search does: the weights of the problem.
+        label : int32[n], optional
+            The problem's vertex that stands for every vertex; None: they are the same.
         """
         time_limit = self.options.time_limit
         limit = np.inf if time_limit is None else time_limit
@@ -251,10 +309,12 @@ class Job:
             self.starter = result.partitioner
         self.warnings += [note for note in result.about_run if note not in self.warnings]
         kind = f" {problem.objective}" if isinstance(problem, WeightedGraph) else ""
-        words = [result.partitioner + kind, result.preset if preset else "", f"seed {seed}"]
+        words = [result.partitioner + kind, result.preset if preset else ""]
+        words += ["of clusters"] * (label is not None) + [f"seed {seed}"]
         words += [] if loads is None else [f"by {','.join(loads.names)}"]
-        self.note(" ".join(filter(None, words)), begin, result.owner)
-        return None if result.partitioner == TRIVIAL else result.owner
+        owner = result.owner if label is None else result.owner[label]
+        self.note(" ".join(filter(None, words)), begin, owner)
+        return None if result.partitioner == TRIVIAL and label is None else owner
 
     def _left_out(self, error: Exception) -> None:
         self.warnings.append(f"left out: {str(error).removesuffix(f'; {OTHERWISE}')}")

@@ -22,15 +22,16 @@ Knows partitioners and problems; makes no partition.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from plancc.models.loads import Loads
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.adapter import Adapter, Start
-from plancc.partitioners.run import by_rank
+from plancc.partitioners.run import by_rank_of_kind
 
 KINDS = ("hubs", "wide", "even", "dense", "thin")
 """Kinds of graphs."""
@@ -52,28 +53,26 @@ for fewer rows than a partitioner of several weights takes."""
 
 @dataclass(frozen=True)
 class Beginning:
-    """A partitioner, how it is called, and what it is given.
+    """A partitioner, and how it is called.
 
     Attributes
     ----------
     adapter : Adapter
     how : Start
-    problem : Hypergraph or WeightedGraph
     """
 
     adapter: Adapter
     how: Start
-    problem: Hypergraph | WeightedGraph
 
     @property
-    def name(self) -> tuple[str, str, str]:
-        """The partitioner, its preset and its objective."""
-        return self.adapter.name, self.how.preset, self.how.objective
+    def name(self) -> tuple[str, ...]:
+        """The partitioner, its preset and its objective, and whether it is given clusters."""
+        clusters = ("clusters",) if self.how.clustered else ()
+        return self.adapter.name, self.how.preset, self.how.objective, *clusters
 
 
-def has_hubs(graph: WeightedGraph) -> bool:
+def has_hubs(degree: npt.NDArray[np.int64]) -> bool:
     """Whether a good share of the edges is that of vertices with many neighbours."""
-    degree = np.diff(graph.indptr)
     total = int(degree.sum())
     if total == 0:
         return False
@@ -83,36 +82,42 @@ def has_hubs(graph: WeightedGraph) -> bool:
     return bool(hubs >= HUB_EDGES * total or popular >= POPULAR_EDGES * total)
 
 
-def kind_of(graph: WeightedGraph, boundary: float | None = None) -> str:
+def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str:
     """Kind of a graph, one of `KINDS`.
 
     Parameters
     ----------
-    graph : WeightedGraph
+    degree : int64[n]
+        Neighbours of the vertices in the undirected graph.
     boundary : float, optional
         Share of the rows on the boundary of a quick cut; None: not known, so that the graph is
         neither wide nor dense nor thin.
     """
-    kind = "hubs" if has_hubs(graph) else "even"
+    kind = "hubs" if has_hubs(degree) else "even"
     if boundary is not None and boundary > WIDE:
         return "wide" if kind == "hubs" else "dense"
     return "thin" if kind == "even" and boundary is not None and boundary < THIN else kind
 
 
-def tightest(graph: WeightedGraph, loads: Loads, num_parts: int) -> Loads | None:
+def tightest(degree: npt.NDArray[np.int64], loads: Loads, num_parts: int) -> Loads | None:
     """The constraint with the smallest epsilon, if starts should balance it alone.
 
     None where there is no other constraint, or one as tight; on graphs with hubs, whose weights
     differ too much; and where the limit allows less than `LEAST_SLACK` average vertices.
     """
     first, *others = sorted(loads.apart().values(), key=lambda load: load.epsilon)
-    slack = np.max(first.epsilon) * graph.num_vertices / num_parts
+    slack = np.max(first.epsilon) * len(degree) / num_parts
     tied = not others or others[0].epsilon == first.epsilon
-    return None if tied or slack < LEAST_SLACK or has_hubs(graph) else first
+    return None if tied or slack < LEAST_SLACK or has_hubs(degree) else first
 
 
 def beginnings(
-    kind: str, effort: str, graph: WeightedGraph, hypergraph: Hypergraph | None, num_parts: int
+    kind: str,
+    effort: str,
+    weights: npt.NDArray[np.int64],
+    num_nonzeros: int,
+    num_parts: int,
+    hypergraphs: bool = True,
 ) -> Iterator[Beginning]:
     """Starts of the installed partitioners on a kind of graph, the best first.
 
@@ -127,27 +132,30 @@ def beginnings(
         One of `KINDS`.
     effort : str
         Effort best has the starts of the others too, but those for effort fast alone.
-    graph, hypergraph : WeightedGraph, Hypergraph
-        The same matrix with the same weights; None: only partitioners of graphs.
-    num_parts : int
+    weights : int64[n] or int64[n, num_constraints]
+    num_nonzeros, num_parts : int
+    hypergraphs : bool
+        Whether the column-net hypergraph may be given; else only the graph.
     """
-    installed = [a for a in by_rank(graph, lambda adapter: adapter.auto_rank) if a.available()]
+    ranked = by_rank_of_kind(WeightedGraph, "cut", lambda adapter: adapter.auto_rank)
+    installed = [adapter for adapter in ranked if adapter.available()]
     if not installed or not installed[0].starts:
         return
-    weights = np.count_nonzero(np.atleast_2d(graph.vertex_weights.T).any(axis=1))
-    strict = weights > 1 and kind in ("hubs", "wide", "dense") and effort != "best"
-    rows = graph.num_vertices / num_parts
+    several = np.count_nonzero(np.atleast_2d(weights.T).any(axis=1)) > 1
+    strict = several and kind in ("hubs", "wide", "dense") and effort != "best"
+    rows = len(weights) / num_parts
     able = [
         (adapter, how)
         for adapter in PARTITIONERS.loaded().values()
         if adapter.available() and (adapter.constraints or not strict)
         for how in adapter.starts
         if kind in how.rank and _is_for(how, effort) and rows <= how.most_rows
+        if num_nonzeros >= how.least_nonzeros
     ]
     for adapter, how in sorted(able, key=lambda each: -each[1].rank[kind]):
-        by = replace(graph, objective=how.objective) if how.objective else hypergraph
-        if by is not None and adapter.takes(by):
-            yield Beginning(adapter, how, by)
+        given = WeightedGraph if how.objective else Hypergraph
+        if (how.objective or hypergraphs) and adapter.takes_kind(given, how.objective):
+            yield Beginning(adapter, how)
 
 
 def _is_for(how: Start, effort: str) -> bool:

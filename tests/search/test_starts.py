@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -16,7 +18,7 @@ from plancc.models.weights import vertex_weights
 from plancc.options import SearchOptions
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.adapter import Adapter
-from plancc.search import job, search
+from plancc.search import job, search, starts
 from plancc.search.starts import KINDS, NEARLY, beginnings, kind_of, tightest
 from plancc_datasets import load_dataset
 
@@ -26,9 +28,14 @@ def problems(matrix, balance="nnz"):
     return graph, HypergraphModel().build(matrix, 4, balance=balance, seed=1)
 
 
-def names(kind, effort, matrix, balance="nnz", num_parts=2):
-    found = beginnings(kind, effort, *problems(matrix, balance), num_parts)
-    return [" ".join([b.adapter.name, b.how.preset, b.how.objective]).strip() for b in found]
+def degrees(matrix):
+    return np.diff(problems(matrix)[0].indptr)
+
+
+def names(kind, effort, matrix, balance="nnz", num_parts=2, num_nonzeros=0, hypergraphs=True):
+    weights = vertex_weights(matrix, balance)
+    found = beginnings(kind, effort, weights, num_nonzeros, num_parts, hypergraphs)
+    return [" ".join(filter(None, b.name)) for b in found]
 
 
 def star_forest():
@@ -41,16 +48,14 @@ def star_forest():
 
 
 def test_kinds():
-    grid, _ = problems(small_graph("grid"))
-    stars, _ = problems(star_forest())
+    grid, stars = degrees(small_graph("grid")), degrees(star_forest())
     assert [kind_of(grid, share) for share in (None, 0.05, 0.3, 0.9)] == [
         *("even", "thin", "even", "dense")
     ]
     assert [kind_of(stars, share) for share in (None, 0.05, 0.3, 0.9)] == [
         *("hubs", "hubs", "hubs", "wide")
     ]
-    empty, _ = problems(graph_of(sp.csr_matrix((40, 40))))
-    assert kind_of(empty) == "even"
+    assert kind_of(degrees(graph_of(sp.csr_matrix((40, 40))))) == "even"
 
 
 def test_the_best_start_is_first_and_best_has_those_of_all():
@@ -67,8 +72,43 @@ def test_the_best_start_is_first_and_best_has_those_of_all():
         every = names(kind, "best", grid)
         assert {"mtkahypar quality", "mtkahypar default", "metis kway cut"} <= {*every}
         assert set(names(kind, "balanced", grid)) <= {*every}
-    graph, _ = problems(grid)
-    assert not any(b.how.objective == "" for b in beginnings("thin", "best", graph, None, 4))
+    assert "mtkahypar quality" not in names("thin", "best", grid, hypergraphs=False)
+
+
+def test_quick_starts_on_large_graphs_with_hubs_are_of_clusters():
+    grid = small_graph("grid")
+    assert names("hubs", "fast", grid, num_nonzeros=10**6)[:2] == [
+        "kaminpar default cut clusters",
+        "metis kway cut clusters",
+    ]
+    assert names("hubs", "fast", grid, "nnz,rows", num_nonzeros=10**6)[0] == (
+        "metis kway cut clusters"
+    )
+    for large in (
+        names("hubs", "fast", grid, num_nonzeros=10**6 - 1),
+        names("hubs", "best", grid, num_nonzeros=10**7),
+        names("even", "fast", grid, num_nonzeros=10**7),
+    ):
+        assert not any("clusters" in name for name in large)
+
+
+@pytest.mark.parametrize(
+    ("name", "num_parts", "step"), [("sbm", 4, "of clusters"), ("rmat", 64, "random")]
+)
+def test_a_search_from_clusters_and_where_there_are_none(monkeypatch, name, num_parts, step):
+    monkeypatch.setattr(starts, "HUB_EDGES", 0.0)  # all graphs have hubs
+    smaller = {}
+    for each in ("metis", "kaminpar"):
+        adapter = PARTITIONERS[each]
+        of_all = [replace(start, least_nonzeros=0) for start in adapter.starts]
+        smaller[each] = replace(adapter, starts=tuple(of_all))
+    loaded = PARTITIONERS.loaded() | smaller
+    monkeypatch.setattr(type(PARTITIONERS), "loaded", lambda self: loaded)
+    options = {"rmat": {"scale": 11, "edge_factor": 8}, "sbm": {}}[name]
+    matrix = normalize(load_dataset(name, **options).graph)
+    result = search(matrix, num_parts, SearchOptions(effort="fast", epsilon=0.1))
+    assert step in result.tried[0].step
+    check(result, matrix, num_parts, epsilon=0.1)
 
 
 def test_several_weights_on_long_boundaries_are_for_those_who_balance_them():
@@ -176,7 +216,7 @@ def loads_of(matrix, *allowed):
 
 def test_the_tightest_balance_is_tried_alone_where_it_is_loose_enough_for_single_vertices():
     matrix = district(0.5)
-    graph, _ = problems(matrix, "nnz,rows")
+    graph = degrees(matrix)
     assert tightest(graph, loads_of(matrix, 0.1, 0.05), 4).names == ("rows",)
     assert tightest(graph, loads_of(matrix, 0.05, 0.1), 4).names == ("nnz",)
     assert tightest(graph, loads_of(matrix, 0.1, 0.05), 18).names == ("rows",)  # 10 vertices
@@ -184,7 +224,7 @@ def test_the_tightest_balance_is_tried_alone_where_it_is_loose_enough_for_single
     assert tightest(graph, loads_of(matrix, 0.05, 0.05), 4) is None
     one = Loads({"rows": np.ones(3600, np.int64)}, 0.05)
     assert tightest(graph, one, 4) is None
-    stars, _ = problems(star_forest(), "nnz,rows")
+    stars = degrees(star_forest())
     assert tightest(stars, loads_of(star_forest(), 0.1, 0.05), 4) is None
 
 
@@ -234,10 +274,9 @@ def test_popular_vertices_are_hubs_where_they_have_many_neighbours(degree, popul
     """As in dense social networks, where no vertex has 8 times the mean."""
     n, rng = 800, np.random.default_rng(1)
     share = np.where(np.arange(n) < 60, popular, degree / 2)[:, None] / n
-    graph, _ = problems(graph_of(sp.csr_matrix(rng.random((n, n)) < share)))
-    degrees = np.diff(graph.indptr)
-    assert degrees.max() < 8 * degrees.mean()
-    assert kind_of(graph, 0.9) == kind
+    found = degrees(graph_of(sp.csr_matrix(rng.random((n, n)) < share)))
+    assert found.max() < 8 * found.mean()
+    assert kind_of(found, 0.9) == kind
 
 
 def test_a_start_that_fails_after_one_by_the_tightest_balance_makes_room_for_the_next(monkeypatch):

@@ -1,0 +1,161 @@
+"""Clusters of a graph and the graph of the clusters, for partitions of what is too large or slow.
+
+Size-constrained label propagation (Meyerhenke, Sanders and Schulz, 2014): vertices join the cluster
+that most of their links lead to, as long as it has room. It takes memory for vertices only beside
+the matrix, and a fraction of a partitioner's time. Clusters of clusters follow while the graph
+between them is large. Partitions of that graph are partitions of the vertices.
+
+Knows graphs and weights; no partitioner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.graph.graph import Graph
+from plancc.models.limits import Limits
+from plancc.models.problem import WeightedGraph
+
+if TYPE_CHECKING:
+    from plancc.passes.kernels.label_propagation import Links
+    from plancc.passes.kernels.nets import Nets
+
+ROUNDS = 6
+"""Most times that every vertex chooses; rounds end when few choose another cluster."""
+FEW = 0.02
+"""Share of the vertices below which choices are few."""
+PER_PART = 16
+"""Clusters of the largest size that a part has room for."""
+LEAST_PER_PART = 4
+"""Clusters per part below which there is nothing left to partition."""
+MANY_LINKS = 2_000_000
+"""Links between clusters above which clusters are joined to larger ones."""
+SHRUNK = 0.6
+"""Share of a graph's links beyond which those between its clusters are too many: they have none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Clusters:
+    """Clusters, and the graph between them.
+
+    Attributes
+    ----------
+    label : int32[n]
+        Cluster of every vertex.
+    graph : WeightedGraph
+        Costs of edges are numbers of links; it weighs what the vertices weigh.
+    """
+
+    label: npt.NDArray[np.int32]
+    graph: WeightedGraph
+
+
+def links_of(matrix: Graph, nets: Nets) -> Links:
+    """The links of a matrix: columns of every row and, if it is directed, rows of every column.
+
+    Parameters
+    ----------
+    matrix : Graph
+    nets : Nets
+        Its column nets, with their sources.
+    """
+    from plancc.passes.kernels.label_propagation import Links
+
+    n = matrix.num_vertices
+    other = np.empty(0, dtype=np.int32)
+    if matrix.directed:
+        other = np.full(n, -1, dtype=np.int32)
+        other[nets.source] = np.arange(len(nets.source), dtype=np.int32)
+    none = np.empty(0, dtype=np.int64)
+    return Links(matrix.indptr, matrix.indices, none, nets.net_ptr, nets.pins, other)
+
+
+def degrees_of(matrix: Graph, nets: Nets) -> npt.NDArray[np.int64]:
+    """Neighbours of every vertex in the undirected graph: int64[n]; arguments as of `links_of`."""
+    from plancc.passes.kernels.label_propagation import degrees
+
+    links = links_of(matrix, nets)
+    found: npt.NDArray[np.int64] = degrees(links.ptr, links.ends, *links[3:])
+    return found
+
+
+def find_clusters(
+    links: Links,
+    weight: npt.NDArray[np.int64],
+    limits: Limits,
+    rng: np.random.Generator,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Clusters | None:
+    """Clusters that leave room for a balanced partition.
+
+    Parameters
+    ----------
+    links : Links
+    weight : int64[n, num_constraints]
+    limits : Limits
+        Of the parts.
+    rng : numpy.random.Generator
+    stopped : callable
+        Asked between rounds: if it says yes, they end.
+
+    Returns
+    -------
+    Clusters, or None
+        None where clusters save few links, as in graphs without communities, or are too few.
+    """
+    from plancc.passes.kernels.label_propagation import Links, between
+
+    share = np.atleast_1d(limits.total) * limits.relative.min() / limits.num_parts
+    heaviest = np.maximum(1, share // PER_PART).astype(np.int64)
+    found: Clusters | None = None
+    while found is None or len(found.graph.indices) > MANY_LINKS:
+        label, num = _propagated(links, weight, heaviest, rng, stopped)
+        if num < LEAST_PER_PART * limits.num_parts:
+            break
+        num_links = len(links.ends) + (len(links.other_ends) if len(links.other) else 0)
+        ptr, ends, cost = between(num, int(SHRUNK * num_links), links, label)
+        if ptr[-1] > len(ends):
+            break
+        weight = _weights(label, weight, num)
+        # METIS and KaMinPar need no order, but every edge from both of its ends.
+        graph = WeightedGraph(ptr, ends, weight, cost)
+        found = Clusters(label if found is None else label[found.label], graph)
+        links = Links(ptr, ends, cost, np.zeros(1, np.int64), ends[:0], ends[:0])
+    return found
+
+
+def _propagated(
+    links: Links,
+    weight: npt.NDArray[np.int64],
+    heaviest: npt.NDArray[np.int64],
+    rng: np.random.Generator,
+    stopped: Callable[[], bool],
+) -> tuple[npt.NDArray[np.int32], int]:
+    """Clusters 0..m-1 of the vertices, and m. Vertices with few links choose first, once."""
+    from plancc.passes.kernels.label_propagation import numbered, propagate
+
+    n = len(weight)
+    label, load = np.arange(n, dtype=np.int32), weight.copy()
+    score = np.zeros(n, dtype=np.int64)
+    order: Any = np.argsort(np.diff(links.ptr), kind="stable")
+    for _ in range(ROUNDS):
+        moved = propagate(order, heaviest, links, weight, load, label, score)
+        if moved < FEW * n or stopped():
+            break
+        order = rng.permutation(n)
+    return label, int(numbered(label))
+
+
+def _weights(
+    label: npt.NDArray[np.int32], weight: npt.NDArray[np.int64], num: int
+) -> npt.NDArray[np.int64]:
+    """What clusters weigh: int64[num, num_constraints]."""
+    found = np.zeros((num, weight.shape[1]), dtype=np.int64)
+    for c in range(weight.shape[1]):
+        np.add.at(found[:, c], label, weight[:, c])
+    return found

@@ -1,0 +1,229 @@
+"""Clusters with many edges inside, by label propagation, and the graph of the clusters.
+
+What is walked are *links*: the vertices next to each vertex, with what every link costs. They stand
+in up to two lists, the columns of its row and the rows of its column, so that a directed matrix
+needs no third list with both together. A link that stands in both counts twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from plancc.jit import njit
+
+
+class Links(NamedTuple):
+    """Who is next to whom; links of a vertex to itself count for nothing.
+
+    Attributes
+    ----------
+    ptr : int64[n + 1]
+    ends : int32[num_links]
+    cost : int64[num_links], or int64[0] where all cost 1
+    other_ptr : int64[num_lists + 1]
+        A second list, all of whose links cost 1.
+    other_ends : int32[num_others]
+    other : int32[n], or int32[0]
+        Which list of the second kind is whose: -1 for none; empty: there are none.
+    """
+
+    ptr: Any
+    ends: Any
+    cost: Any
+    other_ptr: Any
+    other_ends: Any
+    other: Any
+
+
+@njit(cache=True, nogil=True)
+def propagate(
+    order: Any, heaviest: Any, links: Links, weight: Any, load: Any, label: Any, score: Any
+) -> int:
+    """Every vertex in `order` takes the label that most of its links lead to, if that has room.
+
+    Of labels with as many links the lightest is taken, and its own before any other.
+
+    Parameters
+    ----------
+    order : int64[n]
+    heaviest : int64[c]
+        What the vertices of one label may weigh.
+    links : Links
+    weight : int64[n, c]
+    load : int64[n, c]
+        Weight of every label, kept up to date.
+    label : int32[n]
+        Changed.
+    score : int64[n]
+        All 0, before and after.
+
+    Returns
+    -------
+    int
+        How many vertices changed their label.
+    """
+    seen = np.empty(len(label), dtype=np.int32)
+    moved = 0
+    for v in order:
+        num = _score(v, links, label, score, seen)
+        here = label[v]
+        best, most = here, score[here]
+        for k in range(num):
+            there = seen[k]
+            found = score[there]
+            score[there] = 0
+            if there == here or found < most:
+                continue
+            if found == most and (best == here or load[there, 0] >= load[best, 0]):
+                continue
+            room = True
+            for c in range(load.shape[1]):
+                room &= load[there, c] + weight[v, c] <= heaviest[c]
+            if room:
+                best, most = there, found
+        if best != here:
+            label[v] = best
+            moved += 1
+            for c in range(load.shape[1]):
+                load[here, c] -= weight[v, c]
+                load[best, c] += weight[v, c]
+    return moved
+
+
+@njit(cache=True, nogil=True)
+def _score(v: int, links: Any, label: Any, score: Any, seen: Any) -> int:
+    """Add the links of v to the scores of the labels they lead to, which `seen` lists."""
+    num = 0
+    for k in range(links.ptr[v], links.ptr[v + 1]):
+        u = links.ends[k]
+        if u != v:
+            there = label[u]
+            if score[there] == 0:
+                seen[num] = there
+                num += 1
+            score[there] += links.cost[k] if len(links.cost) > 0 else 1
+    if len(links.other) > 0 and links.other[v] >= 0:
+        e = links.other[v]
+        for k in range(links.other_ptr[e], links.other_ptr[e + 1]):
+            u = links.other_ends[k]
+            if u != v:
+                there = label[u]
+                if score[there] == 0:
+                    seen[num] = there
+                    num += 1
+                score[there] += 1
+    return num
+
+
+@njit(cache=True, nogil=True)
+def numbered(label: Any) -> int:
+    """Number the labels 0..m-1 as they come, in place; returns m."""
+    number = np.full(len(label), -1, dtype=np.int32)
+    count = 0
+    for v in range(len(label)):
+        if number[label[v]] < 0:
+            number[label[v]] = count
+            count += 1
+        label[v] = number[label[v]]
+    return count
+
+
+@njit(cache=True, nogil=True)
+def between(num: int, most: int, links: Links, label: Any) -> Any:
+    """Links between clusters: the graph whose vertices they are.
+
+    Parameters
+    ----------
+    num : int
+        Number of clusters.
+    most : int
+        Links of clusters beyond which the graph is not made.
+    links : Links
+    label : int32[n]
+        Cluster of every vertex.
+
+    Returns
+    -------
+    ptr : int64[num + 1]
+    ends : int32[num_links]
+        Empty if there are more than `most`.
+    cost : int64[num_links]
+    """
+    start = np.zeros(num + 1, dtype=np.int64)
+    for v in range(len(label)):
+        start[label[v] + 1] += 1
+    start = np.cumsum(start)
+    members = np.empty(len(label), dtype=np.int32)
+    end = start[:-1].copy()
+    for v in range(len(label)):
+        members[end[label[v]]] = v
+        end[label[v]] += 1
+    score, seen = np.zeros(num, dtype=np.int64), np.empty(num, dtype=np.int32)
+    ptr = np.zeros(num + 1, dtype=np.int64)
+    for c in range(num):
+        found = 0
+        for k in range(start[c], start[c + 1]):
+            found = _add(members[k], c, found, links, label, score, seen)
+        score[seen[:found]] = 0
+        ptr[c + 1] = ptr[c] + found
+    total = ptr[num] if ptr[num] <= most else 0
+    ends, cost = np.empty(total, dtype=np.int32), np.empty(total, dtype=np.int64)
+    for c in range(num if total > 0 else 0):
+        found = 0
+        for k in range(start[c], start[c + 1]):
+            found = _add(members[k], c, found, links, label, score, seen)
+        for k in range(found):
+            ends[ptr[c] + k], cost[ptr[c] + k] = seen[k], score[seen[k]]
+            score[seen[k]] = 0
+    return ptr, ends, cost
+
+
+@njit(cache=True, nogil=True)
+def _add(v: int, c: int, num: int, links: Any, label: Any, score: Any, seen: Any) -> int:
+    """Add the links of v, of cluster c, to the scores of other clusters; returns how many."""
+    for k in range(links.ptr[v], links.ptr[v + 1]):
+        there = label[links.ends[k]]
+        if there != c:
+            if score[there] == 0:
+                seen[num] = there
+                num += 1
+            score[there] += links.cost[k] if len(links.cost) > 0 else 1
+    if len(links.other) > 0 and links.other[v] >= 0:
+        e = links.other[v]
+        for k in range(links.other_ptr[e], links.other_ptr[e + 1]):
+            there = label[links.other_ends[k]]
+            if there != c:
+                if score[there] == 0:
+                    seen[num] = there
+                    num += 1
+                score[there] += 1
+    return num
+
+
+@njit(cache=True, nogil=True)
+def degrees(ptr: Any, ends: Any, other_ptr: Any, other_ends: Any, other: Any) -> Any:
+    """Neighbours of every vertex in both lists of `Links` together, each counted once: int64[n].
+
+    Both lists are ascending.
+    """
+    found = np.zeros(len(ptr) - 1, dtype=np.int64)
+    for v in range(len(found)):
+        a, end = ptr[v], ptr[v + 1]
+        b, last = 0, 0
+        if len(other) > 0 and other[v] >= 0:
+            b, last = other_ptr[other[v]], other_ptr[other[v] + 1]
+        while a < end or b < last:
+            if b >= last or (a < end and ends[a] < other_ends[b]):
+                u = ends[a]
+                a += 1
+            elif a >= end or other_ends[b] < ends[a]:
+                u = other_ends[b]
+                b += 1
+            else:
+                u = ends[a]
+                a += 1
+                b += 1
+            found[v] += u != v
+    return found
