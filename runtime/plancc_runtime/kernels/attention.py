@@ -549,6 +549,8 @@ def _columns_back(call, begin, end, dtype):  # type: ignore[no-untyped-def]
             _prefetch(row, 4 * heads * ahead)
             for k in range(0, out_width, LINE):
                 _prefetch(g, out_width * ahead + k)
+            if scaled:
+                _prefetch(scale, heads * np.int64(_at(edge, min(p + PREFETCH, nnz - 1))))
             i = np.int64(_at(index, p))
             for h in range(heads):
                 c, r = 3 * heads * j + h, 4 * heads * i + h
