@@ -16,7 +16,7 @@ os.environ.pop("COLUMNS", None)
 
 # Folders whose files take longest. They come first, so that at the end no worker is left alone with
 # one of them (`pytest -n 2 --dist loadfile --no-loadscope-reorder`).
-LONG = ("runtime", "search", "cli", "benchmarks", "partitioners")
+LONG = ("runtime", "search", "cli", "benchmarks", "partitioners", "hostile")
 
 
 def pytest_collection_modifyitems(items):

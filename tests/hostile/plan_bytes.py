@@ -36,7 +36,7 @@ class PlanBytes(Attack):
 
     name = "plan-bytes"
     chunk = 500
-    quick = 200
+    quick = 120
 
     def bases(self, folder: Path) -> list[Path]:
         """Undamaged files."""

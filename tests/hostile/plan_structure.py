@@ -57,7 +57,7 @@ class PlanStructure(Attack):
     name = "plan-structure"
     memory = 8 << 30  # for the libraries and threads of a run
     chunk = 500
-    quick = 50
+    quick = 30
 
     def prepare(self, folder: Path) -> None:
         from tests.sealing import seal

@@ -45,7 +45,7 @@ class PlanTables(Attack):
     memory = 8 << 30  # for the libraries and threads of a run
     cpu = 20.0
     chunk = 200
-    quick = 50
+    quick = 25
 
     def prepare(self, folder: Path) -> None:
         self.plans = plans()
