@@ -43,6 +43,7 @@ from numba.core.ccallback import CFunc
 
 from plancc.clock import compilation
 from plancc.errors import PlanccWarning
+from plancc.jit_compiler import Kernel
 
 try:
     import fcntl
@@ -60,8 +61,10 @@ def njit(*functions: Any, **options: Any) -> Any:
     cached = options.pop("cache", False)
 
     def decorate(function: Any) -> Any:
-        kernel = numba.njit(**options)(function)
-        if cached and kernel is not function:  # numba's NUMBA_DISABLE_JIT gives the function back
+        if numba.config.DISABLE_JIT:
+            return function
+        kernel = Kernel(function, targetoptions={"nopython": True, "boundscheck": None, **options})
+        if cached:
             kernel._cache = KernelCache(function)
         return kernel
 

@@ -166,7 +166,8 @@ def _choose(members: Any, there: int, nets: Any, state: Any, chosen: Any, rng: A
             best = members[start]
             chosen.gains[k] = _saves(best, there, nets, state)
         chosen.vertices[k] = best
-        chosen.weights[k] = nets.weight[best]
+        for c in range(nets.weight.shape[1]):
+            chosen.weights[k, c] = nets.weight[best, c]
     return num
 
 
@@ -289,7 +290,8 @@ def exchange(
     theirs = Scratch(
         np.empty(SAMPLE, np.int32), np.empty((SAMPLE, width), np.int64), np.empty(SAMPLE, np.int64)
     )
-    made, place, num = 0, np.empty(4, np.int64), np.empty(2, np.int64)
+    made, place = 0, np.empty(4, np.int64)
+    num, turned = np.empty(2, np.int64), np.empty(2, np.int64)
     for here in over:
         for _ in range(MAX_STEPS):
             whole, c = _overload(here, state, rules)
@@ -324,8 +326,9 @@ def exchange(
                     best, target = value, there
                     place[0], place[1] = mine.vertices[i], mine.vertices[j]
                     place[2], place[3] = theirs.vertices[k], -1
+                turned[0], turned[1] = num[1], num[0]
                 value, i, j, k = _triples(
-                    here, there, num[::-1], theirs, mine, True, state, rules, rng
+                    here, there, turned, theirs, mine, True, state, rules, rng
                 )
                 if value > best:
                     best, target = value, there

@@ -127,7 +127,8 @@ def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
                         found[ptr[q]] = e
                         ptr[q] += 1
         here[:] = 0
-    ptr[1:] = ptr[:-1].copy()
+    for q in range(num_parts, 0, -1):
+        ptr[q] = ptr[q - 1]
     ptr[0] = 0
     return ptr[: num_parts + 1], found
 
@@ -302,10 +303,12 @@ def network_of(pair: Any, cut_nets: Any, region: Any, place: Any, nets: Any, sta
             m += 1
             net_ptr[m] = at
     weight = np.empty((end, num_constraints), dtype=np.int64)
-    weight[:2] = stays
+    for c in range(num_constraints):
+        weight[0, c], weight[1, c] = stays[0, c], stays[1, c]
+        for x in range(2, end):
+            weight[x, c] = nets.weight[vertex[x], c]
     for x in range(2, end):
         place[vertex[x]] = -1
-        weight[x] = nets.weight[vertex[x]]
     vertex_ptr = np.zeros(end + 1, dtype=np.int64)
     for k in range(at):
         vertex_ptr[pins[k] + 1] += 1
@@ -643,7 +646,8 @@ def _reach_again(side: int, net: Any, flow: Any) -> None:
     flow.listed[side, :] = False
     flow.weight[side, :] = 0
     number[0] = number[2] = number[3] = number[4] = 0
-    flow.queue[: number[1]] = flow.order[side, : number[1]]
+    for k in range(number[1]):
+        flow.queue[k] = flow.order[side, k]
     extend(side, number[1], 0, UNBOUNDED, net, flow)
     other = flow.number[1 - side]  # what was costly may be free now
     for k in range(other[2 + COSTLY]):
@@ -795,7 +799,8 @@ def balanced_cut(most: Any, now: int, max_work: int, net: Any) -> Any:
     if best_side < 0:
         return nothing, now, flow.work[0]
     goes = np.full(v, 1 - best_side, dtype=np.int8)
-    goes[flow.order[best_side, :best_number]] = best_side
+    for k in range(best_number):
+        goes[flow.order[best_side, k]] = best_side
     return np.flatnonzero(goes != net.part).astype(np.int32), best_cost, flow.work[0]
 
 

@@ -394,7 +394,8 @@ def _sweep(order: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
         if best < 0:
             if everywhere:
                 idle[here], idle_base[here] = moved, base
-                idle_weight[here] = nets.weight[v]
+                for c in range(num_constraints):
+                    idle_weight[here, c] = nets.weight[v, c]
             continue
         move(v, best, nets, state)
         highest = max(highest, _penalties(best, state, bounds))

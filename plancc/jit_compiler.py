@@ -1,0 +1,317 @@
+"""How numba compiles a kernel: what one entry point needs, once.
+
+numba makes every function that a kernel calls an entry point of its own: optimised machine code, a
+wrapper for Python and one for C, for every combination of types of arguments, narrow integers and
+literal constants among them. Most are called by kernels only, and each of these holds a copy. Here
+
+- a function that Python calls is compiled without the wrapper for C;
+- what it calls is *inner*: typed and lowered once for integers of any width, and optimised and
+  translated as part of the whole. So are numba's own implementations of NumPy's functions;
+- inner functions that make no arrays count no references: those that call them hold the arrays;
+- types of calls are remembered: the inference asks for the same ones again in every round.
+
+The arithmetic is the same, and so are the results, bit by bit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+from numba.core import compiler, ir, sigutils, typing
+from numba.core import types as numba_types
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.compiler_machinery import FunctionPass, register_pass
+from numba.core.registry import CPUDispatcher
+from numba.core.target_extension import jit_registry, target_registry
+from numba.core.typed_passes import NopythonTypeInference
+
+types: Any = numba_types  # whose names its annotations do not have
+
+# -- functions -------------------------------------------------------------------------------------
+
+
+class Kernel(CPUDispatcher):
+    """A compiled function as Python calls it, and as other kernels do.
+
+    Parameters
+    ----------
+    py_func : function
+    locals : dict, optional
+    targetoptions : dict
+        Options of `numba.njit`.
+    """
+
+    def __init__(
+        self, py_func: Any, locals: Any = None, targetoptions: Any = None, **_: Any
+    ) -> None:
+        super().__init__(py_func, locals, targetoptions, _Compiler)
+        self._compiler._customize_flags = _of_entry
+        self._inner: dict[Any, Any] = {}
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """What numba asks for to type a call in another kernel; compiles what is called."""
+        pysig, args = self._compiler.fold_argument_types(args, kws)
+        args = tuple(map(self._passed, args))
+        with global_compiler_lock:
+            if args not in self._inner:
+                self._compile_inner(args)
+        name = self.py_func.__name__
+        signatures = [made.signature for made in self._inner.values()]
+        template = typing.make_concrete_template(f"call of {name}", name, signatures)
+        return template, pysig, args, {}
+
+    def get_overload(self, sig: Any) -> Any:
+        """What numba's target knows an inner function by."""
+        args, _ = sigutils.normalize_signature(sig)
+        return self._inner[tuple(args)].entry_point
+
+    def _passed(self, kind: Any) -> Any:
+        """The type that is passed for an argument: no literal, and no narrow signed integer."""
+        kind = types.unliteral(kind)
+        is_signed = isinstance(kind, types.Integer) and kind.signed
+        return types.int64 if is_signed else kind
+
+    def _compile_inner(self, args: Any) -> None:
+        made = self._typed_and_lowered(args, _BorrowingCompiler)._replace(entry_point=_Key())
+        self.targetctx.insert_user_function(made.entry_point, made.fndesc, [made.library])
+        self._inner[args] = made
+
+    def _typed_and_lowered(self, args: Any, pipeline: Any) -> Any:
+        flags = compiler.Flags()
+        self.targetdescr.options.parse_as_flags(flags, self.targetoptions)
+        return compiler.compile_extra(
+            self.typingctx,
+            self.targetctx,
+            self.py_func,
+            args,
+            None,
+            _of_inner(flags),
+            self.locals,
+            pipeline_class=pipeline,
+        )
+
+
+class _Overload(Kernel):
+    """numba's implementation of a function of NumPy or Python, for just the types asked for."""
+
+    def _passed(self, kind: Any) -> Any:
+        return kind
+
+    def _typed_and_lowered(self, args: Any, pipeline: Any) -> Any:
+        return super()._typed_and_lowered(args, _Compiler)  # it may make what its types hide
+
+
+class _Key:
+    """An inner function, by identity."""
+
+
+@contextlib.contextmanager
+def _lean_overloads() -> Iterator[None]:
+    """Let numba make its implementations of functions inner ones meanwhile.
+
+    It finds them by the flags of whoever asks, so that those made here are not found outside.
+    """
+    cpu = target_registry["cpu"]
+    usual = jit_registry.pop(cpu)  # a registry takes no key twice
+
+    def lean(**options: Any) -> Any:
+        def decorate(function: Any) -> Any:
+            dispatcher = usual(**options)(function)
+            return _Overload(function, dispatcher.locals, dispatcher.targetoptions)
+
+        return decorate
+
+    jit_registry[cpu] = lean
+    try:
+        yield
+    finally:
+        del jit_registry[cpu]
+        jit_registry[cpu] = usual
+
+
+@contextlib.contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """The compiler makes millions of objects that live as long as it works on a function."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+# -- flags -----------------------------------------------------------------------------------------
+
+
+class _Flags(compiler.Flags):
+    """Flags that change no more, and so have a key: numba looks overloads up by flags, often."""
+
+    __slots__ = ("_key",)
+
+    def __init__(self, copy_from: Any = None) -> None:
+        super().__init__(copy_from)
+        self._key = repr(sorted(self.values().items()))
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Flags) and self._key == other._key
+
+
+def _of_entry(flags: Any) -> _Flags:
+    """Those of functions that Python calls."""
+    flags.no_cfunc_wrapper = True
+    return _Flags(flags)
+
+
+def _of_inner(flags: Any) -> _Flags:
+    """Those of functions that only kernels call."""
+    flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+    return _Flags(flags)
+
+
+# -- from Python to LLVM's language ----------------------------------------------------------------
+
+
+class _Compiler(compiler.CompilerBase):
+    """numba's compiler of functions that call nothing of Python, as above."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.state.typingctx = _Memory(self.state.typingctx)
+
+    def define_pipelines(self) -> list[Any]:
+        state = self.state
+        passes = compiler.DefaultPassBuilder.define_nopython_pipeline(state)
+        library = _InnerLibrary if state.flags.no_compile else _Library
+        state.library = library(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        return [passes]
+
+    def _compile_core(self) -> Any:
+        with _no_garbage_collection(), _lean_overloads():
+            return super()._compile_core()
+
+
+class _BorrowingCompiler(_Compiler):
+    """The same with `_Borrowing`."""
+
+    def define_pipelines(self) -> list[Any]:
+        (passes,) = super().define_pipelines()
+        passes.add_pass_after(_Borrowing, NopythonTypeInference)
+        passes.finalize()
+        return [passes]
+
+
+class _Memory:
+    """A typing context that remembers the types of calls of built-in functions."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self._known: dict[Any, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    def resolve_function_type(self, func: Any, args: Any, kws: Any) -> Any:
+        """The signature of a call."""
+        if not isinstance(func, types.Function):
+            return self._context.resolve_function_type(func, args, kws)
+        key = func, tuple(args), tuple(dict(kws).items())
+        if key not in self._known:
+            self._known[key] = self._context.resolve_function_type(func, args, kws)
+        return self._known[key]
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _Borrowing(FunctionPass):
+    """No counting of references where only arrays of the caller are read and written."""
+
+    _name = "plancc_borrowing"
+
+    def __init__(self) -> None:
+        FunctionPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        """Replace the target by one that counts none, if every operation is known to need none."""
+        models = state.targetctx.data_model_manager
+
+        def may_make(at: Any, call: Any) -> bool:
+            if call is None:
+                return False
+            if isinstance(at, ir.SetItem | ir.StaticSetItem):
+                return isinstance(call.args[-1], types.Array)  # which may be copied first
+            if getattr(at, "op", None) in ("getitem", "static_getitem") and _is_basic(call.args[1]):
+                return False  # a number, or a view
+            return bool(models[call.return_type].contains_nrt_meminfo())
+
+        makes = models[state.return_type].contains_nrt_meminfo()
+        if not (makes or any(may_make(at, call) for at, call in state.calltypes.items())):
+            state.targetctx = state.targetctx.subtarget(enable_nrt=False)
+        return False
+
+
+def _is_basic(index: Any) -> bool:
+    """Whether NumPy's basic indexing is asked for, whose result is a view."""
+    places = index if isinstance(index, types.BaseTuple) else [index]
+    return all(isinstance(place, types.Integer | types.SliceType) for place in places)
+
+
+# -- from there to machine code --------------------------------------------------------------------
+
+
+class _Library(JITCodeLibrary):
+    """The code of a function that Python calls, with that of all inner functions."""
+
+    def finalize(self) -> None:
+        """Link, optimise and translate."""
+        self._raise_if_finalized()
+        self._link_into(self._final_module)
+        self._optimize_final_module()
+        self._final_module.verify()
+        self._finalize_final_module()
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        """Nothing yet: the module is optimised once it is whole."""
+        ll_module.data_layout = self._codegen._data_layout
+
+    def _link_into(self, module: Any) -> None:
+        """Add the code of all that is called, and of what that calls."""
+        todo, seen = self._linking_libraries[::-1], set()
+        while todo:
+            library = todo.pop()
+            if library in seen:
+                continue
+            seen.add(library)
+            self._reload_init.update(library._reload_init)
+            if isinstance(library, _InnerLibrary):
+                todo += library._linking_libraries[::-1]
+                module.link_in(library.alone(), preserve=True)
+            else:
+                module.link_in(library._get_module_for_linking(), preserve=True)
+
+
+class _InnerLibrary(_Library):
+    """The code of one inner function."""
+
+    def finalize(self) -> None:
+        """Leave the code as it is."""
+        self._raise_if_finalized()
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+    def alone(self) -> Any:
+        """Its module, without what it calls."""
+        return super()._get_module_for_linking()
+
+    def _get_module_for_linking(self) -> Any:
+        """What libraries of numba's own compiler link: its module with all that it calls."""
+        whole = self.alone().clone()
+        self._link_into(whole)
+        return whole
