@@ -27,7 +27,9 @@ EVERY = 10.0
 QUIET, USUAL, VERBOSE = -1, 0, 1
 VERBOSITY = "plancc.verbosity"
 """Key of the context's `meta`."""
-COMPILING = "compiling kernels, once after an installation (about half a minute; not counted in seconds)"
+COMPILING = (
+    "compiling kernels, once after an installation (about half a minute; not counted in seconds)"
+)
 
 Report = Callable[[str], None]
 
