@@ -56,6 +56,9 @@ class SearchOptions(PartitionOptions):
         Process grid whose blocks the parts are: the time of an epoch is then the grid's.
     stop : callable, optional
         Asked often, by any thread: once it says yes, a search ends with the best owners so far.
+    lean : bool
+        Whether partitioners are given the graph between clusters only, whatever the kind of graph:
+        for memory (`plancc.search.footprint`).
     partitioner, preset, epsilon, seed, threads, time_limit
         See `PartitionOptions`. A partitioner or preset that is named replaces the search.
     capacities : sequence of float, optional
@@ -75,6 +78,7 @@ class SearchOptions(PartitionOptions):
     topology: Topology | str | None = None
     grid: Grid | None = None
     stop: Stop | None = None
+    lean: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

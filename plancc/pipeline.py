@@ -28,6 +28,7 @@ from plancc.models.stochastic import StochasticModel
 from plancc.models.weights import BATCH, Balance
 from plancc.options import SearchOptions
 from plancc.owners.find import find_owners
+from plancc.owners.memory import allowed_memory, within_memory
 from plancc.owners.numbering import numbered
 from plancc.owners.provenance import now
 from plancc.owners.request import DEFAULT_BALANCE, Assigner, default_model, prepared
@@ -69,6 +70,7 @@ def compile(
     topology: str | Topology | None = None,
     capacities: Sequence[float] | None = None,
     threads: int = 1,
+    memory: int | None = None,
     time_limit: float | None = None,
     seed: int = 1,
     data: Any = None,
@@ -139,6 +141,10 @@ def compile(
     threads : int
         Threads of the search and the partitioners; with one thread and no budget the same seed
         gives the same plan.
+    memory : int, optional
+        Bytes that the compiler and the processes that it starts may take. Where a search would take
+        more, partitioners are given clusters only, and then the effort is fast
+        (`plancc.search.footprint`). None: what this computer has left, less a tenth.
     time_limit : float, optional
         Seconds that one native partitioner may run (6 hours).
     seed : int
@@ -175,12 +181,14 @@ def compile(
     Raises
     ------
     InputError, BackendUnavailable, BackendError
+        An InputError also where memory does not suffice, before the search.
 
     Warns
     -----
     PlanccWarning
-        Fallbacks, a missed balance, a partition that another run may not repeat; what vertex data
-        hold and is seldom meant (`plancc.graph.remarks`).
+        Less of a search than was asked for, for want of memory; fallbacks, a missed balance, a
+        partition that another run may not repeat; what vertex data hold and is seldom meant
+        (`plancc.graph.remarks`).
     """
     check_choice("normalization", normalize, NORMALIZATIONS)
     check_choice("value type", value_dtype, VALUE_DTYPES)
@@ -210,6 +218,10 @@ def compile(
         graph, vertex_data = as_source(graph, data, split=split, keys=keys)
         assigner.check_graph(graph.num_vertices, vertex_data)
         task = _with_dims(task, vertex_data)
+    taken = allowed_memory(memory)
+    task, way, given_up = within_memory(task, graph, vertex_data, len(wanted.names), taken)
+    if given_up:
+        warnings.warn(given_up, PlanccWarning, stacklevel=2)
     with observer("normalize"):
         matrix = normalized(graph, normalize, self_loops=self_loops, dtype=value_dtype)
     if clusters is not None:
@@ -278,7 +290,9 @@ def compile(
                 for name, value in (model_options | task.handed_on).items()
             },
             **found.how,
-            "warnings": "\n".join([unfit] * bool(unfit) + notes),
+            **({} if memory is None else {"memory": memory}),
+            "predicted_memory": way.peak,
+            "warnings": "\n".join([text for text in (given_up, unfit) if text] + notes),
         },
     )
 

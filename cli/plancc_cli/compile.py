@@ -46,7 +46,8 @@ SECTIONS = {
     "Plan": ("output", "parts", "value_dtype", "compress"),
     "Model": ("model", "normalize", "no_self_loops"),
     "Search": (
-        *("objective", "effort", "budget", "keep_best", "seed", "threads", "dims", "machine"),
+        *("objective", "effort", "budget", "keep_best", "seed", "threads", "memory"),
+        *("dims", "machine"),
         *("partitioner", "preset", "time_limit", "topology"),
     ),
     "Balance": ("balance", "epsilon", "capacities"),
@@ -144,6 +145,12 @@ def _of_single_models() -> str:
     type=options.THREADS,
     metavar="INTEGER",
     help="Threads of the search; with more than one, a named partitioner may not repeat itself.",
+)
+@click.option(
+    "--memory",
+    type=options.MEMORY,
+    help="Memory for all processes (16G): searches that need more are made smaller, or refused.  "
+    "[default: what is left, less a tenth]",
 )
 @options.time_limit
 @options.normalizing("sym")

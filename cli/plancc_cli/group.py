@@ -29,6 +29,7 @@ COMMANDS = {
     "study": "Compile graphs with several models, and compare the plans.",
     "report": "Write a page about plans: pictures, figures and tables, for a browser.",
     "predict": "Write classes of all vertices, by saved weights.",
+    "estimate": "Say what memory a compile takes, from numbers of vertices and nonzeros.",
     "simulate": "Predict the time of an epoch on a machine.",
     "rehearse": "Execute a plan's epochs in virtual time, all ranks on this computer.",
     "calibrate": "Measure this machine, for simulate and rehearse.",

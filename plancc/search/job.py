@@ -192,7 +192,7 @@ class Job:
         is not tried (`plancc.search.starts.tightest`).
         """
         one = tightest(self.degrees, self.loads, self.num_parts)
-        if one is None or self.num_parts == 1 or len(self.nets.pins) == 0:
+        if how.how.clustered or one is None or self.num_parts == 1 or len(self.nets.pins) == 0:
             return None
         problem = replace(self._given(how.how), vertex_weights=one.weights)
         owner = self.start(problem, how.adapter, seed=seed, preset=how.how.preset, loads=one)
@@ -211,7 +211,7 @@ class Job:
         kind = self.kind or kind_of(self.degrees)
         hypergraphs = self.model.problem is Hypergraph
         of_matrix = self.hypergraph.vertex_weights, self.matrix.num_nonzeros, self.num_parts
-        return list(beginnings(kind, effort, *of_matrix, hypergraphs))
+        return list(beginnings(kind, effort, *of_matrix, hypergraphs, self.options.lean))
 
     def has_begun(self, how: Beginning, seed: int) -> bool:
         """Whether that start was made with this seed."""

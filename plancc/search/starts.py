@@ -30,7 +30,7 @@ import numpy.typing as npt
 from plancc.models.loads import Loads
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.partitioners import PARTITIONERS
-from plancc.partitioners.adapter import Adapter, Start
+from plancc.partitioners.adapter import LARGE, Adapter, Start
 from plancc.partitioners.run import by_rank_of_kind
 
 KINDS = ("hubs", "wide", "even", "dense", "thin")
@@ -82,6 +82,11 @@ def has_hubs(degree: npt.NDArray[np.int64]) -> bool:
     return bool(hubs >= HUB_EDGES * total or popular >= POPULAR_EDGES * total)
 
 
+def begins_with_clusters(degree: npt.NDArray[np.int64], effort: str) -> bool:
+    """Whether the quick start is one from clusters; `degree` may be of rows alone."""
+    return effort == "fast" and int(degree.sum()) >= LARGE and has_hubs(degree)
+
+
 def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str:
     """Kind of a graph, one of `KINDS`.
 
@@ -118,6 +123,7 @@ def beginnings(
     num_nonzeros: int,
     num_parts: int,
     hypergraphs: bool = True,
+    lean: bool = False,
 ) -> Iterator[Beginning]:
     """Starts of the installed partitioners on a kind of graph, the best first.
 
@@ -136,23 +142,31 @@ def beginnings(
     num_nonzeros, num_parts : int
     hypergraphs : bool
         Whether the column-net hypergraph may be given; else only the graph.
+    lean : bool
+        Only starts from clusters, whatever the kind and the effort.
     """
     ranked = by_rank_of_kind(WeightedGraph, "cut", lambda adapter: adapter.auto_rank)
     installed = [adapter for adapter in ranked if adapter.available()]
     if not installed or not installed[0].starts:
         return
     several = np.count_nonzero(np.atleast_2d(weights.T).any(axis=1)) > 1
-    strict = several and kind in ("hubs", "wide", "dense") and effort != "best"
+    strict = several and (lean or (kind in ("hubs", "wide", "dense") and effort != "best"))
     rows = len(weights) / num_parts
     able = [
         (adapter, how)
         for adapter in PARTITIONERS.loaded().values()
         if adapter.available() and (adapter.constraints or not strict)
         for how in adapter.starts
-        if kind in how.rank and _is_for(how, effort) and rows <= how.most_rows
-        if num_nonzeros >= how.least_nonzeros
+        if (
+            how.clustered
+            if lean
+            else kind in how.rank
+            and _is_for(how, effort)
+            and rows <= how.most_rows
+            and num_nonzeros >= how.least_nonzeros
+        )
     ]
-    for adapter, how in sorted(able, key=lambda each: -each[1].rank[kind]):
+    for adapter, how in sorted(able, key=lambda each: -each[1].rank.get(kind, 0)):
         given = WeightedGraph if how.objective else Hypergraph
         if (how.objective or hypergraphs) and adapter.takes_kind(given, how.objective):
             yield Beginning(adapter, how)

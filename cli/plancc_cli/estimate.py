@@ -1,0 +1,87 @@
+"""`plancc estimate`: memory of a compile, without a graph."""
+
+from __future__ import annotations
+
+import click
+from rich.table import Table
+
+from plancc.errors import InputError
+from plancc.graph.graph import MAX_VERTICES
+from plancc.options import EFFORT, EFFORTS
+from plancc_cli import options
+from plancc_cli.tables import print_data, print_table
+
+
+@click.command()
+@click.option("--vertices", required=True, type=int, metavar="N", help="Vertices of the graph.")
+@click.option(
+    "--nonzeros", required=True, type=int, metavar="M", help="Nonzeros, both directions counted."
+)
+@click.option("--directed", is_flag=True, help="A nonzero may lack its mirror image.")
+@click.option(
+    "--features", default=0, type=int, metavar="F", help="Numbers (float32) of every vertex."
+)
+@click.option(
+    "--effort",
+    default=EFFORT,
+    show_default=True,
+    type=options.NameIn("effort", EFFORTS),
+    help=f"Search effort: {', '.join(EFFORTS)}.",
+)
+@click.option(
+    "--memory", type=options.MEMORY, help="Memory that there is.  [default: of this computer]"
+)
+@options.as_data
+def command(
+    vertices: int, nonzeros: int, directed: bool, features: int, effort: str, memory: int | None
+) -> None:
+    """Say what memory `plancc compile` takes for a row plan of a graph of these sizes.
+
+    The ways to compile are listed in the order in which they are tried: partitioners are given all
+    rows, then clusters of rows only, then the effort is fast.
+    """
+    from plancc.owners.memory import allowed_memory
+    from plancc.search.footprint import Sizes, shown, ways
+
+    for name, value, least in (("vertices", vertices, 1), ("nonzeros", nonzeros, 0)):
+        if value < least:
+            raise InputError(f"`{name}` {value}: at least {least} is needed")
+    if vertices > MAX_VERTICES:
+        raise InputError(f"`vertices` {vertices}: at most {MAX_VERTICES} are supported")
+    if nonzeros > vertices**2:
+        raise InputError(f"`nonzeros` {nonzeros}: {vertices} vertices have {vertices**2} at most")
+    if features < 0:
+        raise InputError(f"`features` {features}: at least 0 is needed")
+    allowed = allowed_memory(memory)
+    mirrored = 0.0 if directed else 1.0
+    sizes = Sizes(vertices, nonzeros + vertices, mirrored, data=4 * features * vertices)
+    found = list(ways(sizes, effort))
+    form = options.form()
+    if form:
+        rows = [
+            {
+                "effort": way.effort,
+                "clusters_only": way.clustered,
+                "fits": allowed is None or way.peak <= allowed,
+                "peak": way.peak,
+                "stages": way.stages,
+            }
+            for way in found
+        ]
+        print_data(form, {"memory": allowed, "ways": rows}, rows)
+        return
+    stages = list(dict.fromkeys(stage for way in found for stage in way.stages))
+    title = "memory of all processes together"
+    if allowed is not None:
+        title += f"; allowed are {shown(allowed)}"
+    table = Table(title=title)
+    for name in ("effort", "partitioners get"):
+        table.add_column(name)
+    for name in (*stages, "peak", "fits"):
+        table.add_column(name, justify="right")
+    for way in found:
+        sizes_of = [shown(way.stages[stage]) if stage in way.stages else "" for stage in stages]
+        given = "clusters" if way.clustered else "all rows"
+        fits = "yes" if allowed is None or way.peak <= allowed else "no"
+        table.add_row(way.effort, given, *sizes_of, shown(way.peak), fits)
+    print_table(table)

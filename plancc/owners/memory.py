@@ -1,0 +1,117 @@
+"""What of a search fits into the memory that there is. Knows tasks and graphs; measures nothing.
+
+Numbers are those of `plancc.search.footprint`.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from plancc.graph.graph import Graph
+from plancc.graph.vertexdata import VertexData
+from plancc.memory import available_memory
+from plancc.owners.task import Task
+from plancc.search.footprint import MARGIN, Sizes, Work, fitting, shown, work
+from plancc.search.starts import begins_with_clusters
+
+SAMPLE = 2000
+"""Nonzeros that are looked at to learn how many have a mirror image."""
+
+
+def allowed_memory(given: int | None = None) -> int | None:
+    """Bytes that this process and its children may have together.
+
+    Parameters
+    ----------
+    given : int, optional
+        What the user allows; None: what the system has left and what this process has already, less
+        a margin.
+
+    Returns
+    -------
+    int or None
+        None where the system does not say.
+    """
+    left = available_memory()
+    if given is not None or left is None:
+        return given
+    return int(MARGIN * (left + _held()))
+
+
+def _held() -> int:
+    """Bytes that this process has, without what only maps files."""
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                return 1024 * int(line.split()[1])
+    return 0
+
+
+def mirrored_share(graph: Graph) -> float:
+    """Share of the nonzeros whose mirror image is one too, by a sample of them."""
+    if not graph.directed or graph.num_nonzeros == 0:
+        return 1.0
+    rng = np.random.default_rng(1)
+    chosen = rng.integers(0, graph.num_nonzeros, SAMPLE)
+    rows = np.searchsorted(graph.indptr, chosen, side="right") - 1
+    found = 0
+    for i, j in zip(rows.tolist(), graph.indices[chosen].tolist(), strict=True):
+        row = graph.indices[graph.indptr[j] : graph.indptr[j + 1]]
+        at = int(np.searchsorted(row, i))
+        found += at < len(row) and row[at] == i
+    return found / SAMPLE
+
+
+def within_memory(
+    task: Task, graph: Graph, data: VertexData, constraints: int, limit: int | None
+) -> tuple[Task, Work, str]:
+    """The task, or the most of it that fits.
+
+    Parameters
+    ----------
+    task : Task
+    graph : Graph
+        Not normalised.
+    data : VertexData
+    constraints : int
+        Number of balances.
+    limit : int or None
+        Bytes; None: any.
+
+    Returns
+    -------
+    task, work, str
+        What it is predicted to take, and a sentence of what was given up, "" for nothing.
+
+    Raises
+    ------
+    InputError
+        Nothing fits.
+    """
+    rows = graph.num_vertices
+    held = sum(array.nbytes for array in vars(data).values() if isinstance(array, np.ndarray))
+    mirrored, weighted = mirrored_share(graph), graph.values is not None
+    sizes = Sizes(rows, graph.num_nonzeros + rows, mirrored, weighted, constraints, held)
+    searches = task.searches and task.model.layout == "row"
+    if not searches:
+        # A named partitioner is given all rows; edge plans are searched in their own way.
+        effort = "" if task.model.problem is None else "balanced" if task.searches else "fast"
+        return task, fitting(sizes, effort, limit, only=True), ""
+    clustered = begins_with_clusters(graph.row_nonzeros(), task.effort)
+    first = work(sizes, task.effort, clustered)
+    chosen = fitting(sizes, task.effort, limit, clustered)
+    if chosen == first:
+        return task, first, ""
+    options = replace(task.options, effort=chosen.effort, lean=chosen.clustered)
+    what = "partitioners are given clusters of rows"
+    if chosen.effort != task.effort:
+        what = f"the effort is {chosen.effort}, and {what}"
+    told = (
+        f"effort {task.effort} takes about {shown(first.peak)}, and `memory` is "
+        f"{shown(limit or 0)}: {what} ({shown(chosen.peak)})"
+    )
+    return replace(task, options=options), chosen, told

@@ -1,0 +1,187 @@
+"""Memory that a search takes, from numbers alone, and what is given up where that is too much.
+
+The terms are counted from the arrays that stages hold; what libraries take beside was measured
+(``python -m benchmarks memory`` compares both with real peaks, child processes included). A peak is
+that of one stage, with all that the process still holds then.
+
+Knows numbers of rows and nonzeros; no graph, no partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from plancc.errors import InputError
+
+INTERPRETER = 100_000_000
+"""Bytes of Python with its libraries, and of a partitioner's child process."""
+MARGIN = 0.9
+"""Share of the memory that is left which may be taken unless told otherwise."""
+METIS_LINK, METIS_ROW = 120, 75
+"""Bytes of METIS per link of the undirected graph and per row, its input included."""
+CLUSTER_LINK = 5
+"""Bytes per link of the undirected graph for the graph between clusters, and METIS on that."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is known of a graph before it is partitioned.
+
+    Attributes
+    ----------
+    rows : int
+    nonzeros : int
+        Of the normalised matrix, one for every row on the diagonal.
+    mirrored : float
+        Share of the others whose mirror image is a nonzero too.
+    weighted : bool
+        Whether the graph has values of its own.
+    constraints : int
+        Balances.
+    data : int
+        Bytes of features and other vertex data.
+    """
+
+    rows: int
+    nonzeros: int
+    mirrored: float = 1.0
+    weighted: bool = False
+    constraints: int = 2
+    data: int = 0
+
+    @property
+    def links(self) -> int:
+        """Links of the undirected graph, each from both of its ends."""
+        return int((2 - self.mirrored) * max(self.nonzeros - self.rows, 0))
+
+
+@dataclass(frozen=True)
+class Work:
+    """A way to do it.
+
+    Attributes
+    ----------
+    effort : str
+        Of the search; "" without one.
+    clustered : bool
+        Whether partitioners are given clusters only.
+    stages : dict of str to int
+        Bytes of all processes at the peak of every stage, the interpreter included.
+    """
+
+    effort: str
+    clustered: bool
+    stages: dict[str, int]
+
+    @property
+    def peak(self) -> int:
+        """The largest of all."""
+        return max(self.stages.values())
+
+
+def reading(sizes: Sizes) -> int:
+    """The graph while it is read: entries as pairs, sorted into rows."""
+    return 33 * sizes.nonzeros + 24 * sizes.rows
+
+
+def matrix(sizes: Sizes) -> int:
+    """Graph and normalised matrix."""
+    return (16 if sizes.weighted else 12) * sizes.nonzeros + 16 * sizes.rows
+
+
+def normalising(sizes: Sizes) -> int:
+    return matrix(sizes) + 6 * sizes.nonzeros + 40 * sizes.rows
+
+
+def nets(sizes: Sizes) -> int:
+    """Column nets, the nets of every row, weights."""
+    return 8 * sizes.nonzeros + (36 + 16 * sizes.constraints) * sizes.rows
+
+
+def state(sizes: Sizes) -> int:
+    """Pins of every net in every part, owners, orders of rows."""
+    return 6 * sizes.nonzeros + 44 * sizes.rows
+
+
+def clustering(sizes: Sizes) -> int:
+    """Labels, weights of clusters, and the graph between them with METIS at work on it."""
+    labels = (24 + 16 * sizes.constraints) * sizes.rows
+    return labels + CLUSTER_LINK * sizes.links
+
+
+def starting(sizes: Sizes) -> int:
+    """METIS on all rows, and the undirected graph in this process."""
+    undirected = 4 * sizes.links + 8 * sizes.rows
+    return undirected + METIS_LINK * sizes.links + METIS_ROW * sizes.rows
+
+
+def cycling(sizes: Sizes) -> int:
+    """The levels of a V-cycle."""
+    return 90 * sizes.nonzeros
+
+
+def lowering(sizes: Sizes) -> int:
+    """Matrix and plan side by side, with tables of messages."""
+    return 26 * sizes.nonzeros + 130 * sizes.rows + sizes.data
+
+
+def work(sizes: Sizes, effort: str, clustered: bool) -> Work:
+    """What an effort takes; "" for owners that are not searched for."""
+    held = matrix(sizes) + sizes.data
+    found = {
+        "read": reading(sizes) + sizes.data,
+        "normalise": normalising(sizes) + sizes.data,
+    }
+    if effort:
+        held += nets(sizes)
+        found["start"] = held + (clustering(sizes) if clustered else starting(sizes))
+        found["sweeps"] = held + state(sizes)
+        if effort != "fast":
+            found["V-cycles"] = held + state(sizes) + cycling(sizes)
+    found["lower"] = lowering(sizes) + sizes.data
+    return Work(effort, clustered, {stage: INTERPRETER + size for stage, size in found.items()})
+
+
+def ways(sizes: Sizes, effort: str, clustered: bool = False) -> Iterator[Work]:
+    """What an effort takes, then what less of a search does.
+
+    `clustered`: whether the first way starts from clusters already.
+    """
+    yield work(sizes, effort, clustered)
+    if not effort:
+        return
+    if not clustered:
+        yield work(sizes, effort, True)
+    if effort != "fast":
+        yield work(sizes, "fast", True)
+
+
+def fitting(
+    sizes: Sizes, effort: str, limit: int | None, clustered: bool = False, only: bool = False
+) -> Work:
+    """The first way that fits into `limit` bytes; the first of all without a limit.
+
+    `only`: whether there is no other than the first.
+
+    Raises
+    ------
+    InputError
+        Nothing fits.
+    """
+    found = list(islice(ways(sizes, effort, clustered), 1 if only else None))
+    for each in found:
+        if limit is None or each.peak <= limit:
+            return each
+    least = min(found, key=lambda each: each.peak)
+    stage = max(least.stages, key=lambda name: least.stages[name])
+    raise InputError(
+        f"{sizes.rows:,} rows and {sizes.nonzeros:,} nonzeros need {shown(least.peak)} of memory "
+        f"(stage '{stage}'), and `memory` is {shown(limit or 0)}"
+    )
+
+
+def shown(size: int) -> str:
+    """Bytes in MiB, from 10 GiB on in GiB."""
+    return f"{size / 2**20:,.0f} MiB" if size < 10 * 2**30 else f"{size / 2**30:,.1f} GiB"

@@ -1,0 +1,104 @@
+"""Memory that a compile is predicted to take, and what is given up where there is less."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+
+import plancc
+from plancc.errors import InputError, PlanccWarning
+from plancc.graph.canonical import build_graph
+from plancc.owners import memory
+from plancc.owners.memory import allowed_memory, mirrored_share
+from plancc.plan.verify import verify
+from plancc.search.footprint import Sizes, fitting, shown, ways, work
+from plancc_datasets import load_dataset
+
+SIZES = Sizes(1_000_000, 20_000_000)
+
+
+def test_every_way_takes_less_than_the_one_before():
+    for effort in ("balanced", "best"):
+        found = list(ways(SIZES, effort))
+        assert [(each.effort, each.clustered) for each in found] == [
+            (effort, False),
+            (effort, True),
+            ("fast", True),
+        ]
+        peaks = [each.peak for each in found]
+        assert peaks == sorted(peaks, reverse=True)
+    assert [each.effort for each in ways(SIZES, "")] == [""]
+
+
+@pytest.mark.parametrize("more", ["rows", "nonzeros", "data"])
+def test_more_of_anything_takes_more(more):
+    larger = Sizes(**vars(SIZES) | {more: 2 * getattr(SIZES, more) + 1})
+    for effort in ("", "fast", "balanced"):
+        assert work(larger, effort, False).peak > work(SIZES, effort, False).peak
+
+
+def test_the_undirected_graph_of_a_directed_one_has_more_links():
+    one_way = Sizes(SIZES.rows, SIZES.nonzeros, mirrored=0.0)
+    assert SIZES.links == SIZES.nonzeros - SIZES.rows
+    assert one_way.links == 2 * SIZES.links
+
+
+def test_the_first_way_that_fits_is_taken():
+    every = list(ways(SIZES, "balanced"))
+    for way in every:
+        assert fitting(SIZES, "balanced", way.peak) == way
+    assert fitting(SIZES, "balanced", None) == every[0]
+    with pytest.raises(InputError, match=r"1,000,000 rows and 20,000,000 nonzeros need .* MiB"):
+        fitting(SIZES, "balanced", every[-1].peak - 1)
+    with pytest.raises(InputError, match="memory"):
+        fitting(SIZES, "balanced", every[0].peak - 1, only=True)
+
+
+def test_sizes_are_shown_in_round_units():
+    assert shown(5 * 2**20) == "5 MiB"
+    assert shown(12 * 2**30) == "12.0 GiB"
+
+
+def test_the_share_of_mirrored_nonzeros():
+    rng = np.random.default_rng(1)
+    row, column = rng.integers(0, 3000, (2, 20_000))
+    one_way = build_graph(3000, np.minimum(row, column), np.maximum(row, column))
+    both = build_graph(3000, np.concatenate([row, column]), np.concatenate([column, row]))
+    assert mirrored_share(one_way) < 0.05
+    assert mirrored_share(both) == 1.0
+    assert mirrored_share(build_graph(3, row[:0], row[:0])) == 1.0
+
+
+def test_the_default_is_less_than_there_is(monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: 10**9)
+    monkeypatch.setattr(memory, "_held", lambda: 10**8)
+    assert allowed_memory() == 990_000_000
+    assert allowed_memory(5) == 5
+    monkeypatch.setattr(memory, "available_memory", lambda: None)
+    assert allowed_memory() is None
+
+
+def test_a_search_gives_up_what_does_not_fit_and_says_so():
+    graph = load_dataset("sbm", num_features=1).graph
+    sizes = Sizes(2048, graph.num_nonzeros + 2048)
+    every = list(ways(sizes, "balanced"))
+    whole = plancc.compile(graph, "hp", 4, memory=every[0].peak)
+    assert whole.provenance["effort"] == "balanced"
+    assert whole.provenance["predicted_memory"] == every[0].peak
+    with pytest.warns(PlanccWarning, match="partitioners are given clusters"):
+        plan = plancc.compile(graph, "hp", 4, memory=every[0].peak - 1)
+    verify(plan)
+    tried = plan.provenance["tried"]
+    assert "of clusters" in tried or "random" in tried
+    assert "effort balanced takes about" in plan.provenance["warnings"]
+    seen = []
+
+    def stage(name):
+        seen.append(name)
+        return nullcontext()
+
+    with pytest.raises(InputError, match="memory"):
+        plancc.compile(graph, "hp", 4, memory=every[-1].peak - 1, observer=stage)
+    assert seen == ["load"]
