@@ -88,6 +88,7 @@ def run_in_child(
         # A file, not a pipe: communicate() does not go on sending after a time-out.
         with task.open("wb") as file:
             pickle.dump(job, file, protocol=5)
+        del job, given, options, problem  # the child has what it needs
         with (
             log.open("wb") as stderr,
             task.open("rb") as stdin,
