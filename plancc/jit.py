@@ -43,13 +43,15 @@ from numba.core.ccallback import CFunc
 
 from plancc.clock import compilation
 from plancc.errors import PlanccWarning
-from plancc.jit_compiler import Kernel
 
 try:
     import fcntl
 except ImportError:  # not a POSIX system: every process compiles
     fcntl = None  # type: ignore[assignment]
 
+TESTED = ("0.68.",)
+"""How versions of numba begin whose inner parts `plancc.jit_compiler` knows; with others kernels
+compile in numba's own way, which takes longer."""
 PATIENCE = 300.0
 """Seconds to wait for another process that compiles the same kernel."""
 INTERVAL = 0.02
@@ -63,12 +65,21 @@ def njit(*functions: Any, **options: Any) -> Any:
     def decorate(function: Any) -> Any:
         if numba.config.DISABLE_JIT:
             return function
-        kernel = Kernel(function, targetoptions={"nopython": True, "boundscheck": None, **options})
+        kernel = _kernel(function, options)
         if cached:
             kernel._cache = KernelCache(function)
         return kernel
 
     return decorate(functions[0]) if functions else decorate
+
+
+def _kernel(function: Any, options: dict[str, Any]) -> Any:
+    """A dispatcher: our own with the versions of numba that it is tested with, else numba's."""
+    if not numba.__version__.startswith(TESTED):
+        return numba.njit(**options)(function)
+    from plancc.jit_compiler import Kernel
+
+    return Kernel(function, targetoptions={"nopython": True, "boundscheck": None, **options})
 
 
 def cfunc(signature: Any) -> Any:

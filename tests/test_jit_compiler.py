@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from numba.core import event
 
+from plancc import jit
 from plancc.jit import njit
+from plancc.jit_compiler import Kernel
 
 
 class Rows(NamedTuple):
@@ -96,3 +98,11 @@ def test_arrays_outlive_the_kernels_that_count_no_references(rows: Rows) -> None
         entry(rows, np.array([1, 0], dtype=np.int32))
     assert (value.base, value.flags.owndata) == before
     assert sys.getrefcount(value) < 10
+
+
+def test_other_versions_of_numba_compile_in_their_own_way(monkeypatch, rows: Rows) -> None:
+    assert isinstance(total, Kernel)
+    monkeypatch.setattr(jit.numba, "__version__", "0.99.0")
+    plain = njit(total.py_func)
+    assert not isinstance(plain, Kernel)
+    assert plain(rows, 1, 1) == total(rows, 1, 1) == 18
