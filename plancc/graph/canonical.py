@@ -20,6 +20,8 @@ from plancc.errors import InputError
 from plancc.graph.graph import Graph, Source, check_num_vertices, check_range
 
 IntArray = npt.NDArray[np.integer]
+BLOCK = 1 << 22
+"""Entries that are looked at together."""
 
 
 def build_graph(
@@ -95,6 +97,59 @@ def build_graph(
     )
 
 
+def graph_of_rows(
+    num_vertices: int,
+    indptr: IntArray,
+    indices: IntArray,
+    values: npt.NDArray[Any] | None = None,
+    *,
+    symmetrize: bool = False,
+    transpose: bool = False,
+    source: Source | None = None,
+) -> Graph:
+    """`build_graph` from compressed rows: arrays that are canonical already are kept as they are.
+
+    Parameters
+    ----------
+    num_vertices : int
+    indptr : int[num_vertices + 1]
+        Ascending from 0 to the number of entries.
+    indices : int[entries]
+        In 0..num_vertices-1.
+    values, symmetrize, transpose, source
+        As of `build_graph`.
+    """
+    source = source or Source()
+    check_num_vertices(num_vertices, source.name)
+    if values is not None:
+        values = as_values(values, source.name)
+    if not (symmetrize or transpose) and _is_canonical(indptr, indices, values):
+        return Graph(
+            indptr=indptr.astype(np.int64, copy=False),
+            indices=indices.astype(np.int32, copy=False),
+            values=values,
+            source=source,
+        )
+    row = np.repeat(np.arange(num_vertices, dtype=np.int32), np.diff(indptr))
+    reading: dict[str, Any] = {"symmetrize": symmetrize, "transpose": transpose, "source": source}
+    return build_graph(num_vertices, row, indices, values, **reading)
+
+
+def _is_canonical(indptr: IntArray, indices: IntArray, values: npt.NDArray[Any] | None) -> bool:
+    """Whether columns are strictly ascending in every row and no value is zero."""
+    for start in range(0, len(indices), BLOCK):
+        end = min(start + BLOCK, len(indices))
+        if values is not None and not values[start:end].all():
+            return False
+        after = indices[start + 1 : end + 1]
+        ascends = after > indices[start : start + len(after)]
+        first, last = np.searchsorted(indptr, (start + 1, start + 1 + len(after)))
+        ascends[indptr[first:last] - start - 1] = True  # the first of a row
+        if not ascends.all():
+            return False
+    return True
+
+
 def as_values(values: npt.NDArray[Any], where: str) -> npt.NDArray[np.floating]:
     """Numbers as float32 (kept) or float64; InputError for anything that is no finite real."""
     if values.dtype.kind == "c":
@@ -128,10 +183,11 @@ def to_scipy(graph: Graph, dtype: Any = None) -> Any:
 def is_symmetric(graph: Graph, *, values: bool = False, skew: bool = False) -> bool:
     """Whether (i, j) is a nonzero wherever (j, i) is; with `values` also of equal value, with
     `skew` of opposite value."""
+    columns = np.bincount(graph.indices, minlength=graph.num_vertices)
+    if not np.array_equal(columns, graph.row_nonzeros()):
+        return False
     matrix = to_scipy(graph, np.int8)
     other = matrix.T.tocsr()
-    if not np.array_equal(matrix.indptr, other.indptr):
-        return False
     if not np.array_equal(matrix.indices, other.indices):
         return False
     if skew:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.files import open_file
 from plancc.graph.bounds import check_unpacked
-from plancc.graph.canonical import as_values, build_graph, detect_direction
+from plancc.graph.canonical import as_values, build_graph, detect_direction, graph_of_rows
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices, check_square
 from plancc.graph.textfile import StrPath, check_readable
@@ -192,9 +192,11 @@ def read_npz(
         For a damaged archive, pickled objects, missing keys, offsets or indices out of range, a
         matrix that is not square, complex, NaN or infinity; the message names file, key, value.
     """
+    reading: dict[str, Any] = {"symmetrize": symmetrize, "source": Source.of_file(path, "npz")}
     with Archive(path) as archive:
         name = archive.name
         values: Array | None = None
+        rows: tuple[Array, Array] | None = None
         if "format" in archive:
             layout = archive["format"].item() if archive["format"].ndim == 0 else b""
             layout = layout.decode("latin-1") if isinstance(layout, bytes) else str(layout)
@@ -208,41 +210,42 @@ def read_npz(
             if layout == "coo":
                 row, col = archive.indices("row", n), archive.indices("col", n)
             else:
-                row, col = _compressed(archive, n)
-                if layout == "csc":
-                    row, col = col, row
+                rows = _compressed(archive, n)
+                row = col = rows[1]
+                transpose ^= layout == "csc"  # its rows are columns
             if not values.ndim == 1 or not len(row) == len(col) == len(values):
                 raise InputError(f"{name}: key 'data' must have one value per nonzero")
-            if pattern or values.dtype == np.bool_:
-                if values.dtype == np.bool_ and not pattern:
-                    row, col = row[values], col[values]
-                values = None
-            else:
-                values = as_values(values, name)
+            if values.dtype == np.bool_ and not pattern and not values.all():
+                if rows is not None:
+                    row, col, rows = _row_of(rows[0]), rows[1], None
+                row, col = row[values], col[values]
+            values = None if pattern or values.dtype == np.bool_ else as_values(values, name)
         elif {"indptr", "indices", "num_nodes"} <= set(archive):
             size = archive["num_nodes"]
             if size.size != 1 or size.dtype.kind not in "iu":
                 raise InputError(f"{name}: key 'num_nodes' must be one integer")
             n = int(size.reshape(-1)[0])
             check_num_vertices(n, name)
-            row, col = _compressed(archive, n)
+            rows = _compressed(archive, n)
         else:
             raise InputError(
                 f"{name}: neither a scipy.sparse.save_npz file nor an archive with the keys "
                 f"'indptr', 'indices', 'num_nodes'; it has '{', '.join(archive)}'"
             )
-    source = Source.of_file(path, "npz")
-    return detect_direction(
-        build_graph(n, row, col, values, symmetrize=symmetrize, transpose=transpose, source=source)
-    )
+    if rows is not None:
+        return detect_direction(graph_of_rows(n, *rows, values, transpose=transpose, **reading))
+    return detect_direction(build_graph(n, row, col, values, transpose=transpose, **reading))
 
 
-def _compressed(
-    archive: Archive, n: int
-) -> tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]]:
+def _compressed(archive: Archive, n: int) -> tuple[Array, Array]:
+    """Offsets and indices."""
     minor = archive.indices("indices", n)
-    ptr = archive.pointers("indptr", n, len(minor))
-    return np.repeat(np.arange(n, dtype=np.int32), np.diff(ptr)), minor
+    return archive.pointers("indptr", n, len(minor)), minor
+
+
+def _row_of(ptr: Array) -> Array:
+    """The row of every entry."""
+    return np.repeat(np.arange(len(ptr) - 1, dtype=np.int32), np.diff(ptr))
 
 
 FORMAT = Format(

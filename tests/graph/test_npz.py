@@ -6,6 +6,7 @@ import scipy.sparse as sp
 from graph_helpers import SHARED, entries
 
 from plancc.errors import InputError
+from plancc.graph import canonical
 from plancc.graph.formats import read_graph
 
 
@@ -117,3 +118,57 @@ def test_shared_archives_equal_their_mtx(name):
     assert np.array_equal(one.indptr, other.indptr)
     assert np.array_equal(one.indices, other.indices)
     assert one.directed == other.directed
+
+
+def rows_like(case: str, rng: np.random.Generator) -> sp.csr_array:
+    matrix = sp.random_array((60, 60), density=0.1, format="csr", rng=rng)
+    matrix.sort_indices()
+    if case == "unsorted":
+        matrix.indices[:] = rng.integers(0, 60, matrix.nnz)
+    if case == "twice":
+        matrix.indices[1] = matrix.indices[0]
+    if case == "zero":
+        matrix.data[7] = 0
+    if case == "last unsorted":
+        full = np.flatnonzero(np.diff(matrix.indptr) > 1)[-1]
+        first = matrix.indptr[full]
+        matrix.indices[first : first + 2] = matrix.indices[first : first + 2][::-1]
+    return matrix
+
+
+@pytest.mark.parametrize("block", [1, 3, 1 << 22])
+@pytest.mark.parametrize(
+    "case", ["canonical", "unsorted", "twice", "zero", "last unsorted", "symmetric"]
+)
+def test_rows_that_are_canonical_are_kept(monkeypatch, case, block) -> None:
+    """Either way the graph is that of the entries one by one."""
+    monkeypatch.setattr(canonical, "BLOCK", block)
+    matrix = rows_like(case, np.random.default_rng(3))
+    if case == "symmetric":
+        matrix = sp.csr_array(matrix + matrix.T)
+    for values in (matrix.data, matrix.data.astype(np.float32), None):
+        if values is None and case == "zero":
+            continue  # a pattern has none
+        given = matrix.indptr, matrix.indices, values
+        found = canonical.graph_of_rows(60, *given)
+        row = np.repeat(np.arange(60), np.diff(matrix.indptr))
+        expected = canonical.build_graph(60, row, matrix.indices, values)
+        np.testing.assert_array_equal(found.indptr, expected.indptr)
+        np.testing.assert_array_equal(found.indices, expected.indices)
+        if values is not None:
+            np.testing.assert_array_equal(found.values, expected.values)
+        assert (found.indices is matrix.indices) == (case in ("canonical", "symmetric"))
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc"])
+@pytest.mark.parametrize("transpose", [False, True])
+def test_rows_and_columns_either_way(tmp_path, layout, transpose) -> None:
+    matrix = sp.random_array((40, 40), density=0.2, rng=np.random.default_rng(4))
+    for each in (matrix, matrix > 0.5):
+        path = tmp_path / "m.npz"
+        sp.save_npz(path, each.asformat(layout))
+        dense = each.toarray().astype(np.float64)
+        found = read_graph(path, transpose=transpose)
+        np.testing.assert_array_equal(
+            canonical.to_scipy(found).toarray(), dense.T if transpose else dense
+        )
