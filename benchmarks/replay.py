@@ -165,8 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--cold",
         action="store_true",
-        help="compile all kernels of the present tree anew: numba does not notice a change in a "
-        "kernel that another file's kernel calls",
+        help="compile all kernels of the present tree anew, as those of a commit are",
     )
     parser.add_argument(
         "--folder",

@@ -10,7 +10,9 @@ these that can be written:
 
 Kernels are looked for in all of them: an image may have them in an environment that is read-only.
 A kernel fits if its source has the same place and content, whatever its time stamp, and the
-processor and the version of numba are the same.
+processor and the version of numba are the same; and so are the sources of the kernels that it
+calls, the constants that it reads and the fields of the named tuples that its module knows, which
+may be of other files.
 
 Processes that miss the same kernel at the same time, such as the ranks of a node, do not all
 compile it: one holds a lock on a file beside the kernel, and the others wait and load. Such a wait
@@ -34,9 +36,11 @@ from collections.abc import Iterator
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 import numba
+import numpy as np
 from numba.core import event, sigutils
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.ccallback import CFunc
@@ -52,6 +56,7 @@ except ImportError:  # not a POSIX system: every process compiles
 TESTED = ("0.68.",)
 """How versions of numba begin whose inner parts `plancc.jit_compiler` knows; with others kernels
 compile in numba's own way, which takes longer."""
+COMPILER = Path(__file__).with_name("jit_compiler.py")
 PATIENCE = 300.0
 """Seconds to wait for another process that compiles the same kernel."""
 INTERVAL = 0.02
@@ -174,7 +179,7 @@ class KernelCache(FunctionCache):
         with _numba_writes_to(folder()):
             super().__init__(function)
         below = os.path.relpath(self.cache_path, folder())
-        base, stamp = self._impl.filename_base, _content(function.__code__.co_filename)
+        base, stamp = self._impl.filename_base, _stamp(function)
         places = dict.fromkeys([folder(), *candidates()])
         self._files = [IndexDataCacheFile(str(place / below), base, stamp) for place in places]
         self._cache_file = self._files[0]  # which numba saves to
@@ -217,9 +222,44 @@ def _numba_writes_to(place: Path) -> Iterator[None]:
         numba.config.CACHE_DIR = before
 
 
+def _stamp(function: Any) -> str:
+    """What numba compares with that of a kept kernel."""
+    parts = {_content(str(COMPILER)), *_compiled_in(function, set())}
+    return sha256("\n".join(sorted(parts)).encode()).hexdigest()
+
+
+def _compiled_in(function: Any, seen: set[Any]) -> Iterator[str]:
+    """What the compiled function depends on: sources, constants, fields of named tuples."""
+    seen.add(function)
+    yield _content(function.__code__.co_filename)
+    for name in _names(function.__code__):
+        value = function.__globals__.get(name)
+        called = getattr(value, "__wrapped__", value)  # a kernel's or an intrinsic's function
+        if isinstance(called, FunctionType):
+            if called not in seen and not called.__module__.startswith("numba."):
+                yield from _compiled_in(called, seen)
+        elif _is_constant(value) or (
+            isinstance(value, tuple) and all(_is_constant(each) for each in value)
+        ):
+            yield f"{name} = {value!r}"
+    for value in function.__globals__.values():
+        if isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
+            yield f"{value.__qualname__}{value._fields!r}"
+
+
+def _names(code: CodeType) -> set[str]:
+    """The names that a function reads, functions within it too."""
+    within = (each for each in code.co_consts if isinstance(each, CodeType))
+    return set(code.co_names).union(*map(_names, within))
+
+
+def _is_constant(value: Any) -> bool:
+    return isinstance(value, bool | int | float | complex | str | np.generic)
+
+
 @cache
 def _content(path: str) -> str:
-    """What numba compares with that of a kept kernel: its source."""
+    """A hash of a source."""
     return sha256(Path(path).read_bytes()).hexdigest()
 
 

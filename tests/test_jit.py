@@ -84,6 +84,48 @@ def test_kernels_are_kept_by_content_and_found_where_nothing_can_be_written(plac
     assert compiles(place, kept) == 1
 
 
+def test_a_kernel_whose_callee_has_changed_is_compiled_again(place: Path) -> None:
+    kept, callee = place / "kept", place / "others.py"
+    source = """
+from typing import NamedTuple
+from plancc.jit import njit
+
+class Pair(NamedTuple):
+    first: int
+    second: int
+
+@njit(cache=True)
+def half(x):
+    return 3 * x
+
+TIMES = 14
+"""
+    callee.write_text(source)
+    (place / "kernels.py").write_text("""
+from others import TIMES, Pair, half
+from plancc.jit import njit
+
+@njit(cache=True)
+def of_pair(pair):
+    return pair.first + half(pair.second) + TIMES
+
+def twice(x):
+    return of_pair(Pair(x + 1, 2))
+""")
+    assert said(start(place, kept))[0] == 22 + 6 + 14
+    assert said(start(place, kept)) == [42, 0]
+    for old, new, wanted in [
+        ("3 * x", "4 * x", 22 + 8 + 14),
+        ("TIMES = 14", "TIMES = 10 + 5", 22 + 8 + 15),
+        ("first: int\n    second: int", "second: int\n    first: int", 2 + 88 + 15),
+    ]:
+        source = source.replace(old, new)
+        callee.write_text(source)
+        value, compiled = said(start(place, kept))
+        assert value == wanted
+        assert compiled
+
+
 @pytest.fixture
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Neither environment nor home can be written, not even by root; the temporary folder can."""
