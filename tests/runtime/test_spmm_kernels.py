@@ -17,8 +17,8 @@ from plancc.errors import InputError
 from plancc.graph.canonical import to_scipy
 from plancc_datasets import load_dataset
 from plancc_runtime.kernels import numba_spmm, openmp, spmm
+from plancc_runtime.kernels.claims import claim
 from plancc_runtime.kernels.column_blocks import best_count, split
-from plancc_runtime.kernels.numba_spmm import _claim
 from plancc_runtime.kernels.order import ORDERS, cache_order
 from plancc_runtime.kernels.rows import add_rows, pack
 from plancc_runtime.kernels.spmm import KERNELS, _quickest, choose_kernel, prepare
@@ -283,7 +283,7 @@ def test_functions_run_on_as_many_of_torchs_threads_as_asked_for(count):
 
 
 def count_call(calls):
-    _claim(carray(calls, 1))  # an atomic increment
+    claim(carray(calls, 1))  # an atomic increment
 
 
 def test_a_copy_of_a_matrix_is_a_matrix_of_its_own():

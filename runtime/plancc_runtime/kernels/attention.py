@@ -32,8 +32,8 @@ from torch import Tensor
 
 from plancc.jit import cfunc, njit
 from plancc_runtime.kernels import openmp
+from plancc_runtime.kernels.claims import claim, equal_blocks, pointer
 from plancc_runtime.kernels.edges import Pattern, Side
-from plancc_runtime.kernels.numba_spmm import _claim, _equal_blocks, _pointer
 from plancc_runtime.operations import Cost, operation, size_of
 from plancc_runtime.workspace import empty
 
@@ -50,7 +50,7 @@ G, BACK, SCORES, VECTORS = range(22, 26)
 CALL_SIZE = 26
 FORWARD, INNER, ADJOINT = range(3)  # values of STAGE
 
-_I32, _I64 = ir.IntType(32), ir.IntType(64)
+_I32 = ir.IntType(32)
 _BYTE = ir.IntType(8).as_pointer()
 
 
@@ -249,7 +249,7 @@ def _attention_adjoint(
 
 
 def _run(stage: int, side: Side, kept: Attended, arrays: dict[int, Tensor | None]) -> None:
-    blocks = _equal_blocks(side.ptr.numpy())
+    blocks = equal_blocks(side.ptr.numpy())
     slope = np.array([kept.slope])
     call = np.zeros(CALL_SIZE, np.int64)
     call[STAGE], call[BLOCKS], call[NUM_BLOCKS] = stage, blocks.ctypes.data, len(blocks) - 1
@@ -422,9 +422,9 @@ def _dot(y, to, x, first, d):  # type: ignore[no-untyped-def]
 def _stages(call, dtype):  # type: ignore[no-untyped-def]
     """Claim blocks of groups until none is left; every thread of a call runs this."""
     stage, num_blocks = call[STAGE], call[NUM_BLOCKS]
-    blocks = carray(_pointer(call[BLOCKS]), num_blocks + 1, np.int64)
+    blocks = carray(pointer(call[BLOCKS]), num_blocks + 1, np.int64)
     while True:
-        block = _claim(call)
+        block = claim(call)
         if block >= num_blocks:
             return
         begin, end = blocks[block], blocks[block + 1]
@@ -440,16 +440,16 @@ def _stages(call, dtype):  # type: ignore[no-untyped-def]
 def _forward(call, begin, end, dtype):  # type: ignore[no-untyped-def]
     heads, d, mean = call[HEADS], call[D], call[MEAN] != 0
     width, nnz = heads * d, call[NNZ]
-    ptr = carray(_pointer(call[PTR]), call[GROUPS] + 1, np.int64)
-    index = carray(_pointer(call[INDEX]), nnz, np.int32)
-    column = carray(_pointer(call[COLUMN]), 1, dtype)
-    row = carray(_pointer(call[ROW]), 1, dtype)
-    x = carray(_pointer(call[X]), 1, dtype)
-    parts = carray(_pointer(call[PARTS]), 1, dtype)
-    totals = carray(_pointer(call[TOTALS]), 1, dtype)
-    scale = carray(_pointer(call[SCALE]), 1, dtype)
-    bias = carray(_pointer(call[BIAS]), 1, dtype)
-    out = carray(_pointer(call[OUT]), 1, dtype)
+    ptr = carray(pointer(call[PTR]), call[GROUPS] + 1, np.int64)
+    index = carray(pointer(call[INDEX]), nnz, np.int32)
+    column = carray(pointer(call[COLUMN]), 1, dtype)
+    row = carray(pointer(call[ROW]), 1, dtype)
+    x = carray(pointer(call[X]), 1, dtype)
+    parts = carray(pointer(call[PARTS]), 1, dtype)
+    totals = carray(pointer(call[TOTALS]), 1, dtype)
+    scale = carray(pointer(call[SCALE]), 1, dtype)
+    bias = carray(pointer(call[BIAS]), 1, dtype)
+    out = carray(pointer(call[OUT]), 1, dtype)
     scaled, biased = call[SCALE] != 0, call[BIAS] != 0
     for i in range(begin, end):
         r, both, sums = 4 * heads * i, 2 * width * i, 2 * heads * i
@@ -503,12 +503,12 @@ def _forward(call, begin, end, dtype):  # type: ignore[no-untyped-def]
 def _rows_back(call, begin, end, dtype):  # type: ignore[no-untyped-def]
     heads, d, mean = call[HEADS], call[D], call[MEAN] != 0
     width = heads * d
-    row = carray(_pointer(call[ROW]), 1, dtype)
-    g = carray(_pointer(call[G]), 1, dtype)
-    parts = carray(_pointer(call[PARTS]), 1, dtype)
-    totals = carray(_pointer(call[TOTALS]), 1, dtype)
-    scores = carray(_pointer(call[SCORES]), 1, dtype)
-    steep = dtype(1 - carray(_pointer(call[SLOPE]), 1, np.float64)[0])
+    row = carray(pointer(call[ROW]), 1, dtype)
+    g = carray(pointer(call[G]), 1, dtype)
+    parts = carray(pointer(call[PARTS]), 1, dtype)
+    totals = carray(pointer(call[TOTALS]), 1, dtype)
+    scores = carray(pointer(call[SCORES]), 1, dtype)
+    steep = dtype(1 - carray(pointer(call[SLOPE]), 1, np.float64)[0])
     part = dtype(1 / heads) if mean else dtype(1)
     for i in range(begin, end):
         for h in range(heads):
@@ -524,18 +524,18 @@ def _rows_back(call, begin, end, dtype):  # type: ignore[no-untyped-def]
 def _columns_back(call, begin, end, dtype):  # type: ignore[no-untyped-def]
     heads, d, mean = call[HEADS], call[D], call[MEAN] != 0
     width, nnz = heads * d, call[NNZ]
-    ptr = carray(_pointer(call[PTR]), call[GROUPS] + 1, np.int64)
-    index = carray(_pointer(call[INDEX]), nnz, np.int32)
-    edge = carray(_pointer(call[EDGE]), nnz, np.int32)
-    column = carray(_pointer(call[COLUMN]), 1, dtype)
-    row = carray(_pointer(call[ROW]), 1, dtype)
-    x = carray(_pointer(call[X]), 1, dtype)
-    g = carray(_pointer(call[G]), 1, dtype)
-    scale = carray(_pointer(call[SCALE]), 1, dtype)
-    back = carray(_pointer(call[BACK]), 1, dtype)
-    scores = carray(_pointer(call[SCORES]), 1, dtype)
-    vectors = carray(_pointer(call[VECTORS]), 1, dtype)
-    slope = dtype(carray(_pointer(call[SLOPE]), 1, np.float64)[0])
+    ptr = carray(pointer(call[PTR]), call[GROUPS] + 1, np.int64)
+    index = carray(pointer(call[INDEX]), nnz, np.int32)
+    edge = carray(pointer(call[EDGE]), nnz, np.int32)
+    column = carray(pointer(call[COLUMN]), 1, dtype)
+    row = carray(pointer(call[ROW]), 1, dtype)
+    x = carray(pointer(call[X]), 1, dtype)
+    g = carray(pointer(call[G]), 1, dtype)
+    scale = carray(pointer(call[SCALE]), 1, dtype)
+    back = carray(pointer(call[BACK]), 1, dtype)
+    scores = carray(pointer(call[SCORES]), 1, dtype)
+    vectors = carray(pointer(call[VECTORS]), 1, dtype)
+    slope = dtype(carray(pointer(call[SLOPE]), 1, np.float64)[0])
     scaled = call[SCALE] != 0
     part = dtype(1 / heads) if mean else dtype(1)
     out_width, step = (d, 0) if mean else (width, d)

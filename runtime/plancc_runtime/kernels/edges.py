@@ -186,7 +186,7 @@ def neighbour_sum(side: Side, x: Tensor) -> Tensor:
         for at in _columns_at_once(len(side.index), x.shape[1]):
             out[:, at] = _segment_sum(side.ptr, x[:, at].index_select(0, side.index))
         return out
-    _by_group(_sum, side, x.shape[1], side.ptr, side.index, x, out)
+    by_group(_sum, side, x.shape[1], side.ptr, side.index, x, out)
     return out
 
 
@@ -196,7 +196,7 @@ def edge_sum(side: Side, value: Tensor) -> Tensor:
     if not side.native:
         return _segment_sum(side.ptr, _in_order(side, value))
     out = value.new_empty(len(side), value.shape[1])
-    _by_group(_sum, side, value.shape[1], side.ptr, _or_empty(side.edge, side.index), value, out)
+    by_group(_sum, side, value.shape[1], side.ptr, _or_empty(side.edge, side.index), value, out)
     return out
 
 
@@ -223,7 +223,7 @@ def weighted_sum(side: Side, weight: Tensor, x: Tensor) -> Tensor:
             out[:, at] = _segment_sum(side.ptr, message)
         return out
     edge = _or_empty(side.edge, side.index)
-    _by_group(_weighted_sum, side, out[:1].numel(), side.ptr, side.index, edge, weight, x, out)
+    by_group(_weighted_sum, side, out[:1].numel(), side.ptr, side.index, edge, weight, x, out)
     return out
 
 
@@ -237,7 +237,7 @@ def edge_dot(pattern: Pattern, g: Tensor, x: Tensor) -> Tensor:
             product = g[:, at].index_select(0, pattern.row)
             out[:, at] = product.mul_(x[:, at].index_select(0, side.index)).sum(2)
         return out
-    _by_group(_edge_dot, side, x[:1].numel(), side.ptr, side.index, g, x, out)
+    by_group(_edge_dot, side, x[:1].numel(), side.ptr, side.index, g, x, out)
     return out
 
 
@@ -271,7 +271,7 @@ def first_extreme(
         y = x.new_empty(1, 1) if y is None else y
         sign = _scalar(1 if largest else -1, x)
         args = (side.ptr, side.index, list(OPERATORS).index(op), by_row, sign, x, y, out)
-        _by_group(_first_extreme, side, 4 * d, *args)
+        by_group(_first_extreme, side, 4 * d, *args)
         return out
     if y is not None and by_row:
         y = y.index_select(0, pattern.row)
@@ -329,7 +329,7 @@ def softmax(pattern: Pattern, score: Tensor) -> Tensor:
     side = pattern.rows
     if side.native:
         out = torch.empty_like(score)
-        _by_group(_softmax, side, 8 * score.shape[1], side.ptr, score, out)
+        by_group(_softmax, side, 8 * score.shape[1], side.ptr, score, out)
         return out
     row = pattern.row.unsqueeze(1).expand_as(score)
     best = _row_extreme(row, score, len(side), largest=True)
@@ -397,7 +397,7 @@ def _even_bounds(length: int, step: int) -> np.ndarray:
     return np.minimum(np.linspace(0, -(-length // step), count + 1).astype(int) * step, length)
 
 
-def _by_group(kernel: Any, side: Side, work: int, *args: Any) -> None:
+def by_group(kernel: Any, side: Side, work: int, *args: Any) -> None:
     """Run a kernel over all groups in chunks of equal nonzeros; `work` per nonzero."""
     ptr = side.ptr.numpy()
     cuts = np.linspace(0, len(side.index), torch.get_num_threads() * CHUNKS_PER_THREAD + 1)

@@ -32,11 +32,11 @@ from plancc.errors import InputError
 from plancc.jit import cfunc, njit
 from plancc_runtime.kernels import openmp
 from plancc_runtime.kernels.base import Epilogue, SparseMatrix
+from plancc_runtime.kernels.claims import claim, equal_blocks, pointer
 from plancc_runtime.kernels.column_blocks import best_count, split
 
 PREFETCH = 32  # distance of the prefetch in nonzeros; 16 to 48 differ by less than 10%
 NEAR_PREFETCH = 8  # the same within a column block, whose rows of x are in a cache
-BLOCK_WORK = 4096  # nonzeros and rows of a block that a thread claims
 THREAD_WORK = 1 << 17  # multiplications that are worth another thread: about 40 microseconds
 
 # Fields of a call of the compiled code: addresses, sizes and flags.
@@ -155,15 +155,8 @@ class _Rows:
         distance: int = PREFETCH,
     ) -> None:
         self.row_ptr, self.columns, self.values = row_ptr, columns, values
-        self.blocks = _equal_blocks(row_ptr)
+        self.blocks = equal_blocks(row_ptr)
         self.distance = distance
-
-
-def _equal_blocks(row_ptr: np.ndarray) -> np.ndarray:
-    """First rows of blocks with about `BLOCK_WORK` nonzeros and rows each, and the end."""
-    work = row_ptr + np.arange(len(row_ptr))
-    cuts = np.searchsorted(work, np.arange(0, work[-1], BLOCK_WORK))
-    return np.unique(np.append(cuts, len(row_ptr) - 1)).astype(np.int64)
 
 
 @lru_cache(maxsize=256)
@@ -195,27 +188,6 @@ def _product32(call: Any) -> None:
 
 def _product64(call: Any) -> None:
     _product(carray(call, CALL_SIZE), np.float64)
-
-
-@intrinsic
-def _pointer(typing_context, address):  # type: ignore[no-untyped-def]
-    """An address as a pointer to void."""
-
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        return builder.inttoptr(arguments[0], _BYTE)
-
-    return types.voidptr(types.int64), generate
-
-
-@intrinsic
-def _claim(typing_context, call):  # type: ignore[no-untyped-def]
-    """call[NEXT]++, atomically; NEXT is 0."""
-
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        return builder.atomic_rmw("add", data, ir.Constant(_I64, 1), "monotonic")
-
-    return types.int64(call), generate
 
 
 @intrinsic(prefer_literal=True)
@@ -342,25 +314,25 @@ def _arrays(context, builder, kinds, values):  # type: ignore[no-untyped-def]
 def _product(call, dtype):  # type: ignore[no-untyped-def]
     """Claim blocks of rows until none is left; every thread of a call runs this."""
     width, num_rows, scattered = call[WIDTH], call[NUM_ROWS], call[ROWS] != 0
-    blocks = carray(_pointer(call[BLOCKS]), call[NUM_BLOCKS] + 1, np.int64)
-    row_ptr = carray(_pointer(call[ROW_PTR]), num_rows + 1, np.int64)
-    rows = carray(_pointer(call[ROWS]), num_rows, np.int64)
-    tiles = carray(_pointer(call[TILES]), (call[NUM_TILES], 3), np.int64)
+    blocks = carray(pointer(call[BLOCKS]), call[NUM_BLOCKS] + 1, np.int64)
+    row_ptr = carray(pointer(call[ROW_PTR]), num_rows + 1, np.int64)
+    rows = carray(pointer(call[ROWS]), num_rows, np.int64)
+    tiles = carray(pointer(call[TILES]), (call[NUM_TILES], 3), np.int64)
     csr = (
-        carray(_pointer(call[COLUMNS]), call[NNZ], np.int32),
-        carray(_pointer(call[VALUES]), call[NNZ], dtype),
+        carray(pointer(call[COLUMNS]), call[NNZ], np.int32),
+        carray(pointer(call[VALUES]), call[NNZ], dtype),
         call[DISTANCE],
     )
     dense = (
-        carray(_pointer(call[X]), 1, dtype),
-        carray(_pointer(call[OUT]), 1, dtype),
-        carray(_pointer(call[BIAS]), 1, dtype),
-        carray(_pointer(call[WHERE]), 1, dtype),
+        carray(pointer(call[X]), 1, dtype),
+        carray(pointer(call[OUT]), 1, dtype),
+        carray(pointer(call[BIAS]), 1, dtype),
+        carray(pointer(call[WHERE]), 1, dtype),
         width,
     )
     bits, num_blocks, out_rows = call[EPILOGUE], call[NUM_BLOCKS], call[OUT_ROWS]
     while True:
-        block = _claim(call)
+        block = claim(call)
         if block >= num_blocks:
             return
         for k in range(blocks[block], blocks[block + 1]):
