@@ -279,6 +279,40 @@ def test_features_at_hand_change_words_only(model, sampler, plans):
     assert no_room.passes_off["constant"].startswith("features of halo rows take up to 0.0 MiB")
 
 
+@pytest.mark.parametrize("model", [{"model": "gcn"}, {"model": "gat", "input_dropout": 0.3}])
+@pytest.mark.parametrize("sampler", [SAMPLERS[0], SAMPLERS[2], SAMPLERS[4]])
+@pytest.mark.parametrize("kept", [1, 2, 5])
+def test_the_features_that_are_used_most_are_kept(model, sampler, kept, plans):
+    """What steps still fetch, against counts of uses made from the dense blocks."""
+    p, width = 3, vertex_data().features.shape[1]
+    found = []
+    for passes, rows in (("order",), 0), (("order", "constant"), N), (("order", "constant"), kept):
+        options = TrainOptions(
+            **{"layers": 2, "hidden": 4, "epochs": EPOCHS, "steps": STEPS, "dtype": "float64"},
+            **{"optimizer": "sgd", "lr": 0.1, "seed": SEED, "passes": passes, "threads": 1},
+            **{"feature_cache": 8 * width * rows, **model, **sampler},
+        )
+        found.append(run_ranks(p, lambda t, o=options: train(plans["directed"], o, t), 60)[0])
+    plain, whole, partly = found
+    losses = [[step.loss for step in result.steps] for result in (plain, partly)]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-12)
+    for name, w in plain.weights.items():
+        np.testing.assert_allclose(partly.weights[name], w, rtol=0, atol=1e-12)
+    assert "constant" not in partly.passes_off
+
+    rank_of = np.searchsorted(np.arange(p + 1) * PARTS // p, OWNER, side="right") - 1
+    a = graphs()["directed"]
+    uses = np.zeros((p, N), int)
+    for factors, _, _ in batches_of(a, sampler):
+        for rank in range(p):
+            used = ((factors[0] != 0) & (a != 0))[rank_of == rank].any(axis=0)
+            uses[rank] += used & (rank_of != rank)
+    fetched = sum(int(np.sort(row)[: N - kept].sum()) for row in uses)
+    assert 0 < fetched < uses.sum()
+    words = [sum(step.words_sent for step in result.steps) for result in (whole, partly)]
+    assert words[1] - words[0] == width * fetched
+
+
 def test_cases_are_what_they_are_meant_for():
     """Ranks without a vertex of a batch, and batches without a target, do occur."""
     data = vertex_data()

@@ -48,6 +48,8 @@ class LocalBatch:
         One per block: what the values of its nonzeros were multiplied by.
     halos : list of int64[halo rows]
         One per block: the places of its halo rows among those of the slice.
+    sents : list of int64[sent rows]
+        One per block: the places of its entries of ``send_row`` among those of the slice.
     """
 
     rows: Int64Array
@@ -55,6 +57,7 @@ class LocalBatch:
     parts: list[Part]
     factors: list[npt.NDArray[np.float64]]
     halos: list[Int64Array]
+    sents: list[Int64Array]
 
 
 class BatchMask:
@@ -102,15 +105,17 @@ class BatchMask:
         places = np.flatnonzero(inside)
         candidates, rows, columns = _between(self._ptr, self._columns, places, inside, number)
         own = np.flatnonzero(inside[: part.num_rows])
-        parts, multiplied, halos = [], [], []
+        parts, multiplied, halos, sents = [], [], [], []
         for block in range(batch.num_blocks):
             factors = batch.factors(block, members, rows, columns)
             kept = np.flatnonzero(factors)
             found = self._masked(own, number, candidates[kept], rows[kept], factors[kept])
             parts.append(found[0])
             halos.append(found[1])
+            sents.append(found[2])
             multiplied.append(factors[kept][: len(parts[-1].column)])
-        return LocalBatch(own, batch.targets(part.global_id[own]), parts, multiplied, halos)
+        targets = batch.targets(part.global_id[own])
+        return LocalBatch(own, targets, parts, multiplied, halos, sents)
 
     @property
     def halo(self) -> Int32Array:
@@ -125,11 +130,11 @@ class BatchMask:
         kept: Int64Array,
         rows: Int32Array,
         factors: npt.NDArray[np.float64],
-    ) -> tuple[Part, Int64Array]:
+    ) -> tuple[Part, Int64Array, Int64Array]:
         """The slice with the rows `own`, the nonzeros `kept`, and the halo rows that they use.
 
-        Beside it the places of these halo rows among those of the slice. Nonzero ``kept[k]``
-        becomes one of row ``rows[k]``, multiplied by ``factors[k]``.
+        Beside it the places of these halo rows, and of the sent ones, among those of the slice.
+        Nonzero ``kept[k]`` becomes one of row ``rows[k]``, multiplied by ``factors[k]``.
         """
         part = self._part
         local = int(np.searchsorted(kept, self._num_nonzeros))
@@ -164,7 +169,7 @@ class BatchMask:
             recv_peer=recv_peer,
             recv_ptr=recv_ptr,
         )
-        return masked, np.flatnonzero(received)
+        return masked, np.flatnonzero(received), np.flatnonzero(sent)
 
 
 @njit(cache=True, nogil=True)

@@ -1,8 +1,9 @@
 """Epochs in mini-batches. Knows samplers, a rank's slice and the learner.
 
-With the pass `constant` the features of all halo rows of the slice are fetched once, before the
-first step. Then the first layer of a batch takes those that it uses, and sends nothing; where no
-dropout changes them, it begins with A X, which needs no gradient.
+With the pass `constant` the features of halo rows of the slice are fetched once, before the first
+step: of all of them, or of those that batches use most, as many as there is room for. The first
+layer of a batch takes the features that it uses; the others are fetched in the step, and nothing
+travels back. Where no dropout changes them, the layer begins with A X, which needs no gradient.
 """
 
 from __future__ import annotations
@@ -19,16 +20,18 @@ from plancc.memory import available_memory
 from plancc.plan.parts import Part
 from plancc.plan.population import num_training, read_population
 from plancc.plan.reader import PlanFile
-from plancc.plan.values import Header
-from plancc.sampling import Population, Sampler, chosen_sampler, read_option
+from plancc.plan.values import Header, Int64Array
+from plancc.sampling import Batch, Population, Sampler, chosen_sampler, read_option
 from plancc_runtime.data import LocalData
-from plancc_runtime.execution.batch_mask import BatchMask
+from plancc_runtime.execution.batch_mask import BatchMask, BoolArray, LocalBatch
 from plancc_runtime.execution.full_batch import FullBatch
 from plancc_runtime.execution.protocol import EpochResult, RateOf
 from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.boundary import kept_messages
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.resources import Resources
+from plancc_runtime.layouts.row_numbers import of_received, of_sent, send_numbers
 from plancc_runtime.learner import Learner
 from plancc_runtime.nn.network import Network
 from plancc_runtime.options import BATCH_OPTIONS, TrainOptions
@@ -39,6 +42,8 @@ from plancc_runtime.workspace import empty
 
 SHARE_OF_MEMORY = 0.25
 """Of the memory that is left, what features of halo rows may take on a machine by default."""
+COUNTED = 100
+"""Steps whose batches say which halo rows are used most."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,30 @@ class Drawn:
     per_epoch: int
 
 
+@dataclass(frozen=True, eq=False)
+class FeatureCache:
+    """Features of halo rows that are kept from step to step.
+
+    Attributes
+    ----------
+    kept : bool[num_halo]
+        Which halo rows of the slice they are.
+    of_others : bool[sent rows]
+        Which entries of the slice's ``send_row`` their receivers keep.
+    place : int64[num_halo]
+        Where a halo row that is kept stands in `rows`.
+    rows : Tensor[kept rows, width]
+    whole : bool
+        Whether all ranks keep all of their halo rows.
+    """
+
+    kept: BoolArray
+    of_others: BoolArray
+    place: Int64Array
+    rows: Tensor
+    whole: bool
+
+
 class MiniBatches(FullBatch):
     """Epochs in mini-batches; parameters as of `choice.execution_of`."""
 
@@ -75,37 +104,111 @@ class MiniBatches(FullBatch):
         self.evaluates = self.alike = False
         self._drawn, self._self_loops = drawn, header.self_loops
         part = replace(part, vertex_data=type(part.vertex_data)())
-        self._mask = BatchMask(part, self._transport)
-        self._of_halo: Tensor | None = None
+        self._part, self._mask = part, BatchMask(part, self._transport)
+        self._cache: FeatureCache | None = None
         self._fixed_of: Callable[[LayerGraph, Tensor], Tensor] | None = None
 
     def prepare(self, network: Network) -> LocalData:
         data = self._data
         del self._data
-        if "constant" in self._passes and self._fits_cache(data):
+        kept = self._kept(data) if "constant" in self._passes else None
+        if kept is not None:
             if self._transport.size > 1:
-                self._of_halo = self._of_halo_rows(data.features)
+                self._cache = self._filled(kept, data.features)
             if not self._options.first_dropout:
                 self._fixed_of = network.fixed
         return data
 
-    def _fits_cache(self, data: LocalData) -> bool:
-        """Whether every rank has room for the features of its halo rows. Collective."""
-        needs = len(self._mask.halo) * data.features.shape[1] * data.features.element_size()
+    def _kept(self, data: LocalData) -> BoolArray | None:
+        """Halo rows whose features have room here; None if there is none on any rank. Collective.
+
+        Those that the first `COUNTED` steps use most come first.
+        """
+        number = len(self._mask.halo)
+        size = data.features.shape[1] * data.features.element_size()
         room = self._options.feature_cache
         if room is None:
             left = available_memory()
             ranks = self._transport.ranks_here()
-            room = needs if left is None else int(SHARE_OF_MEMORY * left / ranks)
-        most = np.array([needs > room, needs], np.int64)
+            room = number * size if left is None else int(SHARE_OF_MEMORY * left / ranks)
+        rows = room // max(size, 1)
+        kept = np.ones(number, np.bool_)
+        if rows < number:
+            kept[np.argsort(-self._uses(), kind="stable")[rows:]] = False
+        most = np.array([number, kept.sum(), number * size], np.int64)
         self._transport.allreduce_max(most)
-        if most[0]:
+        if most[0] and not most[1]:
             given = self._options.feature_cache is not None
             self.off["constant"] = (
-                f"features of halo rows take up to {most[1] / 2**20:,.1f} MiB on a rank, more than "
+                f"features of halo rows take up to {most[2] / 2**20:,.1f} MiB on a rank, and "
                 + ("`feature_cache`" if given else "a quarter of the memory that is left")
+                + " has no room for one of them"
             )
-        return not most[0]
+            return None
+        return kept
+
+    def _uses(self) -> Int64Array:
+        """In how many of the first steps every halo row is used: int64[num_halo]."""
+        uses = np.zeros(len(self._mask.halo), np.int64)
+        for number in range(min(COUNTED, self.steps_per_epoch * self._options.epochs)):
+            uses[self._mask.local(self._drawn_batch(number)).halos[0]] += 1
+        return uses
+
+    def _filled(self, kept: BoolArray, features: Tensor) -> FeatureCache:
+        """The features of halo rows that are kept, and who has them. Collective."""
+        part = self._part
+        at_peers = np.empty(len(part.send_row), np.int32)
+        source = of_received(part, kept.astype(np.int32))
+        send_numbers(self._transport, source, of_sent(part, at_peers))
+        of_others = at_peers.astype(np.bool_)
+        rows = self._fetched(part, of_others, kept, features)
+        some = np.array([not kept.all()], np.int8)
+        self._transport.allreduce_max(some)
+        return FeatureCache(kept, of_others, np.cumsum(kept) - 1, rows, whole=not some[0])
+
+    def _fetched(self, part: Part, sent: BoolArray, received: BoolArray, x: Tensor) -> Tensor:
+        """Some of the halo rows of x. Collective.
+
+        `sent` and `received` say which entries of the part's lists travel.
+        """
+        send_peer, send_ptr = kept_messages(part.send_peer, part.send_ptr, sent)
+        recv_peer, recv_ptr = kept_messages(part.recv_peer, part.recv_ptr, received)
+        lists = replace(
+            part,
+            row_ptr=np.zeros(part.num_rows + 1, np.int64),
+            column=part.column[:0],
+            value=part.value[:0],
+            send_peer=send_peer,
+            send_ptr=send_ptr,
+            send_row=part.send_row[sent],
+            recv_peer=recv_peer,
+            recv_ptr=recv_ptr,
+        )
+        graph = LocalGraph(Block.of_part(lists, self._self_loops), self._resources)
+        with torch.no_grad():
+            halo = graph.halo(x.to(graph.resources.dtype)).to(x.dtype)
+        graph.release_buffers()
+        return halo
+
+    def _with_halo(self, cache: FeatureCache, local: LocalBatch, own: Tensor) -> Tensor:
+        """Features of a batch's own rows, and behind them those of its halo rows. Collective."""
+        halo, device = local.halos[0], own.device
+        kept = cache.kept[halo]
+        x = empty(len(own) + len(halo), own.shape[1], own)
+        x[: len(own)] = own
+        at = np.flatnonzero(kept) + len(own)
+        found = torch.from_numpy(cache.place[halo[kept]]).to(device)
+        x[torch.from_numpy(at).to(device)] = cache.rows[found]
+        if not cache.whole:
+            sent = ~cache.of_others[local.sents[0]]
+            at = np.flatnonzero(~kept) + len(own)
+            missing = self._fetched(local.parts[0], sent, ~kept, own)
+            x[torch.from_numpy(at).to(device)] = missing
+        return x
+
+    def _drawn_batch(self, number: int) -> Batch:
+        drawn = self._drawn
+        return drawn.sampler.batch(drawn.population, self._options.seed, number)
 
     def figures(self, network: Network) -> None:
         return None
@@ -137,20 +240,18 @@ class MiniBatches(FullBatch):
 
         Collective.
         """
-        drawn, options = self._drawn, self._options
-        local = self._mask.local(drawn.sampler.batch(drawn.population, options.seed, number))
+        local = self._mask.local(self._drawn_batch(number))
         blocks = [
             replace(Block.of_part(part, self._self_loops, factor), halo=self._mask.halo[halo])
             for part, factor, halo in zip(local.parts, local.factors, local.halos, strict=True)
         ]
         graphs = [LocalGraph(block, self._resources) for block in blocks]
-        view = View(graphs if len(graphs) > 1 else graphs * options.layers)
+        view = View(graphs if len(graphs) > 1 else graphs * self._options.layers)
         batch = data.of_batch(local.rows, local.targets, self._transport)
         rows = torch.from_numpy(local.rows).to(data.features.device)
-        if self._of_halo is None:
-            x = rows_of(data.features, rows)
-        else:
-            x = rows_of(data.features, rows, self._of_halo, torch.from_numpy(local.halos[0]))
+        x = rows_of(data.features, rows)
+        if self._cache is not None:
+            x = self._with_halo(self._cache, local, x)
             view = replace(view, graphs=[graphs[0].at_hand(), *view.graphs[1:]])
         fixed = None if self._fixed_of is None else self._fixed_of(view.graphs[0], x)
         return replace(view, x=x, fixed=fixed), batch, blocks
@@ -173,17 +274,10 @@ class MiniBatches(FullBatch):
         )
 
 
-def rows_of(
-    x: Tensor, rows: Tensor, other: Tensor | None = None, others: Tensor | None = None
-) -> Tensor:
-    """These rows of x, and behind them those others of another matrix: Tensor[m, width]."""
-    pieces = [(x, rows)] if other is None or others is None else [(x, rows), (other, others)]
-    out = empty(sum(len(numbers) for _, numbers in pieces), x.shape[1], x)
-    first = 0
-    for matrix, numbers in pieces:
-        end = first + len(numbers)
-        torch.index_select(matrix, 0, numbers.to(x.device), out=out[first:end])
-        first = end
+def rows_of(x: Tensor, rows: Tensor) -> Tensor:
+    """These rows of x: Tensor[m, width]."""
+    out = empty(len(rows), x.shape[1], x)
+    torch.index_select(x, 0, rows, out=out)
     return out
 
 
