@@ -46,7 +46,8 @@ def live_blocks(
     Returns
     -------
     blocks : list of Block, one per layer
-        `block` itself where this rank leaves nothing out, so that `is` tells.
+        `block` itself where this rank leaves nothing out, so that `is` tells; never where nonzeros
+        are drawn, since its peers may have fewer of them.
     rows : list of int64[...], one more
         Local rows that are the inputs of the first layer, the outputs of the first, of the second,
         and so on; ascending.
