@@ -231,6 +231,7 @@ def test_provenance(tmp_path, monkeypatch):
         "preset": found["preset"],
         "epsilon": 0.01,
         "threads": 1,
+        "predicted_memory": found["predicted_memory"],
         "warnings": found["warnings"],
     }
 
