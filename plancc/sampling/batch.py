@@ -98,6 +98,10 @@ class Batch(ABC):
         """Whether the output at each of `vertices` counts for the loss: bool[m]."""
         return self.members(vertices)
 
+    def rows(self, block: int, vertices: Ints) -> Bools:
+        """Whether each of `vertices`, all members, may have nonzeros in a block: bool[m]."""
+        return np.ones(len(vertices), np.bool_)
+
     @abstractmethod
     def factors(self, block: int, vertices: Ints, rows: Ints, columns: Ints) -> Floats:
         """Factors of nonzeros of the matrix: 0 where the batch leaves them out.

@@ -93,6 +93,11 @@ class NeighbourBatch(Batch):
     def targets(self, vertices: Ints) -> Bools:
         return np.isin(vertices, self._seeds)
 
+    def rows(self, block: int, vertices: Ints) -> Bools:
+        rows = self._blocks[block][0].rows
+        found: Bools = rows[np.searchsorted(rows, vertices).clip(max=len(rows) - 1)] == vertices
+        return found
+
     def factors(self, block: int, vertices: Ints, rows: Ints, columns: Ints) -> Floats:
         kept, scale = self._blocks[block]
         found: Floats = _factors(vertices, rows, columns, kept.rows, kept.ptr, kept.columns, scale)

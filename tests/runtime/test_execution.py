@@ -405,13 +405,15 @@ def test_what_does_not_fit_is_off_and_says_why(options, off):
     assert all(execution.off.values())
     view = execution.view(0)
     passes = options.get("passes", PASSES)
-    sampled = options.get("boundary_sampling", 1) < 1 or "batch_size" in options
+    batches = "batch_size" in options
+    sampled = options.get("boundary_sampling", 1) < 1 or batches
+    dead = "dead-rows" in passes and "dead-rows" not in off and not batches
     constant = "constant" in passes and "constant" not in off
     assert (view.fixed is not None) == (constant and not sampled)
-    assert (view.outputs is not None) == ("dead-rows" in passes and "dead-rows" not in off)
+    assert (view.outputs is not None) == dead
     assert execution.whole().outputs is None
     figures = execution.figures(network)
-    assert (figures is None) == ("batch_size" in options)
+    assert (figures is None) == batches
 
 
 @pytest.mark.parametrize(

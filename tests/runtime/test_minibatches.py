@@ -26,7 +26,7 @@ from plancc.sampling import Population, make_sampler
 from plancc_cli.run import command, main
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.options import PASSES, TrainOptions
-from plancc_runtime.train import train
+from plancc_runtime.train import prepared, train
 from plancc_runtime.transport.local import run_ranks
 from plancc_runtime.transport.single import SingleTransport
 
@@ -87,6 +87,9 @@ def cases():
         options = {**common, **sampler, "layers": len(sampler.get("fanouts", (0, 0)))}
         options["dtype"] = "float32" if k == 3 else "float64"
         yield "isolated", {**options, **MODELS[k % 3]}
+        if "fanouts" in sampler:
+            for passes in (("dead-rows",), ("constant", "dead-rows", "overlap")):
+                yield "directed", {**options, **MODELS[k % 3], "passes": passes}
         if k in (0, 5, 8):
             yield "undirected", {**options, **MODELS[k % 3], "passes": ("constant",)}
         yield ("undirected", "directed")[k % 2], {**options, **MODELS[(k + 1) % 3]}
@@ -276,7 +279,70 @@ def test_features_at_hand_change_words_only(model, sampler, plans):
     words = [sum(step.words_sent for step in result.steps) for result in found]
     assert words[1] < words[0] == words[2]
     assert "constant" not in at_hand.passes_off
+    dead = sampler["sampler"] == "neighbour" and model.get("norm") != "batch"
+    assert ("dead-rows" in no_room.passes_off) == (not dead)
     assert no_room.passes_off["constant"].startswith("features of halo rows take up to 0.0 MiB")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"model": "gcn", "dropout": 0.4},
+        {"model": "sage", "residual": True, "norm": "layer"},
+        {"model": "sage", "aggregator": "max", "input_dropout": 0.2},
+        {"model": "gat", "attention_dropout": 0.3, "recompute": True},
+        {"model": "gin"},
+    ],
+)
+@pytest.mark.parametrize("p", [1, 3])
+def test_rows_that_no_layer_reads_change_nothing(model, p, plans):
+    """Neither losses nor words; the last layer computes the targets, and few rows beside them."""
+    for passes in (("order",), ("order", "constant")):
+        found = []
+        for chosen in (passes, (*passes, "dead-rows")):
+            options = TrainOptions(
+                **{"layers": 2, "hidden": 4, "epochs": 2, "steps": 3, "dtype": "float64"},
+                **{"optimizer": "sgd", "lr": 0.1, "seed": SEED, "passes": chosen, "threads": 1},
+                **{**model, **SAMPLERS[4], "feature_cache": 100},
+            )
+            found.append(run_ranks(p, lambda t, o=options: train(plans["directed"], o, t), 60)[0])
+        every, live = found
+        assert "dead-rows" not in live.passes_off
+        losses = [[step.loss for step in result.steps] for result in found]
+        assert losses[1] == pytest.approx(losses[0], rel=1e-12)
+        for name, w in every.weights.items():
+            np.testing.assert_allclose(live.weights[name], w, rtol=0, atol=1e-12)
+        words = [[step.words_sent for step in result.steps] for result in found]
+        assert words[0] == words[1]
+
+
+def test_rows_of_a_batch_without_idle_ones(plans):
+    """Those of the last layer are the targets; no layer has more rows than the one before."""
+    options = TrainOptions(
+        layers=3, hidden=4, threads=1, steps=3, sampler="neighbour", batch_size=9, fanouts=(3, 2, 5)
+    )
+    run_ = prepared(plans["directed"], options, SingleTransport())
+    execution, data = run_._execution, run_._data
+    population = Population(
+        N,
+        np.concatenate([[0], np.cumsum((graphs()["directed"] != 0).sum(axis=1))]).astype(np.int64),
+        np.nonzero(graphs()["directed"])[1].astype(np.int32),
+        vertex_data().train_mask,
+    )
+    fewer = 0
+    for number in range(3):
+        batch = make_sampler("neighbour", N, batch_size=9, fanouts=(3, 2, 5)).batch(
+            population, options.seed, number
+        )
+        view, local, blocks = execution.batch(number, data)
+        for k, block in enumerate(blocks):
+            kept = batch.block(k)
+            read = set(kept.rows.tolist()) | set(kept.columns.tolist())
+            assert set(block.inputs.tolist()) == read
+            assert set(block.inputs[block.output_places()].tolist()) == set(kept.rows.tolist())
+            fewer += block.num_inputs < len(local.labels)
+        assert len(view.x) == blocks[0].num_inputs
+    assert fewer
 
 
 @pytest.mark.parametrize("model", [{"model": "gcn"}, {"model": "gat", "input_dropout": 0.3}])

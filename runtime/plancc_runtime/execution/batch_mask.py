@@ -65,7 +65,7 @@ class BatchMask:
 
     It holds 4 bytes for every nonzero of the rank, 8 for every boundary pin and 12 for every vertex
     that it knows, beside the slice. A batch costs a look at all of these vertices and all sent
-    rows, but only at the nonzeros and pins in the rows of its members.
+    rows, but only at the nonzeros and pins in the rows of its blocks.
 
     Parameters
     ----------
@@ -103,10 +103,11 @@ class BatchMask:
         members = self._vertices[inside]
         number = np.cumsum(inside, dtype=np.int32) - np.int32(1)
         places = np.flatnonzero(inside)
-        candidates, rows, columns = _between(self._ptr, self._columns, places, inside, number)
         own = np.flatnonzero(inside[: part.num_rows])
         parts, multiplied, halos, sents = [], [], [], []
         for block in range(batch.num_blocks):
+            taken = places[batch.rows(block, members)]
+            candidates, rows, columns = _between(self._ptr, self._columns, taken, inside, number)
             factors = batch.factors(block, members, rows, columns)
             kept = np.flatnonzero(factors)
             found = self._masked(own, number, candidates[kept], rows[kept], factors[kept])

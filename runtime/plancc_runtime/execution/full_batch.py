@@ -181,10 +181,9 @@ class FullBatch(Execution):
 
 def _misfits(options: TrainOptions, header: Header) -> dict[str, str]:
     """The passes that do not fit these options, or the layout, and why."""
-    if options.mini_batches:
-        return {"dead-rows": "every mini-batch has rows of its own"}
     off = {}
-    if options.first_dropout > 0 and not options.sampling.active:
+    sampled = options.sampling.active or options.mini_batches
+    if options.first_dropout > 0 and not sampled:
         off["constant"] = DROPS_FEATURES
     if options.norm == "batch":
         off["dead-rows"] = "norm batch takes statistics over all rows"

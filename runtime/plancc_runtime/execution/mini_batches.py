@@ -4,11 +4,18 @@ With the pass `constant` the features of halo rows of the slice are fetched once
 step: of all of them, or of those that batches use most, as many as there is room for. The first
 layer of a batch takes the features that it uses; the others are fetched in the step, and nothing
 travels back. Where no dropout changes them, the layer begins with A X, which needs no gradient.
+
+With `overlap` the next batch is drawn in a thread of its own while a step computes, where there are
+cores for both.
+
+With `dead-rows` a layer computes the rows that the next one reads, where a sampler draws every
+layer of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from os import PathLike
 
@@ -29,6 +36,7 @@ from plancc_runtime.execution.protocol import EpochResult, RateOf
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.boundary import kept_messages
 from plancc_runtime.layouts.layer_graph import LayerGraph
+from plancc_runtime.layouts.live import isolated, without_idle_rows
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.row_numbers import of_received, of_sent, send_numbers
@@ -61,6 +69,26 @@ class Drawn:
     sampler: Sampler
     population: Population
     per_epoch: int
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """A rank's share of a mini-batch, as layers take it.
+
+    Attributes
+    ----------
+    local : LocalBatch
+    blocks : list of Block
+    inputs : int64[m]
+        Local rows of the slice that are inputs of the first block.
+    outputs : int64[m] or None
+        Which of ``local.rows`` are outputs of the last block; None: all.
+    """
+
+    local: LocalBatch
+    blocks: list[Block]
+    inputs: Int64Array
+    outputs: Int64Array | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,10 +131,23 @@ class MiniBatches(FullBatch):
         self.sampler, self.steps_per_epoch = str(drawn.sampler), drawn.per_epoch
         self.evaluates = self.alike = False
         self._drawn, self._self_loops = drawn, header.self_loops
+        if drawn.sampler.num_blocks == 1 and "dead-rows" in self._passes:
+            self._passes.remove("dead-rows")
+            self.off["dead-rows"] = f"sampler '{drawn.sampler.name}' keeps its rows in all layers"
         part = replace(part, vertex_data=type(part.vertex_data)())
         self._part, self._mask = part, BatchMask(part, self._transport)
         self._cache: FeatureCache | None = None
+        self._next: tuple[int, Future[Share]] | None = None
+        self._drawing = None
+        if resources.overlap and not self._transport.times_threads and self._has_spare_core():
+            self._drawing = ThreadPoolExecutor(1, "mini-batches")
         self._fixed_of: Callable[[LayerGraph, Tensor], Tensor] | None = None
+
+    def _has_spare_core(self) -> bool:
+        """Whether drawing beside a step would not slow the step down. Collective."""
+        cores = self._transport.cores_per_rank()
+        on_device = self._resources.device.type != "cpu"
+        return cores > (1 if on_device else min(2, torch.get_num_threads()))
 
     def prepare(self, network: Network) -> LocalData:
         data = self._data
@@ -161,37 +202,40 @@ class MiniBatches(FullBatch):
         source = of_received(part, kept.astype(np.int32))
         send_numbers(self._transport, source, of_sent(part, at_peers))
         of_others = at_peers.astype(np.bool_)
-        rows = self._fetched(part, of_others, kept, features)
+        block = Block.of_part(part, self._self_loops)
+        rows = self._fetched(block, of_others, kept, features)
         some = np.array([not kept.all()], np.int8)
         self._transport.allreduce_max(some)
         return FeatureCache(kept, of_others, np.cumsum(kept) - 1, rows, whole=not some[0])
 
-    def _fetched(self, part: Part, sent: BoolArray, received: BoolArray, x: Tensor) -> Tensor:
+    def _fetched(self, block: Block, sent: BoolArray, received: BoolArray, x: Tensor) -> Tensor:
         """Some of the halo rows of x. Collective.
 
-        `sent` and `received` say which entries of the part's lists travel.
+        `sent` and `received` say which entries of the block's lists travel.
         """
-        send_peer, send_ptr = kept_messages(part.send_peer, part.send_ptr, sent)
-        recv_peer, recv_ptr = kept_messages(part.recv_peer, part.recv_ptr, received)
+        send_peer, send_ptr = kept_messages(block.send_peer, block.send_ptr, sent)
+        recv_peer, recv_ptr = kept_messages(block.recv_peer, block.recv_ptr, received)
         lists = replace(
-            part,
-            row_ptr=np.zeros(part.num_rows + 1, np.int64),
-            column=part.column[:0],
-            value=part.value[:0],
+            isolated(block, np.arange(block.num_inputs)),
             send_peer=send_peer,
             send_ptr=send_ptr,
-            send_row=part.send_row[sent],
+            send_row=block.send_row[sent],
             recv_peer=recv_peer,
             recv_ptr=recv_ptr,
         )
-        graph = LocalGraph(Block.of_part(lists, self._self_loops), self._resources)
+        graph = LocalGraph(lists, self._resources)
         with torch.no_grad():
             halo = graph.halo(x.to(graph.resources.dtype)).to(x.dtype)
         graph.release_buffers()
         return halo
 
-    def _with_halo(self, cache: FeatureCache, local: LocalBatch, own: Tensor) -> Tensor:
-        """Features of a batch's own rows, and behind them those of its halo rows. Collective."""
+    def _with_halo(
+        self, cache: FeatureCache, local: LocalBatch, block: Block, own: Tensor
+    ) -> Tensor:
+        """Features of a batch's own rows, and behind them those of its halo rows. Collective.
+
+        `block` is that of the first layer, whose inputs `own` are.
+        """
         halo, device = local.halos[0], own.device
         kept = cache.kept[halo]
         x = empty(len(own) + len(halo), own.shape[1], own)
@@ -202,13 +246,32 @@ class MiniBatches(FullBatch):
         if not cache.whole:
             sent = ~cache.of_others[local.sents[0]]
             at = np.flatnonzero(~kept) + len(own)
-            missing = self._fetched(local.parts[0], sent, ~kept, own)
+            missing = self._fetched(block, sent, ~kept, own)
             x[torch.from_numpy(at).to(device)] = missing
         return x
 
     def _drawn_batch(self, number: int) -> Batch:
         drawn = self._drawn
         return drawn.sampler.batch(drawn.population, self._options.seed, number)
+
+    def _share(self, number: int) -> Share:
+        """This rank's share of a batch; the next one's is begun. Not collective."""
+        begun, self._next = self._next, None
+        share = begun[1].result() if begun and begun[0] == number else self._drawn_share(number)
+        if self._drawing is not None and number + 1 < self.steps_per_epoch * self._options.epochs:
+            self._next = number + 1, self._drawing.submit(self._drawn_share, number + 1)
+        return share
+
+    def _drawn_share(self, number: int) -> Share:
+        local = self._mask.local(self._drawn_batch(number))
+        blocks = [
+            replace(Block.of_part(part, self._self_loops, factor), halo=self._mask.halo[halo])
+            for part, factor, halo in zip(local.parts, local.factors, local.halos, strict=True)
+        ]
+        if "dead-rows" not in self._passes:
+            return Share(local, blocks, local.rows, None)
+        blocks, first, last = without_idle_rows(blocks, np.flatnonzero(local.targets))
+        return Share(local, blocks, local.rows[first], last)
 
     def figures(self, network: Network) -> None:
         return None
@@ -240,18 +303,17 @@ class MiniBatches(FullBatch):
 
         Collective.
         """
-        local = self._mask.local(self._drawn_batch(number))
-        blocks = [
-            replace(Block.of_part(part, self._self_loops, factor), halo=self._mask.halo[halo])
-            for part, factor, halo in zip(local.parts, local.factors, local.halos, strict=True)
-        ]
+        share = self._share(number)
+        local, blocks, outputs = share.local, share.blocks, share.outputs
         graphs = [LocalGraph(block, self._resources) for block in blocks]
         view = View(graphs if len(graphs) > 1 else graphs * self._options.layers)
+        device = data.features.device
+        if outputs is not None:
+            view.outputs = torch.from_numpy(outputs).to(device)
         batch = data.of_batch(local.rows, local.targets, self._transport)
-        rows = torch.from_numpy(local.rows).to(data.features.device)
-        x = rows_of(data.features, rows)
+        x = rows_of(data.features, torch.from_numpy(share.inputs).to(device))
         if self._cache is not None:
-            x = self._with_halo(self._cache, local, x)
+            x = self._with_halo(self._cache, local, blocks[0], x)
             view = replace(view, graphs=[graphs[0].at_hand(), *view.graphs[1:]])
         fixed = None if self._fixed_of is None else self._fixed_of(view.graphs[0], x)
         return replace(view, x=x, fixed=fixed), batch, blocks

@@ -16,6 +16,7 @@ owners, one byte per halo row. Both ends of a message then drop the same rows fr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -59,6 +60,56 @@ def live_blocks(
         blocks.insert(0, live)
         rows.insert(0, inputs)
     return blocks, rows
+
+
+def without_idle_rows(
+    blocks: Sequence[Block], wanted: Int64Array
+) -> tuple[list[Block], Int64Array, Int64Array]:
+    """The blocks of a mini-batch without rows that no layer reads; not collective.
+
+    A row is left in the output of a layer if the next layer reads it or if it has nonzeros. So all
+    nonzeros stay, and with them all that travels.
+
+    Parameters
+    ----------
+    blocks : sequence of Block
+        One per layer, of the same rows.
+    wanted : int64[m]
+        Rows whose output of the last layer is wanted.
+
+    Returns
+    -------
+    blocks : list of Block
+    inputs, outputs : int64[...]
+        Rows that are inputs of the first layer, and outputs of the last; ascending.
+    """
+    n = blocks[0].num_inputs
+    live = np.zeros(n, np.bool_)
+    live[wanted] = True
+    rows: list[Int64Array] = []
+    left: list[Block] = []
+    for block in reversed(blocks):
+        live[np.diff(block.row_ptr) > 0] = True
+        outputs = np.flatnonzero(live)
+        live[block.column[block.column < n]] = True
+        live[block.send_row] = True
+        inputs = np.flatnonzero(live)
+        number = np.empty(block.num_columns, np.int32)
+        number[inputs] = np.arange(len(inputs))
+        number[n:] = np.arange(len(inputs), len(inputs) + block.num_halo)
+        row_ptr = np.concatenate([block.row_ptr[outputs], block.row_ptr[-1:]])
+        left.append(
+            replace(
+                block,
+                inputs=block.inputs[inputs],
+                outputs=None if len(outputs) == len(inputs) else number[outputs].astype(np.int64),
+                row_ptr=row_ptr,
+                column=number[block.column],
+                send_row=number[block.send_row],
+            )
+        )
+        rows += [outputs, inputs]
+    return left[::-1], rows[-1], rows[0]
 
 
 def live_halo(block: Block, rows: Int64Array) -> Int64Array:

@@ -251,6 +251,8 @@ class Transport(ABC):
         This rank's number in its process; None if it is the only rank there.
     agreed_error : PlanccError or None
         The last error that `agree` raised, and with it every rank.
+    times_threads : bool
+        Whether a rank's seconds are those of its thread, which then does all of its work.
     """
 
     rank: int
@@ -261,6 +263,7 @@ class Transport(ABC):
     say: Callable[[str], None]
     thread: int | None = None
     agreed_error: PlanccError | None = None
+    times_threads: bool = False
 
     def __init__(self, rank: int, size: int, timeout: float | None = TIMEOUT) -> None:
         self.rank, self.size = rank, size

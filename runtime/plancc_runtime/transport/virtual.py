@@ -76,6 +76,8 @@ class VirtualTransport(LocalTransport):
         What arrived, where that is kept or used again.
     """
 
+    times_threads = True
+
     def __init__(self, turns: _Turns, rank: int) -> None:
         super().__init__(turns, rank, None)
         self._turns = turns
