@@ -5,6 +5,7 @@ graph -> matrix (normalised) -> owners (search, partitioner or model) -> plan ->
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -17,6 +18,7 @@ from plancc.cost.owners import random_traffic
 from plancc.cost.topology import Topology
 from plancc.errors import PlanccWarning
 from plancc.graph.convert import as_source
+from plancc.graph.folders import check_reading
 from plancc.graph.graph import NORMALIZATIONS
 from plancc.graph.normalize import normalize as normalized
 from plancc.graph.remarks import remarks
@@ -214,11 +216,13 @@ def compile(
     assigner, task, wanted = prepared(model, num_parts, model_options, options, balance)
     num_parts = task.num_parts
 
+    taken = allowed_memory(memory)
+    if isinstance(graph, str | os.PathLike):
+        check_reading(graph, taken)
     with observer("load"):
         graph, vertex_data = as_source(graph, data, split=split, keys=keys)
         assigner.check_graph(graph.num_vertices, vertex_data)
         task = _with_dims(task, vertex_data)
-    taken = allowed_memory(memory)
     task, way, given_up = within_memory(task, graph, vertex_data, len(wanted.names), taken)
     if given_up:
         warnings.warn(given_up, PlanccWarning, stacklevel=2)

@@ -183,8 +183,10 @@ def command(
     """Compile GRAPH into a communication plan."""
     import plancc
     from plancc.graph.convert import own_data
+    from plancc.graph.folders import check_reading
     from plancc.graph.formats import graph_keys
     from plancc.graph.vertexdata import VertexData, read_vertex_data
+    from plancc.owners.memory import allowed_memory
     from plancc.report.costs import product_of
     from plancc.report.epochs import EpochTimes
     from plancc.report.provenance import decoded, reached, read_tried
@@ -227,6 +229,7 @@ def command(
         with shown.stage("read"):
             large = reading["allow_large"]
             choice: Any = {"split": split_name, "keys": reading["keys"], "allow_large": large}
+            check_reading(graph, allowed_memory(settings["memory"]), format=reading["format"])
             source = plancc.read_graph(graph, **reading | {"keys": graph_keys(reading["keys"])})
             vertex_data: VertexData | bool = False
             if data:

@@ -35,6 +35,7 @@ COMMANDS = {
     "calibrate": "Measure this machine, for simulate and rehearse.",
     "verify": "Check every invariant of a plan.",
     "upgrade": "Write an older plan file in the newest format version.",
+    "convert": "Write a graph as a folder of arrays that are mapped into memory.",
     "export": "Write a graph or a plan for other tools.",
     "accelerators": "Model neighbour aggregation on sparse accelerators.",
     "dataset": "Write a built-in graph or a generated one.",

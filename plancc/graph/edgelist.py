@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,20 +16,31 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.graph.canonical import build_graph
 from plancc.graph.formats import Format
-from plancc.graph.graph import Graph, Source
+from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.ids import ID_OPTIONS, number
 from plancc.graph.textfile import (
     StrPath,
+    check_encoding,
+    check_readable,
     data_lines,
     fail,
     fail_first,
+    input_errors,
+    later,
+    open_input,
     read_bytes,
     read_integers,
     read_number,
+    text_chunks,
 )
+
+if TYPE_CHECKING:
+    from plancc.graph.external import Entries
 
 _COMMENT = (b"#", b"%")
 _TO_LINES = bytes.maketrans(b" \t\r", b"\n\n\n")
+CHUNK = 1 << 24
+"""Bytes of a text that are read at once where it is not read whole."""
 _MAX_DIGITS = 18  # of a vertex id
 _MAX_DIGITS_WEIGHTED = 15  # beside weights, ids are parsed as float64
 
@@ -60,15 +74,7 @@ def read_edgelist(
     """
     data = read_bytes(path)
     data, separator, columns = _sniff(path, data)
-    weights: npt.NDArray[np.floating] | None = None
-    if columns == 2:
-        u, v, last = read_integer_columns(path, data, separator, columns)
-    else:
-        try:
-            u, v, last = read_integer_columns(path, data, separator, columns)
-            weights = last.astype(np.float64)
-        except InputError:  # weights with a decimal point, or a wrong line
-            u, v, weights = _read_weighted(path, data, separator)
+    u, v, weights = _columns_of(path, data, separator, columns)
     if pattern:
         weights = None
     found = number(u, v, os.fspath(path), num_vertices=num_vertices, keep_ids=keep_ids)
@@ -82,6 +88,80 @@ def read_edgelist(
         source=Source.of_file(path, "edgelist"),
     )
     return replace(graph, original_ids=found.original_ids)
+
+
+class EdgeListEntries:
+    """The edges of an edge list, chunk by chunk (`plancc.graph.external.Entrywise`).
+
+    The file is read twice: for the ids that occur, then for the edges.
+
+    Parameters
+    ----------
+    path, num_vertices, keep_ids
+        As `read_edgelist` takes them.
+
+    Raises
+    ------
+    InputError
+        As `read_edgelist`.
+    """
+
+    directed = True
+
+    def __init__(
+        self, path: StrPath, *, num_vertices: int | None = None, keep_ids: bool = False
+    ) -> None:
+        check_readable(path)
+        self._path = path
+        self.most, ids = 0, np.empty(0, np.int64)
+        self.weighted = False
+        for u, v, weights in self._edges():
+            self.most += len(u)
+            self.weighted = weights is not None
+            ids = np.union1d(ids, np.concatenate([u, v]))
+        options: Any = {"num_vertices": num_vertices, "keep_ids": keep_ids}
+        found = number(ids, ids, os.fspath(path), **options)
+        check_num_vertices(found.num_vertices, os.fspath(path))
+        self.num_vertices, self.original_ids = found.num_vertices, found.original_ids
+        self.source = Source.of_file(path, "edgelist")
+
+    def __iter__(self) -> Iterator[Entries]:
+        count = 0
+        for u, v, weights in self._edges():
+            count += len(u)
+            if self.original_ids is not None:
+                u, v = np.searchsorted(self.original_ids, u), np.searchsorted(self.original_ids, v)
+            yield u, v, weights
+        if count != self.most:
+            raise InputError(f"{os.fspath(self._path)}: the file changed while it was read")
+
+    def _edges(self) -> Iterator[Entries]:
+        """Ids of u and v, and weights, of the lines of every chunk."""
+        path, line, separator, columns = self._path, 0, b"", 0
+        with input_errors(path), open_input(path) as stream:
+            for text in text_chunks(stream, CHUNK):
+                data = text
+                if not columns:
+                    check_encoding(path, data)
+                    data, separator, columns = _sniff(path, data.removeprefix(codecs.BOM_UTF8))
+                try:
+                    yield _columns_of(path, data, separator, columns)
+                except InputError as error:
+                    raise later(error, line) from error
+                line += text.count(b"\n")
+        if not columns:
+            raise InputError(f"{os.fspath(path)}: the file is empty")
+
+
+def _columns_of(path: StrPath, data: bytes, separator: bytes, columns: int) -> Entries:
+    """Ids u and v, and weights where there are any."""
+    if columns == 2:
+        return *read_integer_columns(path, data, separator, columns)[:2], None
+    try:
+        u, v, last = read_integer_columns(path, data, separator, columns)
+        return u, v, last.astype(np.float64)
+    except InputError:  # weights with a decimal point, or a wrong line
+        return _read_weighted(path, data, separator)
 
 
 def _sniff(path: StrPath, data: bytes) -> tuple[bytes, bytes, int]:
@@ -209,5 +289,6 @@ FORMAT = Format(
     (".txt", ".csv", ".tsv", ".el", ".edges"),
     read_edgelist,
     options=ID_OPTIONS,
+    entries=EdgeListEntries,
     what="edge lists (SNAP)",
 )

@@ -28,6 +28,7 @@ FORMATS = Registry(
         "metis": "plancc.graph.metis:FORMAT",
         "edgelist": "plancc.graph.edgelist:FORMAT",
         "npz": "plancc.graph.npz:FORMAT",
+        "csr": "plancc.graph.csr:FORMAT",
         "pyg": "plancc.graph.pyg:FORMAT",
         "ogb": "plancc.graph.ogb:FORMAT",
         "dgl": "plancc.graph.dgl_files:FORMAT",
@@ -73,6 +74,9 @@ class Format:
     files : callable, or None
         ``files(folder) -> list of str``: the files that the graph of a folder is read from,
         relative to it; empty for folders of other formats. None: the format has no folders.
+    entries : callable, or None
+        ``entries(path, **choices) -> plancc.graph.external.Entrywise``: the entries chunk by chunk,
+        for sources that do not fit into memory. None: files of this format are read whole.
     needs : str
         Library that reads it, in the words of `pip install`; "" where plancc needs nothing else.
     what : str
@@ -86,6 +90,7 @@ class Format:
     options: tuple[str, ...] = ()
     read_data: Callable[..., Mapping[str, Any]] | None = None
     files: Callable[[str], list[str]] | None = None
+    entries: Callable[..., Any] | None = None
     needs: str = ""
     what: str = ""
 
@@ -219,8 +224,19 @@ def read_graph(
             raise InputError(f"{os.fspath(path)}: not enough memory for this graph") from error
         with input_errors(path):
             sha256 = digest.result()
+    return replace(graph, source=_source_of(path, sha256, name, flags | taken))
+
+
+def source_of(path: StrPath, format: str, reading: Mapping[str, Any]) -> Source:
+    """The `Source` of a file or folder that is read so; InputError if it cannot be read."""
+    with input_errors(path):
+        sha256 = _sha256_of_source(os.fspath(path), FORMATS[format])
+    return _source_of(path, sha256, format, reading)
+
+
+def _source_of(path: StrPath, sha256: str, format: str, reading: Mapping[str, Any]) -> Source:
     base = os.path.basename(os.path.abspath(path))
-    return replace(graph, source=Source(base, sha256, name, _reading_words(flags | taken)))
+    return Source(base, sha256, format, _reading_words(reading))
 
 
 def graph_keys(keys: Mapping[str, str] | None) -> dict[str, str] | None:

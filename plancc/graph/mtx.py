@@ -7,12 +7,14 @@ read as column 1, value 0.5), so a second look at the bytes runs beside it.
 from __future__ import annotations
 
 import gzip
+import io
 import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 import numpy as np
 
@@ -30,7 +32,11 @@ from plancc.graph.textfile import (
     is_gzip,
     open_input,
     read_number,
+    text_chunks,
 )
+
+if TYPE_CHECKING:
+    from plancc.graph.external import Entries
 
 _FIELDS = {"pattern": 0, "integer": 1, "unsigned-integer": 1, "real": 2, "double": 2}
 _SYMMETRIES = ("general", "symmetric", "skew-symmetric")
@@ -181,17 +187,89 @@ def _entries_look_right(path: StrPath, header: _Header) -> bool:
     with open_input(path) as stream:
         for _ in range(header.lines):
             stream.readline()
-        rest = b""
-        while chunk := stream.read(_CHUNK):
-            cut = chunk.rfind(b"\n") + 1
-            if not cut:
-                rest += chunk
-                continue
-            text = rest + chunk[:cut] if rest else chunk[:cut]
-            rest = chunk[cut:]
-            if kernels.check_entries(np.frombuffer(text, np.uint8), field) < 0:
-                return False
-        return not rest or kernels.check_entries(np.frombuffer(rest + b"\n", np.uint8), field) >= 0
+        return all(
+            kernels.check_entries(np.frombuffer(text, np.uint8), field) >= 0
+            for text in text_chunks(stream, _CHUNK)
+        )
+
+
+class MtxEntries:
+    """The entries of a MatrixMarket file, chunk by chunk (`plancc.graph.external.Entrywise`).
+
+    Parameters
+    ----------
+    path
+        As `read_mtx` takes it.
+
+    Raises
+    ------
+    InputError
+        As `read_mtx`; what is wrong with an entry is said when it is read.
+    """
+
+    original_ids = None
+
+    @staticmethod
+    def claimed(path: StrPath) -> int:
+        """Entries of the matrix, as the header has them."""
+        return MtxEntries(path).most
+
+    def __init__(self, path: StrPath) -> None:
+        check_readable(path)
+        with input_errors(path), open_input(path) as stream:
+            self._header = header = _read_header(path, stream)
+        _check_size(path, header)
+        self._path = path
+        self.num_vertices = header.size
+        self.directed = header.symmetry == "general"
+        self.weighted = header.field != "pattern"
+        self.most = header.entries * (1 if self.directed else 2)
+        self.source = Source.of_file(path, "mtx")
+
+    def __iter__(self) -> Iterator[Entries]:
+        header, found = self._header, 0
+        with input_errors(self._path), open_input(self._path) as stream:
+            for _ in range(header.lines):
+                stream.readline()
+            for text in text_chunks(stream, _CHUNK):
+                row, col, values = self._entries(text)
+                found += len(row)
+                if not self.directed:
+                    off = row != col
+                    row, col = np.concatenate([row, col[off]]), np.concatenate([col, row[off]])
+                    if values is not None:
+                        sign = -1 if header.symmetry == "skew-symmetric" else 1
+                        values = np.concatenate([values, sign * values[off]])
+                yield row, col, values
+        if found != header.entries:
+            self._fail()
+
+    def _entries(self, text: bytes) -> Entries:
+        from scipy.io import mmread
+
+        from plancc.graph import kernels
+
+        header = self._header
+        count = kernels.check_entries(np.frombuffer(text, np.uint8), _FIELDS[header.field])
+        if count < 0:
+            self._fail()
+        head = (
+            f"%%MatrixMarket matrix coordinate {header.field} general\n"
+            f"{header.size} {header.size} {count}\n"
+        )
+        try:
+            matrix = mmread(io.BytesIO(head.encode() + text), spmatrix=False)
+        except (ValueError, OverflowError) as error:
+            self._fail(error)
+        values = matrix.data if self.weighted else None
+        if values is not None and not np.isfinite(values).all():
+            self._fail()
+        return *matrix.coords, values
+
+    def _fail(self, error: Exception | None = None) -> NoReturn:
+        _explain(self._path, self._header)
+        why = "" if error is None else f": {error}"
+        raise InputError(f"{os.fspath(self._path)}: not a MatrixMarket file{why}") from error
 
 
 def _explain(path: StrPath, header: _Header) -> None:
@@ -257,4 +335,4 @@ def write_mtx(
         stream.close()
 
 
-FORMAT = Format((".mtx",), read_mtx, write_mtx, what="MatrixMarket")
+FORMAT = Format((".mtx",), read_mtx, write_mtx, entries=MtxEntries, what="MatrixMarket")

@@ -167,6 +167,19 @@ def read_array(path: StrPath) -> Array:
     return array
 
 
+def map_array(path: StrPath) -> Array:
+    """The array of an .npy file, mapped: pages are read when they are looked at.
+
+    What is written into the array does not reach the file. InputError names the file.
+    """
+    check_readable(path)
+    name = os.fspath(path)
+    try:
+        return np.asarray(np.load(name, mmap_mode="c", allow_pickle=False))
+    except _RAISED as error:
+        raise InputError(f"{name}: not an .npy array ({shown(error)})") from error
+
+
 def read_npz_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> Archive:
     """The arrays of an archive; `split` and `keys` are looked up by the caller."""
     return Archive(path)

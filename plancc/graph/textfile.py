@@ -52,6 +52,28 @@ def fail_first(
         fail(path, int(lines[k if row is None else row[k]]), message, values[k])
 
 
+def text_chunks(stream: BinaryIO, size: int) -> Iterator[bytes]:
+    """The rest of a text in pieces of about `size` bytes that end with a line."""
+    rest = b""
+    while chunk := stream.read(size):
+        cut = chunk.rfind(b"\n") + 1
+        if cut:
+            yield rest + chunk[:cut]
+            rest = chunk[cut:]
+        else:
+            rest += chunk
+    if rest:
+        yield rest + b"\n"
+
+
+def later(error: InputError, lines: int) -> InputError:
+    """An error in a piece of a text that `lines` lines stand before."""
+    shifted = re.sub(
+        r", line (\d+):", lambda m: f", line {int(m[1]) + lines}:", str(error), count=1
+    )
+    return InputError(shifted)
+
+
 def show(value: object) -> str:
     """A value from a file in quotes: printable, at most 40 characters."""
     return f"'{shown(value, 40)}'"

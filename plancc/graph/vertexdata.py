@@ -33,7 +33,8 @@ from plancc.graph.bounds import (
 )
 from plancc.graph.formats import FORMATS, Format, data_keys, find_format
 from plancc.graph.graph import Graph
-from plancc.graph.npz import Archive, read_array, read_npz_data
+from plancc.graph.mapped import MappedRows, is_mapped
+from plancc.graph.npz import Archive, map_array, read_npz_data
 from plancc.graph.parquet import EXTENSIONS as PARQUET
 from plancc.graph.parquet import read_columns
 from plancc.graph.rowids import ROW_IDS, rows_by_id
@@ -50,6 +51,7 @@ class VertexData:
     Attributes
     ----------
     features : float32[num_vertices, num_features], or None
+        Of a mapped file `plancc.graph.mapped.MappedRows`: nothing is read that is not looked at.
     labels : int32[num_vertices], or None
         Class of every vertex; -1 where it is unknown.
     train_mask, val_mask, test_mask : bool[num_vertices], or None
@@ -70,7 +72,7 @@ class VertexData:
     def take(self, order: npt.NDArray[np.integer]) -> VertexData:
         """The same data with row k taken from row ``order[k]``."""
         arrays = (getattr(self, field.name) for field in fields(self))
-        return VertexData(*(None if array is None else array[order] for array in arrays))
+        return VertexData(*(None if array is None else _taken(array, order) for array in arrays))
 
     def sizes(self) -> dict[str, int]:
         """Columns of features and targets, classes, clusters, vertices in every mask."""
@@ -89,6 +91,12 @@ class VertexData:
         return sizes
 
 
+def _taken(array: Any, order: npt.NDArray[np.integer]) -> Any:
+    """Some rows of an array; those of a file are not read, where they are all of them."""
+    whole = isinstance(array, MappedRows) and len(order) == len(array)
+    return array.take(order) if whole else array[order]
+
+
 MASKS = ("train_mask", "val_mask", "test_mask")
 KEYS = ("features", "labels", *MASKS, "clusters", "targets")
 ALIASES = {
@@ -103,6 +111,8 @@ INDEX_LISTS = {
     "test_mask": ("test_idx", "test_index"),
 }
 """Names of lists of vertex numbers that stand in place of a mask."""
+BLOCK = 1 << 22
+"""Numbers of a file that are looked at together."""
 MOST_NAMES = 1 << 26
 """Longest line of column names, in bytes."""
 MOST_COLUMNS = 2**31 - 1
@@ -468,7 +478,7 @@ def _of_split(mask: npt.NDArray[Any], split: str | None, what: str) -> npt.NDArr
 
 
 def _read_array_file(name: str) -> dict[str, npt.NDArray[Any]]:
-    array = read_array(name)
+    array = map_array(name)
     return {"labels" if array.ndim == 1 else "features": array}
 
 
@@ -706,8 +716,10 @@ def check_vertex_data(
         value.
     """
     names = names or {}
-    checked = {
-        key: _CHECKS[key](np.asarray(array), f"{where}key '{names.get(key, key)}'")
+    checked: dict[str, Any] = {
+        key: array
+        if isinstance(array, MappedRows)
+        else _CHECKS[key](np.asarray(array), f"{where}key '{names.get(key, key)}'")
         for key, array in arrays.items()
         if array is not None
     }
@@ -762,10 +774,17 @@ def _check_rows(
 def _features(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.float32]:
     if array.ndim != 2 or not array.shape[1]:
         raise InputError(f"{what} must be a matrix, not of shape '{array.shape}'")
+    if is_mapped(array):
+        step = max(1, BLOCK // array.shape[1])
+        for start in range(0, len(array), step):
+            _finite(array[start : start + step], what, start)
+        rows: Any = MappedRows(array)
+        return rows
     return _finite(array, what)
 
 
-def _finite(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.float32]:
+def _finite(array: npt.NDArray[Any], what: str, first: int = 0) -> npt.NDArray[np.float32]:
+    """`first`: number of the first row."""
     if array.dtype.kind not in "biuf":
         raise InputError(f"{what} holds no numbers but '{array.dtype}'")
     with np.errstate(over="ignore"):
@@ -773,7 +792,10 @@ def _finite(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.float32]:
     wrong = ~np.isfinite(result)
     if wrong.any():
         place = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
-        words = ", ".join(f"{name} {k}" for name, k in zip(("row", "column"), place, strict=False))
+        numbers = (int(place[0]) + first, *place[1:])
+        words = ", ".join(
+            f"{name} {k}" for name, k in zip(("row", "column"), numbers, strict=False)
+        )
         raise InputError(
             f"{what} holds '{array[place]}' in {words} (counted from 0), not a finite 32-bit number"
         )

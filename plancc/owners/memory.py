@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from plancc.graph.graph import Graph
+from plancc.graph.mapped import is_mapped
 from plancc.graph.vertexdata import VertexData
 from plancc.memory import available_memory
 from plancc.owners.task import Task
@@ -94,8 +95,9 @@ def within_memory(
     """
     rows = graph.num_vertices
     held = sum(array.nbytes for array in vars(data).values() if isinstance(array, np.ndarray))
+    mapped = is_mapped(graph.indices)
     mirrored, weighted = mirrored_share(graph), graph.values is not None
-    sizes = Sizes(rows, graph.num_nonzeros + rows, mirrored, weighted, constraints, held)
+    sizes = Sizes(rows, graph.num_nonzeros + rows, mirrored, weighted, constraints, held, mapped)
     searches = task.searches and task.model.layout == "row"
     if not searches:
         # A named partitioner is given all rows; edge plans are searched in their own way.

@@ -8,7 +8,7 @@ content hash is made of all of them (docs/plan-format.md, "Digests" and "Content
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
@@ -16,11 +16,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plancc.graph.mapped import MappedRows
 from plancc.plan.format import NODES, Arrays, header_attributes
 from plancc.plan.hashing import blake3_digest
 from plancc.plan.values import Header, Int64Array
 
 DIGEST_BYTES = 32
+PIECE = 1 << 22
+"""Numbers of a mapped matrix that are hashed at once."""
 Digests = npt.NDArray[np.uint8]
 """The leaves of a dataset: uint8[parts or 1, 32]."""
 
@@ -80,14 +83,22 @@ def digests_of(array: npt.NDArray[Any], points: Int64Array, *, shared: bool) -> 
     -------
     uint8[k, 32]
     """
-    content = bytes_of(array)
-    size = len(content) // len(array) if len(array) else 0
-    bounds = (np.clip(points, 0, len(array)) * size).tolist()
-    more = size if shared else 0
+    bounds = np.clip(points, 0, len(array)).tolist()
+    more = 1 if shared else 0
     leaves = [
-        blake3_digest(content[start : max(start, stop + more)]) for start, stop in pairwise(bounds)
+        blake3_digest(_pieces(array, start, max(start, stop + more)))
+        for start, stop in pairwise(bounds)
     ]
     return np.frombuffer(b"".join(leaves), np.uint8).reshape(len(leaves), DIGEST_BYTES)
+
+
+def _pieces(array: npt.NDArray[Any], start: int, stop: int) -> Iterator[memoryview]:
+    """The bytes of some entries; of those that a file has, not many at a time."""
+    step = max(1, stop - start)
+    if isinstance(array, MappedRows):
+        step = max(1, PIECE // max(1, array.shape[1]))
+    for first in range(start, min(stop, len(array)), step):
+        yield bytes_of(array[first : min(first + step, stop)])
 
 
 def digests_of_plan(arrays: Arrays) -> dict[str, Digests]:
@@ -128,7 +139,7 @@ def root_of(
     SHA-256 of one line ``name=value`` per header attribute and one line ``name dtype shape digest``
     per dataset, both sorted by name, where the digest is BLAKE3 of the dataset's leaves.
     """
-    names = {name: blake3_digest(bytes_of(leaves)).hex() for name, leaves in digests.items()}
+    names = {name: blake3_digest([bytes_of(leaves)]).hex() for name, leaves in digests.items()}
     return hash_of_lines(attributes, names, arrays)
 
 

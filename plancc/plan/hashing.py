@@ -5,11 +5,13 @@ Plans that are compiled and trained from in one process are never hashed, and ne
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from plancc.errors import BackendUnavailable
 
 
-def blake3_digest(data: bytes | memoryview) -> bytes:
-    """The BLAKE3 digest: 32 bytes.
+def blake3_digest(pieces: Iterable[bytes | memoryview]) -> bytes:
+    """The BLAKE3 digest of pieces one after the other: 32 bytes.
 
     Raises
     ------
@@ -23,4 +25,7 @@ def blake3_digest(data: bytes | memoryview) -> bytes:
             "plan files are written and read with blake3, which is not installed: "
             "pip install blake3"
         ) from error
-    return blake3(data).digest()
+    found = blake3()
+    for piece in pieces:
+        found.update(piece)
+    return found.digest()

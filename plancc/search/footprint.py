@@ -41,7 +41,9 @@ class Sizes:
     constraints : int
         Balances.
     data : int
-        Bytes of features and other vertex data.
+        Bytes of features and other vertex data that are in memory.
+    mapped : bool
+        Whether the graph's own arrays are in a file that is mapped into memory.
     """
 
     rows: int
@@ -50,6 +52,7 @@ class Sizes:
     weighted: bool = False
     constraints: int = 2
     data: int = 0
+    mapped: bool = False
 
     @property
     def links(self) -> int:
@@ -83,12 +86,15 @@ class Work:
 
 def reading(sizes: Sizes) -> int:
     """The graph while it is read: entries as pairs, sorted into rows."""
+    if sizes.mapped:
+        return 24 * sizes.rows
     return 33 * sizes.nonzeros + 24 * sizes.rows
 
 
 def matrix(sizes: Sizes) -> int:
     """Graph and normalised matrix."""
-    return (16 if sizes.weighted else 12) * sizes.nonzeros + 16 * sizes.rows
+    own = 0 if sizes.mapped else 8 if sizes.weighted else 4
+    return (8 + own) * sizes.nonzeros + 16 * sizes.rows
 
 
 def normalising(sizes: Sizes) -> int:

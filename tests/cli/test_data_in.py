@@ -72,12 +72,12 @@ def test_data_of_another_source(folder: Path) -> None:
     assert said.startswith("features 2, classes 3")
 
 
-@pytest.mark.parametrize("line", range(4))
+@pytest.mark.parametrize("line", range(6))
 def test_commands_of_the_page(folder: Path, monkeypatch: pytest.MonkeyPatch, line: int) -> None:
     """Every command of docs/data.md, with sources of these names."""
     page = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
     lines = re.findall(r"^    plancc (.*)$", page, re.M)
-    assert len(lines) == 4
+    assert len(lines) == 6
     words = shlex.split(lines[line])
     monkeypatch.chdir(folder.parent)
     folder.rename("ogbn_arxiv")
@@ -97,8 +97,15 @@ def test_commands_of_the_page(folder: Path, monkeypatch: pytest.MonkeyPatch, lin
             file["obsp/distances"] = np.roll(features, 1, axis=0)
             file["obsm/X_pca"] = features
             file["obs/leiden"] = ring
+    elif words[1] in ("graph.mtx.gz", "graph"):
+        head = "%%MatrixMarket matrix coordinate pattern symmetric\n300 300 299\n"
+        text = head + "".join(f"{i + 1} {i}\n" for i in range(1, 300))
+        Path("graph.mtx.gz").write_bytes(gzip.compress(text.encode()))
+        np.save("features.npy", np.ones((300, 2), np.float16))
+        if words[0] == "compile":
+            ok("convert", "graph.mtx.gz", "-o", "graph", "--data", "features.npy")
     said = ok(*words, warned=True)
-    assert "vertex data: features" in said
+    assert ("vertex data: features" in said) == (words[0] == "compile")
 
 
 def test_a_table_of_vertices_with_ids(tmp_path: Path) -> None:

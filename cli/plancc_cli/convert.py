@@ -1,0 +1,56 @@
+"""`plancc convert`: write a graph as a folder of arrays that are mapped into memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from plancc_cli import options
+from plancc_cli.words import say
+
+
+@click.command()
+@click.argument("graph", type=click.Path())
+@click.option("-o", "--output", type=click.Path(), required=True, help="The folder to make.")
+@options.reading
+@click.option(
+    "--data",
+    multiple=True,
+    type=click.Path(),
+    metavar="FILE",
+    help="Features, labels and masks; without it, those that the source holds.",
+)
+@click.option("--split", metavar="NAME", help="The split to take where the data have several.")
+@click.option(
+    "--memory", type=options.MEMORY, help="Memory that may be taken.  [default: what is left]"
+)
+@options.as_data
+def command(graph: str, output: str, data: tuple[str, ...], **given: Any) -> None:
+    """Write GRAPH as a folder of .npy files, its rows sorted.
+
+    Whatever reads the folder maps the files into memory, and takes little memory itself. A
+    MatrixMarket file or an edge list that does not fit into memory is sorted on the disk, beside
+    the folder.
+
+    \b
+        plancc convert graph.mtx.gz -o graph --memory 8G
+        plancc compile graph -p 64 -o plan.h5
+    """
+    from plancc.graph.folders import to_folder
+    from plancc_cli.tables import print_data
+
+    made = to_folder(graph, output, data=data or None, **given)
+    form = options.form()
+    kind = "directed" if made.directed else "undirected"
+    if form:
+        facts = {
+            "folder": output,
+            "num_vertices": made.num_vertices,
+            "num_nonzeros": made.num_nonzeros,
+            "directed": made.directed,
+            "weighted": made.values is not None,
+        }
+        print_data(form, facts, [facts])
+        return
+    say(f"{output}: {made.num_vertices} vertices, {made.num_nonzeros} nonzeros, {kind}")

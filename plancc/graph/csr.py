@@ -1,0 +1,172 @@
+"""Folders of ``.npy`` files: compressed rows that are mapped into memory, not read.
+
+``indptr.npy`` and ``indices.npy`` are the rows: row i needs the rows
+``indices[indptr[i]:indptr[i + 1]]``. ``values.npy`` may be beside them, ``original_ids.npy``, and
+vertex data: ``features.npy``, ``labels.npy``, ``train_mask.npy`` and so on. ``graph.json`` says
+what arrays do not: whether the graph is directed, and what it was made of. `plancc convert` writes
+such a folder.
+
+Where rows are canonical, the arrays of the graph are the files: the system reads the pages that are
+looked at, and drops them when memory is short.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+from plancc.graph.canonical import detect_direction, graph_of_rows
+from plancc.graph.formats import Format
+from plancc.graph.graph import Graph, Source, check_num_vertices
+from plancc.graph.npz import map_array
+from plancc.graph.textfile import StrPath, input_errors
+from plancc.text import shown
+
+ROWS = ("indptr.npy", "indices.npy")
+OTHERS = ("values.npy", "original_ids.npy")
+HEAD = "graph.json"
+VERSION = 1
+BLOCK = 1 << 22
+"""Entries that are looked at together."""
+
+
+def graph_files(folder: str) -> list[str]:
+    """The files that the graph is read from; empty if this is no such folder."""
+    there = [name for name in (*ROWS, *OTHERS, HEAD) if os.path.isfile(os.path.join(folder, name))]
+    return there if there[:2] == [*ROWS] else []
+
+
+def read_csr(
+    path: StrPath, *, pattern: bool = False, symmetrize: bool = False, transpose: bool = False
+) -> Graph:
+    """The graph of a folder.
+
+    Parameters
+    ----------
+    path, pattern, symmetrize, transpose
+        As in `plancc.graph.formats.read_graph`.
+
+    Raises
+    ------
+    InputError
+        For a file that is missing, cut short or of another type, arrays that disagree in length,
+        offsets that do not ascend, an index out of range; the message names the file.
+    """
+    folder = os.fspath(path)
+    ptr_name, column_name = (os.path.join(folder, name) for name in ROWS)
+    indptr, indices = map_array(ptr_name), map_array(column_name)
+    for name, array in ((ptr_name, indptr), (column_name, indices)):
+        if array.ndim != 1 or array.dtype.kind not in "iu":
+            raise InputError(
+                f"{name}: must be a list of integers, not '{array.dtype}' of shape {array.shape}"
+            )
+    n = len(indptr) - 1
+    check_num_vertices(n, ptr_name)
+    if indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
+        raise InputError(
+            f"{ptr_name}: does not ascend from 0 to {len(indices)}, the number of indices in "
+            f"{column_name}"
+        )
+    for start in range(0, len(indices), BLOCK):
+        some = indices[start : start + BLOCK]
+        if some.min() < 0 or some.max() >= n:
+            at = start + int(np.argmax((some < 0) | (some >= n)))
+            raise InputError(
+                f"{column_name}: entry {at} is '{indices[at]}', out of range 0..{n - 1}"
+            )
+    values = None if pattern else _others(folder, "values.npy", len(indices))
+    ids = _others(folder, "original_ids.npy", n)
+    head = _head(folder)
+    source = Source(os.path.basename(os.path.abspath(folder)), format="csr")
+    reading: dict[str, Any] = {"symmetrize": symmetrize, "transpose": transpose, "source": source}
+    graph = graph_of_rows(n, indptr, indices, values, **reading)
+    if "directed" in head and not symmetrize:
+        graph = replace(graph, directed=head["directed"])
+    else:
+        graph = detect_direction(graph)
+    return replace(graph, original_ids=None if ids is None else ids.astype(np.int64, copy=False))
+
+
+def _others(folder: str, name: str, length: int) -> npt.NDArray[Any] | None:
+    """An array that need not be there."""
+    path = os.path.join(folder, name)
+    if not os.path.isfile(path):
+        return None
+    array = map_array(path)
+    if array.ndim != 1 or len(array) != length:
+        raise InputError(f"{path}: must have {length} entries, not shape {array.shape}")
+    if name == "original_ids.npy" and array.dtype.kind not in "iu":
+        raise InputError(f"{path}: ids of type '{array.dtype}' are not whole numbers")
+    return array
+
+
+def _head(folder: str) -> dict[str, Any]:
+    """What ``graph.json`` says; nothing where it is missing."""
+    path = os.path.join(folder, HEAD)
+    if not os.path.isfile(path):
+        return {}
+    with input_errors(path):
+        text = Path(path).read_bytes()
+    try:
+        head = json.loads(text)
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON ({shown(error)})") from error
+    if not isinstance(head, dict) or not isinstance(head.get("directed", False), bool):
+        raise InputError(f"{path}: 'directed' must be true or false")
+    version = head.get("version", VERSION)
+    if version != VERSION:
+        raise InputError(f"{path}: version '{shown(version)}' is not {VERSION}; update plancc")
+    return head
+
+
+def read_csr_data(
+    path: StrPath, *, split: str | None, keys: Mapping[str, str]
+) -> dict[str, npt.NDArray[Any]]:
+    """The other arrays of a folder, mapped; `split` and `keys` are looked up by the caller."""
+    folder = os.fspath(path)
+    with input_errors(folder):
+        names = sorted(os.listdir(folder))
+    taken = {*ROWS, *OTHERS}
+    return {
+        name.removesuffix(".npy"): map_array(os.path.join(folder, name))
+        for name in names
+        if name.endswith(".npy") and name not in taken
+    }
+
+
+def write_head(folder: Path, directed: bool, source: Source) -> None:
+    """Write ``graph.json``."""
+    head = {"version": VERSION, "directed": directed, "made_of": asdict(source)}
+    (folder / HEAD).write_text(json.dumps(head, indent=1) + "\n")
+
+
+def write_csr(graph: Graph, folder: Path) -> None:
+    """Write a graph as a folder, which exists."""
+    arrays: dict[str, npt.NDArray[Any] | None] = {
+        "indptr": graph.indptr,
+        "indices": graph.indices,
+        "values": graph.values,
+        "original_ids": graph.original_ids,
+    }
+    for name, array in arrays.items():
+        if array is not None:
+            np.save(folder / f"{name}.npy", array)
+    write_head(folder, graph.directed, graph.source)
+
+
+FORMAT = Format(
+    (),
+    read_csr,
+    gzip=False,
+    read_data=read_csr_data,
+    files=graph_files,
+    what="a folder of compressed rows in .npy files, mapped into memory",
+)

@@ -1,0 +1,262 @@
+"""Entries of any number sorted into rows on the disk, within a memory that is given.
+
+    entries, in any order  ->  buckets of rows, a file each  ->  bucket by bucket: sorted, merged
+
+It makes the rows that `plancc.graph.canonical.build_graph` makes in memory: a bucket is built as
+that builds a matrix.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import OutputError
+from plancc.graph.canonical import as_values, check_finite
+from plancc.graph.csr import write_head
+from plancc.graph.graph import Source, check_range
+
+BUCKETS = 256
+"""Files that entries are sorted into first."""
+BYTES_PER_ENTRY = 64
+"""Memory that an entry takes while its bucket is sorted."""
+LEAST_ENTRIES = 1 << 16
+"""Entries of a bucket that are sorted together whatever the memory is."""
+
+Entries = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any] | None]
+"""row, col and values, or None for a pattern; of equal length."""
+
+
+class Entrywise(Protocol):
+    """A source that is read chunk by chunk, any number of times.
+
+    Attributes
+    ----------
+    num_vertices : int
+    most : int
+        Entries that it has at most, as far as can be told.
+    weighted, directed : bool
+    original_ids : int64[num_vertices] or None
+    source : Source
+    """
+
+    num_vertices: int
+    most: int
+    weighted: bool
+    directed: bool
+    original_ids: npt.NDArray[np.int64] | None
+    source: Source
+
+    def __iter__(self) -> Iterator[Entries]: ...
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How entries are read, as in `plancc.graph.formats.read_graph`."""
+
+    pattern: bool = False
+    symmetrize: bool = False
+    transpose: bool = False
+
+
+def convert(source: Entrywise, folder: Path, reading: Reading, memory: int) -> int:
+    """Write a source as a folder of compressed rows (`plancc.graph.csr`).
+
+    Parameters
+    ----------
+    source : Entrywise
+    folder : Path
+        An empty folder; files of its own pass through it.
+    reading : Reading
+    memory : int
+        Bytes that sorting may take.
+
+    Returns
+    -------
+    int
+        Nonzeros.
+
+    Raises
+    ------
+    InputError
+        As `build_graph`.
+    OutputError
+        If the disk has too little room, before it is used.
+    """
+    mirrored = reading.symmetrize and source.directed
+    weighted = source.weighted and not reading.pattern
+    _check_room(folder, source.most * (2 if mirrored else 1), weighted)
+
+    def entries() -> Iterator[Entries]:
+        for row, col, values in source:
+            ends = (col, row) if reading.transpose else (row, col)
+            yield *ends, values if weighted else None
+
+    n, name = source.num_vertices, source.source.name
+    if mirrored:
+        # merged first: then two terms meet at most, and A[i, j] == A[j, i] exactly
+        between = folder / "merged"
+        between.mkdir()
+        _sort(entries(), n, weighted, between, memory, name, drop_zeros=False)
+        _sort(_mirrored(between), n, weighted, folder, memory, name)
+        shutil.rmtree(between)
+    else:
+        _sort(entries(), n, weighted, folder, memory, name)
+    if source.original_ids is not None:
+        np.save(folder / "original_ids.npy", source.original_ids)
+    write_head(folder, source.directed and not reading.symmetrize, source.source)
+    return len(np.load(folder / "indices.npy", mmap_mode="r"))
+
+
+def _check_room(folder: Path, most: int, weighted: bool) -> None:
+    """OutputError unless buckets and rows have room on the disk."""
+    wanted = most * (28 if weighted else 12)
+    free = shutil.disk_usage(folder).free
+    if wanted > free:
+        raise OutputError(
+            f"cannot write {folder.parent}: sorting about {most:,} entries takes "
+            f"{wanted / 2**30:,.1f} GiB of the disk, and {free / 2**30:,.1f} GiB are free"
+        )
+
+
+def _mirrored(folder: Path) -> Iterator[Entries]:
+    """The entries of compressed rows, and those of their transpose off the diagonal."""
+    indptr = np.load(folder / "indptr.npy")
+    indices = np.load(folder / "indices.npy", mmap_mode="r")
+    held = folder / "values.npy"
+    values = np.load(held, mmap_mode="r") if held.exists() else None
+    step = 1 << 20
+    for turned in (False, True):
+        for start in range(0, len(indices), step):
+            at = np.arange(start, min(start + step, len(indices)))
+            row = (np.searchsorted(indptr, at, side="right") - 1).astype(np.int32)
+            col = np.asarray(indices[start : start + step])
+            some = None if values is None else np.asarray(values[start : start + step])
+            if turned:
+                off = row != col
+                row, col = col[off], row[off]
+                some = None if some is None else some[off]
+            yield row, col, some
+
+
+def _sort(
+    entries: Iterable[Entries],
+    num_rows: int,
+    weighted: bool,
+    folder: Path,
+    memory: int,
+    name: str,
+    *,
+    drop_zeros: bool = True,
+) -> None:
+    """Write entries as the rows ``indptr.npy``, ``indices.npy`` and ``values.npy`` of a folder."""
+    width = -(-num_rows // BUCKETS)
+    fields: list[Any] = [("row", "<i4"), ("col", "<i4")]
+    kind = np.dtype([*fields, ("value", "<f8")] if weighted else fields)
+    with ExitStack() as stack:
+        files: dict[int, BinaryIO] = {}
+        for row, col, values in entries:
+            check_range(row, num_rows, name)
+            check_range(col, num_rows, name)
+            chunk = np.empty(len(row), kind)
+            chunk["row"], chunk["col"] = row, col
+            if weighted:
+                assert values is not None
+                chunk["value"] = as_values(values, name)
+            bucket = chunk["row"] // width
+            by_bucket = np.argsort(bucket, kind="stable")
+            ends = np.cumsum(np.bincount(bucket, minlength=BUCKETS))
+            chunk = chunk[by_bucket]
+            for k in np.unique(bucket).tolist():
+                if k not in files:
+                    files[k] = stack.enter_context(open(folder / f"bucket{k}", "wb"))
+                files[k].write(chunk[ends[k - 1] if k else 0 : ends[k]].tobytes())
+    together = max(LEAST_ENTRIES, memory // BYTES_PER_ENTRY)
+    sizes = np.zeros(num_rows, np.int64)
+    with _Growing(folder / "indices.npy", "<i4") as columns, ExitStack() as stack:
+        numbers = None
+        if weighted:
+            numbers = stack.enter_context(_Growing(folder / "values.npy", "<f8"))
+        for k in range(BUCKETS):
+            path = folder / f"bucket{k}"
+            if not path.exists():
+                continue
+            first, last = k * width, min((k + 1) * width, num_rows)
+            for start, end, chunk in _pieces(path, kind, first, last, together):
+                matrix = _merged(chunk, start, end, num_rows)
+                if numbers is not None:
+                    check_finite(matrix.data, name)
+                    if drop_zeros:
+                        matrix.eliminate_zeros()
+                sizes[start:end] = np.diff(matrix.indptr)
+                columns.write(matrix.indices)
+                if numbers is not None:
+                    numbers.write(matrix.data)
+            path.unlink()
+    np.save(folder / "indptr.npy", np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+
+
+def _pieces(
+    path: Path, kind: np.dtype[Any], first: int, last: int, together: int
+) -> Iterator[tuple[int, int, npt.NDArray[Any]]]:
+    """The entries of a bucket by ranges of rows: first row, last + 1, and their entries.
+
+    A bucket with more entries than may be sorted together is read once for every range.
+    """
+    count = os.path.getsize(path) // kind.itemsize
+    ranges = min(-(-count // together), last - first)
+    bounds = np.linspace(first, last, max(ranges, 1) + 1).astype(np.int64).tolist()
+    for start, end in pairwise(bounds):
+        if ranges <= 1:
+            yield start, end, np.fromfile(path, kind)
+            return
+        taken = []
+        with open(path, "rb") as stream:
+            while len(chunk := np.fromfile(stream, kind, together)):
+                taken.append(chunk[(chunk["row"] >= start) & (chunk["row"] < end)])
+        yield start, end, np.concatenate(taken)
+
+
+def _merged(chunk: npt.NDArray[Any], start: int, end: int, num_columns: int) -> Any:
+    """Entries as a matrix of the rows start..end-1, without duplicates."""
+    from scipy.sparse import coo_array
+
+    weighted = "value" in (chunk.dtype.names or ())
+    data = chunk["value"] if weighted else np.ones(len(chunk), np.int8)
+    places = (chunk["row"] - np.int32(start), chunk["col"])
+    return coo_array((data, places), shape=(end - start, num_columns)).tocsr()
+
+
+class _Growing:
+    """An .npy file of one dimension that is written piece by piece."""
+
+    def __init__(self, path: Path, kind: str) -> None:
+        self._kind, self._length = np.dtype(kind), 0
+        self._stream = open(path, "w+b")  # noqa: SIM115  closed by __exit__
+        self._head()
+
+    def _head(self) -> None:
+        """The header; it has one size for all lengths, as numpy pads it for growing files."""
+        shape: Any = {"descr": self._kind.str, "fortran_order": False, "shape": (self._length,)}
+        self._stream.seek(0)
+        np.lib.format.write_array_header_1_0(self._stream, shape)
+
+    def write(self, array: npt.NDArray[Any]) -> None:
+        self._stream.write(np.ascontiguousarray(array, self._kind).tobytes())
+        self._length += len(array)
+
+    def __enter__(self) -> _Growing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._head()
+        self._stream.close()

@@ -1,0 +1,152 @@
+"""Any source as a folder of ``.npy`` files (`plancc.graph.csr`), whole or not at all.
+
+A text of entries that does not fit into memory is sorted on the disk (`plancc.graph.external`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from plancc.errors import InputError
+from plancc.files import atomic_folder
+from plancc.graph.bounds import VERTICES_PER_BYTE, bounded
+from plancc.graph.convert import own_data
+from plancc.graph.csr import write_csr
+from plancc.graph.external import Reading, convert
+from plancc.graph.formats import (
+    FLAGS,
+    FORMATS,
+    Format,
+    data_keys,
+    find_format,
+    read_graph,
+    source_of,
+)
+from plancc.graph.graph import Graph
+from plancc.graph.textfile import StrPath, is_gzip
+from plancc.graph.vertexdata import VertexData, read_vertex_data
+from plancc.memory import available_memory
+
+TEXT, GZIP = 8, 40
+"""Bytes of memory that a byte of a text takes while it is read whole, and of a gzipped one."""
+ENTRY = 33
+"""Bytes of memory that an entry takes while a text is read whole."""
+SHARE = 0.5
+"""Share of the memory that sorting takes; the rest is the system's, to write files behind it."""
+
+
+def to_folder(
+    path: StrPath,
+    folder: StrPath,
+    *,
+    format: str | None = None,
+    data: StrPath | Sequence[StrPath] | None = None,
+    split: str | None = None,
+    keys: Mapping[str, str] | None = None,
+    memory: int | None = None,
+    allow_large: bool = False,
+    **reading: Any,
+) -> Graph:
+    """Write a source as a folder of ``.npy`` files, and return its graph, mapped.
+
+    Parameters
+    ----------
+    path : path
+    folder : path
+        It must not exist yet, or be empty.
+    format, allow_large, reading
+        As in `plancc.graph.formats.read_graph`.
+    data, split, keys
+        As in `plancc.graph.vertexdata.read_vertex_data`; without `data`, the vertex data that the
+        source holds.
+    memory : int, optional
+        Bytes that may be taken. None: what this computer has left.
+
+    Raises
+    ------
+    InputError
+    OutputError
+        If the folder has files, cannot be written, or the disk has too little room.
+    """
+    name = find_format(path, format)
+    entry: Format = FORMATS[name]
+    room = available_memory() if memory is None else memory
+    large = False
+    if entry.entries is not None and room is not None and os.path.isfile(path):
+        large = _taken(path, entry) > room
+    options: dict[str, Any] = {"format": format, "allow_large": allow_large}
+    with atomic_folder(folder) as made:
+        if large:
+            assert room is not None
+            assert entry.entries is not None
+            flags = {flag: bool(reading.pop(flag, False)) for flag in FLAGS}
+            if keys and "graph" in keys:
+                raise InputError(f"{os.fspath(path)}: `keys` name a graph; a text has one")
+            choices = {key: value for key, value in reading.items() if value}
+            for choice in choices.keys() - set(entry.options):
+                raise InputError(f"{os.fspath(path)}: `{choice}` is not for format '{name}'")
+            said = choices.get("num_vertices", 0) // VERTICES_PER_BYTE
+            with bounded(max(os.path.getsize(path), said), allow_large=allow_large):
+                source = entry.entries(path, **choices)
+                source.source = source_of(path, name, flags | choices)
+                convert(source, made, Reading(**flags), int(SHARE * room))
+            graph = read_graph(made, "csr", allow_large=True)
+        else:
+            graph = read_graph(path, keys=keys, **options, **reading)
+            write_csr(graph, made)
+        if data is not None:
+            found = read_vertex_data(
+                data, graph, split=split, keys=data_keys(keys), allow_large=allow_large
+            )
+        else:
+            found = own_data(path, graph, split=split, keys=data_keys(keys), **options)
+        _write_data(found, made)
+        del graph, found  # they map files that get other names
+    return read_graph(folder, "csr", allow_large=True)
+
+
+def check_reading(path: StrPath, memory: int | None, *, format: str | None = None) -> None:
+    """Refuse a text that takes more memory while it is read than there is.
+
+    Parameters
+    ----------
+    path : path
+    memory : int or None
+        Bytes; None: any.
+    format : str, optional
+        As in `plancc.graph.formats.read_graph`.
+
+    Raises
+    ------
+    InputError
+        It names the way around.
+    """
+    if memory is None or not os.path.isfile(path):
+        return
+    entry: Format = FORMATS[find_format(path, format)]
+    takes = 0 if entry.entries is None else _taken(path, entry)
+    if takes > memory:
+        raise InputError(
+            f"{os.fspath(path)}: reading it takes about {takes / 2**30:,.1f} GiB, and `memory` is "
+            f"{memory / 2**30:,.1f} GiB; `plancc convert` writes a folder in its place within that"
+        )
+
+
+def _taken(path: StrPath, entry: Format) -> int:
+    """Bytes of memory while a text is read whole: by what its head says, else by its size."""
+    assert entry.entries is not None
+    claimed = getattr(entry.entries, "claimed", None)
+    if claimed is not None:
+        return ENTRY * int(claimed(path))
+    return os.path.getsize(path) * (GZIP if is_gzip(path) else TEXT)
+
+
+def _write_data(data: VertexData, folder: Path) -> None:
+    for name, array in vars(data).items():
+        if array is not None:
+            np.save(folder / f"{name}.npy", array)

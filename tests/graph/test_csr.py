@@ -1,0 +1,334 @@
+"""Folders of compressed rows: written by convert, mapped, and sorted on the disk."""
+
+import gzip
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from graph_helpers import entries, merged, same, symmetrized
+from scipy.sparse import random as random_matrix
+
+import plancc
+from plancc.errors import InputError, OutputError
+from plancc.graph import external, folders
+from plancc.graph.csr import write_csr
+from plancc.graph.edgelist import EdgeListEntries
+from plancc.graph.external import Reading, convert
+from plancc.graph.folders import to_folder
+from plancc.graph.formats import find_format, read_graph
+from plancc.graph.graph import Source
+from plancc.graph.mapped import MappedRows, is_mapped
+from plancc.graph.mtx import MtxEntries
+from plancc.plan.reader import load
+from plancc.plan.verify import verify
+
+N = 40
+
+
+@pytest.fixture(autouse=True)
+def small_steps(monkeypatch):
+    """Many chunks and ranges of rows for few entries."""
+    monkeypatch.setattr(external, "BUCKETS", 5)
+    monkeypatch.setattr(external, "LEAST_ENTRIES", 7)
+    monkeypatch.setattr("plancc.graph.mtx._CHUNK", 100)
+    monkeypatch.setattr("plancc.graph.edgelist.CHUNK", 90)
+
+
+def mtx_file(path, field, symmetry, seed):
+    """A matrix with duplicates, self loops, and entries that sum to zero."""
+    rng = np.random.default_rng(seed)
+    row, col = rng.integers(1, N + 1, (2, 120))
+    if symmetry != "general":
+        row, col = np.maximum(row, col), np.minimum(row, col)
+        if symmetry == "skew-symmetric":
+            row, col = row[row != col], col[row != col]
+    row, col = np.concatenate([row, row[:30]]), np.concatenate([col, col[:30]])
+    value = rng.integers(1, 4, len(row)) / (4 if field == "real" else 1)
+    value[-10:] = -value[:10]
+    texts = [""] * len(row) if field == "pattern" else [f" {v:g}" for v in value]
+    lines = [f"{i} {j}{text}" for i, j, text in zip(row, col, texts, strict=True)]
+    head = f"%%MatrixMarket matrix coordinate {field} {symmetry}\n% a comment\n"
+    path.write_text(head + f"{N} {N} {len(row)}\n" + "\n".join(lines))
+    return path
+
+
+@pytest.mark.parametrize("symmetry", ["general", "symmetric", "skew-symmetric"])
+@pytest.mark.parametrize("field", ["real", "integer", "pattern"])
+def test_a_matrix_sorted_on_the_disk_is_the_one_in_memory(field, symmetry, tmp_path):
+    path = mtx_file(tmp_path / "a.mtx", field, symmetry, 3)
+    for k, flags in enumerate(
+        [
+            {},
+            {"symmetrize": True},
+            {"transpose": True},
+            {"pattern": True},
+            {"symmetrize": True, "pattern": True},
+        ]
+    ):
+        plain = read_graph(path, **flags)
+        found = to_folder(path, tmp_path / f"folder{k}", memory=1, **flags)
+        same(found, plain)
+        assert found.directed == plain.directed
+        assert sorted(p.name for p in (tmp_path / f"folder{k}").iterdir()) == [
+            "graph.json",
+            "indices.npy",
+            "indptr.npy",
+            *([] if plain.values is None else ["values.npy"]),
+        ]
+        made_of = json.loads((tmp_path / f"folder{k}/graph.json").read_text())["made_of"]
+        assert made_of == vars(plain.source)
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+@pytest.mark.parametrize("weights", [None, "whole", "decimal"])
+def test_an_edge_list_sorted_on_the_disk_is_the_one_in_memory(weights, zipped, tmp_path):
+    rng = np.random.default_rng(5)
+    u, v = rng.choice(10**5, 30, replace=False)[rng.integers(0, 30, (2, 150))]
+    w = rng.integers(-2, 3, 150) / (8 if weights == "decimal" else 1)
+    lines = [
+        f"{i},{j}" + ("" if weights is None else f",{x:g}") for i, j, x in zip(u, v, w, strict=True)
+    ]
+    text = "\n".join(["source,target" + ("" if weights is None else ",w"), *lines, "# the end", ""])
+    path = tmp_path / ("e.csv.gz" if zipped else "e.csv")
+    path.write_bytes(gzip.compress(text.encode()) if zipped else text.encode())
+    for k, flags in enumerate(
+        [{}, {"keep_ids": True}, {"num_vertices": 10**5}, {"symmetrize": True}, {"transpose": True}]
+    ):
+        plain = read_graph(path, **flags)
+        found = to_folder(path, tmp_path / f"folder{k}", memory=1, **flags)
+        if plain.num_vertices < 100:
+            same(found, plain)
+        np.testing.assert_array_equal(found.indptr, plain.indptr)
+        np.testing.assert_array_equal(found.indices, plain.indices)
+        assert (found.original_ids is None) == (plain.original_ids is None)
+        if plain.original_ids is not None:
+            np.testing.assert_array_equal(found.original_ids, plain.original_ids)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("memory", [1, 10**9])
+def test_sorting_against_dictionaries(weighted, memory, tmp_path):
+    rng = np.random.default_rng(8)
+    row, col = rng.integers(0, N, (2, 400))
+    row[:150] = 3  # a row that is larger than what is sorted at once
+    value = rng.integers(-2, 3, 400).astype(float)
+
+    class Given:
+        num_vertices, most, original_ids, directed = N, 400, None, True
+        source = Source("given")
+
+        def __init__(self):
+            self.weighted = weighted
+
+        def __iter__(self):
+            for at in np.array_split(np.arange(400), 7):
+                yield row[at], col[at], value[at] if weighted else None
+
+    triples = list(zip(row.tolist(), col.tolist(), value.tolist(), strict=True))
+    for name, flags in (("a", {}), ("b", {"symmetrize": True}), ("c", {"transpose": True})):
+        wanted = triples
+        if name == "b":
+            wanted = symmetrized(
+                [(i, j, x) for (i, j), x in merged(triples, valued=weighted).items()]
+            )
+        if name == "c":
+            wanted = [(j, i, x) for i, j, x in triples]
+        folder = tmp_path / name
+        folder.mkdir()
+        number = convert(Given(), folder, Reading(**flags), memory)
+        graph = read_graph(folder)
+        expected = merged(wanted, valued=weighted)
+        assert entries(graph) == expected
+        assert number == len(expected)
+        assert graph.directed == (name != "b")
+
+
+def test_arrays_of_a_folder_are_the_files(tmp_path):
+    matrix = random_matrix(N, N, 0.2, "csr", random_state=1)
+    for name in ("indptr", "indices"):
+        np.save(tmp_path / f"{name}.npy", getattr(matrix, name))
+    assert find_format(tmp_path) == "csr"
+    graph = read_graph(tmp_path)
+    assert is_mapped(graph.indices)
+    assert graph.values is None
+    assert graph.directed  # nothing says so: looked at
+    with_values = tmp_path / "values.npy"
+    np.save(with_values, matrix.data)
+    np.testing.assert_array_equal(read_graph(tmp_path).values, matrix.data)
+    graph.indices[0] = 7  # reaches no file
+    np.testing.assert_array_equal(np.load(tmp_path / "indices.npy"), matrix.indices)
+    np.save(tmp_path / "indices.npy", matrix.indices[::-1])  # not in order: built in memory
+    indices = [np.sort(matrix.indices[::-1][a:b]) for a, b in pairwise(matrix.indptr)]
+    (tmp_path / "values.npy").unlink()
+    found = read_graph(tmp_path)
+    assert not is_mapped(found.indices)
+    expected = [np.unique(columns) for columns in indices]
+    np.testing.assert_array_equal(found.indices, np.concatenate(expected))
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16, np.int8])
+def test_a_plan_of_a_folder_is_that_of_the_graph(kind, tmp_path):
+    """Features are read from their file as the plan is written."""
+    rng = np.random.default_rng(2)
+    features = rng.integers(-9, 9, (N, 3)).astype(kind)
+    labels = rng.integers(0, 4, N)
+    np.savez(tmp_path / "data.npz", features=features.astype(np.float32), labels=labels)
+    path = mtx_file(tmp_path / "a.mtx", "pattern", "symmetric", 4)
+    np.save(tmp_path / "x.npy", features)
+    np.savez(tmp_path / "y.npz", labels=labels)
+    plain = plancc.compile(path, num_parts=3, data=tmp_path / "data.npz")
+    to_folder(path, tmp_path / "folder", data=[tmp_path / "x.npy", tmp_path / "y.npz"], memory=1)
+    plan = plancc.compile(tmp_path / "folder", num_parts=3)
+    assert isinstance(plan.vertex_data.features, MappedRows)
+    assert plan.vertex_data.features.nbytes == 4 * 3 * N
+    assert plan.content_sha256() == plain.content_sha256()
+    verify(plan)
+    saved = [each.save(tmp_path / f"{k}.h5") for k, each in enumerate((plain, plan))]
+    assert saved[0] == saved[1]
+    verify(load(tmp_path / "1.h5"))
+    for part in range(3):
+        found, wanted = plan.part(part).vertex_data, plain.part(part).vertex_data
+        np.testing.assert_array_equal(found.features, wanted.features)
+        assert found.features.dtype == np.float32
+    np.testing.assert_array_equal(np.asarray(plan.vertex_data.features), plain.vertex_data.features)
+
+
+def test_what_is_mapped():
+    assert not is_mapped(np.arange(3))
+    rows = MappedRows(np.arange(8, dtype=np.int8).reshape(4, 2))
+    assert is_mapped(rows)
+    taken = rows.take(np.array([3, 0])).take(np.array([1, 0]))
+    np.testing.assert_array_equal(np.asarray(taken), [[0, 1], [6, 7]])
+    np.testing.assert_array_equal(taken[np.array([True, False])], [[0, 1]])
+    assert (taken.shape, taken.size, taken.ndim, len(taken)) == ((2, 2), 4, 2, 2)
+
+
+def damaged(tmp_path, name, array):
+    folder = tmp_path / "folder"
+    if not folder.exists():
+        folder.mkdir()
+        write_csr(read_graph(mtx_file(tmp_path / "a.mtx", "real", "general", 1)), folder)
+    if array is None:
+        (folder / name).unlink()
+    elif isinstance(array, bytes):
+        (folder / name).write_bytes(array)
+    else:
+        np.save(folder / name, array)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "words"),
+    [
+        ("indices.npy", None, "folder of none of the formats"),
+        ("indices.npy", b"\x93NUMPY", "indices.npy: not an .npy array"),
+        ("indices.npy", b"", "indices.npy: the file is empty"),
+        ("indices.npy", np.zeros(5, np.int32), "indptr.npy: does not ascend from 0 to 5"),
+        ("indices.npy", np.zeros((2, 2), int), "indices.npy: must be a list of integers"),
+        ("indptr.npy", np.zeros(5), "indptr.npy: must be a list of integers, not 'float64'"),
+        ("indptr.npy", np.zeros(1, int), "indptr.npy: the graph has no vertices"),
+        ("values.npy", np.zeros(3), "values.npy: must have"),
+        ("original_ids.npy", np.zeros(N), "original_ids.npy: ids of type 'float64'"),
+        ("graph.json", b"[", "graph.json: not JSON"),
+        ("graph.json", b'{"directed": 1}', "graph.json: 'directed' must be true or false"),
+        ("graph.json", b'{"version": 2}', "graph.json: version '2' is not 1"),
+        ("features.npy", np.zeros((3, 2)), "'features'"),
+    ],
+)
+def test_a_damaged_folder(name, array, words, tmp_path):
+    folder = damaged(tmp_path, name, array)
+    with pytest.raises(InputError, match=words):
+        plancc.compile(folder, num_parts=2)
+
+
+def test_a_file_cut_short_and_an_index_out_of_range(tmp_path):
+    folder = damaged(tmp_path, "graph.json", b"{}")
+    indices = np.load(folder / "indices.npy")
+    whole = (folder / "indices.npy").read_bytes()
+    (folder / "indices.npy").write_bytes(whole[:-4])
+    with pytest.raises(InputError, match=r"indices\.npy: not an \.npy array"):
+        read_graph(folder)
+    indices[5] = N
+    np.save(folder / "indices.npy", indices)
+    with pytest.raises(InputError, match=f"entry 5 is '{N}', out of range 0..{N - 1}"):
+        read_graph(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1 2 0.5\n" * 30 + "1 2\n", "line 33: 'ROW COLUMN VALUE' is expected"),
+        ("1 2 0.5\n" * 30 + "1 99 1\n", "line 33: the column is out of range 1..5: '99'"),
+        ("1 2 0.5\n" * 30, "line 32: the file ends after 30 of 31 entries"),
+        ("1 2 0.5\n" * 32, "line 34: the header declares 31 entries"),
+        ("1 2 0.5\n" * 30 + "1 2 inf\n", "line 33"),
+    ],
+)
+def test_a_wrong_entry_far_into_a_matrix(text, words, tmp_path):
+    path = tmp_path / "a.mtx"
+    path.write_text("%%MatrixMarket matrix coordinate real general\n5 5 31\n" + text)
+    with pytest.raises(InputError, match=words):
+        to_folder(path, tmp_path / "folder", memory=1)
+    assert [p.name for p in tmp_path.iterdir()] == ["a.mtx"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1 2\n" * 60 + "1 x\n", "line 61: not a whole number 'x'"),
+        ("1 2\n" * 60 + "1 -4\n", "line 61: a vertex id is negative: '-4'"),
+        ("1 2\n" * 60 + "1\n", "line 61: 2 columns are expected"),
+        ("1 2 0.5\n" * 60 + "1 2 nan\n", "line 61"),
+        ("# nothing\n", "the file holds no edge"),
+    ],
+)
+def test_a_wrong_line_far_into_an_edge_list(text, words, tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text(text)
+    with pytest.raises(InputError, match=words):
+        to_folder(path, tmp_path / "folder", memory=1)
+    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_ids_and_choices(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("1 2\n5 9\n")
+    with pytest.raises(InputError, match=r"'9' is out of range 0\.\.5"):
+        to_folder(path, tmp_path / "folder", memory=1, num_vertices=6)
+    with pytest.raises(InputError, match="`columns` is not for format 'edgelist'"):
+        to_folder(path, tmp_path / "folder", memory=1, columns=("a", "b"))
+
+
+def test_a_disk_that_is_too_small(tmp_path, monkeypatch):
+    path = mtx_file(tmp_path / "a.mtx", "real", "general", 1)
+    usage = type("usage", (), {"free": 1000})
+    monkeypatch.setattr(external.shutil, "disk_usage", lambda folder: usage)
+    with pytest.raises(OutputError, match="sorting about 150 entries takes"):
+        to_folder(path, tmp_path / "folder", memory=1)
+    assert not (tmp_path / "folder").exists()
+
+
+def test_a_text_that_does_not_fit_is_refused_before_it_is_read(tmp_path):
+    path = mtx_file(tmp_path / "a.mtx", "real", "symmetric", 1)
+    claimed = MtxEntries(path).most
+    assert claimed == 300
+    folders.check_reading(path, folders.ENTRY * claimed)
+    with pytest.raises(InputError, match=r"a\.mtx: reading it takes about .*`plancc convert`"):
+        folders.check_reading(path, folders.ENTRY * claimed - 1)
+    with pytest.raises(InputError, match=r"a\.mtx: reading it takes"):
+        plancc.compile(path, num_parts=2, memory=9000)
+    edges = tmp_path / "e.txt"
+    edges.write_text("1 2\n")
+    with pytest.raises(InputError, match=r"e\.txt: reading it takes"):
+        folders.check_reading(edges, 31)
+    folders.check_reading(tmp_path, 1)  # a folder is mapped
+
+
+def test_a_file_that_changes_between_two_readings(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("1 2\n2 3\n")
+    source = EdgeListEntries(path)
+    path.write_text("1 2\n")
+    with pytest.raises(InputError, match=r"a\.txt: the file changed while it was read"):
+        list(source)
