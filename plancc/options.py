@@ -56,6 +56,8 @@ class SearchOptions(PartitionOptions):
         Process grid whose blocks the parts are: the time of an epoch is then the grid's.
     stop : callable, optional
         Asked often, by any thread: once it says yes, a search ends with the best owners so far.
+    on_disk : bool
+        Whether matrix and nets are in files, not in memory (`plancc.scratch`).
     lean : bool
         Whether partitioners are given the graph between clusters only, whatever the kind of graph:
         for memory (`plancc.search.footprint`).
@@ -79,6 +81,7 @@ class SearchOptions(PartitionOptions):
     grid: Grid | None = None
     stop: Stop | None = None
     lean: bool = False
+    on_disk: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,7 @@ from plancc.predict.forecast import Forecast
 from plancc.predict.machine import Machine
 from plancc.predict.widths import DataWidths
 from plancc.registry import check_choice
+from plancc.scratch import on_disk
 from plancc.version import __version__
 
 VALUE_DTYPES = ("float32", "float64")
@@ -226,7 +228,8 @@ def compile(
     task, way, given_up = within_memory(task, graph, vertex_data, len(wanted.names), taken)
     if given_up:
         warnings.warn(given_up, PlanccWarning, stacklevel=2)
-    with observer("normalize"):
+    large_arrays = partial(on_disk, task.options.on_disk)
+    with observer("normalize"), large_arrays():
         matrix = normalized(graph, normalize, self_loops=self_loops, dtype=value_dtype)
     if clusters is not None:
         with observer("clusters"):
@@ -244,12 +247,13 @@ def compile(
     unfit = task.model.unfit(matrix, num_parts)
     if unfit:  # said before the search
         warnings.warn(unfit, PlanccWarning, stacklevel=2)
-    found = find_owners(matrix, task, wanted, observer, report)
+    with large_arrays():
+        found = find_owners(matrix, task, wanted, observer, report)
     if assigner.grid is None and task.model.layout != "any":
         with observer("number"):
             found = numbered(matrix, found, task, report)
     wanted = found.balance or wanted
-    with observer("lower"):
+    with observer("lower"), large_arrays():
         owners = found.owners
         if owners.nonzeros is None:
             reached = Loads.of(matrix, wanted, epsilon).imbalances(owners.rows, num_parts)

@@ -18,6 +18,7 @@ from plancc_cli.tables import print_data, print_table
     "--nonzeros", required=True, type=int, metavar="M", help="Nonzeros, both directions counted."
 )
 @click.option("--directed", is_flag=True, help="A nonzero may lack its mirror image.")
+@click.option("--folder", is_flag=True, help="The graph is a folder of `plancc convert`.")
 @click.option(
     "--features", default=0, type=int, metavar="F", help="Numbers (float32) of every vertex."
 )
@@ -33,12 +34,19 @@ from plancc_cli.tables import print_data, print_table
 )
 @options.as_data
 def command(
-    vertices: int, nonzeros: int, directed: bool, features: int, effort: str, memory: int | None
+    vertices: int,
+    nonzeros: int,
+    directed: bool,
+    folder: bool,
+    features: int,
+    effort: str,
+    memory: int | None,
 ) -> None:
     """Say what memory `plancc compile` takes for a row plan of a graph of these sizes.
 
     The ways to compile are listed in the order in which they are tried: partitioners are given all
-    rows, then clusters of rows only, then the effort is fast.
+    rows, then clusters of rows only, then the effort is fast, then matrix, nets and plan are in
+    files on the disk.
     """
     from plancc.owners.memory import allowed_memory
     from plancc.search.footprint import Sizes, shown, ways
@@ -54,7 +62,8 @@ def command(
         raise InputError(f"`features` {features}: at least 0 is needed")
     allowed = allowed_memory(memory)
     mirrored = 0.0 if directed else 1.0
-    sizes = Sizes(vertices, nonzeros + vertices, mirrored, data=4 * features * vertices)
+    data = 0 if folder else 4 * features * vertices
+    sizes = Sizes(vertices, nonzeros + vertices, mirrored, data=data, mapped=folder)
     found = list(ways(sizes, effort))
     form = options.form()
     if form:
@@ -62,6 +71,7 @@ def command(
             {
                 "effort": way.effort,
                 "clusters_only": way.clustered,
+                "on_disk": way.on_disk,
                 "fits": allowed is None or way.peak <= allowed,
                 "peak": way.peak,
                 "stages": way.stages,
@@ -77,11 +87,12 @@ def command(
     table = Table(title=title)
     for name in ("effort", "partitioners get"):
         table.add_column(name)
-    for name in (*stages, "peak", "fits"):
+    for name in ("arrays in", *stages, "peak", "fits"):
         table.add_column(name, justify="right")
     for way in found:
         sizes_of = [shown(way.stages[stage]) if stage in way.stages else "" for stage in stages]
         given = "clusters" if way.clustered else "all rows"
         fits = "yes" if allowed is None or way.peak <= allowed else "no"
-        table.add_row(way.effort, given, *sizes_of, shown(way.peak), fits)
+        where = "files" if way.on_disk else "memory"
+        table.add_row(way.effort, given, where, *sizes_of, shown(way.peak), fits)
     print_table(table)

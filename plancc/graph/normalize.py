@@ -15,6 +15,7 @@ from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import NORMALIZATIONS, Graph
 from plancc.jit import njit
 from plancc.registry import check_choice
+from plancc.scratch import large
 
 
 def normalize(
@@ -80,8 +81,8 @@ def normalize(
         scale[used] = row_sum[used]
         scale[~used] = np.inf
         scale = 1.0 / (np.sqrt(scale) if normalization == "sym" else scale)
-    out_values = np.empty(indptr[-1], dtype=dtype)
-    indices = graph.indices if missing is None else np.empty(indptr[-1], dtype=np.int32)
+    out_values = large(indptr[-1], dtype)
+    indices = graph.indices if missing is None else large(indptr[-1], np.int32)
     col_scale = scale if normalization == "sym" else np.empty(0)
 
     given, made = (graph.indptr, graph.indices, values), (indptr, indices, out_values)

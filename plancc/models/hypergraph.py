@@ -9,6 +9,7 @@ from plancc.graph.graph import Graph
 from plancc.models.base import Model
 from plancc.models.problem import Hypergraph
 from plancc.models.weights import Balance, check_num_parts, vertex_weights
+from plancc.scratch import moved
 
 
 @dataclass(frozen=True)
@@ -45,4 +46,5 @@ class HypergraphModel(Model):
 
         check_num_parts(matrix.num_vertices, num_parts)
         net_ptr, pins, column = column_nets(matrix.indptr, matrix.indices)
+        pins = moved(pins)
         return Hypergraph(net_ptr, pins, vertex_weights(matrix, balance), net_sources=column)

@@ -16,7 +16,8 @@ from plancc.graph.mapped import is_mapped
 from plancc.graph.vertexdata import VertexData
 from plancc.memory import available_memory
 from plancc.owners.task import Task
-from plancc.search.footprint import MARGIN, Sizes, Work, fitting, shown, work
+from plancc.scratch import check_room, folder
+from plancc.search.footprint import MARGIN, Sizes, Work, fitting, scratch, shown, work
 from plancc.search.starts import begins_with_clusters
 
 SAMPLE = 2000
@@ -102,16 +103,32 @@ def within_memory(
     if not searches:
         # A named partitioner is given all rows; edge plans are searched in their own way.
         effort = "" if task.model.problem is None else "balanced" if task.searches else "fast"
-        return task, fitting(sizes, effort, limit, only=True), ""
+        chosen = fitting(sizes, effort, limit, only=bool(effort))
+        if not chosen.on_disk:
+            return task, chosen, ""
+        check_room(scratch(sizes))
+        options = replace(task.options, on_disk=True)
+        first = work(sizes, effort, False)
+        told = (
+            f"this takes about {shown(first.peak)}, and `memory` is {shown(limit or 0)}: matrix "
+            f"and plan are in files in {folder()} ({shown(chosen.peak)} of memory)"
+        )
+        return replace(task, options=options), chosen, told
     clustered = begins_with_clusters(graph.row_nonzeros(), task.effort)
     first = work(sizes, task.effort, clustered)
     chosen = fitting(sizes, task.effort, limit, clustered)
     if chosen == first:
         return task, first, ""
-    options = replace(task.options, effort=chosen.effort, lean=chosen.clustered)
+    if chosen.on_disk:
+        check_room(scratch(sizes))
+    options = replace(
+        task.options, effort=chosen.effort, lean=chosen.clustered, on_disk=chosen.on_disk
+    )
     what = "partitioners are given clusters of rows"
     if chosen.effort != task.effort:
         what = f"the effort is {chosen.effort}, and {what}"
+    if chosen.on_disk:
+        what += f", matrix and nets are in files in {folder()}"
     told = (
         f"effort {task.effort} takes about {shown(first.peak)}, and `memory` is "
         f"{shown(limit or 0)}: {what} ({shown(chosen.peak)})"

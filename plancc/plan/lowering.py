@@ -36,6 +36,7 @@ from plancc.jit import njit
 from plancc.plan.plan import Plan
 from plancc.plan.receive_sets import by_part, grouped, list_marked, mark
 from plancc.plan.values import Exchange, Fold, Header, Int32Array, Int64Array
+from plancc.scratch import large
 
 _Chunks = list[tuple[Int32Array, ...]]
 """Messages of ranges of parts, as `_exchanges` takes them."""
@@ -77,8 +78,8 @@ def lower(
         _edge_keys(indptr, indices, owner, owners.nonzeros, key)
     rows, position, key_ptr = grouped(key, 2 * num_parts)
     order = _RowOrder(rows, position, key_ptr[::2].copy())
-    column = np.empty(matrix.num_nonzeros, dtype=np.int32)
-    value = np.empty(matrix.num_nonzeros, dtype=matrix.values.dtype)
+    column = large(matrix.num_nonzeros, np.int32)
+    value = large(matrix.num_nonzeros, matrix.values.dtype)
     fold = None
     if owners.nonzeros is None:
         row_ptr, expanded = _lower_rows(matrix, order, column, value)

@@ -70,6 +70,8 @@ class Work:
         Of the search; "" without one.
     clustered : bool
         Whether partitioners are given clusters only.
+    on_disk : bool
+        Whether matrix, nets and plan are in files.
     stages : dict of str to int
         Bytes of all processes at the peak of every stage, the interpreter included.
     """
@@ -77,6 +79,7 @@ class Work:
     effort: str
     clustered: bool
     stages: dict[str, int]
+    on_disk: bool = False
 
     @property
     def peak(self) -> int:
@@ -117,6 +120,11 @@ def clustering(sizes: Sizes) -> int:
     return labels + CLUSTER_LINK * sizes.links
 
 
+def scratch(sizes: Sizes) -> int:
+    """Bytes on the disk: matrix and nets, or matrix and plan."""
+    return 16 * sizes.nonzeros
+
+
 def starting(sizes: Sizes) -> int:
     """METIS on all rows, and the undirected graph in this process."""
     undirected = 4 * sizes.links + 8 * sizes.rows
@@ -130,7 +138,7 @@ def cycling(sizes: Sizes) -> int:
 
 def lowering(sizes: Sizes) -> int:
     """Matrix and plan side by side, with tables of messages."""
-    return 26 * sizes.nonzeros + 130 * sizes.rows + sizes.data
+    return (22 if sizes.mapped else 26) * sizes.nonzeros + 130 * sizes.rows + sizes.data
 
 
 def work(sizes: Sizes, effort: str, clustered: bool) -> Work:
@@ -150,18 +158,32 @@ def work(sizes: Sizes, effort: str, clustered: bool) -> Work:
     return Work(effort, clustered, {stage: INTERPRETER + size for stage, size in found.items()})
 
 
+def work_on_disk(sizes: Sizes, effort: str) -> Work:
+    """What effort fast takes, or owners that are not searched for, with large arrays in files."""
+    own = (0 if sizes.mapped else 8 if sizes.weighted else 4) * sizes.nonzeros + sizes.data
+    own += 8 * sizes.rows
+    found = {"read": reading(sizes) + sizes.data, "normalise": own + 40 * sizes.rows}
+    if effort:
+        held = own + (36 + 16 * sizes.constraints) * sizes.rows
+        found["nets"] = held + 4 * sizes.nonzeros + 24 * sizes.rows
+        found["start"] = held + clustering(sizes)
+        found["sweeps"] = held + state(sizes)
+    found["lower"] = own + 4 * sizes.nonzeros + 90 * sizes.rows
+    stages = {stage: INTERPRETER + size for stage, size in found.items()}
+    return Work(effort, bool(effort), stages, on_disk=True)
+
+
 def ways(sizes: Sizes, effort: str, clustered: bool = False) -> Iterator[Work]:
     """What an effort takes, then what less of a search does.
 
     `clustered`: whether the first way starts from clusters already.
     """
     yield work(sizes, effort, clustered)
-    if not effort:
-        return
-    if not clustered:
+    if effort and not clustered:
         yield work(sizes, effort, True)
-    if effort != "fast":
+    if effort and effort != "fast":
         yield work(sizes, "fast", True)
+    yield work_on_disk(sizes, effort and "fast")
 
 
 def fitting(

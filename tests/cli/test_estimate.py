@@ -27,7 +27,10 @@ def test_ways_as_they_are_tried():
     assert "allowed are 1 MiB" in table.out
     assert " no" in table.out
     csv = plancc(*CSV.split())
-    assert csv.out.startswith("effort,clusters_only,fits,peak,stages.read")
+    assert csv.out.startswith("effort,clusters_only,on_disk,fits,peak,stages.read")
+    mapped = json.loads(plancc(*JSON.split(), "--folder").out)
+    expected = list(ways(Sizes(1000, 10_000, mapped=True), "balanced"))
+    assert [way["peak"] for way in mapped["ways"]] == [way.peak for way in expected]
 
 
 @pytest.mark.parametrize(

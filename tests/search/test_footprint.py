@@ -16,20 +16,23 @@ from plancc.plan.verify import verify
 from plancc.search.footprint import Sizes, fitting, shown, ways, work
 from plancc_datasets import load_dataset
 
-SIZES = Sizes(1_000_000, 20_000_000)
+SIZES = Sizes(1_000_000, 20_000_000, mapped=True)
 
 
 def test_every_way_takes_less_than_the_one_before():
     for effort in ("balanced", "best"):
         found = list(ways(SIZES, effort))
-        assert [(each.effort, each.clustered) for each in found] == [
-            (effort, False),
-            (effort, True),
-            ("fast", True),
+        assert [(each.effort, each.clustered, each.on_disk) for each in found] == [
+            (effort, False, False),
+            (effort, True, False),
+            ("fast", True, False),
+            ("fast", True, True),
         ]
         peaks = [each.peak for each in found]
         assert peaks == sorted(peaks, reverse=True)
-    assert [each.effort for each in ways(SIZES, "")] == [""]
+    found = list(ways(SIZES, ""))
+    assert [(each.effort, each.on_disk) for each in found] == [("", False), ("", True)]
+    assert found[0].peak > found[1].peak
 
 
 @pytest.mark.parametrize("more", ["rows", "nonzeros", "data"])
@@ -41,6 +44,9 @@ def test_more_of_anything_takes_more(more):
 
 def test_the_undirected_graph_of_a_directed_one_has_more_links():
     one_way = Sizes(SIZES.rows, SIZES.nonzeros, mirrored=0.0)
+    assert (
+        work(Sizes(SIZES.rows, SIZES.nonzeros), "fast", True).peak > work(SIZES, "fast", True).peak
+    )
     assert SIZES.links == SIZES.nonzeros - SIZES.rows
     assert one_way.links == 2 * SIZES.links
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from plancc.jit import njit
 from plancc.models.problem import Hypergraph
+from plancc.scratch import moved
 
 
 class Nets(NamedTuple):
@@ -64,6 +65,7 @@ def nets_of(problem: Hypergraph, sized: bool = False) -> Nets:
         source = source[kept] if len(source) > 0 else source
     size = np.ones(len(pins) if sized else 0, dtype=np.int32)
     vertex_ptr, nets, size_at_vertex = transpose(net_ptr, pins, size, n)
+    nets = moved(nets)
     weight = np.ascontiguousarray(weight.reshape(n, -1))
     return Nets(net_ptr, pins, cost, source, vertex_ptr, nets, weight, size, size_at_vertex)
 
