@@ -30,6 +30,11 @@ KILLED = 0.5
 """Seconds for the system to end what was killed."""
 AGAIN = 0.01
 """Seconds after which an interrupt that native code swallowed is raised again."""
+ADVICE: dict[int, str] = {
+    signal.SIGKILL: "",
+    signal.SIGBUS: ": a file that it had mapped into memory became shorter, or the disk failed",
+}
+"""What follows the name of the signal that ended the work."""
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT, signal.SIGTSTP)
 
@@ -212,8 +217,7 @@ class _Supervisor:
         if self.stopped_by or number in STOPPING:
             self._say(self.sentence or processes.interrupted(self.written), after_terminal=True)
         else:
-            advice = "" if number == signal.SIGKILL else "; please report it"
-            self._say(processes.fate(-number) + advice)
+            self._say(processes.fate(-number) + ADVICE.get(number, "; please report it"))
         return 1
 
     def _watch(self) -> None:

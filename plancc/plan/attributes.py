@@ -75,7 +75,7 @@ def stored(group: h5py.Group, name: str) -> Stored:
 def digest_of_attributes(found: Iterable[Stored]) -> npt.NDArray[np.uint8]:
     """BLAKE3 of one line ``name dtype shape bytes`` for each attribute, sorted: uint8[1, 32]."""
     lines = sorted(f"{one.name} {one.kind} {one.content.hex()}\n" for one in found)
-    digest = blake3_digest(["".join(lines).encode(errors="surrogateescape")])
+    digest = blake3_digest("".join(lines).encode(errors="surrogateescape"))
     return np.frombuffer(digest, np.uint8).reshape(1, -1)
 
 

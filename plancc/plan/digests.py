@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from plancc.graph.mapped import MappedRows
 from plancc.plan.format import NODES, Arrays, header_attributes
-from plancc.plan.hashing import blake3_digest
+from plancc.plan.hashing import blake3_digest, blake3_of_pieces
 from plancc.plan.values import Header, Int64Array
 
 DIGEST_BYTES = 32
@@ -83,22 +83,25 @@ def digests_of(array: npt.NDArray[Any], points: Int64Array, *, shared: bool) -> 
     -------
     uint8[k, 32]
     """
-    bounds = np.clip(points, 0, len(array)).tolist()
-    more = 1 if shared else 0
+    if isinstance(array, MappedRows):
+        bounds = np.clip(points, 0, len(array)).tolist()
+        leaves = [blake3_of_pieces(_pieces(array, *ends)) for ends in pairwise(bounds)]
+        return np.frombuffer(b"".join(leaves), np.uint8).reshape(len(leaves), DIGEST_BYTES)
+    content = bytes_of(array)
+    size = len(content) // len(array) if len(array) else 0
+    bounds = (np.clip(points, 0, len(array)) * size).tolist()
+    more = size if shared else 0
     leaves = [
-        blake3_digest(_pieces(array, start, max(start, stop + more)))
-        for start, stop in pairwise(bounds)
+        blake3_digest(content[start : max(start, stop + more)]) for start, stop in pairwise(bounds)
     ]
     return np.frombuffer(b"".join(leaves), np.uint8).reshape(len(leaves), DIGEST_BYTES)
 
 
-def _pieces(array: npt.NDArray[Any], start: int, stop: int) -> Iterator[memoryview]:
-    """The bytes of some entries; of those that a file has, not many at a time."""
-    step = max(1, stop - start)
-    if isinstance(array, MappedRows):
-        step = max(1, PIECE // max(1, array.shape[1]))
-    for first in range(start, min(stop, len(array)), step):
-        yield bytes_of(array[first : min(first + step, stop)])
+def _pieces(rows: MappedRows, start: int, stop: int) -> Iterator[memoryview]:
+    """The bytes of some rows, not many at a time."""
+    step = max(1, PIECE // max(1, rows.shape[1]))
+    for first in range(start, stop, step):
+        yield bytes_of(rows[first : min(first + step, stop)])
 
 
 def digests_of_plan(arrays: Arrays) -> dict[str, Digests]:
@@ -139,7 +142,7 @@ def root_of(
     SHA-256 of one line ``name=value`` per header attribute and one line ``name dtype shape digest``
     per dataset, both sorted by name, where the digest is BLAKE3 of the dataset's leaves.
     """
-    names = {name: blake3_digest([bytes_of(leaves)]).hex() for name, leaves in digests.items()}
+    names = {name: blake3_digest(bytes_of(leaves)).hex() for name, leaves in digests.items()}
     return hash_of_lines(attributes, names, arrays)
 
 

@@ -6,12 +6,15 @@ Plans that are compiled and trained from in one process are never hashed, and ne
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
+from typing import Any
 
 from plancc.errors import BackendUnavailable
 
 
-def blake3_digest(pieces: Iterable[bytes | memoryview]) -> bytes:
-    """The BLAKE3 digest of pieces one after the other: 32 bytes.
+@cache
+def hasher() -> Any:
+    """The class of BLAKE3 hashes.
 
     Raises
     ------
@@ -25,7 +28,19 @@ def blake3_digest(pieces: Iterable[bytes | memoryview]) -> bytes:
             "plan files are written and read with blake3, which is not installed: "
             "pip install blake3"
         ) from error
-    found = blake3()
+    return blake3
+
+
+def blake3_digest(data: bytes | memoryview) -> bytes:
+    """The BLAKE3 digest: 32 bytes. BackendUnavailable if the library is not installed."""
+    digest: bytes = hasher()(data).digest()
+    return digest
+
+
+def blake3_of_pieces(pieces: Iterable[bytes | memoryview]) -> bytes:
+    """The same of pieces one after the other."""
+    found = hasher()()
     for piece in pieces:
         found.update(piece)
-    return found.digest()
+    digest: bytes = found.digest()
+    return digest

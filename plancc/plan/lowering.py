@@ -335,27 +335,40 @@ def _exchanges(chunks: _Chunks, num_parts: int) -> tuple[Exchange, Exchange]:
     """
     columns = zip(*chunks, strict=True)
     halo_row, lengths, receiver, sender = (np.concatenate(column) for column in columns)
-    row_ptr = np.concatenate([[0], lengths]).cumsum()
-    order = np.argsort(sender, kind="stable")  # the receivers are ascending already
-    send_row_ptr = np.concatenate([[0], lengths[order]]).cumsum()
-    receive = Exchange(_offsets(receiver, num_parts), sender, row_ptr, halo_row)
-    send = Exchange(
-        _offsets(sender, num_parts),
-        receiver[order],
-        send_row_ptr,
-        _copy_messages(halo_row, row_ptr, order, send_row_ptr, np.empty_like(halo_row)),
-    )
-    return receive, send
-
-
-def _offsets(part: Int32Array, num_parts: int) -> Int64Array:
-    """Offsets of each part's messages, int64[num_parts + 1]."""
-    return np.concatenate([[0], np.bincount(part, minlength=num_parts)]).cumsum()
+    row_ptr = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=row_ptr[1:])
+    del lengths
+    ptr, send = _by_sender(receiver, sender, row_ptr, halo_row, num_parts)
+    return Exchange(ptr, sender, row_ptr, halo_row), Exchange(*send)
 
 
 @njit(cache=True, nogil=True)
-def _copy_messages(row, row_ptr, order, out_ptr, out):  # type: ignore[no-untyped-def]
-    for k in range(len(order)):
-        start = row_ptr[order[k]]
-        out[out_ptr[k] : out_ptr[k + 1]] = row[start : row_ptr[order[k] + 1]]
-    return out
+def _by_sender(receiver, sender, row_ptr, row, num_parts):  # type: ignore[no-untyped-def]
+    """Messages by receiver, sorted by sender: where every receiver's begin, and their table."""
+    of_receiver = np.zeros(num_parts + 1, dtype=np.int64)
+    ptr = np.zeros(num_parts + 1, dtype=np.int64)
+    for k in range(len(sender)):
+        of_receiver[receiver[k] + 1] += 1
+        ptr[sender[k] + 1] += 1
+    for m in range(num_parts):
+        of_receiver[m + 1] += of_receiver[m]
+        ptr[m + 1] += ptr[m]
+    peer = np.empty(len(sender), dtype=np.int32)
+    out_ptr = np.zeros(len(sender) + 1, dtype=np.int64)
+    free = ptr[:-1].copy()
+    for k in range(len(sender)):
+        at = free[sender[k]]
+        free[sender[k]] = at + 1
+        peer[at] = receiver[k]
+        out_ptr[at + 1] = row_ptr[k + 1] - row_ptr[k]
+    for k in range(len(sender)):
+        out_ptr[k + 1] += out_ptr[k]
+    out = np.empty(len(row), dtype=np.int32)
+    free[:] = ptr[:-1]
+    for k in range(len(sender)):
+        at = free[sender[k]]
+        free[sender[k]] = at + 1
+        shift = out_ptr[at] - row_ptr[k]
+        for a in range(row_ptr[k], row_ptr[k + 1]):
+            out[a + shift] = row[a]
+    return of_receiver, (ptr, peer, out_ptr, out)

@@ -259,6 +259,12 @@ def test_signals_that_nobody_answers(tmp_path: Path) -> None:
         ("ctypes.string_at(0)", 1, "crashed (SIGSEGV); please report it\n"),
         ("os.abort()", 1, "crashed (SIGABRT); please report it\n"),
         (
+            "os.kill(os.getpid(), signal.SIGBUS)",
+            1,
+            "crashed (SIGBUS): a file that it had mapped into memory became shorter, or the disk "
+            "failed\n",
+        ),
+        (
             "os.kill(os.getpid(), signal.SIGKILL)",
             1,
             "was killed (SIGKILL; is the machine out of memory?)\n",
