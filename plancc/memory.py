@@ -87,9 +87,11 @@ def _left(group: Path, limit: str, usage: str) -> Iterator[int]:
 
 
 def _cached(group: Path) -> int:
+    """Bytes of files that the system keeps in memory, mapped ones too, as long as it has room."""
+    cached = 0
     with suppress(OSError, ValueError):
         for line in (group / "memory.stat").read_text().splitlines():
             name, _, number = line.partition(" ")
-            if name == "inactive_file":
-                return int(number)
-    return 0
+            if name in ("inactive_file", "active_file"):
+                cached += int(number)
+    return cached

@@ -205,7 +205,7 @@ def test_the_timeline_shows_epochs_stages_and_the_critical_path(plans, tmp_path)
                 "sys/fs/cgroup/jobs/one/memory.current": "5\n",
                 "sys/fs/cgroup/jobs/memory.max": "5000\n",
                 "sys/fs/cgroup/jobs/memory.current": "4000\n",
-                "sys/fs/cgroup/jobs/memory.stat": "anon 1\ninactive_file 300\n",
+                "sys/fs/cgroup/jobs/memory.stat": "anon 1\ninactive_file 200\nactive_file 100\n",
             },
             1300,
         ),
