@@ -20,6 +20,9 @@ from plancc.errors import InputError
 from plancc.graph.graph import Graph, Source, check_num_vertices, check_range
 
 IntArray = npt.NDArray[np.integer]
+MANY = 1 << 22
+"""Nonzeros from which on no transpose is made to see whether a pattern is symmetric: it would take
+more memory than the graph."""
 BLOCK = 1 << 22
 """Entries that are looked at together."""
 
@@ -183,6 +186,10 @@ def to_scipy(graph: Graph, dtype: Any = None) -> Any:
 def is_symmetric(graph: Graph, *, values: bool = False, skew: bool = False) -> bool:
     """Whether (i, j) is a nonzero wherever (j, i) is; with `values` also of equal value, with
     `skew` of opposite value."""
+    if graph.num_nonzeros > MANY and not values and not skew:
+        from plancc.graph.symmetry import is_mirrored
+
+        return bool(is_mirrored(graph.indptr, graph.indices))
     columns = np.bincount(graph.indices, minlength=graph.num_vertices)
     if not np.array_equal(columns, graph.row_nonzeros()):
         return False

@@ -172,3 +172,21 @@ def test_rows_and_columns_either_way(tmp_path, layout, transpose) -> None:
         np.testing.assert_array_equal(
             canonical.to_scipy(found).toarray(), dense.T if transpose else dense
         )
+
+
+@pytest.mark.parametrize("case", ["symmetric", "one missing", "one more", "directed", "empty"])
+def test_symmetry_with_and_without_a_transpose(monkeypatch, case) -> None:
+    matrix = sp.random_array((50, 50), density=0.1, rng=np.random.default_rng(6))
+    dense = matrix.toarray() != 0
+    if case != "directed":
+        dense |= dense.T
+    if case == "one missing":
+        dense[tuple(np.argwhere(np.triu(dense, 1))[-1])] = False
+    if case == "one more":
+        dense[tuple(np.argwhere(~dense & ~np.eye(50, dtype=bool))[0])] = True
+    if case == "empty":
+        dense[:] = False
+    graph = canonical.build_graph(50, *np.nonzero(dense))
+    for most in (1 << 22, -1):
+        monkeypatch.setattr(canonical, "MANY", most)
+        assert canonical.is_symmetric(graph) == bool((dense == dense.T).all())
