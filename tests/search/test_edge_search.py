@@ -185,7 +185,8 @@ def test_budget(objective):
     assert {"by", "split", "nonzeros"} <= steps
     refined = [trial for trial in result.tried if f"for {objective}" in trial.step]
     if objective != "volume":  # again and again, until time is up or nothing is found for long
-        assert len(refined) > edges.OBJECTIVE_STARTS
+        one = max(trial.seconds for trial in refined)
+        assert len(refined) > edges.OBJECTIVE_STARTS or result.seconds + one > 1.5
     assert result.seconds > 1.5 or len(refined) > edges.VAIN
 
 
