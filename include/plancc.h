@@ -558,6 +558,8 @@ static int plancc__read(plancc__reader *r, plancc_part *p) {
   if (*rest || rest == text + 2 || minor < 0)
     return plancc__fail(r, "format version '%s' is not MAJOR.MINOR", text);
   r->digested = minor >= 5;
+  if (H5Aexists(r->file, "pieces") > 0)
+    return plancc__fail(r, "a plan in pieces: make one file of it with plancc join");
   if (plancc__text(r, "layout", text, sizeof text)) return 1;
   if (strcmp(text, "row"))
     return plancc__fail(r, "layout '%s': this reader knows plans of layout 'row' only", text);

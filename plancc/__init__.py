@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from plancc.graph.graph import Graph
     from plancc.graph.vertexdata import VertexData
     from plancc.pipeline import PlanccWarning, compile
+    from plancc.plan.join import join
     from plancc.plan.plan import Plan
     from plancc.plan.reader import load
     from plancc.plan.upgrade import upgrade
@@ -53,6 +54,7 @@ _HOME = {
     "plancc.graph.vertexdata": ("VertexData",),
     "plancc.plan.plan": ("Plan",),
     "plancc.plan.reader": ("load",),
+    "plancc.plan.join": ("join",),
     "plancc.plan.upgrade": ("upgrade",),
     "plancc.plan.verify": ("verify", "verify_file"),
     "plancc.refinement": ("refine",),
@@ -74,6 +76,7 @@ __all__ = [
     "__version__",
     "as_graph",
     "compile",
+    "join",
     "load",
     "read_graph",
     "refine",

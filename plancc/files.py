@@ -133,7 +133,7 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     return values
 
 
-def _output_error(path: str, error: BaseException) -> OutputError:
+def output_error(path: str, error: BaseException) -> OutputError:
     number = getattr(error, "errno", None)
     words = str(error)
     if number is None and "No space left on device" in words:
@@ -384,7 +384,7 @@ def atomic_write(
             os.unlink(temporary)
         tell(GONE, temporary)
         if isinstance(error, OSError) or "No space left on device" in str(error):
-            raise _output_error(shown, error) from error
+            raise output_error(shown, error) from error
         raise
     tell(GONE, temporary)
     with contextlib.suppress(OSError):  # some file systems cannot sync a folder
@@ -409,13 +409,15 @@ def _keep(path: str, name: str | os.PathLike[str]) -> None:
 
 
 @contextlib.contextmanager
-def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_folder(path: str | os.PathLike[str], *, replace: bool = False) -> Iterator[Path]:
     """Write a folder of files under a temporary name beside it; rename it when it is complete.
 
     Parameters
     ----------
     path : str or PathLike
         The folder to make. It must not exist yet, or be empty.
+    replace : bool
+        Whether it may exist: then it is removed when the new one is complete.
 
     Yields
     ------
@@ -429,7 +431,9 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         raises, the temporary folder is removed with all that is in it.
     """
     shown = os.fspath(path)
-    target = check_folder_target(shown)
+    target = os.path.realpath(shown)
+    if not (replace and os.path.isdir(target)):
+        target = check_folder_target(shown)
     remove_leftovers(target, is_folder=True)
     temporary = _temporary(target, is_folder=True)
     tell(BEGUN, temporary)
@@ -439,17 +443,29 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         for folder, _, names in os.walk(temporary):
             for each in names:
                 _sync(os.path.join(folder, each), os.O_RDWR)
+        if replace:
+            _clear(target)
         os.replace(temporary, target)
         tell(WRITTEN, shown)
     except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
         tell(GONE, temporary)
         if isinstance(error, OSError) or "No space left on device" in str(error):
-            raise _output_error(shown, error) from error
+            raise output_error(shown, error) from error
         raise
     tell(GONE, temporary)
     with contextlib.suppress(OSError):
         _sync(os.path.dirname(target), os.O_RDONLY)
+
+
+def _clear(folder: str) -> None:
+    """Remove a folder if it is there, under another name."""
+    away = _temporary(folder, is_folder=True)
+    with contextlib.suppress(FileNotFoundError):
+        os.replace(folder, away)
+        tell(BEGUN, away)
+        shutil.rmtree(away, ignore_errors=True)
+        tell(GONE, away)
 
 
 @contextlib.contextmanager

@@ -35,6 +35,7 @@ COMMANDS = {
     "calibrate": "Measure this machine, for simulate and rehearse.",
     "verify": "Check every invariant of a plan.",
     "upgrade": "Write an older plan file in the newest format version.",
+    "join": "Write a plan that is in pieces as one file.",
     "convert": "Write a graph as a folder of arrays that are mapped into memory.",
     "export": "Write a graph or a plan for other tools.",
     "accelerators": "Model neighbour aggregation on sparse accelerators.",

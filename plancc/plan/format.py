@@ -17,7 +17,7 @@ from plancc.graph.vertexdata import KEYS, MASKS, VertexData
 from plancc.plan.values import Exchange, Header
 
 FORMAT = "plancc-plan"
-MAJOR, MINOR = 1, 5
+MAJOR, MINOR = 1, 6
 FORMAT_VERSION = f"{MAJOR}.{MINOR}"
 LAYOUTS = {"row": 0, "edge": 3, "grid": 4, "feature": 4}
 """Minor version that each layout came with."""
@@ -36,7 +36,15 @@ WITH_DIGESTS = 5
 """Minor version from which plans have `/digests`, and strings of fixed length."""
 GRID_ATTRIBUTE = "grid"
 """Attribute of the root group in layouts "grid" and "feature": the text of a `Grid`."""
-ROOT_ATTRIBUTES = ("format", "format_version", "content_sha256", *HEADER_TYPES, GRID_ATTRIBUTE)
+PIECES = "pieces"
+"""Attribute of the root group, and a group, of the head of a plan in pieces."""
+WITH_PIECES = 6
+"""Minor version from which plans may be in pieces."""
+PIECE_FORMAT = f"{FORMAT}-piece"
+"""Attribute "format" of a piece."""
+STORAGE_ATTRIBUTES = ("format", "format_version", "content_sha256", PIECES)
+"""Attributes of the root group that do not enter the content hash."""
+ROOT_ATTRIBUTES = (*STORAGE_ATTRIBUTES, *HEADER_TYPES, GRID_ATTRIBUTE)
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,9 @@ def _lower_rows(
         local = np.empty(matrix.num_vertices, dtype=np.int32)
         # an upper bound; untouched pages cost nothing
         halo_row = np.empty(nonzeros_ptr[last] - nonzeros_ptr[first], dtype=np.int32)
-        messages = _lower_parts(part_ptr, row_ptr, first, last, local, halo_row, column, value)
+        messages = lower_parts_of_rows(
+            part_ptr, row_ptr, first, last, local, halo_row, column, value
+        )
         return halo_row[: messages[0].sum()], *messages
 
     in_chunks(permute, indptr)
@@ -165,7 +167,7 @@ def _permute(indptr, indices, values, position, row_ptr, first, last, column, va
 
 
 @njit(cache=True, nogil=True)
-def _lower_parts(part_ptr, row_ptr, first, last, local, halo_row, column, value):  # type: ignore[no-untyped-def]
+def lower_parts_of_rows(part_ptr, row_ptr, first, last, local, halo_row, column, value):  # type: ignore[no-untyped-def]
     """Number the columns of parts first..last-1 locally and find what these parts receive.
 
     `local` (int32[n]) is scratch. Fills `halo_row` with all received rows, numbered as their
@@ -338,21 +340,26 @@ def _exchanges(chunks: _Chunks, num_parts: int) -> tuple[Exchange, Exchange]:
     row_ptr = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=row_ptr[1:])
     del lengths
-    ptr, send = _by_sender(receiver, sender, row_ptr, halo_row, num_parts)
+    ptr = offsets_of(receiver, num_parts)
+    send = by_sender(receiver, sender, row_ptr, halo_row, num_parts)
     return Exchange(ptr, sender, row_ptr, halo_row), Exchange(*send)
 
 
 @njit(cache=True, nogil=True)
-def _by_sender(receiver, sender, row_ptr, row, num_parts):  # type: ignore[no-untyped-def]
-    """Messages by receiver, sorted by sender: where every receiver's begin, and their table."""
-    of_receiver = np.zeros(num_parts + 1, dtype=np.int64)
-    ptr = np.zeros(num_parts + 1, dtype=np.int64)
-    for k in range(len(sender)):
-        of_receiver[receiver[k] + 1] += 1
-        ptr[sender[k] + 1] += 1
-    for m in range(num_parts):
-        of_receiver[m + 1] += of_receiver[m]
+def offsets_of(number, count):  # type: ignore[no-untyped-def]
+    """Where the entries of every number in 0..count-1 begin, once sorted: int64[count + 1]."""
+    ptr = np.zeros(count + 1, dtype=np.int64)
+    for k in range(len(number)):
+        ptr[number[k] + 1] += 1
+    for m in range(count):
         ptr[m + 1] += ptr[m]
+    return ptr
+
+
+@njit(cache=True, nogil=True)
+def by_sender(receiver, sender, row_ptr, row, num_senders):  # type: ignore[no-untyped-def]
+    """Messages by receiver, sorted by sender: the fields of their `Exchange`."""
+    ptr = offsets_of(sender, num_senders)
     peer = np.empty(len(sender), dtype=np.int32)
     out_ptr = np.zeros(len(sender) + 1, dtype=np.int64)
     free = ptr[:-1].copy()
@@ -371,4 +378,4 @@ def _by_sender(receiver, sender, row_ptr, row, num_parts):  # type: ignore[no-un
         shift = out_ptr[at] - row_ptr[k]
         for a in range(row_ptr[k], row_ptr[k + 1]):
             out[a + shift] = row[a]
-    return of_receiver, (ptr, peer, out_ptr, out)
+    return ptr, peer, out_ptr, out

@@ -41,6 +41,16 @@ from plancc.plan.parts import Part, PartRange
 from plancc.plan.values import Exchange, Fold, Header, Int32Array, Int64Array
 
 
+def attributes_of(
+    provenance: Mapping[str, Any], metrics: Metrics, baseline: Metrics | None
+) -> dict[str, dict[str, Any]]:
+    """Attributes of ``/provenance`` and ``/metrics``."""
+    figures = metrics.as_dict()
+    if baseline is not None:
+        figures |= {f"random_{name}": value for name, value in baseline.as_dict().items()}
+    return {"provenance": dict(provenance), "metrics": figures}
+
+
 @dataclass(frozen=True, repr=False)
 class Plan:
     """A compiled plan of all parts. Immutable; `plancc.plan.lowering` makes it.
@@ -246,8 +256,8 @@ class Plan:
         """
         from plancc.plan.writer import write_file  # h5py is loaded at first use
 
-        metrics = self.metrics().as_dict()
-        if self.baseline is not None:
-            metrics |= {f"random_{k}": value for k, value in self.baseline.as_dict().items()}
-        attributes = {"provenance": self.provenance, "metrics": metrics}
-        return write_file(path, self.header, self.arrays(), attributes, compress=compress)
+        return write_file(path, self.header, self.arrays(), self.attributes(), compress=compress)
+
+    def attributes(self) -> dict[str, dict[str, Any]]:
+        """Attributes of the groups that have some (`plancc.plan.format.ATTRIBUTE_GROUPS`)."""
+        return attributes_of(self.provenance, self.metrics(), self.baseline)

@@ -11,9 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from os import PathLike
 from typing import Any, Self
@@ -22,10 +20,11 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError, PlanccError, PlanError
+from plancc.errors import InputError, PlanError
 from plancc.files import check_input
 from plancc.graph.graph import MAX_VERTICES, NORMALIZATIONS
 from plancc.plan.attributes import digest_of_attributes, is_plain, python_value, stored
+from plancc.plan.container import Container, not_opened
 from plancc.plan.digests import (
     DIGEST_BYTES,
     Digests,
@@ -47,31 +46,26 @@ from plancc.plan.format import (
     MAJOR,
     MINOR,
     NODES,
+    PIECES,
     ROOT_ATTRIBUTES,
+    STORAGE_ATTRIBUTES,
     WITH_DIGESTS,
+    WITH_PIECES,
     Node,
 )
 from plancc.plan.grid import Grid
 from plancc.plan.guard import WITH_CHECKSUMS, Attributes, needs_guard, read_guarded
 from plancc.plan.metrics import Metrics
+from plancc.plan.pieces import FIRST_PART, Pieced, Pieces
 from plancc.plan.plan import Plan
 from plancc.plan.plan_invariants import plan_invariants
 from plancc.plan.values import Header, Int32Array, Int64Array
 from plancc.text import shown
 
-FILTERS = {
-    h5py.h5z.FILTER_DEFLATE: "deflate",
-    h5py.h5z.FILTER_SHUFFLE: "shuffle",
-    h5py.h5z.FILTER_FLETCHER32: "fletcher32",
-}
-OF_HDF5 = re.compile(r"^['\"]?(Can't|Unable to|Error iterating|Couldn't|Invalid location)")
-"""How the sentences begin that h5py makes of HDF5's."""
 PARTS_AT_ONCE = 64
 """Parts whose slices are read at once where the whole file is compared."""
 MAX_GRID_TEXT = 64
 """Longest attribute "grid": enough for sizes of ten digits."""
-MAX_DEFLATION = 1100
-"""Upper bound of the ratio of deflate, 1032: a dataset that claims more is not in the file."""
 
 
 class PlanFile:
@@ -112,23 +106,25 @@ class PlanFile:
         self._guarded, self._checked = guarded, False
         self._attributes: Attributes = {}
         self._digests: dict[str, Digests] = {}
-        self._opened: dict[str, h5py.Dataset] = {}
-        self._groups: set[str] = set()  # those that were found in the file itself
+        self._opened: dict[str, h5py.Dataset | Pieced] = {}
+        self._pieces: Pieces | None = None
         self._points: dict[str, tuple[int, int, Int64Array]] = {}
         try:
             if not guarded and needs_guard(self.path):
                 self._ask_guard()
-            self._size = os.path.getsize(self.path)
-            self._file = _open(self.path)
         except PermissionError as error:
             raise InputError(f"{self.path}: not readable (permission denied)") from error
         except OSError as error:
-            raise self._error(_not_opened(self.path, error)) from error
+            raise self._error(not_opened(self.path, error)) from error
+        self._container = Container(self.path)
         try:
-            with self._reading("the header"):
+            with self._container.reading("the header"):
                 self.header = self._read_header()
                 self._check_container()
                 self._check_names()
+                if PIECES in self.attributes(""):
+                    folder, parts = self.attributes("")[PIECES], self.header.num_parts
+                    self._pieces = Pieces(self._container, folder, parts, self.content_sha256)
             self._sizes = {
                 "n": self.header.num_vertices,
                 "n+1": self.header.num_vertices + 1,
@@ -150,7 +146,7 @@ class PlanFile:
             elif not self._guarded:
                 self._digests = self._guard.digests
         except BaseException:
-            self._file.close()
+            self.close()
             raise
 
     def _error(self, problem: str) -> PlanError:
@@ -160,7 +156,21 @@ class PlanFile:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._file.close()
+        self.close()
+
+    def close(self) -> None:
+        if self._pieces is not None:
+            self._pieces.close()
+        self._container.close()
+
+    def digests(self) -> dict[str, Digests]:
+        """The digests of all datasets that this version knows, by their names."""
+        return {name: self._digests[name] for name in self.names()}
+
+    @property
+    def num_pieces(self) -> int:
+        """Files that have the parts, beside this one; 0: they are in this one."""
+        return 0 if self._pieces is None else self._pieces.count
 
     def check_row_plan(self, what: str) -> None:
         """InputError if this is an edge or a grid plan, for which there is no `what`."""
@@ -179,7 +189,7 @@ class PlanFile:
             If they cannot be read, or have another digest.
         """
         if group not in self._attributes:
-            with self._reading(f"/{group}"):
+            with self._container.reading(f"/{group}"):
                 self._attributes[group] = self._read_attributes(group)
         return dict(self._attributes[group])
 
@@ -190,12 +200,12 @@ class PlanFile:
     def _read_attributes(self, group: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
         plain, foreign = [], ""
-        there = not group or self._is_there(group, h5py.Group)
-        node = self._file[group if group and there else "/"]
+        there = not group or self._container.is_there(group, h5py.Group)
+        node = self._container.file[group if group and there else "/"]
         for name in node.attrs if there else ():
             where = node.attrs.get_id(name)
             said = f"attribute '{shown(name)}' of /{group}"
-            if where.get_type().get_size() * math.prod(where.shape or ()) > self._size:
+            if where.get_type().get_size() * math.prod(where.shape or ()) > self._container.size:
                 raise self._error(f"{said} is larger than the file")
             if self._guarded:
                 found[name] = python_value(node.attrs[name])
@@ -215,8 +225,8 @@ class PlanFile:
 
     def has(self, name: str) -> bool:
         """Whether an optional dataset is there."""
-        with self._reading(f"/{name}"):
-            return self._is_there(name, h5py.Dataset)
+        with self._container.reading(f"/{name}"):
+            return self._container.is_there(name, h5py.Dataset)
 
     def metrics(self, prefix: str = "") -> Metrics | None:
         """The stored figures with `prefix` before their names; None if one is missing or no number.
@@ -256,7 +266,7 @@ class PlanFile:
         if node.cut:
             points = self._cut(node.cut, first, last)
         start, stop = int(points[0]), int(points[-1]) + node.shared
-        with self._reading(f"/{name}"):
+        with self._container.reading(f"/{name}"):
             array: npt.NDArray[Any] = dataset[start:stop]
         if self._digests:
             found = digests_of(array, points - start, shared=node.shared)
@@ -362,31 +372,17 @@ class PlanFile:
             return self.fold_messages, self.fold_volume
         return self.messages, self.volume
 
-    def node(self, name: str) -> h5py.Dataset:
+    def node(self, name: str) -> h5py.Dataset | Pieced:
         """The dataset `name`, after checking everything the format says of it."""
         if name not in self._opened:
-            with self._reading(f"/{name}"):
+            with self._container.reading(f"/{name}"):
                 self._opened[name] = self._node(name, NODES[name])
         return self._opened[name]
 
-    def _dataset(self, name: str) -> h5py.Dataset:
-        if not self._is_there(name, h5py.Dataset):
-            raise self._error(f"/{name} is missing")
-        return self._file[name]
-
-    def _node(self, name: str, node: Node) -> h5py.Dataset:
-        dataset = self._dataset(name)
-        if dataset.is_virtual or dataset.external:
-            raise self._error(f"/{name} keeps its data outside the file")
-        creation = dataset.id.get_create_plist()
-        filters = [creation.get_filter(k)[0] for k in range(creation.get_nfilters())]
-        for code in set(filters) - set(FILTERS):
-            allowed = ", ".join(FILTERS.values())
-            raise self._error(f"/{name} uses HDF5 filter {code}; allowed are {allowed}")
-        if dataset.dtype.str not in node.dtypes:
-            raise self._error(
-                f"/{name} has type {dataset.dtype.str}, not {' or '.join(node.dtypes)}"
-            )
+    def _node(self, name: str, node: Node) -> h5py.Dataset | Pieced:
+        dataset: h5py.Dataset | Pieced = self._container.checked(name, node)
+        if self._pieces is not None and node.cut:
+            dataset = self._pieces.dataset(name, node, dataset)
         expected = tuple(self._sizes.get(dimension) for dimension in node.shape)
         shape = dataset.shape or ()
         if len(shape) != len(expected) or any(
@@ -396,10 +392,8 @@ class PlanFile:
             raise self._error(
                 f"/{name} is of size {_by(map(str, shape))}; the header asks for {_by(wanted)}"
             )
-        deflation = MAX_DEFLATION if h5py.h5z.FILTER_DEFLATE in filters else 1
-        stored = min(dataset.id.get_storage_size(), self._size)
-        if dataset.nbytes > deflation * stored:
-            raise self._error(f"/{name} is not completely stored in the file")
+        if isinstance(dataset, h5py.Dataset):
+            self._container.check_stored(name, dataset)
         return dataset
 
     def read_plan(self) -> Plan:
@@ -420,9 +414,9 @@ class PlanFile:
     def read_unchecked(self) -> Plan:
         """The whole plan with no more than sizes and digests checked: for the verifier."""
         arrays = {}
-        for name in self._names():
+        for name in self.names():
             dataset = self.node(name)
-            with self._reading(f"/{name}"):
+            with self._container.reading(f"/{name}"):
                 arrays[name] = dataset[...]
         if self._digests:
             for name, found in digests_of_plan(arrays).items():
@@ -433,7 +427,7 @@ class PlanFile:
 
     def check_figures(self, of_tables: Callable[[], Metrics]) -> None:
         """PlanError if the file has figures that are not those of its tables."""
-        if not self._is_there("metrics", h5py.Group):
+        if not self._container.is_there("metrics", h5py.Group):
             return
         found = self.metrics()
         if found is None:
@@ -453,14 +447,14 @@ class PlanFile:
         PlanError
             If the content is not what was written.
         """
-        for name in self._names():
+        for name in self.names():
             for first in range(0, self.header.num_parts, PARTS_AT_ONCE):
                 self.read(name, first, min(first + PARTS_AT_ONCE, self.header.num_parts))
         self.all_attributes()
 
     def num_bytes(self) -> int:
         """Bytes of all datasets that this version knows, as they are in memory."""
-        return sum(self.node(name).nbytes for name in self._names())
+        return sum(self.node(name).nbytes for name in self.names())
 
     def make_digests(self) -> dict[str, Digests]:
         """The digests that a file of versions 1.0 to 1.4 lacks, after comparing its content hash.
@@ -472,11 +466,11 @@ class PlanFile:
         PlanError
             If the content is not what was written.
         """
-        names = self._names()
+        names = self.names()
         tables = {name: self.node(name)[...] for name in names if name.endswith("_ptr")}
         hashes, digests = {}, {}
         for name in names:
-            with self._reading(f"/{name}"):
+            with self._container.reading(f"/{name}"):
                 array = tables[name] if name in tables else self.node(name)[...]
             node = NODES[name]
             points = np.array([0, len(array)])
@@ -490,8 +484,8 @@ class PlanFile:
 
     def _hashed_attributes(self) -> dict[str, Any]:
         """Those header attributes that enter the content hash."""
-        left_out = ("format", "format_version", "content_sha256")
-        return {name: v for name, v in self.attributes("").items() if name not in left_out}
+        every = self.attributes("").items()
+        return {name: v for name, v in every if name not in STORAGE_ATTRIBUTES}
 
     def _check_root(self, found: str) -> None:
         if found != self.content_sha256:
@@ -505,39 +499,39 @@ class PlanFile:
 
         Of a higher minor version also of datasets that this version does not know.
         """
-        nodes = {name: self.node(name) for name in self._names()}
+        nodes = {name: self.node(name) for name in self.names()}
         for name in set(NODES) - set(nodes):
-            if self._is_there(f"{DIGESTS}/{name}", h5py.Dataset):
+            if self._container.is_there(f"{DIGESTS}/{name}", h5py.Dataset):
                 raise self._error(f"/{name} is missing, and its digest is there")
         digests = {name: self._leaves(name, "p" if NODES[name].cut else "1") for name in nodes}
         attributes = {group: self._leaves(group, "1") for group in ATTRIBUTE_GROUPS}
         unknown = {}
         if self.minor > MINOR:
-            with self._reading(f"/{DIGESTS}"):
+            with self._container.reading(f"/{DIGESTS}"):
                 for name in self._digest_names() - set(nodes):
-                    nodes[name] = self._dataset(name)
+                    nodes[name] = self._container.dataset(name)
                     unknown[name] = self._leaves(name, "digests")
         self._check_root(root_of(self._hashed_attributes(), digests | unknown, nodes))
         self._digests = digests | attributes
 
     def _leaves(self, name: str, count: str) -> Digests:
         path = f"{DIGESTS}/{name}"
-        with self._reading(f"/{path}"):
+        with self._container.reading(f"/{path}"):
             leaves: Digests = self._node(path, Node(("|u1",), (count, f"{DIGEST_BYTES}")))[...]
         return leaves
 
     def _digest_names(self) -> set[str]:
         """The datasets, known or not, that have digests."""
-        digests = self._file[DIGESTS]
+        digests = self._container.file[DIGESTS]
         groups = [name for name in digests if digests.get(name, getclass=True) is h5py.Group]
         return {
             f"{group}/{name}"
             for group in groups
-            if self._is_there(f"{DIGESTS}/{group}", h5py.Group)
+            if self._container.is_there(f"{DIGESTS}/{group}", h5py.Group)
             for name in digests[group]
         }
 
-    def _names(self) -> list[str]:
+    def names(self) -> list[str]:
         """The datasets of the file that the format knows."""
         return [
             name
@@ -545,19 +539,9 @@ class PlanFile:
             if (self.has(name) if node.optional else node.layout in ("", self.header.layout))
         ]
 
-    @contextmanager
-    def _reading(self, what: str) -> Iterator[None]:
-        """Turn whatever h5py raises into a PlanError that names `what`."""
-        try:
-            yield
-        except PlanccError:
-            raise
-        except Exception as error:
-            raise self._error(f"{what} is damaged: {_reason(error)}") from error
-
     def _check_no_fold(self) -> None:
-        with self._reading("/fold"):
-            if self._is_there("fold", h5py.Group):
+        with self._container.reading("/fold"):
+            if self._container.is_there("fold", h5py.Group):
                 raise self._error(f"/fold in a plan of layout '{self.header.layout}'")
 
     def _step_sizes(self, step: str) -> tuple[int, int]:
@@ -578,10 +562,12 @@ class PlanFile:
 
     def _length(self, name: str) -> int:
         """Size of a one-dimensional dataset before its bound is known."""
-        with self._reading(f"/{name}"):
-            shape: tuple[int, ...] = self._dataset(name).shape or ()
+        with self._container.reading(f"/{name}"):
+            shape: tuple[int, ...] = self._container.dataset(name).shape or ()
             if len(shape) != 1:
                 raise self._error(f"/{name} has {len(shape)} dimensions, not one")
+            if self._pieces is not None and NODES[name].cut:
+                return int(self._pieces.starts(name)[-1])
             return int(shape[0])
 
     def _read_header(self) -> Header:
@@ -640,7 +626,7 @@ class PlanFile:
 
     def _check_container(self) -> None:
         """A file whose version promises checksums and digests is in a container that has them."""
-        container = self._file.id.get_create_plist().get_version()[0]
+        container = self._container.version
         if self.minor < WITH_DIGESTS and not (self._checked or self._guarded):
             self._ask_guard()
         elif self.minor >= WITH_DIGESTS and container < WITH_CHECKSUMS:
@@ -652,44 +638,28 @@ class PlanFile:
         """Refuse unknown names, which only a higher minor version may bring."""
         if self.minor > MINOR:
             return
+        known = {*ROOT_ATTRIBUTES} - ({PIECES} if self.minor < WITH_PIECES else set())
         unknown = [
-            f"attribute '{shown(name)}'"
-            for name in self.attributes("")
-            if name not in ROOT_ATTRIBUTES
+            f"attribute '{shown(name)}'" for name in self.attributes("") if name not in known
         ]
         groups, datasets = {*GROUPS, *ATTRIBUTE_GROUPS}, {*NODES}
         if self.minor >= WITH_DIGESTS:
             groups |= {DIGESTS, *(f"{DIGESTS}/{name}" for name in GROUPS)}
             datasets |= {f"{DIGESTS}/{name}" for name in (*NODES, *ATTRIBUTE_GROUPS)}
+        if self.minor >= WITH_PIECES and PIECES in self.attributes(""):
+            groups |= {PIECES, *(f"{PIECES}/{name}" for name in GROUPS)}
+            datasets |= {FIRST_PART, *(f"{PIECES}/{name}" for name in NODES if NODES[name].cut)}
         folders = [""]
         while folders:
             folder = folders.pop()
-            for name in self._file[folder or "/"]:
+            for name in self._container.file[folder or "/"]:
                 at = f"{folder}/{name}" if folder else name
-                if at in groups and self._is_there(at, h5py.Group):
+                if at in groups and self._container.is_there(at, h5py.Group):
                     folders.append(at)
                 elif at not in datasets:
                     unknown.append(f"node /{shown(at)}")
         if unknown:
             raise self._error(f"unknown {unknown[0]} in a plan of version {MAJOR}.{self.minor}")
-
-    def _is_there(self, name: str, kind: type) -> bool:
-        """Whether `name` exists; refuses links on the way to it, which may lead out of the file."""
-        steps = name.split("/")
-        for depth in range(1, len(steps) + 1):
-            at, wanted = "/".join(steps[:depth]), kind if depth == len(steps) else h5py.Group
-            if wanted is h5py.Group and at in self._groups:
-                continue
-            link = self._file.get(at, getlink=True)
-            if link is None:
-                return False
-            if not isinstance(link, h5py.HardLink):
-                raise self._error(f"/{at} is a soft or external link")
-            if self._file.get(at, getclass=True) is not wanted:
-                raise self._error(f"/{at} is not a {wanted.__name__.lower()}")
-            if wanted is h5py.Group:
-                self._groups.add(at)
-        return True
 
 
 def within(numbers: npt.NDArray[np.integer], bound: int | npt.NDArray[np.integer]) -> bool:
@@ -699,56 +669,8 @@ def within(numbers: npt.NDArray[np.integer], bound: int | npt.NDArray[np.integer
     return len(numbers) == 0 or (int(numbers.min()) >= 0 and int(numbers.max()) < bound)
 
 
-def _open(path: str) -> h5py.File:
-    """The file without a lock, unless this process has it open with one."""
-    try:
-        return h5py.File(path, "r", locking=False)
-    except OSError as error:
-        if "locking flag" not in str(error):
-            raise
-        return h5py.File(path, "r")
-
-
 def _by(sizes: Iterable[str]) -> str:
     return " x ".join(sizes) or "one value"
-
-
-def _not_opened(path: str, error: OSError) -> str:
-    """Why a file cannot be opened as HDF5, in the user's words."""
-    text = str(error)
-    if "signature not found" in text:
-        with open(path, "rb") as stream:
-            kind = _kind(path, stream.read(64))
-        return f"not a plan{kind}"
-    if cut := re.search(r"truncated file: eof = (\d+),.* stored_eof = (\d+)", text):
-        return f"the plan is cut off: {int(cut[1]):,} of {int(cut[2]):,} bytes are there"
-    return f"not a plan: {_reason(error)}"
-
-
-def _kind(path: str, start: bytes) -> str:
-    """What a file that is no HDF5 is, and what to do with it; "" if that is not known."""
-    if not start:
-        return ": the file is empty"
-    if re.search(r"\.part(\.\d+)?$", path):
-        return " but a part vector: compare it with a plan, or compile with model file"
-    from plancc.graph.formats import find_format
-
-    try:
-        find_format(path)
-    except InputError:
-        return ": it is no HDF5 file"
-    return " but a graph: compile it first"
-
-
-def _reason(error: BaseException) -> str:
-    """Why reading fails, without the words of HDF5 unless the system is to blame."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    if "checksum" in text or "filter returned failure" in text:
-        return "its checksum does not match"
-    hdf5 = isinstance(error, OSError | RuntimeError | KeyError | ValueError)
-    if hdf5 and "errno" not in text and OF_HDF5.search(text):
-        return "its parts in the HDF5 file do not fit together"
-    return text[text.rfind("(") + 1 :].rstrip(")") if "(" in text else text
 
 
 def load(path: str | PathLike[str]) -> Plan:

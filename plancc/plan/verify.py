@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike, fspath
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -66,7 +67,7 @@ def verify_file(path: str | PathLike[str], against: Graph | None = None) -> list
 def _check_stored_with_checksums(file: PlanFile) -> None:
     """Every dataset that is not empty has a checksum; HDF5 has compared it while reading."""
     for name in NODES:
-        dataset = file.node(name) if file.has(name) else None
+        dataset: Any = file.node(name) if file.has(name) else None
         if dataset is not None and dataset.size and not dataset.fletcher32:
             raise PlanError(f"{file.path}: /{name} is stored without checksums (fletcher32)")
 

@@ -9,7 +9,6 @@ from os import PathLike
 from typing import Any
 
 import h5py
-import numpy as np
 import numpy.typing as npt
 
 from plancc.files import atomic_write
@@ -33,6 +32,8 @@ def write_file(
     attributes: Mapping[str, Mapping[str, Any]],
     *,
     compress: bool,
+    known: tuple[Mapping[str, Digests], str] | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> str:
     """Write a plan file and return its content hash; see `plancc.plan.plan.Plan.save`.
 
@@ -45,11 +46,26 @@ def write_file(
     attributes : mapping
         Attributes of every group in `plancc.plan.format.ATTRIBUTE_GROUPS`.
     compress : bool
+    known : tuple, optional
+        Digests and content hash; None: those of the arrays.
+    more : mapping, optional
+        Attributes of the root that do not enter the content hash.
     """
     with atomic_write(path) as temporary, ThreadPoolExecutor(2) as pool:
-        hashed = pool.submit(digests_of_plan, arrays)
-        stream = _Stream(temporary, "r+")
-        written = pool.submit(_write, stream, header, arrays, attributes, compress, hashed.result)
+
+        def hashes() -> tuple[Mapping[str, Digests], str]:
+            leaves = digests_of_plan(arrays)
+            return leaves, root_of(header_attributes(header), leaves, arrays)
+
+        hashed = pool.submit((lambda: known) if known is not None else hashes)
+        stream = Stream(temporary, "r+")
+        root = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            **header_attributes(header),
+            **(more or {}),
+        }
+        written = pool.submit(_write, stream, root, arrays, attributes, compress, hashed.result)
         try:
             written.result()
         except BaseException as error:  # Ctrl-C, which Python raises in the main thread only
@@ -58,7 +74,7 @@ def write_file(
     return written.result()
 
 
-class _Stream(io.FileIO):
+class Stream(io.FileIO):
     """A file for HDF5 that fails afterwards.
 
     HDF5 crashes at the end of the process after a failed write. Hence this file keeps an error,
@@ -93,16 +109,15 @@ class _Stream(io.FileIO):
 
 
 def _write(
-    stream: _Stream,
-    header: Header,
+    stream: Stream,
+    root: Mapping[str, Any],
     arrays: Arrays,
     attributes: Mapping[str, Mapping[str, Any]],
     compress: bool,
-    hashed: Callable[[], Mapping[str, Digests]],
+    hashed: Callable[[], tuple[Mapping[str, Digests], str]],
 ) -> str:
     try:
         with h5py.File(stream, "w", libver=(LIBVER, LIBVER)) as file:
-            root = {"format": FORMAT, "format_version": FORMAT_VERSION, **header_attributes(header)}
             write_attributes(file, root)
             of_attributes: dict[str, Digests] = {}
             for group, values in attributes.items():
@@ -111,11 +126,10 @@ def _write(
                     stored(file[group], name) for name in values
                 )
             for name, array in arrays.items():
-                _write_array(file, name, array, compress, stream.check)
-            leaves = hashed()
+                write_array(file, name, array, compress, stream.check)
+            leaves, content = hashed()
             for name, array in {**leaves, **of_attributes}.items():
-                _write_array(file, f"{DIGESTS}/{name}", array, False, stream.check)
-            content = root_of(header_attributes(header), leaves, arrays)
+                write_array(file, f"{DIGESTS}/{name}", array, False, stream.check)
             write_attributes(file, {"content_sha256": content})
     finally:
         stream.close()
@@ -123,15 +137,19 @@ def _write(
     return content
 
 
-def _write_array(
+def write_array(
     file: h5py.File,
     name: str,
-    array: npt.NDArray[np.generic],
+    array: npt.NDArray[Any],
     compress: bool,
     check: Callable[[], None],
 ) -> None:
+    """Write a dataset piece by piece; `check` raises where writing has failed.
+
+    `array` may be anything with its `shape`, `dtype`, `size`, `nbytes` and slices.
+    """
     if array.size == 0:  # HDF5 has no chunks of nothing
-        file.create_dataset(name, data=array, track_times=False)
+        file.create_dataset(name, data=array[:], track_times=False)
         return
     row_bytes = max(1, array.nbytes // len(array))
     chunk_rows = min(len(array), max(1, CHUNK_BYTES // row_bytes))

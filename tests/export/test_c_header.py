@@ -206,6 +206,7 @@ DAMAGES = [
     (attribute("format", "other"), "not a plan of plancc"),
     (attribute("format_version", "2.0"), "plan format 2.0, and this reader knows 1.x"),
     (attribute("layout", "edge"), "layout 'edge': this reader knows plans of layout 'row' only"),
+    (attribute("pieces", "plan.pieces"), "a plan in pieces: make one file of it with plancc join"),
     (attribute("num_vertices", np.int64(2**40)), "attribute num_vertices is missing or out of"),
     (attribute("num_parts", np.int64(62)), "attribute num_parts is missing or out of range"),
     (attribute("num_nonzeros", np.int64(2**60)), "has 359 entries, not 1152921504606846976"),

@@ -3,7 +3,8 @@
     python tests/golden/make.py
 
 Later versions of plancc must read the files that earlier ones wrote, so an existing file is never
-replaced. All have the same owners of rows. plan-1.5.h5 is the edge plan of plan-1.3.h5, loaded and
+replaced. All have the same owners of rows. plan-1.6.h5 is plan-1.5.h5, loaded and saved again, and
+pieces-1.6.h5 the same in two pieces. plan-1.5.h5 is the edge plan of plan-1.3.h5, loaded and
 saved again. plan-1.4.h5 is the grid plan of the row plan in
 plan-1.2.h5; plan-1.3.h5 is an edge plan, by ``lower`` with the nonzeros (1, 2), (1, 3) at
 part 1, (3, 0) at part 2 and (3, 1) at part 0. Those before are row plans, made
@@ -21,6 +22,7 @@ import numpy as np
 
 import plancc
 from plancc.graph.graph import Source
+from plancc.plan.piece_writer import save_in_pieces
 
 HERE = Path(__file__).resolve().parent
 OWNER = [0, 0, 1, 1, 2, 2, 0]
@@ -53,11 +55,12 @@ def data() -> plancc.VertexData:
 
 
 def main() -> int:
-    path = HERE / "plan-1.5.h5"
-    if path.exists():
+    path, pieces = HERE / "plan-1.6.h5", HERE / "pieces-1.6.h5"
+    if path.exists() or pieces.exists():
         print(f"{path} exists and stays as it is", file=sys.stderr)
         return 1
-    print(plancc.load(HERE / "plan-1.3.h5").save(path))
+    plan = plancc.load(HERE / "plan-1.5.h5")
+    print(plan.save(path), save_in_pieces(plan, pieces, [0, 2, 3]))
     return 0
 
 

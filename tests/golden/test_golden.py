@@ -26,6 +26,8 @@ HASH_1_3 = "0fcc3f7407a4924aeaee5962d27cbbfb149d6613609d376902aff4d49fab312f"
 PLAN_1_4 = Path(__file__).with_name("plan-1.4.h5")
 HASH_1_4 = "406ff79c2b40e4873f75ef21f9683d9ba43687112f860656f7d907962f14b71f"
 PLAN_1_5 = Path(__file__).with_name("plan-1.5.h5")
+PLAN_1_6 = Path(__file__).with_name("plan-1.6.h5")
+PIECES_1_6 = Path(__file__).with_name("pieces-1.6.h5")
 HASH_1_5 = "0ada9a89b4e4bb0975b70506fc1cca44265f7123e0a8164652d8f6f2362c20b7"
 
 
@@ -313,7 +315,6 @@ def test_format_1_5_is_format_1_3_with_digests(tmp_path):
     }
     assert former_hash(plan) == HASH_1_3
     assert report(PLAN_1_5).content_sha256 == HASH_1_5 == plan.save(tmp_path / "plan.h5")
-    assert (tmp_path / "plan.h5").read_bytes() == PLAN_1_5.read_bytes()
     assert b"GCOL" not in PLAN_1_5.read_bytes()  # HDF5's global heap
     plancc.verify_file(PLAN_1_5)
     for rank in range(3):
@@ -323,3 +324,21 @@ def test_format_1_5_is_format_1_3_with_digests(tmp_path):
                 _, old = read_rank_slice(PLAN_1_3, rank, ranks)
                 assert part.global_id.tolist() == old.global_id.tolist()
                 assert part.value.tolist() == old.value.tolist()
+
+
+def test_format_1_6_is_format_1_5_and_may_be_in_pieces(tmp_path):
+    plan, before = plancc.load(PLAN_1_6), plancc.load(PLAN_1_5)
+    assert (plan.header, plan.provenance) == (before.header, before.provenance)
+    assert report(PLAN_1_6).content_sha256 == report(PIECES_1_6).content_sha256 == HASH_1_5
+    assert plan.save(tmp_path / "plan.h5") == HASH_1_5
+    assert (tmp_path / "plan.h5").read_bytes() == PLAN_1_6.read_bytes()
+    pieces = plancc.load(PIECES_1_6)
+    assert pieces.provenance == plan.provenance
+    for name, array in plan.arrays().items():
+        assert pieces.arrays()[name].tolist() == array.tolist()
+    plancc.verify_file(PIECES_1_6)
+    for rank, ranks in ((0, 2), (1, 2), (2, 3)):
+        _, part = read_rank_slice(PIECES_1_6, rank, ranks)
+        _, old = read_rank_slice(PLAN_1_5, rank, ranks)
+        assert part.global_id.tolist() == old.global_id.tolist()
+        assert part.value.tolist() == old.value.tolist()

@@ -1,0 +1,185 @@
+"""An HDF5 file that is not trusted: links, storage, filters and types are checked before use.
+
+Every call of HDF5 stands in a `Container.reading` block: whatever HDF5 raises on a damaged file
+becomes a PlanError. Plans and their pieces are such files. Knows no plan.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import h5py
+
+from plancc.errors import InputError, PlanccError, PlanError
+from plancc.files import check_input
+from plancc.plan.format import Node
+
+FILTERS = {
+    h5py.h5z.FILTER_DEFLATE: "deflate",
+    h5py.h5z.FILTER_SHUFFLE: "shuffle",
+    h5py.h5z.FILTER_FLETCHER32: "fletcher32",
+}
+OF_HDF5 = re.compile(r"^['\"]?(Can't|Unable to|Error iterating|Couldn't|Invalid location)")
+"""How the sentences begin that h5py makes of HDF5's."""
+MAX_DEFLATION = 1100
+"""Upper bound of the ratio of deflate, 1032: a dataset that claims more is not in the file."""
+
+
+class Container:
+    """A file, open for reading without locks.
+
+    Parameters
+    ----------
+    path : str
+    shown : str, optional
+        What messages begin with; None: the path.
+
+    Attributes
+    ----------
+    path : str
+    file : h5py.File
+    size : int
+        Bytes.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, or it may not be read.
+    PlanError
+        If it is no HDF5 file.
+    """
+
+    def __init__(self, path: str, shown: str | None = None) -> None:
+        self.path, self._shown = path, shown or path
+        self._groups: set[str] = set()  # those that were found in the file itself
+        check_input(path)
+        try:
+            self.size = os.path.getsize(path)
+            self.file = _open(path)
+        except PermissionError as error:
+            raise InputError(f"{self._shown}: not readable (permission denied)") from error
+        except OSError as error:
+            raise self.error(not_opened(path, error)) from error
+
+    def close(self) -> None:
+        self.file.close()
+
+    def error(self, problem: str) -> PlanError:
+        """The error that says so of this file."""
+        return PlanError(f"{self._shown}: {problem}")
+
+    @property
+    def version(self) -> int:
+        """The version of the superblock."""
+        found: int = self.file.id.get_create_plist().get_version()[0]
+        return found
+
+    @contextmanager
+    def reading(self, what: str) -> Iterator[None]:
+        """Turn whatever h5py raises into a PlanError that names `what`."""
+        try:
+            yield
+        except PlanccError:
+            raise
+        except Exception as error:
+            raise self.error(f"{what} is damaged: {_reason(error)}") from error
+
+    def is_there(self, name: str, kind: type) -> bool:
+        """Whether `name` exists; refuses links on the way to it, which may lead out of the file."""
+        steps = name.split("/")
+        for depth in range(1, len(steps) + 1):
+            at, wanted = "/".join(steps[:depth]), kind if depth == len(steps) else h5py.Group
+            if wanted is h5py.Group and at in self._groups:
+                continue
+            link = self.file.get(at, getlink=True)
+            if link is None:
+                return False
+            if not isinstance(link, h5py.HardLink):
+                raise self.error(f"/{at} is a soft or external link")
+            if self.file.get(at, getclass=True) is not wanted:
+                raise self.error(f"/{at} is not a {wanted.__name__.lower()}")
+            if wanted is h5py.Group:
+                self._groups.add(at)
+        return True
+
+    def dataset(self, name: str) -> h5py.Dataset:
+        """A dataset that is there."""
+        if not self.is_there(name, h5py.Dataset):
+            raise self.error(f"/{name} is missing")
+        return self.file[name]
+
+    def checked(self, name: str, node: Node) -> h5py.Dataset:
+        """A dataset of a node's type, whose data are in the file; of any size."""
+        dataset = self.dataset(name)
+        if dataset.is_virtual or dataset.external:
+            raise self.error(f"/{name} keeps its data outside the file")
+        creation = dataset.id.get_create_plist()
+        filters = [creation.get_filter(k)[0] for k in range(creation.get_nfilters())]
+        for code in set(filters) - set(FILTERS):
+            allowed = ", ".join(FILTERS.values())
+            raise self.error(f"/{name} uses HDF5 filter {code}; allowed are {allowed}")
+        if dataset.dtype.str not in node.dtypes:
+            raise self.error(
+                f"/{name} has type {dataset.dtype.str}, not {' or '.join(node.dtypes)}"
+            )
+        return dataset
+
+    def check_stored(self, name: str, dataset: h5py.Dataset) -> None:
+        """PlanError unless the file has as many bytes as a dataset claims."""
+        creation = dataset.id.get_create_plist()
+        filters = [creation.get_filter(k)[0] for k in range(creation.get_nfilters())]
+        deflation = MAX_DEFLATION if h5py.h5z.FILTER_DEFLATE in filters else 1
+        stored = min(dataset.id.get_storage_size(), self.size)
+        if dataset.nbytes > deflation * stored:
+            raise self.error(f"/{name} is not completely stored in the file")
+
+
+def _open(path: str) -> h5py.File:
+    """The file without a lock, unless this process has it open with one."""
+    try:
+        return h5py.File(path, "r", locking=False)
+    except OSError as error:
+        if "locking flag" not in str(error):
+            raise
+        return h5py.File(path, "r")
+
+
+def not_opened(path: str, error: OSError) -> str:
+    """Why a file cannot be opened as HDF5, in the user's words."""
+    text = str(error)
+    if "signature not found" in text:
+        with open(path, "rb") as stream:
+            kind = _kind(path, stream.read(64))
+        return f"not a plan{kind}"
+    if cut := re.search(r"truncated file: eof = (\d+),.* stored_eof = (\d+)", text):
+        return f"the plan is cut off: {int(cut[1]):,} of {int(cut[2]):,} bytes are there"
+    return f"not a plan: {_reason(error)}"
+
+
+def _kind(path: str, start: bytes) -> str:
+    """What a file that is no HDF5 is, and what to do with it; "" if that is not known."""
+    if not start:
+        return ": the file is empty"
+    if re.search(r"\.part(\.\d+)?$", path):
+        return " but a part vector: compare it with a plan, or compile with model file"
+    from plancc.graph.formats import find_format
+
+    try:
+        find_format(path)
+    except InputError:
+        return ": it is no HDF5 file"
+    return " but a graph: compile it first"
+
+
+def _reason(error: BaseException) -> str:
+    """Why reading fails, without the words of HDF5 unless the system is to blame."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    if "checksum" in text or "filter returned failure" in text:
+        return "its checksum does not match"
+    hdf5 = isinstance(error, OSError | RuntimeError | KeyError | ValueError)
+    if hdf5 and "errno" not in text and OF_HDF5.search(text):
+        return "its parts in the HDF5 file do not fit together"
+    return text[text.rfind("(") + 1 :].rstrip(")") if "(" in text else text

@@ -1,0 +1,232 @@
+"""Writing a plan in pieces: one file for consecutive parts, by several processes, and the head.
+
+The pieces are written into a folder with a temporary name, which one process makes and, when all
+pieces are there, renames; then it writes the head. So the plan appears complete or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import h5py
+import numpy as np
+
+from plancc.files import atomic_folder, output_error
+from plancc.plan.attributes import write_attributes
+from plancc.plan.digests import Digests, cut_points, digests_of_plan, root_of
+from plancc.plan.format import (
+    FORMAT_VERSION,
+    NODES,
+    PIECE_FORMAT,
+    PIECES,
+    Arrays,
+    header_attributes,
+)
+from plancc.plan.pieces import FIRST_PART, is_folder_name
+from plancc.plan.plan import Plan
+from plancc.plan.values import Header, Int64Array
+from plancc.plan.writer import LIBVER, Stream, write_array, write_file
+
+HASH_DIGITS = 12
+"""Digits of the content hash in the name of a folder."""
+PIECE_NAME = re.compile(r"\d+\.h5")
+
+
+class Kind(NamedTuple):
+    """Type and size of a whole dataset."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+
+def folder_name(path: str | PathLike[str], content: str) -> str:
+    """The folder of a plan's pieces, for the head's path and the content hash."""
+    stem = Path(path).stem.lstrip(".")[:100]
+    name = f"{stem}.pieces-{content[:HASH_DIGITS]}"
+    return name if is_folder_name(name) else f"plan.pieces-{content[:HASH_DIGITS]}"
+
+
+def write_piece(
+    folder: str | PathLike[str], index: int, arrays: Arrays, content: str, *, compress: bool
+) -> None:
+    """Write the file of a piece.
+
+    Parameters
+    ----------
+    folder : path
+        It exists.
+    index : int
+        Number of the piece.
+    arrays : mapping
+        Its slices of all datasets that are cut into parts, by name, with the values that they have
+        in one file: offsets count from the first part of the plan.
+    content : str
+        The plan's content hash.
+    compress : bool
+
+    Raises
+    ------
+    OutputError
+        If the disk is full, or the folder cannot be written.
+    """
+    path = os.path.join(folder, f"{index}.h5")
+    try:
+        _write_piece(path, index, arrays, content, compress)
+    except OSError as error:
+        raise output_error(path, error) from error
+
+
+def _write_piece(path: str, index: int, arrays: Arrays, content: str, compress: bool) -> None:
+    said = {
+        "format": PIECE_FORMAT,
+        "format_version": FORMAT_VERSION,
+        "piece": index,
+        "content_sha256": content,
+    }
+    os.close(os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o666))
+    stream = Stream(path, "r+")
+    try:
+        with h5py.File(stream, "w", libver=(LIBVER, LIBVER)) as file:
+            write_attributes(file, said)
+            for name, array in arrays.items():
+                write_array(file, name, array, compress, stream.check)
+        os.fsync(stream.fileno())
+    finally:
+        stream.close()
+        stream.check()  # whatever HDF5 says after a failed write
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """What the head of a plan says of its pieces.
+
+    Attributes
+    ----------
+    folder : str
+        Name of their folder, beside the head.
+    first_part : int64[pieces + 1]
+    starts : mapping
+        Of every dataset that is cut into parts: the entry at which each piece begins,
+        int64[pieces + 1].
+    kinds : mapping
+        Types and sizes of the same.
+    """
+
+    folder: str
+    first_part: Int64Array
+    starts: Mapping[str, Int64Array]
+    kinds: Mapping[str, Kind]
+
+
+def write_plan_head(
+    path: str | PathLike[str],
+    header: Header,
+    whole: Arrays,
+    pieces: Pieces,
+    digests: Mapping[str, Digests],
+    attributes: Mapping[str, Mapping[str, Any]],
+) -> str:
+    """Write the head of a plan whose pieces are there, and return the content hash.
+
+    The pieces of the plan that it replaces are removed.
+
+    Parameters
+    ----------
+    path : path of the plan
+    header : Header
+    whole : mapping
+        Datasets that are not cut into parts.
+    pieces : Pieces
+    digests : mapping
+        Of all datasets.
+    attributes : mapping
+        As of `plancc.plan.writer.write_file`.
+    """
+    former, kinds = _former(path), pieces.kinds
+    empty = {name: np.empty((0, *kind.shape[1:]), kind.dtype) for name, kind in kinds.items()}
+    tables = {f"{PIECES}/{name}": at for name, at in pieces.starts.items()}
+    content = root_of(header_attributes(header), digests, {**whole, **kinds})
+    arrays = {**whole, **empty}
+    write_file(
+        path,
+        header,
+        {name: arrays[name] for name in NODES if name in arrays}
+        | {FIRST_PART: pieces.first_part}
+        | tables,
+        attributes,
+        compress=False,
+        known=(digests, content),
+        more={PIECES: pieces.folder},
+    )
+    if former is not None and former.name != pieces.folder:
+        _remove(former)
+    return content
+
+
+def _former(path: str | PathLike[str]) -> Path | None:
+    """The folder of pieces of the plan that is at `path` now."""
+    target = os.path.realpath(os.fspath(path))
+    try:
+        with h5py.File(target, "r", locking=False) as file:
+            name = file.attrs.get(PIECES)
+    except (OSError, RuntimeError, KeyError):
+        return None
+    name = name.decode(errors="replace") if isinstance(name, bytes) else name
+    return Path(target).parent / name if is_folder_name(name) else None
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder that holds pieces, and nothing else."""
+    with suppress(OSError):
+        if not folder.is_symlink() and all(
+            PIECE_NAME.fullmatch(each.name) for each in folder.iterdir()
+        ):
+            shutil.rmtree(folder)
+
+
+def save_in_pieces(
+    plan: Plan, path: str | PathLike[str], first_part: Sequence[int], *, compress: bool = False
+) -> str:
+    """Write a whole plan in pieces and return its content hash; see `Plan.save`.
+
+    Parameters
+    ----------
+    plan : Plan
+    path : path of the head
+    first_part : sequence of int
+        Strictly ascending from 0 to the number of parts: piece i has the parts
+        ``first_part[i]..first_part[i + 1] - 1``.
+    compress : bool
+    """
+    arrays, parts = plan.arrays(), np.asarray(first_part, dtype=np.int64)
+    cut = {name for name in arrays if NODES[name].cut}
+    starts = {name: cut_points(NODES[name].cut, arrays.__getitem__)[parts] for name in cut}
+    digests = digests_of_plan(arrays)
+    content = root_of(header_attributes(plan.header), digests, arrays)
+    folder = folder_name(path, content)
+    target = os.path.realpath(os.fspath(path))
+    with atomic_folder(os.path.join(os.path.dirname(target), folder), replace=True) as temporary:
+        for i in range(len(parts) - 1):
+            slices = {
+                name: arrays[name][starts[name][i] : starts[name][i + 1] + NODES[name].shared]
+                for name in NODES
+                if name in cut
+            }
+            write_piece(temporary, i, slices, content, compress=compress)
+    kinds = {name: Kind(arrays[name].dtype, arrays[name].shape) for name in cut}
+    return write_plan_head(
+        path,
+        plan.header,
+        {name: arrays[name] for name in arrays if name not in cut},
+        Pieces(folder, parts, starts, kinds),
+        digests,
+        plan.attributes(),
+    )

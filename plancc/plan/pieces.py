@@ -1,0 +1,222 @@
+"""Reading a plan in pieces: a head file, and files of consecutive parts' slices beside it.
+
+The head has all that is not cut into parts, and of every dataset that is: its type and width, the
+digests of all parts, and where each piece begins. A rank opens the pieces of its parts only.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from plancc.plan.attributes import is_plain, stored
+from plancc.plan.container import Container
+from plancc.plan.format import PIECE_FORMAT, PIECES, Node
+from plancc.plan.guard import needs_guard
+from plancc.plan.values import Int64Array
+
+MOST_OPEN = 2
+"""Pieces that are open at a time."""
+FIRST_PART = f"{PIECES}/first_part"
+MAX_NAME = 255
+"""Longest name of a folder, in bytes."""
+
+
+def piece_path(head: str, folder: str, index: int) -> str:
+    """The file of a piece."""
+    return os.path.join(os.path.dirname(head), folder, f"{index}.h5")
+
+
+def is_folder_name(text: Any) -> bool:
+    """Whether a text names a folder beside the head, and nothing else."""
+    return (
+        isinstance(text, str)
+        and text.isprintable()
+        and not text.startswith(".")
+        and "/" not in text
+        and "\\" not in text
+        and 0 < len(text.encode(errors="replace")) <= MAX_NAME
+    )
+
+
+class Pieces:
+    """The pieces of a plan; opened when they are read.
+
+    Parameters
+    ----------
+    head : Container
+    folder : str
+        What the head says.
+    num_parts : int
+    content : str
+        The plan's content hash.
+
+    Attributes
+    ----------
+    count : int
+
+    Raises
+    ------
+    PlanError
+        If the name is no folder's, or the parts of the pieces are not those of the plan.
+    """
+
+    def __init__(self, head: Container, folder: Any, num_parts: int, content: str) -> None:
+        if not is_folder_name(folder):
+            raise head.error(f"attribute '{PIECES}' names no folder beside the file")
+        self._head, self._folder, self._content = head, folder, content
+        self._open: dict[int, Container] = {}
+        self._starts: dict[str, Int64Array] = {}
+        first = self._offsets(FIRST_PART, None, num_parts)
+        if (np.diff(first) < 1).any():
+            raise head.error(f"/{FIRST_PART} is damaged: a piece without parts")
+        self.count = len(first) - 1
+
+    def close(self) -> None:
+        for container in self._open.values():
+            container.close()
+        self._open.clear()
+
+    def _offsets(self, name: str, length: int | None, total: int | None) -> Int64Array:
+        """A table of the head that rises from 0, to `total` if that is known."""
+        dataset = self._head.checked(name, Node(("<i8",), ()))
+        if len(dataset.shape) != 1 or len(dataset) < 2 or length not in (None, len(dataset)):
+            raise self._head.error(f"/{name} is damaged: not one number for each piece")
+        self._head.check_stored(name, dataset)
+        found: Int64Array = dataset[:]
+        ends = found[0] == 0 and total in (None, int(found[-1]))
+        if not ends or (found[1:] < found[:-1]).any():
+            raise self._head.error(f"/{name} is damaged: a number is out of range")
+        return found
+
+    def starts(self, name: str) -> Int64Array:
+        """The entry at which every piece begins, and where the last ends: int64[count + 1]."""
+        if name not in self._starts:
+            self._starts[name] = self._offsets(f"{PIECES}/{name}", self.count + 1, None)
+        return self._starts[name]
+
+    def dataset(self, name: str, node: Node, like: h5py.Dataset) -> Pieced:
+        """What stands for a dataset that is cut into parts; `like` is the head's, which is empty.
+
+        Raises
+        ------
+        PlanError
+            If the head has entries of it.
+        """
+        if len(like.shape) != len(node.shape) or like.shape[0] != 0:
+            raise self._head.error(f"/{name} has entries in a plan in pieces")
+        total = int(self.starts(name)[-1]) + node.shared
+        return Pieced(self, name, node, (total, *like.shape[1:]), like.dtype)
+
+    def read(self, of: Pieced, start: int, stop: int) -> npt.NDArray[Any]:
+        """Some entries of a dataset; see `Pieced`."""
+        starts, found = self.starts(of.name), []
+        at = start
+        while at < stop:
+            index = min(int(np.searchsorted(starts, at, side="right")) - 1, self.count - 1)
+            first, last = int(starts[index]), int(starts[index + 1]) + of.node.shared
+            end = min(stop, last)
+            dataset = self._slice(of, index, last - first)
+            with self._piece(index).reading(f"/{of.name}"):
+                found.append(dataset[at - first : end - first])
+            at = end
+        if not found:
+            return np.empty((0, *of.shape[1:]), of.dtype)
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def _slice(self, of: Pieced, index: int, length: int) -> h5py.Dataset:
+        """A dataset of a piece."""
+        piece = self._piece(index)
+        with piece.reading(f"/{of.name}"):
+            dataset = piece.checked(of.name, of.node)
+            expected = (length, *of.shape[1:])
+            if dataset.shape != expected or dataset.dtype != of.dtype:
+                raise piece.error(
+                    f"/{of.name} is {dataset.dtype.str} of shape {dataset.shape}; the head asks "
+                    f"for {of.dtype.str} of shape {expected}"
+                )
+            piece.check_stored(of.name, dataset)
+        return dataset
+
+    def _piece(self, index: int) -> Container:
+        if index not in self._open:
+            while len(self._open) >= MOST_OPEN:
+                self._open.pop(next(iter(self._open))).close()
+            self._open[index] = self._opened(index)
+        return self._open[index]
+
+    def _opened(self, index: int) -> Container:
+        head = self._head
+        path = piece_path(head.path, self._folder, index)
+        if not os.path.exists(path):
+            raise head.error(f"piece {index} of {self.count} is missing: {path}")
+        if needs_guard(path):
+            raise head.error(f"piece {index} is in a container without checksums: {path}")
+        piece = Container(path)
+        try:
+            with piece.reading("the header"):
+                said = {
+                    name: stored(piece.file, name).value
+                    for name in ("format", "piece", "content_sha256")
+                    if name in piece.file.attrs and is_plain(piece.file.attrs.get_id(name))
+                }
+            if said.get("format") != PIECE_FORMAT:
+                raise piece.error(f"not a piece of a plan: 'format' is not '{PIECE_FORMAT}'")
+            if said.get("content_sha256") != self._content:
+                raise piece.error(
+                    f"a piece of another plan than {head.path}, or of another version of it: "
+                    "its content hash differs"
+                )
+            if said.get("piece") != index:
+                raise piece.error(f"says that it is piece {said.get('piece')}, not {index}")
+        except BaseException:
+            piece.close()
+            raise
+        return piece
+
+
+@dataclass(frozen=True, eq=False)
+class Pieced:
+    """A dataset whose entries are in pieces; as much of ``h5py.Dataset`` as readers need.
+
+    Attributes
+    ----------
+    pieces : Pieces
+    name : str
+    node : Node
+    shape : tuple of int
+        Of the whole.
+    dtype : dtype
+    """
+
+    pieces: Pieces
+    name: str
+    node: Node
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape))
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def __getitem__(self, key: Any) -> npt.NDArray[Any]:
+        """The entries of a slice with step 1; ``...``: all."""
+        start, stop, step = (slice(None) if key is Ellipsis else key).indices(len(self))
+        assert step == 1
+        return self.pieces.read(self, start, stop)

@@ -1,0 +1,260 @@
+"""Plans in pieces: the same plan for every reader, and one sentence for whatever is wrong."""
+
+import shutil
+from dataclasses import replace
+
+import h5py
+import numpy as np
+import pytest
+from plan_helpers import graph_of, random_array
+
+import plancc
+from plancc.errors import InputError, PlanError
+from plancc.graph.owners import Owners
+from plancc.graph.vertexdata import VertexData
+from plancc.plan.format import NODES
+from plancc.plan.join import join
+from plancc.plan.lowering import lower
+from plancc.plan.piece_writer import save_in_pieces
+from plancc.plan.reader import PlanFile, load
+from plancc.plan.slices import read_part, read_rank_slice
+
+N, PARTS = 30, 6
+
+
+def plan_of(kind="row"):
+    """A plan with vertex data, ids of its own, and an empty part."""
+    rng = np.random.default_rng(4)
+    graph = graph_of(random_array(rng, N, 0.2))
+    rows = rng.choice([0, 1, 3, 4, 5], N).astype(np.int32)
+    nonzeros = None
+    if kind == "edge":
+        nonzeros = rng.integers(0, PARTS, graph.num_nonzeros).astype(np.int32)
+        row = np.repeat(np.arange(N), graph.row_nonzeros())
+        own = row == graph.indices
+        nonzeros[own] = rows[row[own]]
+    plan = lower(graph, Owners(rows, nonzeros), PARTS, normalization="none", self_loops=False)
+    data = VertexData(
+        features=rng.random((N, 3)).astype(np.float32), labels=np.arange(N, dtype=np.int32) % 4
+    )
+    return replace(
+        plan, vertex_data=data, original_id=np.arange(N)[::-1] * 10, provenance={"model": "file"}
+    )
+
+
+@pytest.fixture
+def pieces(tmp_path):
+    """The head of a plan in three pieces, and its folder."""
+    save_in_pieces(plan_of(), tmp_path / "plan.h5", [0, 1, 3, PARTS])
+    (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    return tmp_path / "plan.h5", folder
+
+
+@pytest.mark.parametrize("kind", ["row", "edge"])
+@pytest.mark.parametrize("first", [[0, 6], [0, 1, 6], [0, 2, 3, 6], [0, 1, 2, 3, 4, 5, 6]])
+@pytest.mark.parametrize("compress", [False, True])
+def test_pieces_are_the_plan(kind, first, compress, tmp_path):
+    plan, head = plan_of(kind), tmp_path / "p.h5"
+    content = save_in_pieces(plan, head, first, compress=compress)
+    assert content == plan.content_sha256()
+    read = load(head)
+    assert read.provenance == plan.provenance
+    assert {name: a.tolist() for name, a in read.arrays().items()} == {
+        name: a.tolist() for name, a in plan.arrays().items()
+    }
+    assert plancc.verify_file(head)
+    for ranks in (1, 3, PARTS):
+        for rank in range(ranks):
+            _, part = read_rank_slice(head, rank, ranks)
+            plan.save(tmp_path / "one.h5")
+            _, other = read_rank_slice(tmp_path / "one.h5", rank, ranks)
+            assert part.column.tolist() == other.column.tolist()
+            assert part.vertex_data.features.tolist() == other.vertex_data.features.tolist()
+    assert join(head, tmp_path / "joined.h5") == content
+    assert load(tmp_path / "joined.h5").provenance == plan.provenance
+
+
+def test_a_rank_opens_the_pieces_of_its_parts(pieces):
+    head, folder = pieces
+    (folder / "0.h5").unlink()
+    (folder / "2.h5").unlink()
+    with PlanFile(head) as file:
+        assert file.num_pieces == 3
+        part = read_part(file, 1, PARTS)  # of piece 1
+    assert part.index == 1
+    with pytest.raises(PlanError, match=r"piece 0 of 3 is missing: .*0\.h5"):
+        read_rank_slice(head, 0, PARTS)
+
+
+def test_a_grid_plan_may_be_in_pieces(tmp_path):
+    graph = graph_of(random_array(np.random.default_rng(2), N, 0.2, symmetric=True))
+    plan = plancc.compile(graph, "cagnet-1d", 4, data=False, normalize="none")
+    assert save_in_pieces(plan, tmp_path / "g.h5", [0, 2, 4]) == plan.content_sha256()
+    assert plancc.verify_file(tmp_path / "g.h5")
+
+
+def change(name, dataset=None, **attributes):
+    """Change a file: replace a dataset, or set attributes."""
+
+    def work(head, folder):
+        with h5py.File(folder / name if name else head, "r+", libver=("v110", "v110")) as file:
+            for key, value in attributes.items():
+                value = np.bytes_(value.encode()) if isinstance(value, str) else value
+                file.attrs[key] = value
+            if dataset is not None:
+                path, array = dataset
+                del file[path]
+                if array is not None:
+                    file.create_dataset(path, data=array)
+
+    return work
+
+
+def swapped(head, folder):
+    (folder / "0.h5").rename(folder / "x")
+    (folder / "1.h5").rename(folder / "0.h5")
+    (folder / "x").rename(folder / "1.h5")
+
+
+def of_another_plan(head, folder):
+    other = replace(plan_of(), provenance={}, original_id=None)
+    save_in_pieces(other, head.with_name("other.h5"), [0, 1, 3, PARTS])
+    (theirs,) = (p for p in head.parent.iterdir() if p.is_dir() and p.name.startswith("other"))
+    shutil.copy(theirs / "1.h5", folder / "1.h5")
+
+
+def linked(head, folder):
+    (head.parent / "elsewhere.h5").write_bytes((folder / "1.h5").read_bytes())
+    with h5py.File(folder / "1.h5", "r+", libver=("v110", "v110")) as file:
+        del file["matrix/column"]
+        file["matrix/column"] = h5py.ExternalLink("../elsewhere.h5", "matrix/column")
+
+
+def older_container(head, folder):
+    with h5py.File(folder / "1.h5", "w", libver="earliest") as file:
+        file.attrs["format"] = "plancc-plan-piece"
+
+
+def damaged(head, folder):
+    content = bytearray((folder / "1.h5").read_bytes())
+    with h5py.File(folder / "1.h5") as file:
+        at = file["matrix/value"].id.get_offset()
+    content[at] ^= 1
+    (folder / "1.h5").write_bytes(content)
+
+
+WRONG = {
+    "missing": (lambda head, folder: (folder / "1.h5").unlink(), "piece 1 of 3 is missing"),
+    "no folder": (lambda head, folder: shutil.rmtree(folder), "piece 0 of 3 is missing"),
+    "no HDF5": (lambda head, folder: (folder / "1.h5").write_text("x"), "not a plan"),
+    "swapped": (swapped, "says that it is piece"),
+    "of another plan": (of_another_plan, "a piece of another plan"),
+    "no piece": (change("1.h5", format="plancc-plan"), "not a piece of a plan"),
+    "a link": (linked, "soft or external link"),
+    "an older container": (older_container, "container without checksums"),
+    "damaged": (damaged, "the digest of part 1 does not match"),
+    "shorter": (change("1.h5", ("matrix/column", np.zeros(1, np.int32))), "the head asks for"),
+    "another type": (change("1.h5", ("matrix/column", np.zeros(1))), "has type <f8"),
+    "no dataset": (change("1.h5", ("matrix/column", None)), "/matrix/column is missing"),
+    "folder above": (change("", pieces="../x"), "names no folder"),
+    "absolute folder": (change("", pieces="/tmp"), "names no folder"),
+    "hidden folder": (change("", pieces=".x"), "names no folder"),
+    "a number": (change("", pieces=3), "names no folder"),
+    "parts": (
+        change("", ("pieces/first_part", np.array([0, 1, 1, PARTS]))),
+        "a piece without parts",
+    ),
+    "too many parts": (
+        change("", ("pieces/first_part", np.array([0, 1, 3, PARTS + 1]))),
+        "/pieces/first_part is damaged",
+    ),
+    "falling": (
+        change("", ("pieces/rows/global_id", np.array([0, 20, 10, N]))),
+        "/pieces/rows/global_id is damaged",
+    ),
+    "fewer": (
+        change("", ("pieces/rows/global_id", np.array([0, N]))),
+        "not one number for each piece",
+    ),
+    "entries in the head": (
+        change("", ("rows/global_id", np.arange(N, dtype=np.int32))),
+        "has entries in a plan in pieces",
+    ),
+    "an unknown name": (change("", ("pieces/rows/global_id", None)), "is missing"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_said(name, pieces):
+    head, folder = pieces
+    work, sentence = WRONG[name]
+    work(head, folder)
+    with pytest.raises(PlanError, match=sentence):
+        load(head)
+
+
+def test_version_1_5_has_no_pieces(pieces):
+    head, folder = pieces
+    change("", format_version="1.5")(head, folder)
+    with pytest.raises(PlanError, match=r"unknown attribute 'pieces' in a plan of version 1\.5"):
+        load(head)
+
+
+def test_a_new_plan_replaces_the_pieces_of_the_old(pieces):
+    head, folder = pieces
+    old = folder.name
+    content = save_in_pieces(plan_of("edge"), head, [0, 4, PARTS])
+    assert sorted(path.name for path in head.parent.iterdir()) == [
+        "plan.h5",
+        f"plan.pieces-{content[:12]}",
+    ]
+    assert old != f"plan.pieces-{content[:12]}"
+    assert load(head).content_sha256() == content
+    save_in_pieces(plan_of("edge"), head, [0, PARTS])  # the same content, one piece
+    assert [path.name for path in (head.parent / f"plan.pieces-{content[:12]}").iterdir()] == [
+        "0.h5"
+    ]
+
+
+def test_a_folder_with_other_files_stays(pieces):
+    head, folder = pieces
+    (folder / "notes.txt").write_text("mine")
+    save_in_pieces(plan_of("edge"), head, [0, PARTS])
+    assert (folder / "notes.txt").exists()
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_nothing_is_left_of_a_plan_that_was_not_written(after, tmp_path, monkeypatch):
+    from plancc.plan import piece_writer
+
+    written = []
+    write = piece_writer.write_array
+
+    def fail(file, name, *rest):
+        written.append(name)
+        if len(written) > after * 14:
+            raise OSError(28, "No space left on device")
+        write(file, name, *rest)
+
+    monkeypatch.setattr(piece_writer, "write_array", fail)
+    with pytest.raises(plancc.OutputError, match="the disk is full"):
+        save_in_pieces(plan_of(), tmp_path / "p.h5", [0, 1, 3, PARTS])
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_plan_is_not_joined_into_itself(pieces):
+    head, _ = pieces
+    with pytest.raises(InputError, match="is the plan that is read"):
+        join(head, head)
+    plan_of().save(head.with_name("one.h5"))
+    with pytest.raises(InputError, match="is in one file already"):
+        join(head.with_name("one.h5"), head)
+
+
+def test_the_head_has_no_entries_of_parts(pieces):
+    head, folder = pieces
+    with h5py.File(head) as file:
+        for name, node in NODES.items():
+            if name in file and node.cut:
+                assert file[name].shape[0] == 0
+        assert file.attrs["pieces"].decode() == folder.name
