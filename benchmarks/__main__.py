@@ -24,6 +24,7 @@ NAMES = (
     "lowering",
     "compile",
     "memory",
+    "ranks",
     "words",
     "refinement",
     "quality",

@@ -88,21 +88,30 @@ def train(plan: Path, ranks: int, *options: object) -> Any:
     return json.loads(result.read_text())
 
 
+def launched(ranks: int) -> list[str]:
+    """The words that start so many ranks."""
+    own = BIN / "mpirun"
+    return [str(own) if own.exists() else "mpirun", "-n", str(ranks)]
+
+
+def environment() -> dict[str, str]:
+    """The environment of a launcher: root may use it, and ranks may share cores."""
+    return os.environ | {
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    }
+
+
 def on_ranks(ranks: int, *command: object, timeout: float = 300) -> str:
     """What ``mpirun -n RANKS COMMAND`` prints; its paths are absolute or from the repository.
 
     `timeout`: seconds that it may take.
     """
-    launcher = str(BIN / "mpirun") if (BIN / "mpirun").exists() else "mpirun"
-    environment = os.environ | {
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-    }
     done = subprocess.run(
-        list(map(str, [launcher, "-n", ranks, *command])),
+        list(map(str, [*launched(ranks), *command])),
         cwd=ROOT,
-        env=environment,
+        env=environment(),
         timeout=timeout,
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -7,6 +7,7 @@ what they share counts once), asked every 20 ms.
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import tempfile
 import time
@@ -49,7 +50,27 @@ def run(inputs: Inputs) -> Report:
         report.add(f"{case}: per nonzero", peak / nonzeros, unit="bytes")
         ratio = told["provenance"]["predicted_memory"] / peak
         report.add(f"{case}: predicted over peak", ratio, 1.25, unit="x")
+    _on_disk(inputs, report)
     return report
+
+
+def _on_disk(inputs: Inputs, report: Report) -> None:
+    """The same graph as a folder, in memory and with matrix, nets and plan in files."""
+    folder = inputs.folder / "mapped"
+    shutil.rmtree(folder, ignore_errors=True)
+    convert = [str(BIN / "plancc"), "convert", str(inputs.rmat_file), "-o", str(folder)]
+    subprocess.run(convert, check=True, stdout=subprocess.DEVNULL)
+    words = ["--model", "hp", "--effort", "fast", "-p", "64"]
+    told, nonzeros, peak = _compiled(inputs, folder, words)
+    most = told["provenance"]["predicted_memory"] - 1
+    files, _, least = _compiled(inputs, folder, [*words, "--memory", str(most)])
+    for name, found, size in (("a folder", told, peak), ("on the disk", files, least)):
+        case = f"{inputs.rmat_name}, {name}"
+        report.add(f"{case}: per nonzero", size / nonzeros, unit="bytes")
+        ratio = found["provenance"]["predicted_memory"] / size
+        report.add(f"{case}: predicted over peak", ratio, unit="x")
+    same = told["content_sha256"] == files["content_sha256"]
+    report.add("the plan on the disk is the one in memory", float(same))
 
 
 def _compiled(inputs: Inputs, graph: Path, words: list[str]) -> tuple[Any, int, int]:
@@ -60,7 +81,7 @@ def _compiled(inputs: Inputs, graph: Path, words: list[str]) -> tuple[Any, int, 
         process = subprocess.Popen(command, stdout=told, stderr=subprocess.DEVNULL)
         peak = 0
         while process.poll() is None:
-            peak = max(peak, sum(map(_anonymous, _family(process.pid))))
+            peak = max(peak, sum(map(anonymous, family(process.pid))))
             time.sleep(0.02)
         if process.returncode:
             raise subprocess.CalledProcessError(process.returncode, command)
@@ -69,16 +90,16 @@ def _compiled(inputs: Inputs, graph: Path, words: list[str]) -> tuple[Any, int, 
             return json.load(told), plan.header.num_nonzeros, peak
 
 
-def _family(pid: int) -> Iterator[int]:
+def family(pid: int) -> Iterator[int]:
     """A process and those below it."""
     yield pid
     with suppress(OSError):
         for thread in (PROC / str(pid) / "task").iterdir():
             for child in (thread / "children").read_text().split():
-                yield from _family(int(child))
+                yield from family(int(child))
 
 
-def _anonymous(pid: int) -> int:
+def anonymous(pid: int) -> int:
     """Bytes of a process that are no file's."""
     with suppress(OSError):
         for line in (PROC / str(pid) / "smaps_rollup").read_text().splitlines():

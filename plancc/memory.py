@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -9,6 +10,9 @@ from pathlib import Path
 from plancc.errors import InputError
 
 ROOT = Path("/")
+M_MMAP_THRESHOLD = -3
+"""Number of an option of glibc's ``mallopt``: bytes from which on memory is mapped by itself."""
+LARGE = 1 << 20
 UNLIMITED = 1 << 60
 """Bytes that no computer has: limits beyond are none."""
 
@@ -28,6 +32,16 @@ def available_memory(root: Path = ROOT) -> int | None:
     """
     found = [*_of_system(root), *_of_groups(root)]
     return max(0, min(found)) if found else None
+
+
+def give_back_at_once() -> None:
+    """Let the C library give freed arrays back to the system at once.
+
+    The GNU library keeps what it has freed once arrays of that size come and go: up to 32 MiB each,
+    and it never gives back what lies below something else. Elsewhere this does nothing.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE)
 
 
 def check_memory(wanted: int, what: str) -> None:

@@ -13,8 +13,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from plancc.cost.owners import random_traffic
 from plancc.cost.topology import Topology
 from plancc.errors import PlanccWarning
@@ -33,7 +31,7 @@ from plancc.options import SearchOptions
 from plancc.owners.find import find_owners
 from plancc.owners.memory import allowed_memory, within_memory
 from plancc.owners.numbering import numbered
-from plancc.owners.provenance import now
+from plancc.owners.provenance import in_words, now
 from plancc.owners.request import DEFAULT_BALANCE, Assigner, default_model, prepared
 from plancc.owners.rows import with_clusters
 from plancc.owners.task import Observer, Report, Task
@@ -51,8 +49,6 @@ from plancc.scratch import on_disk
 from plancc.version import __version__
 
 VALUE_DTYPES = ("float32", "float64")
-MAX_WORDS = 16
-"""Longest list that a provenance spells out."""
 
 
 def compile(
@@ -294,7 +290,7 @@ def compile(
             "epsilon": float(epsilon),
             "seed": seed,
             **{
-                f"model_{name}": _in_words(value)
+                f"model_{name}": in_words(value)
                 for name, value in (model_options | task.handed_on).items()
             },
             **found.how,
@@ -324,10 +320,3 @@ def _advice(wanted: Balance, task: Task, assigner: Assigner) -> str:
     if (searched or chooses) and (task.options.objective or model.default_objective) != "time":
         return "try `objective` time, or fewer parts"
     return "try fewer parts" if chooses else "try `model` auto, or fewer parts"
-
-
-def _in_words(value: Any) -> str:
-    """An option for the provenance; an array by its kind, since it may be as long as the graph."""
-    if isinstance(value, list | tuple) and len(value) <= MAX_WORDS:
-        return ",".join(map(str, value))
-    return str(value) if np.ndim(value) == 0 else f"<{type(value).__name__}>"

@@ -29,6 +29,7 @@ from plancc_cli.generated import (
     with_options,
 )
 from plancc_cli.progress import command_line, progress, verbosity
+from plancc_cli.run import under_launcher
 from plancc_cli.stopping import KeepBest
 
 DIMS_DEFAULT = ",".join(map(str, DEFAULT_DIMS))
@@ -149,8 +150,8 @@ def _of_single_models() -> str:
 @click.option(
     "--memory",
     type=options.MEMORY,
-    help="Memory for all processes (16G): searches that need more are made smaller, or refused.  "
-    "[default: what is left, less a tenth]",
+    help="Memory for all processes (16G): searches that need more are made smaller, or refused; of "
+    "several ranks that of each.  [default: what is left, less a tenth]",
 )
 @options.time_limit
 @options.normalizing("sym")
@@ -180,7 +181,17 @@ def command(
     split_name: str | None,
     **settings: Any,
 ) -> None:
-    """Compile GRAPH into a communication plan."""
+    """Compile GRAPH into a communication plan.
+
+    \b
+        plancc compile graph.mtx -p 8 -o plan.h5
+        mpirun -n 4 plancc compile folder -p 64 -o plan.h5     # together; see plancc convert
+    """
+    if under_launcher():
+        from plancc_cli.compile_ranks import compile_on_ranks
+
+        compile_on_ranks({k: v for k, v in settings.items() if k in OF_MODELS and v is not None})
+        return
     import plancc
     from plancc.graph.convert import own_data
     from plancc.graph.folders import check_reading

@@ -30,6 +30,9 @@ from plancc_cli.tables import print_data, print_table
     help=f"Search effort: {', '.join(EFFORTS)}.",
 )
 @click.option(
+    "--ranks", type=int, metavar="R", help="So many ranks compile together (mpirun), from a folder."
+)
+@click.option(
     "--memory", type=options.MEMORY, help="Memory that there is.  [default: of this computer]"
 )
 @options.as_data
@@ -40,16 +43,17 @@ def command(
     folder: bool,
     features: int,
     effort: str,
+    ranks: int | None,
     memory: int | None,
 ) -> None:
     """Say what memory `plancc compile` takes for a row plan of a graph of these sizes.
 
     The ways to compile are listed in the order in which they are tried: partitioners are given all
     rows, then clusters of rows only, then the effort is fast, then matrix, nets and plan are in
-    files on the disk.
+    files on the disk. With --ranks it is the memory of one rank, whatever the effort.
     """
     from plancc.owners.memory import allowed_memory
-    from plancc.search.footprint import Sizes, shown, ways
+    from plancc.search.footprint import Sizes, shown, ways, work_of_rank
 
     for name, value, least in (("vertices", vertices, 1), ("nonzeros", nonzeros, 0)):
         if value < least:
@@ -60,11 +64,13 @@ def command(
         raise InputError(f"`nonzeros` {nonzeros}: {vertices} vertices have {vertices**2} at most")
     if features < 0:
         raise InputError(f"`features` {features}: at least 0 is needed")
+    if ranks is not None and ranks < 1:
+        raise InputError(f"`ranks` {ranks}: at least 1 is needed")
     allowed = allowed_memory(memory)
     mirrored = 0.0 if directed else 1.0
-    data = 0 if folder else 4 * features * vertices
+    data = 0 if folder or ranks else 4 * features * vertices
     sizes = Sizes(vertices, nonzeros + vertices, mirrored, data=data, mapped=folder)
-    found = list(ways(sizes, effort))
+    found = [work_of_rank(sizes, ranks)] if ranks else list(ways(sizes, effort))
     form = options.form()
     if form:
         rows = [
@@ -81,7 +87,9 @@ def command(
         print_data(form, {"memory": allowed, "ways": rows}, rows)
         return
     stages = list(dict.fromkeys(stage for way in found for stage in way.stages))
-    title = "memory of all processes together"
+    title = (
+        "memory of all processes together" if ranks is None else f"memory of each of {ranks} ranks"
+    )
     if allowed is not None:
         title += f"; allowed are {shown(allowed)}"
     table = Table(title=title)

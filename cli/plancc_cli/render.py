@@ -31,6 +31,7 @@ from plancc_cli.words import in_flags
 
 if TYPE_CHECKING:
     from plancc.cost.batches import Estimate
+    from plancc.plan.metrics import Metrics
     from plancc.plan.plan import Plan
     from plancc.plan.values import Header
     from plancc.predict.grid_traffic import ProductTraffic
@@ -97,7 +98,7 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
     assert random is not None
     header = plan.header
     say(
-        f"{output}: {_sizes(header)}, {_origin(plan.provenance)}, {seconds:.1f} s",
+        f"{output}: {_sizes(header)}, {origin(plan.provenance)}, {seconds:.1f} s",
     )
     directed = "; the graph is directed: --symmetrize adds the reverse edges" * header.directed
     say(f"matrix: {_matrix(header)}{directed}")
@@ -115,14 +116,7 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
             f"columns, in words: {moved or 'nothing sent'}"
         )
     inside = "" if product is None else "row plan inside: "
-    say(
-        f"{inside}volume {metrics.volume:,} rows "
-        f"({ratio(metrics.volume, random.volume)} of random), "
-        f"busiest part {metrics.max_volume:,} ({ratio(metrics.max_volume, random.max_volume)}), "
-        f"messages {metrics.messages:,} ({ratio(metrics.messages, random.messages)}), "
-        f"imbalance of nonzeros {metrics.nonzero_imbalance:.3f}, "
-        f"of rows {metrics.row_imbalance:.3f}",
-    )
+    say(f"{inside}{moved_words(metrics, random)}")
     say(epoch_words(EpochTimes.of_plan(plan)))
     if "expected_volume" in plan.provenance:
         say(_expectation(plan.provenance))
@@ -158,6 +152,18 @@ def _batches(number: int) -> str:
     return f"{number:,} batch{'es' if number != 1 else ''}"
 
 
+def moved_words(metrics: Metrics, random: Metrics) -> str:
+    """What a row plan moves, beside a random partition, and how even it is."""
+    return (
+        f"volume {metrics.volume:,} rows "
+        f"({ratio(metrics.volume, random.volume)} of random), "
+        f"busiest part {metrics.max_volume:,} ({ratio(metrics.max_volume, random.max_volume)}), "
+        f"messages {metrics.messages:,} ({ratio(metrics.messages, random.messages)}), "
+        f"imbalance of nonzeros {metrics.nonzero_imbalance:.3f}, "
+        f"of rows {metrics.row_imbalance:.3f}"
+    )
+
+
 def _sizes(header: Header) -> str:
     """Vertices, nonzeros, and what the rows are divided into, with the grid that shares it."""
     sizes = f"{header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "
@@ -180,7 +186,7 @@ def _matrix(header: Header) -> str:
     )
 
 
-def _origin(provenance: dict[str, Any]) -> str:
+def origin(provenance: dict[str, Any]) -> str:
     """The model, and what partitioned."""
     model = f"model {provenance['model']}"
     if provenance.get("blocks"):

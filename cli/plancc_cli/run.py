@@ -35,9 +35,14 @@ def __getattr__(name: str) -> Any:
     return command
 
 
+def under_launcher() -> bool:
+    """Whether a launcher has started several ranks, of which this is one."""
+    return any(os.environ.get(name, "1") not in ("", "1") for name in RANKS)
+
+
 def main() -> None:
     """Console entry point. A rank among several is ended by its launcher: nobody supervises it."""
-    if any(os.environ.get(name, "1") not in ("", "1") for name in RANKS):
+    if under_launcher():
         processes.report_to(None)
         try:
             _work()

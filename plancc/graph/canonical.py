@@ -126,7 +126,7 @@ def graph_of_rows(
     check_num_vertices(num_vertices, source.name)
     if values is not None:
         values = as_values(values, source.name)
-    if not (symmetrize or transpose) and _is_canonical(indptr, indices, values):
+    if not (symmetrize or transpose) and is_canonical(indptr, indices, values):
         return Graph(
             indptr=indptr.astype(np.int64, copy=False),
             indices=indices.astype(np.int32, copy=False),
@@ -138,7 +138,7 @@ def graph_of_rows(
     return build_graph(num_vertices, row, indices, values, **reading)
 
 
-def _is_canonical(indptr: IntArray, indices: IntArray, values: npt.NDArray[Any] | None) -> bool:
+def is_canonical(indptr: IntArray, indices: IntArray, values: npt.NDArray[Any] | None) -> bool:
     """Whether columns are strictly ascending in every row and no value is zero."""
     for start in range(0, len(indices), BLOCK):
         end = min(start + BLOCK, len(indices))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,39 +60,92 @@ def read_csr(
         For a file that is missing, cut short or of another type, arrays that disagree in length,
         offsets that do not ascend, an index out of range; the message names the file.
     """
-    folder = os.fspath(path)
-    ptr_name, column_name = (os.path.join(folder, name) for name in ROWS)
-    indptr, indices = map_array(ptr_name), map_array(column_name)
-    for name, array in ((ptr_name, indptr), (column_name, indices)):
-        if array.ndim != 1 or array.dtype.kind not in "iu":
-            raise InputError(
-                f"{name}: must be a list of integers, not '{array.dtype}' of shape {array.shape}"
-            )
-    n = len(indptr) - 1
-    check_num_vertices(n, ptr_name)
-    if indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
-        raise InputError(
-            f"{ptr_name}: does not ascend from 0 to {len(indices)}, the number of indices in "
-            f"{column_name}"
-        )
-    for start in range(0, len(indices), BLOCK):
-        some = indices[start : start + BLOCK]
-        if some.min() < 0 or some.max() >= n:
-            at = start + int(np.argmax((some < 0) | (some >= n)))
-            raise InputError(
-                f"{column_name}: entry {at} is '{indices[at]}', out of range 0..{n - 1}"
-            )
-    values = None if pattern else _others(folder, "values.npy", len(indices))
-    ids = _others(folder, "original_ids.npy", n)
-    head = _head(folder)
-    source = Source(os.path.basename(os.path.abspath(folder)), format="csr")
+    files = MappedGraph.open(path, pattern=pattern)
+    files.check_range(0, len(files.indices))
+    source = Source(os.path.basename(os.path.abspath(files.folder)), format="csr")
     reading: dict[str, Any] = {"symmetrize": symmetrize, "transpose": transpose, "source": source}
-    graph = graph_of_rows(n, indptr, indices, values, **reading)
-    if "directed" in head and not symmetrize:
-        graph = replace(graph, directed=head["directed"])
+    n = len(files.indptr) - 1
+    graph = graph_of_rows(n, files.indptr, files.indices, files.values, **reading)
+    if files.directed is not None and not symmetrize:
+        graph = replace(graph, directed=files.directed)
     else:
         graph = detect_direction(graph)
-    return replace(graph, original_ids=None if ids is None else ids.astype(np.int64, copy=False))
+    return replace(graph, original_ids=files.original_ids)
+
+
+@dataclass(frozen=True, eq=False)
+class MappedGraph:
+    """The arrays of a folder, mapped.
+
+    Attributes
+    ----------
+    folder : str
+    indptr, indices : int[n + 1], int[entries]
+        Offsets ascend and fit the indices; these are not yet looked at.
+    values : number[entries], or None
+    original_ids : int64[n], or None
+    directed : bool, or None
+        None: ``graph.json`` does not say.
+    """
+
+    folder: str
+    indptr: npt.NDArray[np.integer]
+    indices: npt.NDArray[np.integer]
+    values: npt.NDArray[Any] | None
+    original_ids: npt.NDArray[np.int64] | None
+    directed: bool | None
+
+    @classmethod
+    def open(cls, path: StrPath, *, pattern: bool = False) -> MappedGraph:
+        """Map the arrays of a folder; `pattern`: without values.
+
+        Raises
+        ------
+        InputError
+            As `read_csr`, but for what is in the indices.
+        """
+        folder = os.fspath(path)
+        ptr_name, column_name = (os.path.join(folder, name) for name in ROWS)
+        indptr, indices = map_array(ptr_name), map_array(column_name)
+        for name, array in ((ptr_name, indptr), (column_name, indices)):
+            if array.ndim != 1 or array.dtype.kind not in "iu":
+                raise InputError(
+                    f"{name}: must be a list of integers, not '{array.dtype}' of shape "
+                    f"{array.shape}"
+                )
+        n = len(indptr) - 1
+        check_num_vertices(n, ptr_name)
+        if indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
+            raise InputError(
+                f"{ptr_name}: does not ascend from 0 to {len(indices)}, the number of indices in "
+                f"{column_name}"
+            )
+        values = None if pattern else _others(folder, "values.npy", len(indices))
+        ids = _others(folder, "original_ids.npy", n)
+        ids = None if ids is None else ids.astype(np.int64, copy=False)
+        return cls(folder, indptr, indices, values, ids, _head(folder).get("directed"))
+
+    def graph(self, source: Source) -> Graph:
+        """The arrays as a graph, unchecked: for its sizes and ids."""
+        return Graph(
+            self.indptr.astype(np.int64, copy=False),
+            self.indices.astype(np.int32, copy=False),
+            directed=self.directed is not False,
+            original_ids=self.original_ids,
+            source=source,
+        )
+
+    def check_range(self, first: int, last: int) -> None:
+        """InputError unless entries ``first..last-1`` of the indices are vertices."""
+        n = len(self.indptr) - 1
+        for start in range(first, last, BLOCK):
+            some = self.indices[start : min(start + BLOCK, last)]
+            if some.min() < 0 or some.max() >= n:
+                at = start + int(np.argmax((some < 0) | (some >= n)))
+                raise InputError(
+                    f"{os.path.join(self.folder, ROWS[1])}: entry {at} is '{self.indices[at]}', "
+                    f"out of range 0..{n - 1}"
+                )
 
 
 def _others(folder: str, name: str, length: int) -> npt.NDArray[Any] | None:

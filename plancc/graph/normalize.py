@@ -5,7 +5,8 @@ Knows the three normalisations and nothing of partitions or files.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -58,56 +59,135 @@ def normalize(
         For a row that sums to zero or less or to infinity (it has no square root or inverse), and
         for values that `dtype` cannot hold.
     """
-    check_choice("normalization", normalization, NORMALIZATIONS)
-    dtype = np.dtype(dtype)
-    values = np.empty(0) if graph.values is None else graph.values
-    missing = _missing_diagonal(graph.indptr, graph.indices) if self_loops else None
-    if missing is None:
-        indptr = graph.indptr
-    else:
-        indptr = graph.indptr.copy()
-        indptr[1:] += np.cumsum(missing)
-    scale = np.ones(graph.num_vertices)
-    if normalization != "none":
-        row_sum = _row_sums(graph.indptr, values) + (1.0 if self_loops else 0.0)
-        used = np.diff(indptr) > 0
+    rows = Rows(
+        graph.indptr, graph.indices, graph.values, 0, graph.source.name, normalization, self_loops
+    )
+    scale = rows.scale()
+    indptr, indices, values = rows.scaled(scale, scale, dtype)
+    return replace(graph, indptr=indptr, indices=indices, values=values)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Consecutive rows of a matrix that is to be normalised; all of them, or those of a rank.
+
+    Attributes
+    ----------
+    indptr : int64[m + 1]
+        From 0.
+    indices : int32[entries]
+        Ascending in every row.
+    values : float32 or float64[entries], or None
+        None stands for ones.
+    first : int
+        Number of the first row.
+    name : str
+        Of the source, for messages.
+    normalization : {"sym", "row", "none"}
+    self_loops : bool
+
+    Raises
+    ------
+    InputError
+        For an unknown normalisation.
+    """
+
+    indptr: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int32]
+    values: npt.NDArray[np.floating] | None
+    first: int
+    name: str
+    normalization: str
+    self_loops: bool
+
+    def __post_init__(self) -> None:
+        check_choice("normalization", self.normalization, NORMALIZATIONS)
+
+    @cached_property
+    def _made_ptr(self) -> npt.NDArray[np.int64]:
+        """The rows' offsets once they have the identity."""
+        if not self.self_loops:
+            return self.indptr
+        made = self.indptr.copy()
+        made[1:] += np.cumsum(_missing_diagonal(self.indptr, self.indices, self.first))
+        return made
+
+    @property
+    def _given_values(self) -> npt.NDArray[np.floating]:
+        return np.empty(0) if self.values is None else self.values
+
+    def scale(self) -> npt.NDArray[np.float64]:
+        """The factors of these rows; with "sym" those of their columns too: float64[m].
+
+        Raises
+        ------
+        InputError
+            For a row that sums to zero or less or to infinity.
+        """
+        scale = np.ones(len(self.indptr) - 1)
+        if self.normalization == "none":
+            return scale
+        row_sum = _row_sums(self.indptr, self._given_values) + (1.0 if self.self_loops else 0.0)
+        used = np.diff(self._made_ptr) > 0
         bad = np.flatnonzero(used & ~((row_sum > 0) & np.isfinite(row_sum)))
         if len(bad):
             raise InputError(
-                f"{graph.source.name}: the weights of vertex {bad[0]} (counted from 0, with its "
-                f"self loop, if any) sum to {row_sum[bad[0]]:g}; `normalize` {normalization} needs "
-                "positive and finite sums, use `normalize` none"
+                f"{self.name}: the weights of vertex {self.first + bad[0]} (counted from 0, with "
+                f"its self loop, if any) sum to {row_sum[bad[0]]:g}; `normalize` "
+                f"{self.normalization} needs positive and finite sums, use `normalize` none"
             )
         scale[used] = row_sum[used]
         scale[~used] = np.inf
-        scale = 1.0 / (np.sqrt(scale) if normalization == "sym" else scale)
-    out_values = large(indptr[-1], dtype)
-    indices = graph.indices if missing is None else large(indptr[-1], np.int32)
-    col_scale = scale if normalization == "sym" else np.empty(0)
+        return 1.0 / (np.sqrt(scale) if self.normalization == "sym" else scale)
 
-    given, made = (graph.indptr, graph.indices, values), (indptr, indices, out_values)
+    def scaled(
+        self,
+        row_scale: npt.NDArray[np.float64],
+        all_scale: npt.NDArray[np.float64],
+        dtype: npt.DTypeLike,
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.floating]]:
+        """The normalised rows: indptr, indices and values.
 
-    def fill(first: int, last: int) -> None:
-        _fill(first, last, given, made, scale, col_scale, missing is not None)
+        Parameters
+        ----------
+        row_scale : float64[m]
+            What `scale` answers.
+        all_scale : float64[n]
+            The same of all rows of the matrix.
+        dtype : float32 or float64
 
-    in_chunks(fill, indptr)
-    if graph.values is not None and not np.isfinite(out_values).all():
-        raise InputError(f"{graph.source.name}: a value is too large for {dtype}")
-    if not out_values.all():  # columns of empty rows, 1 + -1 on the diagonal, underflow
-        kept = out_values != 0
-        indptr = np.concatenate([[0], np.cumsum(kept)])[indptr]
-        indices, out_values = indices[kept], out_values[kept]
-    return replace(graph, indptr=indptr, indices=indices, values=out_values)
+        Raises
+        ------
+        InputError
+            For a value that `dtype` cannot hold.
+        """
+        dtype, indptr = np.dtype(dtype), self._made_ptr
+        values = large(indptr[-1], dtype)
+        indices = large(indptr[-1], np.int32) if self.self_loops else self.indices
+        col_scale = all_scale if self.normalization == "sym" else np.empty(0)
+        given, made = (self.indptr, self.indices, self._given_values), (indptr, indices, values)
+
+        def fill(first: int, last: int) -> None:
+            _fill(first, last, self.first, given, made, row_scale, col_scale, self.self_loops)
+
+        in_chunks(fill, indptr)
+        if self.values is not None and not np.isfinite(values).all():
+            raise InputError(f"{self.name}: a value is too large for {dtype}")
+        if not values.all():  # columns of empty rows, 1 + -1 on the diagonal, underflow
+            kept = values != 0
+            indptr = np.concatenate([[0], np.cumsum(kept)])[indptr]
+            indices, values = indices[kept], values[kept]
+        return indptr, indices, values
 
 
 @njit(cache=True)
-def _missing_diagonal(indptr, indices):  # type: ignore[no-untyped-def]
-    """1 for every row without a diagonal entry, else 0: int64[n]."""
+def _missing_diagonal(indptr, indices, base):  # type: ignore[no-untyped-def]
+    """1 for every row without a diagonal entry, else 0: int64[m]. Row `base` is the first."""
     missing = np.ones(len(indptr) - 1, dtype=np.int64)
     for i in range(len(missing)):
         for k in range(indptr[i], indptr[i + 1]):
-            if indices[k] >= i:
-                if indices[k] == i:
+            if indices[k] >= i + base:
+                if indices[k] == i + base:
                     missing[i] = 0
                 break
     return missing
@@ -127,10 +207,11 @@ def _row_sums(indptr, values):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _fill(first, last, given, made, row_scale, col_scale, add_identity):  # type: ignore[no-untyped-def]
+def _fill(first, last, base, given, made, row_scale, col_scale, add_identity):  # type: ignore[no-untyped-def]
     """Copy rows first..last-1, insert or raise their diagonal entries, and scale them.
 
-    `given`, `made`: indptr, indices and values of a CSR, the second to be filled.
+    `given`, `made`: indptr, indices and values of a CSR, the second to be filled. Row i of it is
+    row `base` + i of the matrix.
     """
     indptr, indices, values = given
     out_indptr, out_indices, out_values = made
@@ -142,13 +223,13 @@ def _fill(first, last, given, made, row_scale, col_scale, add_identity):  # type
         for k in range(indptr[i], indptr[i + 1]):
             j = indices[k]
             value = 1.0 if ones else np.float64(values[k])
-            if need_diagonal and j >= i:
+            if need_diagonal and j >= base + i:
                 need_diagonal = False
-                if j == i:
+                if j == base + i:
                     value += 1.0
                 else:
-                    factor = row_scale[i] * col_scale[i] if scale_columns else row_scale[i]
-                    out_indices[out] = i
+                    factor = row_scale[i] * col_scale[base + i] if scale_columns else row_scale[i]
+                    out_indices[out] = base + i
                     out_values[out] = factor
                     out += 1
             factor = row_scale[i] * col_scale[j] if scale_columns else row_scale[i]
@@ -157,6 +238,6 @@ def _fill(first, last, given, made, row_scale, col_scale, add_identity):  # type
             out_values[out] = value * factor
             out += 1
         if need_diagonal:
-            factor = row_scale[i] * col_scale[i] if scale_columns else row_scale[i]
-            out_indices[out] = i
+            factor = row_scale[i] * col_scale[base + i] if scale_columns else row_scale[i]
+            out_indices[out] = base + i
             out_values[out] = factor

@@ -59,6 +59,9 @@ class Model(ABC):
     follows_capacities : bool
         Whether a model that assigns owners itself makes parts in proportion to the capacities of
         its balance, or leaves sizes to the user. What is searched or partitioned always is.
+    on_ranks : bool
+        Whether several ranks can compile it together (`plancc.distributed`): it is searched by the
+        volume of row plans, or `build` looks at no column.
     """
 
     layout: ClassVar[str] = "row"
@@ -75,6 +78,7 @@ class Model(ABC):
     assigns_blocks: ClassVar[bool] = True
     even_random: ClassVar[bool] = False
     follows_capacities: ClassVar[bool] = False
+    on_ranks: ClassVar[bool] = False
 
     @abstractmethod
     def build(self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int) -> Problem:

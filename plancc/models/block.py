@@ -65,6 +65,7 @@ class BlockModel(Model):
     """Blocks of consecutive rows in the order of the source."""
 
     follows_capacities: ClassVar[bool] = True
+    on_ranks: ClassVar[bool] = True
 
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int

@@ -29,6 +29,7 @@ class FileModel(Model):
     competes: ClassVar[bool] = False
     swept: ClassVar[bool] = False
     follows_capacities: ClassVar[bool] = True
+    on_ranks: ClassVar[bool] = True
 
     part: str | os.PathLike[str] | npt.ArrayLike = field(
         default="",

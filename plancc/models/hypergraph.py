@@ -37,6 +37,7 @@ class HypergraphModel(Model):
     minimised: ClassVar[tuple[str, ...]] = ("volume",)
     starts_from_cut: ClassVar[bool] = True
     timed: ClassVar[bool] = True
+    on_ranks: ClassVar[bool] = True
 
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int

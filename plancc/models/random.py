@@ -46,6 +46,7 @@ class RandomModel(Model):
 
     even_random: ClassVar[bool] = True
     follows_capacities: ClassVar[bool] = True
+    on_ranks: ClassVar[bool] = True
 
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int

@@ -121,7 +121,7 @@ def find_clusters(
         ptr, ends, cost = between(num, int(SHRUNK * num_links), links, label)
         if ptr[-1] > len(ends):
             break
-        weight = _weights(label, weight, num)
+        weight = weights_of(label, weight, num)
         # METIS and KaMinPar need no order, but every edge from both of its ends.
         graph = WeightedGraph(ptr, ends, weight, cost)
         found = Clusters(label if found is None else label[found.label], graph)
@@ -151,7 +151,7 @@ def _propagated(
     return label, int(numbered(label))
 
 
-def _weights(
+def weights_of(
     label: npt.NDArray[np.int32], weight: npt.NDArray[np.int64], num: int
 ) -> npt.NDArray[np.int64]:
     """What clusters weigh: int64[num, num_constraints]."""

@@ -216,10 +216,7 @@ class Sweeps:
 
         if share is None:
             share = self._share_of_weight(boundary(nets, state), nets)
-        total = np.maximum(self.limits.total, 1)
-        overweight = PRICED_OVERWEIGHT * np.maximum(total / len(state.sums), 1)
-        unit = self.goal.value(nets, state) / self.goal.unit / total / overweight / share**2
-        return np.asarray(unit / self.limits.relative[:, None])
+        return price_unit(self.goal.value(nets, state) / self.goal.unit, share, self.limits)
 
     def _share_of_weight(
         self, vertices: npt.NDArray[np.int64], nets: Nets
@@ -465,3 +462,12 @@ def _of_clusters(
     result = np.empty(num, dtype=values.dtype)
     result[label] = values
     return result
+
+
+def price_unit(
+    value: float, share: npt.NDArray[np.float64], limits: Limits
+) -> npt.NDArray[np.float64]:
+    """`Sweeps.price_unit` of a volume, and of the boundary's share of every weight."""
+    total = np.maximum(limits.total, 1)
+    overweight = PRICED_OVERWEIGHT * np.maximum(total / limits.num_parts, 1)
+    return np.asarray(value / total / overweight / share**2 / limits.relative[:, None])

@@ -21,6 +21,10 @@ MARGIN = 0.9
 """Share of the memory that is left which may be taken unless told otherwise."""
 METIS_LINK, METIS_ROW = 120, 75
 """Bytes of METIS per link of the undirected graph and per row, its input included."""
+OF_RANK = 70_000_000
+"""Bytes of Python with its libraries in a rank, and of MPI."""
+CLUSTERED = 60_000_000
+"""Bytes of the graph between clusters, and of a partitioner's child process on the first rank."""
 CLUSTER_LINK = 5
 """Bytes per link of the undirected graph for the graph between clusters, and METIS on that."""
 
@@ -171,6 +175,25 @@ def work_on_disk(sizes: Sizes, effort: str) -> Work:
     found["lower"] = own + 4 * sizes.nonzeros + 90 * sizes.rows
     stages = {stage: INTERPRETER + size for stage, size in found.items()}
     return Work(effort, bool(effort), stages, on_disk=True)
+
+
+def work_of_rank(sizes: Sizes, num_ranks: int) -> Work:
+    """What each of several ranks takes that compile together (`plancc.distributed`).
+
+    Nonzeros are divided among them; arrays of the length of the rows are on every rank.
+    """
+    rows, share = sizes.rows, -(-sizes.nonzeros // num_ranks)
+    nets = 4 * share if sizes.mirrored < 1 else 0
+    held = 8 * share + nets + 4 * rows + sizes.data
+    weights = 8 * sizes.constraints * rows
+    found = {
+        "read": held + 12 * share + (16 * rows if nets else 8 * rows),
+        "clusters": held + 2 * weights + 32 * rows + 4 * share + CLUSTERED,
+        "sweeps": held + weights + 26 * rows + 8 * share,
+        "lower": held + 16 * share + 26 * rows,
+    }
+    stages = {stage: OF_RANK + size for stage, size in found.items()}
+    return Work("fast", True, stages)
 
 
 def ways(sizes: Sizes, effort: str, clustered: bool = False) -> Iterator[Work]:

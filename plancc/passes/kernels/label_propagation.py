@@ -67,7 +67,7 @@ def propagate(
     seen = np.empty(len(label), dtype=np.int32)
     moved = 0
     for v in order:
-        num = _score(v, links, label, score, seen)
+        num = add_scores(v, v, links, label, score, seen)
         here = label[v]
         best, most = here, score[here]
         for k in range(num):
@@ -93,10 +93,13 @@ def propagate(
 
 
 @njit(cache=True, nogil=True)
-def _score(v: int, links: Any, label: Any, score: Any, seen: Any) -> int:
-    """Add the links of v to the scores of the labels they lead to, which `seen` lists."""
+def add_scores(v: int, at: int, links: Any, label: Any, score: Any, seen: Any) -> int:
+    """Add the links of v to the scores of the labels they lead to, which `seen` lists.
+
+    `at`: the place of v in `links`. Returns the number of labels.
+    """
     num = 0
-    for k in range(links.ptr[v], links.ptr[v + 1]):
+    for k in range(links.ptr[at], links.ptr[at + 1]):
         u = links.ends[k]
         if u != v:
             there = label[u]
@@ -104,8 +107,8 @@ def _score(v: int, links: Any, label: Any, score: Any, seen: Any) -> int:
                 seen[num] = there
                 num += 1
             score[there] += links.cost[k] if len(links.cost) > 0 else 1
-    if len(links.other) > 0 and links.other[v] >= 0:
-        e = links.other[v]
+    if len(links.other) > 0 and links.other[at] >= 0:
+        e = links.other[at]
         for k in range(links.other_ptr[e], links.other_ptr[e + 1]):
             u = links.other_ends[k]
             if u != v:
@@ -151,15 +154,33 @@ def between(num: int, most: int, links: Links, label: Any) -> Any:
         Empty if there are more than `most`.
     cost : int64[num_links]
     """
+    start, members = members_of(num, label)
+    ptr = count_between(start, members, links, label)
+    chosen = np.arange(num if ptr[num] <= most else 0)
+    ends, cost = links_between(chosen, start, members, ptr, links, label)
+    return ptr, ends, cost
+
+
+@njit(cache=True, nogil=True)
+def members_of(num: int, label: Any) -> Any:
+    """Vertices by their cluster: int64[num + 1] offsets, int32[n]."""
     start = np.zeros(num + 1, dtype=np.int64)
     for v in range(len(label)):
         start[label[v] + 1] += 1
-    start = np.cumsum(start)
+    for c in range(num):
+        start[c + 1] += start[c]
     members = np.empty(len(label), dtype=np.int32)
-    end = start[:-1].copy()
+    free = start[:-1].copy()
     for v in range(len(label)):
-        members[end[label[v]]] = v
-        end[label[v]] += 1
+        members[free[label[v]]] = v
+        free[label[v]] += 1
+    return start, members
+
+
+@njit(cache=True, nogil=True)
+def count_between(start: Any, members: Any, links: Links, label: Any) -> Any:
+    """Where the links of every cluster to others begin: int64[num + 1]."""
+    num = len(start) - 1
     score, seen = np.zeros(num, dtype=np.int64), np.empty(num, dtype=np.int32)
     ptr = np.zeros(num + 1, dtype=np.int64)
     for c in range(num):
@@ -168,16 +189,40 @@ def between(num: int, most: int, links: Links, label: Any) -> Any:
             found = _add(members[k], c, found, links, label, score, seen)
         score[seen[:found]] = 0
         ptr[c + 1] = ptr[c] + found
-    total = ptr[num] if ptr[num] <= most else 0
+    return ptr
+
+
+@njit(cache=True, nogil=True)
+def links_between(chosen: Any, start: Any, members: Any, ptr: Any, links: Links, label: Any) -> Any:
+    """The links of some clusters to others: their ends, int32, and costs, int64.
+
+    Parameters
+    ----------
+    chosen : int64[k]
+        Clusters.
+    start, members
+        As of `members_of`, of the vertices that `links` are of.
+    ptr : int64[num + 1]
+        As of `count_between`.
+    links : Links
+    label : int32[n]
+        Cluster of every vertex.
+    """
+    num = len(start) - 1
+    score, seen = np.zeros(num, dtype=np.int64), np.empty(num, dtype=np.int32)
+    total, at = 0, 0
+    for c in chosen:
+        total += ptr[c + 1] - ptr[c]
     ends, cost = np.empty(total, dtype=np.int32), np.empty(total, dtype=np.int64)
-    for c in range(num if total > 0 else 0):
+    for c in chosen:
         found = 0
         for k in range(start[c], start[c + 1]):
             found = _add(members[k], c, found, links, label, score, seen)
         for k in range(found):
-            ends[ptr[c] + k], cost[ptr[c] + k] = seen[k], score[seen[k]]
+            ends[at], cost[at] = seen[k], score[seen[k]]
             score[seen[k]] = 0
-    return ptr, ends, cost
+            at += 1
+    return ends, cost
 
 
 @njit(cache=True, nogil=True)

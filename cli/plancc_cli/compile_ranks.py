@@ -1,0 +1,122 @@
+"""`mpirun plancc compile`: the ranks that a launcher has started compile together."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Mapping
+from contextlib import nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from plancc.clock import wall_seconds
+from plancc.errors import InputError, PlanccWarning
+from plancc.models import DEFAULT_MODEL, MODELS
+from plancc.options import SearchOptions
+from plancc_cli import options
+from plancc_cli.generated import of_class
+from plancc_cli.progress import USUAL, command_line, progress, verbosity_level
+from plancc_cli.ranks import Job
+from plancc_cli.render import moved_words, origin
+from plancc_cli.tables import print_data
+from plancc_cli.words import say
+
+if TYPE_CHECKING:
+    from plancc.distributed.compile import Compiled
+    from plancc_runtime.transport.base import Transport
+
+SEARCH = (
+    *("objective", "effort", "seed", "epsilon", "capacities", "dims", "machine"),
+    *("partitioner", "preset", "time_limit"),
+)
+"""Options of the search that several ranks take."""
+PASSED_ON = (*("balance", "normalize", "value_dtype", "keys", "allow_large", "memory", "compress"),)
+"""Other parameters that an `Order` takes by the same name."""
+TAKEN = {
+    *("graph", "output", "parts", "model", "balance", "normalize", "no_self_loops", "value_dtype"),
+    *("data", "no_data", "split_name", "keys", "allow_large", "format", "compress"),
+    *("part", "memory", "as_json", "as_csv"),
+    *SEARCH,
+}
+"""Parameters of the command that several ranks take."""
+
+
+def compile_on_ranks(of_models: Mapping[str, Any]) -> None:
+    """Compile on the ranks that a launcher has started, as the command line says. Collective.
+
+    It ends the process if that fails.
+
+    Parameters
+    ----------
+    of_models : mapping
+        Options of models that are given.
+    """
+    context = click.get_current_context()
+    code = Job("plancc", context.command).run(None, "auto", 0, partial(_work, context, of_models))
+    if code:
+        sys.exit(code)
+
+
+def _work(context: click.Context, of_models: Mapping[str, Any], transport: Transport) -> None:
+    """Compile, and print on rank 0. Collective."""
+    from plancc.distributed.compile import Order, compile_folder
+
+    first, given = transport.rank == 0, context.params
+    output = given["output"]
+    with transport.agreement():
+        for name in sorted(given):
+            source = context.get_parameter_source(name)
+            if source is click.core.ParameterSource.COMMANDLINE and name not in TAKEN:
+                raise InputError(f"`{name}` is for a compile by one process")
+        data = given["data"]
+        if data and given["no_data"]:
+            raise InputError("`data` and `no_data` exclude each other: give one of them")
+        if first:
+            options.check_plan_output(output, given["graph"], given["part"], *data)
+        model = given["model"] or DEFAULT_MODEL
+        order = Order(
+            given["graph"],
+            given["parts"],
+            model,
+            of_class(of_models, MODELS[model].option_fields()),
+            SearchOptions(**{name: given[name] for name in SEARCH}),
+            self_loops=not given["no_self_loops"],
+            data=data or not given["no_data"],
+            split=given["split_name"],
+            command=command_line(),
+            **{name: given[name] for name in PASSED_ON},
+        )
+    start = wall_seconds()
+    level = verbosity_level()
+    with progress(None) if first and level >= USUAL else nullcontext() as shown:
+        compiled = compile_folder(
+            transport, order, output, nullcontext if shown is None else shown.stage
+        )
+    if first:
+        _print(compiled, output, wall_seconds() - start, transport.size)
+
+
+def _print(compiled: Compiled, output: str, seconds: float, num_ranks: int) -> None:
+    """The figures of the plan, or all of them as data."""
+    metrics, random, provenance = compiled.metrics, compiled.baseline, compiled.provenance
+    for note in compiled.warnings:
+        warnings.warn(note, PlanccWarning, stacklevel=2)
+    form = options.form()
+    if form:
+        found = {
+            "output": output,
+            "content_sha256": compiled.content_sha256,
+            "seconds": seconds,
+            "ranks": num_ranks,
+            "metrics": metrics.figures(),
+            "random": random.figures(),
+            "provenance": provenance,
+        }
+        print_data(form, found)
+        return
+    say(f"{output}: {origin(provenance)}, {num_ranks} ranks, {seconds:.1f} s")
+    say(moved_words(metrics, random))
+    say(f"the plan is in {num_ranks} pieces beside {output}: plancc join makes one file of them")
+    say(f"content {compiled.content_sha256}")

@@ -1,0 +1,206 @@
+"""Clusters of a graph whose links are divided among ranks, and the graph between them on rank 0.
+
+As `plancc.passes.clusters`, but vertices choose in turns: those of one turn see the labels before
+it, and then take what they want one after the other, on every rank in the same order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.distributed.kernels import take_labels, turns, wanted_labels
+from plancc.distributed.ranks import Ranks
+from plancc.distributed.share import Int32Array, Int64Array
+from plancc.models.limits import Limits
+from plancc.models.problem import WeightedGraph
+from plancc.passes.clusters import (
+    FEW,
+    LEAST_PER_PART,
+    PER_PART,
+    ROUNDS,
+    SHRUNK,
+    Clusters,
+    weights_of,
+)
+from plancc.passes.kernels.label_propagation import (
+    Links,
+    count_between,
+    links_between,
+    members_of,
+    numbered,
+)
+
+TURNS = 8
+"""Turns of a round."""
+SAMPLE = 8
+"""One of so many clusters is looked at to see how many links the graph between them has."""
+STEPS = 8
+"""Steps in which the graph between clusters is made: for memory."""
+MANY_LINKS = 500_000
+"""Links above which vertices are joined to clusters, and clusters to larger ones: rank 0 partitions
+the graph between those that are left."""
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """A graph, this rank's share of its links.
+
+    Attributes
+    ----------
+    links : Links
+        Of the vertices from `first` on.
+    first : int
+    weight : int64[n, c]
+        Of all vertices.
+    total : int
+        Links of all ranks.
+    """
+
+    links: Links
+    first: int
+    weight: npt.NDArray[np.int64]
+    total: int
+
+    @property
+    def count(self) -> int:
+        """Vertices whose links this rank has."""
+        return len(self.links.ptr) - 1
+
+    def own(self, label: Int32Array) -> Int32Array:
+        """The labels of this rank's vertices."""
+        return label[self.first : self.first + self.count]
+
+
+def find_clusters(ranks: Ranks, level: Level, limits: Limits, seed: int) -> Clusters | None:
+    """Clusters that leave room for a balanced partition. Collective.
+
+    Parameters
+    ----------
+    ranks : Ranks
+    level : Level
+        The graph.
+    limits : Limits
+        Of the parts.
+    seed : int
+
+    Returns
+    -------
+    Clusters, or None
+        The graph is on rank 0; it is empty elsewhere. A graph with few links is its own: every
+        vertex is a cluster. None where clusters save few links.
+    """
+    share = np.atleast_1d(limits.total) * limits.relative.min() / limits.num_parts
+    heaviest = np.maximum(1, share // PER_PART).astype(np.int64)
+    n = len(level.weight)
+    label: Int32Array = np.arange(n, dtype=np.int32)
+    found = _Between(ranks, level, label, n).made() if level.total <= MANY_LINKS else None
+    key = seed
+    while found is None or found.total > MANY_LINKS:
+        key += 1
+        here = level if found is None else found
+        own, num = _propagated(ranks, here, heaviest, key)
+        if num < LEAST_PER_PART * limits.num_parts:
+            break
+        between = _Between(ranks, here, own, num)
+        if between.share_of_links(key) > SHRUNK:
+            break
+        label, found = own[label], between.made()
+    if found is None:
+        return None
+    links = found.links
+    sizes = ranks.at_root(np.diff(links.ptr))
+    ends, cost = ranks.at_root(links.ends), ranks.at_root(links.cost)
+    ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    weight = found.weight if ranks.rank == 0 else found.weight[:0]
+    return Clusters(label, WeightedGraph(ptr, ends, weight, cost))
+
+
+def _propagated(
+    ranks: Ranks, level: Level, heaviest: Int64Array, key: int
+) -> tuple[Int32Array, int]:
+    """Clusters 0..m-1 of the vertices, and m."""
+    n = len(level.weight)
+    label, load = np.arange(n, dtype=np.int32), level.weight.copy()
+    score = np.zeros(n, dtype=np.int64)
+    first = level.first
+    for number in range(ROUNDS):
+        turn = turns(first, first + level.count, ROUNDS * key + number, TURNS)
+        moved = 0
+        for each in range(TURNS):
+            rows = np.flatnonzero(turn == each)
+            wanted = wanted_labels(
+                rows, first, level.links, level.weight, load, heaviest, label, score
+            )
+            choose = wanted >= 0
+            vertices = ranks.concatenated((first + rows[choose]).astype(np.int32))
+            wanted = ranks.concatenated(wanted[choose])
+            moved += take_labels(vertices, wanted, level.weight, load, heaviest, label)
+        if moved < FEW * n:
+            break
+    return label, int(numbered(label))
+
+
+class _Between:
+    """The graph between clusters, made on demand; every rank has some of the links already."""
+
+    def __init__(self, ranks: Ranks, level: Level, label: Int32Array, num: int) -> None:
+        self.ranks, self.level, self.label, self.num = ranks, level, label, num
+        self.start, self.members = members_of(num, level.own(label))
+        self.ptr = count_between(self.start, self.members, level.links, label)
+
+    def share_of_links(self, key: int) -> float:
+        """About how many links the graph has, over those of the level: by some of its clusters."""
+        sample = np.flatnonzero(turns(0, self.num, key, SAMPLE) == 0)
+        load = np.cumsum(self.ranks.sums(self.ptr[sample + 1] - self.ptr[sample]))
+        shares = np.arange(1, self.ranks.size) / self.ranks.size
+        cuts = np.searchsorted(load, shares * load[-1:].sum())
+        made = self._gathered(np.split(sample, cuts))
+        return self.ranks.total(made.nnz) * SAMPLE / max(1, self.level.total)
+
+    def made(self) -> Level:
+        """The graph: every rank has the links of consecutive clusters, about as many as others."""
+        size, steps = self.ranks.size, np.arange(self.ranks.size * STEPS + 1)
+        load = np.concatenate([[0], np.cumsum(self.ranks.sums(np.diff(self.ptr)))])
+        bounds = np.searchsorted(load, load[-1] * steps // (size * STEPS))
+        bounds[-1] = self.num
+        pieces = []
+        for step in range(STEPS):  # some clusters of every rank
+            at = np.arange(size) * STEPS + step
+            chosen = [np.arange(*each) for each in zip(bounds[at], bounds[at + 1], strict=True)]
+            pieces.append(self._gathered(chosen))
+        offsets = np.concatenate([[0], *(np.diff(each.indptr) for each in pieces)]).cumsum()
+        ends, cost = (np.concatenate([getattr(m, n) for m in pieces]) for n in ("indices", "data"))
+        none = np.empty(0, np.int32)
+        links = Links(offsets.astype(np.int64), ends, cost, np.zeros(1, np.int64), none, none)
+        weight = weights_of(self.label, self.level.weight, self.num)
+        first = int(bounds[self.ranks.rank * STEPS])
+        return Level(links, first, weight, self.ranks.total(len(ends)))
+
+    def _gathered(self, chosen: list[Int64Array]) -> Any:
+        """All links of the clusters ``chosen[this rank]``, as a matrix with a row for each."""
+        found = [
+            links_between(each, self.start, self.members, self.ptr, self.level.links, self.label)
+            for each in chosen
+        ]
+        sizes = [(self.ptr[each + 1] - self.ptr[each]).astype(np.int32) for each in chosen]
+        counts = self.ranks.swapped(sizes)
+        ends = self.ranks.collected([ends for ends, _ in found])
+        cost = self.ranks.collected([cost for _, cost in found])
+        return _added(counts, ends, cost, len(chosen[self.ranks.rank]), self.num)
+
+
+def _added(
+    counts: list[Int32Array], ends: Int32Array, cost: Int64Array, rows: int, columns: int
+) -> Any:
+    """Lists of several ranks as one matrix: links that they have in common cost their sum."""
+    from scipy.sparse import coo_array
+
+    numbers = np.arange(rows, dtype=np.int32)
+    row = np.concatenate([np.repeat(numbers, of_rank) for of_rank in counts])
+    made = coo_array((cost, (row, ends)), shape=(rows, columns)).tocsr()
+    made.sort_indices()
+    return made

@@ -1,0 +1,389 @@
+"""Compiling on several ranks, on one page.
+
+folder -> shares (normalised) -> owners (searched or assigned) -> parts -> pieces of a plan
+
+Every rank has arrays of the length of the vertices, and its share of what is of the length of the
+nonzeros: first consecutive rows, then those of its parts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.distributed.figures import metrics_of, random_metrics
+from plancc.distributed.lowering import Parts, lower_share
+from plancc.distributed.owners import find_owners
+from plancc.distributed.ranks import Ranks, Transport
+from plancc.distributed.share import read_share
+from plancc.errors import InputError
+from plancc.files import atomic_folder
+from plancc.graph.convert import own_data
+from plancc.graph.csr import MappedGraph
+from plancc.graph.formats import find_format, source_of
+from plancc.graph.graph import Graph, Source
+from plancc.graph.vertexdata import VertexData, read_vertex_data
+from plancc.memory import give_back_at_once
+from plancc.models import DEFAULT_MODEL, MODELS
+from plancc.models.weights import Balance, check_num_parts
+from plancc.options import SearchOptions
+from plancc.owners.memory import allowed_memory
+from plancc.owners.provenance import in_words, now
+from plancc.owners.request import prepared
+from plancc.owners.task import Observer, Task
+from plancc.plan.digests import Digests, digests_of, root_of
+from plancc.plan.format import (
+    NODES,
+    header_attributes,
+    vertex_data_arrays,
+)
+from plancc.plan.metrics import Metrics
+from plancc.plan.piece_writer import (
+    Kind,
+    Pieces,
+    folder_name,
+    write_piece,
+    write_plan_head,
+)
+from plancc.plan.plan import attributes_of
+from plancc.plan.values import Header, Int64Array
+from plancc.search.footprint import Sizes, shown, work_of_rank
+from plancc.version import __version__
+
+FORMAT = "csr"
+"""The format that ranks read their shares of."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What several ranks have written.
+
+    Attributes
+    ----------
+    content_sha256 : str
+    metrics, baseline : Metrics
+        Of the plan, and of a random partition.
+    provenance : dict
+    warnings : list of str
+    """
+
+    content_sha256: str
+    metrics: Metrics
+    baseline: Metrics
+    provenance: dict[str, Any]
+    warnings: list[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """What is to be compiled, and how.
+
+    Attributes
+    ----------
+    folder : path
+        The graph: compressed rows in ``.npy`` files (`plancc.graph.csr`), for all ranks to read.
+    num_parts : int
+        At least one for every rank.
+    model : str
+        One whose class is `on_ranks`.
+    model_options, options, balance, normalize, self_loops, value_dtype
+        As of `plancc.pipeline.compile`. The objective is the volume, the effort fast.
+    data : bool or sequence of paths
+        Whether the vertex data of the folder are written too; or others in their place.
+    split, keys, allow_large
+        As of `plancc.graph.convert.own_data`.
+    memory : int, optional
+        Bytes for every rank; None: its share of what its computer has left, less a margin.
+    compress : bool
+    command : str
+        For the provenance.
+    """
+
+    folder: str | PathLike[str]
+    num_parts: int
+    model: str = DEFAULT_MODEL
+    model_options: Mapping[str, Any] = field(default_factory=dict)
+    options: SearchOptions = field(default_factory=SearchOptions)
+    balance: str | None = None
+    normalize: str = "sym"
+    self_loops: bool = True
+    value_dtype: str = "float32"
+    data: bool | Sequence[str | PathLike[str]] = True
+    split: str | None = None
+    keys: Mapping[str, str] | None = None
+    allow_large: bool = False
+    memory: int | None = None
+    compress: bool = False
+    command: str = "plancc.distributed.compile_folder(...)"
+
+    def asked(self, num_ranks: int) -> tuple[Task, Balance]:
+        """What is to be done; InputError for what several ranks cannot do."""
+        options = self.options
+        assigner, task, wanted = prepared(
+            self.model, self.num_parts, self.model_options, options, self.balance
+        )
+        if assigner.grid is not None or not task.model.on_ranks:
+            able = [name for name, model in MODELS.loaded().items() if model.on_ranks]
+            raise InputError(
+                f"model '{self.model}' is compiled by one process; several ranks compile models "
+                f"{', '.join(able)}"
+            )
+        if task.objective not in (None, "volume"):
+            raise InputError(
+                f"`objective` {task.objective}: several ranks minimise the volume only"
+            )
+        if options.effort not in (None, "fast"):
+            raise InputError(
+                f"`effort` {options.effort}: several ranks search with effort fast only"
+            )
+        for name in ("budget", "topology"):
+            if getattr(options, name) is not None:
+                raise InputError(f"`{name}` is for a compile by one process")
+        if set(wanted.names) - {"nnz", "rows", "work"}:
+            raise InputError(
+                f"balance '{wanted}': several ranks balance nonzeros, rows and work (nnz, rows, "
+                "work)"
+            )
+        if num_ranks > self.num_parts:
+            raise InputError(
+                f"{num_ranks} ranks for {self.num_parts} parts: start at most as many ranks as "
+                "parts"
+            )
+        return task, wanted
+
+    def vertex_data(self, graph: Graph) -> VertexData:
+        """What is to be written of the vertices; features stay in their file."""
+        choice: dict[str, Any] = {
+            "split": self.split,
+            "keys": self.keys,
+            "allow_large": self.allow_large,
+        }
+        if self.data is True:
+            return own_data(self.folder, graph, format=FORMAT, **choice)
+        return read_vertex_data(self.data, graph, **choice) if self.data else VertexData()
+
+
+def compile_folder(
+    transport: Transport,
+    order: Order,
+    output: str | PathLike[str],
+    observer: Observer = nullcontext,
+) -> Compiled:
+    """Compile a graph on all ranks, and write the plan in pieces. Collective.
+
+    The owners do not depend on the number of ranks, and neither does the plan's content.
+
+    Parameters
+    ----------
+    transport : Transport
+        Of `plancc_runtime`.
+    order : Order
+        The same on all ranks.
+    output : path
+        Head of the plan; its pieces are in a folder beside it.
+    observer : callable
+
+    Raises
+    ------
+    InputError
+        On all ranks: what cannot be compiled by several ranks, and all that is wrong with the
+        graph.
+    PlanccError
+        On all ranks, if one cannot go on.
+    """
+    ranks = Ranks(transport)
+    give_back_at_once()
+    allowed = order.memory or (allowed_memory() or 0) // ranks.here
+    with ranks.agreement():
+        task, wanted = order.asked(ranks.size)
+        files, source = _opened(order.folder, ranks.rank == 0)
+        n = len(files.indptr) - 1
+        check_num_parts(n, order.num_parts)
+        predicted = _check_memory(files, len(wanted.names), ranks.size, allowed)
+        graph = files.graph(source)
+        vertex_data = order.vertex_data(graph)
+    with observer("read"):
+        share = read_share(
+            files,
+            ranks,
+            name=source.name,
+            normalization=order.normalize,
+            self_loops=order.self_loops,
+            dtype=order.value_dtype,
+        )
+    with observer("partition"):
+        found = find_owners(ranks, share, task, wanted, source)
+    with observer("baseline"):
+        baseline = random_metrics(ranks, share, order.num_parts)
+    with observer("lower"):
+        num_nonzeros = int(share.degree.sum())
+        parts = lower_share(ranks, share, found.owner, order.num_parts)
+        del share
+        metrics = metrics_of(ranks, parts)
+    header = Header(
+        layout="row",
+        num_vertices=n,
+        num_nonzeros=num_nonzeros,
+        num_parts=order.num_parts,
+        directed=graph.directed,
+        normalization=order.normalize,
+        self_loops=order.self_loops,
+    )
+    given = {f"model_{name}": in_words(value) for name, value in order.model_options.items()}
+    provenance: dict[str, Any] = {
+        "source_name": source.name,
+        "source_sha256": source.sha256,
+        "source_format": source.format,
+        "source_reading": source.reading,
+        "plancc_version": __version__,
+        "created": now(),
+        "command": order.command,
+        "model": order.model,
+        "balance": str(wanted),
+        "balance_imbalance": ",".join(f"{value:.6g}" for value in found.reached),
+        "epsilon": float(task.options.epsilon),
+        "seed": task.options.seed,
+        "ranks": ranks.size,
+        **given,
+        **found.how,
+        **({} if order.memory is None else {"memory": order.memory}),
+        "predicted_memory": predicted,
+        "warnings": "\n".join(found.warnings),
+    }
+    with observer("write"):
+        data_of_parts = vertex_data.take(parts.global_id)
+        ids = None if files.original_ids is None else files.original_ids[parts.global_id]
+        attributes = attributes_of(provenance, metrics, baseline)
+        content = _write(
+            ranks, output, header, parts, data_of_parts, ids, attributes, order.compress
+        )
+    return Compiled(content, metrics, baseline, provenance, found.warnings)
+
+
+def _check_memory(files: MappedGraph, constraints: int, num_ranks: int, allowed: int) -> int:
+    """Bytes that a rank is going to take; InputError if they are more than allowed (0: any)."""
+    rows, nonzeros = len(files.indptr) - 1, len(files.indices)
+    mirrored = 1.0 if files.directed is False else 0.0
+    sizes = Sizes(rows, nonzeros + rows, mirrored, constraints=constraints, mapped=True)
+    peak = work_of_rank(sizes, num_ranks).peak
+    if allowed and peak > allowed:
+        raise InputError(
+            f"{files.folder}: {rows:,} rows and {nonzeros:,} nonzeros need {shown(peak)} of memory "
+            f"on each of {num_ranks} ranks, and `memory` of a rank is {shown(allowed)}: start more "
+            "ranks, on more nodes"
+        )
+    return peak
+
+
+def _opened(folder: str | PathLike[str], hashed: bool) -> tuple[MappedGraph, Source]:
+    """The graph's files, and where they come from; the hash of their bytes if it is asked for."""
+    path = os.fspath(folder)
+    if not os.path.isdir(path) or find_format(path) != FORMAT:
+        raise InputError(
+            f"{path}: several ranks read a folder of arrays; make one of it with: plancc convert "
+            f"{path} -o FOLDER"
+        )
+    files = MappedGraph.open(path)
+    if hashed:
+        return files, source_of(path, FORMAT, {})
+    return files, Source(os.path.basename(os.path.abspath(path)), format=FORMAT)
+
+
+def _write(
+    ranks: Ranks,
+    output: str | PathLike[str],
+    header: Header,
+    parts: Parts,
+    data: VertexData,
+    ids: Int64Array | None,
+    attributes: Mapping[str, Mapping[str, Any]],
+    compress: bool,
+) -> str:
+    """Write this rank's piece, and the head on rank 0; returns the content hash. Collective."""
+    points = _points(parts, ranks.rank)
+    starts_of = {cut: _offsets(ranks, at[-1:]) for cut, at in points.items()}
+    slices = _slices(parts, ranks.rank, starts_of, data, ids)
+    starts = {name: starts_of[NODES[name].cut] for name in slices}
+    whole: dict[str, npt.NDArray[Any]] = {
+        "rows/part_ptr": parts.part_ptr,
+        "rows/num_interior": parts.num_interior,
+        "expand/send_ptr": _offsets(ranks, np.diff(parts.send.ptr)),
+        "expand/recv_ptr": _offsets(ranks, np.diff(parts.receive.ptr)),
+    }
+    own: dict[str, Digests] = {}
+    with ranks.agreement():  # features may be read from a file
+        for name, array in slices.items():
+            node = NODES[name]
+            own[name] = digests_of(array, points[node.cut], shared=node.shared)
+    leaves = {name: ranks.concatenated(own[name]) for name in slices}
+    for name, array in whole.items():
+        leaves[name] = digests_of(array, np.array([0, len(array)]), shared=False)
+    kinds = {
+        name: Kind(a.dtype, (int(starts[name][-1]) + NODES[name].shared, *a.shape[1:]))
+        for name, a in slices.items()
+    }
+    content = root_of(header_attributes(header), leaves, {**whole, **kinds})
+    folder = folder_name(output, content)
+    with ExitStack() as stack:
+        temporary = ""
+        with ranks.agreement():
+            if ranks.rank == 0:
+                beside = Path(os.path.realpath(output)).parent
+                made = stack.enter_context(atomic_folder(beside / folder, replace=True))
+                temporary = str(made)
+        temporary = ranks.told(temporary)
+        with ranks.agreement():
+            write_piece(temporary, ranks.rank, slices, content, compress=compress)
+    with ranks.agreement():
+        if ranks.rank == 0:
+            pieces = Pieces(folder, parts.bounds, starts, kinds)
+            write_plan_head(output, header, whole, pieces, leaves, attributes)
+    return content
+
+
+def _points(parts: Parts, rank: int) -> dict[str, Int64Array]:
+    """Where the slices of this rank's parts begin, and where the last ends, by `Node.cut`."""
+    first, last = (int(each) for each in parts.bounds[rank : rank + 2])
+    rows = parts.part_ptr[first : last + 1] - parts.part_ptr[first]
+    found = {"rows": rows, "local rows": rows, "nonzeros": parts.row_ptr[rows]}
+    for table, exchange in (("expand/send", parts.send), ("expand/recv", parts.receive)):
+        found[f"{table} messages"] = exchange.ptr
+        found[f"{table} rows"] = exchange.row_ptr[exchange.ptr]
+    return found
+
+
+def _offsets(ranks: Ranks, sizes: Int64Array) -> Int64Array:
+    """Sums of all ranks' sizes, from 0 on. Collective."""
+    return np.concatenate([[0], np.cumsum(ranks.concatenated(sizes))])
+
+
+def _slices(
+    parts: Parts,
+    rank: int,
+    starts: Mapping[str, Int64Array],
+    data: VertexData,
+    ids: Int64Array | None,
+) -> dict[str, npt.NDArray[Any]]:
+    """This rank's slices of all datasets that are cut into parts, as they are in one file."""
+    before = {cut: at[rank] for cut, at in starts.items()}
+    found: dict[str, npt.NDArray[Any] | None] = {
+        "rows/global_id": parts.global_id,
+        "rows/original_id": ids,
+        "matrix/row_ptr": parts.row_ptr + before["nonzeros"],
+        "matrix/column": parts.column,
+        "matrix/value": parts.value,
+        **vertex_data_arrays(data),
+    }
+    for table, exchange in (("expand/send", parts.send), ("expand/recv", parts.receive)):
+        found[f"{table}_peer"] = exchange.peer
+        found[f"{table}_row_ptr"] = exchange.row_ptr + before[f"{table} rows"]
+        found[f"{table}_row"] = exchange.row
+    return {name: array for name in NODES if (array := found.get(name)) is not None}

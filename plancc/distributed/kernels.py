@@ -1,0 +1,517 @@
+"""Kernels of a rank: what its vertices choose, and what its nets know. See the modules beside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from plancc.jit import njit
+from plancc.passes.kernels.label_propagation import Links, add_scores
+from plancc.passes.kernels.volume import Bounds, penalty
+
+SAMPLED = 24
+"""Rows of a part that are tried for an exchange."""
+MOST_SHORT = 1 << 16
+"""Numbers below which 16 bits suffice."""
+
+
+@njit(cache=True, nogil=True)
+def turns(first: int, last: int, key: int, num_turns: int) -> Any:
+    """In which turn every vertex chooses, by a hash (splitmix64): uint8[last - first]."""
+    found = np.empty(last - first, dtype=np.uint8)
+    for v in range(first, last):
+        x = np.uint64(v) + np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        x ^= x >> np.uint64(31)
+        found[v - first] = x % np.uint64(num_turns)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def wanted_labels(
+    rows: Any, base: int, links: Links, weight: Any, load: Any, heaviest: Any, label: Any,
+    score: Any,
+) -> Any:  # fmt: skip
+    """The label that most of a vertex' links lead to, if that has room; -1: its own.
+
+    Parameters
+    ----------
+    rows : int64[k]
+        Of this rank's links; row r is vertex `base` + r.
+    base : int
+    links : Links
+        Of this rank's vertices.
+    weight, load : int64[n, c]
+        Of all vertices, and of all labels.
+    heaviest : int64[c]
+    label : int32[n]
+    score : int64[n]
+        All 0, before and after.
+
+    Returns
+    -------
+    int32[k]
+    """
+    seen = np.empty(len(label), dtype=np.int32)
+    wanted = np.full(len(rows), -1, dtype=np.int32)
+    for i in range(len(rows)):
+        v = base + rows[i]
+        num = add_scores(v, rows[i], links, label, score, seen)
+        here = label[v]
+        best, most = here, score[here]
+        for k in range(num):
+            there = seen[k]
+            found = score[there]
+            score[there] = 0
+            if there == here or found < most:
+                continue
+            if found == most and (best == here or load[there, 0] >= load[best, 0]):
+                continue
+            room = True
+            for c in range(load.shape[1]):
+                room &= load[there, c] + weight[v, c] <= heaviest[c]
+            if room:
+                best, most = there, found
+        if best != here:
+            wanted[i] = best
+    return wanted
+
+
+@njit(cache=True, nogil=True)
+def take_labels(
+    vertices: Any, wanted: Any, weight: Any, load: Any, heaviest: Any, label: Any
+) -> int:
+    """Give vertices the labels that they want, one after the other, as long as there is room."""
+    moved = 0
+    for i in range(len(vertices)):
+        v, there = vertices[i], wanted[i]
+        here, room = label[v], True
+        for c in range(load.shape[1]):
+            room &= load[there, c] + weight[v, c] <= heaviest[c]
+        if room:
+            label[v] = there
+            moved += 1
+            for c in range(load.shape[1]):
+                load[here, c] -= weight[v, c]
+                load[there, c] += weight[v, c]
+    return moved
+
+
+@njit(cache=True, nogil=True)
+def transposed(base: int, indptr: Any, indices: Any, num_columns: int) -> Any:
+    """Columns of some rows, row `base` the first: offsets int64[n + 1], rows int32[entries]."""
+    ptr = np.zeros(num_columns + 1, dtype=np.int64)
+    for k in range(len(indices)):
+        ptr[indices[k] + 1] += 1
+    for j in range(num_columns):
+        ptr[j + 1] += ptr[j]
+    rows, free = np.empty(len(indices), dtype=np.int32), ptr[:-1].copy()
+    for i in range(len(indptr) - 1):
+        for k in range(indptr[i], indptr[i + 1]):
+            j = indices[k]
+            rows[free[j]] = base + i
+            free[j] += 1
+    return ptr, rows
+
+
+@njit(cache=True, nogil=True)
+def joined(counts: Any, pins: Any) -> Any:
+    """Lists of several ranks put together: int64[m + 1] offsets, int32[entries].
+
+    Parameters
+    ----------
+    counts : int32[num_ranks, m]
+        Entries of every list from every rank.
+    pins : int32[entries]
+        All of rank 0, list by list, then all of rank 1, and so on.
+    """
+    ptr = np.zeros(counts.shape[1] + 1, dtype=np.int64)
+    for e in range(counts.shape[1]):
+        ptr[e + 1] = ptr[e] + counts[:, e].sum()
+    found, free, at = np.empty(len(pins), dtype=np.int32), ptr[:-1].copy(), 0
+    for rank in range(counts.shape[0]):
+        for e in range(counts.shape[1]):
+            for _ in range(counts[rank, e]):
+                found[free[e]] = pins[at]
+                free[e] += 1
+                at += 1
+    return ptr, found
+
+
+def parts_of_nets(
+    base: int, net_ptr: Any, pins: Any, owner: Any, num_parts: int
+) -> tuple[Any, Any]:
+    """The parts that every net of a rank has pins in; its own vertex is always a pin.
+
+    Parameters
+    ----------
+    base : int
+        Vertex of the first net.
+    net_ptr, pins : int64[m + 1], int32
+    owner : int32[n]
+    num_parts : int
+
+    Returns
+    -------
+    ptr : int64[m + 1]
+    entry : uint16 or uint32[entries]
+        Twice the part, and 1 more where it has one pin only. Ascending where it is all parts.
+    """
+    dtype = np.uint16 if 2 * num_parts <= MOST_SHORT else np.uint32
+    room = np.empty(len(pins) + len(net_ptr), dtype=dtype)  # untouched pages cost nothing
+    ptr = list_parts(base, net_ptr, pins, owner, num_parts, room)
+    return ptr, room[: ptr[-1]].copy()
+
+
+@njit(cache=True, nogil=True)
+def list_parts(base: int, net_ptr: Any, pins: Any, owner: Any, num_parts: int, entry: Any) -> Any:
+    """Fill `entry` as `parts_of_nets` describes it; returns the offsets, int64[m + 1]."""
+    m = len(net_ptr) - 1
+    ptr = np.zeros(m + 1, dtype=np.int64)
+    count, seen = np.zeros(num_parts, dtype=np.int32), np.empty(num_parts, dtype=np.int32)
+    at = 0
+    for e in range(m):
+        num = 1
+        seen[0] = owner[base + e]
+        count[seen[0]] = 1
+        for k in range(net_ptr[e], net_ptr[e + 1]):
+            if pins[k] == base + e:
+                continue
+            q = owner[pins[k]]
+            if count[q] == 0:
+                seen[num] = q
+                num += 1
+            count[q] += 1
+        for k in range(num):
+            q = k if num == num_parts else seen[k]  # in all parts: in their order
+            entry[at] = 2 * q + (count[q] == 1)
+            count[q] = 0
+            at += 1
+        ptr[e + 1] = at
+    return ptr
+
+
+@njit(cache=True, nogil=True)
+def mark_columns(rows: Any, base: int, indptr: Any, indices: Any, marked: Any) -> None:
+    """Mark the nets of some rows: their columns and themselves. `marked`: bool[n]."""
+    for r in rows:
+        marked[base + r] = True
+        for k in range(indptr[r], indptr[r + 1]):
+            marked[indices[k]] = True
+
+
+@njit(cache=True, nogil=True)
+def picked(ptr: Any, entry: Any, which: Any) -> Any:
+    """Some lists: their lengths int32[k], and their entries."""
+    lengths = np.empty(len(which), dtype=np.int32)
+    total = 0
+    for i in range(len(which)):
+        lengths[i] = ptr[which[i] + 1] - ptr[which[i]]
+        total += lengths[i]
+    found, at = np.empty(total, dtype=entry.dtype), 0
+    for i in range(len(which)):
+        for k in range(ptr[which[i]], ptr[which[i] + 1]):
+            found[at] = entry[k]
+            at += 1
+    return lengths, found
+
+
+@njit(cache=True, nogil=True)
+def relief(v: int, here: int, there: int, weight: Any, load: Any, bounds: Bounds) -> float:
+    """What the overweight costs less if v moves; -infinity if there is no room."""
+    found = 0.0
+    for c in range(load.shape[1]):
+        w = weight[v, c]
+        if w == 0:
+            continue
+        full, less = load[there, c], load[here, c]
+        if full + w > bounds.cap[there, c]:
+            return -np.inf
+        target, price = bounds.target, bounds.price
+        found += penalty(full, target[there, c], price[there, c])
+        found -= penalty(full + w, target[there, c], price[there, c])
+        found += penalty(less, target[here, c], price[here, c])
+        found -= penalty(less - w, target[here, c], price[here, c])
+    return found
+
+
+@njit(cache=True, nogil=True)
+def wanted_parts(
+    rows: Any, base: int, indptr: Any, indices: Any, place: Any, ptr: Any, entry: Any, owner: Any,
+    weight: Any, load: Any, bounds: Bounds,
+) -> Any:  # fmt: skip
+    """The part that every row would best go to: by the volume, and the price of overweight.
+
+    Parameters
+    ----------
+    rows : int64[k]
+        Of this rank; row r is vertex `base` + r.
+    base : int
+    indptr, indices
+        This rank's rows.
+    place : int32[n]
+        Where a net's parts are in `ptr`.
+    ptr, entry
+        As of `parts_of_nets`, of the nets of these rows.
+    owner : int32[n]
+    weight : int64[n, c]
+    load : int64[num_parts, c]
+    bounds : Bounds
+
+    Returns
+    -------
+    part : int32[k]
+        -1: none.
+    saved : int32[k]
+        Rows less to be moved.
+    gain : float64[k]
+        The same and what overweight costs less.
+    """
+    num_parts = len(load)
+    has, seen = np.zeros(num_parts, dtype=np.int32), np.empty(num_parts, dtype=np.int32)
+    part = np.full(len(rows), -1, dtype=np.int32)
+    saved, gain = np.zeros(len(rows), dtype=np.int32), np.zeros(len(rows))
+    lightest, second = -1, -1
+    for q in range(num_parts):
+        of_part = load[q, 0] * bounds.scale[q]
+        if lightest < 0 or of_part < load[lightest, 0] * bounds.scale[lightest]:
+            lightest, second = q, lightest
+        elif second < 0 or of_part < load[second, 0] * bounds.scale[second]:
+            second = q
+    for i in range(len(rows)):
+        r = rows[i]
+        v = base + r
+        here = owner[v]
+        num, nets, freed, full, itself = 0, 0, 0, 0, False
+        for k in range(indptr[r], indptr[r + 1] + 1):
+            if k == indptr[r + 1]:
+                if itself:
+                    break
+                net = v
+            else:
+                net = indices[k]
+                itself |= net == v
+            nets += 1
+            start, end = ptr[place[net]], ptr[place[net] + 1]
+            if end - start == num_parts:  # wherever the row goes, the net is there
+                full += 1
+                freed += int(entry[start + here] & 1)
+                continue
+            for t in range(start, end):
+                q = int(entry[t] >> 1)
+                if q == here:
+                    freed += int(entry[t] & 1)
+                else:
+                    if has[q] == 0:
+                        seen[num] = q
+                        num += 1
+                    has[q] += 1
+        heavy = load[here, 0] > bounds.target[here, 0]
+        light = lightest if lightest != here else second
+        if light >= 0 and has[light] == 0 and (heavy or full > 0):
+            seen[num] = light
+            num += 1
+        best, most = -1, -np.inf
+        for k in range(num):
+            q = seen[k]
+            found = full + has[q] + relief(v, here, q, weight, load, bounds)
+            if found > most or (best >= 0 and found == most and load[q, 0] < load[best, 0]):
+                best, most, saved[i] = q, found, freed - nets + full + has[q]
+            has[q] = 0
+        if best < 0:
+            continue
+        gain[i] = freed - nets + most
+        evens = gain[i] == 0 and load[best, 0] + weight[v, 0] < load[here, 0]
+        if gain[i] > 0 or evens:
+            part[i] = best
+    return part, saved, gain
+
+
+@njit(cache=True, nogil=True)
+def move_rows(
+    order: Any, vertices: Any, part: Any, saved: Any, weight: Any, load: Any, bounds: Bounds,
+    size: Any, owner: Any,
+) -> Any:  # fmt: skip
+    """Move rows to the parts that they want, in this order, where that still pays.
+
+    `size`: rows of every part, int64[num_parts]; no part loses its last. Returns how many moved.
+    """
+    moved = 0
+    for i in order:
+        v, there = vertices[i], part[i]
+        here = owner[v]
+        if size[here] == 1:
+            continue
+        gain = saved[i] + relief(v, here, there, weight, load, bounds)
+        evens = gain == 0 and load[there, 0] + weight[v, 0] < load[here, 0]
+        if gain > 0 or evens:
+            owner[v] = there
+            size[here] -= 1
+            size[there] += 1
+            moved += 1
+            for c in range(load.shape[1]):
+                load[here, c] -= weight[v, c]
+                load[there, c] += weight[v, c]
+    return moved
+
+
+@njit(cache=True, nogil=True)
+def over(load: Any, more: Any, less: Any, limit: Any, share: Any) -> float:
+    """Weight above the limit of a part, over its share, if it had `more` and not `less`."""
+    total = 0.0
+    for c in range(len(load)):
+        total += max(0.0, load[c] + more[c] - less[c] - limit[c]) / max(1.0, share[c])
+    return total
+
+
+@njit(cache=True, nogil=True)
+def restore(
+    rows: Any, part_ptr: Any, weight: Any, load: Any, limit: Any, share: Any, most: int, owner: Any
+) -> int:
+    """Move rows out of parts above a limit, or exchange two rows, whatever that costs in volume.
+
+    Of every part `SAMPLED` rows are tried. It ends where nothing helps.
+
+    Parameters
+    ----------
+    rows : int32[n]
+        Part by part, by weight in each.
+    part_ptr : int64[num_parts + 1]
+        Where those of every part begin.
+    weight : int64[n, c]
+    load : int64[num_parts, c]
+    limit, share : float64[num_parts, c]
+    most : int
+        Moves and exchanges at most.
+    owner : int32[n]
+
+    Returns
+    -------
+    int
+        How many there were.
+    """
+    num_parts = len(load)
+    nothing = np.zeros(load.shape[1], dtype=np.int64)
+    left = np.zeros(num_parts, dtype=np.bool_)
+    done = 0
+    while done < most:
+        a, worst = -1, 0.0
+        for q in range(num_parts):
+            of_part = over(load[q], nothing, nothing, limit[q], share[q])
+            if of_part > worst and not left[q]:
+                a, worst = q, of_part
+        if a < 0:
+            break
+        best, best_v, best_u, to = 1e-9, -1, -1, -1
+        step_a = max(1, (part_ptr[a + 1] - part_ptr[a]) // SAMPLED)
+        for b in range(num_parts):
+            if b == a:
+                continue
+            here = worst + over(load[b], nothing, nothing, limit[b], share[b])
+            step_b = max(1, (part_ptr[b + 1] - part_ptr[b]) // SAMPLED)
+            for i in range(part_ptr[a], part_ptr[a + 1], step_a):
+                v = rows[i]
+                if owner[v] != a:
+                    continue
+                after = over(load[a], nothing, weight[v], limit[a], share[a])
+                after += over(load[b], weight[v], nothing, limit[b], share[b])
+                if here - after > best:
+                    best, best_v, best_u, to = here - after, v, -1, b
+                for j in range(part_ptr[b], part_ptr[b + 1], step_b):
+                    u = rows[j]
+                    if owner[u] != b:
+                        continue
+                    after = over(load[a], weight[u], weight[v], limit[a], share[a])
+                    after += over(load[b], weight[v], weight[u], limit[b], share[b])
+                    if here - after > best:
+                        best, best_v, best_u, to = here - after, v, u, b
+        if best_v < 0:
+            left[a] = True
+            continue
+        owner[best_v] = to
+        load[a] -= weight[best_v]
+        load[to] += weight[best_v]
+        if best_u >= 0:
+            owner[best_u] = a
+            load[to] -= weight[best_u]
+            load[a] += weight[best_u]
+        done += 1
+    return done
+
+
+@njit(cache=True, nogil=True)
+def overweight(load: Any, bounds: Bounds) -> float:
+    """What the overweight of all parts costs."""
+    total = 0.0
+    for q in range(len(load)):
+        for c in range(load.shape[1]):
+            total += penalty(load[q, c], bounds.target[q, c], bounds.price[q, c])
+    return total
+
+
+@njit(cache=True, nogil=True)
+def mark_boundary(base: int, indptr: Any, indices: Any, owner: Any) -> Any:
+    """Which rows of a rank have a column of another part: uint8[m]."""
+    found = np.zeros(len(indptr) - 1, dtype=np.uint8)
+    for i in range(len(found)):
+        for k in range(indptr[i], indptr[i + 1]):
+            if owner[indices[k]] != owner[base + i]:
+                found[i] = 1
+                break
+    return found
+
+
+@njit(cache=True, nogil=True)
+def packed_rows(rows: Any, indptr: Any, numbers: Any, renamed: Any) -> Any:
+    """The entries of some rows, one after the other; ``renamed[entry]`` if it is not empty."""
+    total = 0
+    for r in rows:
+        total += indptr[r + 1] - indptr[r]
+    found, at = np.empty(total, dtype=numbers.dtype), 0
+    for r in rows:
+        for k in range(indptr[r], indptr[r + 1]):
+            found[at] = renamed[np.int64(numbers[k])] if len(renamed) > 0 else numbers[k]
+            at += 1
+    return found
+
+
+@njit(cache=True, nogil=True)
+def unpack_rows(position: Any, row_ptr: Any, numbers: Any, out: Any) -> None:
+    """Put the entries of rows where they belong: those of row r begin at ``row_ptr[r]``."""
+    at = 0
+    for r in position:
+        for k in range(row_ptr[r], row_ptr[r + 1]):
+            out[k] = numbers[at]
+            at += 1
+
+
+@njit(cache=True, nogil=True)
+def count_traffic(base: int, ptr: Any, entry: Any, owner: Any, num_parts: int) -> Any:
+    """Rows that every part sends and receives for this rank's nets: int64[num_parts] each."""
+    sent, received = np.zeros(num_parts, dtype=np.int64), np.zeros(num_parts, dtype=np.int64)
+    for e in range(len(ptr) - 1):
+        here = owner[base + e]
+        for k in range(ptr[e], ptr[e + 1]):
+            q = int(entry[k] >> 1)
+            if q != here:
+                sent[here] += 1
+                received[q] += 1
+    return sent, received
+
+
+@njit(cache=True, nogil=True)
+def pairs(
+    base: int, ptr: Any, entry: Any, owner: Any, num_parts: int, first: int, last: int
+) -> Any:
+    """Sender x `num_parts` + receiver of every row that moves for nets first..last-1: int64."""
+    found, num = np.empty(ptr[last] - ptr[first], dtype=np.int64), 0
+    for e in range(first, last):
+        here = owner[base + e]
+        for k in range(ptr[e], ptr[e + 1]):
+            q = int(entry[k] >> 1)
+            if q != here:
+                found[num] = np.int64(here) * num_parts + q
+                num += 1
+    return found[:num]

@@ -1,0 +1,152 @@
+"""Lowering on several ranks: every rank makes the tables of consecutive parts.
+
+As `plancc.plan.lowering`: rows go to the rank of their part, which numbers their columns and lists
+what its parts receive; messages go to the ranks of their senders, which list what they send.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.distributed.kernels import mark_boundary, packed_rows, unpack_rows
+from plancc.distributed.ranks import Ranks
+from plancc.distributed.share import Int32Array, Int64Array, Share
+from plancc.plan.lowering import by_sender, lower_parts_of_rows, offsets_of
+from plancc.plan.receive_sets import grouped
+from plancc.plan.slices import block_of_parts
+from plancc.plan.values import Exchange
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """Consecutive parts of a plan, which are one rank's.
+
+    Attributes
+    ----------
+    bounds : int64[num_ranks + 1]
+        First part of every rank.
+    part_ptr : int64[num_parts + 1]
+        Of all parts, as `num_interior`, int64[num_parts].
+    global_id : int32[rows]
+        Vertices of the rows of these parts.
+    row_ptr : int64[rows + 1]
+        From 0.
+    column : int32[nonzeros]
+    value : float32 or float64[nonzeros]
+    send, receive : Exchange
+        Messages of these parts; offsets from 0.
+    """
+
+    bounds: Int64Array
+    part_ptr: Int64Array
+    num_interior: Int64Array
+    global_id: Int32Array
+    row_ptr: Int64Array
+    column: Int32Array
+    value: npt.NDArray[np.floating]
+    send: Exchange
+    receive: Exchange
+
+
+def lower_share(ranks: Ranks, share: Share, owner: Int32Array, num_parts: int) -> Parts:
+    """Tables of this rank's parts. Collective.
+
+    Parameters
+    ----------
+    ranks : Ranks
+        At most as many as there are parts.
+    share : Share
+    owner : int32[n]
+    num_parts : int
+    """
+    boundary = mark_boundary(share.first, share.indptr, share.indices, owner)
+    key = 2 * owner.astype(np.int64) + ranks.concatenated(boundary)
+    rows, position, key_ptr = grouped(key, 2 * num_parts)
+    del key
+    part_ptr = key_ptr[::2].copy()
+    num_interior = key_ptr[1::2] - part_ptr[:-1]
+    bounds = block_of_parts(num_parts, ranks.size)
+    first, last = (int(each) for each in bounds[ranks.rank : ranks.rank + 2])
+    row_ptr, column, value = _own_rows(ranks, share, position, part_ptr[bounds], rows)
+    receive, send = _exchanges(ranks, bounds, part_ptr, row_ptr, column, value)
+    begin, end = int(part_ptr[first]), int(part_ptr[last])
+    return Parts(
+        bounds,
+        part_ptr,
+        num_interior,
+        rows[begin:end].copy(),
+        row_ptr[begin : end + 1].copy(),
+        column,
+        value,
+        send,
+        receive,
+    )
+
+
+def _own_rows(
+    ranks: Ranks, share: Share, position: Int32Array, starts: Int64Array, rows: Int32Array
+) -> tuple[Int64Array, Int32Array, npt.NDArray[np.floating]]:
+    """Rows of this rank's parts in plan order, with places in plan order for columns.
+
+    Returns
+    -------
+    row_ptr : int64[n + 1]
+        Entries of these rows only, from 0.
+    column : int32[nonzeros]
+    value : float32 or float64[nonzeros]
+    """
+    own = position[share.first : share.last]
+    order = np.argsort(own, kind="stable")
+    cuts = np.searchsorted(own[order], starts[1:-1])
+    groups = np.split(order, cuts)
+    places = ranks.swapped([own[group] for group in groups])
+    begin, end = int(starts[ranks.rank]), int(starts[ranks.rank + 1])
+    row_ptr = np.zeros(len(position) + 1, dtype=np.int64)  # pages of other ranks stay untouched
+    np.cumsum(share.degree[rows[begin:end]], out=row_ptr[begin + 1 : end + 1])
+    made: list[npt.NDArray[np.generic]] = []
+    for numbers, renamed in ((share.indices, position), (share.values, position[:0])):
+        received = ranks.swapped(
+            [packed_rows(group, share.indptr, numbers, renamed) for group in groups]
+        )
+        out = np.empty(row_ptr[end], dtype=numbers.dtype)
+        for where, piece in zip(places, received, strict=True):
+            unpack_rows(where, row_ptr, piece, out)
+        made.append(out)
+    return row_ptr, *made  # type: ignore[return-value]
+
+
+def _exchanges(
+    ranks: Ranks,
+    bounds: Int64Array,
+    part_ptr: Int64Array,
+    row_ptr: Int64Array,
+    column: Int32Array,
+    value: npt.NDArray[np.floating],
+) -> tuple[Exchange, Exchange]:
+    """Number the columns of this rank's parts; what they receive, and what they send."""
+    first, last = (int(each) for each in bounds[ranks.rank : ranks.rank + 2])
+    scratch = np.empty(part_ptr[-1], dtype=np.int32)
+    halo = np.empty(len(column), dtype=np.int32)
+    lengths, receiver, sender = lower_parts_of_rows(
+        part_ptr, row_ptr, first, last, scratch, halo, column, value
+    )
+    halo = halo[: lengths.sum()].copy()
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    receive = Exchange(offsets_of(receiver - np.int32(first), last - first), sender, offsets, halo)
+
+    rank_of = np.searchsorted(bounds, sender, side="right") - 1
+    rank_of_row = np.repeat(rank_of, lengths)
+    sent = [rank_of == k for k in range(ranks.size)]
+    columns = [
+        ranks.collected([array[mask] for mask in sent]) for array in (receiver, sender, lengths)
+    ]
+    rows = ranks.collected([halo[rank_of_row == k] for k in range(ranks.size)])
+    receiver, sender, lengths = columns
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    send = by_sender(receiver, sender - np.int32(first), offsets, rows, last - first)
+    return receive, Exchange(*send)

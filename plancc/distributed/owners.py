@@ -1,0 +1,140 @@
+"""Owners of rows that are divided among ranks: assigned, or searched for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from plancc.clock import wall_seconds
+from plancc.distributed.clusters import Level, find_clusters
+from plancc.distributed.ranks import Ranks
+from plancc.distributed.share import Int32Array, Share
+from plancc.distributed.sweeps import sweep
+from plancc.graph.graph import Source
+from plancc.models.loads import Loads
+from plancc.models.problem import Assignment, WeightedGraph
+from plancc.models.random import random_owner
+from plancc.models.weights import Balance
+from plancc.owners.task import Task
+from plancc.partitioners.options import AUTO, PartitionOptions
+from plancc.partitioners.run import PartitionResult, balance_notes, partition
+from plancc.passes.clusters import Clusters
+from plancc.search.starts import beginnings, kind_of
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Owners, the same on every rank.
+
+    Attributes
+    ----------
+    owner : int32[n]
+    reached : list of float
+        Imbalance of every constraint.
+    how : dict
+        For the provenance.
+    warnings : list of str
+    """
+
+    owner: Int32Array
+    reached: list[float]
+    how: dict[str, str | int | float] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+
+def find_owners(ranks: Ranks, share: Share, task: Task, balance: Balance, source: Source) -> Found:
+    """Owners of all rows. Collective.
+
+    A search makes clusters until few links are left, partitions the graph between these on rank 0,
+    and sweeps by the exact volume.
+
+    Parameters
+    ----------
+    ranks : Ranks
+    share : Share
+    task : Task
+        Of a model that is `on_ranks`.
+    balance : Balance
+    source : Source
+        For messages.
+    """
+    num_parts, seed, epsilon = task.num_parts, task.options.seed, task.options.epsilon
+    made, begin = None, wall_seconds()
+    with ranks.agreement():
+        loads = Loads.of(share.sizes(source), balance, epsilon)
+        if not task.model.searched:
+            sizes = share.sizes(source)
+            made = task.model.build(sizes, num_parts, balance=balance, seed=seed)
+    if made is not None:
+        assert isinstance(made, Assignment)
+        return Found(made.rows, loads.imbalances(made.rows, num_parts), dict(made.notes))
+    limits, none = loads.limits(num_parts), np.empty(0, np.int64)
+    weight = np.ascontiguousarray(loads.weights.reshape(len(share.degree), -1))
+    loads = replace(loads, by_name=dict.fromkeys(loads.names, none))  # weights once are enough
+    links = share.links
+    total = ranks.total(len(links.ends) + (len(links.other_ends) if len(links.other) else 0))
+    level = Level(links, share.first, weight, total)
+    clusters = find_clusters(ranks, level, limits, seed) if num_parts > 1 else None
+    warnings: list[str] = []
+    if clusters is None:
+        start = random_owner(len(weight), num_parts, seed, loads.capacities)
+        who = f"random seed {seed}"
+    else:
+        kind = kind_of(share.degree.astype(np.int64))
+        start, who, warnings = _partitioned(ranks, clusters, task, loads, kind)
+        clusters = None
+    owner = sweep(ranks, share, start, weight, limits, seed).owner
+    del start, weight, level
+    loads = Loads.of(share.sizes(source), balance, epsilon)
+    notes = balance_notes(owner, loads, num_parts, "the search of several ranks")
+    how: dict[str, str | int | float] = {
+        "partitioner": "plancc",
+        "effort": "fast",
+        "objective": "volume",
+        "partition_seconds": wall_seconds() - begin,
+        "threads": ranks.size,
+        "started_from": who,
+    }
+    return Found(owner, loads.imbalances(owner, num_parts), how, [*warnings, *notes])
+
+
+def _partitioned(
+    ranks: Ranks, clusters: Clusters, task: Task, loads: Loads, kind: str
+) -> tuple[Int32Array, str, list[str]]:
+    """Owners by a partition of the graph between clusters on rank 0, who made it, and warnings."""
+    owner, told = None, ("", [""])
+    with ranks.agreement():
+        if ranks.rank == 0:
+            result = _partition(clusters.graph, task, loads, kind)
+            owner = result.owner
+            preset = f" {result.preset}" if result.preset else ""
+            told = f"{result.partitioner}{preset} seed {task.options.seed}", result.about_run
+    who, warnings = ranks.told(told)
+    of_clusters = ranks.from_root(owner, int(clusters.label.max()) + 1, np.int32)
+    return of_clusters[clusters.label], who, list(warnings)
+
+
+def _partition(graph: WeightedGraph, task: Task, loads: Loads, kind: str) -> PartitionResult:
+    """A partition of the graph between clusters, by whoever begins quick searches of its kind."""
+    options, num_parts = task.options, task.num_parts
+    name, preset = options.partitioner, options.preset
+    if name == AUTO:
+        weights, links = graph.vertex_weights, len(graph.indices)
+        several = len(loads.names) > 1
+        starts = beginnings(kind, "fast", weights, links, num_parts, False)
+        first = next((each for each in starts if each.adapter.constraints or not several), None)
+        if first is not None:
+            name, preset = first.adapter.name, first.how.preset
+            graph = replace(graph, objective=first.how.objective)
+    asked = PartitionOptions(
+        partitioner=name,
+        preset=preset,
+        epsilon=options.epsilon,
+        seed=options.seed,
+        time_limit=options.time_limit,
+        capacities=loads.capacities,
+    )
+    columns = np.atleast_2d(graph.vertex_weights.T)
+    weighed = replace(loads, by_name=dict(zip(loads.names, columns, strict=True)))
+    return partition(graph, num_parts, asked, loads=weighed)

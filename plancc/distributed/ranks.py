@@ -1,0 +1,114 @@
+"""Ranks that compile together: arrays gathered and exchanged. Knows no graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+class Group(Protocol):
+    """Collectives of all ranks."""
+
+    def allgather(self, pieces: Sequence[Array]) -> None: ...
+
+    def alltoall(self, sends: Sequence[Array], receives: Sequence[Array]) -> None: ...
+
+    def allreduce_sum(self, buffer: Array) -> None: ...
+
+
+class Transport(Protocol):
+    """What is used of `plancc_runtime.transport.base.Transport`."""
+
+    rank: int
+    size: int
+
+    def subgroup(self, ranks: Sequence[int]) -> Any: ...
+
+    def alltoall(self, array: Array) -> Array: ...
+
+    def gather(self, value: Any) -> list[Any]: ...
+
+    def agreement(self) -> AbstractContextManager[None]: ...
+
+    def ranks_here(self) -> int: ...
+
+
+class Ranks:
+    """All ranks of a job. Every method is collective.
+
+    Attributes
+    ----------
+    rank, size : int
+        Number of this rank, and of all.
+    here : int
+        Ranks on this computer.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.rank, self.size = transport.rank, transport.size
+        self._group: Group = transport.subgroup(range(self.size))
+        self.here = transport.ranks_here()
+
+    def agreement(self) -> AbstractContextManager[None]:
+        """A block in which one rank alone may fail: then all raise its error at the end.
+
+        Nothing in the block may be collective.
+        """
+        return self._transport.agreement()
+
+    def told(self, value: Any) -> Any:
+        """What rank 0 brings: a small plain value."""
+        return self._transport.gather(value if self.rank == 0 else None)[0]
+
+    def total(self, number: int) -> int:
+        """The sum of all ranks' numbers."""
+        return int(self.sums(np.array([number], np.int64))[0])
+
+    def before(self, number: int) -> int:
+        """The sum of the numbers of the ranks before this one."""
+        return int(self.concatenated(np.array([number], np.int64))[: self.rank].sum())
+
+    def sums(self, array: Array) -> Array:
+        """The sum of all ranks' arrays, in place; they are of one shape."""
+        self._group.allreduce_sum(array)
+        return array
+
+    def concatenated(self, array: Array) -> Array:
+        """All ranks' arrays, one after the other, on every rank; types and widths are the same."""
+        lengths = self._transport.alltoall(np.full(self.size, len(array), np.int64))
+        every = np.empty((int(lengths.sum()), *array.shape[1:]), array.dtype)
+        pieces = np.split(every, np.cumsum(lengths)[:-1])
+        pieces[self.rank][...] = array
+        self._group.allgather(pieces)
+        return every
+
+    def swapped(self, pieces: Sequence[Array]) -> list[Array]:
+        """``pieces[k]`` goes to rank k; returns what every rank sent here. All are of one type."""
+        lengths = self._transport.alltoall(np.array([len(each) for each in pieces], np.int64))
+        every = np.empty((int(lengths.sum()), *pieces[0].shape[1:]), pieces[0].dtype)
+        received = np.split(every, np.cumsum(lengths)[:-1])
+        self._group.alltoall([np.ascontiguousarray(each) for each in pieces], received)
+        return received
+
+    def collected(self, pieces: Sequence[Array]) -> Array:
+        """What `swapped` answers, as one array."""
+        received = self.swapped(pieces)
+        return received[0] if received[0].base is None else received[0].base
+
+    def at_root(self, array: Array) -> Array:
+        """All ranks' arrays, one after the other, on rank 0; an empty one elsewhere."""
+        return self.collected([array, *[array[:0]] * (self.size - 1)])
+
+    def from_root(self, array: Array | None, length: int, dtype: npt.DTypeLike) -> Array:
+        """Rank 0's array, which is of that length and type, on every rank."""
+        mine = np.empty(0, dtype) if array is None or self.rank else np.asarray(array, dtype)
+        every = self.concatenated(mine)
+        assert len(every) == length
+        return every

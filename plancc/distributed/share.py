@@ -1,0 +1,135 @@
+"""A rank's share of a graph: its rows, normalised, and the nets of its vertices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.distributed.kernels import joined, transposed
+from plancc.distributed.ranks import Ranks
+from plancc.errors import InputError
+from plancc.graph.canonical import as_values, is_canonical
+from plancc.graph.csr import MappedGraph
+from plancc.graph.graph import Graph, Source
+from plancc.graph.normalize import Rows
+from plancc.passes.kernels.label_propagation import Links
+
+Int32Array = npt.NDArray[np.int32]
+Int64Array = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """Consecutive rows of the normalised matrix, and the column nets of the same vertices.
+
+    Attributes
+    ----------
+    bounds : int64[num_ranks + 1]
+        First vertex of every rank.
+    rank : int
+    indptr, indices, values
+        This rank's rows as CSR: int64[m + 1] from 0, int32 vertices, float32 or float64.
+    net_ptr, pins : int64[m + 1], int32
+        The rows that use each of its vertices; the arrays of the rows where the graph is
+        undirected.
+    degree : int32[n]
+        Nonzeros of every row of the matrix.
+    """
+
+    bounds: Int64Array
+    rank: int
+    indptr: Int64Array
+    indices: Int32Array
+    values: npt.NDArray[np.floating]
+    net_ptr: Int64Array
+    pins: Int32Array
+    degree: Int32Array
+
+    @property
+    def first(self) -> int:
+        """Its first vertex."""
+        return int(self.bounds[self.rank])
+
+    @property
+    def last(self) -> int:
+        """The vertex after its last."""
+        return int(self.bounds[self.rank + 1])
+
+    def sizes(self, source: Source) -> Graph:
+        """The matrix as far as every rank knows it: the sizes of its rows, and no columns."""
+        offsets = np.zeros(len(self.degree) + 1, dtype=np.int64)
+        np.cumsum(self.degree, out=offsets[1:])
+        nobody = np.broadcast_to(np.int32(0), int(offsets[-1]))  # no memory
+        return Graph(offsets, nobody, source=source)
+
+    @property
+    def links(self) -> Links:
+        """The links of its vertices: columns of their rows and, if directed, rows of their nets."""
+        none = np.empty(0, np.int64)
+        other = np.empty(0, np.int32)
+        if self.pins is not self.indices:
+            other = np.arange(len(self.indptr) - 1, dtype=np.int32)
+        return Links(self.indptr, self.indices, none, self.net_ptr, self.pins, other)
+
+
+def read_share(
+    files: MappedGraph,
+    ranks: Ranks,
+    *,
+    name: str,
+    normalization: str,
+    self_loops: bool,
+    dtype: npt.DTypeLike,
+) -> Share:
+    """Read and normalise this rank's rows. Collective.
+
+    Ranks have about as many nonzeros and rows, together.
+
+    Raises
+    ------
+    InputError
+        On all ranks: an index out of range, columns that do not ascend, zeros, values that cannot
+        be normalised.
+    """
+    indptr = files.indptr
+    with ranks.agreement():
+        load = indptr + np.arange(len(indptr))
+        bounds = np.searchsorted(load, load[-1] * np.arange(ranks.size) // ranks.size)
+        bounds = np.append(bounds, len(indptr) - 1).astype(np.int64)
+        del load
+        first, last = (int(each) for each in bounds[ranks.rank : ranks.rank + 2])
+        start, stop = int(indptr[first]), int(indptr[last])
+        files.check_range(start, stop)
+        own_ptr = indptr[first : last + 1].astype(np.int64) - start
+        columns = files.indices[start:stop].astype(np.int32, copy=False)
+        values = files.values
+        values = None if values is None else as_values(values[start:stop], name)
+        if not is_canonical(own_ptr, columns, values):
+            raise InputError(
+                f"{files.folder}: columns that do not ascend in a row, or zeros among the values; "
+                "make another folder of it: plancc convert"
+            )
+        rows = Rows(own_ptr, columns, values, first, name, normalization, self_loops)
+        own_scale = rows.scale()
+    scale = ranks.concatenated(own_scale) if normalization == "sym" else own_scale
+    with ranks.agreement():
+        own_ptr, columns, made = rows.scaled(own_scale, scale, dtype)
+    degree = ranks.concatenated(np.diff(own_ptr).astype(np.int32))
+    nets = own_ptr, columns
+    if files.directed is not False:
+        nets = _nets(ranks, bounds, own_ptr, columns)
+    return Share(bounds, ranks.rank, own_ptr, columns, made, *nets, degree)
+
+
+def _nets(
+    ranks: Ranks, bounds: Int64Array, indptr: Int64Array, indices: Int32Array
+) -> tuple[Int64Array, Int32Array]:
+    """Which rows, of all ranks, use each vertex of this rank: ascending."""
+    ptr, rows = transposed(bounds[ranks.rank], indptr, indices, int(bounds[-1]))
+    ends = ptr[bounds]
+    counts = np.diff(ptr).astype(np.int32)
+    of_others = ranks.swapped(np.split(counts, bounds[1:-1]))
+    pins = ranks.collected(np.split(rows, ends[1:-1]))
+    return joined(np.stack(of_others), pins)

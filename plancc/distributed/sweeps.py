@@ -1,0 +1,224 @@
+"""Sweeps on the exact volume, over rows and nets that are divided among ranks.
+
+In every turn each rank fetches the parts that the nets of its rows have pins in, and finds where
+its rows would best go. All ranks then make the same moves, the best first, within the limits. Moves
+of one turn do not see each other: where more rows would travel after all of them, fewer are made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.distributed.kernels import (
+    mark_boundary,
+    mark_columns,
+    move_rows,
+    overweight,
+    parts_of_nets,
+    picked,
+    restore,
+    turns,
+    wanted_parts,
+)
+from plancc.distributed.ranks import Ranks
+from plancc.distributed.share import Int32Array, Int64Array, Share
+from plancc.models.limits import Limits
+from plancc.models.weights import part_weights
+from plancc.passes.kernels.volume import Bounds
+from plancc.passes.multilevel import LEAST_BOUNDARY, price_unit
+
+TURNS = 8
+"""Turns of a sweep."""
+PRICES = (0.2, 0.5, 1.0, 3.0, 10.0)
+"""Prices of overweight, from sweep to sweep, as of `plancc.passes.multilevel`."""
+MOST_SWEEPS = 64
+"""More than all of these."""
+TRIES, FEWER = 3, 8
+"""How often moves of one turn are tried, and by which factor fewer of them each time."""
+MOST_RESTORED = 8
+"""Most sweeps that bring parts below the limit, each at three times the price of the last."""
+MOST_EXCHANGES = 20
+"""Most exchanges of rows for a part that sweeps left above the limit, on average over the parts."""
+CLIMBS = 6
+"""Most sweeps within the limit that follow."""
+LEAST_GAIN = 0.002
+"""Share of the volume that a sweep within the limit must save, for another to follow."""
+
+
+@dataclass(frozen=True, eq=False)
+class Swept:
+    """What sweeps have made.
+
+    Attributes
+    ----------
+    owner : int32[n]
+    volume : int
+        Rows moved.
+    loads : int64[num_parts, c]
+        Weights of the parts.
+    sweeps : int
+    """
+
+    owner: Int32Array
+    volume: int
+    loads: npt.NDArray[np.int64]
+    sweeps: int
+
+
+def sweep(
+    ranks: Ranks,
+    share: Share,
+    owner: Int32Array,
+    weight: npt.NDArray[np.int64],
+    limits: Limits,
+    seed: int,
+) -> Swept:
+    """Move rows until hardly any move saves volume. Collective; every rank has the same answer.
+
+    Parameters
+    ----------
+    ranks : Ranks
+    share : Share
+    owner : int32[n]
+        Not changed.
+    weight : int64[n, c]
+    limits : Limits
+        Of the parts.
+    seed : int
+    """
+    work = _Work(ranks, share, owner.copy(), weight, limits, seed)
+    unit = work.price_unit()
+    for price in PRICES:
+        work.sweep(price * unit)
+    price = 3 * PRICES[-1]
+    for number in range(MOST_RESTORED):
+        if work.overload() == 0:
+            break
+        work.sweep(price * unit, limits.limit if number % 2 else limits.target)
+        price *= 3
+    work.restore()
+    for _ in range(CLIMBS):
+        before = work.volume
+        work.sweep(0 * unit, cap=limits.limit)
+        if work.volume > (1 - LEAST_GAIN) * before:
+            break
+    return Swept(work.owner, work.volume, work.loads, work.number)
+
+
+class _Work:
+    """Owners that sweeps change, the same on every rank, and the parts of this rank's nets."""
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        share: Share,
+        owner: Int32Array,
+        weight: npt.NDArray[np.int64],
+        limits: Limits,
+        seed: int,
+    ) -> None:
+        self.ranks, self.share, self.weight, self.limits = ranks, share, weight, limits
+        self.owner, self.seed, self.number = owner, seed, 0
+        self.loads = part_weights(owner, weight, limits.num_parts)
+        self.size = np.bincount(owner, minlength=limits.num_parts)
+        self.nets, self.volume = self._measured()
+
+    def price_unit(self) -> npt.NDArray[np.float64]:
+        """Unit of the prices (`plancc.passes.multilevel.Sweeps.price_unit`)."""
+        share, total = self.share, np.maximum(np.atleast_1d(self.limits.total), 1)
+        cut = mark_boundary(share.first, share.indptr, share.indices, self.owner)
+        at = share.first + np.flatnonzero(cut)
+        of_boundary = self.ranks.sums(self.weight[at].sum(axis=0)) / total
+        return price_unit(self.volume, np.clip(of_boundary, LEAST_BOUNDARY, 1), self.limits)
+
+    def overload(self) -> float:
+        """See `plancc.models.limits.Limits.overload`."""
+        shape = np.shape(self.limits.limit)
+        return self.limits.overload(self.loads.reshape(shape))
+
+    def restore(self) -> None:
+        """Bring parts that sweeps left above the limit below it, whatever the price."""
+        if self.overload() == 0:
+            return
+        num_parts, shape = len(self.loads), self.loads.shape
+        rows = np.lexsort((self.weight[:, 0], self.owner)).astype(np.int32)
+        part_ptr = np.searchsorted(self.owner[rows], np.arange(num_parts + 1))
+        limit, share = (
+            np.ascontiguousarray(np.asarray(each).reshape(shape), np.float64)
+            for each in (self.limits.limit, self.limits.share)
+        )
+        most = MOST_EXCHANGES * num_parts
+        if restore(rows, part_ptr, self.weight, self.loads, limit, share, most, self.owner):
+            self.size = np.bincount(self.owner, minlength=num_parts)
+            self.nets, self.volume = self._measured()
+
+    def sweep(self, price: npt.NDArray[np.float64], target: Any = None, cap: Any = None) -> None:
+        """Every row goes where it is best, once.
+
+        `target`: from where on weight costs something; None: `Limits.target`. Without `cap` parts
+        weigh as much as they like.
+        """
+        limits, share = self.limits, self.share
+        target = (limits.target if target is None else target).reshape(self.loads.shape)
+        cap = np.full(self.loads.shape, np.inf) if cap is None else cap.reshape(self.loads.shape)
+        target, price, cap = (
+            np.ascontiguousarray(each, np.float64) for each in (target, price, cap)
+        )
+        bounds = Bounds(target, price, cap, 1 / limits.relative)
+        turn = turns(share.first, share.last, MOST_SWEEPS * self.seed + self.number, TURNS)
+        self.number += 1
+        cost = self.volume + overweight(self.loads, bounds)
+        for each in range(TURNS):
+            rows = np.flatnonzero(turn == each)
+            place, ghosts = self._fetched(rows)
+            part, saved, gain = wanted_parts(
+                rows, share.first, share.indptr, share.indices, place, *ghosts, self.owner,
+                self.weight, self.loads, bounds,
+            )  # fmt: skip
+            move = part >= 0
+            chosen = (share.first + rows[move]).astype(np.int32), part[move], saved[move]
+            vertices, part, saved = (self.ranks.concatenated(array) for array in chosen)
+            order = np.argsort(-self.ranks.concatenated(gain[move]), kind="stable")
+            former = self.owner[vertices], self.loads.copy(), self.size.copy()
+            for _ in range(TRIES):
+                moved = move_rows(
+                    order, vertices, part, saved, self.weight, self.loads, bounds, self.size,
+                    self.owner,
+                )  # fmt: skip
+                if not moved:
+                    break
+                nets, volume = self._measured()
+                now = volume + overweight(self.loads, bounds)
+                if now <= cost:
+                    self.nets, self.volume, cost = nets, volume, now
+                    break
+                self.owner[vertices] = former[0]
+                self.loads[:], self.size[:] = former[1:]
+                order = order[: len(order) // FEWER]
+
+    def _measured(self) -> tuple[tuple[Int64Array, Int32Array], int]:
+        """The parts of this rank's nets, and the volume of all."""
+        share, num_parts = self.share, len(self.loads)
+        nets = parts_of_nets(share.first, share.net_ptr, share.pins, self.owner, num_parts)
+        return nets, self.ranks.total(len(nets[1]) - (len(nets[0]) - 1))
+
+    def _fetched(self, rows: Int64Array) -> tuple[Int32Array, tuple[Int64Array, Int32Array]]:
+        """The parts of the nets of some rows, and where in them those of a net are: int32[n]."""
+        share = self.share
+        marked = np.zeros(len(share.degree), dtype=np.bool_)
+        mark_columns(rows, share.first, share.indptr, share.indices, marked)
+        needed = np.flatnonzero(marked).astype(np.int32)
+        place = np.empty(len(marked), dtype=np.int32)
+        place[needed] = np.arange(len(needed), dtype=np.int32)
+        cuts = np.searchsorted(needed, share.bounds[1:-1])
+        asked = self.ranks.swapped(np.split(needed, cuts))
+        answers = [picked(*self.nets, which - np.int32(share.first)) for which in asked]
+        lengths = self.ranks.collected([lengths for lengths, _ in answers])
+        entries = self.ranks.collected([entries for _, entries in answers])
+        ptr = np.zeros(len(lengths) + 1, dtype=np.int64)
+        np.cumsum(lengths, out=ptr[1:])
+        return place, (ptr, entries)

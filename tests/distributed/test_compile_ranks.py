@@ -1,0 +1,333 @@
+"""Compiling on several ranks: the same plan for any number of them, and what one process makes.
+
+What ranks make is compared with one process: the lowering of the same owners, the traffic of a
+random partition, the volume of a search.
+"""
+
+import json
+import operator
+from functools import partial, reduce
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+import plancc
+from plancc.distributed import clusters, kernels
+from plancc.distributed.compile import Order, compile_folder
+from plancc.distributed.ranks import Ranks
+from plancc.errors import InputError, OutputError
+from plancc.graph.csr import write_csr
+from plancc.graph.graph import Source
+from plancc.graph.vertexdata import VertexData
+from plancc.options import SearchOptions
+from plancc.plan.reader import load
+from plancc.plan.verify import verify_file
+from plancc_runtime.transport.local import run_ranks
+from plancc_runtime.transport.single import SingleTransport
+
+N = 400
+
+
+def communities(seed=1, n=N, groups=20, directed=False, ids=False):
+    """A graph whose vertices have most of their neighbours in their group; some are alone."""
+    rng = np.random.default_rng(seed)
+    group = rng.integers(0, groups, n)
+    pair = rng.integers(0, n - 5, (2, 30 * n))
+    near = (group[pair[0]] == group[pair[1]]) | (rng.random(pair.shape[1]) < 0.02)
+    pair = pair[:, near]
+    graph = plancc.as_graph((n, pair))
+    if not directed:
+        both = np.concatenate([pair, pair[::-1]], axis=1)
+        graph = plancc.as_graph((n, both))
+    fields = {"directed": directed, "source": Source("made", format="csr")}
+    if ids:
+        fields["original_ids"] = np.arange(n)[::-1] * 7
+    return plancc.Graph(graph.indptr, graph.indices, **fields)
+
+
+def folder_of(graph, path, data=None):
+    path.mkdir()
+    write_csr(graph, path)
+    for name, array in ({} if data is None else vars(data)).items():
+        if array is not None:
+            np.save(path / f"{name}.npy", array)
+    return path
+
+
+def on_ranks(ranks, folder, output, parts, **options):
+    """What rank 0 says, after all did the same."""
+    work = partial(compile_folder, order=Order(folder, parts, **options), output=output)
+    if ranks == 1:
+        return work(SingleTransport())
+    found = run_ranks(ranks, work, 60)
+    assert all(each.content_sha256 == found[0].content_sha256 for each in found)
+    assert all(each.metrics == found[0].metrics for each in found)
+    return found[0]
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_any_number_of_ranks_makes_the_plan_that_one_process_makes_of_the_owners(
+    directed, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(clusters, "MANY_LINKS", 2000)
+    graph = communities(directed=directed, ids=True)
+    data = VertexData(
+        features=np.random.default_rng(0).random((N, 3)).astype(np.float32),
+        labels=np.arange(N, dtype=np.int32) % 5,
+        train_mask=np.arange(N) % 2 == 0,
+    )
+    folder = folder_of(graph, tmp_path / "graph", data)
+    found = {
+        ranks: on_ranks(ranks, folder, tmp_path / f"{ranks}.h5", 8) for ranks in (1, 2, 3, 5, 8)
+    }
+    assert len({each.content_sha256 for each in found.values()}) == 1
+    assert len({each.provenance["source_sha256"] for each in found.values()}) == 1
+    plan = load(tmp_path / "3.h5")
+    assert verify_file(tmp_path / "3.h5", graph)
+    same = plancc.compile(folder, "file", 8, part=plan.owner())
+    assert same.content_sha256() == plan.content_sha256() == found[1].content_sha256
+    assert same.metrics() == plan.metrics() == found[2].metrics
+    assert same.baseline == plan.baseline == found[2].baseline
+    assert plan.original_id.tolist() == graph.original_ids.tolist()
+    assert plan.vertex_data.labels.tolist() == same.vertex_data.labels.tolist()
+    provenance = found[5].provenance
+    assert provenance["ranks"] == 5
+    assert provenance["started_from"].endswith("seed 1")
+    rows = np.bincount(plan.owner(), minlength=8)
+    assert rows.max() <= 1.01 * 50 + 1
+    assert plan.metrics().nonzero_imbalance <= 0.11
+
+
+@pytest.mark.parametrize("links", [100, 1500, 10**6])
+def test_the_volume_is_that_of_a_search(links, tmp_path, monkeypatch):
+    monkeypatch.setattr(clusters, "MANY_LINKS", links)
+    graph = communities(3, 1500, 60)
+    folder = folder_of(graph, tmp_path / "graph")
+    found = on_ranks(2, folder, tmp_path / "p.h5", 12)
+    alone = plancc.compile(graph, "hp", 12, effort="fast")
+    assert found.metrics.volume <= 1.15 * alone.metrics().volume
+    assert found.metrics.volume < 0.5 * found.baseline.volume
+    assert not found.warnings
+
+
+@pytest.mark.parametrize("normalize", ["sym", "row", "none"])
+@pytest.mark.parametrize("self_loops", [True, False])
+def test_normalised_rows_are_those_of_one_process(normalize, self_loops, tmp_path):
+    rng = np.random.default_rng(5)
+    dense = np.where(rng.random((60, 60)) < 0.1, rng.uniform(0.5, 2, (60, 60)), 0)
+    dense[7] = dense[:, 7] = 0
+    folder = folder_of(plancc.as_graph(csr_array(dense)), tmp_path / "graph")
+    settings = {"normalize": normalize, "self_loops": self_loops, "value_dtype": "float64"}
+    found = on_ranks(3, folder, tmp_path / "p.h5", 4, model="block", **settings)
+    alone = plancc.compile(folder, "block", 4, **settings)
+    assert found.content_sha256 == alone.content_sha256()
+    assert found.metrics == alone.metrics()
+    assert found.baseline == alone.baseline
+
+
+@pytest.mark.parametrize("model", ["rp", "block", "file"])
+def test_models_that_assign_rows(model, tmp_path):
+    folder = folder_of(communities(), tmp_path / "graph")
+    options = {"part": np.arange(N) % 7} if model == "file" else {}
+    found = on_ranks(2, folder, tmp_path / "p.h5", 7, model=model, model_options=options)
+    alone = plancc.compile(folder, model, 7, **options)
+    assert found.content_sha256 == alone.content_sha256()
+
+
+def test_unequal_parts(tmp_path):
+    folder = folder_of(communities(), tmp_path / "graph")
+    options = SearchOptions(capacities=(3.0, 1.0, 1.0, 1.0))
+    on_ranks(2, folder, tmp_path / "p.h5", 4, options=options)
+    rows = np.bincount(load(tmp_path / "p.h5").owner())
+    assert abs(rows[0] - N / 2) <= 3
+    assert rows[1:].max() <= N / 6 + 3
+
+
+@pytest.mark.parametrize("p", [1, N])
+def test_as_few_and_as_many_parts_as_possible(p, tmp_path):
+    folder = folder_of(communities(), tmp_path / "graph")
+    found = on_ranks(1, folder, tmp_path / "p.h5", p)
+    assert verify_file(tmp_path / "p.h5")
+    assert (found.metrics.volume == 0) == (p == 1)
+
+
+def test_a_graph_without_edges(tmp_path):
+    graph = plancc.Graph(np.zeros(11, np.int64), np.empty(0, np.int32), directed=False)
+    folder = folder_of(graph, tmp_path / "graph")
+    found = on_ranks(3, folder, tmp_path / "p.h5", 3)
+    assert found.metrics.volume == 0
+    assert verify_file(tmp_path / "p.h5")
+
+
+REFUSED = {
+    "model": ({"model": "gp"}, "model 'gp' is compiled by one process"),
+    "grid": ({"model": "cagnet-1d"}, "model 'cagnet-1d' is compiled by one process"),
+    "objective": ({"options": SearchOptions(objective="time")}, "minimise the volume only"),
+    "effort": ({"options": SearchOptions(effort="best")}, "search with effort fast only"),
+    "budget": ({"options": SearchOptions(budget=3)}, "`budget` is for a compile by one process"),
+    "topology": ({"options": SearchOptions(topology="2x2")}, "`topology` is for a compile"),
+    "balance": ({"balance": "nnz,train"}, "balance 'nnz,train': several ranks balance"),
+    "ranks": ({"num_parts": 2}, "3 ranks for 2 parts"),
+    "parts": ({"num_parts": N + 1}, "every part needs at least one vertex"),
+    "memory": ({"memory": 10**7}, "on each of 3 ranks, and `memory` of a rank is 10 MiB"),
+    "normalisation": ({"normalize": "x"}, "normalization"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_several_ranks_do_not_do_is_said_by_all(name, tmp_path):
+    settings, sentence = REFUSED[name]
+    folder = folder_of(communities(), tmp_path / "graph")
+    settings = {"num_parts": 4} | settings
+    with pytest.raises(InputError, match=sentence.replace("(", r"\(")):
+        on_ranks(3, folder, tmp_path / "p.h5", settings.pop("num_parts"), **settings)
+    assert [path.name for path in tmp_path.iterdir()] == ["graph"]
+
+
+def spoil(name, at, value):
+    def work(folder):
+        array = np.load(folder / name)
+        array[at] = value
+        np.save(folder / name, array)
+
+    return work
+
+
+SPOILT = {
+    "index": (spoil("indices.npy", -1, 10**6), r"entry \d+ is '1000000', out of range 0\.\.399"),
+    "order": (spoil("indices.npy", 1, 0), "columns that do not ascend"),
+    "offsets": (spoil("indptr.npy", 5, 10**6), r"indptr\.npy: does not ascend"),
+    "head": (lambda folder: (folder / "graph.json").write_text("{"), r"graph\.json: not JSON"),
+    "missing": (lambda folder: (folder / "indices.npy").unlink(), "none of the formats"),
+    "shorter": (lambda f: np.save(f / "indices.npy", np.zeros(3, np.int32)), "does not ascend"),
+    "zero": (lambda f: np.save(f / "values.npy", np.zeros(entries(f))), "zeros among the values"),
+    "NaN": (lambda f: np.save(f / "values.npy", np.full(entries(f), np.nan)), "not a finite"),
+    "negative": (lambda f: np.save(f / "values.npy", -np.ones(entries(f))), "of vertex 0 "),
+    "labels": (lambda f: np.save(f / "labels.npy", np.zeros(3, np.int64)), "labels"),
+}
+
+
+def entries(folder):
+    return len(np.load(folder / "indices.npy"))
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_what_is_wrong_with_a_folder_is_said_by_all(name, tmp_path):
+    work, sentence = SPOILT[name]
+    folder = folder_of(communities(), tmp_path / "graph")
+    work(folder)
+    with pytest.raises(InputError, match=sentence):
+        on_ranks(3, folder, tmp_path / "p.h5", 4)
+    assert [path.name for path in tmp_path.iterdir()] == ["graph"]
+
+
+def test_a_file_is_no_folder(tmp_path):
+    (tmp_path / "g.mtx").write_text("%%MatrixMarket matrix coordinate pattern general\n1 1 0\n")
+    with pytest.raises(InputError, match="make one of it with: plancc convert"):
+        on_ranks(2, tmp_path / "g.mtx", tmp_path / "p.h5", 2)
+
+
+def test_a_piece_that_cannot_be_written(tmp_path, monkeypatch):
+    from plancc.distributed import compile as page
+
+    folder, write = folder_of(communities(), tmp_path / "graph"), page.write_piece
+
+    def full(temporary, index, *rest, **options):
+        if index == 1:
+            raise OutputError("the disk is full")
+        write(temporary, index, *rest, **options)
+
+    monkeypatch.setattr(page, "write_piece", full)
+    with pytest.raises(OutputError, match="rank 1: the disk is full"):
+        on_ranks(3, folder, tmp_path / "p.h5", 4)
+    assert [path.name for path in tmp_path.iterdir()] == ["graph"]
+
+
+def test_ranks_exchange_arrays():
+    def work(transport):
+        ranks = Ranks(transport)
+        own = np.arange(ranks.rank + 1, dtype=np.int32) + 10 * ranks.rank
+        every = ranks.concatenated(own).tolist()
+        pieces = [np.full((k, 2), ranks.rank, np.int16) for k in range(ranks.size)]
+        swapped = [each.tolist() for each in ranks.swapped(pieces)]
+        joined = ranks.collected(pieces).tolist()
+        at_root = ranks.at_root(own).tolist()
+        sums = ranks.sums(np.full(3, ranks.rank)).tolist()
+        told = ranks.told(["x", ranks.rank])
+        given = ranks.from_root(own if ranks.rank == 0 else None, 1, np.int32).tolist()
+        return every, swapped, joined, at_root, ranks.before(2), sums, told, given
+
+    for rank, found in enumerate(run_ranks(3, work, 60)):
+        every, swapped, joined, at_root, before, sums, told, given = found
+        assert every == [0, 10, 11, 20, 21, 22]
+        assert swapped == [[[k, k]] * rank for k in range(3)]
+        assert joined == reduce(operator.iadd, swapped, [])
+        assert at_root == (every if rank == 0 else [])
+        assert (before, sums, told, given) == (2 * rank, [3, 3, 3], ["x", 0], [0])
+
+
+@pytest.mark.parametrize("num_parts", [3, 40, 40000])
+def test_parts_of_nets_by_sets(num_parts):
+    rng = np.random.default_rng(2)
+    dense = rng.random((30, 30)) < 0.2
+    base, own = 10, dense[:, 10:25]  # nets 10..24
+    net_ptr = np.concatenate([[0], own.sum(axis=0).cumsum()])
+    pins = np.nonzero(own.T)[1].astype(np.int32)
+    owner = rng.integers(0, num_parts, 30).astype(np.int32)
+    ptr, entry = kernels.parts_of_nets(base, net_ptr, pins, owner, num_parts)
+    assert entry.dtype == (np.uint16 if num_parts < 40000 else np.uint32)
+    for net in range(15):
+        members = {base + net, *pins[net_ptr[net] : net_ptr[net + 1]].tolist()}
+        parts = [owner[v] for v in members]
+        expected = {2 * part + (parts.count(part) == 1) for part in parts}
+        assert set(entry[ptr[net] : ptr[net + 1]].tolist()) == expected
+
+
+def test_what_a_move_saves_is_the_difference_of_the_volumes():
+    rng = np.random.default_rng(7)
+    n, p = 24, 3
+    dense = rng.random((n, n)) < 0.15
+    indptr = np.concatenate([[0], dense.sum(axis=1).cumsum()])
+    indices = np.nonzero(dense)[1].astype(np.int32)
+    nets = np.nonzero(dense.T)[1].astype(np.int32)
+    net_ptr = np.concatenate([[0], dense.sum(axis=0).cumsum()])
+    owner = rng.integers(0, p, n).astype(np.int32)
+
+    def volume(owner):
+        return len(kernels.parts_of_nets(0, net_ptr, nets, owner, p)[1]) - n
+
+    def brute(owner):
+        pins = [{j, *np.flatnonzero(dense[:, j])} for j in range(n)]
+        return sum(len({owner[v] for v in each}) - 1 for each in pins)
+
+    assert volume(owner) == brute(owner)
+    ptr, entry = kernels.parts_of_nets(0, net_ptr, nets, owner, p)
+    free = np.full((p, 1), np.inf)
+    bounds = kernels.Bounds(free, np.zeros((p, 1)), free, np.ones(p))
+    weight = np.ones((n, 1), np.int64)
+    load = np.bincount(owner, minlength=p)[:, None]
+    part, saved, gain = kernels.wanted_parts(
+        np.arange(n), 0, indptr, indices, np.arange(n, dtype=np.int32), ptr, entry, owner, weight,
+        load, bounds,
+    )  # fmt: skip
+    assert (part >= 0).sum() > 3
+    for v in range(n):
+        best = min(brute(np.where(np.arange(n) == v, q, owner)) for q in range(p) if q != owner[v])
+        if part[v] >= 0:
+            after = owner.copy()
+            after[v] = part[v]
+            assert brute(owner) - brute(after) == saved[v] == gain[v]
+            assert brute(after) == best
+        else:
+            assert best >= brute(owner)
+
+
+def test_graph_json_need_not_say_the_direction(tmp_path):
+    folder = folder_of(communities(), tmp_path / "graph")
+    head = json.loads((folder / "graph.json").read_text())
+    del head["directed"]
+    (folder / "graph.json").write_text(json.dumps(head))
+    found = on_ranks(2, folder, tmp_path / "p.h5", 4)
+    assert verify_file(tmp_path / "p.h5")
+    assert found.metrics.volume < found.baseline.volume

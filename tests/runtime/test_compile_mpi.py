@@ -1,0 +1,117 @@
+"""`mpirun plancc compile`: pieces of a plan, one sentence of an error, nothing left of a death."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from launcher import ENVIRONMENT, MPIRUN, plancc_run, run
+
+import plancc
+from plancc.graph.csr import write_csr
+from plancc.plan.verify import verify_file
+
+pytestmark = pytest.mark.mpi
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A graph with features and labels, as a folder."""
+    rng = np.random.default_rng(1)
+    pair = rng.integers(0, 300, (2, 3000))
+    graph = plancc.as_graph((300, np.concatenate([pair, pair[::-1]], axis=1)))
+    path = tmp_path_factory.mktemp("graph") / "graph"
+    path.mkdir()
+    write_csr(graph, path)
+    np.save(path / "features.npy", rng.random((300, 4), dtype=np.float32))
+    np.save(path / "labels.npy", rng.integers(0, 3, 300))
+    np.save(path / "train_mask.npy", rng.random(300) < 0.5)
+    return path
+
+
+def compiled(ranks, *words):
+    return run(ranks, "-m", "plancc_cli.main", "compile", *words, timeout=90)
+
+
+def sentences(done):
+    return [line for line in done.stderr.splitlines() if line.startswith("plancc: ")]
+
+
+def test_ranks_write_a_plan_that_trains(folder, tmp_path):
+    head = tmp_path / "plan.h5"
+    done = compiled(2, folder, "-p", "4", "-o", head, "-q", "--json")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["ranks"] == 2
+    plan = plancc.load(head)
+    assert said["content_sha256"] == plan.content_sha256()
+    assert said["metrics"]["volume"] == plan.metrics().volume
+    assert verify_file(head, plancc.read_graph(folder))
+    assert sorted(path.name for path in tmp_path.rglob("*.h5")) == ["0.h5", "1.h5", "plan.h5"]
+    trained = plancc_run(2, head, "--epochs", 1)
+    assert trained.returncode == 0, trained.stderr
+
+
+def test_what_is_wrong_is_said_once(folder, tmp_path):
+    for words, sentence, code in (
+        (["--objective", "time"], "--objective time: several ranks minimise the volume only", 2),
+        (["--symmetrize"], "--symmetrize is for a compile by one process", 2),
+        (["-o", "/nowhere/p.h5"], "the folder /nowhere does not exist", 1),
+    ):
+        done = compiled(2, folder, "-p", "4", "-o", tmp_path / "p.h5", *words)
+        assert done.returncode == code, done.stderr
+        (said,) = sentences(done)
+        assert sentence in said
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("delay", [0.0, 1.2])
+def test_nothing_is_left_where_a_rank_is_killed(folder, tmp_path, delay):
+    """Once its process is there, and a while later: the others end, and no file stays."""
+    if MPIRUN is None:
+        pytest.skip("no mpirun on this machine")
+    head = tmp_path / "p.h5"
+    words = ["-m", "plancc_cli.main", "compile", folder, "-p", "4", "-o", head, "-q"]
+    job = subprocess.Popen(
+        [MPIRUN, "-n", "2", "--oversubscribe", sys.executable, *map(str, words)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=ENVIRONMENT,
+    )
+    try:
+        victim = rank_of(job.pid, time.monotonic() + 30)
+        time.sleep(delay)
+        os.kill(victim, signal.SIGKILL)
+        job.communicate(timeout=60)
+    finally:
+        if job.poll() is None:
+            job.terminate()
+            job.wait(30)
+    assert job.returncode != 0
+    deadline = time.monotonic() + 10  # the supervisors of the others still tidy up
+    while list(tmp_path.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not list(tmp_path.iterdir())
+
+
+def rank_of(launcher, deadline):
+    """A process that the launcher's children have started: it does the work of a rank."""
+    while time.monotonic() < deadline:
+        parents = {}
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                words = path.read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents[int(path.parent.name)] = int(words[1])
+        ranks = [pid for pid, parent in parents.items() if parent == launcher]
+        workers = [pid for pid, parent in parents.items() if parent in ranks]
+        if workers:
+            return workers[0]
+        time.sleep(0.02)
+    pytest.fail("no rank began to work")
