@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from plancc.graph.convert import own_data
 from plancc.graph.csr import MappedGraph
 from plancc.graph.formats import find_format, source_of
 from plancc.graph.graph import Graph, Source
+from plancc.graph.mapped import MappedRows
 from plancc.graph.vertexdata import VertexData, read_vertex_data
 from plancc.memory import give_back_at_once
 from plancc.models import DEFAULT_MODEL, MODELS
@@ -259,13 +260,22 @@ def compile_folder(
         "warnings": "\n".join(found.warnings),
     }
     with observer("write"):
-        data_of_parts = vertex_data.take(parts.global_id)
+        data_of_parts = _of_rows(vertex_data, parts.global_id)
         ids = None if files.original_ids is None else files.original_ids[parts.global_id]
         attributes = attributes_of(provenance, metrics, baseline)
         content = _write(
             ranks, output, header, parts, data_of_parts, ids, attributes, order.compress
         )
     return Compiled(content, metrics, baseline, provenance, found.warnings)
+
+
+def _of_rows(data: VertexData, rows: npt.NDArray[np.int32]) -> VertexData:
+    """What is known of some vertices; features of a file are not read here."""
+    features = data.features
+    found = replace(data, features=None).take(rows)
+    if isinstance(features, MappedRows):
+        return replace(found, features=features.take(rows))
+    return found if features is None else replace(found, features=features[rows])
 
 
 def _check_memory(files: MappedGraph, constraints: int, num_ranks: int, allowed: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from plancc.jit import njit
-from plancc.passes.kernels.label_propagation import Links, add_scores
+from plancc.passes.kernels.label_propagation import Links, best_label
 from plancc.passes.kernels.volume import Bounds, penalty
 
 SAMPLED = 24
@@ -58,23 +58,8 @@ def wanted_labels(
     wanted = np.full(len(rows), -1, dtype=np.int32)
     for i in range(len(rows)):
         v = base + rows[i]
-        num = add_scores(v, rows[i], links, label, score, seen)
-        here = label[v]
-        best, most = here, score[here]
-        for k in range(num):
-            there = seen[k]
-            found = score[there]
-            score[there] = 0
-            if there == here or found < most:
-                continue
-            if found == most and (best == here or load[there, 0] >= load[best, 0]):
-                continue
-            room = True
-            for c in range(load.shape[1]):
-                room &= load[there, c] + weight[v, c] <= heaviest[c]
-            if room:
-                best, most = there, found
-        if best != here:
+        best = best_label(v, rows[i], heaviest, links, weight, load, label, score, seen)
+        if best != label[v]:
             wanted[i] = best
     return wanted
 

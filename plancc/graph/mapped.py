@@ -9,6 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 FLOAT32 = np.dtype(np.float32)
+KEPT = (FLOAT32, np.dtype(np.float16), np.dtype(np.int8))
+"""Types of features that stay as they are; others become float32."""
+
+
+def feature_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type that features of a type are kept in."""
+    return dtype if dtype in KEPT else FLOAT32
 
 
 def is_mapped(array: Any) -> bool:
@@ -21,7 +28,7 @@ def is_mapped(array: Any) -> bool:
 
 
 class MappedRows:
-    """Rows of a mapped matrix as float32, read when they are looked at.
+    """Rows of a mapped matrix in the type of `feature_type`, read when they are looked at.
 
     ``rows[key]`` is an array of the rows that a slice, or numbers of rows, name; numpy's functions
     take it as the whole matrix, which is made in memory for them.
@@ -34,13 +41,13 @@ class MappedRows:
         Which of its rows these are; None: all.
     """
 
-    dtype = FLOAT32
     ndim = 2
 
     def __init__(
         self, source: npt.NDArray[Any], order: npt.NDArray[np.integer] | None = None
     ) -> None:
         self._source, self._order = source, order
+        self.dtype = feature_type(source.dtype.newbyteorder("="))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -52,20 +59,20 @@ class MappedRows:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the matrix, as an array of float32."""
-        return 4 * self.size
+        """Bytes of the matrix, as an array."""
+        return self.dtype.itemsize * self.size
 
     def __len__(self) -> int:
         return len(self._source if self._order is None else self._order)
 
-    def __getitem__(self, key: Any) -> npt.NDArray[np.float32]:
+    def __getitem__(self, key: Any) -> npt.NDArray[Any]:
         if isinstance(key, tuple) or np.ndim(key) > 1:
             return self[:][key]
         rows = self._source[key if self._order is None else self._order[key]]
-        return np.ascontiguousarray(rows, FLOAT32)
+        return np.ascontiguousarray(rows, self.dtype)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        return self[:].astype(dtype or FLOAT32, copy=False)
+        return self[:].astype(dtype or self.dtype, copy=False)
 
     def take(self, order: npt.NDArray[np.integer]) -> MappedRows:
         """Row k is row ``order[k]`` of these."""

@@ -33,7 +33,7 @@ from plancc.graph.bounds import (
 )
 from plancc.graph.formats import FORMATS, Format, data_keys, find_format
 from plancc.graph.graph import Graph
-from plancc.graph.mapped import MappedRows, is_mapped
+from plancc.graph.mapped import MappedRows, feature_type, is_mapped
 from plancc.graph.npz import Archive, map_array, read_npz_data
 from plancc.graph.parquet import EXTENSIONS as PARQUET
 from plancc.graph.parquet import read_columns
@@ -50,7 +50,7 @@ class VertexData:
 
     Attributes
     ----------
-    features : float32[num_vertices, num_features], or None
+    features : float32, float16 or int8[num_vertices, num_features], or None
         Of a mapped file `plancc.graph.mapped.MappedRows`: nothing is read that is not looked at.
     labels : int32[num_vertices], or None
         Class of every vertex; -1 where it is unknown.
@@ -61,7 +61,7 @@ class VertexData:
         In place of labels where a vertex may be of any number of classes.
     """
 
-    features: npt.NDArray[np.float32] | None = None
+    features: npt.NDArray[Any] | None = None
     labels: npt.NDArray[np.int32] | None = None
     train_mask: npt.NDArray[np.bool_] | None = None
     val_mask: npt.NDArray[np.bool_] | None = None
@@ -771,7 +771,7 @@ def _check_rows(
             raise InputError(f"{what} has '{len(array)}' rows, the graph {count} vertices{help}")
 
 
-def _features(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.float32]:
+def _features(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
     if array.ndim != 2 or not array.shape[1]:
         raise InputError(f"{what} must be a matrix, not of shape '{array.shape}'")
     if is_mapped(array):
@@ -783,12 +783,13 @@ def _features(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.float32]:
     return _finite(array, what)
 
 
-def _finite(array: npt.NDArray[Any], what: str, first: int = 0) -> npt.NDArray[np.float32]:
+def _finite(array: npt.NDArray[Any], what: str, first: int = 0) -> npt.NDArray[Any]:
     """`first`: number of the first row."""
     if array.dtype.kind not in "biuf":
         raise InputError(f"{what} holds no numbers but '{array.dtype}'")
     with np.errstate(over="ignore"):
-        result = np.ascontiguousarray(array, dtype=np.float32)
+        kind = feature_type(array.dtype.newbyteorder("="))
+        result = np.ascontiguousarray(array, dtype=kind)
     wrong = ~np.isfinite(result)
     if wrong.any():
         place = np.unravel_index(int(np.argmax(wrong)), wrong.shape)

@@ -104,7 +104,9 @@ NODES: dict[str, Node] = {
     "matrix/value": Node(("<f4", "<f8"), ("nnz",), cut="nonzeros"),
     **_step_nodes("expand"),
     **_step_nodes("fold", layout="edge"),
-    "vertex_data/features": Node(("<f4",), ("n", "features"), optional=True, cut="rows"),
+    "vertex_data/features": Node(
+        ("<f4", "<f2", "|i1"), ("n", "features"), optional=True, cut="rows"
+    ),
     "vertex_data/labels": Node(("<i4",), ("n",), optional=True, cut="rows"),
     "vertex_data/train_mask": Node(("|u1",), ("n",), optional=True, cut="rows"),
     "vertex_data/val_mask": Node(("|u1",), ("n",), optional=True, cut="rows"),

@@ -173,7 +173,7 @@ def test_a_plan_of_a_folder_is_that_of_the_graph(kind, tmp_path):
     rng = np.random.default_rng(2)
     features = rng.integers(-9, 9, (N, 3)).astype(kind)
     labels = rng.integers(0, 4, N)
-    np.savez(tmp_path / "data.npz", features=features.astype(np.float32), labels=labels)
+    np.savez(tmp_path / "data.npz", features=features, labels=labels)
     path = mtx_file(tmp_path / "a.mtx", "pattern", "symmetric", 4)
     np.save(tmp_path / "x.npy", features)
     np.savez(tmp_path / "y.npz", labels=labels)
@@ -181,7 +181,7 @@ def test_a_plan_of_a_folder_is_that_of_the_graph(kind, tmp_path):
     to_folder(path, tmp_path / "folder", data=[tmp_path / "x.npy", tmp_path / "y.npz"], memory=1)
     plan = plancc.compile(tmp_path / "folder", num_parts=3)
     assert isinstance(plan.vertex_data.features, MappedRows)
-    assert plan.vertex_data.features.nbytes == 4 * 3 * N
+    assert plan.vertex_data.features.nbytes == features.itemsize * 3 * N
     assert plan.content_sha256() == plain.content_sha256()
     verify(plan)
     saved = [each.save(tmp_path / f"{k}.h5") for k, each in enumerate((plain, plan))]
@@ -190,7 +190,7 @@ def test_a_plan_of_a_folder_is_that_of_the_graph(kind, tmp_path):
     for part in range(3):
         found, wanted = plan.part(part).vertex_data, plain.part(part).vertex_data
         np.testing.assert_array_equal(found.features, wanted.features)
-        assert found.features.dtype == np.float32
+        assert found.features.dtype == kind
     np.testing.assert_array_equal(np.asarray(plan.vertex_data.features), plain.vertex_data.features)
 
 

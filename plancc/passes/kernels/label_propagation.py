@@ -67,22 +67,8 @@ def propagate(
     seen = np.empty(len(label), dtype=np.int32)
     moved = 0
     for v in order:
-        num = add_scores(v, v, links, label, score, seen)
         here = label[v]
-        best, most = here, score[here]
-        for k in range(num):
-            there = seen[k]
-            found = score[there]
-            score[there] = 0
-            if there == here or found < most:
-                continue
-            if found == most and (best == here or load[there, 0] >= load[best, 0]):
-                continue
-            room = True
-            for c in range(load.shape[1]):
-                room &= load[there, c] + weight[v, c] <= heaviest[c]
-            if room:
-                best, most = there, found
+        best = best_label(v, v, heaviest, links, weight, load, label, score, seen)
         if best != here:
             label[v] = best
             moved += 1
@@ -90,6 +76,34 @@ def propagate(
                 load[here, c] -= weight[v, c]
                 load[best, c] += weight[v, c]
     return moved
+
+
+@njit(cache=True, nogil=True)
+def best_label(
+    v: int, at: int, heaviest: Any, links: Links, weight: Any, load: Any, label: Any, score: Any,
+    seen: Any,
+) -> int:  # fmt: skip
+    """The label that most links of v lead to, if that has room; else its own.
+
+    `at`: the place of v in `links`; `seen`, int32[n], is scratch. See `propagate`.
+    """
+    num = add_scores(v, at, links, label, score, seen)
+    here = label[v]
+    best, most = here, score[here]
+    for k in range(num):
+        there = seen[k]
+        found = score[there]
+        score[there] = 0
+        if there == here or found < most:
+            continue
+        if found == most and (best == here or load[there, 0] >= load[best, 0]):
+            continue
+        room = True
+        for c in range(load.shape[1]):
+            room &= load[there, c] + weight[v, c] <= heaviest[c]
+        if room:
+            best, most = there, found
+    return int(best)
 
 
 @njit(cache=True, nogil=True)
