@@ -1,6 +1,6 @@
 """Any source as a folder of ``.npy`` files (`plancc.graph.csr`), whole or not at all.
 
-A text of entries that does not fit into memory is sorted on the disk (`plancc.graph.external`).
+Edges that do not fit into memory are sorted on the disk (`plancc.graph.external`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from plancc.graph.formats import (
     data_keys,
     find_format,
     read_graph,
+    size_of_source,
     source_of,
 )
 from plancc.graph.graph import Graph
@@ -77,7 +78,7 @@ def to_folder(
     entry: Format = FORMATS[name]
     room = available_memory() if memory is None else memory
     large = False
-    if entry.entries is not None and room is not None and os.path.isfile(path):
+    if entry.entries is not None and room is not None and _is_there(path, entry):
         large = _taken(path, entry) > room
     options: dict[str, Any] = {"format": format, "allow_large": allow_large}
     with atomic_folder(folder) as made:
@@ -91,7 +92,9 @@ def to_folder(
             for choice in choices.keys() - set(entry.options):
                 raise InputError(f"{os.fspath(path)}: `{choice}` is not for format '{name}'")
             said = choices.get("num_vertices", 0) // VERTICES_PER_BYTE
-            with bounded(max(os.path.getsize(path), said), allow_large=allow_large):
+            with bounded(
+                max(size_of_source(os.fspath(path), entry), said), allow_large=allow_large
+            ):
                 source = entry.entries(path, **choices)
                 source.source = source_of(path, name, flags | choices)
                 convert(source, made, Reading(**flags), int(SHARE * room))
@@ -126,15 +129,22 @@ def check_reading(path: StrPath, memory: int | None, *, format: str | None = Non
     InputError
         It names the way around.
     """
-    if memory is None or not os.path.isfile(path):
+    if memory is None or not os.path.exists(path):
         return
     entry: Format = FORMATS[find_format(path, format)]
+    if not _is_there(path, entry):
+        return
     takes = 0 if entry.entries is None else _taken(path, entry)
     if takes > memory:
         raise InputError(
             f"{os.fspath(path)}: reading it takes about {takes / 2**30:,.1f} GiB, and `memory` is "
             f"{memory / 2**30:,.1f} GiB; `plancc convert` writes a folder in its place within that"
         )
+
+
+def _is_there(path: StrPath, entry: Format) -> bool:
+    """Whether a source is a file, or a folder of a format of folders."""
+    return os.path.isfile(path) or (entry.files is not None and os.path.isdir(path))
 
 
 def _taken(path: StrPath, entry: Format) -> int:

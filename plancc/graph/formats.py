@@ -214,7 +214,7 @@ def read_graph(
     taken = {key: value for key, value in choices.items() if key in reader.options}
     with ThreadPoolExecutor(1) as pool:  # hashing does not hold the interpreter lock
         digest = pool.submit(_sha256_of_source, os.fspath(path), reader)
-        size = _size_of_source(os.fspath(path), reader)
+        size = size_of_source(os.fspath(path), reader)
         try:
             # who names the number of vertices has said that it is right
             size = max(size, choices.get("num_vertices", 0) // VERTICES_PER_BYTE)
@@ -249,7 +249,7 @@ def data_keys(keys: Mapping[str, str] | None) -> dict[str, str]:
     return {key: name for key, name in (keys or {}).items() if key != "graph"}
 
 
-def _size_of_source(path: str, format: Format) -> int:
+def size_of_source(path: str, format: Format) -> int:
     """Bytes of a file, or of the files of a folder that the graph is read from."""
     if not os.path.isdir(path):
         return os.path.getsize(path)

@@ -5,7 +5,8 @@ needs row v, as in an edge list of text. pyarrow reads, only the columns asked f
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -16,14 +17,18 @@ from plancc.errors import InputError
 from plancc.files import check_input
 from plancc.graph.bounds import check_unpacked
 from plancc.graph.canonical import as_values, build_graph
+from plancc.graph.external import Entries
 from plancc.graph.formats import Format
-from plancc.graph.graph import Graph, Source
+from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.ids import ID_OPTIONS, number
 from plancc.graph.optional import library
 from plancc.graph.textfile import StrPath, show
 from plancc.memory import check_memory
 from plancc.text import shown
 
+NEEDS = "plancc[parquet]"
+BATCH = 1 << 20
+"""Rows that are read at once where the files are read piece by piece."""
 DEEPEST = 3
 """Folders within folders that are looked into."""
 BYTES_OF_NUMBER = 16
@@ -74,33 +79,128 @@ def read_parquet(
         Without pyarrow.
     """
     where = os.fspath(path)
-    arrow = library("pyarrow", where, "plancc[parquet]")
-    dataset = library("pyarrow.dataset", where, "plancc[parquet]")
-    try:
-        table = dataset.dataset(_files_of(where), format="parquet")
-        names = _chosen(where, list(table.schema.names), tuple(columns))
+    with _arrow_errors(where):
+        table, names = _edge_columns(where, tuple(columns))
         if pattern:
             names = names[:2]
-        for k, name in enumerate(names):
-            _check_type(arrow, table.schema.field(name).type, f"{where}: column '{name}'", k < 2)
         rows = table.count_rows()
         _check_cost(rows * len(names), where, f"{where}: reading {rows:,} edges")
         read = table.to_table(columns=list(names))
-    except InputError:
-        raise
-    except (arrow.ArrowException, OSError, OverflowError, ValueError) as error:
-        words = shown(error)
-        raise InputError(f"{where}: cannot be read as Parquet: {words}") from error
     if not read.num_rows:
         raise InputError(f"{where}: the file holds no edge")
-    u, v = (_ids(read.column(k), f"{where}: column '{names[k]}'") for k in (0, 1))
-    weights = None
-    if len(names) == 3:
-        weights = _numbers(read.column(2), f"{where}: column '{names[2]}'")
+    u, v, weights = _edges(read, names, where)
     found = number(u, v, where, num_vertices=num_vertices, keep_ids=keep_ids)
     source = Source(os.path.basename(os.path.abspath(where)), format="parquet")
     graph = build_graph(found.num_vertices, found.u, found.v, weights, source=source, **flags)
     return replace(graph, original_ids=found.original_ids)
+
+
+class ParquetEntries:
+    """The edges of Parquet files, batch by batch (`plancc.graph.external.Entrywise`).
+
+    The files are read twice: for the ids that occur, then for the edges.
+
+    Parameters
+    ----------
+    path, columns, num_vertices, keep_ids
+        As `read_parquet` takes them.
+
+    Raises
+    ------
+    InputError, BackendUnavailable
+        As `read_parquet`.
+    """
+
+    directed = True
+
+    def __init__(
+        self,
+        path: StrPath,
+        *,
+        columns: Sequence[str] = (),
+        num_vertices: int | None = None,
+        keep_ids: bool = False,
+    ) -> None:
+        self._where = os.fspath(path)
+        with _arrow_errors(self._where):
+            self._table, self._names = _edge_columns(self._where, tuple(columns))
+            self.most = self._table.count_rows()
+        wanted = self.most * len(self._names) * BYTES_OF_NUMBER
+        check_unpacked(
+            wanted, _files_of(self._where), f"{self._where}: reading {self.most:,} edges"
+        )
+        self.weighted = len(self._names) == 3
+        ids = np.empty(0, np.int64)
+        for u, v, _ in self._batches():
+            ids = np.union1d(ids, np.concatenate([u, v]))
+        if not len(ids):
+            raise InputError(f"{self._where}: the file holds no edge")
+        found = number(ids, ids, self._where, num_vertices=num_vertices, keep_ids=keep_ids)
+        check_num_vertices(found.num_vertices, self._where)
+        self.num_vertices, self.original_ids = found.num_vertices, found.original_ids
+        self.source = Source(os.path.basename(os.path.abspath(self._where)), format="parquet")
+
+    @staticmethod
+    def claimed(path: StrPath) -> int:
+        """The edges that the files say that they have."""
+        where = os.fspath(path)
+        with _arrow_errors(where):
+            dataset = library("pyarrow.dataset", where, NEEDS)
+            return int(dataset.dataset(_files_of(where), format="parquet").count_rows())
+
+    def __iter__(self) -> Iterator[Entries]:
+        count = 0
+        for u, v, weights in self._batches():
+            count += len(u)
+            if self.original_ids is not None:
+                u, v = np.searchsorted(self.original_ids, u), np.searchsorted(self.original_ids, v)
+            yield u, v, weights
+        if count != self.most:
+            raise InputError(f"{self._where}: the files changed while they were read")
+
+    def _batches(self) -> Iterator[Entries]:
+        """Ids of u and v, and weights, of every batch."""
+        with _arrow_errors(self._where):
+            batches = self._table.to_batches(
+                columns=list(self._names),
+                batch_size=BATCH,
+                batch_readahead=1,
+                fragment_readahead=1,
+                use_threads=False,
+            )
+            for batch in batches:
+                yield _edges(batch, self._names, self._where)
+
+
+@contextmanager
+def _arrow_errors(where: str) -> Iterator[None]:
+    """A block in which what pyarrow raises becomes an InputError."""
+    arrow = library("pyarrow", where, NEEDS)
+    try:
+        yield
+    except InputError:
+        raise
+    except (arrow.ArrowException, OSError, OverflowError, ValueError) as error:
+        raise InputError(f"{where}: cannot be read as Parquet: {shown(error)}") from error
+
+
+def _edge_columns(where: str, columns: tuple[str, ...]) -> tuple[Any, tuple[str, ...]]:
+    """The files as a table that is not yet read, and its columns of edges, of checked types."""
+    arrow = library("pyarrow", where, NEEDS)
+    dataset = library("pyarrow.dataset", where, NEEDS)
+    table = dataset.dataset(_files_of(where), format="parquet")
+    names = _chosen(where, list(table.schema.names), columns)
+    for k, name in enumerate(names):
+        _check_type(arrow, table.schema.field(name).type, f"{where}: column '{name}'", k < 2)
+    return table, names
+
+
+def _edges(read: Any, names: Sequence[str], where: str) -> Entries:
+    """Ids and weights of a table or a batch."""
+    u, v = (_ids(read.column(k), f"{where}: column '{names[k]}'") for k in (0, 1))
+    if len(names) < 3:
+        return u, v, None
+    return u, v, _numbers(read.column(2), f"{where}: column '{names[2]}'")
 
 
 def _check_cost(numbers: int, where: str, what: str) -> None:
@@ -145,9 +245,9 @@ def read_columns(
         Without pyarrow.
     """
     where = os.fspath(path)
-    arrow = library("pyarrow", where, "plancc[parquet]")
-    dataset = library("pyarrow.dataset", where, "plancc[parquet]")
-    try:
+    arrow = library("pyarrow", where, NEEDS)
+    dataset = library("pyarrow.dataset", where, NEEDS)
+    with _arrow_errors(where):
         table = dataset.dataset(_files_of(where), format="parquet")
         names = list(table.schema.names)
         if len(set(names)) != len(names):
@@ -162,11 +262,6 @@ def read_columns(
         )
         _check_cost(numbers, where, f"{where}: reading {numbers:,} numbers")
         read = table.to_table(columns=chosen)
-    except InputError:
-        raise
-    except (arrow.ArrowException, OSError, OverflowError, ValueError) as error:
-        words = shown(error)
-        raise InputError(f"{where}: cannot be read as Parquet: {words}") from error
     found: dict[str, npt.NDArray[Any] | None] = dict.fromkeys(names)
     for name in chosen:
         found[name] = _array(arrow, read.column(name), f"{where}: column '{shown(name, 40)}'")
@@ -179,7 +274,7 @@ def _array(arrow: Any, column: Any, what: str) -> npt.NDArray[Any]:
     if arrow.types.is_list(kind) or arrow.types.is_large_list(kind) or (
         arrow.types.is_fixed_size_list(kind)
     ):  # fmt: skip
-        compute = library("pyarrow.compute", what, "plancc[parquet]")
+        compute = library("pyarrow.compute", what, NEEDS)
         lengths = compute.unique(compute.list_value_length(column)).to_pylist()
         if len(lengths) != 1 or not lengths[0]:
             raise InputError(f"{what} holds lists of different lengths, or empty ones")
@@ -243,6 +338,7 @@ FORMAT = Format(
     gzip=False,
     options=(*ID_OPTIONS, "columns"),
     files=parts_of,
-    needs="plancc[parquet]",
+    needs=NEEDS,
+    entries=ParquetEntries,
     what="edge lists in Parquet, a file or a folder of parts",
 )

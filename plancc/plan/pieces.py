@@ -20,7 +20,7 @@ from plancc.plan.format import PIECE_FORMAT, PIECES, Node
 from plancc.plan.guard import needs_guard
 from plancc.plan.values import Int64Array
 
-MOST_OPEN = 2
+MOST_OPEN = 64
 """Pieces that are open at a time."""
 FIRST_PART = f"{PIECES}/first_part"
 MAX_NAME = 255

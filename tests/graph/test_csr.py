@@ -20,6 +20,7 @@ from plancc.graph.formats import find_format, read_graph
 from plancc.graph.graph import Source
 from plancc.graph.mapped import MappedRows, is_mapped
 from plancc.graph.mtx import MtxEntries
+from plancc.graph.parquet import ParquetEntries
 from plancc.plan.reader import load
 from plancc.plan.verify import verify
 
@@ -322,7 +323,8 @@ def test_a_text_that_does_not_fit_is_refused_before_it_is_read(tmp_path):
     edges.write_text("1 2\n")
     with pytest.raises(InputError, match=r"e\.txt: reading it takes"):
         folders.check_reading(edges, 31)
-    folders.check_reading(tmp_path, 1)  # a folder is mapped
+    to_folder(path, tmp_path / "folder")
+    folders.check_reading(tmp_path / "folder", 1)  # it is mapped
 
 
 def test_a_file_that_changes_between_two_readings(tmp_path):
@@ -332,3 +334,63 @@ def test_a_file_that_changes_between_two_readings(tmp_path):
     path.write_text("1 2\n")
     with pytest.raises(InputError, match=r"a\.txt: the file changed while it was read"):
         list(source)
+
+
+def parquet_folder(path, weighted, seed=6):
+    """Edges between ids far apart, in two parts, some twice, some that sum to zero."""
+    table, write = pytest.importorskip("pyarrow").table, pytest.importorskip("pyarrow.parquet")
+    rng = np.random.default_rng(seed)
+    u, v = 3 * rng.integers(0, N, (2, 150)) + 5
+    u[-20:], v[-20:] = u[:20], v[:20]
+    weight = rng.integers(1, 4, 150) / 4
+    weight[-10:] = -weight[:10]
+    path.mkdir()
+    for k, part in enumerate((slice(0, 90), slice(90, 150))):
+        columns = {"src": u[part], "dst": v[part]} | ({"w": weight[part]} if weighted else {})
+        write.write_table(table(columns), path / f"{k}.parquet", row_group_size=40)
+    return path
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.filterwarnings("ignore::plancc.errors.PlanccWarning")
+def test_parquet_sorted_on_the_disk_is_what_is_read_in_memory(weighted, tmp_path, monkeypatch):
+    monkeypatch.setattr("plancc.graph.parquet.BATCH", 25)
+    path = parquet_folder(tmp_path / "edges", weighted)
+    for k, flags in enumerate(
+        (
+            {},
+            {"symmetrize": True},
+            {"keep_ids": True},
+            {"pattern": True},
+            {"columns": ("dst", "src")},
+        )
+    ):
+        graph = to_folder(path, tmp_path / f"out{k}", memory=1, **flags)
+        same(graph, read_graph(path, **flags))
+    whole = to_folder(path / "0.parquet", tmp_path / "one", memory=1)
+    same(whole, read_graph(path / "0.parquet"))
+
+
+def test_parquet_that_does_not_fit_is_refused_before_it_is_read(tmp_path):
+    path = parquet_folder(tmp_path / "edges", False)
+    with pytest.raises(InputError, match=r"edges: reading it takes about .*`plancc convert`"):
+        folders.check_reading(path, 100)
+    folders.check_reading(path, 10**9)
+
+
+@pytest.mark.filterwarnings("ignore::plancc.errors.PlanccWarning")
+def test_parquet_that_is_wrong_piece_by_piece(tmp_path, monkeypatch):
+    pa, write = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr("plancc.graph.parquet.BATCH", 25)
+    path = parquet_folder(tmp_path / "edges", False)
+    source = ParquetEntries(path)
+    write.write_table(pa.table({"src": [5], "dst": [8]}), path / "1.parquet")
+    with pytest.raises(InputError, match=r"the files changed while they were read|cannot be read"):
+        list(source)
+    write.write_table(pa.table({"src": [-1], "dst": [8]}), path / "1.parquet")
+    with pytest.raises(InputError, match="holds '-1', not a vertex id"):
+        to_folder(path, tmp_path / "out", memory=1)
+    (path / "1.parquet").write_bytes(b"PAR1")
+    with pytest.raises(InputError, match="cannot be read as Parquet"):
+        to_folder(path, tmp_path / "out", memory=1)
+    assert not (tmp_path / "out").exists()
