@@ -50,10 +50,10 @@ from plancc.plan.metrics import Metrics
 from plancc.plan.piece_writer import (
     Kind,
     Pieces,
-    folder_name,
     write_piece,
     write_plan_head,
 )
+from plancc.plan.pieces import folder_name
 from plancc.plan.plan import attributes_of
 from plancc.plan.values import Header, Int64Array
 from plancc.search.footprint import Sizes, shown, work_of_rank

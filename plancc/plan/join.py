@@ -8,6 +8,7 @@ from typing import Any
 
 from plancc.errors import InputError
 from plancc.plan.format import ATTRIBUTE_GROUPS
+from plancc.plan.pieces import piece_path
 from plancc.plan.reader import PlanFile
 from plancc.plan.writer import write_file
 
@@ -42,6 +43,9 @@ def join(path: str | PathLike[str], output: str | PathLike[str], *, compress: bo
     with PlanFile(path) as file:
         if not file.num_pieces:
             raise InputError(f"{file.path}: is in one file already")
+        folder = os.path.realpath(os.path.dirname(piece_path(file.path, file.folder, 0)))
+        if os.path.realpath(os.path.dirname(os.path.abspath(output))) == folder:
+            raise InputError(f"{os.fspath(output)}: is among the pieces that are read")
         file.check_content()
         arrays: dict[str, Any] = {name: file.node(name) for name in file.names()}
         attributes = {group: file.attributes(group) for group in ATTRIBUTE_GROUPS}

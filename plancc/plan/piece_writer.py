@@ -7,18 +7,15 @@ pieces are there, renames; then it writes the head. So the plan appears complete
 from __future__ import annotations
 
 import os
-import re
-import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
 
+from plancc.errors import InputError
 from plancc.files import atomic_folder, output_error
 from plancc.plan.attributes import write_attributes
 from plancc.plan.digests import Digests, cut_points, digests_of_plan, root_of
@@ -30,14 +27,10 @@ from plancc.plan.format import (
     Arrays,
     header_attributes,
 )
-from plancc.plan.pieces import FIRST_PART, is_folder_name
+from plancc.plan.pieces import FIRST_PART, folder_name
 from plancc.plan.plan import Plan
 from plancc.plan.values import Header, Int64Array
 from plancc.plan.writer import LIBVER, Stream, write_array, write_file
-
-HASH_DIGITS = 12
-"""Digits of the content hash in the name of a folder."""
-PIECE_NAME = re.compile(r"\d+\.h5")
 
 
 class Kind(NamedTuple):
@@ -45,13 +38,6 @@ class Kind(NamedTuple):
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
-
-
-def folder_name(path: str | PathLike[str], content: str) -> str:
-    """The folder of a plan's pieces, for the head's path and the content hash."""
-    stem = Path(path).stem.lstrip(".")[:100]
-    name = f"{stem}.pieces-{content[:HASH_DIGITS]}"
-    return name if is_folder_name(name) else f"plan.pieces-{content[:HASH_DIGITS]}"
 
 
 def write_piece(
@@ -136,8 +122,6 @@ def write_plan_head(
 ) -> str:
     """Write the head of a plan whose pieces are there, and return the content hash.
 
-    The pieces of the plan that it replaces are removed.
-
     Parameters
     ----------
     path : path of the plan
@@ -150,7 +134,7 @@ def write_plan_head(
     attributes : mapping
         As of `plancc.plan.writer.write_file`.
     """
-    former, kinds = _former(path), pieces.kinds
+    kinds = pieces.kinds
     empty = {name: np.empty((0, *kind.shape[1:]), kind.dtype) for name, kind in kinds.items()}
     tables = {f"{PIECES}/{name}": at for name, at in pieces.starts.items()}
     content = root_of(header_attributes(header), digests, {**whole, **kinds})
@@ -166,30 +150,7 @@ def write_plan_head(
         known=(digests, content),
         more={PIECES: pieces.folder},
     )
-    if former is not None and former.name != pieces.folder:
-        _remove(former)
     return content
-
-
-def _former(path: str | PathLike[str]) -> Path | None:
-    """The folder of pieces of the plan that is at `path` now."""
-    target = os.path.realpath(os.fspath(path))
-    try:
-        with h5py.File(target, "r", locking=False) as file:
-            name = file.attrs.get(PIECES)
-    except (OSError, RuntimeError, KeyError):
-        return None
-    name = name.decode(errors="replace") if isinstance(name, bytes) else name
-    return Path(target).parent / name if is_folder_name(name) else None
-
-
-def _remove(folder: Path) -> None:
-    """Remove a folder that holds pieces, and nothing else."""
-    with suppress(OSError):
-        if not folder.is_symlink() and all(
-            PIECE_NAME.fullmatch(each.name) for each in folder.iterdir()
-        ):
-            shutil.rmtree(folder)
 
 
 def save_in_pieces(
@@ -205,8 +166,21 @@ def save_in_pieces(
         Strictly ascending from 0 to the number of parts: piece i has the parts
         ``first_part[i]..first_part[i + 1] - 1``.
     compress : bool
+
+    Raises
+    ------
+    InputError
+        If these are no such parts.
+    OutputError
+        As of `Plan.save`.
     """
     arrays, parts = plan.arrays(), np.asarray(first_part, dtype=np.int64)
+    ends = len(parts) > 1 and parts[0] == 0 and parts[-1] == plan.num_parts
+    if not ends or (np.diff(parts) < 1).any():
+        raise InputError(
+            f"pieces that begin with parts {list(first_part)}: give parts that rise from 0 to "
+            f"{plan.num_parts}"
+        )
     cut = {name for name in arrays if NODES[name].cut}
     starts = {name: cut_points(NODES[name].cut, arrays.__getitem__)[parts] for name in cut}
     digests = digests_of_plan(arrays)

@@ -7,13 +7,19 @@ digests of all parts, and where each piece begins. A rank opens the pieces of it
 from __future__ import annotations
 
 import os
+import re
+import shutil
+from contextlib import suppress
 from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 import numpy.typing as npt
 
+from plancc.errors import InputError
 from plancc.plan.attributes import is_plain, stored
 from plancc.plan.container import Container
 from plancc.plan.format import PIECE_FORMAT, PIECES, Node
@@ -23,13 +29,16 @@ from plancc.plan.values import Int64Array
 MOST_OPEN = 64
 """Pieces that are open at a time."""
 FIRST_PART = f"{PIECES}/first_part"
+HASH_DIGITS = 12
+"""Digits of the content hash in the name of a folder."""
+PIECE_NAME = re.compile(r"\d+\.h5")
 MAX_NAME = 255
 """Longest name of a folder, in bytes."""
 
 
 def piece_path(head: str, folder: str, index: int) -> str:
     """The file of a piece."""
-    return os.path.join(os.path.dirname(head), folder, f"{index}.h5")
+    return os.path.join(os.path.dirname(os.path.realpath(head)), folder, f"{index}.h5")
 
 
 def is_folder_name(text: Any) -> bool:
@@ -42,6 +51,39 @@ def is_folder_name(text: Any) -> bool:
         and "\\" not in text
         and 0 < len(text.encode(errors="replace")) <= MAX_NAME
     )
+
+
+def folder_name(path: str | PathLike[str], content: str) -> str:
+    """The folder of a plan's pieces, for the head's path and the content hash."""
+    stem = Path(os.path.realpath(path)).stem.lstrip(".")[:100]
+    name = f"{stem}.pieces-{content[:HASH_DIGITS]}"
+    return name if is_folder_name(name) else f"plan.pieces-{content[:HASH_DIGITS]}"
+
+
+def former_pieces(path: str | PathLike[str]) -> Path | None:
+    """The folder of pieces of the plan that is at `path` now, if it was made for this path."""
+    target = os.path.realpath(os.fspath(path))
+    try:
+        if not os.path.isfile(target) or needs_guard(target):
+            return None
+        with h5py.File(target, "r", locking=False) as file:
+            name, content = (
+                str(stored(file, each).value) if is_plain(file.attrs.get_id(each)) else ""
+                for each in (PIECES, "content_sha256")
+            )
+    except (InputError, OSError, RuntimeError, KeyError, ValueError):  # whatever stands there
+        return None
+    own = is_folder_name(name) and name == folder_name(target, content)
+    return Path(target).parent / name if own else None
+
+
+def remove_pieces(folder: Path) -> None:
+    """Remove a folder that holds pieces, and nothing else."""
+    with suppress(OSError):
+        found = list(folder.iterdir())
+        pieces = all(PIECE_NAME.fullmatch(p.name) and p.is_file() for p in found)
+        if pieces and not any(p.is_symlink() for p in (folder, *found)):
+            shutil.rmtree(folder)
 
 
 class Pieces:
@@ -58,6 +100,7 @@ class Pieces:
 
     Attributes
     ----------
+    folder : str
     count : int
 
     Raises
@@ -69,7 +112,7 @@ class Pieces:
     def __init__(self, head: Container, folder: Any, num_parts: int, content: str) -> None:
         if not is_folder_name(folder):
             raise head.error(f"attribute '{PIECES}' names no folder beside the file")
-        self._head, self._folder, self._content = head, folder, content
+        self._head, self.folder, self._content = head, str(folder), content
         self._open: dict[int, Container] = {}
         self._starts: dict[str, Int64Array] = {}
         first = self._offsets(FIRST_PART, None, num_parts)
@@ -115,19 +158,26 @@ class Pieces:
 
     def read(self, of: Pieced, start: int, stop: int) -> npt.NDArray[Any]:
         """Some entries of a dataset; see `Pieced`."""
-        starts, found = self.starts(of.name), []
-        at = start
+        starts, shared = self.starts(of.name), of.node.shared
+        index = min(int(np.searchsorted(starts, start, side="right")) - 1, self.count - 1)
+        if stop - start == len(of):
+            index = 0
+        found, at, tail = [np.empty((0, *of.shape[1:]), of.dtype)], start, None
         while at < stop:
-            index = min(int(np.searchsorted(starts, at, side="right")) - 1, self.count - 1)
-            first, last = int(starts[index]), int(starts[index + 1]) + of.node.shared
-            end = min(stop, last)
+            first, last = int(starts[index]), int(starts[index + 1]) + shared
             dataset = self._slice(of, index, last - first)
+            again = int(shared and at > start)  # the entry that the piece before has as its last
             with self._piece(index).reading(f"/{of.name}"):
-                found.append(dataset[at - first : end - first])
-            at = end
-        if not found:
-            return np.empty((0, *of.shape[1:]), of.dtype)
-        return found[0] if len(found) == 1 else np.concatenate(found)
+                read = dataset[max(at - again - first, 0) : min(stop, last) - first]
+            if again and read[0] != tail:
+                raise self._head.error(
+                    f"/{of.name} is damaged: pieces {index - 1} and {index} do not fit together"
+                )
+            found.append(read[again:])
+            tail = read[-1] if shared else None
+            at = min(stop, last)
+            index += 1
+        return found[1] if len(found) == 2 else np.concatenate(found)
 
     def _slice(self, of: Pieced, index: int, length: int) -> h5py.Dataset:
         """A dataset of a piece."""
@@ -152,7 +202,7 @@ class Pieces:
 
     def _opened(self, index: int) -> Container:
         head = self._head
-        path = piece_path(head.path, self._folder, index)
+        path = piece_path(head.path, self.folder, index)
         if not os.path.exists(path):
             raise head.error(f"piece {index} of {self.count} is missing: {path}")
         if needs_guard(path):

@@ -168,6 +168,11 @@ class PlanFile:
         return {name: self._digests[name] for name in self.names()}
 
     @property
+    def folder(self) -> str:
+        """The name of the folder of pieces; "": there are none."""
+        return "" if self._pieces is None else self._pieces.folder
+
+    @property
     def num_pieces(self) -> int:
         """Files that have the parts, beside this one; 0: they are in this one."""
         return 0 if self._pieces is None else self._pieces.count

@@ -14,7 +14,15 @@ import numpy.typing as npt
 from plancc.files import atomic_write
 from plancc.plan.attributes import digest_of_attributes, stored, write_attributes
 from plancc.plan.digests import Digests, digests_of_plan, root_of
-from plancc.plan.format import DIGESTS, FORMAT, FORMAT_VERSION, Arrays, header_attributes
+from plancc.plan.format import (
+    DIGESTS,
+    FORMAT,
+    FORMAT_VERSION,
+    PIECES,
+    Arrays,
+    header_attributes,
+)
+from plancc.plan.pieces import former_pieces, remove_pieces
 from plancc.plan.values import Header
 
 CHUNK_BYTES = 1 << 19
@@ -37,6 +45,8 @@ def write_file(
 ) -> str:
     """Write a plan file and return its content hash; see `plancc.plan.plan.Plan.save`.
 
+    If the file that is replaced was a plan in pieces, these are removed.
+
     Parameters
     ----------
     path : path of the new file
@@ -51,6 +61,7 @@ def write_file(
     more : mapping, optional
         Attributes of the root that do not enter the content hash.
     """
+    former = former_pieces(path)
     with atomic_write(path) as temporary, ThreadPoolExecutor(2) as pool:
 
         def hashes() -> tuple[Mapping[str, Digests], str]:
@@ -71,6 +82,8 @@ def write_file(
         except BaseException as error:  # Ctrl-C, which Python raises in the main thread only
             stream.stop(error)
             raise
+    if former is not None and former.name != (more or {}).get(PIECES):
+        remove_pieces(former)
     return written.result()
 
 

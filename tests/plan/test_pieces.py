@@ -2,6 +2,7 @@
 
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -216,11 +217,156 @@ def test_a_new_plan_replaces_the_pieces_of_the_old(pieces):
     ]
 
 
-def test_a_folder_with_other_files_stays(pieces):
+def test_one_file_replaces_the_pieces(pieces):
+    head, _ = pieces
+    plan_of("edge").save(head)
+    assert [path.name for path in head.parent.iterdir()] == ["plan.h5"]
+
+
+@pytest.mark.parametrize("what", ["file", "folder", "link", "linked"])
+def test_a_folder_with_anything_else_stays(what, pieces):
     head, folder = pieces
-    (folder / "notes.txt").write_text("mine")
-    save_in_pieces(plan_of("edge"), head, [0, PARTS])
-    assert (folder / "notes.txt").exists()
+    if what == "file":
+        (folder / "notes.txt").write_text("mine")
+    elif what == "folder":
+        (folder / "7.h5").mkdir()
+    elif what == "link":
+        (folder / "7.h5").symlink_to("0.h5")
+    else:
+        folder.rename(folder.with_name("real"))
+        folder.symlink_to("real")
+    before = sorted(path.name for path in folder.iterdir())
+    plan_of("edge").save(head)
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_pieces_of_another_head_stay(pieces):
+    """A copy of the head names the folder of its original."""
+    head, folder = pieces
+    copy = head.with_name("copy.h5")
+    shutil.copy(head, copy)
+    assert load(copy).content_sha256() == load(head).content_sha256()
+    plan_of("edge").save(copy)
+    assert load(head).content_sha256() == plan_of().content_sha256()
+    assert folder.exists()
+
+
+def test_a_plan_may_be_moved_and_linked_to(pieces):
+    head, folder = pieces
+    elsewhere = head.parent / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "link.h5").symlink_to("../plan.h5")
+    content = plan_of().content_sha256()
+    assert load(elsewhere / "link.h5").content_sha256() == content
+    shutil.move(folder, elsewhere)
+    head.rename(elsewhere / "other.h5")
+    assert load(elsewhere / "other.h5").content_sha256() == content
+
+
+@pytest.mark.parametrize("name", ["a plän.h5", ".plan", "..h5", "x" * 200 + ".h5"])
+def test_odd_names(name, tmp_path):
+    save_in_pieces(plan_of(), tmp_path / name, [0, PARTS])
+    assert load(tmp_path / name).content_sha256() == plan_of().content_sha256()
+
+
+@pytest.mark.parametrize("first", [[0], [], [0, 3], [1, 6], [0, 2, 2, 6], [0, 3, 2, 6], [0, 7]])
+def test_wrong_first_parts(first, tmp_path):
+    with pytest.raises(InputError, match="give parts that rise from 0 to 6"):
+        save_in_pieces(plan_of(), tmp_path / "p.h5", first)
+    assert not list(tmp_path.iterdir())
+
+
+def replaced(file, name, **how):
+    how.setdefault("data", file[name][()])
+    del file[name]
+    file.create_dataset(name, **how)
+
+
+def outside(file, name):
+    raw, array = Path(file.filename).with_name("raw"), file[name][()]
+    array.tofile(raw)
+    replaced(file, name, external=[(str(raw), 0, array.nbytes)])
+
+
+def virtual(file, name):
+    layout = h5py.VirtualLayout(file[name].shape, file[name].dtype)
+    layout[...] = h5py.VirtualSource("0.h5", name, file[name].shape)
+    del file[name]
+    file.create_virtual_dataset(name, layout)
+
+
+def hollow(file, name):
+    shape, dtype = file[name].shape, file[name].dtype
+    del file[name]
+    file.create_dataset(name, shape, dtype)
+
+
+def grouped(file, name):
+    del file[name]
+    file.create_group(name)
+
+
+DATASETS = {
+    "type": (lambda file, name: replaced(file, name, dtype=">i2"), "has type >i2, not"),
+    "longer": (
+        lambda file, name: replaced(file, name, data=np.repeat(file[name][()], 2, axis=0)),
+        "the head asks for",
+    ),
+    "dimension": (
+        lambda file, name: replaced(file, name, data=file[name][()][..., None]),
+        "the head asks for",
+    ),
+    "filter": (lambda file, name: replaced(file, name, compression="lzf"), "uses HDF5 filter"),
+    "external": (outside, "keeps its data outside the file"),
+    "virtual": (virtual, "keeps its data outside the file"),
+    "hollow": (hollow, "is not completely stored in the file"),
+    "group": (grouped, "is not a dataset"),
+}
+
+
+@pytest.mark.parametrize("name", ["rows/global_id", "matrix/row_ptr", "expand/recv_row"])
+@pytest.mark.parametrize("change", DATASETS)
+def test_datasets_of_a_piece_are_checked(change, name, pieces):
+    head, folder = pieces
+    work, sentence = DATASETS[change]
+    with h5py.File(folder / "1.h5", "r+", libver=("v110", "v110")) as file:
+        work(file, name)
+    with pytest.raises(PlanError, match=sentence):
+        load(head)
+    with pytest.raises(PlanError, match=sentence):
+        read_rank_slice(head, 1, PARTS)
+    read_rank_slice(head, 0, PARTS)
+
+
+@pytest.mark.parametrize("name", [name for name, node in NODES.items() if node.cut])
+def test_a_changed_entry_is_found(name, tmp_path):
+    plan, head = plan_of("edge"), tmp_path / "p.h5"
+    if name not in plan.arrays():
+        pytest.skip("not in this plan")
+    save_in_pieces(plan, head, [0, 3, PARTS])
+    (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    for index in range(2):
+        before = (folder / f"{index}.h5").read_bytes()
+        for entry in (0, -1):
+            with h5py.File(folder / f"{index}.h5", "r+", libver=("v110", "v110")) as file:
+                array = file[name][()]
+                array.reshape(len(array), -1)[entry, 0] += 1
+                file[name][...] = array
+            with pytest.raises(PlanError, match="is damaged"):
+                load(head)
+            with PlanFile(head) as file, pytest.raises(PlanError, match=f"/{name} is damaged"):
+                file.check_content()
+            (folder / f"{index}.h5").write_bytes(before)
+    load(head)
+
+
+def test_a_start_within_its_bounds_is_found_by_the_digests(pieces):
+    head, _ = pieces
+    with h5py.File(head, "r+", libver=("v110", "v110")) as file:
+        file["pieces/matrix/column"][1] += 1
+    for rank in range(2):
+        with pytest.raises(PlanError):
+            read_rank_slice(head, rank, PARTS)
 
 
 @pytest.mark.parametrize("after", [0, 1, 2])
@@ -246,6 +392,8 @@ def test_a_plan_is_not_joined_into_itself(pieces):
     head, _ = pieces
     with pytest.raises(InputError, match="is the plan that is read"):
         join(head, head)
+    with pytest.raises(InputError, match="is among the pieces that are read"):
+        join(head, pieces[1] / "one.h5")
     plan_of().save(head.with_name("one.h5"))
     with pytest.raises(InputError, match="is in one file already"):
         join(head.with_name("one.h5"), head)
