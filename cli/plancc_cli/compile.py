@@ -29,7 +29,7 @@ from plancc_cli.generated import (
     with_options,
 )
 from plancc_cli.progress import command_line, progress, verbosity
-from plancc_cli.run import under_launcher
+from plancc_cli.run import started_by_launcher
 from plancc_cli.stopping import KeepBest
 
 DIMS_DEFAULT = ",".join(map(str, DEFAULT_DIMS))
@@ -187,7 +187,7 @@ def command(
         plancc compile graph.mtx -p 8 -o plan.h5
         mpirun -n 4 plancc compile folder -p 64 -o plan.h5     # together; see plancc convert
     """
-    if under_launcher():
+    if started_by_launcher():
         from plancc_cli.compile_ranks import compile_on_ranks
 
         compile_on_ranks({k: v for k, v in settings.items() if k in OF_MODELS and v is not None})

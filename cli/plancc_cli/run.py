@@ -36,8 +36,17 @@ def __getattr__(name: str) -> Any:
 
 
 def under_launcher() -> bool:
-    """Whether a launcher has started several ranks, of which this is one."""
+    """Whether a variable says that there are several ranks, of which this is one."""
     return any(os.environ.get(name, "1") not in ("", "1") for name in RANKS)
+
+
+def started_by_launcher() -> bool:
+    """Whether a launcher has started several ranks; other programs set such variables too."""
+    if not under_launcher():
+        return False
+    from plancc_runtime.launch import announced
+
+    return announced()[1] > 1
 
 
 def main() -> None:

@@ -57,6 +57,14 @@ def test_ranks_write_a_plan_that_trains(folder, tmp_path):
     assert trained.returncode == 0, trained.stderr
 
 
+def test_a_variable_alone_is_no_launcher(folder, tmp_path):
+    """Other programs set WORLD_SIZE for purposes of their own."""
+    words = ["compile", folder, "-p", "4", "--model", "rp", "-o", tmp_path / "p.h5", "-q"]
+    done = run(None, "-m", "plancc_cli.main", *words, WORLD_SIZE="8")
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["p.h5"]
+
+
 def test_what_is_wrong_is_said_once(folder, tmp_path):
     for words, sentence, code in (
         (["--objective", "time"], "--objective time: several ranks minimise the volume only", 2),
