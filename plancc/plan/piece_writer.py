@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import h5py
@@ -27,7 +28,7 @@ from plancc.plan.format import (
     Arrays,
     header_attributes,
 )
-from plancc.plan.pieces import FIRST_PART, folder_name
+from plancc.plan.pieces import FIRST_PART, folder_name, former_pieces, remove_pieces
 from plancc.plan.plan import Plan
 from plancc.plan.values import Header, Int64Array
 from plancc.plan.writer import LIBVER, Stream, write_array, write_file
@@ -122,6 +123,8 @@ def write_plan_head(
 ) -> str:
     """Write the head of a plan whose pieces are there, and return the content hash.
 
+    If that fails, the pieces are removed.
+
     Parameters
     ----------
     path : path of the plan
@@ -139,17 +142,23 @@ def write_plan_head(
     tables = {f"{PIECES}/{name}": at for name, at in pieces.starts.items()}
     content = root_of(header_attributes(header), digests, {**whole, **kinds})
     arrays = {**whole, **empty}
-    write_file(
-        path,
-        header,
-        {name: arrays[name] for name in NODES if name in arrays}
-        | {FIRST_PART: pieces.first_part}
-        | tables,
-        attributes,
-        compress=False,
-        known=(digests, content),
-        more={PIECES: pieces.folder},
-    )
+    datasets = {name: arrays[name] for name in NODES if name in arrays}
+    datasets |= {FIRST_PART: pieces.first_part} | tables
+    try:
+        write_file(
+            path,
+            header,
+            datasets,
+            attributes,
+            compress=False,
+            known=(digests, content),
+            more={PIECES: pieces.folder},
+        )
+    except BaseException:
+        folder = Path(os.path.realpath(path)).with_name(pieces.folder)
+        if former_pieces(path) != folder:
+            remove_pieces(folder)
+        raise
     return content
 
 

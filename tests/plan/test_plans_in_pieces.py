@@ -388,6 +388,20 @@ def test_nothing_is_left_of_a_plan_that_was_not_written(after, tmp_path, monkeyp
     assert not list(tmp_path.iterdir())
 
 
+def test_pieces_without_a_head_are_removed(pieces, monkeypatch):
+    head, _folder = pieces
+    before = sorted(head.parent.rglob("*"))
+
+    def fail(*words, **options):
+        raise plancc.OutputError("the disk is full")
+
+    monkeypatch.setattr("plancc.plan.piece_writer.write_file", fail)
+    with pytest.raises(plancc.OutputError):
+        save_in_pieces(plan_of("edge"), head, [0, PARTS])
+    assert sorted(head.parent.rglob("*")) == before
+    assert load(head).content_sha256() == plan_of().content_sha256()
+
+
 def test_a_plan_is_not_joined_into_itself(pieces):
     head, _ = pieces
     with pytest.raises(InputError, match="is the plan that is read"):
