@@ -19,7 +19,7 @@ from plancc_cli import options
 from plancc_cli.generated import of_class
 from plancc_cli.progress import USUAL, command_line, progress, verbosity_level
 from plancc_cli.ranks import Job
-from plancc_cli.render import moved_words, origin
+from plancc_cli.render import moved_words, origin, sizes_of
 from plancc_cli.tables import print_data
 from plancc_cli.words import say
 
@@ -116,7 +116,8 @@ def _print(compiled: Compiled, output: str, seconds: float, num_ranks: int) -> N
         }
         print_data(form, found)
         return
-    say(f"{output}: {origin(provenance)}, {num_ranks} ranks, {seconds:.1f} s")
+    said = f"{sizes_of(compiled.header)}, {origin(provenance)}"
+    say(f"{output}: {said}, {num_ranks} ranks, {seconds:.1f} s")
     say(moved_words(metrics, random))
     say(f"the plan is in {num_ranks} pieces beside {output}: plancc join makes one file of them")
     say(f"content {compiled.content_sha256}")

@@ -98,7 +98,7 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
     assert random is not None
     header = plan.header
     say(
-        f"{output}: {_sizes(header)}, {origin(plan.provenance)}, {seconds:.1f} s",
+        f"{output}: {sizes_of(header)}, {origin(plan.provenance)}, {seconds:.1f} s",
     )
     directed = "; the graph is directed: --symmetrize adds the reverse edges" * header.directed
     say(f"matrix: {_matrix(header)}{directed}")
@@ -164,7 +164,7 @@ def moved_words(metrics: Metrics, random: Metrics) -> str:
     )
 
 
-def _sizes(header: Header) -> str:
+def sizes_of(header: Header) -> str:
     """Vertices, nonzeros, and what the rows are divided into, with the grid that shares it."""
     sizes = f"{header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "
     if header.grid is None:
@@ -204,7 +204,7 @@ def print_refinement(given: Plan, better: Plan, output: str, digest: str, second
 
     provenance, (before, *steps) = better.provenance, read_tried(better.provenance)
     header = better.header
-    say(f"{output}: {_sizes(header)}, refined for {provenance['objective']}, {seconds:.1f} s")
+    say(f"{output}: {sizes_of(header)}, refined for {provenance['objective']}, {seconds:.1f} s")
     if any(step["best"] for step in steps):
         print_table(_refinement(given, better))
     else:

@@ -70,6 +70,7 @@ class Compiled:
     Attributes
     ----------
     content_sha256 : str
+    header : Header
     metrics, baseline : Metrics
         Of the plan, and of a random partition.
     provenance : dict
@@ -77,6 +78,7 @@ class Compiled:
     """
 
     content_sha256: str
+    header: Header
     metrics: Metrics
     baseline: Metrics
     provenance: dict[str, Any]
@@ -266,7 +268,7 @@ def compile_folder(
         content = _write(
             ranks, output, header, parts, data_of_parts, ids, attributes, order.compress
         )
-    return Compiled(content, metrics, baseline, provenance, found.warnings)
+    return Compiled(content, header, metrics, baseline, provenance, found.warnings)
 
 
 def _of_rows(data: VertexData, rows: npt.NDArray[np.int32]) -> VertexData:
