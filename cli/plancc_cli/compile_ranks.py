@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import warnings
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ from plancc_cli.ranks import Job
 from plancc_cli.render import moved_words, origin, sizes_of
 from plancc_cli.tables import print_data
 from plancc_cli.words import say
+from plancc_runtime.transport.base import TIMEOUT
 
 if TYPE_CHECKING:
     from plancc.distributed.compile import Compiled
@@ -54,7 +56,8 @@ def compile_on_ranks(of_models: Mapping[str, Any]) -> None:
         Options of models that are given.
     """
     context = click.get_current_context()
-    code = Job("plancc", context.command).run(None, "auto", 0, partial(_work, context, of_models))
+    job, work = Job("plancc", context.command), partial(_work, context, of_models)
+    code = job.run(None, "auto", TIMEOUT, work)
     if code:
         sys.exit(code)
 
@@ -63,6 +66,7 @@ def _work(context: click.Context, of_models: Mapping[str, Any], transport: Trans
     """Compile, and print on rank 0. Collective."""
     from plancc.distributed.compile import Order, compile_folder
 
+    transport.timeout = math.inf  # a partition may take hours, for which the others wait
     first, given = transport.rank == 0, context.params
     output = given["output"]
     with transport.agreement():
