@@ -17,6 +17,7 @@ import secrets
 import shutil
 import stat
 import tempfile
+import threading
 import tomllib
 import zlib
 from collections.abc import Iterator, Sequence
@@ -29,6 +30,10 @@ from typing import Any
 from plancc.errors import InputError, OutputError
 from plancc.processes import BEGUN, GONE, WRITTEN, tell
 from plancc.text import printable
+
+PARSING = threading.RLock()
+"""Held by threads while NumPy parses a header of .npy: the parser of CPython 3.11 counts its depth
+for all threads together, and fails (SystemError) where two of them are in it."""
 
 _REASONS = {
     errno.ENOSPC: "the disk is full",

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.files import open_file
+from plancc.files import PARSING, open_file
 from plancc.graph.bounds import check_unpacked
 from plancc.graph.canonical import as_values, build_graph, detect_direction, graph_of_rows
 from plancc.graph.formats import Format
@@ -153,7 +153,7 @@ def read_array(path: StrPath) -> Array:
     check_readable(path)
     name = os.fspath(path)
     try:
-        with open_file(path) as stream:
+        with PARSING, open_file(path) as stream:
             claimed = claimed_bytes(stream)
             stored = os.fstat(stream.fileno()).st_size - stream.tell()
             if claimed > stored:
@@ -175,7 +175,8 @@ def map_array(path: StrPath) -> Array:
     check_readable(path)
     name = os.fspath(path)
     try:
-        return np.asarray(np.load(name, mmap_mode="c", allow_pickle=False))
+        with PARSING:
+            return np.asarray(np.load(name, mmap_mode="c", allow_pickle=False))
     except _RAISED as error:
         raise InputError(f"{name}: not an .npy array ({shown(error)})") from error
 

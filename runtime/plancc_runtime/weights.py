@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from plancc.errors import InputError, PlanccError
-from plancc.files import open_file
+from plancc.files import PARSING, open_file
 from plancc.text import shown
 
 DESCRIPTION = "network"
@@ -130,7 +130,7 @@ def _native(array: np.ndarray) -> np.ndarray:
 def _opened(path: str | PathLike[str]) -> Iterator[Any]:
     """The archive; InputError for whatever numpy, zipfile and zlib raise of a damaged one."""
     try:
-        with open_file(path) as stream, np.load(stream, allow_pickle=False) as file:
+        with PARSING, open_file(path) as stream, np.load(stream, allow_pickle=False) as file:
             yield file
     except PlanccError:
         raise
