@@ -30,6 +30,7 @@ import shutil
 import stat
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -163,6 +164,9 @@ def _temporary() -> tuple[Path, bool]:
     return place, True
 
 
+_CHOOSING = threading.RLock()
+
+
 # -- the cache of one kernel -----------------------------------------------------------------------
 
 
@@ -214,12 +218,16 @@ class KernelCache(FunctionCache):
 
 @contextlib.contextmanager
 def _numba_writes_to(place: Path) -> Iterator[None]:
-    """Let numba choose this folder meanwhile, and its own afterwards: users have kernels too."""
-    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(place)
-    try:
-        yield
-    finally:
-        numba.config.CACHE_DIR = before
+    """Let numba choose this folder meanwhile, and its own afterwards: users have kernels too.
+
+    One thread after the other: ranks that are threads import kernels at once.
+    """
+    with _CHOOSING:
+        before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(place)
+        try:
+            yield
+        finally:
+            numba.config.CACHE_DIR = before
 
 
 def _stamp(function: Any) -> str:

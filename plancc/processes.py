@@ -65,6 +65,20 @@ def interrupted(written: Iterable[str] | None = None) -> str:
     return f"interrupted; {some} {'was' if len(files) == 1 else 'were'} written before"
 
 
+def ends_with(code: int) -> None:
+    """Tell the exit code of the work, which is about to say why; nothing interrupts it any more.
+
+    An interrupt after that would be answered by the supervisor too, with a second sentence.
+    """
+    if _supervisor is None:
+        return
+    for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        with contextlib.suppress(ValueError):  # not in the main thread
+            if callable(signal.getsignal(number)):
+                signal.signal(number, only_wake)
+    tell(CODE, code)
+
+
 def begin_to_stop() -> None:
     """Note that a signal interrupts the work of this process."""
     global _stopping

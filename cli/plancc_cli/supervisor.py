@@ -108,8 +108,7 @@ def _work(work: Callable[[], object], supervisor: int, reports: int, watched: se
         processes.die_with_parent(supervisor)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, watched)
         code = _code_of(work)
-        _leave_alone(*interruptible)
-        processes.tell(processes.CODE, code)
+        processes.ends_with(code)
         with contextlib.suppress(Exception):
             import atexit
 
@@ -307,6 +306,8 @@ class _Supervisor:
             self.handled = self.handled - {-number} if number < 0 else self.handled | {number}
         elif what == processes.CODE:
             self.code = int(value)
+            if self.deadline is not None:  # time to say why
+                self.deadline += KILLED
 
     def _say(self, sentence: str, after_terminal: bool = False) -> None:
         """One line on stderr."""

@@ -71,6 +71,22 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, said.removeprefix("plancc: error: ")
 
 
+@pytest.mark.parametrize("late", ["SIGALRM", "SIGTERM"])
+def test_who_says_why_it_ends_is_not_interrupted(late: str, tmp_path: Path) -> None:
+    """An interrupt that native code swallowed is raised again, perhaps after the sentence."""
+    work = (
+        "processes.ends_with(1)\n"
+        "print('plancc: error: the only sentence', file=sys.stderr, flush=True)\n"
+        "ready(0)\n"
+        f"os.kill(os.getpid(), signal.{late})\n"
+        "os.kill(os.getppid(), signal.SIGTERM)\n"
+        "time.sleep(0.2)\n"
+        "raise SystemExit(1)"
+    )
+    with program(work, tmp_path) as process:
+        assert ended(process) == (1, "the only sentence\n")
+
+
 # -- every command, at random moments --------------------------------------------------------------
 
 SEED = 17

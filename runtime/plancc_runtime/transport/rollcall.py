@@ -213,6 +213,8 @@ class RollCall:
         """Tell all ranks of this machine that the job is over.
 
         Late ones are killed if the launcher is patient: it would wait for them before it ends.
+        Stopped ones always are: prterun continues them before it ends them, and may wait for ever
+        if they connect to it then (Open MPI 5.0).
         """
         with self._open("") as telling:
             telling.setblocking(False)
@@ -220,10 +222,10 @@ class RollCall:
                 if rank != self.place.rank:
                     with suppress(OSError):
                         telling.sendto(_datagram(OVER, self.place.rank), self._address(rank))
-        if self.place.patient:
-            here = siblings.ranks_here(self.place.variable)
-            for rank in set(late) - {self.place.rank}:
-                for each in here.get(rank, []):
+        here = siblings.ranks_here(self.place.variable)
+        for rank in set(late) - {self.place.rank}:
+            for each in here.get(rank, []):
+                if self.place.patient or each.state in siblings.STOPPED:
                     siblings.kill(each)
 
 
