@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Self
 
 from plancc.cost.objectives import OBJECTIVES
 from plancc.cost.rates import EpochTime
-from plancc.cost.topology import Topology
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models.capacities import check_capacities
 from plancc.partitioners.options import AUTO, PartitionOptions
 from plancc.passes.deadline import Stop
 from plancc.plan.grid import Grid
+from plancc.plan.topology import Topology
 from plancc.predict.machine import Machine
 from plancc.predict.machine_files import find_machine
 from plancc.registry import check_choice
@@ -51,7 +51,7 @@ class SearchOptions(PartitionOptions):
         The machine that epochs are predicted on, or its name or file; None:
         `plancc.predict.predictor.DEFAULT_MACHINE`.
     topology : Topology or what it parses, optional
-        With one rank for every part.
+        With one rank for every part. The nodes of the machine have as many ranks then.
     grid : Grid, optional
         Process grid whose blocks the parts are: the time of an epoch is then the grid's.
     stop : callable, optional
@@ -95,8 +95,12 @@ class SearchOptions(PartitionOptions):
             object.__setattr__(self, "machine", find_machine(self.machine))
         if self.capacities is not None:
             self._give_speed(self.capacities)
-        if self.topology is not None and not isinstance(self.topology, Topology):
-            object.__setattr__(self, "topology", Topology.parse(str(self.topology)))
+        if self.topology is not None:
+            topology = self.topology
+            if not isinstance(topology, Topology):
+                topology = Topology.parse(topology)
+            object.__setattr__(self, "topology", topology)
+            object.__setattr__(self, "machine", self.predictor.machine.on_nodes(topology))
 
     def _give_speed(self, capacities: tuple[float, ...]) -> None:
         machine, number = self.predictor.machine, len(capacities)

@@ -14,8 +14,7 @@ from functools import partial
 from typing import Any
 
 from plancc.cost.owners import random_traffic
-from plancc.cost.topology import Topology
-from plancc.errors import PlanccWarning
+from plancc.errors import InputError, PlanccWarning
 from plancc.graph.convert import as_source
 from plancc.graph.folders import check_reading
 from plancc.graph.graph import NORMALIZATIONS
@@ -41,14 +40,22 @@ from plancc.plan.grid_slices import with_grid
 from plancc.plan.lowering import lower
 from plancc.plan.metrics import summarize
 from plancc.plan.plan import Plan
+from plancc.plan.routing import with_routes
+from plancc.plan.topology import Topology
 from plancc.predict.forecast import Forecast
 from plancc.predict.machine import Machine
+from plancc.predict.schedules import tables_of
 from plancc.predict.widths import DataWidths
 from plancc.registry import check_choice
 from plancc.scratch import on_disk
 from plancc.version import __version__
 
 VALUE_DTYPES = ("float32", "float64")
+EXCHANGES = ("auto", "flat", "nodes")
+"""What `compile` may be told of hops between nodes."""
+SLOWER = 1.02
+"""Epoch with hops over that without, up to which a search for the volume keeps them: they move
+fewer rows between nodes."""
 
 
 def compile(
@@ -68,6 +75,7 @@ def compile(
     preset: str | None = None,
     machine: Machine | str | None = None,
     topology: str | Topology | None = None,
+    exchange: str = "auto",
     capacities: Sequence[float] | None = None,
     threads: int = 1,
     memory: int | None = None,
@@ -132,8 +140,12 @@ def compile(
         The machine that the epoch is predicted on: a value, a name or a file. None:
         `plancc.predict.predictor.DEFAULT_MACHINE`.
     topology : str or Topology, optional
-        Nodes x ranks per node, such as "4x8": parts are numbered so that those which exchange
-        much share a node.
+        Nodes x ranks per node, such as "4x8": a search minimises what travels between nodes
+        first, other parts are numbered so that those which exchange much share a node. The nodes
+        of the machine have as many ranks then.
+    exchange : {"auto", "flat", "nodes"}
+        With a topology: whether rows travel in hops, each to a node once (`plancc.plan.routing`),
+        or straight from rank to rank. "auto": in hops where that is predicted to take less time.
     capacities : sequence of float, optional
         Relative speed of every rank: parts get work in proportion to it, by every balance. The same
         as `machine` with these speeds; None: the speeds of the machine, 1 for all where it has
@@ -192,6 +204,9 @@ def compile(
     """
     check_choice("normalization", normalize, NORMALIZATIONS)
     check_choice("value type", value_dtype, VALUE_DTYPES)
+    check_choice("exchange", exchange, EXCHANGES)
+    if exchange == "nodes" and topology is None:
+        raise InputError("`exchange` nodes: needs a topology, nodes x ranks per node (`topology`)")
     options = SearchOptions(
         partitioner=partitioner,
         preset=preset,
@@ -259,11 +274,12 @@ def compile(
         plan = lower(matrix, owners, num_parts, normalization=normalize, self_loops=self_loops)
         if assigner.grid is not None:
             plan = with_grid(plan, assigner.grid)
+        plan, about_hops = _with_hops(plan, task, exchange)
     with observer("baseline"):
         baseline = summarize(random_traffic(matrix, num_parts))
     with observer("predict"):
         forecast = Forecast.of(task.options.predictor, plan, matrix)
-    notes = found.warnings
+    notes = [*found.warnings, *about_hops]
     if forecast.slower and not (task.model.of_batches or MODELS[model].even_random):
         notes.append(f"{forecast.comparison}; {_advice(wanted, task, assigner)}")
 
@@ -299,6 +315,33 @@ def compile(
             "warnings": "\n".join([text for text in (given_up, unfit) if text] + notes),
         },
     )
+
+
+def _with_hops(plan: Plan, task: Task, exchange: str) -> tuple[Plan, list[str]]:
+    """The plan with hops for the nodes of a topology, and what the user should know of it.
+
+    "auto" leaves them out where the epoch is predicted to take longer with them; for objective
+    "volume", by more than `SLOWER`.
+    """
+    topology, predictor = task.options.nodes, task.options.predictor
+    if topology is None or plan.header.grid is not None or exchange == "flat":
+        return plan, []
+    if not 1 < topology.nodes < topology.num_ranks:
+        return plan, []
+    routed = with_routes(plan, topology)
+    tables = tables_of(routed)
+    there = tables.on_nodes(predictor.machine.node.ranks)
+    if exchange == "nodes" or there.topology is None:
+        return routed, []
+    flat, hops = (predictor.epoch(each).seconds for each in (tables.flat(), tables))
+    allowed = SLOWER if task.objective == "volume" else 1.0
+    if hops <= allowed * flat:
+        return routed, []
+    return plan, [
+        f"rows travel straight from rank to rank: in hops between nodes ({topology}) an epoch is "
+        f"predicted to take {hops / flat:.2f} times as long ({1e3 * hops:.4g} ms, straight "
+        f"{1e3 * flat:.4g} ms; machine {predictor.machine.title}); `exchange` nodes compiles them"
+    ]
 
 
 def _with_dims(task: Task, data: VertexData) -> Task:

@@ -37,6 +37,7 @@ from plancc.plan.lowering import lower
 from plancc.plan.matrix import graph_of
 from plancc.plan.plan import Plan
 from plancc.plan.reader import load
+from plancc.plan.routing import with_routes
 from plancc.predict.forecast import RECORDED, Forecast
 from plancc.predict.machine import Machine
 from plancc.predict.predictor import Predictor
@@ -241,7 +242,7 @@ def refine(
         topology = recorded_topology(provenance, plan.num_parts)
         same = np.array_equal(better, owner)
         if topology is not None and not same:
-            better = mapped(better, matrix, topology, search.capacities)
+            better = mapped(Owners(better), matrix, topology, search.capacities).rows
         elif objective == "time" and topology is None and plan.header.grid is None:
             start = wall_seconds()
             better = with_better_numbers(matrix, result.owners, plan.num_parts, search).rows
@@ -392,6 +393,8 @@ def _with_owners(plan: Plan, matrix: Graph, owner: npt.NDArray[np.int32], num_pa
     )
     if header.grid is not None:
         new = with_grid(new, header.grid)
+    if header.topology is not None and num_parts == plan.num_parts:
+        new = with_routes(new, header.topology)
     place = np.empty(plan.num_vertices, dtype=np.int64)
     place[plan.global_id] = np.arange(plan.num_vertices)
     return replace(

@@ -13,7 +13,8 @@ import h5py
 import numpy as np
 from blake3 import blake3
 
-GROUPS = ("rows", "matrix", "expand", "fold", "vertex_data")
+HOPS = [f"{step}_{hop}" for step in ("expand", "fold") for hop in ("collect", "cross", "spread")]
+GROUPS = ("rows", "matrix", "expand", "fold", "vertex_data", *HOPS)
 
 
 def text(value):
@@ -70,7 +71,7 @@ def leaves_of(arrays) -> dict[str, np.ndarray]:
         "rows/global_id": part_ptr,
         "rows/original_id": part_ptr,
     }
-    for step in ("expand", "fold"):
+    for step in ("expand", "fold", *HOPS):
         for table in (f"{step}/send", f"{step}/recv"):
             if f"{table}_ptr" in arrays:
                 ptr = arrays[f"{table}_ptr"]

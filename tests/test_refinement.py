@@ -11,9 +11,9 @@ from test_ownership import DIMS, clustered, compiled, value_of
 
 import plancc
 from plancc.cost.objectives import OBJECTIVES
-from plancc.cost.topology import Topology
 from plancc.owners.rows import mapped
-from plancc.plan.matrix import graph_of, matrix_of
+from plancc.plan.matrix import graph_of, matrix_of, owners_of
+from plancc.plan.topology import Topology
 from plancc.predict.machine import Machine
 from plancc.predict.machine_files import find_machine
 from plancc.refinement import with_part
@@ -269,13 +269,14 @@ def test_widths_that_contradict_the_data_count_only_if_they_are_given(plan):
 
 
 def test_topology_and_seed_of_the_source(plan):
-    topology = Topology(3, 2)
+    topology = Topology.even(3, 2)
     source = compiled(clustered(), model="block", topology=str(topology), seed=5)
     better = plancc.refine(source, seed=2)
     assert better.owner().tolist() != source.owner().tolist()
     found = better.provenance
     assert (found["topology"], found["seed"]) == ("3x2", 2)
-    assert mapped(better.owner(), graph_of(better), topology).tolist() == better.owner().tolist()
+    owners = mapped(owners_of(better), graph_of(better), topology)
+    assert owners.rows.tolist() == better.owner().tolist()
     unfit = replace(source, provenance=source.provenance | {"topology": "2x2"})
     assert "topology" not in plancc.refine(unfit).provenance
     given = with_part(source, source.owner())

@@ -202,7 +202,10 @@ def _print_comparison(beside: list[Comparison], machines: dict[str, Accelerator]
                 "published",
             )
     if any(each.machine == CPU for each in beside):
-        say("The CPU's published energies are divided by 1,000: see the documentation.")
+        say(
+            "Of the CPU a graph's published speed-up is inferred from the energies, which are "
+            "divided by 1,000: see the documentation."
+        )
 
 
 def _joules(value: float | None) -> str:

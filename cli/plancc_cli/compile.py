@@ -49,7 +49,7 @@ SECTIONS = {
     "Search": (
         *("objective", "effort", "budget", "keep_best", "seed", "threads", "memory"),
         *("dims", "machine"),
-        *("partitioner", "preset", "time_limit", "topology"),
+        *("partitioner", "preset", "time_limit", "topology", "exchange"),
     ),
     "Balance": ("balance", "epsilon", "capacities"),
     "Vertex data": ("data", "no_data", "split_name"),
@@ -137,7 +137,15 @@ def _of_single_models() -> str:
     f"Machine that epochs are predicted for (see plancc machines).  [default: {DEFAULT_MACHINE}]"
 )
 @options.capacities_option("Relative speeds of the ranks; parts get work in proportion.")
-@options.topology_option("Number parts for nodes x ranks, as 4x8: few rows between nodes.")
+@options.topology_option("Nodes x ranks, as 4x8: few rows between nodes, each once to a node.")
+@click.option(
+    "--exchange",
+    default="auto",
+    show_default=True,
+    type=click.Choice(("auto", "flat", "nodes")),
+    help="With --topology: rows in hops between nodes (nodes), or straight from rank to rank "
+    "(flat). auto: by the predicted epoch.",
+)
 @options.seed
 @click.option(
     "--threads",

@@ -12,7 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from plancc.errors import PlanccError
-from plancc.processes import interrupted, is_stopping
+from plancc.processes import ends_with, interrupted, is_stopping
 from plancc.registry import check_choice
 from plancc.text import message, shown
 from plancc_cli.missing import missing_library
@@ -158,5 +158,6 @@ def run() -> None:
 
 
 def _say(sentence: str, code: int) -> int:
+    ends_with(code)
     click.echo(f"{PROGRAM}: error: {message(sentence)}", err=True)
     return code

@@ -57,7 +57,7 @@ def command(
     **given: Any,
 ) -> None:
     """Show what PLAN is, and what it costs beside an even random partition of the same matrix."""
-    from plancc.cost.topology import Topology
+    from plancc.plan.topology import Topology
     from plancc.report.batches import batch_reports
     from plancc.report.plans import report
     from plancc_cli.render import print_on_batches, print_report

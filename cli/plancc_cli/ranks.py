@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from plancc import processes
 from plancc.errors import InputError, PlanccError, Stopped
 from plancc.text import message, shown
 from plancc_cli.missing import missing_library
@@ -84,6 +85,7 @@ class Job:
             self.say(f"rank {transport.rank}: {sentence}")
             transport.abort(code)
         else:
+            processes.ends_with(code)
             self.say(sentence)
         return code
 
@@ -99,6 +101,7 @@ class Job:
             os._exit(0)
         except (Exception, KeyboardInterrupt) as error:
             sentence, code = told(error)
+            processes.ends_with(code)
             self.say(sentence, not isinstance(error, Stopped))
         sys.stdout.flush()
         os._exit(code)  # other ranks may still compute, and nothing ends a thread
@@ -116,6 +119,7 @@ class Job:
         if rank > 0:
             time.sleep(ALONE)
             sentence = f"rank {rank}: {sentence}"
+        processes.ends_with(code)
         self.say(sentence)
         return code
 

@@ -528,12 +528,21 @@ def _sampled(costs: Sequence[SampledCost]) -> Table:
 def _topology(cost: TopologyCost) -> Table:
     of = cost.topology
     columns = ("", "inside nodes", "between nodes", "share between")
-    table = table_of(columns, f"on {of.nodes} nodes of {of.ranks_per_node} ranks")
-    for words, (inside, between) in (
-        ("volume: rows moved per exchange", cost.volume),
-        ("messages per exchange", cost.messages),
+    where = f"on nodes x ranks {of}"
+    if of.ranks_per_node is not None:
+        where = f"on {of.nodes} nodes of {of.ranks_per_node} ranks"
+    table = table_of(columns, where)
+    straight = " straight from rank to rank" if cost.volume_in_hops is not None else ""
+    hops = "in hops" if cost.has_hops else "in hops, which it has not"
+    for words, by_node in (
+        (f"rows moved per product{straight}", cost.volume),
+        (f"messages{straight}", cost.messages),
+        (f"rows {hops}", cost.volume_in_hops),
+        (f"messages {hops}", cost.messages_in_hops),
     ):
-        table.add_row(words, number(inside), number(between), ratio(between, inside + between))
+        if by_node is not None:
+            inside, between = by_node
+            table.add_row(words, number(inside), number(between), ratio(between, inside + between))
     table.add_row("expected if numbered at random", "", "", f"{cost.random_share:.3f}")
     return table
 

@@ -335,12 +335,22 @@ def _summary(plan: str, outline: RunOutline) -> Iterator[str]:
     if figures is not None and figures.plain:
         mean = " on average" if options.sampling.active else ""
         line += f"; {figures.planned:,} words per epoch{mean}, without passes {figures.plain:,}"
+        if figures.reduced:
+            line += f"; sums over copies of rows reduce {figures.reduced:,} more"
     if options.row_wire != "fp32":
         line += f"; rows travel as {options.row_wire}"
+    topology = header.topology
+    if outline.hops:
+        line += f"; rows cross once from node to node, on nodes x ranks {topology}"
     if options.fold != "sync":
         late = f" by {options.delay or DELAY} epochs" if options.fold == "delayed" else ""
         line += f"; fold {options.fold}{late}"
     yield f"{line}; set-up {1e3 * outline.setup.seconds:.0f} ms, {outline.setup.words_sent:,} words"
+    if topology is not None and not outline.hops and options.exchange == "auto":
+        yield (
+            f"rows travel straight from rank to rank: these ranks are not on nodes x ranks "
+            f"{topology}, for which the plan has hops"
+        )
     for name, why in outline.passes_off.items():
         yield f"pass {name} is off: {why}"
     if outline.pipelining is not None:

@@ -82,6 +82,8 @@ HELP = {
         "feature_cache": "For mini-batches: memory of a rank for features of halo rows (2G); "
         "the pass constant is off where they take more.  [default: a quarter of what is left]",
         "wire": "Number format of halo rows in messages; only fp32 is exact.",
+        "exchange": "For plans with a topology: rows in hops between nodes (nodes), or straight "
+        "from rank to rank (flat). auto: in hops if the ranks are on nodes as the plan says.",
         "boundary_sampling": "Share of boundary rows kept in an epoch (BNS-GCN).",
         "drop_edge": "Share of edges kept in an epoch (DropEdge).",
         "boundary_edge_sampling": "Share of edges to other ranks kept in an epoch.",

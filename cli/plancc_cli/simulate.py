@@ -10,16 +10,21 @@ import click
 from plancc.errors import InputError
 from plancc.predict.passes import COMMON_PASSES
 from plancc.predict.predictor import DEFAULT_DIMS, DEFAULT_MACHINE
+from plancc.predict.schedules.approximate import DELAY, FOLDS
 from plancc_cli import options
 from plancc_cli.progress import verbosity
 from plancc_cli.sweep import refuse, run_sweep, sweep_options
 
+APPROXIMATE = ("boundary_sampling", "fold", "delay")
+"""Parameters that say what an epoch leaves out."""
+
 if TYPE_CHECKING:
     from plancc.predict.machine import Machine
     from plancc.predict.predictor import Predictor
+    from plancc.predict.schedules import Approximation
     from plancc.report.epochs import Basis
 
-OF_ONE_PLAN = ("ranks", "dtype", "per_rank")
+OF_ONE_PLAN = ("ranks", "dtype", "per_rank", *APPROXIMATE)
 """Parameters that a sweep does not have."""
 
 
@@ -44,6 +49,19 @@ OF_ONE_PLAN = ("ranks", "dtype", "per_rank")
     type=click.Choice(["float32", "float64"]),
     help="Type of rows and weights.  [default: float32]",
 )
+@click.option(
+    "--boundary-sampling",
+    type=float,
+    metavar="RATE",
+    help="Share of the halo rows of a row plan that an epoch keeps: one draw.",
+)
+@click.option(
+    "--fold",
+    type=click.Choice(FOLDS),
+    help="Of an edge plan: partial sums are waited for, are late, or do not travel.  "
+    "[default: sync]",
+)
+@click.option("--delay", type=int, help=f"Epochs that partial sums are late.  [default: {DELAY}]")
 @click.option("-p", "--ranks", type=int, help="Ranks, fewer than parts (parts are merged).")
 @click.option("--ranks-per-node", type=click.IntRange(min=1), help="Replace those of the machine.")
 @click.option("--per-rank", is_flag=True, help="One line for every rank.")
@@ -107,7 +125,11 @@ def _simulate(plan: str, basis: Basis, given: dict[str, Any]) -> None:
     from plancc_cli.render_simulation import print_prediction
     from plancc_cli.tables import print_data, rows_of
 
-    tables = read_tables(plan, given["ranks"])
+    approximation = _approximation(given)
+    if approximation is not None and given["ranks"] is not None:
+        raise InputError("--ranks merges parts: drop it, or --boundary-sampling and --fold")
+    tables = read_tables(plan, given["ranks"], copies=approximation is not None)
+    basis = replace(basis, predictor=replace(basis.predictor, approximation=approximation))
     sizes = int(tables.rows.sum()), int(tables.nonzeros.sum()), tables.num_ranks
     word_bytes = 8 if given["dtype"] == "float64" else 4
     result = basis.predictor.epoch(tables, word_bytes)
@@ -119,6 +141,17 @@ def _simulate(plan: str, basis: Basis, given: dict[str, Any]) -> None:
         print_data(form, figures, rows_of(figures["ranks"], "rank") if given["per_rank"] else None)
     else:
         print_prediction(result, basis, bound, given["per_rank"])
+
+
+def _approximation(given: dict[str, Any]) -> Approximation | None:
+    """What the epoch leaves out; None: nothing."""
+    from plancc.predict.schedules import Approximation
+
+    if given["delay"] is not None and given["fold"] != "delayed":
+        raise InputError(f"--delay {given['delay']}: give --fold delayed too")
+    asked = {name: given[name] for name in APPROXIMATE if given[name] is not None}
+    found = Approximation(**asked)
+    return None if found.is_exact else found
 
 
 def _parse_passes(text: str | None) -> tuple[str, ...]:

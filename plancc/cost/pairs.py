@@ -16,7 +16,7 @@ from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import Graph
 from plancc.jit import njit
 from plancc.plan.receive_sets import grouped
-from plancc.plan.values import Int32Array, Int64Array
+from plancc.plan.values import Exchange, Int32Array, Int64Array
 
 if TYPE_CHECKING:
     from plancc.plan.plan import Plan
@@ -53,18 +53,25 @@ def pair_volumes(matrix: Graph, owner: Int32Array, num_parts: int) -> sp.csr_arr
 
 def pair_volumes_of(plan: Plan) -> sp.csr_array:
     """Rows that every part of a plan sends to every other, csr_array int64[p, p]."""
-    return _of_messages(plan.send.ptr, plan.send.peer, plan.send.row_ptr)
+    return pair_volumes_of_table(plan.send)
 
 
-def read_pair_volumes(file: PlanFile) -> sp.csr_array:
+def pair_volumes_of_table(send: Exchange) -> sp.csr_array:
+    """The same of any messages by sender."""
+    return _of_messages(send.ptr, send.peer, send.row_ptr)
+
+
+def read_pair_volumes(file: PlanFile, table: str = "expand/send") -> sp.csr_array:
     """The same from an open plan file: reads offsets and peers, no row and no nonzero.
+
+    `table`: another one by sender, such as "fold/send".
 
     Raises
     ------
     PlanError
         If the file is damaged.
     """
-    return _of_messages(*file.read_messages("expand/send"))
+    return _of_messages(*file.read_messages(table))
 
 
 def _of_messages(ptr: Int64Array, peer: Int32Array, row_ptr: Int64Array) -> sp.csr_array:

@@ -97,7 +97,7 @@ def choose(
     Raises
     ------
     InputError
-        No or unknown candidates; a topology, if an edge model is one of them.
+        No or unknown candidates.
     BackendError
         Every candidate failed.
     """
@@ -108,10 +108,6 @@ def choose(
         raise InputError(f"model 'auto' without candidates: choose from {', '.join(known)}")
     for name in names:
         check_choice("candidate", name, known)
-        if options.nodes is not None and known[name].layout == "edge":
-            raise InputError(
-                f"topology {options.nodes}: parts of candidate '{name}' cannot be mapped to nodes"
-            )
     if balance.names not in (("nnz",), ("nnz", "rows")):
         raise InputError(
             f"balance {balance}: model 'auto' shares nonzeros (nnz) or nonzeros and rows (nnz,rows)"

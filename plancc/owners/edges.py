@@ -27,8 +27,9 @@ from plancc.models.checkerboard import CheckerboardModel
 from plancc.models.loads import Loads
 from plancc.models.problem import Assignment, EdgeProblem
 from plancc.models.weights import Balance
+from plancc.owners.nodes import pays, search_edges_on_nodes
 from plancc.owners.provenance import empty_parts
-from plancc.owners.rows import found_by_search, partitioned
+from plancc.owners.rows import found_by_search, mapped_to_nodes, on_nodes, partitioned
 from plancc.owners.task import REFINED, Found, Observer, Report, Task
 from plancc.partitioners.run import TRIVIAL, balance_notes, checked_owner
 from plancc.search.record import Record
@@ -47,18 +48,28 @@ def find_edge_owners(
     """
     if balance.names != ("nnz",):
         raise InputError(f"balance {balance}: model '{task.name}' shares nonzeros evenly (nnz)")
-    if task.options.nodes is not None:
-        raise InputError(
-            f"topology {task.options.nodes}: parts of model '{task.name}' cannot be mapped to nodes"
-        )
     epsilon = balance.epsilon("nnz", task.options.epsilon)
     task = replace(task, options=replace(task.options, epsilon=epsilon))
     balance = replace(balance, capacities=task.options.capacities)
     taken = task.model.taken(matrix, task.num_parts)
+    found = _found(matrix, task, balance, observer, report)
+    if task.options.nodes is not None and "topology" not in found.how:
+        with observer("map to nodes"):
+            found = mapped_to_nodes(found, matrix, task.options.nodes, task.options.capacities)
+    return replace(found, how=found.how | taken)
+
+
+def _found(
+    matrix: Graph,
+    task: Task,
+    balance: Balance,
+    observer: Observer,
+    report: Report | None,
+) -> Found:
+    """The same, under whatever numbers the parts have."""
     if task.searches:
         with observer("partition"):
-            found = _searched(matrix, task, report)
-        return replace(found, how=found.how | taken)
+            return _searched(matrix, task, report)
     with observer(f"model {task.name}"):
         problem = task.model.build(matrix, task.num_parts, balance=balance, seed=task.options.seed)
     with observer("partition"):
@@ -67,13 +78,13 @@ def find_edge_owners(
         else:
             assert isinstance(problem, EdgeProblem)
             weights = {"nnz": problem.hypergraph.vertex_weights}
-            loads = Loads(weights, epsilon, balance.capacities)
+            loads = Loads(weights, task.options.epsilon, balance.capacities)
             found = partitioned(problem.hypergraph, task, loads)
             found = replace(found, owners=problem.owners(found.owners.rows))
     if task.objective is not None and found.how.get("partitioner") != TRIVIAL:
         with observer("refine"):
             found = _refined(matrix, found, task, report)
-    return replace(found, how=found.how | taken)
+    return found
 
 
 def _searched(matrix: Graph, task: Task, report: Report | None) -> Found:
@@ -88,6 +99,11 @@ def _searched(matrix: Graph, task: Task, report: Report | None) -> Found:
         from plancc.search.edges import search_edges
 
         assert isinstance(model, EdgeModel)
+        nodes = options.nodes
+        if nodes is not None and pays(matrix, nodes):
+            first = search_edges_on_nodes(matrix, model, options, report=report)
+            if first is not None:
+                return on_nodes(found_by_search(first, task), nodes)
         result = search_edges(matrix, model, task.num_parts, options, report=report)
     return found_by_search(result, task)
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
-
-import scipy.sparse as sp
 
 from plancc.clock import wall_seconds
 from plancc.graph.graph import Graph
@@ -14,9 +11,6 @@ from plancc.graph.owners import Owners
 from plancc.options import SearchOptions
 from plancc.owners.task import Found, Report, Task
 from plancc.search.record import Trial
-
-if TYPE_CHECKING:
-    from plancc.predict.schedule import Pairs
 
 STEP = "numbered for the machine"
 MAX_PARTS = 4096
@@ -72,18 +66,12 @@ def with_better_numbers(
     if not 1 < predictor.machine.node.ranks < num_parts <= MAX_PARTS:
         return owners  # all numbers are alike, or too many to try
     from plancc.passes.numbering import MapToMachine
-    from plancc.predict.schedules import tables_of_owners
+    from plancc.predict.schedules import matrix_of_pairs, tables_of_owners
 
     tables = tables_of_owners(matrix, owners, num_parts)
-    exchanges = [_matrix_of(each) for each in (tables.expand, tables.fold) if each is not None]
+    exchanges = [matrix_of_pairs(each) for each in (tables.expand, tables.fold) if each is not None]
     links, speeds = predictor.links(num_parts), predictor.machine.speeds(num_parts)
     number = MapToMachine(links, speeds, options.seed).run(exchanges)
     better = owners.renumbered(number)
     reached = predictor.of_owners(matrix, better, num_parts).seconds
     return better if reached < predictor.epoch(tables).seconds else owners
-
-
-def _matrix_of(pairs: Pairs) -> sp.csr_array:
-    """Rows from part to part: csr_array int64[p, p]."""
-    entries = pairs.rows, (pairs.source, pairs.target)
-    return sp.coo_array(entries, shape=(pairs.num_ranks, pairs.num_ranks)).tocsr()

@@ -16,11 +16,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from plancc.clock import wall_seconds
-from plancc.cost.pairs import pair_volumes
-from plancc.cost.topology import Topology
 from plancc.errors import BackendUnavailable, InputError
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
@@ -33,12 +30,14 @@ from plancc.models.problem import Assignment, Hypergraph, WeightedGraph
 from plancc.models.stochastic import AUTO as EXACT_OR_ENOUGH
 from plancc.models.stochastic import StochasticModel
 from plancc.models.weights import Balance, check_num_parts
+from plancc.owners.nodes import pays, search_rows_on_nodes
 from plancc.owners.provenance import Steps, empty_parts
 from plancc.owners.task import REBALANCED, REFINED, Found, Observer, Report, Task
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import PartitionOptions
 from plancc.partitioners.run import TRIVIAL, balance_notes, checked_owner, partition
 from plancc.passes.deadline import Deadline
+from plancc.plan.topology import Topology
 from plancc.search import Trial, search
 from plancc.search.record import Record, SearchResult
 from plancc.version import __version__
@@ -97,12 +96,21 @@ def find_row_owners(
     if job.expectation is not None:
         how, notes = job.expectation.about(found.owners.rows, num_parts)
         found = replace(found, how=found.how | how, about_owners=[*found.about_owners, *notes])
-    if options.nodes is not None:
+    if options.nodes is not None and "topology" not in found.how:
         with observer("map to nodes"):
-            rows = mapped(found.owners.rows, matrix, options.nodes, options.capacities)
-            how = found.how | {"topology": str(options.nodes)}
-            found = replace(found, owners=Owners(rows), how=how)
+            found = mapped_to_nodes(found, matrix, options.nodes, options.capacities)
     return found
+
+
+def mapped_to_nodes(
+    found: Found, matrix: Graph, topology: Topology, capacities: Capacities = None
+) -> Found:
+    """The same parts under numbers that keep what they exchange inside nodes.
+
+    Only parts of equal capacity change places.
+    """
+    owners = mapped(found.owners, matrix, topology, capacities)
+    return replace(found, owners=owners, how=found.how | {"topology": str(topology)})
 
 
 def _expectation(matrix: Graph, task: Task, loads: Loads, observer: Observer) -> Expectation | None:
@@ -129,7 +137,14 @@ def _expectation(matrix: Graph, task: Task, loads: Loads, observer: Observer) ->
 
 
 def _searched(job: _Rows) -> Found:
-    """What `plancc.search` finds."""
+    """What `plancc.search` finds: for nodes first, where there are some."""
+    task, nodes = job.task, job.task.options.nodes
+    if job.expectation is None and nodes is not None and pays(job.matrix, nodes):
+        found = search_rows_on_nodes(
+            job.matrix, task.search_options, model=task.model, loads=job.loads, report=job.report
+        )
+        if found is not None:
+            return on_nodes(found_by_search(found, task), nodes)
     result = search(
         job.matrix,
         job.task.num_parts,
@@ -155,6 +170,11 @@ def found_by_search(result: SearchResult, task: Task) -> Found:
         "tried": result.tried_json(),
     }
     return Found(result.owners, how, result.warnings)
+
+
+def on_nodes(found: Found, topology: Topology) -> Found:
+    """Owners that are numbered for a topology already."""
+    return replace(found, how=found.how | {"topology": str(topology)})
 
 
 def _versions(tried: Sequence[Trial]) -> str:
@@ -259,19 +279,20 @@ def _improved(found: Found, problem: Hypergraph | WeightedGraph, job: _Rows) -> 
 
 
 def mapped(
-    owner: npt.NDArray[np.int32],
-    matrix: Graph,
-    topology: Topology,
-    capacities: Capacities = None,
-) -> npt.NDArray[np.int32]:
-    """The same parts under numbers that keep what they exchange inside nodes.
-
-    Only parts of equal capacity change places.
-    """
+    owners: Owners, matrix: Graph, topology: Topology, capacities: Capacities = None
+) -> Owners:
+    """The owners of `mapped_to_nodes`."""
     from plancc.passes.topology import MapToTopology
+    from plancc.predict.schedules import matrix_of_pairs, tables_of_owners
 
-    pairs = pair_volumes(matrix, owner, topology.num_ranks)
-    return MapToTopology(topology, capacities=capacities).run(owner, pairs, topology.num_ranks)
+    num_parts = topology.num_ranks
+    tables = tables_of_owners(matrix, owners, num_parts)
+    pairs = matrix_of_pairs(tables.expand)
+    if tables.fold is not None:
+        pairs = pairs + matrix_of_pairs(tables.fold)
+    parts = np.arange(num_parts, dtype=np.int32)
+    number = MapToTopology(topology, capacities=capacities).run(parts, pairs, num_parts)
+    return owners if number is parts else owners.renumbered(number)
 
 
 def with_clusters(

@@ -6,13 +6,30 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from plancc.models.problem import WeightedGraph
 from plancc.partitioners.adapter import LARGE, Adapter, Start, most_weights
 from plancc.partitioners.kaminpar_child import run
 
+UNITS = 1000
+"""What a weight of 1 is made where some vertices weigh nothing."""
 
-def _write_parhip(path: Path, problem: WeightedGraph) -> None:
+
+def _positive(weights: npt.NDArray[np.int64], max_total: int) -> npt.NDArray[np.int64]:
+    """The weights, or in finer units, in which vertices that weigh nothing weigh 1.
+
+    With weights of 0 KaMinPar 3.7.3 may search for ever.
+    """
+    if len(weights) == 0 or weights.min() > 0:
+        return weights
+    units = max(1, min(UNITS, (max_total - len(weights)) // max(1, int(weights.sum()))))
+    return np.maximum(weights * units, 1)
+
+
+def _write_parhip(
+    path: Path, problem: WeightedGraph, vertex_weights: npt.NDArray[np.int64]
+) -> None:
     """ParHIP binary: header, byte offsets of the adjacencies, adjacencies, weights, all uint64.
 
     Bits 0 and 1 of the header's first number say that edges and vertices have no weights.
@@ -23,7 +40,7 @@ def _write_parhip(path: Path, problem: WeightedGraph) -> None:
         np.array([costs is None, n, m], dtype=np.uint64).tofile(file)
         (8 * (3 + n + 1 + problem.indptr)).astype(np.uint64).tofile(file)
         problem.indices.astype(np.uint64).tofile(file)
-        problem.vertex_weights.astype(np.uint64).tofile(file)
+        vertex_weights.astype(np.uint64).tofile(file)
         if costs is not None:
             costs.astype(np.uint64).tofile(file)
 
@@ -33,11 +50,12 @@ def prepare(
 ) -> dict[str, Any]:
     """Arguments of `run`; the graph is a file."""
     path, options = folder / "problem.parhip", dict(options)
-    _write_parhip(path, problem)
+    weights = _positive(problem.vertex_weights, ADAPTER.max_total)
+    _write_parhip(path, problem, weights)
     epsilon, capacities = options.pop("epsilon"), options.pop("capacities", None)
     goal: Any = num_parts, max(epsilon, 1e-9)  # the library takes 0 for "not given"
     if capacities is not None:
-        goal = most_weights(problem.vertex_weights, epsilon, capacities)
+        goal = most_weights(weights, epsilon, capacities)
     return {"path": str(path), "goal": goal, **options}
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from plancc.cost.topology import Topology
 from plancc.jit import njit
 from plancc.models.capacities import Capacities, relative_capacities
+from plancc.plan.topology import Topology
 
 
 @dataclass(frozen=True)
@@ -75,25 +75,29 @@ class MapToTopology:
 
     def _numbering(self, pairs: sp.csr_array) -> npt.NDArray[np.int32]:
         """New number of every part, int32[p]."""
-        nodes, size = self.topology.nodes, self.topology.ranks_per_node
-        num_parts = nodes * size
-        if nodes == 1 or size == 1:
+        nodes, ranks = self.topology.nodes, self.topology.ranks()
+        num_parts = self.topology.num_ranks
+        if nodes == 1 or nodes == num_parts:
             return np.arange(num_parts, dtype=np.int32)
         weight = (pairs + pairs.T).toarray()
         relative = relative_capacities(num_parts, self.capacities)
         _, kind = np.unique(relative, return_inverse=True)
-        starts = [np.arange(num_parts, dtype=np.int32) // size]
+        starts = [self.topology.node_of_rank()]
         if kind.any():
             node = _swap(weight, starts[0], kind, nodes, self.sweeps)
             # The parts of a node and a kind in the places that such parts had there.
             number = np.empty(num_parts, dtype=np.int32)
             number[np.lexsort((kind, node))] = np.lexsort((kind, starts[0]))
             return number
-        starts.append(_grow(weight, nodes, size))
+        starts.append(_grow(weight, ranks))
         ends = [_swap(weight, node, kind, nodes, self.sweeps) for node in starts]
         node = min(ends, key=lambda node: _between(pairs, node))
         # Nodes in the order of their first parts, parts of a node in the order that they had.
+        # Those of equal size only: ranks of a node are where the topology has them.
         _, first = np.unique(node, return_index=True)
+        order = np.lexsort((first, ranks))
+        of_size = np.argsort(ranks, kind="stable")
+        first[order] = of_size
         number = np.empty(num_parts, dtype=np.int32)
         number[np.argsort(first[node], kind="stable")] = np.arange(num_parts)
         return number
@@ -106,18 +110,19 @@ def _between(pairs: sp.csr_array, node: npt.NDArray[np.int32]) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _grow(weight, nodes, size):  # type: ignore[no-untyped-def]
+def _grow(weight, ranks):  # type: ignore[no-untyped-def]
     """Fill one node after the other, always with the part that exchanges most with those on it.
 
     The first part of a node, and the one taken among equals, is the one that exchanges most with
-    all that are still free. `weight` is int64[p, p], symmetric; returns the nodes, int32[p].
+    all that are still free. `weight` is int64[p, p], symmetric, `ranks` int64[nodes]; returns the
+    nodes, int32[p].
     """
     num_parts = len(weight)
     node = np.full(num_parts, -1, dtype=np.int32)
     to_free = weight.sum(axis=1)
-    for k in range(nodes):
+    for k in range(len(ranks)):
         to_node = np.zeros(num_parts, dtype=np.int64)
-        for _ in range(size):
+        for _ in range(ranks[k]):
             best = -1
             for i in range(num_parts):
                 if node[i] < 0 and (

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,10 @@ import numpy.typing as npt
 
 from plancc.graph.bounds import CLASSES, CLASSES_PER_CLASS, most_clusters
 from plancc.graph.vertexdata import KEYS, MASKS, VertexData
-from plancc.plan.values import Exchange, Header
+from plancc.plan.values import HOPS, Exchange, Header, Route, Step
 
 FORMAT = "plancc-plan"
-MAJOR, MINOR = 1, 6
+MAJOR, MINOR = 1, 7
 FORMAT_VERSION = f"{MAJOR}.{MINOR}"
 LAYOUTS = {"row": 0, "edge": 3, "grid": 4, "feature": 4}
 """Minor version that each layout came with."""
@@ -36,6 +37,10 @@ WITH_DIGESTS = 5
 """Minor version from which plans have `/digests`, and strings of fixed length."""
 GRID_ATTRIBUTE = "grid"
 """Attribute of the root group in layouts "grid" and "feature": the text of a `Grid`."""
+TOPOLOGY_ATTRIBUTE = "topology"
+"""Attribute of the root group of a plan that has routes: the text of a `Topology`."""
+WITH_ROUTES = 7
+"""Minor version from which plans may have routes."""
 PIECES = "pieces"
 """Attribute of the root group, and a group, of the head of a plan in pieces."""
 WITH_PIECES = 6
@@ -44,7 +49,7 @@ PIECE_FORMAT = f"{FORMAT}-piece"
 """Attribute "format" of a piece."""
 STORAGE_ATTRIBUTES = ("format", "format_version", "content_sha256", PIECES)
 """Attributes of the root group that do not enter the content hash."""
-ROOT_ATTRIBUTES = (*STORAGE_ATTRIBUTES, *HEADER_TYPES, GRID_ATTRIBUTE)
+ROOT_ATTRIBUTES = (*STORAGE_ATTRIBUTES, *HEADER_TYPES, GRID_ATTRIBUTE, TOPOLOGY_ATTRIBUTE)
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,8 @@ class Node:
     optional : bool
     layout : str
         The only one that has it, and then always; "": every layout.
+    routed : bool
+        Whether only plans with routes have it.
     cut : str
         What cuts it into the slices of parts, each with a digest of its own: the "rows" of parts,
         their "local rows" or "nonzeros", or "messages" or "rows" of a table ("expand/send rows");
@@ -74,23 +81,32 @@ class Node:
     shape: tuple[str, ...]
     optional: bool = False
     layout: str = ""
+    routed: bool = False
     cut: str = ""
     shared: bool = False
 
+    def is_of(self, header: Header) -> bool:
+        """Whether a plan with this header has it, or, if it is optional, may have it."""
+        routed = header.topology is not None
+        return self.layout in ("", header.layout) and (routed or not self.routed)
 
-def _step_nodes(step: str, layout: str = "") -> dict[str, Node]:
+
+STEPS = {"expand": "", "fold": "edge"}
+"""The steps of a product, and the layout that has them; "": every layout."""
+
+
+def _step_nodes(step: str, layout: str = "", routed: bool = False) -> dict[str, Node]:
     """Both tables of one step, once grouped by sender, once by receiver."""
     messages, volume = f"{step} messages", f"{step} volume"
     found = {}
     for prefix in ("send", "recv"):
         table = f"{step}/{prefix}"
         of_messages, of_rows = f"{table} messages", f"{table} rows"
-        found[f"{table}_ptr"] = Node(("<i8",), ("p+1",), layout=layout)
-        found[f"{table}_peer"] = Node(("<i4",), (messages,), layout=layout, cut=of_messages)
-        found[f"{table}_row_ptr"] = Node(
-            ("<i8",), (f"{messages}+1",), layout=layout, cut=of_messages, shared=True
-        )
-        found[f"{table}_row"] = Node(("<i4",), (volume,), layout=layout, cut=of_rows)
+        node = partial(Node, layout=layout, routed=routed)
+        found[f"{table}_ptr"] = node(("<i8",), ("p+1",))
+        found[f"{table}_peer"] = node(("<i4",), (messages,), cut=of_messages)
+        found[f"{table}_row_ptr"] = node(("<i8",), (f"{messages}+1",), cut=of_messages, shared=True)
+        found[f"{table}_row"] = node(("<i4",), (volume,), cut=of_rows)
     return found
 
 
@@ -104,6 +120,12 @@ NODES: dict[str, Node] = {
     "matrix/value": Node(("<f4", "<f8"), ("nnz",), cut="nonzeros"),
     **_step_nodes("expand"),
     **_step_nodes("fold", layout="edge"),
+    **{
+        name: node
+        for step, layout in STEPS.items()
+        for hop in HOPS
+        for name, node in _step_nodes(f"{step}_{hop}", layout, routed=True).items()
+    },
     "vertex_data/features": Node(
         ("<f4", "<f2", "|i1"), ("n", "features"), optional=True, cut="rows"
     ),
@@ -114,7 +136,9 @@ NODES: dict[str, Node] = {
     "vertex_data/clusters": Node(("<i4",), ("n",), optional=True, cut="rows"),
     "vertex_data/targets": Node(("|u1",), ("n", "classes"), optional=True, cut="rows"),
 }
-GROUPS = ("rows", "matrix", "expand", "fold", "vertex_data")
+GROUPS = tuple(dict.fromkeys(name.partition("/")[0] for name in NODES))
+ROUTE_GROUPS = tuple(f"{step}_{hop}" for step in STEPS for hop in HOPS)
+"""Those that only plans with routes have."""
 DIGESTS = "digests"
 """The group that has the digests of every dataset, under the name of the dataset."""
 ATTRIBUTE_GROUPS = ("provenance", "metrics")
@@ -128,11 +152,15 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 def header_attributes(header: Header) -> dict[str, str | int | bool]:
     """The attributes of the root group that describe the product."""
     found = {name: getattr(header, name) for name in HEADER_TYPES}
-    return found if header.grid is None else found | {GRID_ATTRIBUTE: str(header.grid)}
+    if header.grid is not None:
+        found[GRID_ATTRIBUTE] = str(header.grid)
+    if header.topology is not None:
+        found[TOPOLOGY_ATTRIBUTE] = str(header.topology)
+    return found
 
 
 def exchange_arrays(step: str, send: Exchange, receive: Exchange) -> dict[str, npt.NDArray[Any]]:
-    """Both tables of a step, "expand" or "fold", by their names in the file."""
+    """Both tables of a step or a hop by their names in the file."""
     return {
         f"{step}/{prefix}_{name}": getattr(exchange, name)
         for prefix, exchange in (("send", send), ("recv", receive))
@@ -147,6 +175,21 @@ def exchanges_from_arrays(step: str, arrays: Arrays) -> tuple[Exchange, Exchange
         for prefix in ("send", "recv")
     )
     return send, receive
+
+
+def route_arrays(step: str, route: Route | None) -> dict[str, npt.NDArray[Any]]:
+    """The tables of a step's hops by their names in the file; none without a route."""
+    if route is None:
+        return {}
+    found: dict[str, npt.NDArray[Any]] = {}
+    for hop, tables in zip(HOPS, route.hops, strict=True):
+        found |= exchange_arrays(f"{step}_{hop}", tables.send, tables.receive)
+    return found
+
+
+def route_from_arrays(step: str, arrays: Arrays) -> Route:
+    """The inverse of `route_arrays` for a route that is there."""
+    return Route(*(Step(*exchanges_from_arrays(f"{step}_{hop}", arrays)) for hop in HOPS))
 
 
 def vertex_data_arrays(data: VertexData) -> dict[str, npt.NDArray[Any] | None]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from plancc.plan.parts import PartRange
 from plancc.plan.plan import Plan
-from plancc.plan.values import Exchange, Int64Array
+from plancc.plan.values import HOPS, Exchange, Int64Array, Route
 
 BLOCK = 4_000_000
 """Nonzeros that are looked at together."""
@@ -27,11 +27,17 @@ def index_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "expand/recv tables are well formed", _well_formed(plan, plan.receive, of_part=False)
     yield "layout edge has a fold, layout row has none", fold_as_said(plan)
     yield "the grid fits layout, parts and vertices", plan.header.grid_problem()
+    yield "the topology fits layout and parts", plan.header.topology_problem()
     if plan.fold is not None:
         fold = plan.fold
         yield "fold/send tables are well formed", _well_formed(plan, fold.send, of_part=False)
         yield "fold/recv tables are well formed", _well_formed(plan, fold.receive, of_part=True)
         yield "matrix/row_ptr has every local row", local_rows(plan)
+    for step, route in (("expand", plan.route), ("fold", plan.fold_route)):
+        for hop, tables in zip(HOPS, () if route is None else route.hops, strict=False):
+            for end, table in (("send", tables.send), ("recv", tables.receive)):
+                problem = _well_formed(plan, table, of_part=None)
+                yield f"{step}_{hop}/{end} tables are well formed", problem
     yield "every nonzero's column is held where it is used", _columns_held(plan)
 
 
@@ -77,8 +83,23 @@ def local_rows(plan: Plan) -> str:
     return "" if found == expected else f"it has {found}, there are {expected}"
 
 
-def _well_formed(plan: Plan, exchange: Exchange, *, of_part: bool) -> str:
-    """`of_part`: whether the rows are the part's own; otherwise they are the peer's."""
+def crossings(plan: Plan, route: Route) -> str:
+    """Which nodes send to each other in more than one message; "" if none do."""
+    assert plan.header.topology is not None
+    node, cross = plan.header.topology.node_of_rank().astype(np.int64), route.cross.send
+    sender = np.repeat(node, np.diff(cross.ptr))
+    pairs, counts = np.unique(sender * plan.num_parts + node[cross.peer], return_counts=True)
+    for pair in pairs[counts > 1]:
+        a, b = divmod(int(pair), plan.num_parts)
+        return f"node {a} sends {counts.max()} messages to node {b}"
+    return ""
+
+
+def _well_formed(plan: Plan, exchange: Exchange, *, of_part: bool | None) -> str:
+    """`of_part`: whether the rows are the part's own; otherwise they are the peer's.
+
+    None: they are places in plan order.
+    """
     p = plan.num_parts
     problem = rises(exchange.ptr, exchange.num_messages)
     problem = problem or rises(exchange.row_ptr, exchange.volume)
@@ -97,7 +118,8 @@ def _well_formed(plan: Plan, exchange: Exchange, *, of_part: bool) -> str:
         return f"message {np.flatnonzero(sizes == 0)[0]} is empty"
     owner = np.repeat(part if of_part else peer, sizes)
     rows = exchange.row
-    if rows.min() < 0 or not (rows < np.diff(plan.part_ptr)[owner]).all():
+    bound = plan.num_vertices if of_part is None else np.diff(plan.part_ptr)[owner]
+    if rows.min() < 0 or not (rows < bound).all():
         return "a row number is not one of its owner's"
     message = np.repeat(np.arange(len(sizes)), sizes)
     if not (np.diff(message * np.int64(plan.num_vertices) + rows) > 0).all():

@@ -7,6 +7,9 @@ so no rank needs to ask another what it sends.
 In an edge plan the nonzeros of a folded row go to the row itself where its owner is on the same
 rank. Otherwise the folded rows that several parts of one rank have of it become one.
 
+Hops between and inside nodes are merged alike, unless a rank would have parts of several nodes:
+then there are none.
+
     part 0   part 1 | part 2   part 3          rank 0 | rank 1
        <--------------- row 7                     <------ row 7 (once)
                 <------ row 7
@@ -18,8 +21,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from plancc.plan.part_routes import RankRows, keeps_nodes, part_route
 from plancc.plan.parts import Part, PartFold, PartRange
-from plancc.plan.values import Int32Array, Int64Array
+from plancc.plan.united import interval, runs, united
+from plancc.plan.values import Int64Array
 
 
 def merge(block: PartRange, rank: int, ranks: Int64Array) -> Part:
@@ -57,19 +62,24 @@ def merge(block: PartRange, rank: int, ranks: Int64Array) -> Part:
     counts = np.bincount(row, minlength=len(order) + len(folded))
 
     first_row = part_ptr[ranks]
-    recv_peer, recv_ptr = _runs(_interval(halo, first_row))
+    recv_peer, recv_ptr = runs(interval(halo, first_row))
     sent = part_ptr[block.first + block.send.part_of_row()] + block.send.row
-    send_peer, send_ptr, sent = _united(block.send.peer_of_row(), sent, rank, ranks)
+    send_peer, send_ptr, sent = united(block.send.peer_of_row(), sent, rank, ranks)
     fold = None
     if block.fold is not None:
         added = part_ptr[block.first + block.fold.receive.part_of_row()] + block.fold.receive.row
-        from_peer, from_ptr, added = _united(block.fold.receive.peer_of_row(), added, rank, ranks)
+        from_peer, from_ptr, added = united(block.fold.receive.peer_of_row(), added, rank, ranks)
         fold = PartFold(
-            *_runs(_interval(folded, first_row)),
+            *runs(interval(folded, first_row)),
             recv_peer=from_peer,
             recv_ptr=from_ptr,
             recv_row=local[added - row0].astype(np.int32),
         )
+    route = fold_route = None
+    if block.topology is not None and keeps_nodes(block.topology, ranks):
+        rows = RankRows(rank, ranks, row0, local.astype(np.int32))
+        route = part_route(block.route, halo, rows) if block.route else None
+        fold_route = part_route(block.fold_route, folded, rows) if block.fold_route else None
     return Part(
         index=rank,
         num_parts=len(ranks) - 1,
@@ -86,6 +96,8 @@ def merge(block: PartRange, rank: int, ranks: Int64Array) -> Part:
         recv_ptr=recv_ptr,
         vertex_data=block.vertex_data.take(order),
         fold=fold,
+        route=route,
+        fold_route=fold_route,
     )
 
 
@@ -104,28 +116,3 @@ def _renumbered(
     found[~foreign] = local[place[~foreign] - row0]
     found[foreign] = len(local) + np.searchsorted(others, place[foreign])
     return found
-
-
-def _united(
-    peer: Int32Array, place: Int64Array, rank: int, ranks: Int64Array
-) -> tuple[Int32Array, Int64Array, Int64Array]:
-    """Messages about own rows between ranks: peers, offsets, and every row once in plan order.
-
-    `peer` and `place` have the other end, a part, and the place of every row in the messages of
-    the parts. Messages inside the rank are dropped.
-    """
-    peer_rank = _interval(peer, ranks)
-    limit = int(place.max(initial=0)) + 1
-    key = np.unique((peer_rank * limit + place)[peer_rank != rank])
-    return *_runs(key // limit), key % limit
-
-
-def _interval(number: npt.NDArray[np.integer], starts: Int64Array) -> Int64Array:
-    """The interval that every number is in, from the starts of intervals, some of them empty."""
-    return np.searchsorted(starts, number, side="right") - 1
-
-
-def _runs(keys: Int64Array) -> tuple[Int32Array, Int64Array]:
-    """The distinct values of a sorted list, and the offsets of their runs."""
-    starts = np.flatnonzero(np.diff(keys, prepend=-1))
-    return keys[starts].astype(np.int32), np.append(starts, len(keys)).astype(np.int64)

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from plancc.graph.vertexdata import VertexData
 from plancc.jit import njit
-from plancc.plan.format import vertex_data_arrays, vertex_data_problem
+from plancc.plan.format import STEPS, vertex_data_arrays, vertex_data_problem
 from plancc.plan.parts import Claims, PartRange
-from plancc.plan.values import Exchange, Header, Int64Array
+from plancc.plan.values import Exchange, Header, Int64Array, Route
 
 MATRIX_FAULTS = {
     1: ("every nonzero's column is held where it is used", "{row} uses column {column}"),
@@ -27,6 +27,15 @@ MATRIX_FAULTS = {
     7: ("every received row is used", "row {row_number} that part {part} receives is not"),
 }
 """Invariant and problem of what `_matrix_fault` finds."""
+ROUTE_FAULTS = {
+    1: ("hops stay inside nodes or cross them", "part {part} has a message with part {place}"),
+    2: ("a node sends to another at most once", "part {part} sends twice, also to part {place}"),
+    3: ("parts send rows that they have", "part {part} sends row {place}, which it has not"),
+    4: ("rows arrive once", "row {place} comes to part {part} twice"),
+    5: ("routes bring the rows that parts need", "row {place} does not come to part {part}"),
+    6: ("rows arrive where they are needed", "row {place} comes to part {part} for nothing"),
+}
+"""Invariant and problem of what `_route_fault` finds; rows are places in plan order."""
 MESSAGE_FAULTS = {
     1: "message {message} has a peer that is out of range or the part itself",
     2: "peers of part {part} are not ascending and unique",
@@ -47,14 +56,13 @@ def part_invariants(parts: PartRange, num_interior: Int64Array) -> Iterator[tupl
     num_interior : int64[last - first]
         Of these parts.
     """
-    steps = {"expand": (parts.send, parts.receive)}
-    if parts.fold is not None:
-        steps["fold"] = (parts.fold.send, parts.fold.receive)
     rows = np.diff(parts.part_ptr)
-    for step, tables in steps.items():
-        for end, table in zip(("send", "recv"), tables, strict=True):
+    places = np.full(len(rows), parts.part_ptr[-1])
+    for step, tables in parts.steps().items():
+        bound = rows if step in STEPS else places
+        for end, table in (("send", tables.send), ("recv", tables.receive)):
             of_part = (step == "expand") == (end == "send")
-            yield f"{step}/{end} tables are well formed", _messages(parts, table, rows, of_part)
+            yield f"{step}/{end} tables are well formed", _messages(parts, table, bound, of_part)
     own = rows[parts.first : parts.last]
     outside = np.flatnonzero((num_interior < 0) | (num_interior > own))
     yield (
@@ -63,6 +71,10 @@ def part_invariants(parts: PartRange, num_interior: Int64Array) -> Iterator[tupl
     )
     yield _matrix(parts, num_interior, own)
     yield "matrix/value is finite", "" if all_finite(parts.value) else "NaN or infinity"
+    if parts.route is not None:
+        yield _route(parts, parts.route, parts.receive)
+    if parts.fold_route is not None and parts.fold is not None:
+        yield _route(parts, parts.fold_route, parts.fold.send)
     yield from data_invariants(parts.vertex_data, int(parts.part_ptr[-1]))
 
 
@@ -107,6 +119,74 @@ def _matrix(parts: PartRange, num_interior: Int64Array, own: Int64Array) -> tupl
         column=column,
         interior=num_interior[part],
     )
+
+
+def _route(parts: PartRange, route: Route, needed: Exchange) -> tuple[str, str]:
+    """Whether a route brings the rows that these parts need, which `needed` names by owner."""
+    assert parts.topology is not None
+    ends = [
+        (table.ptr, table.peer, table.row_ptr, table.row)
+        for hop in route.hops
+        for table in (hop.send, hop.receive)
+    ]
+    fault, part, place = _route_fault(
+        tuple(ends),
+        needed.row_ptr[needed.ptr],
+        parts.part_ptr[needed.peer_of_row()] + needed.row,
+        parts.topology.node_of_rank(),
+        parts.part_ptr,
+        parts.first,
+    )
+    if not fault:
+        return "routes bring the rows that parts need", ""
+    invariant, problem = ROUTE_FAULTS[fault]
+    return invariant, problem.format(part=part, place=place)
+
+
+@njit(cache=True, nogil=True)
+def _route_fault(ends, needed_ptr, needed, node, part_ptr, first):  # type: ignore[no-untyped-def]
+    """(key of `ROUTE_FAULTS`, part, place or peer) of the first fault; zeros if there is none.
+
+    `ends` are the tables of collect, cross and spread, each by sender and by receiver, well formed.
+    """
+    came = np.zeros(part_ptr[-1], np.int8)  # 1 + hop in which a row arrives; 4: it is an own row
+    used = np.zeros(part_ptr[-1], np.bool_)
+    for i in range(len(needed_ptr) - 1):
+        part = first + i
+        came[part_ptr[part] : part_ptr[part + 1]] = 4
+        for hop in range(3):
+            ptr, peer, row_ptr, row = ends[2 * hop]
+            for k in range(ptr[i], ptr[i + 1]):
+                if (node[peer[k]] == node[part]) != (hop != 1):
+                    return 1, part, peer[k]
+                if hop == 1 and k > ptr[i] and node[peer[k - 1]] == node[peer[k]]:
+                    return 2, part, peer[k]
+                for e in range(row_ptr[k], row_ptr[k + 1]):
+                    of = came[row[e]]
+                    if not (of == 4 if hop == 0 else of == 4 or of == 1 if hop == 1 else of == 2):
+                        return 3, part, row[e]
+                    used[row[e]] = True
+            ptr, peer, row_ptr, row = ends[2 * hop + 1]
+            for k in range(ptr[i], ptr[i + 1]):
+                if (node[peer[k]] == node[part]) != (hop != 1):
+                    return 1, part, peer[k]
+                for e in range(row_ptr[k], row_ptr[k + 1]):
+                    if came[row[e]]:
+                        return 4, part, row[e]
+                    came[row[e]] = 1 + hop
+                    used[row[e]] = False
+        for e in range(needed_ptr[i], needed_ptr[i + 1]):
+            if not came[needed[e]]:
+                return 5, part, needed[e]
+            used[needed[e]] = True
+        came[part_ptr[part] : part_ptr[part + 1]] = 0
+        for hop in range(3):
+            ptr, peer, row_ptr, row = ends[2 * hop + 1]
+            for e in range(row_ptr[ptr[i]], row_ptr[ptr[i + 1]]):
+                if not used[row[e]]:
+                    return 6, part, row[e]
+                came[row[e]] = 0
+    return 0, 0, 0
 
 
 @njit(cache=True, nogil=True)
@@ -210,19 +290,18 @@ def claims_of(
     header : Header
     """
     num_ranks = int(rank_of_part.max()) + 1 if header.grid is None else header.grid.num_ranks
-    steps = [(parts.send, parts.receive)]
-    if parts.fold is not None:
-        steps.append((parts.fold.send, parts.fold.receive))
+    steps = parts.steps()
     found = np.zeros((len(steps), 2, num_ranks), np.int64)
-    for step, tables in enumerate(steps):
-        for end, table in enumerate(tables):
+    for number, (step, tables) in enumerate(steps.items()):
+        first_row = parts.part_ptr if step in STEPS else np.zeros_like(parts.part_ptr)
+        for end, table in enumerate((tables.send, tables.receive)):
             _digest_messages(
                 (table.ptr, table.peer, table.row_ptr, table.row),
-                parts.part_ptr,
+                first_row,
                 parts.first,
-                step == end,
+                (step == "expand") == (end == 0),
                 rank_of_part,
-                found[step, end],
+                found[number, end],
             )
     ends = (rank, rank + 1)
     vertices = [header.num_vertices * k // num_ranks for k in ends]
@@ -232,6 +311,7 @@ def claims_of(
         expected=found[:, 1],
         vertices=int(_unbalanced(parts.global_id, *vertices)),
         nonzeros=len(parts.column) - (nonzeros[1] - nonzeros[0]),
+        folds=parts.fold is not None,
     )
 
 

@@ -9,7 +9,9 @@ import numpy.typing as npt
 
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.grid import Grid
-from plancc.plan.values import Exchange, Fold, Int32Array, Int64Array
+from plancc.plan.part_routes import PartRoute, RankRows, part_route
+from plancc.plan.topology import Topology
+from plancc.plan.values import Exchange, Fold, Int32Array, Int64Array, Route, Step, steps_of
 
 
 @dataclass(frozen=True)
@@ -44,19 +46,23 @@ class Claims:
     Attributes
     ----------
     sent, expected : int64[steps, num_ranks]
-        Digest of the messages to, and from, the parts of every rank: in the expand, and in the fold
-        of an edge plan. Of parts, not of ranks: this rank's own are among them.
+        Digest of the messages to, and from, the parts of every rank: in the expand, in the fold
+        of an edge plan, and in the hops of routes. Of parts, not of ranks: this rank's own are
+        among them.
     vertices : int
         Sum of the scattered ids of this rank's vertices less its share of that of 0..n-1, modulo
         2^64: those of all ranks add up to 0 if they have every vertex once.
     nonzeros : int
         Nonzeros of this rank less its share of those in the header: likewise.
+    folds : bool
+        Whether the second step is the fold.
     """
 
     sent: Int64Array
     expected: Int64Array
     vertices: int
     nonzeros: int
+    folds: bool = False
 
 
 @dataclass(frozen=True)
@@ -118,6 +124,9 @@ class Part:
         Layouts "grid" and "feature" only (`plancc.plan.grid_slices`): `index` and `num_parts` count
         ranks, the rows are those of H that this rank has between products, and the local matrix
         and the messages are empty.
+    route, fold_route : PartRoute or None
+        The hops in which the same rows come, of a plan that has them; the fold's brings rows of the
+        owners to where they are folded rows.
     claims : Claims or None
         None where nobody knows the tables of the plan: of slices that are made by hand.
     """
@@ -138,6 +147,8 @@ class Part:
     vertex_data: VertexData = field(default_factory=VertexData)
     fold: PartFold | None = None
     grid: GridShare | None = None
+    route: PartRoute | None = None
+    fold_route: PartRoute | None = None
     claims: Claims | None = None
 
     @property
@@ -177,8 +188,10 @@ class PartRange:
         Where the local rows of every part start in `row_ptr`.
     send, receive : Exchange
         Messages of these parts; part `first` has number 0 there.
-    global_id, row_ptr, column, value, vertex_data, fold
+    global_id, row_ptr, column, value, vertex_data, fold, route, fold_route
         As in `plancc.plan.plan.Plan`, for these parts.
+    topology : Topology or None
+        Of all parts; None: there are no routes.
     """
 
     first: int
@@ -193,6 +206,9 @@ class PartRange:
     receive: Exchange
     vertex_data: VertexData = field(default_factory=VertexData)
     fold: Fold | None = None
+    topology: Topology | None = None
+    route: Route | None = None
+    fold_route: Route | None = None
 
     @property
     def first_row(self) -> int:
@@ -202,7 +218,18 @@ class PartRange:
     def only_part(self, num_interior: int) -> Part:
         """The part that a range of one part is."""
         assert self.last == self.first + 1
-        fold = None
+        fold = route = fold_route = None
+        rows = RankRows(
+            self.first,
+            np.arange(len(self.part_ptr)),
+            self.first_row,
+            np.arange(len(self.global_id), dtype=np.int32),
+        )
+        if self.route is not None:
+            route = part_route(self.route, self.place_of_halo(), rows)
+        if self.fold is not None and self.fold_route is not None:
+            folded = self.part_ptr[self.fold.send.peer_of_row()] + self.fold.send.row
+            fold_route = part_route(self.fold_route, folded, rows)
         if self.fold is not None:
             send, receive = self.fold.send, self.fold.receive
             fold = PartFold(send.peer, send.row_ptr, receive.peer, receive.row_ptr, receive.row)
@@ -222,6 +249,8 @@ class PartRange:
             recv_ptr=self.receive.row_ptr,
             vertex_data=self.vertex_data,
             fold=fold,
+            route=route,
+            fold_route=fold_route,
         )
 
     def of_parts(self, first: int, last: int) -> PartRange:
@@ -241,7 +270,14 @@ class PartRange:
             send=self.send.of_parts(first, last),
             receive=self.receive.of_parts(first, last),
             fold=None if self.fold is None else self.fold.of_parts(first, last),
+            topology=self.topology,
+            route=None if self.route is None else self.route.of_parts(first, last),
+            fold_route=None if self.fold_route is None else self.fold_route.of_parts(first, last),
         )
+
+    def steps(self) -> dict[str, Step]:
+        """The messages of every step and hop, by the names of `Header.steps`."""
+        return steps_of(Step(self.send, self.receive), self.fold, self.route, self.fold_route)
 
     def part_of_nonzero(self) -> Int64Array:
         """The part that holds each nonzero, int64[nonzeros]."""

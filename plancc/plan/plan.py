@@ -32,13 +32,15 @@ from plancc.plan.format import (
     NODES,
     exchange_arrays,
     exchanges_from_arrays,
+    route_arrays,
+    route_from_arrays,
     vertex_data_arrays,
     vertex_data_from_arrays,
 )
 from plancc.plan.metrics import Metrics, StepTraffic, Traffic, summarize
 from plancc.plan.part_invariants import claims_of
 from plancc.plan.parts import Part, PartRange
-from plancc.plan.values import Exchange, Fold, Header, Int32Array, Int64Array
+from plancc.plan.values import Exchange, Fold, Header, Int32Array, Int64Array, Route
 
 
 def attributes_of(
@@ -81,6 +83,10 @@ class Plan:
         Figures of an even random partition of the same matrix, for comparison.
     fold : Fold or None
         The fold step of layout "edge"; None in a row plan.
+    route, fold_route : Route or None
+        Hops of the same messages for the nodes of the header's topology; None without one, and
+        of the fold without a fold. That of the fold goes from the owners to the parts that have
+        partial rows.
     """
 
     header: Header
@@ -97,6 +103,8 @@ class Plan:
     provenance: dict[str, Any] = field(default_factory=dict)
     baseline: Metrics | None = None
     fold: Fold | None = None
+    route: Route | None = None
+    fold_route: Route | None = None
 
     @cached_property
     def local_ptr(self) -> Int64Array:
@@ -145,6 +153,9 @@ class Plan:
             send=self.send.of_parts(first, last),
             receive=self.receive.of_parts(first, last),
             fold=None if self.fold is None else self.fold.of_parts(first, last),
+            topology=self.header.topology,
+            route=None if self.route is None else self.route.of_parts(first, last),
+            fold_route=None if self.fold_route is None else self.fold_route.of_parts(first, last),
         )
 
     def __repr__(self) -> str:
@@ -179,6 +190,7 @@ class Plan:
             found["rows/original_id"] = self.original_id[self.global_id]
         if self.fold is not None:
             found |= exchange_arrays("fold", self.fold.send, self.fold.receive)
+        found |= route_arrays("expand", self.route) | route_arrays("fold", self.fold_route)
         return {name: array for name in NODES if (array := found.get(name)) is not None}
 
     @classmethod
@@ -190,6 +202,7 @@ class Plan:
             np.put(by_vertex, global_id, original, mode="clip")  # ids are not yet checked
             original = by_vertex
         send, receive = exchanges_from_arrays("expand", arrays)
+        folds, routed = header.layout == "edge", header.topology is not None
         return cls(
             header=header,
             part_ptr=arrays["rows/part_ptr"],
@@ -202,7 +215,9 @@ class Plan:
             receive=receive,
             vertex_data=vertex_data_from_arrays(arrays),
             original_id=original,
-            fold=Fold(*exchanges_from_arrays("fold", arrays)) if header.layout == "edge" else None,
+            fold=Fold(*exchanges_from_arrays("fold", arrays)) if folds else None,
+            route=route_from_arrays("expand", arrays) if routed else None,
+            fold_route=route_from_arrays("fold", arrays) if routed and folds else None,
         )
 
     def content_sha256(self) -> str:

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from plancc.jit import njit
-from plancc.plan.indices import fold_as_said, local_rows, rises
+from plancc.plan.indices import crossings, fold_as_said, local_rows, rises
 from plancc.plan.part_invariants import data_invariants, part_invariants
 from plancc.plan.parts import PartRange
 from plancc.plan.plan import Plan
-from plancc.plan.values import Exchange
+from plancc.plan.values import Exchange, Step, steps_of
 
 
 def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -25,18 +25,22 @@ def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "matrix/row_ptr rises from 0 to nnz", rises(plan.row_ptr, plan.header.num_nonzeros)
     yield "layout edge has a fold, layout row has none", fold_as_said(plan)
     yield "the grid fits layout, parts and vertices", plan.header.grid_problem()
-    steps = {"expand": (plan.send, plan.receive)}
-    if plan.fold is not None:
-        steps["fold"] = (plan.fold.send, plan.fold.receive)
+    yield "the topology fits layout and parts", plan.header.topology_problem()
+    expand = Step(plan.send, plan.receive)
+    steps = steps_of(expand, plan.fold, plan.route, plan.fold_route)
     for step, tables in steps.items():
-        for end, table in zip(("send", "recv"), tables, strict=True):
+        for end, table in (("send", tables.send), ("recv", tables.receive)):
             problem = rises(table.ptr, table.num_messages) or rises(table.row_ptr, table.volume)
             yield f"{step}/{end} tables are well formed", problem
     yield "matrix/row_ptr has every local row", local_rows(plan)
     yield from part_invariants(plan.all_parts, plan.num_interior)
     for step, tables in steps.items():
-        of_step = " of the fold" * (step == "fold")
-        yield f"sends and receives{of_step} mirror each other", _mirrors(*tables)
+        of_step = "" if step == "expand" else f" of the {step}"
+        problem = _mirrors(tables.send, tables.receive)
+        yield f"sends and receives{of_step} mirror each other", problem
+    for route in (plan.route, plan.fold_route):
+        if route is not None:
+            yield "a node sends to another at most once", crossings(plan, route)
     if plan.fold is not None:
         yield "every nonzero is there once", _once(plan, plan.all_parts)
     yield from data_invariants(plan.vertex_data, plan.num_vertices)

@@ -48,9 +48,13 @@ from plancc.plan.format import (
     NODES,
     PIECES,
     ROOT_ATTRIBUTES,
+    ROUTE_GROUPS,
+    STEPS,
     STORAGE_ATTRIBUTES,
+    TOPOLOGY_ATTRIBUTE,
     WITH_DIGESTS,
     WITH_PIECES,
+    WITH_ROUTES,
     Node,
 )
 from plancc.plan.grid import Grid
@@ -59,6 +63,7 @@ from plancc.plan.metrics import Metrics
 from plancc.plan.pieces import FIRST_PART, Pieced, Pieces
 from plancc.plan.plan import Plan
 from plancc.plan.plan_invariants import plan_invariants
+from plancc.plan.topology import Topology
 from plancc.plan.values import Header, Int32Array, Int64Array
 from plancc.text import shown
 
@@ -66,6 +71,8 @@ PARTS_AT_ONCE = 64
 """Parts whose slices are read at once where the whole file is compared."""
 MAX_GRID_TEXT = 64
 """Longest attribute "grid": enough for sizes of ten digits."""
+MAX_TOPOLOGY_TEXT = 60_000
+"""Longest attribute "topology": HDF5 keeps attributes of 64 KiB."""
 
 
 class PlanFile:
@@ -134,12 +141,12 @@ class PlanFile:
                 "1": 1,
                 f"{DIGEST_BYTES}": DIGEST_BYTES,
             }
-            self.messages, self.volume = self._step_sizes("expand")
-            self.fold_messages, self.fold_volume = 0, 0
-            if self.header.layout == "edge":
-                self.fold_messages, self.fold_volume = self._step_sizes("fold")
-            else:
-                self._check_no_fold()
+            self._steps = {step: self._step_sizes(step) for step in self.header.steps()}
+            self.messages, self.volume = self._steps["expand"]
+            self.fold_messages, self.fold_volume = self._steps.get("fold", (0, 0))
+            for step in (*STEPS, *ROUTE_GROUPS):
+                if step not in self._steps:
+                    self._check_none(step)
             self._sizes["rows+1"] = self.header.num_vertices + self.fold_volume + 1
             if self.minor >= WITH_DIGESTS:
                 self._read_digests()
@@ -353,7 +360,7 @@ class PlanFile:
         Parameters
         ----------
         table : str
-            "expand/send", "expand/recv", "fold/send" or "fold/recv".
+            "expand/send", "fold/recv", "expand_cross/send" and the like.
         first, last : int
             By default all parts.
 
@@ -373,9 +380,7 @@ class PlanFile:
 
     def _step(self, table: str) -> tuple[int, int]:
         """Messages and rows of a table's step."""
-        if table.startswith("fold"):
-            return self.fold_messages, self.fold_volume
-        return self.messages, self.volume
+        return self._steps[table.partition("/")[0]]
 
     def node(self, name: str) -> h5py.Dataset | Pieced:
         """The dataset `name`, after checking everything the format says of it."""
@@ -541,16 +546,19 @@ class PlanFile:
         return [
             name
             for name, node in NODES.items()
-            if (self.has(name) if node.optional else node.layout in ("", self.header.layout))
+            if (self.has(name) if node.optional else node.is_of(self.header))
         ]
 
-    def _check_no_fold(self) -> None:
-        with self._container.reading("/fold"):
-            if self._container.is_there("fold", h5py.Group):
-                raise self._error(f"/fold in a plan of layout '{self.header.layout}'")
+    def _check_none(self, step: str) -> None:
+        with self._container.reading(f"/{step}"):
+            if self._container.is_there(step, h5py.Group):
+                said = f"of layout '{self.header.layout}'"
+                if STEPS.get(step, self.header.layout) in ("", self.header.layout):
+                    said = f"without the attribute '{TOPOLOGY_ATTRIBUTE}'"
+                raise self._error(f"/{step} in a plan {said}")
 
     def _step_sizes(self, step: str) -> tuple[int, int]:
-        """Messages and rows of the expand or the fold, which their tables must have."""
+        """Messages and rows of a step or a hop, which its tables must have."""
         messages, volume = self._length(f"{step}/recv_peer"), self._length(f"{step}/recv_row")
         parts, vertices = self.header.num_parts, self.header.num_vertices
         if messages > parts * (parts - 1) or volume > (parts - 1) * vertices:
@@ -597,6 +605,9 @@ class PlanFile:
         header = Header(**values)
         if GRID_ATTRIBUTE in attributes:
             header = replace(header, grid=self._read_grid(attributes[GRID_ATTRIBUTE]))
+        if TOPOLOGY_ATTRIBUTE in attributes:
+            topology = self._read_topology(attributes[TOPOLOGY_ATTRIBUTE])
+            header = replace(header, topology=topology)
         if header.layout not in LAYOUTS:
             raise self._error(
                 f"layout '{shown(header.layout)}'; this plancc reads: {', '.join(LAYOUTS)}"
@@ -611,7 +622,7 @@ class PlanFile:
         n, p, nnz = header.num_vertices, header.num_parts, header.num_nonzeros
         if not (1 <= p <= n <= MAX_VERTICES and 0 <= nnz <= n * n):
             raise self._error(f"impossible header: {n} vertices, {nnz} nonzeros, {p} parts")
-        if problem := header.grid_problem():
+        if problem := header.grid_problem() or header.topology_problem():
             raise self._error(problem)
         self.content_sha256 = str(attributes.get("content_sha256", ""))
         return header
@@ -624,6 +635,21 @@ class PlanFile:
             return Grid.parse(text)
         except InputError as error:
             raise self._error(f"header attribute {error}") from None
+
+    def _read_topology(self, text: Any) -> Topology:
+        name = f"header attribute '{TOPOLOGY_ATTRIBUTE}'"
+        if self.minor < WITH_ROUTES:
+            raise self._error(f"{name} in a plan of version {MAJOR}.{self.minor}")
+        text = str(text)
+        if len(text) > MAX_TOPOLOGY_TEXT or not text.isprintable():
+            raise self._error(f"{name} is no topology: {shown(text, 40)}")
+        try:
+            topology = Topology.parse(text)
+        except InputError as error:
+            raise self._error(f"header attribute {error}") from None
+        if str(topology) != text:
+            raise self._error(f"{name} is '{text}'; write '{topology}'")
+        return topology
 
     def _ask_guard(self) -> None:
         self._guard = read_guarded(self.path)
@@ -643,7 +669,9 @@ class PlanFile:
         """Refuse unknown names, which only a higher minor version may bring."""
         if self.minor > MINOR:
             return
-        known = {*ROOT_ATTRIBUTES} - ({PIECES} if self.minor < WITH_PIECES else set())
+        known = {*ROOT_ATTRIBUTES}
+        known -= {PIECES} if self.minor < WITH_PIECES else set()
+        known -= {TOPOLOGY_ATTRIBUTE} if self.minor < WITH_ROUTES else set()
         unknown = [
             f"attribute '{shown(name)}'" for name in self.attributes("") if name not in known
         ]

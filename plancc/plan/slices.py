@@ -27,7 +27,7 @@ from plancc.plan.merge import merge
 from plancc.plan.part_invariants import claims_of, data_invariants, part_invariants
 from plancc.plan.parts import Claims, Part, PartRange
 from plancc.plan.reader import PlanFile
-from plancc.plan.values import Exchange, Fold, Header, Int64Array
+from plancc.plan.values import HOPS, Exchange, Fold, Header, Int64Array, Route, Step
 
 NONZEROS_AT_ONCE = 1 << 26
 """Most nonzeros of the parts that `check_tables` reads at once."""
@@ -123,8 +123,7 @@ def _read_parts(
     """Parts ``first..last-1`` as they stand in the file, checked; and their `num_interior`."""
     header = file.header
     part_ptr = file.read_offsets("rows/part_ptr", header.num_vertices)
-    _, send = _read_exchange(file, "expand/send", first, last)
-    _, receive = _read_exchange(file, "expand/recv", first, last)
+    expand = _read_step(file, "expand", first, last)
     local_ptr, fold = part_ptr[first : last + 1], None
     if header.layout == "edge":
         folded_before, fold_send = _read_exchange(file, "fold/send", first, last)
@@ -140,10 +139,13 @@ def _read_parts(
         row_ptr=row_ptr - row_ptr[0],
         column=file.read("matrix/column", first, last),
         value=file.read("matrix/value", first, last),
-        send=send,
-        receive=receive,
+        send=expand.send,
+        receive=expand.receive,
         vertex_data=_read_vertex_data(file, first, last) if with_data else VertexData(),
         fold=fold,
+        topology=header.topology,
+        route=_read_route(file, "expand", first, last),
+        fold_route=None if fold is None else _read_route(file, "fold", first, last),
     )
     num_interior = file.read("rows/num_interior")[first:last]
     _check(file, part_invariants(parts, num_interior))
@@ -198,6 +200,17 @@ def _read_exchange(file: PlanFile, table: str, first: int, last: int) -> tuple[i
     before = int(row_ptr[0])
     row = file.read(f"{table}_row", first, last)
     return before, Exchange(ptr, peer, row_ptr - before, row)
+
+
+def _read_step(file: PlanFile, step: str, first: int, last: int) -> Step:
+    tables = (_read_exchange(file, f"{step}/{end}", first, last)[1] for end in ("send", "recv"))
+    return Step(*tables)
+
+
+def _read_route(file: PlanFile, step: str, first: int, last: int) -> Route | None:
+    if file.header.topology is None:
+        return None
+    return Route(*(_read_step(file, f"{step}_{hop}", first, last) for hop in HOPS))
 
 
 def _read_vertex_data(file: PlanFile, first: int, last: int) -> VertexData:

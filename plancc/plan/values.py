@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.plan.grid import Grid
+from plancc.plan.topology import Topology
 
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
+
+
+HOPS = ("collect", "cross", "spread")
+"""The hops of a `Route`, in their order."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,8 @@ class Header:
         Whether the identity was added before normalising.
     grid : Grid or None
         Which ranks share a part, in layouts "grid" and "feature"; None: every part has one rank.
+    topology : Topology or None
+        Which parts share a node, of a plan that has routes; None: it has none.
     """
 
     layout: str
@@ -38,6 +46,7 @@ class Header:
     normalization: str
     self_loops: bool
     grid: Grid | None = None
+    topology: Topology | None = None
 
     @property
     def num_ranks(self) -> int:
@@ -60,6 +69,27 @@ class Header:
         if grid.num_ranks > self.num_vertices:
             return f"grid '{grid}' has {grid.num_ranks} ranks for {self.num_vertices} vertices"
         return ""
+
+    def topology_problem(self) -> str:
+        """Why the topology does not fit layout and parts; "" if it does, or if there is none."""
+        topology = self.topology
+        if topology is None:
+            return ""
+        if self.layout not in ("row", "edge"):
+            return f"topology '{topology}' in a plan of layout '{self.layout}'"
+        if topology.num_ranks != self.num_parts:
+            return (
+                f"topology '{topology}', of {topology.num_ranks} ranks, in a plan of "
+                f"{self.num_parts} parts"
+            )
+        return ""
+
+    def steps(self) -> tuple[str, ...]:
+        """The steps whose messages a plan has, by their names in the file."""
+        steps = ("expand", "fold") if self.layout == "edge" else ("expand",)
+        if self.topology is None:
+            return steps
+        return (*steps, *(f"{step}_{hop}" for step in steps for hop in HOPS))
 
 
 @dataclass(frozen=True)
@@ -120,7 +150,25 @@ class Exchange:
 
 
 @dataclass(frozen=True)
-class Fold:
+class Step:
+    """All messages of a step, by sender and by receiver.
+
+    Attributes
+    ----------
+    send, receive : Exchange
+        Each is the mirror of the other.
+    """
+
+    send: Exchange
+    receive: Exchange
+
+    def of_parts(self, first: int, last: int) -> Self:
+        """The messages of parts ``first..last-1``; part `first` has number 0 there."""
+        return type(self)(self.send.of_parts(first, last), self.receive.of_parts(first, last))
+
+
+@dataclass(frozen=True)
+class Fold(Step):
     """The fold step of an edge plan: partial rows of the product go to their owners.
 
     Attributes
@@ -132,9 +180,47 @@ class Fold:
         To every owner from the parts (the peers); the mirror of `send`.
     """
 
-    send: Exchange
-    receive: Exchange
 
-    def of_parts(self, first: int, last: int) -> Fold:
-        """The fold of parts ``first..last-1``; part `first` has number 0 there."""
-        return Fold(self.send.of_parts(first, last), self.receive.of_parts(first, last))
+@dataclass(frozen=True)
+class Route:
+    """How the rows of owners come to the parts that need them, each once to a node.
+
+    Rows of its messages are places in plan order, strictly ascending. The hops follow each other;
+    a part sends rows that it owns or that came in an earlier hop:
+
+        owner --collect--> sender of its node --cross--> receiver of a node --spread--> part
+              --collect--> part of the same node
+
+    The way back has the hops reversed; whoever sent a row adds what comes back for it. Partial rows
+    of an edge plan's fold go back along a route, from the parts that have them to the owners.
+
+    Attributes
+    ----------
+    collect, cross, spread : Step
+        Inside nodes, between them, inside them. One message at most crosses from a node to another.
+    """
+
+    collect: Step
+    cross: Step
+    spread: Step
+
+    @property
+    def hops(self) -> tuple[Step, Step, Step]:
+        return self.collect, self.cross, self.spread
+
+    def of_parts(self, first: int, last: int) -> Route:
+        """The hops of parts ``first..last-1``; part `first` has number 0 there."""
+        return Route(*(hop.of_parts(first, last) for hop in self.hops))
+
+
+def steps_of(
+    expand: Step, fold: Fold | None, route: Route | None, fold_route: Route | None
+) -> dict[str, Step]:
+    """The messages of all steps and hops that are there, by the names of `Header.steps`."""
+    found: dict[str, Step] = {"expand": expand}
+    if fold is not None:
+        found["fold"] = fold
+    for step, of in (("expand", route), ("fold", fold_route)):
+        if of is not None:
+            found |= {f"{step}_{hop}": tables for hop, tables in zip(HOPS, of.hops, strict=True)}
+    return found

@@ -20,12 +20,12 @@ from plancc.errors import PlanError
 from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
 from plancc.plan.format import NODES, WITH_DIGESTS, vertex_data_arrays, vertex_data_problem
-from plancc.plan.indices import blocks, index_invariants
+from plancc.plan.indices import blocks, crossings, index_invariants
 from plancc.plan.matrix import matrix_of
 from plancc.plan.parts import PartRange
 from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile
-from plancc.plan.values import Exchange, Int64Array
+from plancc.plan.values import HOPS, Exchange, Int64Array, Route
 
 
 def verify_file(path: str | PathLike[str], against: Graph | None = None) -> list[str]:
@@ -108,6 +108,10 @@ def _invariants(plan: Plan) -> Iterator[tuple[str, str]]:
     if plan.fold is not None:
         fold = plan.fold
         yield "sends and receives of the fold mirror each other", _mirrors(fold.send, fold.receive)
+    if plan.route is not None:
+        yield from _route_invariants(plan, "expand", plan.route, plan.receive)
+    if plan.fold_route is not None and plan.fold is not None:
+        yield from _route_invariants(plan, "fold", plan.fold_route, plan.fold.send)
     yield "columns of a row are distinct, own ones first", _of_blocks(plan, _distinct)
     if plan.fold is not None:
         yield "every nonzero is there once", _once(plan)
@@ -124,6 +128,58 @@ def _invariants(plan: Plan) -> Iterator[tuple[str, str]]:
     yield from problems.items()
     if data.targets is not None:
         yield "labels or targets", "" if data.labels is None else "both are there"
+
+
+def _route_invariants(
+    plan: Plan, step: str, route: Route, needed: Exchange
+) -> Iterator[tuple[str, str]]:
+    """What a route must be, of the rows that parts need by owner; numbers are part n + place."""
+    assert plan.header.topology is not None
+    node, n = plan.header.topology.node_of_rank(), plan.num_vertices
+    for hop, tables in zip(HOPS, route.hops, strict=True):
+        mirrored = _mirrors(tables.send, tables.receive)
+        yield f"sends and receives of the {step}_{hop} mirror each other", mirrored
+        near = np.repeat(node, np.diff(tables.send.ptr)) == node[tables.send.peer]
+        wrong = np.flatnonzero(near != (hop != "cross"))
+        inside = "between nodes" if hop == "cross" else "inside nodes"
+        yield (
+            f"messages of the {step}_{hop} are {inside}",
+            f"message {wrong[0]} is not" if len(wrong) else "",
+        )
+    yield f"a node sends to another at most once in the {step}_cross", crossings(plan, route)
+
+    parts = np.repeat(np.arange(plan.num_parts), np.diff(plan.part_ptr))
+    own = parts * n + np.arange(n)
+    sent, came = (
+        [table.part_of_row() * n + table.row for table in tables]
+        for tables in zip(*((hop.send, hop.receive) for hop in route.hops), strict=True)
+    )
+    may_send = (own, np.concatenate([own, came[0]]), came[1])
+    for hop, rows, allowed in zip(HOPS, sent, may_send, strict=True):
+        wrong = np.flatnonzero(~np.isin(rows, allowed))
+        yield (
+            f"parts send rows that they have in the {step}_{hop}",
+            "part {} has not row {}".format(*divmod(int(rows[wrong[0]]), n)) if len(wrong) else "",
+        )
+    every, counts = np.unique(np.concatenate([own, *came]), return_counts=True)
+    twice = np.flatnonzero(counts > 1)
+    yield (
+        f"rows arrive once in the route of the {step}",
+        "part {} gets row {} twice".format(*divmod(int(every[twice[0]]), n)) if len(twice) else "",
+    )
+    needs = needed.part_of_row() * n + plan.part_ptr[needed.peer_of_row()] + needed.row
+    missing = np.setdiff1d(needs, np.concatenate(came))
+    yield (
+        f"the route of the {step} brings the rows that parts need",
+        "part {} lacks row {}".format(*divmod(int(missing[0]), n)) if len(missing) else "",
+    )
+    used = (np.concatenate([needs, sent[1]]), np.concatenate([needs, sent[2]]), needs)
+    for rows, needing in zip(came, used, strict=True):
+        idle = np.setdiff1d(rows, needing)
+        yield (
+            f"the route of the {step} brings no other rows",
+            "part {} gets row {}".format(*divmod(int(idle[0]), n)) if len(idle) else "",
+        )
 
 
 def _of_blocks(plan: Plan, problem: Callable[[Plan, PartRange], str]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
@@ -18,11 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.plan.topology import Topology
 from plancc.registry import check_choice
 
 Float64Array = npt.NDArray[np.float64]
 
-COLLECTIVES = ("ring", "tree")
+COLLECTIVES = ("ring", "tree", "auto")
 """Shapes of broadcasts and all-reduces."""
 MOST = 2**31 - 1
 """Most ranks, or cores, of a node."""
@@ -233,6 +234,8 @@ class CollectiveShapes:
         "ring": pipelined, g - 1 latencies and the words once. "tree": ceil(log2 g) times both.
     allreduce : str
         "ring": 2 (g - 1) latencies and 2 (g - 1) / g times the words. "tree": two trees.
+
+    Of both, "auto" is whichever takes less, as libraries choose by size and number of ranks.
     """
 
     broadcast: str = "ring"
@@ -288,6 +291,17 @@ class Machine:
     def __post_init__(self) -> None:
         _check(self)
         object.__setattr__(self, "speed", tuple(self.speed))
+
+    def on_nodes(self, topology: Topology) -> Machine:
+        """The machine with as many ranks on a node as a topology has.
+
+        Machines with speeds of the ranks of a node keep their own; so do all if the nodes of the
+        topology differ.
+        """
+        ranks = topology.ranks_per_node
+        if ranks is None or len(self.speed) == self.node.ranks:
+            return self
+        return replace(self, node=replace(self.node, ranks=ranks))
 
     @classmethod
     def parse(cls, text: str) -> Self:

@@ -21,7 +21,7 @@ from plancc.predict.machine import Machine
 from plancc.predict.machine_files import find_machine
 from plancc.predict.passes import COMMON_PASSES, moved_widths
 from plancc.predict.schedule import Pairs
-from plancc.predict.schedules import Tables, schedule_of, tables_of_owners
+from plancc.predict.schedules import Approximation, Tables, schedule_of, tables_of_owners
 from plancc.predict.schedules.row import ADD_WORDS, PACK_WORDS
 from plancc.predict.simulation import Prediction, simulate, slowness
 from plancc.predict.sizes import even_tables
@@ -51,15 +51,23 @@ class Predictor:
     machine : Machine
     passes : sequence of str
         Names in `COMMON_PASSES`.
+    approximation : Approximation or None
+        What every epoch leaves out.
     """
 
     dims: Sequence[int]
     machine: Machine
     passes: Sequence[str] = COMMON_PASSES
+    approximation: Approximation | None = None
 
     def epoch(self, tables: Tables, word_bytes: int = WORD_BYTES) -> Prediction:
-        """The prediction for these tables, with numbers of 4 or 8 bytes."""
-        return simulate(schedule_of(tables, self.dims, self.passes), self.machine, word_bytes)
+        """The prediction for these tables, with numbers of 4 or 8 bytes.
+
+        Rows travel in hops if the machine's nodes are those of the plan's topology.
+        """
+        tables = tables.on_nodes(self.machine.node.ranks)
+        schedule = schedule_of(tables, self.dims, self.passes, self.approximation)
+        return simulate(schedule, self.machine, word_bytes)
 
     def of_owners(
         self, matrix: Graph, owners: Owners, num_parts: int, grid: Grid | None = None
@@ -103,7 +111,7 @@ class Predictor:
         """
         speeds = self.machine.speeds(num_parts) if self.machine.speed else None
         even = even_tables("bound", num_vertices, num_nonzeros, num_parts, speeds=speeds)
-        return self.epoch(even, word_bytes).seconds
+        return replace(self, approximation=None).epoch(even, word_bytes).seconds
 
     def time(self, matrix: Graph, num_parts: int, grid: Grid | None = None) -> EpochTime:
         """The prediction as a function of owners of this matrix, for a search.

@@ -21,8 +21,11 @@ from plancc.plan.values import Int32Array, Int64Array
 from plancc.plan.words import Counts
 from plancc.predict.memory import Memory
 
-STEPS = ("expand", "multiply", "fold", "collectives", "dense", "all-reduce")
-"""Steps of an epoch, in the order of tables."""
+STEPS = (
+    *("expand", "collect", "cross", "spread"),
+    *("multiply", "fold", "collectives", "dense", "all-reduce"),
+)
+"""Steps of an epoch, in the order of tables; expand and fold may be in hops."""
 DIRECTIONS = ("forward", "back", "update")
 
 
@@ -103,11 +106,15 @@ class PointToPoint(Operation, words.Transfer):
     pairs : Pairs
     width, reverse
         As of `plancc.plan.words.Rows`.
+    is_late : bool
+        Whether no rank waits for them in this epoch: only what takes longer than all the rest of
+        the epoch is waited for.
     """
 
     pairs: Pairs
     width: int | Int64Array
     reverse: bool = False
+    is_late: bool = False
 
     def moved(self, rows: StepTraffic) -> StepTraffic:
         """Words and messages of rows; those without a column do not travel. Not reversed."""

@@ -15,6 +15,7 @@ the steps, of the slowest rank's time. Times of one operation:
                   reads and writes its rows too: bytes / stream
     elementwise   bytes / stream
 
+Late messages (of delayed partial sums) take what is left of their time after all else.
 What a rank computes, and its overhead of every operation, is divided by the speed of the rank.
 Rates are of float32; numbers of 8 bytes take twice as long.
 """
@@ -54,6 +55,8 @@ Float64Array = npt.NDArray[np.float64]
 
 WORDS = (4, 8)
 """Bytes that a number may have."""
+_LATE = Place(0, "update", "fold")
+"""Where what is left of late messages is waited for."""
 
 
 class StepTime(NamedTuple):
@@ -225,13 +228,19 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
     times: dict[Place, Float64Array] = {}
     own_products: dict[Place, Float64Array] = {}
     clock = _Clock(machine, schedule.num_ranks, word_bytes)
+    late = np.zeros(schedule.num_ranks)
     for operation in schedule.operations:
         place, spent = operation.place, clock.seconds(operation)
+        if isinstance(operation, PointToPoint) and operation.is_late:
+            late += spent
+            continue
         times[place] = times[place] + spent if place in times else spent
         if isinstance(operation, SparseProduct):
             own = operation.nonzeros if operation.own is None else operation.own
             own_products[place] = spent * own / np.maximum(operation.nonzeros, 1)
     _hide(times, own_products, machine.overlap.communication)
+    if late.any():
+        times[_LATE] = np.maximum(late - sum(times.values(), np.zeros(len(late))), 0)
     of_rank = {step: np.zeros(schedule.num_ranks) for step in STEPS}
     for (_, _, step), spent in times.items():
         of_rank[step] += spent
@@ -287,7 +296,7 @@ def _hide(
 ) -> None:
     """Take from the times of messages what is hidden behind the products of own rows."""
     for (layer, direction, _), product in products.items():
-        places = [Place(layer, direction, step) for step in ("expand", "fold")]
+        places = [Place(layer, direction, step) for step in ("expand", "cross", "fold")]
         exchanges = [place for place in places if place in times]
         total = sum((times[place] for place in exchanges), np.zeros(len(product)))
         left = 1 - share * np.minimum(total, product) / np.where(total > 0, total, 1)
@@ -299,6 +308,15 @@ def _order(place: Place) -> tuple[int, int, int]:
     layer, direction, step = place
     sign = -1 if direction == "back" else 1
     return DIRECTIONS.index(direction), sign * layer, STEPS.index(step)
+
+
+def _shaped(
+    shape: str, ring: Callable[[], Float64Array], tree: Callable[[], Float64Array]
+) -> Float64Array:
+    """The time of a collective that is made in one of `plancc.predict.machine.COLLECTIVES`."""
+    if shape == "auto":
+        return np.minimum(ring(), tree())
+    return ring() if shape == "ring" else tree()
 
 
 class _Rings(NamedTuple):
@@ -395,20 +413,24 @@ class _Clock:
         buffers = np.broadcast_to(of.buffers, of.words.shape) * (of.words > 0)
         rounds = buffers.sum(axis=0)
         once = self._bytes * of.words.sum(axis=0)
-        if self._machine.collective.broadcast == "ring":
+
+        def as_ring() -> Float64Array:
             ring = self._rings(of)
-            spent = rounds * ring.latency + once / ring.bandwidth
-        else:
-            spent = self._tree(of, rounds, once)
+            return rounds * ring.latency + once / ring.bandwidth
+
+        shape = self._machine.collective.broadcast
+        spent = _shaped(shape, as_ring, lambda: self._tree(of, rounds, once))
         return self._of_groups(of, spent) + self._call * self._of_groups(of, rounds)
 
     def _allreduce(self, of: AllReduce) -> Float64Array:
         once, members = self._bytes * of.words, of.members
-        if self._machine.collective.allreduce == "ring":
+
+        def as_ring() -> Float64Array:
             ring = self._rings(of)
-            spent = 2 * ring.latency + 2 * (members - 1) / members * once / ring.bandwidth
-        else:
-            spent = 2 * self._tree(of, np.ones(len(once)), once)
+            return 2 * ring.latency + 2 * (members - 1) / members * once / ring.bandwidth
+
+        shape = self._machine.collective.allreduce
+        spent = _shaped(shape, as_ring, lambda: 2 * self._tree(of, np.ones(len(once)), once))
         return self._of_groups(of, spent) + self._call
 
     def _allgather(self, of: AllGather) -> Float64Array:

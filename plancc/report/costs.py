@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from plancc.cost.topology import ByNode, Topology, messages_by_node, volumes_by_node
+from plancc.cost.pairs import pair_volumes_of_table, read_pair_volumes
+from plancc.cost.topology import ByNode, messages_by_node, volumes_by_node
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.plan.metrics import Traffic
 from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile
+from plancc.plan.routing import route_of
+from plancc.plan.topology import Topology
+from plancc.plan.values import HOPS, Exchange
 from plancc.predict.grid_traffic import ProductTraffic, product_traffic
 from plancc.predict.memory import row_memory
 from plancc.predict.passes import COMMON_PASSES, PASSES
@@ -101,40 +105,95 @@ class TrainingCost:
 
 @dataclass(frozen=True)
 class TopologyCost:
-    """Traffic of one expand inside and between the nodes of a topology.
+    """Traffic of one product inside and between the nodes of a topology: of expand and fold.
 
     Attributes
     ----------
     topology : Topology
     volume, messages : ByNode
+        Rows and messages where every row goes straight from rank to rank.
+    volume_in_hops, messages_in_hops : ByNode or None
+        The same where every row crosses to a node once (`plancc.plan.routing`); None: not known of
+        merged parts.
+    has_hops : bool
+        Whether the plan has these hops.
     random_share : float
-        Expected share of either between nodes if the parts were numbered at random: of the p - 1
-        others of a part, p - ranks_per_node are on other nodes.
+        Expected share of `volume` and `messages` between nodes if the parts were numbered at
+        random: of the p - 1 others of a part, those on other nodes are between nodes.
     """
 
     topology: Topology
     volume: ByNode
     messages: ByNode
+    volume_in_hops: ByNode | None
+    messages_in_hops: ByNode | None
+    has_hops: bool
     random_share: float
 
     @classmethod
-    def of(cls, pairs: sp.csr_array, topology: Topology) -> TopologyCost:
-        """From the rows that parts send to each other (`plancc.cost.pairs`)."""
-        others = topology.num_ranks - 1
+    def of(
+        cls,
+        steps: Sequence[sp.csr_array],
+        topology: Topology,
+        hops: Sequence[sp.csr_array] | None = None,
+        has_hops: bool = False,
+    ) -> TopologyCost:
+        """From the rows that parts send to each other in every step, and in every hop."""
+        ranks, total = topology.ranks(), topology.num_ranks
         return cls(
             topology=topology,
-            volume=volumes_by_node(pairs, topology),
-            messages=messages_by_node(pairs, topology),
-            random_share=(topology.num_ranks - topology.ranks_per_node) / max(1, others),
+            volume=_sum(volumes_by_node(each, topology) for each in steps),
+            messages=_sum(messages_by_node(each, topology) for each in steps),
+            volume_in_hops=None
+            if hops is None
+            else _sum(volumes_by_node(h, topology) for h in hops),
+            messages_in_hops=(
+                None if hops is None else _sum(messages_by_node(h, topology) for h in hops)
+            ),
+            has_hops=has_hops,
+            random_share=int((ranks * (total - ranks)).sum()) / max(1, total * (total - 1)),
         )
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            **asdict(self.topology),
+        found = {
+            "topology": str(self.topology),
+            "nodes": self.topology.nodes,
+            "ranks_per_node": self.topology.ranks_per_node,
             "volume": self.volume._asdict(),
             "messages": self.messages._asdict(),
+            "has_hops": self.has_hops,
             "random_share": self.random_share,
         }
+        if self.volume_in_hops is not None and self.messages_in_hops is not None:
+            found["volume_in_hops"] = self.volume_in_hops._asdict()
+            found["messages_in_hops"] = self.messages_in_hops._asdict()
+        return found
+
+
+def _sum(each: Iterable[ByNode]) -> ByNode:
+    return ByNode(*(sum(amounts) for amounts in zip(*each, strict=True)))
+
+
+def read_topology_cost(file: PlanFile, topology: Topology) -> TopologyCost:
+    """The cost of the plan in an open file on a topology, which has as many ranks as it has parts.
+
+    Without hops of its own for this topology, it is that of the hops it would have: the rows of all
+    messages are read then.
+    """
+    names = ("expand", "fold") if file.header.layout == "edge" else ("expand",)
+    steps = [read_pair_volumes(file, f"{step}/send") for step in names]
+    if file.header.topology == topology:
+        hops = [read_pair_volumes(file, f"{s}_{hop}/send") for s in names for hop in HOPS]
+        return TopologyCost.of(steps, topology, hops, has_hops=True)
+    part_ptr = file.read_offsets("rows/part_ptr", file.header.num_vertices)
+    hops = []
+    for table in ("expand/send", "fold/recv")[: len(names)]:
+        ptr, peer, row_ptr = file.read_messages(table)
+        route = route_of(
+            Exchange(ptr, peer, row_ptr, file.read(f"{table}_row")), part_ptr, topology
+        )
+        hops += [pair_volumes_of_table(hop.send) for hop in route.hops]
+    return TopologyCost.of(steps, topology, hops)
 
 
 def product_of(plan: Plan) -> ProductTraffic | None:

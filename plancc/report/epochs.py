@@ -15,6 +15,7 @@ from typing import Any
 from plancc.errors import InputError
 from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile
+from plancc.plan.topology import Topology
 from plancc.predict.machine import Machine
 from plancc.predict.predictor import Predictor, default_predictor
 from plancc.predict.schedules import Tables, tables_of
@@ -93,9 +94,16 @@ class Basis:
     ) -> Basis:
         """The basis for a plan file; see `of`."""
         try:
-            return cls.of(file.attributes("provenance"), DataWidths.read(file), dims, machine)
+            found = cls.of(file.attributes("provenance"), DataWidths.read(file), dims, machine)
+            topology = file.header.topology
+            return found if topology is None else found.on_nodes(topology)
         except InputError as error:
             raise InputError(f"{file.path}: {error}") from None
+
+    def on_nodes(self, topology: Topology) -> Basis:
+        """The basis with as many ranks on a node as the topology has."""
+        machine = self.predictor.machine.on_nodes(topology)
+        return replace(self, predictor=replace(self.predictor, machine=machine))
 
     @classmethod
     def shared(cls, several: Sequence[Basis]) -> Basis:
@@ -176,6 +184,8 @@ class EpochTimes:
         """The times of a plan in memory, by its own machine and widths."""
         provenance = plan.provenance
         basis = Basis.of(provenance, DataWidths.of(plan.vertex_data))
+        if plan.header.topology is not None:
+            basis = basis.on_nodes(plan.header.topology)
         return cls.of(basis, tables_of(plan), recorded_random(provenance, basis))
 
     def beside(self, plan: Plan) -> float | None:

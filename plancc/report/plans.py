@@ -14,11 +14,8 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from plancc.cost.owners import BASELINE_SEED, traffic
-from plancc.cost.pairs import pair_volumes, read_pair_volumes
-from plancc.cost.topology import Topology
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
@@ -30,10 +27,11 @@ from plancc.plan.metrics import Metrics, Traffic, summarize
 from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile
 from plancc.plan.slices import check_tables
+from plancc.plan.topology import Topology
 from plancc.plan.values import Header
 from plancc.predict.grid_traffic import ProductTraffic
 from plancc.predict.machine import Machine
-from plancc.predict.schedules import read_tables
+from plancc.predict.schedules import matrix_of_pairs, read_tables, tables_of_owners
 from plancc.predict.schedules.plan_tables import rank_of_parts
 from plancc.predict.training import (
     PassCost,
@@ -42,7 +40,13 @@ from plancc.predict.training import (
     sampled_costs,
     training_vertices,
 )
-from plancc.report.costs import TopologyCost, TrainingCost, grid_pass_costs, read_product
+from plancc.report.costs import (
+    TopologyCost,
+    TrainingCost,
+    grid_pass_costs,
+    read_product,
+    read_topology_cost,
+)
 from plancc.report.epochs import Basis, EpochTimes, recorded_random
 from plancc.report.provenance import decoded, recorded_topology
 
@@ -167,7 +171,7 @@ def report(
     InputError
         If the file is missing, `num_ranks` is not in 1..num_parts, the topology has another number
         of ranks, `dims` contradict the plan's features and labels, there are rates and no `dims`,
-        or it is an edge plan and there are rates or a topology, or a grid plan and there are rates,
+        or it is an edge plan and there are rates, or a grid plan and there are rates,
         widths below its process columns, or a topology although ranks do not exchange what the
         parts of the row plan inside do.
     PlanError
@@ -219,7 +223,7 @@ def report(
             random_training=random_training,
             sampled=sampled,
             epoch=source.epoch(basis, random_epoch),
-            topology=None if topology is None else TopologyCost.of(source.pairs, topology),
+            topology=None if topology is None else source.on_nodes(topology),
             product=read_product(file),
             on_grid=on_grid,
         )
@@ -295,12 +299,13 @@ class _Source:
             return self.plan.traffic()
         return _read_traffic(self.file)
 
-    @cached_property
-    def pairs(self) -> sp.csr_array:
-        """Rows that ranks send to each other (`plancc.cost.pairs`)."""
-        if self.merged:
-            return pair_volumes(self.matrix, self.owners.rows, self.num_ranks)
-        return read_pair_volumes(self.file)
+    def on_nodes(self, topology: Topology) -> TopologyCost:
+        """Traffic inside and between nodes."""
+        if not self.merged:
+            return read_topology_cost(self.file, topology)
+        tables = tables_of_owners(self.matrix, self.owners, self.num_ranks)
+        steps = [tables.expand] if tables.fold is None else [tables.expand, tables.fold]
+        return TopologyCost.of([matrix_of_pairs(each) for each in steps], topology)
 
     @cached_property
     def random_owners(self) -> Owners:
@@ -314,10 +319,13 @@ class _Source:
 def _chosen_topology(file: PlanFile, num_ranks: int, given: Topology | None) -> Topology | None:
     """The given topology, or the plan's own; InputError if it does not suit the plan."""
     grid = file.header.grid
-    exchanges_rows = file.header.layout == "row" or (grid is not None and grid.exchanges_rows)
+    exchanges_rows = grid is None or grid.exchanges_rows
     if given is not None:
         if not exchanges_rows:
-            file.check_row_plan("a topology")
+            raise InputError(
+                f"{file.path}: ranks of grid '{grid}' do not exchange what the parts of a row plan "
+                "do; a topology is for row and edge plans, and for cagnet-1d with `sparse`"
+            )
         given.check(num_ranks)
         return given
     return recorded_topology(file.attributes("provenance"), num_ranks) if exchanges_rows else None

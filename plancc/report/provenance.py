@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from plancc.cost.topology import Topology
 from plancc.errors import InputError
+from plancc.plan.topology import Topology
 from plancc.predict.machine import Machine
 
 TRIED_FIGURES = ("seconds", "value", "volume", "overload", "best")

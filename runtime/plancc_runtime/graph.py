@@ -29,6 +29,7 @@ from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.nn.aggregation import aggregate
 from plancc_runtime.nn.dropout import dropout
 from plancc_runtime.nn.gradients import copy_from_first, sum_gradients
+from plancc_runtime.nodes import with_exchange
 from plancc_runtime.slices import (
     Slice,
     check_slices,
@@ -422,6 +423,7 @@ def open_graph(
                 f"'{header.grid}'; plancc-run trains with it"
             )
     check_slices(part, content, transport, name_of(plan))
+    part = with_exchange(header, part, "auto", transport)
     share = transport.cores_per_rank()
     if threads is not None or "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(threads or share)

@@ -29,6 +29,7 @@ CHOICES = {
     "activation": ("relu", "tanh", "sigmoid", "none"),
     "dtype": ("float32", "float64", "bfloat16"),
     "wire": ("fp32", "bf16", "fp16", "int8"),
+    "exchange": ("auto", "flat", "nodes"),
     "row_order": ("auto", "none", "rcm", "degree"),
     "aggregate_on": ("device", "cpu"),
     "fold": ("sync", "none", "delayed"),
@@ -148,6 +149,9 @@ class TrainOptions:
         "constant"; None: a quarter of the machine's memory that is left, shared by its ranks.
     wire : str
         How halo rows travel; all but "fp32" are lossy.
+    exchange : str
+        Of a plan with hops between nodes. "auto": rows travel in hops where ranks are on nodes as
+        the plan says. "flat": from rank to rank. "nodes": in hops wherever the ranks are.
     device : str
         "cpu", "cuda" (one for every rank of a machine, in turn) or "cuda:NUMBER".
     kernel : str
@@ -231,6 +235,7 @@ class TrainOptions:
     passes: tuple[str, ...] = PASSES
     feature_cache: int | None = None
     wire: str = "fp32"
+    exchange: str = "auto"
     device: str = "cpu"
     kernel: str = "auto"
     row_order: str = "auto"

@@ -148,11 +148,15 @@ class Figures:
     planned : int
         With all of them. Where epochs sample (`TrainOptions.sampling`), the mean number: the others
         are those of an epoch that keeps all.
+    reduced : int
+        With all of them, words that ranks put into all-reductions of products: the sums over the
+        copies of a 1.5D grid. Apart from `planned`.
     """
 
     plain: int
     words: dict[str, int]
     planned: int
+    reduced: int = 0
 
 
 @dataclass(frozen=True)
@@ -264,6 +268,8 @@ class RunOutline:
         The pipeline of a feature plan, if it has one.
     remarks : list of str
         Sentences on data of which little can be learnt (`plancc_runtime.remarks`).
+    hops : bool
+        Whether rows travel in hops between nodes.
     """
 
     header: Header
@@ -284,6 +290,7 @@ class RunOutline:
     steps_per_epoch: int
     pipelining: Pipelining | None
     remarks: list[str]
+    hops: bool
 
 
 @dataclass(frozen=True)

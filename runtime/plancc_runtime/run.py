@@ -111,7 +111,7 @@ class Run:
             device=device,
         )
         self._part: Part | None = part
-        self._rows = rows_of_rank(header, part)
+        self._rows, self._hops = rows_of_rank(header, part), part.route is not None
         self._pipelining = pipelining(self._part.grid, options.pipeline)
         self._data = load_data(self._part, transport, self._resources.dtype, options, device, name)
         with transport.agreement():
@@ -201,6 +201,7 @@ class Run:
                     *(self._checkpoints.remarks if self._checkpoints is not None else ()),
                     *of_data(data.random_features, data.random_labels),
                 ],
+                hops=self._hops,
             )
         return self._outline
 

@@ -150,7 +150,8 @@ def check_slices(part: Part, content: str, transport: Transport, path: str = "")
 def _check_claims(claims: Claims, transport: Transport) -> None:
     """Check that the tables of all ranks mirror each other and make one plan. Collective."""
     size = transport.size
-    steps = ("rows", "partial rows")[: len(claims.sent)]
+    steps = ["rows", "partial rows"][: 1 + claims.folds]
+    steps += ["rows in hops"] * (len(claims.sent) - len(steps))
     balances = np.array([claims.vertices, claims.nonzeros])
     said = np.concatenate([claims.sent.T, np.broadcast_to(balances, (size, 2))], axis=1)
     heard = transport.alltoall(np.ascontiguousarray(said))

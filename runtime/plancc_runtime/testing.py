@@ -133,6 +133,9 @@ def check_small_talk(transport: Transport) -> None:
     assert transport.all_equal(b"one" if rank else b"other") == (size == 1)
     assert 1 <= transport.cores_per_rank() <= len(usable_cores())
     assert 1 <= transport.ranks_here() <= transport.size
+    nodes = transport.nodes_of_ranks()
+    assert len(nodes) == transport.size
+    assert transport.all_equal(",".join(nodes).encode())
     with pytest.raises(PlanError) as caught:
         transport.agree(PlanError("broken") if rank == size - 1 else None)
     last = transport.numbers[-1]

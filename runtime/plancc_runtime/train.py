@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc_runtime.launch import need_torch
+from plancc_runtime.nodes import with_exchange
 from plancc_runtime.options import TrainOptions, check_same_options
 from plancc_runtime.results import Measure, RunOutline, TrainResult
 from plancc_runtime.slices import Slice, checked_slice, read_ids
@@ -124,6 +125,7 @@ def run_of(
     check_same_options(options, transport)
     header, part, content = opened
     drawn = agree(plan, header, options, transport)
+    part = with_exchange(header, part, options.exchange, transport)
     part = in_order(part, options.row_order, options.pipeline, transport)
     name = fspath(plan) if isinstance(plan, str | PathLike) else "the plan"
     run = (kind or Run)(header, part, content, options, transport, name)

@@ -100,7 +100,7 @@ def test_export(edges, tmp_path: Path) -> None:
 
 def test_what_is_for_row_plans_is_refused(edges, tmp_path: Path) -> None:
     path = edges[0]
-    for words in (["--topology", "1x5"], ["--batches", 3], ["--dims", "4,3"]):
+    for words in (["--batches", 3], ["--dims", "4,3"]):
         more = ["--boundary-sampling", "0.5"] if words[0] == "--dims" else []
         assert "for row plans" in fails(tmp_path, "inspect", path, *words, *more)
     words = fails(tmp_path, "refine", path, "-o", tmp_path / "better.h5")

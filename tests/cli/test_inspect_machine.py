@@ -59,18 +59,31 @@ def test_inside_and_between_nodes(nodes: int, plan: Path) -> None:
     shown = json.loads(ok(*words, "--json"))["topology"]
     arrays = figures.read(plan)
     expected = by_node(arrays, arrays.owner, size)
+    hops = {name: shown.pop(f"{name}_in_hops") for name in ("volume", "messages")}
     assert shown == {
+        "topology": f"{nodes}x{size}",
         "nodes": nodes,
         "ranks_per_node": size,
         **expected,
+        "has_hops": False,
         "random_share": pytest.approx((6 - size) / 5),
     }
+    once = {
+        (owner // size, j, arrays.owner[i] // size)
+        for i, j in zip(arrays.row, arrays.column, strict=True)
+        if (owner := arrays.owner[j]) // size != arrays.owner[i] // size
+    }
+    assert hops["volume"]["between"] == len(once)
+    assert hops["messages"]["between"] == len({(a, b) for a, _, b in once})
     rows = table(ok(*words), f"on {nodes} nodes of {size} ranks")
     for row, counts in zip(rows, expected.values(), strict=False):
         total = sum(counts.values())
         assert row[1:3] == [f"{counts['inside']:,}", f"{counts['between']:,}"]
         assert float(row[3]) == pytest.approx(counts["between"] / total, abs=5.1e-4)
-    assert float(rows[2][1]) == pytest.approx((6 - size) / 5, abs=5.1e-4)
+    assert [int(row[2].replace(",", "")) for row in rows[2:4]] == [
+        counts["between"] for counts in hops.values()
+    ]
+    assert float(rows[4][1]) == pytest.approx((6 - size) / 5, abs=5.1e-4)
 
 
 def test_nodes_of_merged_parts(plan: Path) -> None:

@@ -20,7 +20,10 @@ multiply_adds = 1e9
 ranks = 2
 memory = 1e6
 """
-STEPS = {"expand", "multiply", "fold", "collectives", "dense", "all-reduce"}
+STEPS = {
+    *("expand", "collect", "cross", "spread"),
+    *("multiply", "fold", "collectives", "dense", "all-reduce"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -156,3 +159,29 @@ def test_damaged_plans(plan: Path, machine: Path, tmp_path: Path) -> None:
             file[name][...] = array
         error = fails(tmp_path, "simulate", copy, "--dims", "5,4", "--machine", machine, code=1)
         assert "content_sha256" in error or f"/{name} is damaged" in error
+
+
+def test_what_an_epoch_leaves_out(graph: Path, machine: Path, tmp_path: Path) -> None:
+    rows, edges = tmp_path / "rows.h5", tmp_path / "edges.h5"
+    ok("compile", graph, "--model", "hp", "-p", 4, "-o", rows)
+    ok("compile", graph, "--model", "libra", "-p", 4, "-o", edges)
+    exact = simulated(rows, machine)
+    half = simulated(rows, machine, "--boundary-sampling", 0.5)
+    assert 0 < half["words"] < exact["words"]
+    assert simulated(rows, machine, "--boundary-sampling", 1) == simulated(rows, machine)
+    assert simulated(edges, machine, "--fold", "none")["words"] == 0
+    late = simulated(edges, machine, "--fold", "delayed", "--delay", 2)
+    assert late["passes"] == ["constant"]
+    assert late["words"] > 0
+    assert "partial sums 2 epochs late" in ok("simulate", edges, "--fold", "delayed", "--delay", 2)
+    assert simulated(edges, machine, "--fold", "sync") == simulated(edges, machine)
+    for words, said in (
+        ((rows, "--boundary-sampling", 2), "--boundary-sampling 2: give 0 to 1"),
+        ((edges, "--boundary-sampling", 0.5), f"for row plans; {edges} is edge"),
+        ((rows, "--fold", "none"), f"--fold none is for edge plans; {rows} is row"),
+        ((edges, "--delay", 2), "--delay 2: give --fold delayed too"),
+        ((edges, "--fold", "delayed", "--delay", 0), "--delay 0: at least 1 is needed"),
+        ((rows, "--boundary-sampling", 0.5, "-p", 2), "--ranks merges parts"),
+        ((graph, "--sweep", "p=2,4", "--fold", "none"), "--fold is for one plan"),
+    ):
+        assert said in fails(tmp_path, "simulate", *words)

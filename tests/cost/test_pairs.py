@@ -91,13 +91,13 @@ def test_inside_and_between_nodes(nodes, size, seed):
         volumes[pair not in inside] += int(rows)
         messages[pair not in inside] += bool(rows)
     pairs = sp.csr_array(dense)
-    assert list(volumes_by_node(pairs, Topology(nodes, size))) == volumes
-    assert list(messages_by_node(pairs, Topology(nodes, size))) == messages
+    assert list(volumes_by_node(pairs, Topology.even(nodes, size))) == volumes
+    assert list(messages_by_node(pairs, Topology.even(nodes, size))) == messages
 
 
 def test_topologies():
     topology = Topology.parse("4x8")
-    assert topology == Topology(4, 8)
+    assert topology == Topology.even(4, 8)
     assert topology.num_ranks == 32
     assert str(topology) == "4x8"
     topology.check(32)

@@ -3,13 +3,13 @@
     python tests/golden/make.py
 
 Later versions of plancc must read the files that earlier ones wrote, so an existing file is never
-replaced. All have the same owners of rows. plan-1.6.h5 is plan-1.5.h5, loaded and saved again, and
-pieces-1.6.h5 the same in two pieces. plan-1.5.h5 is the edge plan of plan-1.3.h5, loaded and
-saved again. plan-1.4.h5 is the grid plan of the row plan in
-plan-1.2.h5; plan-1.3.h5 is an edge plan, by ``lower`` with the nonzeros (1, 2), (1, 3) at
-part 1, (3, 0) at part 2 and (3, 1) at part 0. Those before are row plans, made
-under SOURCE_DATE_EPOCH=1700000000 by ``plancc.compile(graph(), model="file", num_parts=3,
-normalize="row", data=data(), part=OWNER)``.
+replaced. All have the same owners of rows. plan-1.7.h5 is plan-1.6.h5 with hops for two nodes, of
+two ranks and of one. plan-1.6.h5 is plan-1.5.h5, loaded and saved again, and pieces-1.6.h5 the same
+in two pieces. plan-1.5.h5 is the edge plan of plan-1.3.h5, loaded and saved again. plan-1.4.h5 is
+the grid plan of the row plan in plan-1.2.h5; plan-1.3.h5 is an edge plan, by ``lower`` with the
+nonzeros (1, 2), (1, 3) at part 1, (3, 0) at part 2 and (3, 1) at part 0. Those before are row
+plans, made under SOURCE_DATE_EPOCH=1700000000 by ``plancc.compile(graph(), model="file",
+num_parts=3, normalize="row", data=data(), part=OWNER)``.
 plan-1.1.h5 has labels in place of targets; plan-1.0.h5 has no clusters either.
 """
 
@@ -22,7 +22,8 @@ import numpy as np
 
 import plancc
 from plancc.graph.graph import Source
-from plancc.plan.piece_writer import save_in_pieces
+from plancc.plan.routing import with_routes
+from plancc.plan.topology import Topology
 
 HERE = Path(__file__).resolve().parent
 OWNER = [0, 0, 1, 1, 2, 2, 0]
@@ -55,12 +56,12 @@ def data() -> plancc.VertexData:
 
 
 def main() -> int:
-    path, pieces = HERE / "plan-1.6.h5", HERE / "pieces-1.6.h5"
-    if path.exists() or pieces.exists():
+    path = HERE / "plan-1.7.h5"
+    if path.exists():
         print(f"{path} exists and stays as it is", file=sys.stderr)
         return 1
-    plan = plancc.load(HERE / "plan-1.5.h5")
-    print(plan.save(path), save_in_pieces(plan, pieces, [0, 2, 3]))
+    plan = plancc.load(HERE / "plan-1.6.h5")
+    print(with_routes(plan, Topology.parse("1x2+1x1")).save(path))
     return 0
 
 

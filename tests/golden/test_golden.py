@@ -28,6 +28,8 @@ HASH_1_4 = "406ff79c2b40e4873f75ef21f9683d9ba43687112f860656f7d907962f14b71f"
 PLAN_1_5 = Path(__file__).with_name("plan-1.5.h5")
 PLAN_1_6 = Path(__file__).with_name("plan-1.6.h5")
 PIECES_1_6 = Path(__file__).with_name("pieces-1.6.h5")
+PLAN_1_7 = Path(__file__).with_name("plan-1.7.h5")
+HASH_1_7 = "48fbdeb95dfae7169190f2bf689e54eddf5bca689858092375120a96f9efeb72"
 HASH_1_5 = "0ada9a89b4e4bb0975b70506fc1cca44265f7123e0a8164652d8f6f2362c20b7"
 
 
@@ -331,7 +333,6 @@ def test_format_1_6_is_format_1_5_and_may_be_in_pieces(tmp_path):
     assert (plan.header, plan.provenance) == (before.header, before.provenance)
     assert report(PLAN_1_6).content_sha256 == report(PIECES_1_6).content_sha256 == HASH_1_5
     assert plan.save(tmp_path / "plan.h5") == HASH_1_5
-    assert (tmp_path / "plan.h5").read_bytes() == PLAN_1_6.read_bytes()
     pieces = plancc.load(PIECES_1_6)
     assert pieces.provenance == plan.provenance
     for name, array in plan.arrays().items():
@@ -342,3 +343,21 @@ def test_format_1_6_is_format_1_5_and_may_be_in_pieces(tmp_path):
         _, old = read_rank_slice(PLAN_1_5, rank, ranks)
         assert part.global_id.tolist() == old.global_id.tolist()
         assert part.value.tolist() == old.value.tolist()
+
+
+def test_format_1_7_has_hops(tmp_path):
+    plan, before = plancc.load(PLAN_1_7), plancc.load(PLAN_1_6)
+    assert report(PLAN_1_7).content_sha256 == plan.content_sha256() == HASH_1_7
+    assert plan.save(tmp_path / "plan.h5") == HASH_1_7
+    assert (tmp_path / "plan.h5").read_bytes() == PLAN_1_7.read_bytes()
+    assert str(plan.header.topology) == "1x2+1x1"
+    for name, array in before.arrays().items():
+        assert plan.arrays()[name].tolist() == array.tolist()
+    hops = {name: array.tolist() for name, array in plan.arrays().items() if "send_row" in name}
+    assert hops["expand_cross/send_row"] == [0, 5]
+    assert (hops["fold_collect/send_row"], hops["fold_cross/send_row"]) == ([1, 3], [3])
+    assert [hops[f"{step}_spread/send_row"] for step in ("expand", "fold")] == [[], []]
+    plancc.verify_file(PLAN_1_7)
+    _, part = read_rank_slice(PLAN_1_7, 2, 3)
+    assert part.route.cross.send_row.tolist() == part.route.cross.recv_peer.tolist() == [0]
+    assert part.fold_route.cross.recv_peer.tolist() == [1]

@@ -514,3 +514,20 @@ def test_quality_on_coauthor_cs(model, name, most):
     assert imbalance(part_weights(result.owner, problem.vertex_weights, 64)) <= 0.02
     random = volume(graph, random_owner(graph.num_vertices, 64, 1))
     assert volume(graph, result.owner) <= most * random
+
+
+def test_kaminpar_is_given_no_weight_of_zero(tmp_path):
+    """With such weights it searches for ever now and then."""
+    graph = WeightedGraph(
+        np.array([0, 1, 3, 4]),
+        np.array([1, 0, 2, 1]),
+        np.array([2, 0, 5]),
+    )
+    options = {"epsilon": 0.5, "seed": 1, "preset": "fast", "threads": 1}
+    given = PARTITIONERS["kaminpar"].prepare(graph, 2, options, tmp_path)
+    written = np.fromfile(given["path"], dtype=np.uint64)
+    assert written[:3].tolist() == [1, 3, 4]
+    assert written[-3:].tolist() == [2000, 1, 5000]
+    heavy = replace(graph, vertex_weights=np.array([2**29, 0, 2**29]))
+    given = PARTITIONERS["kaminpar"].prepare(heavy, 2, options, tmp_path)
+    assert np.fromfile(given["path"], dtype=np.uint64)[-3:].tolist() == [2**29, 1, 2**29]

@@ -50,7 +50,7 @@ def random_pairs(rng, p, fill=0.5) -> np.ndarray:
 )
 def test_never_worse_and_no_swap_betters_it(nodes, size, fill, seed):
     dense = random_pairs(np.random.default_rng(seed), nodes * size, fill)
-    topology = Topology(nodes, size)
+    topology = Topology.even(nodes, size)
     number = numbers(dense, topology)
     mapped = renumbered(dense, number)
     assert between(mapped, size) <= between(dense, size)
@@ -69,7 +69,7 @@ def test_close_to_the_best_of_all():
     found = best = 0
     for seed in range(40):
         dense = random_pairs(np.random.default_rng(seed), 6)
-        found += between(renumbered(dense, numbers(dense, Topology(3, 2))), 2)
+        found += between(renumbered(dense, numbers(dense, Topology.even(3, 2))), 2)
         best += min(
             between(renumbered(dense, np.array(order)), 2)
             for order in itertools.permutations(range(6))
@@ -84,7 +84,7 @@ def test_groups_are_found_again(nodes, size):
     group = rng.permutation(p) // size
     light = rng.integers(0, 3, (p, p)) * (1 - np.eye(p, dtype=int))
     heavy = (group[:, None] == group) * rng.integers(5, 50, (p, p)) * (1 - np.eye(p, dtype=int))
-    node = numbers(light + heavy, Topology(nodes, size)) // size
+    node = numbers(light + heavy, Topology.even(nodes, size)) // size
     assert len(set(zip(node.tolist(), group.tolist(), strict=True))) == nodes
 
 
@@ -94,7 +94,7 @@ def test_rows_stay_together():
     dense[0, 2] = dense[3, 1] = 9
     dense[0, 1] = 1
     owner = np.array([3, 0, 2, 1, 2, 0], dtype=np.int32)
-    mapped = MapToTopology(Topology(2, 2)).run(owner, sp.csr_array(dense), 4)
+    mapped = MapToTopology(Topology.even(2, 2)).run(owner, sp.csr_array(dense), 4)
     assert mapped.tolist() == [3, 0, 1, 2, 1, 0]
 
 
@@ -102,13 +102,13 @@ def test_a_good_numbering_stays():
     dense = np.zeros((4, 4), dtype=np.int64)
     dense[0, 1] = dense[3, 2] = 9
     owner = np.array([3, 0, 2, 1, 2, 0], dtype=np.int32)
-    for topology in (Topology(2, 2), Topology(1, 4), Topology(4, 1)):
+    for topology in (Topology.even(2, 2), Topology.even(1, 4), Topology.even(4, 1)):
         assert MapToTopology(topology).run(owner, sp.csr_array(dense), 4) is owner
 
 
 def test_a_rank_for_every_part():
     with pytest.raises(InputError, match=r"2x2 has 4 ranks.*6 parts"):
-        MapToTopology(Topology(2, 2)).run(
+        MapToTopology(Topology.even(2, 2)).run(
             np.zeros(6, np.int32), sp.csr_array((6, 6), dtype=np.int64), 6
         )
 
@@ -120,7 +120,7 @@ def test_ranks_keep_parts_of_their_capacity(nodes, size, seed):
     rng = np.random.default_rng(seed)
     p = nodes * size
     dense, capacities = random_pairs(rng, p), rng.integers(1, 3, p).astype(float)
-    number = numbers(dense, Topology(nodes, size), capacities=tuple(capacities))
+    number = numbers(dense, Topology.even(nodes, size), capacities=tuple(capacities))
     assert (capacities[number] == capacities).all()
     mapped = renumbered(dense, number)
     assert between(mapped, size) <= between(dense, size)

@@ -198,7 +198,7 @@ def test_upgrade(minor, tmp_path):
     test_file.assert_equal(replace(after, provenance={}), replace(before, provenance={}))
     assert digest == after.content_sha256() == sealing.content_hash(new)
     plancc.verify_file(new)
-    with pytest.raises(InputError, match=r"is of format 1\.6 already"):
+    with pytest.raises(InputError, match=r"is of format 1\.7 already"):
         plancc.upgrade(new, tmp_path / "newer.h5")
     assert not (tmp_path / "newer.h5").exists()
 

@@ -277,6 +277,22 @@ def test_only_groups_that_leave_a_node_share_its_injection():
         assert found == pytest.approx([inside, inside, between, between, inside, inside])
 
 
+@pytest.mark.parametrize("num_ranks", [4, 64])
+@pytest.mark.parametrize("words", [1, 100_000])
+def test_collectives_may_be_whichever_is_quicker(num_ranks, words):
+    ranks = np.arange(num_ranks)[None]
+    sent = Broadcast(HERE, ranks=ranks, words=np.array([[words]]), root=np.array([[0]]))
+    summed = AllReduce(HERE, ranks=ranks, words=np.array([words]))
+    for each in (sent, summed):
+        ring, tree, quicker = (
+            seconds_of(each, num_ranks, replace(SIMPLE, collective=CollectiveShapes(shape, shape)))
+            for shape in ("ring", "tree", "auto")
+        )
+        assert quicker == pytest.approx(np.minimum(ring, tree))
+        if num_ranks == 64:
+            assert bool(np.all(ring < tree)) == (words > 1)
+
+
 def test_a_grid_without_copies_takes_no_longer_than_1d():
     one, alone = (
         simulate(schedule_of(even(grid, 4), DIMS, ()), SIMPLE)

@@ -11,7 +11,6 @@ import plan_helpers
 import pytest
 
 from plancc.cost.owners import random_traffic
-from plancc.cost.topology import Topology
 from plancc.errors import InputError
 from plancc.plan.metrics import summarize
 from plancc.plan.slices import read_rank_slice
@@ -139,8 +138,6 @@ def test_per_part(case, path):
 
 
 def test_what_is_for_row_plans_is_refused(path):
-    with pytest.raises(InputError, match="an edge plan; a topology is for row plans"):
-        report(path, topology=Topology(2, 3))
     with pytest.raises(InputError, match="an edge plan; boundary sampling is for row plans"):
         report(path, dims=[4, 3], boundary_sampling=[0.1])
     with pytest.raises(InputError, match="an edge plan; what mini-batches move is for row plans"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import launcher
 import numpy as np
@@ -244,6 +245,14 @@ def test_training_is_that_of_the_dense_matrix(grid, kind, model):
         assert [e.words_sent for e in result.epochs] == [result.figures.planned] * options.epochs
         assert result.figures.planned <= result.figures.plain
         assert result.split_sizes == sizes
+
+
+@pytest.mark.parametrize("grid", [Grid("1.5d", 2, 2), Grid("2d", 2, 2)], ids=str)
+def test_words_put_into_sums_over_copies(grid):
+    """Forward, by every copy of all rows."""
+    result = trained(slices(grid, "undirected"), grid, options_of(passes=("order",)))[0]
+    widths = sum(min(pair) for pair in pairwise(result.dims))
+    assert result.figures.reduced == (2 * N * widths if grid.scheme == "1.5d" else 0)
 
 
 @pytest.mark.parametrize("grid", SOME, ids=str)

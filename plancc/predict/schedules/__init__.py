@@ -5,6 +5,7 @@ tables.py    sizes of parts and messages, which a schedule depends on; no nonzer
 epoch.py     what layers compute, and what of it the passes leave out
 row.py       row and edge plans
 grid.py      1D, 1.5D, 2D, 3D, also those that send needed rows only
+approximate.py  epochs of row and edge plans that leave out rows or partial sums
 feature.py   feature slices, alone and between groups
 """
 
@@ -15,17 +16,25 @@ from os import PathLike
 
 from plancc.predict.passes import COMMON_PASSES
 from plancc.predict.schedule import Schedule
+from plancc.predict.schedules.approximate import (
+    Approximation,
+    CloneScheduler,
+    SampledScheduler,
+    sampled,
+)
 from plancc.predict.schedules.epoch import Scheduler, epoch
 from plancc.predict.schedules.feature import FeatureScheduler
 from plancc.predict.schedules.grid import BlockRowScheduler, BlockScheduler
-from plancc.predict.schedules.owner_tables import pairs_of, tables_of_owners
+from plancc.predict.schedules.owner_tables import matrix_of_pairs, pairs_of, tables_of_owners
 from plancc.predict.schedules.plan_tables import read_tables, tables_of
 from plancc.predict.schedules.row import RowScheduler
 from plancc.predict.schedules.tables import Tables, divides_columns
 
 __all__ = [
+    "Approximation",
     "Schedule",
     "Tables",
+    "matrix_of_pairs",
     "pairs_of",
     "read_tables",
     "schedule_of",
@@ -50,6 +59,7 @@ def schedule_of(
     plan: str | PathLike[str] | Tables,
     dims: Sequence[int],
     passes: Sequence[str] = COMMON_PASSES,
+    approximation: Approximation | None = None,
 ) -> Schedule:
     """The operations of one training epoch of a GCN.
 
@@ -61,16 +71,30 @@ def schedule_of(
         Widths d_0..d_L.
     passes : sequence of str
         Names in `plancc.predict.passes.COMMON_PASSES`.
+    approximation : Approximation, optional
+        What the epoch leaves out; the pass "order" may be off then (`Approximation.passes`).
 
     Raises
     ------
     InputError
-        If the file is missing, there is no such pass, or a width is too small for the grid.
+        If the file is missing, there is no such pass, a width is too small for the grid, or the
+        plan cannot leave that out.
     PlanError
         If the file is damaged.
     """
-    tables = plan if isinstance(plan, Tables) else read_tables(plan)
-    scheduler, notes = scheduler_of(tables), tables.notes
+    tables = plan if isinstance(plan, Tables) else read_tables(plan, copies=bool(approximation))
+    notes = tables.notes
+    if approximation is None or approximation.is_exact:
+        scheduler = scheduler_of(tables)
+    else:
+        approximation.check(tables)
+        notes = (*notes, approximation.note())
+        passes = approximation.passes(passes)
+        if approximation.fold == "sync":
+            tables = sampled(tables, approximation.boundary_sampling)
+            scheduler = SampledScheduler(tables)
+        else:
+            scheduler = CloneScheduler(tables, approximation, len(dims) - 1)
     if tables.grid is not None and tables.blocks is None and divides_columns(tables.grid):
         notes = (*notes, "nonzeros are taken to be spread evenly over the pieces of columns")
     return Schedule(

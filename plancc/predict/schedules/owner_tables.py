@@ -80,6 +80,12 @@ def pairs_of(volumes: sp.csr_array) -> Pairs:
     return Pairs(volumes.shape[0], source, target, entries.data.astype(np.int64))
 
 
+def matrix_of_pairs(pairs: Pairs) -> sp.csr_array:
+    """The inverse of `pairs_of`; messages between the same two parts are added."""
+    entries = pairs.rows, (pairs.source, pairs.target)
+    return sp.coo_array(entries, shape=(pairs.num_ranks, pairs.num_ranks)).tocsr()
+
+
 def _copies(vertex: npt.NDArray[np.integer], owners: Owners, num_parts: int) -> sp.csr_array:
     """How many vertices of its nonzeros every part lacks, by their owners: int64[owner, part].
 

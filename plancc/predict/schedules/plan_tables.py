@@ -22,7 +22,7 @@ from plancc.plan.matrix import graph_of, owners_of
 from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile, within
 from plancc.plan.slices import block_of_parts
-from plancc.plan.values import Header, Int32Array, Int64Array
+from plancc.plan.values import HOPS, Header, Int32Array, Int64Array
 from plancc.predict.schedule import Pairs
 from plancc.predict.schedules.owner_tables import tables_of_owners
 from plancc.predict.schedules.tables import (
@@ -35,7 +35,10 @@ from plancc.predict.schedules.tables import (
 
 
 def read_tables(
-    path: str | PathLike[str], num_ranks: int | None = None, blocks: bool = True
+    path: str | PathLike[str],
+    num_ranks: int | None = None,
+    blocks: bool = True,
+    copies: bool = False,
 ) -> Tables:
     """The tables of a plan file; values and features are never read.
 
@@ -46,6 +49,9 @@ def read_tables(
         As after merging the parts of a row plan onto so many ranks, which reads the whole plan.
     blocks : bool
         Whether `Tables.blocks` are counted where a grid has them, which reads all columns.
+    copies : bool
+        Whether `Tables.halo_nonzeros` or `Tables.leaves` are counted, which approximations need;
+        it reads all columns or all rows of messages.
 
     Raises
     ------
@@ -64,7 +70,8 @@ def read_tables(
             offsets=file.read_offsets,
             messages=file.read_messages,
         )
-        return _tables(arrays, blocks)
+        found = _tables(arrays, blocks)
+        return _with_copies(arrays, found) if copies else found
 
 
 def _merged(file: PlanFile, num_ranks: int) -> Tables:
@@ -91,8 +98,8 @@ def rank_of_parts(num_parts: int, num_ranks: int) -> Int32Array:
     return np.searchsorted(blocks, np.arange(num_parts), side="right").astype(np.int32) - 1
 
 
-def tables_of(plan: Plan, name: str = "plan", blocks: bool = True) -> Tables:
-    """The tables of a plan in memory; `blocks` as of `read_tables`."""
+def tables_of(plan: Plan, name: str = "plan", blocks: bool = True, copies: bool = False) -> Tables:
+    """The tables of a plan in memory; `blocks` and `copies` as of `read_tables`."""
     arrays: Mapping[str, npt.NDArray[Any]] = plan.arrays()
 
     def messages(table: str) -> tuple[Int64Array, Int32Array, Int64Array]:
@@ -105,7 +112,8 @@ def tables_of(plan: Plan, name: str = "plan", blocks: bool = True) -> Tables:
         offsets=lambda node, total: arrays[node],
         messages=messages,
     )
-    return _tables(found, blocks)
+    tables = _tables(found, blocks)
+    return _with_copies(found, tables) if copies else tables
 
 
 def _of_parts(
@@ -148,6 +156,12 @@ class _Arrays:
         source = np.repeat(np.arange(num_parts, dtype=np.int32), np.diff(ptr))
         return Pairs(num_parts, source, peer, np.diff(row_ptr)), ptr, row_ptr
 
+    def route(self, step: str) -> tuple[Pairs, ...] | None:
+        """The hops of a step; None: there are none."""
+        if self.header.topology is None:
+            return None
+        return tuple(self.pairs(f"{step}_{hop}/send")[0] for hop in HOPS)
+
     def check(self, node: str, numbers: npt.NDArray[Any], bound: int) -> None:
         """PlanError unless these numbers of a dataset are from 0 and below `bound`."""
         if not within(numbers, bound):
@@ -184,7 +198,39 @@ def _tables(arrays: _Arrays, with_blocks: bool) -> Tables:
         boundary_nonzeros=last - interior,
         blocks=blocks,
         undirected=_undirected(header) and fold is None,
+        topology=header.topology,
+        route=arrays.route("expand"),
+        fold_route=None if fold is None else arrays.route("fold"),
     )
+
+
+def _with_copies(arrays: _Arrays, tables: Tables) -> Tables:
+    """The tables with what approximations of a row or edge plan need."""
+    if tables.grid is not None:
+        return tables
+    if tables.fold is not None:
+        return replace(tables, leaves=_leaves(arrays, tables))
+    halo = np.zeros(tables.num_parts, np.int64)
+    for part in range(tables.num_parts):
+        column = arrays.read("matrix/column", part, part + 1)
+        halo[part] = np.count_nonzero(column >= tables.rows[part])
+    return replace(tables, halo_nonzeros=halo)
+
+
+def _leaves(arrays: _Arrays, tables: Tables) -> Pairs:
+    """Foreign vertices of every part's nonzeros, each once: received rows, and those it folds."""
+    keys = []
+    for table in ("expand/recv", "fold/send"):
+        pairs, _, row_ptr = arrays.pairs(table)
+        row = arrays.read(f"{table}_row")
+        arrays.check(f"{table}_row", row, int(tables.part_ptr[-1]))
+        vertex = np.repeat(tables.part_ptr[pairs.target], np.diff(row_ptr)) + row
+        keys.append(np.repeat(pairs.source, np.diff(row_ptr)) * tables.part_ptr[-1] + vertex)
+    part, vertex = np.divmod(np.unique(np.concatenate(keys)), tables.part_ptr[-1])
+    owner = np.searchsorted(tables.part_ptr, vertex, side="right") - 1
+    pair, rows = np.unique(owner * tables.num_parts + part, return_counts=True)
+    source, target = np.divmod(pair, tables.num_parts)
+    return Pairs(tables.num_parts, source.astype(np.int32), target.astype(np.int32), rows)
 
 
 def _count_blocks(arrays: _Arrays, grid: Grid, part_ptr: Int64Array) -> Int64Array:

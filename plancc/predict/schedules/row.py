@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 
 from plancc.plan.metrics import Traffic
-from plancc.plan.values import Int64Array
+from plancc.plan.values import HOPS, Int64Array
 from plancc.predict.memory import Memory, row_memory
 from plancc.predict.schedule import (
     Elementwise,
@@ -44,10 +44,16 @@ class RowScheduler(Scheduler):
             width=width,
             own=tables.own_nonzeros,
         )
-        expand = exchange(tables.expand, Place(layer, direction, "expand"), width, back)
+        place = Place(layer, direction, "expand")
+        if tables.route is None:
+            expand = exchange(tables.expand, place, width, back)
+        else:
+            expand = hops(tables.route, place, width, back)
         fold: Iterator[Operation] = iter(())
-        if tables.fold is not None:  # forward, owners add partial rows; back, they send copies
-            place = Place(layer, direction, "fold")
+        place = Place(layer, direction, "fold")
+        if tables.fold_route is not None:
+            fold = hops(tables.fold_route, place, width, not back)
+        elif tables.fold is not None:  # forward, owners add partial rows; back, they send copies
             fold = exchange(tables.fold, place, width, back, adds=not back)
         steps = (expand, (multiply,), fold)
         yield from chain(*(reversed(steps) if back else steps))
@@ -74,6 +80,17 @@ def traffic_of(tables: Tables) -> Traffic:
     # which vertices are both received and folded is not known here
     copies = tables.rows + expand.received + fold.sent
     return Traffic.of_steps(tables.rows, tables.nonzeros, expand, fold, copies)
+
+
+def hops(
+    route: Sequence[Pairs], place: Place, width: int | Int64Array, reverse: bool
+) -> Iterator[Operation]:
+    """The hops of a route one after the other; reversed, each adds what arrives."""
+    of_hops = [
+        exchange(pairs, place._replace(step=hop), width, reverse)
+        for hop, pairs in zip(HOPS, route, strict=True)
+    ]
+    yield from chain(*(reversed(of_hops) if reverse else of_hops))
 
 
 def exchange(

@@ -7,11 +7,12 @@ owners that have no plan.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from plancc.plan.grid import Grid
+from plancc.plan.topology import Topology
 from plancc.plan.values import Int32Array, Int64Array
 from plancc.predict.schedule import Pairs
 
@@ -44,6 +45,11 @@ class Tables:
         For layout "edge": nonzeros in own rows.
     boundary_nonzeros : int64[num_parts] or None
         Nonzeros of the rows that have a received column; None: not known.
+    halo_nonzeros : int64[num_parts] or None
+        For layout "row": nonzeros in received columns; None: not counted.
+    leaves : Pairs or None
+        For layout "edge": vertices of the nonzeros of a part that another one owns, from the owner
+        to the part; None: not counted.
     blocks : int64[num_parts, k] or None
         Nonzeros of every part, by the piece that their columns are in (`piece_of_rows`); None:
         taken to be spread as evenly as the pieces' rows.
@@ -51,6 +57,10 @@ class Tables:
         Whether the matrix equals its transpose.
     notes : tuple of str
         What was assumed.
+    topology : Topology or None
+        Which parts share a node, of a plan with routes.
+    route, fold_route : tuple of Pairs, or None
+        The hops collect, cross and spread, in place of `expand`, and of `fold` backward.
     """
 
     name: str
@@ -62,9 +72,25 @@ class Tables:
     grid: Grid | None = None
     own_nonzeros: Int64Array | None = None
     boundary_nonzeros: Int64Array | None = None
+    halo_nonzeros: Int64Array | None = None
+    leaves: Pairs | None = None
     blocks: Int64Array | None = None
     undirected: bool = False
     notes: tuple[str, ...] = ()
+    topology: Topology | None = None
+    route: tuple[Pairs, ...] | None = None
+    fold_route: tuple[Pairs, ...] | None = None
+
+    def flat(self) -> Tables:
+        """The same without hops."""
+        return replace(self, topology=None, route=None, fold_route=None)
+
+    def on_nodes(self, ranks_per_node: int) -> Tables:
+        """The same with hops only if nodes of so many ranks are those of the topology."""
+        if self.topology is None:
+            return self
+        node = np.arange(self.num_parts) // ranks_per_node
+        return self if np.array_equal(self.topology.node_of_rank(), node) else self.flat()
 
     @property
     def scheme(self) -> str:

@@ -42,14 +42,15 @@ def figures_of(
         done = on[:number]
         graphs = live.graphs if "dead-rows" in done else whole.graphs
         counted.append(words_of_pass(network, graphs, fixed="constant" in done))
+    counted.append(words_of_pass(network, graphs, fixed="constant" in on, reduced=True))
     sent = np.array(counted)
     transport.allreduce_sum(sent)
     cycles = [graph.cycle for graph in live.graphs]
-    plain, *words = (
+    plain, *words, reduced = (
         sum(round(n / cycle) for n, cycle in zip(of_layers, cycles, strict=True))
         for of_layers in sent.tolist()
     )
-    return Figures(plain, dict(zip(on, words[1:], strict=True)), words[-1])
+    return Figures(plain, dict(zip(on, words[1:], strict=True)), words[-1], reduced)
 
 
 def words_of_pass(
@@ -58,6 +59,7 @@ def words_of_pass(
     *,
     plain: bool = False,
     fixed: bool = False,
+    reduced: bool = False,
 ) -> Int64Array:
     """Words that this rank sends in a training pass, by layer: int64[layers].
 
@@ -72,6 +74,8 @@ def words_of_pass(
         Whether products move what they do without any pass.
     fixed : bool
         Whether what the first layer needs of the features is at hand.
+    reduced : bool
+        Whether to count what it puts into all-reductions of products instead.
     """
     asked = requests_of(network, graphs[0])
     words = np.zeros(len(graphs), np.int64)
@@ -88,7 +92,10 @@ def words_of_pass(
         if not (fixed and k == 0):
             others.append(Request("product", forward, False, values))
             others.append(Request("product", back, True, values))
-        words[k] = sum(int(graph.counts(each).words_sent[0]) for each in others)
+        counts = [graph.counts(each) for each in others]
+        words[k] = sum(
+            int((each.words_reduced if reduced else each.words_sent)[0]) for each in counts
+        )
     return words
 
 

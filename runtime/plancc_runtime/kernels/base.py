@@ -88,7 +88,8 @@ class SparseMatrix(ABC):
             t = 0 where where[k] <= 0  with where
             out[r] = t
 
-        The last two are the fused masked product of Wan et al. 2025 (S-SpMM): no dense temporary.
+        The last two save a dense temporary, not additions: every output is summed first. So this
+        is not the S-SpMM of Wan et al. 2025, which skips outputs that the mask leaves out.
         Other rows of `out` are left alone. The same inputs give the same bits; a kernel that
         splits no row gives them for every number of threads. As many threads work as
         ``torch.get_num_threads()`` says in the calling thread.

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from plancc.plan.part_routes import PartRoute
 from plancc.plan.parts import Part, PartFold
 from plancc.plan.values import Int32Array, Int64Array
 
@@ -103,6 +104,9 @@ class Block:
         What a mini-batch multiplied the values by; None: 1.
     fold : PartFold or None
         Where the folded rows go, and what comes for own outputs; None: there are none on any rank.
+    route, fold_route : PartRoute or None
+        The hops in which halo rows come, and in which copies of outputs come to folded rows; None:
+        rows come straight from their owners.
     """
 
     inputs: Int32Array
@@ -123,6 +127,8 @@ class Block:
     factor: npt.NDArray[np.float64] | None = None
     fold: PartFold | None = None
     closed_edges: Int64Array | None = None
+    route: PartRoute | None = None
+    fold_route: PartRoute | None = None
 
     @classmethod
     def of_part(
@@ -143,6 +149,8 @@ class Block:
             self_loops=self_loops,
             factor=factor,
             fold=part.fold,
+            route=part.route,
+            fold_route=part.fold_route,
         )
 
     @property

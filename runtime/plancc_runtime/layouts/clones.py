@@ -45,7 +45,7 @@ from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.kernels.rows import add_rows
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.edge import with_whole_rows
-from plancc_runtime.layouts.halo import Buffers, Halo, MessageLists
+from plancc_runtime.layouts.halo import Halo, MessageBuffers, MessageLists
 from plancc_runtime.layouts.layer_graph import Request
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.resources import Resources
@@ -403,7 +403,7 @@ class _Turns:
 
     Attributes
     ----------
-    up, down : Buffers or None
+    up, down : MessageBuffers or None
         Buffers of partial sums, from leaves to roots, and of totals, from roots to leaves; None:
         not yet, or not any more.
     sums : Tensor[roots, width] or None
@@ -414,8 +414,8 @@ class _Turns:
         Whether a round of `up` and of `down` is under way.
     """
 
-    up: Buffers | None = None
-    down: Buffers | None = None
+    up: MessageBuffers | None = None
+    down: MessageBuffers | None = None
     sums: Tensor | None = None
     totals: Tensor | None = None
     rising: bool = False

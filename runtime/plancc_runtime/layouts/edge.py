@@ -23,12 +23,13 @@ columns in the round that brings this rank more rows, by halo columns in the fol
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.halo import Buffers, Halo, MessageLists, complete
+from plancc_runtime.layouts.halo import Buffers, HaloExchange, MessageLists, complete
 from plancc_runtime.layouts.row import both_ways, halo_block, halo_blocks, matrix_of
 from plancc_runtime.layouts.row_numbers import of_received, of_sent, send_numbers
 from plancc_runtime.transport.base import Transport
@@ -94,13 +95,13 @@ class EdgeLayout:
     ----------
     block : Block
         With a fold.
-    halo : Halo
+    halo : HaloExchange
         The exchange of a block with the same messages.
-    fold : Halo
+    fold : HaloExchange
         That of its `copies`.
     """
 
-    def __init__(self, block: Block, halo: Halo, fold: Halo) -> None:
+    def __init__(self, block: Block, halo: HaloExchange[Any], fold: HaloExchange[Any]) -> None:
         resources = halo.resources
         self._halo, self._fold = halo, fold
         self._clock, self._overlap = resources.clock, resources.overlap
@@ -127,7 +128,7 @@ class EdgeLayout:
         clock, fold = self._clock, _fold_of(buffers)
         early = self._overlap and self._expand_is_longer
         self._halo.send_rows(h, buffers)
-        arrived = complete(buffers.expand.arrivals(), self._folded_halo)
+        arrived = complete(self._halo.arrivals(buffers), self._folded_halo)
         if not self._overlap:
             with clock("wait"):
                 arrived = iter(list(arrived))
@@ -143,8 +144,7 @@ class EdgeLayout:
             rows = self._halo.received(block.at, buffers)
             with clock("spmm"):
                 block.matrix.multiply(rows, fold.halo, add=True, rows=block.rows)
-        with clock("wait"):
-            buffers.expand.finish()
+        self._halo.finish(buffers)
         if self._overlap:
             self._fold.send_all_back(fold)
         with clock("spmm"):
@@ -164,22 +164,20 @@ class EdgeLayout:
         late = self._overlap and self._expand_is_longer
         self._fold.send_rows(g, fold)
         if not self._overlap:
-            with clock("wait"):
-                fold.expand.finish()
+            self._fold.finish(fold)
         with clock("spmm"):
             self._own_halo.transposed.multiply(g, buffers.halo)
             if not late:
                 self._own_transposed.multiply(g, out)
         if self._overlap:
-            with clock("wait"):
-                fold.expand.finish()
+            self._fold.finish(fold)
         folded = self._fold.received(slice(None), fold)
-        with clock("wait"):
-            buffers.reduce.start()
+        self._halo.start_back(buffers)
         for block in self._folded_halo:
             with clock("spmm"):
                 block.transposed.multiply(folded, buffers.halo[block.at], add=True)
             self._halo.send_back(block.messages, block.at, buffers)
+        self._halo.sent_back(buffers)
         with clock("spmm"):
             if late:
                 self._own_transposed.multiply(g, out)

@@ -10,9 +10,10 @@ it does, which for 500 peers with a few rows each would be a thousand times the 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -91,40 +92,128 @@ class Buffers:
 
     Attributes
     ----------
-    outer : Tensor[rows in the send masks, width]
-        Copies of own rows: sent by `Halo.expand`, received by `Halo.reduce`.
     halo : Tensor[halo rows, width]
-        Rows of the peers: received by `Halo.expand`, sent by `Halo.reduce`.
-    outer_packed, halo_packed : Tensor
-        The same rows as they travel; the same tensors where the wire changes nothing.
-    expand, reduce : Exchange
-        Exchanges of the packed rows: forward, and back.
+        Rows of the peers: received by `HaloExchange.expand`, sent by `HaloExchange.reduce`.
     fold : Buffers or None
         Buffers of the fold (`layouts.edge`), where there is one.
     """
 
-    outer: Tensor
     halo: Tensor
+    fold: Buffers | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessageBuffers(Buffers):
+    """Those of a `Halo`.
+
+    Attributes
+    ----------
+    outer : Tensor[rows in the send masks, width]
+        Copies of own rows: sent by `Halo.expand`, received by `Halo.reduce`.
+    outer_packed, halo_packed : Tensor
+        The same rows as they travel; the same tensors where the wire changes nothing.
+    expand, reduce : Exchange
+        Exchanges of the packed rows: forward, and back.
+    """
+
+    outer: Tensor
     outer_packed: Tensor
     halo_packed: Tensor
     expand: Exchange
     reduce: Exchange
-    fold: Buffers | None = None
 
 
-class Halo:
+B = TypeVar("B", bound=Buffers)
+
+
+class HaloExchange(ABC, Generic[B]):
     """The exchange of one block's halo rows, forward and back.
+
+    Forward: `send_rows`, then `arrivals` or `finish`. Back: `start_back`, `send_back` for the
+    messages in their order, `sent_back`, `add_arrived`.
+
+    Attributes
+    ----------
+    num_inputs, num_halo : int
+        Own rows, and halo rows.
+    resources : Resources
+    idle : bool
+        Whether this rank neither sends nor receives.
+    steps : tuple of StepTraffic
+        What every hop of one round moves forward: int64[1] each.
+    """
+
+    num_inputs: int
+    num_halo: int
+    resources: Resources
+    idle: bool
+    steps: tuple[StepTraffic, ...]
+
+    @abstractmethod
+    def buffers(self, width: int) -> B:
+        """New buffers for products of `width` columns; reusable for any number of them."""
+
+    @abstractmethod
+    def send_rows(self, h: Tensor, buffers: B) -> None:
+        """Start a round forward, with the own rows of h. Collective."""
+
+    @abstractmethod
+    def arrivals(self, buffers: B) -> Iterator[int]:
+        """The messages from peers, as they arrive; those of `send_rows`."""
+
+    @abstractmethod
+    def received(self, at: slice, buffers: B) -> Tensor:
+        """The halo rows `at`, once their messages are here."""
+
+    @abstractmethod
+    def finish(self, buffers: B) -> None:
+        """End the round that `send_rows` started."""
+
+    @abstractmethod
+    def start_back(self, buffers: B) -> None:
+        """Start a round back. Collective."""
+
+    @abstractmethod
+    def send_back(self, messages: range, at: slice, buffers: B) -> None:
+        """Send the halo rows `at`, which are those messages."""
+
+    @abstractmethod
+    def sent_back(self, buffers: B) -> None:
+        """All halo rows have been sent back."""
+
+    @abstractmethod
+    def add_arrived(self, out: Tensor, buffers: B) -> None:
+        """Add what the peers return to rows of `out`, Tensor[num_inputs, width]; end the round."""
+
+    @abstractmethod
+    def send_all_back(self, buffers: B) -> None:
+        """Start a round back, with all of `buffers.halo`. Collective."""
+
+    def expand(self, h: Tensor, buffers: B) -> None:
+        """Fill `buffers.halo` with the halo rows of h, Tensor[num_inputs, width]. Collective."""
+        self.send_rows(h, buffers)
+        self.finish(buffers)
+        self.received(slice(None), buffers)
+
+    def reduce(self, out: Tensor, buffers: B) -> None:
+        """The adjoint of `expand`: add `buffers.halo` to the owners' rows of `out`. Collective.
+
+        Parameters
+        ----------
+        out : Tensor[num_inputs, width]
+        buffers : Buffers
+        """
+        self.send_all_back(buffers)
+        self.add_arrived(out, buffers)
+
+
+class Halo(HaloExchange[MessageBuffers]):
+    """Every row goes from its owner to each rank that needs it.
 
     Parameters
     ----------
     block : Messages
     resources : Resources
-
-    Attributes
-    ----------
-    resources : Resources
-    idle : bool
-        Whether this rank neither sends nor receives.
     """
 
     def __init__(self, block: Messages, resources: Resources) -> None:
@@ -152,14 +241,17 @@ class Halo:
             *rows, *(np.array([np.count_nonzero(each)]) for each in (sent, received))
         )
 
-    def buffers(self, width: int) -> Buffers:
-        """New buffers for products of `width` columns; reusable for any number of them."""
+    @property
+    def steps(self) -> tuple[StepTraffic, ...]:  # type: ignore[override]
+        return (self.step,)
+
+    def buffers(self, width: int, halo: Tensor | None = None) -> MessageBuffers:
+        """As of `HaloExchange`; `halo`, if given, is where halo rows are."""
         num_outer = self._send[-1][1].stop if self._send else 0
         dtype, device = self.resources.dtype, self.resources.device
-        outer, halo = (
-            torch.empty(num, width, dtype=dtype, device=device)
-            for num in (num_outer, self.num_halo)
-        )
+        outer = torch.empty(num_outer, width, dtype=dtype, device=device)
+        if halo is None:
+            halo = torch.empty(self.num_halo, width, dtype=dtype, device=device)
         wire, transport = self._wire, self.resources.transport
         outer_packed, halo_packed = outer, halo
         if wire is not None:
@@ -174,10 +266,16 @@ class Halo:
             there, back = num_outer * wire.overhead, self.num_halo * wire.overhead
             expand = CountsNumbers(expand, transport.traffic, there, back)
             reduce = CountsNumbers(reduce, transport.traffic, back, there)
-        return Buffers(outer, halo, outer_packed, halo_packed, expand, reduce)
+        return MessageBuffers(
+            halo=halo,
+            outer=outer,
+            outer_packed=outer_packed,
+            halo_packed=halo_packed,
+            expand=expand,
+            reduce=reduce,
+        )
 
-    def send_rows(self, h: Tensor, buffers: Buffers) -> None:
-        """Start a round of `buffers.expand`, with the own rows of h. Collective."""
+    def send_rows(self, h: Tensor, buffers: MessageBuffers) -> None:
         clock = self._clock
         with clock("wait"):
             buffers.expand.start()
@@ -190,15 +288,24 @@ class Halo:
                 for k in outer.messages:
                     buffers.expand.send(k)
 
-    def received(self, at: slice, buffers: Buffers) -> Tensor:
-        """The halo rows `at`, once their messages are here."""
+    def arrivals(self, buffers: MessageBuffers) -> Iterator[int]:
+        return buffers.expand.arrivals()
+
+    def finish(self, buffers: MessageBuffers) -> None:
+        with self._clock("wait"):
+            buffers.expand.finish()
+
+    def received(self, at: slice, buffers: MessageBuffers) -> Tensor:
         if self._wire is not None:
             with self._clock("pack"):
                 self._wire.unpack(buffers.halo_packed[at], buffers.halo[at])
         return buffers.halo[at]
 
-    def send_back(self, messages: range, at: slice, buffers: Buffers) -> None:
-        """Send the halo rows `at`, which are those messages, in the round of `buffers.reduce`."""
+    def start_back(self, buffers: MessageBuffers) -> None:
+        with self._clock("wait"):
+            buffers.reduce.start()
+
+    def send_back(self, messages: range, at: slice, buffers: MessageBuffers) -> None:
         if self._wire is not None:
             with self._clock("pack"):
                 self._wire.pack(buffers.halo[at], buffers.halo_packed[at])
@@ -206,32 +313,14 @@ class Halo:
             for k in messages:
                 buffers.reduce.send(k)
 
-    def expand(self, h: Tensor, buffers: Buffers) -> None:
-        """Fill `buffers.halo` with the halo rows of h, Tensor[num_inputs, width]. Collective."""
-        self.send_rows(h, buffers)
-        with self._clock("wait"):
-            buffers.expand.finish()
-        self.received(slice(None), buffers)
+    def sent_back(self, buffers: MessageBuffers) -> None:
+        pass
 
-    def reduce(self, out: Tensor, buffers: Buffers) -> None:
-        """The adjoint of `expand`: add `buffers.halo` to the owners' rows of `out`. Collective.
-
-        Parameters
-        ----------
-        out : Tensor[num_inputs, width]
-        buffers : Buffers
-        """
-        self.send_all_back(buffers)
-        self.add_arrived(out, buffers)
-
-    def send_all_back(self, buffers: Buffers) -> None:
-        """Start a round of `buffers.reduce`, with all of `buffers.halo`. Collective."""
-        with self._clock("wait"):
-            buffers.reduce.start()
+    def send_all_back(self, buffers: MessageBuffers) -> None:
+        self.start_back(buffers)
         self.send_back(range(len(self._recv)), slice(None), buffers)
 
-    def add_arrived(self, out: Tensor, buffers: Buffers) -> None:
-        """Add what the peers return, and end the round of `buffers.reduce`."""
+    def add_arrived(self, out: Tensor, buffers: MessageBuffers) -> None:
         clock = self._clock
         arrived = complete(buffers.reduce.arrivals(), self._outer)
         while True:

@@ -21,8 +21,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from plancc.jit import njit
+from plancc.plan.part_routes import PartHop, PartRoute
 from plancc.plan.values import Int64Array
 from plancc_runtime.layouts.block import Block, Nonzeros, Numbering
 from plancc_runtime.layouts.boundary import kept_messages, with_uses_sent
@@ -132,6 +134,7 @@ def isolated(block: Block, rows: Int64Array) -> Block:
         send_row=block.send_row[:0],
         recv_peer=block.recv_peer[:0],
         recv_ptr=none,
+        route=None,
     )
 
 
@@ -147,7 +150,11 @@ def _live_block(
     inputs = np.flatnonzero(live[:n])
     numbering = block.numbering
     uses = None if numbering is None else numbering.uses  # peers may have fewer though all is live
-    if len(outputs) == n and sent.all() and live.all() and uses is None:
+    route = block.route
+    if route is not None:
+        route = _live_route(route, live, n, transport)
+    whole = route is block.route
+    if len(outputs) == n and sent.all() and live.all() and uses is None and whole:
         return block, inputs
 
     number = np.cumsum(live, dtype=np.int32) - np.int32(1)
@@ -176,11 +183,44 @@ def _live_block(
                 recv_ptr=recv_ptr,
                 halo=None if block.halo is None else block.halo[live[n:]],
                 numbering=numbering,
+                route=route,
             ),
             transport,
         ),
         inputs,
     )
+
+
+def _live_route(
+    route: PartRoute, live: npt.NDArray[np.bool_], num_inputs: int, transport: Transport
+) -> PartRoute:
+    """The hops of live rows, with the numbers that own ones have then; `route` if all are live.
+
+    Collective; one byte per row and hop. `live`: bool[num_columns], of own and of halo rows.
+    """
+    ptr, needed = route.stage_ptr(), live[num_inputs:]
+    stage = np.zeros(ptr[-1], np.bool_)
+    stage[route.at[needed]] = True
+    sent = []
+    for k, hop in reversed(list(enumerate(route.hops, 1))):
+        sent.append(np.empty(len(hop.send_row), np.bool_))
+        send_numbers(
+            transport, of_received(hop, stage[ptr[k] : ptr[k + 1]]), of_sent(hop, sent[-1])
+        )
+        if k > 1:
+            stage[hop.send_row[sent[-1]]] = True
+    if live.all() and stage.all() and all(each.all() for each in sent):
+        return route
+    own, staged = (np.cumsum(each, dtype=np.int32) - np.int32(1) for each in (live, stage))
+    hops = []
+    for k, (hop, kept) in enumerate(zip(route.hops, reversed(sent), strict=True), 1):
+        send_peer, send_ptr = kept_messages(hop.send_peer, hop.send_ptr, kept)
+        recv_peer, recv_ptr = kept_messages(hop.recv_peer, hop.recv_ptr, stage[ptr[k] : ptr[k + 1]])
+        send_row = (own if k == 1 else staged)[hop.send_row[kept]]
+        hops.append(PartHop(send_peer, send_ptr, send_row, recv_peer, recv_ptr))
+    collect, cross, spread = hops
+    rows = own[route.own[stage[: ptr[1]]]]
+    return PartRoute(rows, collect, cross, spread, staged[route.at[needed]])
 
 
 def _uses_left(block: Block, uses: Nonzeros, outputs: Int64Array, live: Any) -> Nonzeros:

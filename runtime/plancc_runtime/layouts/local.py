@@ -23,9 +23,10 @@ from plancc.plan.words import Counts, Rows, count
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.boundary import halo_vertices
 from plancc_runtime.layouts.edge import EdgeLayout, copies, partials
-from plancc_runtime.layouts.halo import Buffers, Halo
+from plancc_runtime.layouts.halo import Buffers, Halo, HaloExchange
 from plancc_runtime.layouts.layer_graph import LayerGraph, Request
 from plancc_runtime.layouts.resources import Resources
+from plancc_runtime.layouts.routed import halo_exchange
 from plancc_runtime.layouts.row import RowLayout, halo_part
 from plancc_runtime.workspace import empty
 
@@ -51,15 +52,15 @@ class LocalGraph(LayerGraph):
         self._block = block
         self._whole: LocalGraph | None = None
         self._sample: Sample | None = None
-        self._halo = Halo(block, resources)
-        self._copies = self._partials = None
+        self._halo = halo_exchange(block, block.route, resources)
+        self._copies: HaloExchange[Any] | None = None
+        self._partials: HaloExchange[Any] | None = None
         if block.fold is not None:
-            self._copies, self._partials = (
-                Halo(messages, resources) for messages in (copies(block), partials(block))
-            )
+            self._copies = halo_exchange(copies(block), block.fold_route, resources)
+            self._partials = Halo(partials(block), resources)
         self._halo_parts: dict[str, csr_matrix] = {}
         self._layouts: dict[str, RowLayout | EdgeLayout] = {}
-        self._buffers: dict[tuple[Halo, int], Buffers] = {}
+        self._buffers: dict[tuple[HaloExchange[Any], int], Buffers] = {}
         self._patterns: dict[str, Pattern] = {}
         self._fold_patterns: dict[str, Pattern] = {}
         self._column_vertices: Tensor | None = None
@@ -239,9 +240,10 @@ class LocalGraph(LayerGraph):
     def counts(self, request: Request) -> Counts:
         if request.kind != "product":
             return Counts.zero(1)
-        transfers = [Rows(self._halo.step, request.width, reverse=request.back)]
+        transfers = [Rows(step, request.width, reverse=request.back) for step in self._halo.steps]
         if self._copies is not None:  # partial rows go to the owners, which copies come from
-            transfers.append(Rows(self._copies.step, request.width, reverse=not request.back))
+            back = not request.back
+            transfers += [Rows(step, request.width, reverse=back) for step in self._copies.steps]
         return count(transfers, 1)
 
     def release_buffers(self) -> None:
@@ -278,12 +280,12 @@ class LocalGraph(LayerGraph):
             return buffers
         return replace(buffers, fold=self._buffers_of(self._copies, width))
 
-    def _buffers_of(self, halo: Halo, width: int) -> Buffers:
+    def _buffers_of(self, halo: HaloExchange[Any], width: int) -> Buffers:
         if (halo, width) not in self._buffers:
             self._buffers[halo, width] = halo.buffers(width)
         return self._buffers[halo, width]
 
-    def _copied(self, x: Tensor, halo: Halo) -> Tensor:
+    def _copied(self, x: Tensor, halo: HaloExchange[Any]) -> Tensor:
         """The halo rows of x in an exchange of this graph; gradients go back. Collective."""
         width = prod(x.shape[1:])
         rows = _HaloRows.apply(x.reshape(len(x), width), halo, self._buffers_of(halo, width))
@@ -374,7 +376,7 @@ class ProductFunction(torch.autograd.Function):
 
 class _HaloRows(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, halo: Halo, buffers: Buffers) -> Tensor:
+    def forward(ctx: Any, x: Tensor, halo: HaloExchange[Any], buffers: Buffers) -> Tensor:
         ctx.halo, ctx.buffers = halo, buffers
         halo.expand(x.contiguous(), buffers)
         return buffers.halo.clone()

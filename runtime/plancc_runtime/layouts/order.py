@@ -184,4 +184,6 @@ def reordered(part: Part, order: Int64Array) -> Part:
         send_row=new[part.send_row],
         vertex_data=part.vertex_data.take(order),
         fold=fold,
+        route=None if part.route is None else part.route.renumbered(new),
+        fold_route=None if part.fold_route is None else part.fold_route.renumbered(new),
     )

@@ -39,7 +39,7 @@ from plancc.jit import njit
 from plancc.plan.values import Int64Array
 from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.halo import Buffers, Halo, complete, groups
+from plancc_runtime.layouts.halo import Buffers, HaloExchange, complete, groups
 from plancc_runtime.layouts.resources import Resources
 
 GROUP_NONZEROS = 16384  # to multiply: as much work as one call of torch costs
@@ -77,11 +77,11 @@ class RowLayout:
     Parameters
     ----------
     block : Block
-    halo : Halo
+    halo : HaloExchange
         The exchange of a block with the same messages.
     """
 
-    def __init__(self, block: Block, halo: Halo) -> None:
+    def __init__(self, block: Block, halo: HaloExchange[Any]) -> None:
         self.halo = halo
         self._clock, self._overlap = halo.resources.clock, halo.resources.overlap
         matrix = matrix_of(block)
@@ -89,7 +89,9 @@ class RowLayout:
         self._own, self._own_transposed = both_ways(own, halo.resources)
         self._halo_blocks = halo_blocks(halo_part(block), block.recv_ptr, halo.resources)
 
-    def with_halo(self, part: csr_matrix, recv_ptr: Int64Array, halo: Halo) -> RowLayout:
+    def with_halo(
+        self, part: csr_matrix, recv_ptr: Int64Array, halo: HaloExchange[Any]
+    ) -> RowLayout:
         """The same own nonzeros, which are not laid out again, with other halo rows.
 
         Parameters
@@ -98,7 +100,7 @@ class RowLayout:
             As `halo_part` returns it.
         recv_ptr : int64[r + 1]
             Which of the halo rows every message has.
-        halo : Halo
+        halo : HaloExchange
             The exchange of these messages.
         """
         layout = copy(self)
@@ -117,13 +119,13 @@ class RowLayout:
         buffers : Buffers
             Buffers of the same width; overwritten.
         """
-        clock, exchange = self._clock, buffers.expand
+        clock = self._clock
         if self.halo.idle:
             with clock("spmm"):
                 self._own.multiply(h, out)
             return
         self.halo.send_rows(h, buffers)
-        arrived = complete(exchange.arrivals(), self._halo_blocks)
+        arrived = complete(self.halo.arrivals(buffers), self._halo_blocks)
         if not self._overlap:
             with clock("wait"):
                 arrived = iter(list(arrived))
@@ -137,8 +139,7 @@ class RowLayout:
             halo = self.halo.received(block.at, buffers)
             with clock("spmm"):
                 block.matrix.multiply(halo, out, add=True, rows=block.rows)
-        with clock("wait"):
-            exchange.finish()
+        self.halo.finish(buffers)
 
     def forward_columns(self, h: Tensor, out: Tensor) -> None:
         """out = A h of own and halo rows that are at hand; nothing travels.
@@ -164,7 +165,7 @@ class RowLayout:
 
         g : Tensor[num_outputs, width], out : Tensor[num_inputs, width]; otherwise as `forward`.
         """
-        clock, exchange = self._clock, buffers.reduce
+        clock = self._clock
         if self.halo.idle:
             with clock("spmm"):
                 self._own_transposed.multiply(g, out)
@@ -172,12 +173,12 @@ class RowLayout:
         if not self._overlap:
             with clock("spmm"):
                 self._own_transposed.multiply(g, out)
-        with clock("wait"):
-            exchange.start()
+        self.halo.start_back(buffers)
         for block in self._halo_blocks:
             with clock("spmm"):
                 block.transposed.multiply(g, buffers.halo[block.at])
             self.halo.send_back(block.messages, block.at, buffers)
+        self.halo.sent_back(buffers)
         if self._overlap:
             with clock("spmm"):
                 self._own_transposed.multiply(g, out)

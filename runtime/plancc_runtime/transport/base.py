@@ -253,6 +253,8 @@ class Transport(ABC):
         The last error that `agree` raised, and with it every rank.
     times_threads : bool
         Whether a rank's seconds are those of its thread, which then does all of its work.
+    far : sequence of bool, or None
+        Whether every rank is on another node, where that is known: for `traffic`.
     """
 
     rank: int
@@ -264,6 +266,7 @@ class Transport(ABC):
     thread: int | None = None
     agreed_error: PlanccError | None = None
     times_threads: bool = False
+    far: Sequence[bool] | None = None
 
     def __init__(self, rank: int, size: int, timeout: float | None = TIMEOUT) -> None:
         self.rank, self.size = rank, size
@@ -349,6 +352,10 @@ class Transport(ABC):
         """Ranks on this machine, this one included. Collective."""
         here = platform.node()
         return self.gather(here).count(here)
+
+    def nodes_of_ranks(self) -> list[str]:
+        """A name of the machine of every rank. Collective."""
+        return self.gather(platform.node())
 
     def close(self) -> None:  # noqa: B027  most have nothing to do
         """Say that the work is done: from here on the ranks wait for each other's end at most

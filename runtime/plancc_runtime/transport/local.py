@@ -298,7 +298,7 @@ class LocalExchange(Exchange):
         words = transport.max_words
         inward = pieces([(peer, _tensor(buffer)) for peer, buffer in receives], words)
         self._outward = pieces([(peer, _tensor(buffer)) for peer, buffer in sends], words)
-        self._traffic = traffic_of(sends, receives, words)
+        self._traffic = traffic_of(sends, receives, words, transport.far)
         self._num_pieces = [len(parts) for parts in inward]
         self._inward = list(chain.from_iterable(inward))
         # of the round, under the lock of the group

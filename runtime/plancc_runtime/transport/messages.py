@@ -20,7 +20,8 @@ Addressed = Sequence[tuple[int, Buffer]]  # buffers, each with the rank at its o
 class Traffic:
     """Counters of what one rank has sent and received; a word is one number of any dtype.
 
-    Reductions (`Transport.allreduce_sum`) are counted apart from the messages of exchanges.
+    Reductions (`Transport.allreduce_sum`) are counted apart from the messages of exchanges. What
+    is sent between nodes is counted where they are known (`Transport.far`), and in the totals too.
     """
 
     messages_sent: int = 0
@@ -31,10 +32,13 @@ class Traffic:
     bytes_received: int = 0
     reductions: int = 0
     words_reduced: int = 0
+    messages_between: int = 0
+    words_between: int = 0
 
     def as_array(self) -> np.ndarray:
-        """The counters as int64[8], in the order of the fields."""
-        return np.array([getattr(self, f.name) for f in fields(self)], np.int64)
+        """The counters as int64[8], in the order of the fields, without those between nodes."""
+        names = [f.name for f in fields(self) if not f.name.endswith("_between")]
+        return np.array([getattr(self, name) for name in names], np.int64)
 
     def add(self, other: Traffic) -> None:
         """Count what `other` has counted."""
@@ -48,14 +52,24 @@ class Traffic:
         self.words_reduced += words
 
 
-def traffic_of(sends: Addressed, receives: Addressed, max_words: int) -> Traffic:
-    """The traffic of these buffers, in messages of at most `max_words` words."""
+def traffic_of(
+    sends: Addressed, receives: Addressed, max_words: int, far: Sequence[bool] | None = None
+) -> Traffic:
+    """The traffic of these buffers, in messages of at most `max_words` words.
+
+    `far`: whether a rank is on another node, for every rank.
+    """
     totals = []
     for side in (sends, receives):
         sizes = [buffer.nbytes // buffer.itemsize for _, buffer in side]
         messages = sum(-(-words // max_words) for words in sizes)
         totals += [messages, sum(sizes), sum(buffer.nbytes for _, buffer in side)]
-    return Traffic(*totals)
+    found = Traffic(*totals)
+    if far is not None:
+        between = traffic_of([each for each in sends if far[each[0]]], (), max_words)
+        found.messages_between = between.messages_sent
+        found.words_between = between.words_sent
+    return found
 
 
 class Piece(NamedTuple):

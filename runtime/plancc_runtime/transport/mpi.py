@@ -160,6 +160,14 @@ class MpiTransport(Transport):
             self._comm.Allgatherv([own, byte], [every, lengths.tolist(), byte])
         return [part.tobytes() for part in np.split(every, np.cumsum(lengths)[:-1])]
 
+    def nodes_of_ranks(self) -> list[str]:
+        first = np.array([self.rank])
+        with self._watchdog(another_rank):
+            node = self._comm.Split_type(self._mpi.COMM_TYPE_SHARED)
+            node.Allreduce(self._mpi.IN_PLACE, first, op=self._mpi.MIN)
+            node.Free()
+        return [str(each) for each in self.gather(int(first[0]))]
+
     def close(self) -> None:
         MpiTransport.closed = self._watchdog  # MPI ends with Python
 
@@ -248,7 +256,7 @@ class _MpiExchange(Exchange):
         self._startall = mpi.Prequest.Startall
         self._waitsome = mpi.Request.Waitsome
         self._watchdog, self._traffic = transport._watchdog, transport.traffic
-        self._round = traffic_of(sends, receives, transport.max_words)
+        self._round = traffic_of(sends, receives, transport.max_words, transport.far)
         self._in, self._out = HostBuffers(receives), HostBuffers(sends)
         inward = pieces(self._in.buffers, transport.max_words)
         outward = pieces(self._out.buffers, transport.max_words)

@@ -256,7 +256,7 @@ class _HostExchange(Exchange):
 
     def __init__(self, transport: TorchTransport, sends: Addressed, receives: Addressed) -> None:
         self._transport = transport
-        self._round = traffic_of(sends, receives, transport.max_words)
+        self._round = traffic_of(sends, receives, transport.max_words, transport.far)
         self._in, self._out = HostBuffers(receives), HostBuffers(sends)
         self._inward = pieces(_tensors(self._in.buffers), transport.max_words)
         self._outward = pieces(_tensors(self._out.buffers), transport.max_words)
@@ -308,7 +308,7 @@ class _DeviceExchange(Exchange):
 
     def __init__(self, transport: TorchTransport, sends: Addressed, receives: Addressed) -> None:
         self._transport = transport
-        self._round = traffic_of(sends, receives, transport.max_words)
+        self._round = traffic_of(sends, receives, transport.max_words, transport.far)
         inward = [*chain.from_iterable(pieces(receives, transport.max_words))]
         outward = [*chain.from_iterable(pieces(sends, transport.max_words))]
         self._num_sends = self._unsent = len(sends)

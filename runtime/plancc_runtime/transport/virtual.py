@@ -171,6 +171,10 @@ class VirtualTransport(LocalTransport):
             every: list[Any] = self.tape.value(lambda: find(value))
         return every
 
+    def nodes_of_ranks(self) -> list[str]:
+        per_node = self._turns.links.ranks_per_node
+        return [str(rank // per_node) for rank in range(self.size)]
+
     def _meet(self, value: Any) -> list[Any]:
         """All ranks' values, at the time when the last of them has come."""
         turns, everyone = self._turns, set(range(self.size))
@@ -454,6 +458,7 @@ class _Turns(Threads):
 
     Attributes
     ----------
+    links : Links
     time : VirtualTime
     outside : list of context manager
         A block in which a rank computes nothing, for every rank.
@@ -461,6 +466,7 @@ class _Turns(Threads):
 
     def __init__(self, links: Links, cpu: Callable[[], float]) -> None:
         super().__init__(len(links.slowness))
+        self.links = links
         self.time = VirtualTime(links, self._waited)
         cost = _cost_of(cpu)
         self.outside = [

@@ -1,0 +1,295 @@
+"""Owners for the nodes of a machine first, and for the ranks of every node then.
+
+Knows the searches and a topology; no plan, no file, no terminal. A row that several ranks of a node
+need crosses to the node once (`plancc.plan.routing`), so what travels between nodes is the volume
+of a partition for as many parts as there are nodes:
+
+    matrix --search--> nodes        few rows between nodes
+    node k --search--> its ranks    on its own nonzeros; rows of other nodes come for free and may
+                                    be with any rank, whose others then get them inside the node
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.clock import wall_seconds
+from plancc.cost.objectives import objective_value
+from plancc.cost.owners import traffic
+from plancc.graph.graph import Graph
+from plancc.graph.owners import Owners
+from plancc.models.base import EdgeModel, Model
+from plancc.models.hypergraph import HypergraphModel
+from plancc.models.loads import Loads
+from plancc.options import EFFORT, SearchOptions
+from plancc.partitioners.run import balance_notes
+from plancc.passes.rebalance import Rebalance
+from plancc.plan.topology import Topology
+from plancc.search import Trial, search
+from plancc.search.edges import search_edges
+from plancc.search.record import Record, SearchResult
+
+OF_NODES = 0.5
+"""Share of the allowed imbalance that nodes take; the rest is for the ranks of a node."""
+LEAST_EPSILON = 0.001
+"""Imbalance that the ranks of a node are allowed at least."""
+FIRST = 0.5
+"""Share of a budget for the partition into nodes."""
+INSIDE = {"fast": "fast", "balanced": "fast", "best": "balanced"}
+"""Effort inside nodes, by that of the search: what stays inside costs less."""
+AT_ONCE = 2
+"""Nodes whose ranks are searched at the same time, at least: partitioners are processes of their
+own, and what they find does not depend on others."""
+ROWS_PER_RANK = 4
+"""Rows per part below which there is nothing to search inside nodes."""
+
+
+def pays(matrix: Graph, topology: Topology) -> bool:
+    """Whether there are nodes, with ranks, and enough rows for both levels of a search."""
+    if not 1 < topology.nodes < topology.num_ranks:
+        return False
+    return matrix.num_vertices >= ROWS_PER_RANK * topology.num_ranks
+
+
+def search_rows_on_nodes(
+    matrix: Graph,
+    options: SearchOptions,
+    *,
+    model: Model,
+    loads: Loads,
+    report: Callable[[Trial], None] | None = None,
+) -> SearchResult | None:
+    """Owners of rows, for nodes first; see `plancc.search.search`.
+
+    Parameters
+    ----------
+    matrix : Graph
+    options : SearchOptions
+        With a topology that `pays`.
+    model, loads, report
+        See `plancc.search.search`.
+
+    Returns
+    -------
+    SearchResult or None
+        None: a node has fewer rows than ranks.
+    """
+
+    def search_part(part: _Share) -> SearchResult:
+        return search(
+            part.matrix, part.num_parts, part.options, model=model, loads=part.loads, report=None
+        )
+
+    return _on_nodes(matrix, options, loads, search_part, report)
+
+
+def search_edges_on_nodes(
+    matrix: Graph,
+    model: EdgeModel,
+    options: SearchOptions,
+    *,
+    report: Callable[[Trial], None] | None = None,
+) -> SearchResult | None:
+    """Owners of rows and nonzeros, for nodes first; see `plancc.search.edges.search_edges`.
+
+    Parameters and result are as of `search_rows_on_nodes`.
+    """
+    loads = Loads.of_nonzeros(matrix.num_nonzeros, options.epsilon, options.capacities)
+
+    def search_part(part: _Share) -> SearchResult:
+        return search_edges(part.matrix, model, part.num_parts, part.options)
+
+    return _on_nodes(matrix, options, loads, search_part, report)
+
+
+@dataclass(frozen=True, eq=False)
+class _Share:
+    """A search of its own.
+
+    Attributes
+    ----------
+    matrix : Graph
+    num_parts : int
+    options : SearchOptions
+    loads : Loads
+    rows, nonzeros : int64[...]
+        The rows and nonzeros of the whole that it finds owners for.
+    own : bool[vertices of `matrix`]
+        Which of its vertices these rows are.
+    """
+
+    matrix: Graph
+    num_parts: int
+    options: SearchOptions
+    loads: Loads
+    rows: npt.NDArray[np.int64]
+    nonzeros: npt.NDArray[np.int64]
+    own: npt.NDArray[np.bool_]
+
+
+def _on_nodes(
+    matrix: Graph,
+    options: SearchOptions,
+    loads: Loads,
+    search_part: Callable[[_Share], SearchResult],
+    report: Callable[[Trial], None] | None,
+) -> SearchResult | None:
+    topology = options.nodes
+    assert topology is not None
+    record, ranks = Record(report), topology.ranks()
+    first = np.concatenate([[0], np.cumsum(ranks)])
+    upper = search_part(_of_nodes(matrix, options, loads, first))
+    for trial in upper.tried:
+        noted = replace(trial, step=f"nodes: {trial.step}", best=False)
+        record.trials.append(noted)
+        if report is not None:
+            report(noted)
+    if (np.bincount(upper.owners.rows, minlength=topology.nodes) < ranks).any():
+        return None
+    begin = wall_seconds()
+    shares = [_of_node(matrix, options, loads, upper.owners, first, k) for k in range(len(ranks))]
+    with ThreadPoolExecutor(min(max(options.threads, AT_ONCE), len(shares))) as pool:
+        found = list(pool.map(search_part, shares))
+
+    rows = np.empty(matrix.num_vertices, dtype=np.int32)
+    nonzeros = None
+    if upper.owners.nonzeros is not None:
+        nonzeros = np.empty(matrix.num_nonzeros, dtype=np.int32)
+    for k, (share, result) in enumerate(zip(shares, found, strict=True)):
+        rows[share.rows] = first[k] + result.owners.rows[share.own]
+        if nonzeros is not None:
+            nonzeros[share.nonzeros] = first[k] + result.owners.of_nonzeros(share.matrix)
+    if nonzeros is None and loads.overload(rows, topology.num_ranks) > 0:
+        rows = _rebalanced(matrix, rows, loads, options.seed, topology.num_ranks)
+    owners = Owners(rows, nonzeros)
+    loaded = rows if nonzeros is None else nonzeros
+    parts = traffic(matrix, owners, topology.num_ranks)
+    volume, objective = int(parts.sent.sum()), options.objective or "volume"
+    time = options.time(matrix, topology.num_ranks)
+    record.add(
+        "ranks of every node",
+        wall_seconds() - begin,
+        owners,
+        loads.overload(loaded, topology.num_ranks),
+        float(volume) if objective == "volume" else objective_value(objective, parts, owners, time),
+        volume,
+    )
+    said = [note for each in (upper, *found) for note in each.warnings if note.startswith("left")]
+    notes = balance_notes(loaded, loads, topology.num_ranks, "the partition for nodes and ranks")
+    return record.result([*dict.fromkeys(said), *notes])
+
+
+def _rebalanced(
+    matrix: Graph, rows: npt.NDArray[np.int32], loads: Loads, seed: int, num_parts: int
+) -> npt.NDArray[np.int32]:
+    """Owners whose parts are lighter: limits of nodes and of their ranks may not meet."""
+    problem = HypergraphModel().build(matrix, num_parts, balance="nnz", seed=seed)
+    problem = replace(problem, vertex_weights=loads.weights)
+    return Rebalance(loads.epsilon, seed, loads.capacities).run(problem, rows, num_parts)
+
+
+def _of_nodes(
+    matrix: Graph, options: SearchOptions, loads: Loads, first: npt.NDArray[np.int64]
+) -> _Share:
+    """The search for the nodes, which takes a share of what is allowed."""
+    capacities = loads.capacities or (1.0,) * int(first[-1])
+    sums = np.add.reduceat(np.array(capacities), first[:-1])
+    of_nodes = None if len(set(sums.tolist())) == 1 else tuple(sums.tolist())
+    epsilon = _each(loads)
+    upper = replace(
+        loads, epsilon=_one_or_all(OF_NODES * value for value in epsilon), capacities=of_nodes
+    )
+    return _Share(
+        matrix,
+        len(first) - 1,
+        _options(options, options.effort, OF_NODES * epsilon[0], of_nodes, FIRST),
+        upper,
+        np.arange(matrix.num_vertices),
+        np.arange(matrix.num_nonzeros),
+        np.ones(matrix.num_vertices, np.bool_),
+    )
+
+
+def _of_node(
+    matrix: Graph,
+    options: SearchOptions,
+    loads: Loads,
+    nodes: Owners,
+    first: npt.NDArray[np.int64],
+    node: int,
+) -> _Share:
+    """The search for the ranks of one node: its nonzeros, and their rows and columns."""
+    own = nodes.rows == node
+    nonzeros = np.flatnonzero(nodes.of_nonzeros(matrix) == node)
+    row = np.searchsorted(matrix.indptr, nonzeros, side="right") - 1
+    column = matrix.indices[nonzeros]
+    there = own.copy()
+    there[row] = there[column] = True
+    vertices = np.flatnonzero(there)
+    number = np.cumsum(there) - 1
+    degrees = np.bincount(number[row], minlength=len(vertices))
+    part = Graph(
+        np.concatenate([[0], np.cumsum(degrees)]).astype(np.int64),
+        number[column].astype(np.int32),
+        values=None if matrix.values is None else matrix.values[nonzeros],
+        directed=True,
+        source=matrix.source,
+    )
+    ranks, mine = int(first[node + 1] - first[node]), own[vertices]
+    capacities = None
+    if loads.capacities is not None:
+        capacities = loads.capacities[first[node] : first[node + 1]]
+    everything = sum(loads.capacities) if loads.capacities is not None else float(first[-1])
+    share = (sum(capacities) if capacities is not None else ranks) / everything
+    by_name, epsilon = {}, []
+    for (name, load), allowed in zip(loads.by_name.items(), _each(loads), strict=True):
+        if nodes.nonzeros is None:
+            by_name[name] = np.where(mine, load[vertices], 0)
+        else:
+            by_name[name] = load[nonzeros]
+        weight = max(1, int(by_name[name].sum()))
+        epsilon.append(max(LEAST_EPSILON, (1 + allowed) * share * int(load.sum()) / weight - 1))
+    of_ranks = Loads(by_name, _one_or_all(epsilon), capacities)
+    later = (1 - FIRST) / (len(first) - 1)
+    return _Share(
+        part,
+        ranks,
+        _options(options, INSIDE[options.effort or EFFORT], epsilon[0], capacities, later),
+        of_ranks,
+        vertices[mine],
+        nonzeros,
+        mine,
+    )
+
+
+def _options(
+    options: SearchOptions, effort: str | None, epsilon: float, capacities: Any, of_budget: float
+) -> SearchOptions:
+    """Options of a search for the volume inside one by `options`."""
+    budget = options.budget
+    return replace(
+        options,
+        effort=effort,
+        objective="volume",
+        topology=None,
+        epsilon=epsilon,
+        capacities=capacities,
+        budget=None if budget is None else of_budget * budget,
+    )
+
+
+def _each(loads: Loads) -> Sequence[float]:
+    """The allowed imbalance of every constraint."""
+    epsilon = loads.epsilon
+    return epsilon if isinstance(epsilon, tuple) else (epsilon,) * len(loads.names)
+
+
+def _one_or_all(epsilon: Any) -> float | tuple[float, ...]:
+    values = tuple(epsilon)
+    return values[0] if len(set(values)) == 1 else values

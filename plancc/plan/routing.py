@@ -1,0 +1,236 @@
+"""Messages between parts to hops between and inside nodes: every row crosses to a node once.
+
+Node-aware communication in three hops (Bienz, Gropp, Olson 2019, "Node aware sparse matrix-vector
+multiplication"). Of every ordered pair of nodes one part sends for all of its node, and one
+receives for all of its own; which ones is chosen here, so that all parts of a node carry about as
+many rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from plancc.errors import InputError
+from plancc.jit import njit
+from plancc.plan.lowering import by_sender
+from plancc.plan.plan import Plan
+from plancc.plan.topology import Topology
+from plancc.plan.values import Exchange, Int32Array, Int64Array, Route, Step
+
+
+def route_of(send: Exchange, part_ptr: Int64Array, topology: Topology) -> Route:
+    """The route of messages from the owners of rows.
+
+    Parameters
+    ----------
+    send : Exchange
+        By sender, which owns the rows: `Plan.send`, and ``Plan.fold.receive`` of a fold.
+    part_ptr : int64[num_parts + 1]
+        First row of every part in plan order.
+    topology : Topology
+        With a rank for every part.
+
+    Raises
+    ------
+    InputError
+        If the topology has not as many ranks as there are parts.
+    """
+    num_parts = len(part_ptr) - 1
+    topology.check(num_parts)
+    node = topology.node_of_rank()
+    once = _Once(*_once_per_node(send.ptr, send.peer, send.row_ptr, send.row, node, part_ptr))
+    sender, receiver = _carriers(send, once, topology)
+
+    owner, peer = send.part_of_row().astype(np.int32), send.peer_of_row()
+    place = part_ptr[owner] + send.row
+    near = node[owner] == node[peer]
+    sizes = np.diff(once.ptr)
+    owner_of, sender_of, receiver_of = (
+        np.repeat(each, sizes) for each in (once.owner, sender, receiver)
+    )
+    foreign = owner_of != sender_of
+    collect = _step(
+        np.concatenate([owner[near], owner_of[foreign]]),
+        np.concatenate([peer[near], sender_of[foreign]]),
+        np.concatenate([place[near], once.place[foreign]]),
+        part_ptr,
+    )
+    cross = _step(sender_of, receiver_of, once.place, part_ptr)
+    far = ~near
+    group = _group_of(once, owner[far], node[peer[far]], topology.nodes)
+    carrier, peer, place = receiver[group], peer[far], place[far]
+    onward = carrier != peer
+    spread = _step(carrier[onward], peer[onward], place[onward], part_ptr)
+    return Route(collect, cross, spread)
+
+
+def with_routes(plan: Plan, topology: Topology) -> Plan:
+    """The same plan with hops for these nodes.
+
+    Raises
+    ------
+    InputError
+        If the topology has not one rank for every part, or ranks share parts.
+    """
+    topology.check(plan.num_parts)
+    header = replace(plan.header, topology=topology)
+    if problem := header.topology_problem():
+        raise InputError(problem)
+    fold = None if plan.fold is None else plan.fold.receive
+    return replace(
+        plan,
+        header=header,
+        route=route_of(plan.send, plan.part_ptr, topology),
+        fold_route=None if fold is None else route_of(fold, plan.part_ptr, topology),
+    )
+
+
+class _Once(NamedTuple):
+    """Rows of every part that a foreign node needs, each once: by owner, and then by node.
+
+    Attributes
+    ----------
+    owner, node : int32[k]
+        Of every group; no group is empty.
+    ptr : int64[k + 1]
+        Places of group i are ``place[ptr[i]:ptr[i + 1]]``.
+    place : int64[rows between nodes]
+        In plan order, ascending in every group.
+    """
+
+    owner: Int32Array
+    node: Int32Array
+    ptr: Int64Array
+    place: Int64Array
+
+
+def _group_of(once: _Once, owner: Int32Array, node: Int32Array, nodes: int) -> Int64Array:
+    """The group of an owner's rows for a node."""
+    keys = once.owner.astype(np.int64) * nodes + once.node
+    return np.searchsorted(keys, owner.astype(np.int64) * nodes + node)
+
+
+def _carriers(send: Exchange, once: _Once, topology: Topology) -> tuple[Int32Array, Int32Array]:
+    """The part that sends, and the part that receives, the rows of every group of `once`."""
+    node = topology.node_of_rank()
+    first = np.concatenate([[0], np.cumsum(topology.ranks())])
+    pair, pair_of = np.unique(
+        node[once.owner].astype(np.int64) * topology.nodes + once.node, return_inverse=True
+    )
+    sizes = np.diff(once.ptr)
+    sender = np.repeat(np.arange(len(send.ptr) - 1, dtype=np.int32), np.diff(send.ptr))
+    messages = np.diff(send.row_ptr)
+    far = node[sender] != node[send.peer]
+    near = [
+        np.bincount(ends[~far], weights=messages[~far], minlength=len(node))
+        for ends in (sender, send.peer)
+    ]
+    pair_of_message = np.searchsorted(
+        pair, node[sender[far]].astype(np.int64) * topology.nodes + node[send.peer[far]]
+    )
+    chosen = _choose(
+        (pair // topology.nodes, pair % topology.nodes),
+        np.bincount(pair_of, weights=sizes, minlength=len(pair)).astype(np.int64),
+        (pair_of, once.owner, sizes),
+        (pair_of_message, send.peer[far], messages[far]),
+        first,
+        (near[0] + near[1]).astype(np.int64),
+    )
+    return chosen[0][pair_of], chosen[1][pair_of]
+
+
+def _step(
+    sender: Int32Array, receiver: Int32Array, place: Int64Array, part_ptr: Int64Array
+) -> Step:
+    """Both tables of these rows; those that are there twice travel once."""
+    parts, rows = len(part_ptr) - 1, int(part_ptr[-1])
+    if parts * parts * rows < 2**63:
+        key = np.unique((sender.astype(np.int64) * parts + receiver) * rows + place)
+        pair, place = np.divmod(key, rows)
+        sender, receiver = (each.astype(np.int32) for each in np.divmod(pair, parts))
+    else:
+        order = np.lexsort((place, receiver, sender))
+        sender, receiver, place = sender[order], receiver[order], place[order]
+        new = np.ones(len(order), dtype=np.bool_)
+        new[1:] = (np.diff(sender) != 0) | (np.diff(receiver) != 0) | (np.diff(place) != 0)
+        sender, receiver, place = sender[new], receiver[new], place[new]
+    starts = np.ones(len(place), dtype=np.bool_)
+    starts[1:] = (np.diff(sender) != 0) | (np.diff(receiver) != 0)
+    at = np.flatnonzero(starts)
+    of, peer = sender[at], receiver[at]
+    ptr = np.searchsorted(of, np.arange(parts + 1))
+    send = Exchange(ptr, peer, np.append(at, len(place)), place.astype(np.int32))
+    return Step(send, Exchange(*by_sender(of, peer, send.row_ptr, send.row, parts)))
+
+
+@njit(cache=True, nogil=True)
+def _once_per_node(ptr, peer, row_ptr, row, node, part_ptr):  # type: ignore[no-untyped-def]
+    """The fields of `_Once`, of messages by sender; (ptr, peer, row_ptr, row) is an `Exchange`."""
+    parts = len(ptr) - 1
+    owner, to = np.empty(len(peer), np.int32), np.empty(len(peer), np.int32)
+    ends = np.zeros(len(peer) + 1, np.int64)
+    place = np.empty(len(row), np.int64)
+    groups, total = 0, 0
+    for q in range(parts):
+        seen = np.zeros(part_ptr[q + 1] - part_ptr[q], np.bool_)
+        k = ptr[q]
+        while k < ptr[q + 1]:
+            target = node[peer[k]]
+            start = k
+            while k < ptr[q + 1] and node[peer[k]] == target:
+                k += 1
+            if target == node[q]:
+                continue
+            begin = total
+            for e in range(row_ptr[start], row_ptr[k]):
+                if not seen[row[e]]:
+                    seen[row[e]] = True
+                    place[total] = row[e]
+                    total += 1
+            for e in range(begin, total):
+                seen[place[e]] = False
+            if k > start + 1:
+                place[begin:total].sort()
+            place[begin:total] += part_ptr[q]
+            owner[groups], to[groups] = q, target
+            groups += 1
+            ends[groups] = total
+    return owner[:groups], to[:groups], ends[: groups + 1], place[:total]
+
+
+@njit(cache=True, nogil=True)
+def _choose(nodes, crossing, owned, needed, first, load):  # type: ignore[no-untyped-def]
+    """Sender and receiver of every ordered pair of nodes: int32[2, pairs].
+
+    `nodes` are those of every pair, `crossing` its rows. `owned` and `needed` are (pair, part,
+    rows): what parts own of a pair's rows, and what they need of them. `load` has the rows that
+    every part sends and receives inside its node, and is changed. The pairs with most rows choose
+    first; each takes the parts that then have the least to do.
+    """
+    pairs = len(crossing)
+    width = (first[1:] - first[:-1]).max()
+    own, need = np.zeros((pairs, width), np.int64), np.zeros((pairs, width), np.int64)
+    for k in range(len(owned[0])):
+        i = owned[0][k]
+        own[i, owned[1][k] - first[nodes[0][i]]] += owned[2][k]
+    for k in range(len(needed[0])):
+        i = needed[0][k]
+        need[i, needed[1][k] - first[nodes[1][i]]] += needed[2][k]
+    chosen = np.empty((2, pairs), np.int32)
+    for i in np.argsort(-crossing, kind="mergesort"):
+        for end in range(2):
+            # what is not here already comes in, and what others need goes out
+            here = own[i] if end == 0 else need[i]
+            all_needed = crossing[i] if end == 0 else need[i].sum()
+            start, stop = first[nodes[end][i]], first[nodes[end][i] + 1]
+            best, least = -1, 0
+            for part in range(start, stop):
+                after = load[part] + crossing[i] + all_needed - here[part - start]
+                if best < 0 or after < least:
+                    best, least = part, after
+            chosen[end, i] = best
+            load[best] = least
+    return chosen

@@ -1,0 +1,180 @@
+"""Epochs that leave out a part of their products: sampled boundaries, late or missing partial sums.
+
+Knows tables and widths; no machine. Boundary sampling keeps every halo row with one probability
+(Wan et al. 2022, Algorithm 1). Without a fold, or with a late one, every rank computes with copies
+of all vertices of its nonzeros (Md et al. 2021, Algorithm 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from plancc.errors import InputError
+from plancc.plan.values import Int64Array
+from plancc.predict.memory import Memory
+from plancc.predict.schedule import Elementwise, Operation, Pairs, Place, PointToPoint
+from plancc.predict.schedule import SparseProduct as Product
+from plancc.predict.schedules.epoch import Layer
+from plancc.predict.schedules.row import ADD_WORDS, PACK_WORDS, RowScheduler
+from plancc.predict.schedules.tables import Tables
+
+FOLDS = ("sync", "delayed", "none")
+DELAY = 5
+"""Epochs that partial sums are late by default, as in the runtime."""
+SEED = 1
+"""Of the one draw whose rows and messages are predicted."""
+
+
+@dataclass(frozen=True)
+class Approximation:
+    """What an epoch leaves out.
+
+    Attributes
+    ----------
+    boundary_sampling : float
+        Probability of every halo row of a row plan, from 0 to 1.
+    fold : str
+        Of an edge plan: one of `FOLDS`, cd-0, cd-r and 0c of Md et al. 2021.
+    delay : int
+        Epochs that partial sums are late, with "delayed".
+
+    Raises
+    ------
+    InputError
+        Any other value.
+    """
+
+    boundary_sampling: float = 1.0
+    fold: str = "sync"
+    delay: int = DELAY
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.boundary_sampling <= 1:
+            raise InputError(f"`boundary_sampling` {self.boundary_sampling:g}: give 0 to 1")
+        if self.fold not in FOLDS:
+            raise InputError(f"`fold` '{self.fold}': choose from {', '.join(FOLDS)}")
+        if self.delay < 1:
+            raise InputError(f"`delay` {self.delay}: at least 1 is needed")
+
+    @property
+    def is_exact(self) -> bool:
+        return self.boundary_sampling == 1 and self.fold == "sync"
+
+    def check(self, tables: Tables) -> None:
+        """InputError unless epochs of these tables can leave that out."""
+        what = tables.layout if tables.grid is None else str(tables.grid)
+        if self.boundary_sampling < 1 and (tables.layout != "row" or tables.grid is not None):
+            raise InputError(f"`boundary_sampling` is for row plans; {tables.name} is {what}")
+        if self.fold != "sync" and (tables.layout != "edge" or tables.leaves is None):
+            raise InputError(f"`fold` {self.fold} is for edge plans; {tables.name} is {what}")
+
+    def passes(self, passes: Sequence[str]) -> list[str]:
+        """Those that stay: late sums are of inputs, whichever is wider."""
+        return [name for name in passes if self.fold != "delayed" or name != "order"]
+
+    def note(self) -> str:
+        """What is predicted, in a sentence."""
+        if self.boundary_sampling < 1:
+            return f"an epoch that keeps {self.boundary_sampling:g} of the halo rows: one draw"
+        if self.fold == "delayed":
+            return (
+                f"partial sums {self.delay} epochs late: a late epoch, whose messages are waited "
+                "for only where they take longer than all else"
+            )
+        return "no fold: every rank computes with copies of its vertices"
+
+
+def sampled(tables: Tables, rate: float) -> Tables:
+    """A row plan in an epoch that keeps every halo row with this probability.
+
+    Rows of messages are drawn, once; of the nonzeros in halo columns the expected number stays.
+    """
+    drawn = np.random.default_rng(SEED).binomial(tables.expand.rows, rate)
+    halo = tables.halo_nonzeros
+    if halo is None:  # as if every column were as likely
+        received = tables.expand.step.received
+        halo = tables.nonzeros * received // np.maximum(tables.rows + received, 1)
+    left_out = np.rint((1 - rate) * halo).astype(np.int64)
+    flat = tables.flat()
+    return replace(
+        flat,
+        expand=_nonempty(flat.expand, drawn),
+        nonzeros=flat.nonzeros - left_out,
+        boundary_nonzeros=None,
+        halo_nonzeros=halo - left_out,
+    )
+
+
+class SampledScheduler(RowScheduler):
+    """A row plan whose matrix is another one in every epoch.
+
+    The halo rows of constant features are kept; only their products are made anew.
+    """
+
+    def linear(self, layer: Layer) -> Iterator[Operation]:
+        if not layer.forward:
+            yield Product(
+                Place(layer.number, "forward", "multiply"),
+                rows=self.rows,
+                nonzeros=self._tables.nonzeros,
+                width=layer.d_in,
+            )
+        yield from super().linear(layer)
+
+
+class CloneScheduler(RowScheduler):
+    """An edge plan of which every rank computes with copies of the vertices of its nonzeros.
+
+    Parameters
+    ----------
+    tables : Tables
+        With `Tables.leaves`.
+    approximation : Approximation
+        Fold "none" or "delayed".
+    num_layers : int
+    """
+
+    def __init__(self, tables: Tables, approximation: Approximation, num_layers: int) -> None:
+        assert tables.leaves is not None
+        super().__init__(tables)
+        self._exact_rows = tables.rows
+        self.rows = tables.rows + tables.leaves.step.received
+        self._num_layers, self._turn = num_layers, None
+        if approximation.fold == "delayed":
+            rows = np.rint(tables.leaves.rows / approximation.delay).astype(np.int64)
+            self._turn = _nonempty(tables.leaves, rows)
+
+    def product(self, layer: int, direction: str, width: int) -> Iterator[Operation]:
+        yield Product(
+            Place(layer, direction, "multiply"),
+            rows=self.rows,
+            nonzeros=self._tables.nonzeros,
+            width=width,
+        )
+        if self._turn is None or direction == "back":
+            return
+        place, step = Place(layer, direction, "fold"), self._turn.step
+        ways = (True,) if layer == self._num_layers else (True, False)
+        for up in ways:
+            yield PointToPoint(place, pairs=self._turn, width=width, reverse=up, is_late=True)
+            packed, arrived = (step.received, step.sent) if up else (step.sent, step.received)
+            yield Elementwise(place, words=(PACK_WORDS * packed + ADD_WORDS * arrived) * width)
+
+    def memory(self, dims: Sequence[int]) -> Memory:
+        """That of the exact epoch with the rows of the copies: evaluations are exact."""
+        exact = super().memory(dims)
+        share = self.rows / np.maximum(self._exact_rows, 1)
+        return replace(exact, activations=_scaled(exact.activations, share))
+
+
+def _scaled(values: Int64Array, share: np.ndarray) -> Int64Array:
+    return np.rint(values * share).astype(np.int64)
+
+
+def _nonempty(pairs: Pairs, rows: Int64Array) -> Pairs:
+    """The same messages with other rows, without those that have none."""
+    left = rows > 0
+    return Pairs(pairs.num_ranks, pairs.source[left], pairs.target[left], rows[left])

@@ -1,0 +1,171 @@
+"""The halo exchange in hops: a row crosses from node to node once, and is spread there.
+
+Knows the hops of a block, and exchanges; must not know matrices or layers. Every hop is a `Halo`
+over the *stage*, the rows that this rank has for others (`plancc.plan.part_routes`):
+
+    forward     own rows --collect--> stage --cross--> stage --spread--> stage, which has the halo
+    back        halo to the stage; spread, cross and collect back, adding up; to own rows
+
+Own products are made while rows cross. The bits of the result are the same in every run on as many
+ranks; sums back are made in another order than without hops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from plancc.plan.part_routes import PartRoute
+from plancc_runtime.kernels.rows import add_rows, pack
+from plancc_runtime.layouts.halo import (
+    Buffers,
+    Halo,
+    HaloExchange,
+    MessageBuffers,
+    MessageLists,
+    Messages,
+)
+from plancc_runtime.layouts.resources import Resources
+
+
+@dataclass
+class Round:
+    """Whether rows cross now: `send_rows` was called, and `finish` not yet."""
+
+    crosses: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class RouteBuffers(Buffers):
+    """Those of a `RoutedHalo`.
+
+    Attributes
+    ----------
+    stage : Tensor[rows of the stage, width]
+    hops : tuple of MessageBuffers
+        Of collect, cross and spread; what they receive is a slice of the stage.
+    round : Round
+    """
+
+    stage: Tensor
+    hops: tuple[MessageBuffers, ...]
+    round: Round
+
+
+class RoutedHalo(HaloExchange[RouteBuffers]):
+    """The exchange of one block's halo rows in hops.
+
+    Parameters
+    ----------
+    block : Messages
+        What is needed, as without hops.
+    route : PartRoute
+    resources : Resources
+    """
+
+    def __init__(self, block: Messages, route: PartRoute, resources: Resources) -> None:
+        self.num_inputs, self.num_halo, self.resources = block.num_inputs, block.num_halo, resources
+        self._clock = resources.clock
+        self._ptr = route.stage_ptr()
+        self._hops = [
+            Halo(
+                MessageLists(
+                    num_inputs=self.num_inputs if number == 0 else int(self._ptr[-1]),
+                    num_halo=hop.num_received,
+                    send_peer=hop.send_peer,
+                    send_ptr=hop.send_ptr,
+                    send_row=hop.send_row,
+                    recv_peer=hop.recv_peer,
+                    recv_ptr=hop.recv_ptr,
+                ),
+                resources,
+            )
+            for number, hop in enumerate(route.hops)
+        ]
+        self.idle = all(hop.idle for hop in self._hops)
+        self.steps = tuple(hop.step for hop in self._hops)
+        self._own, self._at = (
+            torch.from_numpy(rows.astype(np.int64)).to(resources.device)
+            for rows in (route.own, route.at)
+        )
+        self._num_messages = len(block.recv_peer)
+
+    def buffers(self, width: int) -> RouteBuffers:
+        dtype, device = self.resources.dtype, self.resources.device
+        stage, halo = (
+            torch.empty(num, width, dtype=dtype, device=device)
+            for num in (int(self._ptr[-1]), self.num_halo)
+        )
+        hops = tuple(
+            hop.buffers(width, stage[self._ptr[k] : self._ptr[k + 1]])
+            for k, hop in enumerate(self._hops, 1)
+        )
+        return RouteBuffers(halo=halo, stage=stage, hops=hops, round=Round())
+
+    def send_rows(self, h: Tensor, buffers: RouteBuffers) -> None:
+        collect, cross, _ = self._hops
+        if len(self._own):
+            with self._clock("pack"):
+                pack(h, self._own, buffers.stage[: len(self._own)])
+        if not collect.idle:
+            collect.expand(h, buffers.hops[0])
+        cross.send_rows(buffers.stage, buffers.hops[1])
+        buffers.round.crosses = True
+
+    def arrivals(self, buffers: RouteBuffers) -> Iterator[int]:
+        self.finish(buffers)
+        yield from range(self._num_messages)
+
+    def finish(self, buffers: RouteBuffers) -> None:
+        if not buffers.round.crosses:
+            return
+        _, cross, spread = self._hops
+        cross.finish(buffers.hops[1])
+        cross.received(slice(None), buffers.hops[1])
+        if not spread.idle:
+            spread.expand(buffers.stage, buffers.hops[2])
+        with self._clock("pack"):
+            pack(buffers.stage, self._at, buffers.halo)
+        buffers.round.crosses = False
+
+    def received(self, at: slice, buffers: RouteBuffers) -> Tensor:
+        return buffers.halo[at]
+
+    def start_back(self, buffers: RouteBuffers) -> None:
+        pass  # the first hop needs all of the halo rows
+
+    def send_back(self, messages: range, at: slice, buffers: RouteBuffers) -> None:
+        pass
+
+    def sent_back(self, buffers: RouteBuffers) -> None:
+        _, cross, spread = self._hops
+        with self._clock("pack"):
+            buffers.stage.zero_()
+            buffers.stage.index_copy_(0, self._at, buffers.halo)
+        if not spread.idle:
+            spread.reduce(buffers.stage, buffers.hops[2])
+        cross.send_all_back(buffers.hops[1])
+
+    def send_all_back(self, buffers: RouteBuffers) -> None:
+        self.sent_back(buffers)
+
+    def add_arrived(self, out: Tensor, buffers: RouteBuffers) -> None:
+        collect, cross, _ = self._hops
+        cross.add_arrived(buffers.stage, buffers.hops[1])
+        if not collect.idle:
+            collect.reduce(out, buffers.hops[0])
+        if len(self._own):
+            with self._clock("pack"):
+                add_rows(out, self._own, buffers.stage[: len(self._own)])
+
+
+def halo_exchange(
+    block: Messages, route: PartRoute | None, resources: Resources
+) -> HaloExchange[Any]:
+    """The exchange of a block's messages, in hops if there is a route."""
+    return Halo(block, resources) if route is None else RoutedHalo(block, route, resources)

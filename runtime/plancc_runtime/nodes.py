@@ -1,0 +1,79 @@
+"""Whether rows travel in hops between nodes, or straight from rank to rank.
+
+Knows a plan's topology and a transport; must not know layers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from plancc.errors import InputError
+from plancc.plan.parts import Part
+from plancc.plan.slices import block_of_parts
+from plancc.plan.topology import Topology
+from plancc.plan.values import Header, Int32Array
+from plancc_runtime.transport.base import Transport
+
+
+def with_exchange(header: Header, part: Part, exchange: str, transport: Transport) -> Part:
+    """The slice with the hops of its plan, or without them. Collective.
+
+    Where nodes are known, the transport counts from then on what is sent between them.
+
+    Parameters
+    ----------
+    header : Header
+    part : Part
+    exchange : str
+        "auto": hops if the ranks are on nodes as the plan's topology says. "flat": no hops.
+        "nodes": hops wherever the ranks are.
+    transport : Transport
+
+    Raises
+    ------
+    InputError
+        On all ranks, if "nodes" is asked for and the plan has no hops for so many ranks.
+    """
+    topology = header.topology
+    if part.route is None or topology is None:
+        with transport.agreement():
+            if exchange == "nodes":
+                raise InputError(f"`exchange` nodes: {_why_flat(header, transport.size)}")
+        return part
+    there = exchange == "nodes" or fits(topology, transport.nodes_of_ranks())
+    if there:
+        node = planned_nodes(topology, transport.size)
+        transport.far = (node != node[transport.rank]).tolist()
+    return part if there and exchange != "flat" else replace(part, route=None, fold_route=None)
+
+
+def _why_flat(header: Header, num_ranks: int) -> str:
+    if header.topology is None:
+        return "the plan has no hops; compile it with `topology` and `exchange` nodes"
+    return (
+        f"the plan is for nodes x ranks {header.topology}; of {num_ranks} ranks some would have "
+        "parts of several nodes"
+    )
+
+
+def fits(topology: Topology, nodes: list[str]) -> bool:
+    """Whether ranks share nodes as the parts do that they have.
+
+    Parameters
+    ----------
+    topology : Topology
+    nodes : list of str
+        Name of every rank's node.
+    """
+    planned = planned_nodes(topology, len(nodes))
+    _, found = np.unique(nodes, return_inverse=True)
+    pairs = set(zip(planned.tolist(), found.tolist(), strict=True))
+    return len(pairs) == len(np.unique(planned)) == len(np.unique(found))
+
+
+def planned_nodes(topology: Topology, num_ranks: int) -> Int32Array:
+    """The node of every rank's first part: int32[num_ranks]."""
+    blocks = block_of_parts(topology.num_ranks, num_ranks)
+    return topology.node_of_rank()[blocks[:-1]]

@@ -1,0 +1,145 @@
+"""Owners for nodes first, and for the ranks of every node then."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import plancc
+from plancc.errors import InputError, PlanccWarning
+from plancc.graph.owners import Owners
+from plancc.models.loads import Loads
+from plancc.models.weights import Balance
+from plancc.options import SearchOptions
+from plancc.owners.nodes import pays, search_rows_on_nodes
+from plancc.owners.rows import mapped
+from plancc.plan.lowering import lower
+from plancc.plan.matrix import graph_of, owners_of
+from plancc.plan.routing import route_of
+from plancc.plan.topology import Topology
+from plancc.plan.verify import verify
+from plancc.predict.machine import Machine, Node
+
+
+@pytest.fixture(scope="module")
+def graph():
+    """12 communities of 100 vertices, by threes close to each other, and a few hubs."""
+    rng = np.random.default_rng(0)
+    n = 1200
+    group, near = np.arange(n) // 100, np.arange(n) // 300
+    density = 0.001 + 0.01 * (near[:, None] == near) + 0.08 * (group[:, None] == group)
+    pattern = rng.random((n, n)) < density
+    pattern[:, :3] |= rng.random((n, 3)) < 0.5
+    shuffled = rng.permutation(n)
+    pattern = pattern[np.ix_(shuffled, shuffled)]
+    return n, np.stack(np.nonzero(pattern))
+
+
+def compiled(graph, model, parts, effort="fast", **options):
+    return plancc.compile(graph, model, parts, effort=effort, seed=3, **options)
+
+
+def crossing(plan, topology):
+    """Rows between nodes, each once to a node."""
+    steps = [plan.send] if plan.fold is None else [plan.send, plan.fold.receive]
+    return sum(route_of(each, plan.part_ptr, topology).cross.send.volume for each in steps)
+
+
+@pytest.mark.parametrize("shape", ["4x3", "2x6", "2x4+2x2"])
+@pytest.mark.parametrize("model", ["hp", "medium-grain"])
+def test_nodes_come_first(graph, model, shape):
+    topology = Topology.parse(shape)
+    effort = {"hp": "balanced", "medium-grain": "fast"}[model]
+    plan = compiled(graph, model, 12, effort, topology=shape, exchange="nodes")
+    verify(plan)
+    assert plan.header.topology == topology
+    plain = compiled(graph, model, 12, effort)
+    owners = mapped(owners_of(plain), graph_of(plain), topology)
+    renumbered = lower(graph_of(plain), owners, 12, normalization="sym", self_loops=True)
+    assert crossing(plan, topology) < 1.05 * crossing(renumbered, topology)
+    alone = compiled(graph, model, topology.nodes, effort)
+    assert crossing(plan, topology) <= 1.5 * alone.metrics().volume
+    tried = json.loads(plan.provenance["tried"])
+    assert tried[-1]["step"] == "ranks of every node"
+    assert [each["best"] for each in tried] == [False] * (len(tried) - 1) + [True]
+    assert tried[-1]["volume"] == plan.metrics().volume
+    matrix = graph_of(plan)
+    balance = Balance.parse(plan.provenance["balance"])
+    if model == "hp":
+        loads = Loads.of(matrix, balance, 0.01)
+        assert loads.overload(plan.owner(), 12) == 0
+    else:
+        held = np.bincount(owners_of(plan).of_nonzeros(matrix), minlength=12)
+        assert held.max() <= 1.02 * held.mean() + 1
+
+
+def test_every_node_has_its_ranks_in_a_block(graph):
+    """Capacities count: a node of fast ranks gets more."""
+    capacities = (2.0, 2.0, 2.0, 1.0, 1.0, 1.0)
+    plan = compiled(graph, "hp", 6, topology="2x3", exchange="nodes", capacities=capacities)
+    nonzeros = np.diff(plan.row_ptr[plan.part_ptr])
+    share = nonzeros / nonzeros.sum()
+    assert share[:3].sum() == pytest.approx(2 / 3, abs=0.05)
+    assert share == pytest.approx(np.array(capacities) / 9, abs=0.03)
+
+
+def test_the_same_seed_gives_the_same_owners(graph):
+    one, two = (compiled(graph, "hp", 12, topology="4x3").owner() for _ in range(2))
+    assert np.array_equal(one, two)
+
+
+@pytest.mark.parametrize("shape", ["1x12", "12x1"])
+def test_where_there_is_one_level(graph, shape):
+    plan, plain = compiled(graph, "hp", 12, topology=shape), compiled(graph, "hp", 12)
+    assert plan.header.topology is None
+    assert plan.metrics().volume == plain.metrics().volume
+
+
+def test_few_rows_are_mapped():
+    n = 20
+    graph = n, np.stack([np.arange(n), (np.arange(n) + 1) % n])
+    assert not pays(graph_of(compiled(graph, "hp", 2)), Topology.parse("4x3"))
+    plan = compiled(graph, "hp", 12, topology="4x3", exchange="nodes")
+    verify(plan)
+
+
+def test_a_node_without_enough_rows_is_no_answer():
+    n = 48  # one row has nearly all nonzeros: nodes of one row each
+    rows = np.concatenate([np.zeros(n, int), np.arange(n)])
+    graph = plancc.compile((n, np.stack([np.r_[:n, :n], rows])), "rp", 4)
+    matrix = graph_of(graph)
+    heavy = {"nnz": np.where(np.arange(n) < 3, 1000, 1).astype(np.int64)}
+    options = SearchOptions(topology="4x4", effort="fast")
+    from plancc.models.hypergraph import HypergraphModel
+
+    loads = Loads(heavy, 0.01)
+    found = search_rows_on_nodes(matrix, options, model=HypergraphModel(), loads=loads)
+    assert found is None or isinstance(found.owners, Owners)
+    plan = compiled((n, np.stack([np.r_[:n, :n], rows])), "hp", 16, topology="4x4")
+    verify(plan)
+
+
+def test_flat_where_hops_do_not_pay(graph):
+    node = Node(ranks=3, latency=1e-3, bandwidth=1e6)
+    slow_inside = Machine(latency=1e-9, bandwidth=1e12, multiply_adds=1e9, node=node)
+    with pytest.warns(PlanccWarning, match=r"rows travel straight from rank to rank: in hops"):
+        plan = compiled(graph, "hp", 12, topology="4x3", machine=slow_inside)
+    assert plan.header.topology is None
+    assert plan.provenance["topology"] == "4x3"
+    assert compiled(graph, "hp", 12, topology="4x3", exchange="flat").route is None
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"topology": "4x4"}, "topology 4x4 has 16 ranks, one for every part; here are 12 parts"),
+        ({"topology": "4y3"}, "topology '4y3': give nodes x ranks per node"),
+        ({"exchange": "nodes"}, "`exchange` nodes: needs a topology"),
+        ({"topology": "4x3", "exchange": "some"}, "unknown exchange 'some'"),
+    ],
+)
+def test_what_makes_no_sense(graph, options, words):
+    with pytest.raises(InputError, match=words):
+        compiled(graph, "hp", 12, **options)

@@ -1,0 +1,330 @@
+"""Hops between nodes: tables, files, slices of ranks and damage, against plain sets and scipy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import h5py
+import numpy as np
+import plan_helpers
+import pytest
+import scipy.sparse as sp
+import sealing
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import plancc
+from plancc.errors import InputError, PlanError
+from plancc.graph.owners import Owners
+from plancc.plan.lowering import lower
+from plancc.plan.matrix import matrix_of
+from plancc.plan.piece_writer import save_in_pieces
+from plancc.plan.plan_invariants import plan_invariants
+from plancc.plan.routing import with_routes
+from plancc.plan.slices import read_rank_slice
+from plancc.plan.topology import Topology
+from plancc.plan.values import HOPS
+from plancc.plan.verify import verify
+
+SHAPES = ("4x3", "3x4", "1x12", "12x1", "2x4+1x3+1x1", "1x1+1x11")
+PARTS = 12
+
+
+def plan_for(topology: str, *, edges: bool = False, seed: int = 0, n: int = 60):
+    """A routed plan of random owners, and its matrix."""
+    rng = np.random.default_rng(seed)
+    array = plan_helpers.random_array(rng, n, 0.15)
+    graph = plan_helpers.graph_of(array, dtype=np.float64)
+    rows = rng.integers(0, PARTS, n).astype(np.int32)
+    nonzeros = None
+    if edges:
+        row = np.repeat(np.arange(n), np.diff(graph.indptr))
+        nonzeros = rng.integers(0, PARTS, graph.num_nonzeros).astype(np.int32)
+        diagonal = row == graph.indices
+        nonzeros[diagonal] = rows[row[diagonal]]
+    plan = lower(graph, Owners(rows, nonzeros), PARTS, normalization="none", self_loops=False)
+    return with_routes(plan, Topology.parse(topology)), array
+
+
+def needs(plan, step):
+    """Which places every part needs: of the columns of its nonzeros, or of their rows."""
+    found = []
+    for m in range(plan.num_parts):
+        part = plan.part(m)
+        own = set(range(part.first_row, part.first_row + part.num_rows))
+        table = plan.receive if step == "expand" else plan.fold.send
+        messages = range(table.ptr[m], table.ptr[m + 1])
+        places = {
+            int(plan.part_ptr[table.peer[k]] + row)
+            for k in messages
+            for row in table.row[table.row_ptr[k] : table.row_ptr[k + 1]]
+        }
+        assert not places & own
+        found.append(places)
+    return found
+
+
+@pytest.mark.parametrize("edges", [False, True], ids=["rows", "edges"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_hops_bring_every_row_once_to_every_node(shape, edges):
+    plan, _ = plan_for(shape, edges=edges)
+    node = plan.header.topology.node_of_rank()
+    routes = {"expand": plan.route} | ({"fold": plan.fold_route} if edges else {})
+    for step, route in routes.items():
+        have = [set(range(int(plan.part_ptr[m]), int(plan.part_ptr[m + 1]))) for m in range(PARTS)]
+        crossed, wanted = set(), needs(plan, step)
+        useful = [set(places) for places in wanted]
+        came = []
+        for hop, tables in zip(HOPS, route.hops, strict=True):
+            arriving = [set() for _ in range(PARTS)]
+            for q in range(PARTS):
+                for k in range(tables.send.ptr[q], tables.send.ptr[q + 1]):
+                    m = tables.send.peer[k]
+                    rows = tables.send.row[tables.send.row_ptr[k] : tables.send.row_ptr[k + 1]]
+                    assert (node[q] == node[m]) == (hop != "cross")
+                    assert set(rows.tolist()) <= have[q]
+                    assert not set(rows.tolist()) & (have[m] | arriving[m])
+                    arriving[m] |= set(rows.tolist())
+                    useful[q] |= set(rows.tolist())
+                    if hop == "cross":
+                        assert (node[q], node[m]) not in crossed
+                        crossed.add((node[q], node[m]))
+            have = [held | new for held, new in zip(have, arriving, strict=True)]
+            came.append(arriving)
+        once = {(place, node[m]) for m in range(PARTS) for place in wanted[m]}
+        owner = np.repeat(np.arange(PARTS), np.diff(plan.part_ptr))
+        between = {(place, v) for place, v in once if node[owner[place]] != v}
+        assert route.cross.send.volume == len(between)
+        assert crossed == {(node[owner[place]], v) for place, v in between}
+        for m in range(PARTS):
+            assert wanted[m] <= have[m]
+            for arriving in came:
+                assert arriving[m] <= useful[m]
+
+
+def product_of_slices(parts, x):
+    """A x by the hops of every rank's slice, in plain numpy."""
+    own = [x[part.global_id] for part in parts]
+    stage = []
+    for part, rows in zip(parts, own, strict=True):
+        stage.append(np.full(part.route.stage_ptr()[-1], np.nan))
+        stage[-1][: len(part.route.own)] = rows[part.route.own]
+    for number in range(3):
+        for part in parts:
+            hop = part.route.hops[number]
+            for k, peer in enumerate(hop.send_peer.tolist()):
+                rows = hop.send_row[hop.send_ptr[k] : hop.send_ptr[k + 1]]
+                values = (own if number == 0 else stage)[part.index][rows]
+                there = parts[peer].route
+                at = there.hops[number].recv_peer.tolist().index(part.index)
+                first, last = there.hops[number].recv_ptr[at : at + 2]
+                begin = there.stage_ptr()[number + 1]
+                stage[peer][begin + first : begin + last] = values
+    found = np.zeros(len(x))
+    for part, rows, held in zip(parts, own, stage, strict=True):
+        columns = np.concatenate([rows, held[part.route.at]])
+        shape = len(part.row_ptr) - 1, len(columns)
+        local = sp.csr_array((part.value, part.column, part.row_ptr), shape) @ columns
+        found[part.global_id] += local[: part.num_rows]
+    return found
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_slices_of_ranks_bring_the_rows_of_the_product(shape, tmp_path):
+    plan, array = plan_for(shape, n=80)
+    plan.save(tmp_path / "plan.h5")
+    x = np.random.default_rng(1).standard_normal(80)
+    first = np.concatenate([[0], np.cumsum(plan.header.topology.ranks())])
+    for ranks in (12, 6, 4, 3, 2, 1):
+        parts = [read_rank_slice(tmp_path / "plan.h5", k, ranks)[1] for k in range(ranks)]
+        blocks = np.arange(ranks + 1) * PARTS // ranks
+        if not np.isin(first, blocks).all():  # a rank has parts of several nodes
+            assert all(part.route is None for part in parts)
+            continue
+        np.testing.assert_allclose(product_of_slices(parts, x), array @ x, atol=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(plan_helpers.cases(), st.integers(0, 2**32 - 1))
+def test_any_plan_and_topology(case, seed):
+    graph, owner, num_parts = case
+    rng = np.random.default_rng(seed)
+    cuts = np.flatnonzero(np.append(rng.random(num_parts - 1) < 0.4, True)) + 1
+    sizes = np.diff(np.concatenate([[0], cuts]))
+    topology = Topology.parse("+".join(f"1x{size}" for size in sizes))
+    plan = with_routes(plan_helpers.lowered(graph, owner, num_parts), topology)
+    verify(plan)
+    assert [problem for _, problem in plan_invariants(plan) if problem] == []
+    parts = [plan.part(m) for m in range(num_parts)]
+    x = rng.standard_normal(graph.num_vertices)
+    expected = matrix_of(plan)
+    matrix = sp.csr_array((expected.data, expected.indices, expected.indptr), expected.shape)
+    np.testing.assert_allclose(product_of_slices(parts, x), matrix @ x, atol=1e-4)
+
+
+@pytest.mark.parametrize("edges", [False, True], ids=["rows", "edges"])
+def test_a_file_has_the_same_hops_alone_and_in_pieces(edges, tmp_path):
+    plan, _ = plan_for("3x4", edges=edges)
+    content = plan.save(tmp_path / "plan.h5")
+    assert save_in_pieces(plan, tmp_path / "pieces.h5", [0, 5, 6, 12]) == content
+    assert content != replace_topology(plan, None).content_sha256()
+    for name in ("plan.h5", "pieces.h5"):
+        found = plancc.load(tmp_path / name)
+        plancc.verify_file(tmp_path / name)
+        assert found.header == plan.header
+        for key, array in plan.arrays().items():
+            np.testing.assert_array_equal(found.arrays()[key], array)
+    hops = [name for name in plan.arrays() if name.startswith(("expand_", "fold_"))]
+    assert len(hops) == 3 * 8 * (2 if edges else 1)
+
+
+def replace_topology(plan, topology):
+    header = replace(plan.header, topology=topology)
+    return replace(plan, header=header, route=None, fold_route=None)
+
+
+def test_the_carriers_of_a_node_differ():
+    plan, _ = plan_for("3x4", n=400)
+    for end in ("send", "receive"):
+        table = getattr(plan.route.cross, end)
+        carried = table.messages_per_part().reshape(3, 4)
+        assert carried.sum(axis=1).tolist() == [2, 2, 2]
+        assert carried.max() == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "groups", "shown"),
+    [
+        ("4x8", ((4, 8),), "4x8"),
+        ("1x2+1x2+3x1", ((2, 2), (3, 1)), "2x2+3x1"),
+        ("1x3", ((1, 3),), "1x3"),
+    ],
+)
+def test_topologies(text, groups, shown):
+    topology = Topology.parse(text)
+    assert (topology.groups, str(topology)) == (groups, shown)
+    assert topology.num_ranks == len(topology.node_of_rank()) == topology.ranks().sum()
+    assert topology.nodes == len(topology.ranks())
+
+
+@pytest.mark.parametrize(
+    "text", ["", "4", "4x", "x4", "0x4", "4x0", "4x8+", "-1x4", "4x8x2", "4*8"]
+)
+def test_what_is_no_topology(text):
+    with pytest.raises(InputError, match="give nodes x ranks per node"):
+        Topology.parse(text)
+
+
+def test_a_topology_of_other_ranks_is_refused():
+    plan, _ = plan_for("3x4")
+    with pytest.raises(InputError, match="topology 3x5 has 15 ranks"):
+        with_routes(plan, Topology.parse("3x5"))
+
+
+def table_of(plan, hop, end="send"):
+    return getattr(getattr(plan.route, hop), end)
+
+
+def changed(plan, hop, **fields):
+    """The plan with other arrays in both tables of a hop."""
+    step = getattr(plan.route, hop)
+    step = replace(step, **{end: replace(getattr(step, end), **f) for end, f in fields.items()})
+    return replace(plan, route=replace(plan.route, **{hop: step}))
+
+
+def without_row(plan, hop):
+    """The plan whose first long message of a hop lacks its last row, at both ends."""
+    step = getattr(plan.route, hop)
+    sizes = np.diff(step.send.row_ptr)
+    k = int(np.flatnonzero(sizes > 1)[0])
+    sender = int(np.searchsorted(step.send.ptr, k, side="right")) - 1
+    receiver = int(step.send.peer[k])
+    of = slice(step.receive.ptr[receiver], step.receive.ptr[receiver + 1])
+    back = int(step.receive.ptr[receiver] + np.flatnonzero(step.receive.peer[of] == sender)[0])
+    fields = {}
+    for end, message in (("send", k), ("receive", back)):
+        table = getattr(step, end)
+        row_ptr = table.row_ptr.copy()
+        row = np.delete(table.row, row_ptr[message + 1] - 1)
+        row_ptr[message + 1 :] -= 1
+        fields[end] = {"row_ptr": row_ptr, "row": row}
+    return changed(plan, hop, **fields)
+
+
+def slice_error(path, rank):
+    """What is wrong with a rank's slice; "" if nothing is."""
+    try:
+        read_rank_slice(path, rank, PARTS)
+    except PlanError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("hop", HOPS)
+def test_a_row_that_is_missing_is_found(hop, tmp_path):
+    plan, _ = plan_for("3x4", n=200)
+    broken = without_row(plan, hop)
+    with pytest.raises(PlanError, match="row"):
+        verify(broken)
+    path = tmp_path / "plan.h5"
+    broken.save(path)
+    with pytest.raises(PlanError, match="row"):
+        plancc.load(path)
+    found = [slice_error(path, rank) for rank in range(PARTS)]
+    assert any("row" in each for each in found)
+
+
+@pytest.mark.parametrize("hop", HOPS)
+def test_a_row_that_one_end_has_otherwise_is_found(hop):
+    plan, _ = plan_for("3x4", n=200)
+    table = table_of(plan, hop)
+    row, last = table.row.copy(), table.row_ptr[1:] - 1
+    row[last[np.flatnonzero(row[last] < plan.num_vertices - 1)[0]]] = plan.num_vertices - 1
+    broken = changed(plan, hop, send={"row": row})
+    with pytest.raises(PlanError, match=r"mirror|has not row|_collect|_cross|_spread"):
+        verify(broken)
+    assert any(problem for _, problem in plan_invariants(broken))
+
+
+def test_two_messages_between_nodes_are_found():
+    one, _ = plan_for("3x4", n=200)
+    two, _ = plan_for("6x2", n=200)  # the same owners: its messages cross from node to node too
+    broken = replace(one, route=two.route)
+    with pytest.raises(PlanError, match=r"at most once|are between nodes|are inside nodes"):
+        verify(broken)
+    assert any(problem for _, problem in plan_invariants(broken))
+
+
+def sealed(path, edit):
+    """The file after `edit`, with digests that say nothing of it."""
+    with h5py.File(path, "r+") as file:
+        edit(file)
+    sealing.seal(path)
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        (lambda f: f.attrs.__delitem__("topology"), "without the attribute 'topology'"),
+        (lambda f: f.attrs.__setitem__("topology", np.bytes_("3x5")), "of 15 ranks"),
+        (lambda f: f.attrs.__setitem__("topology", np.bytes_("many")), "give nodes x ranks"),
+        (lambda f: f.attrs.__setitem__("topology", np.bytes_("1x4+2x4")), "write '3x4'"),
+        (lambda f: f.attrs.__setitem__("topology", np.bytes_("4x3")), "node|nodes"),
+        (lambda f: f.attrs.__setitem__("format_version", np.bytes_("1.6")), "1.6"),
+        (lambda f: f.__delitem__("expand_cross"), "expand_cross"),
+    ],
+)
+def test_headers_that_lie(edit, words, tmp_path):
+    plan, _ = plan_for("3x4")
+    plan.save(tmp_path / "plan.h5")
+    sealed(tmp_path / "plan.h5", edit)
+    with pytest.raises(PlanError, match=words):
+        plancc.load(tmp_path / "plan.h5")
+
+
+def test_refine_keeps_hops(tmp_path):
+    graph = plan_helpers.graph_of(np.ones((40, 40)), dtype=np.float64)
+    graph = plancc.compile(graph, "rp", 4, topology="2x2", exchange="nodes", normalize="none")
+    better = plancc.refine(graph, objective="volume")
+    assert better.header.topology == Topology.parse("2x2")
+    verify(better)
