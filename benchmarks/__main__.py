@@ -1,6 +1,7 @@
 """Command line of the benchmarks. The exit code is 0 whatever the figures are.
 
 `replay OLD_COMMIT` stands apart: it compares two trees, and its exit code says whether they differ.
+So does `papers [ITEM ...]`, which keeps its rows.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ NAMES = (
     "compile",
     "memory",
     "ranks",
+    "nodes",
+    "slow-link",
     "words",
     "refinement",
     "quality",
@@ -40,6 +43,7 @@ NAMES = (
     "pipeline",
     "collectives",
     "accelerators",
+    "papers",
     "scaling",
     "simulate",
     "defaults",
@@ -51,15 +55,15 @@ NAMES = (
 )
 
 
-REPLAY = "replay"
-"""Needs a commit and has options of its own (`benchmarks.replay`); `make bench` leaves it out."""
+APART = ("replay", "papers")
+"""Those that have options of their own; `make bench` leaves `replay` out, which needs a commit."""
 
 
 def main() -> None:
-    if sys.argv[1:2] == [REPLAY]:
-        sys.exit(import_module("benchmarks.replay").main(sys.argv[2:]))
+    if sys.argv[1:2] and sys.argv[1] in APART:
+        sys.exit(import_module(f"benchmarks.{sys.argv[1]}").main(sys.argv[2:]))
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    names = f"{', '.join(NAMES)}; default all. {REPLAY} OLD_COMMIT is for itself"
+    names = f"{', '.join(NAMES)}; default all. {' and '.join(APART)} have options of their own"
     parser.add_argument("names", nargs="*", metavar="NAME", help=names)
     parser.add_argument("--quick", action="store_true", help="small graphs: shows that all works")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write every figure as JSON")

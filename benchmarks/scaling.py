@@ -117,13 +117,15 @@ def summit_request(c: int) -> Request:
     return Request.parse("cagnet-1d" if c == 1 else f"cagnet-1.5d:replication={c}")
 
 
-def summit_parts(name: str, machine: str, num_ranks: int, c: int | str) -> dict[str, float] | None:
+def summit_parts(
+    name: str, machine: str, num_ranks: int, c: int | str, hidden: int = HIDDEN
+) -> dict[str, float] | None:
     """Seconds of the bars of Figures 1 and 2; None: no such grid, or no memory.
 
     Passes: none, as published: rows of H^0 travel in every epoch, and A H comes before (A H) W.
     """
     n, nonzeros, features, labels = OF_TABLE_III[name]
-    dims = [features, HIDDEN, HIDDEN, labels]
+    dims = [features, hidden, hidden, labels]
     request = Request.parse(str(c)) if isinstance(c, str) else summit_request(c)
     chosen = find_machine(machine)
     try:
