@@ -126,7 +126,7 @@ def test_interrupted_while_partitioning(how: str, big: Path, tmp_path: Path) -> 
         process.send_signal(getattr(signal, how))
     begun = time.monotonic()
     said = process.communicate(timeout=30)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 20
     if how == "SIGKILL":
         stop = time.monotonic() + 5
         while not gone(child) and time.monotonic() < stop:

@@ -106,7 +106,7 @@ def test_budget():
     check(problem, owner, 32, cycles=0)  # compile
     start = time.perf_counter()
     found = check(problem, owner, 32, cycles=10**6, budget=0.5)
-    assert time.perf_counter() - start < 5
+    assert time.perf_counter() - start < 20
     assert 1 <= found.cycles < 10**6
     assert check(problem, owner, 32, budget=0.0).cycles == 0
 

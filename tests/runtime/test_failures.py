@@ -82,6 +82,8 @@ def test_gloo_a_rank_that_sleeps():
 
 
 STOPPED = f"still waiting for {COLLECTIVE}; late: rank 1 (stopped)"
+ENDED = {1, 128 + signal.SIGKILL}
+"""Exit codes of a job whose stopped rank was killed: of what its launcher notices first."""
 
 
 @pytest.mark.parametrize("launcher", [pytest.param("mpirun", marks=pytest.mark.mpi), "torchrun"])
@@ -90,7 +92,7 @@ def test_a_rank_that_is_stopped(launcher):
     result = job(2, "auto", "stops", launcher)
     [sentence] = said(result)
     assert sentence.endswith(STOPPED)
-    assert result.returncode == 1
+    assert result.returncode in ENDED
     [late] = re.findall(r"late (\d+) ([0-9.]+)", result.stdout)
     assert time.time() - float(late[1]) < SECONDS + 5 + LOADED
     end = time.monotonic() + 5  # a process that is killed first gives its memory back
@@ -104,7 +106,7 @@ def test_a_rank_that_is_stopped_before_there_are_connections(launcher):
     result = job(2, "auto", "stops early", launcher)
     [sentence] = said(result)
     assert sentence.endswith("; late: rank 1 (stopped)")
-    assert result.returncode == 1
+    assert result.returncode in ENDED
 
 
 @pytest.mark.mpi
@@ -234,7 +236,7 @@ def test_threads_are_interrupted():
     begin = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         run_ranks(2, work)
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 20
 
 
 def test_names_of_ranks():
