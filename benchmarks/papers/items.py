@@ -26,9 +26,6 @@ from plancc.version import __version__
 REPRODUCED, SHAPE, REFUTED, NOT_HERE = "reproduced", "shape only", "refuted", "cannot be had here"
 VERDICTS = (REPRODUCED, SHAPE, REFUTED, NOT_HERE)
 
-FORMATS = (".mtx", ".graph", ".hgr", ".txt", ".csv", ".tsv", ".npz", ".parquet", ".el")
-"""Endings of names of graphs that are no part of their names."""
-
 Row = dict[str, Any]
 
 
@@ -63,7 +60,7 @@ class Claim:
     text: str
     where: str
     published: str
-    judge: Callable[[Rows], Finding] | Finding
+    judge: Judge | Finding
 
     def finding(self, rows: Rows) -> Finding | None:
         """None: no rows yet, or too few."""
@@ -176,6 +173,10 @@ def geometric_mean(ratios: Sequence[float]) -> float:
     return math.exp(sum(map(math.log, ratios)) / len(ratios))
 
 
+Judge = Callable[[Rows], Finding]
+"""What rows of an item say of a claim."""
+
+
 @dataclass
 class Bench:
     """What an item may use while it measures.
@@ -269,12 +270,6 @@ def listed(values: Mapping[Any, float], form: str = ".2f") -> str:
     if not values or any(math.isnan(value) for value in values.values()):
         raise TooFewRows
     return ", ".join(f"{key} {value:{form}}" for key, value in values.items())
-
-
-def name_of(path: Path) -> str:
-    """A graph's name: that of its file, without what says its format."""
-    name = path.name.removesuffix(".gz")
-    return name.removesuffix(Path(name).suffix) if Path(name).suffix in FORMATS else name
 
 
 def read(path: Path, *, symmetrize: bool = False) -> Graph:

@@ -19,7 +19,7 @@ REPETITIONS = 5
 
 
 @njit
-def multiply(indptr, indices, x, mask, out):  # type: ignore[no-untyped-def]
+def multiply(indptr: Any, indices: Any, x: Any, mask: Any, out: Any) -> None:
     """All columns of a row, then the mask."""
     width = x.shape[1]
     for row in range(len(indptr) - 1):
@@ -33,7 +33,7 @@ def multiply(indptr, indices, x, mask, out):  # type: ignore[no-untyped-def]
 
 
 @njit
-def skip_tiles(indptr, indices, x, mask, out):  # type: ignore[no-untyped-def]
+def skip_tiles(indptr: Any, indices: Any, x: Any, mask: Any, out: Any) -> None:
     """The tiles of a row that have a column to keep, one after the other; then the mask.
 
     The matrices are [rows, tiles, `TILE`]: so the compiler knows the length of the inner loops.
@@ -55,7 +55,7 @@ def skip_tiles(indptr, indices, x, mask, out):  # type: ignore[no-untyped-def]
 
 
 @njit
-def skip_columns(indptr, indices, x, mask, out):  # type: ignore[no-untyped-def]
+def skip_columns(indptr: Any, indices: Any, x: Any, mask: Any, out: Any) -> None:
     """The columns of a row that are kept, one by one."""
     width = x.shape[1]
     kept = np.empty(width, np.uint64)  # of unsigned numbers none counts from the end

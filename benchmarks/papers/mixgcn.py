@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import plancc
-from benchmarks.inputs import on_ranks
+from benchmarks.inputs import name_of, on_ranks
 from benchmarks.papers.items import (
     REFUTED,
     REPRODUCED,
@@ -26,7 +27,6 @@ from benchmarks.papers.items import (
     Rows,
     geometric_mean,
     listed,
-    name_of,
     read,
 )
 from benchmarks.papers.masked_products import METHODS, compared
@@ -58,8 +58,8 @@ def _volume(bench: Bench) -> None:
 
 
 def _split(graph: Graph, model: str, num_parts: int) -> Row:
-    options = {"partitioner": "metis"} if model == "gp" else {}
-    plan = plancc.compile(graph, model, num_parts, **options)  # type: ignore[arg-type]
+    options: dict[str, Any] = {"partitioner": "metis"} if model == "gp" else {}
+    plan = plancc.compile(graph, model, num_parts, **options)
     found = Predictor(DIMS, find_machine("h100"), ()).epoch(tables_of(plan))
     work = found.of_rank["multiply"] + found.of_rank["dense"]
     return {
@@ -337,8 +337,9 @@ TABLE_4 = Item(
 def _accelerators(bench: Bench) -> None:
     for each in comparisons():
         case = {"data set": each.dataset, "figure": each.figure, "over or of": each.machine}
-        row = {"model": each.value, "published": _published(each.low, each.high)}
-        bench.row(case, lambda row=row, each=each: row | {"apart": each.factor})
+        published = _published(each.low, each.high)
+        row = {"model": each.value, "published": published, "apart": each.factor}
+        bench.row(case, row.copy)
 
 
 def _published(low: float, high: float) -> str:

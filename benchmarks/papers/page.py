@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from benchmarks.papers.items import VERDICTS, Finding, Item, Paper, Row, Store
+from benchmarks.papers.items import VERDICTS, Claim, Finding, Item, Paper, Row, Store
 
 HEAD = """# Papers
 
@@ -69,7 +69,7 @@ def _claims(paper: Paper, store: Store, counts: Counter[str]) -> str:
     return "\n".join(lines)
 
 
-def findings(paper: Paper, store: Store) -> Iterator[tuple[Item, object, Finding | None]]:
+def findings(paper: Paper, store: Store) -> Iterator[tuple[Item, Claim, Finding | None]]:
     """Every claim with what the rows say of it."""
     for item in paper.items:
         rows = store.rows(item.name)

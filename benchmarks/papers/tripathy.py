@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import plancc
+from benchmarks.inputs import name_of
 from benchmarks.papers.items import (
     REFUTED,
     REPRODUCED,
@@ -20,11 +22,11 @@ from benchmarks.papers.items import (
     Claim,
     Finding,
     Item,
+    Judge,
     Paper,
     Row,
     Rows,
     TooFewRows,
-    name_of,
     read,
 )
 from benchmarks.scaling import OF_TABLE_III, summit_parts
@@ -251,9 +253,13 @@ def _metis(bench: Bench) -> None:
 
 
 def _received(path: Path, model: str) -> Row:
-    options = {"rp": {}, "gp": {"partitioner": "metis"}, "hp": {"effort": "fast"}}[model]
+    by_model: dict[str, dict[str, Any]] = {
+        "rp": {},
+        "gp": {"partitioner": "metis"},
+        "hp": {"effort": "fast"},
+    }
     graph = read(path, symmetrize=True)
-    plan = plancc.compile(graph, model, PARTS, **options)  # type: ignore[arg-type]
+    plan = plancc.compile(graph, model, PARTS, **by_model[model])
     found = plan.metrics()
     return {
         "total": found.volume,
@@ -262,7 +268,7 @@ def _received(path: Path, model: str) -> Row:
     }
 
 
-def _saved(model: str) -> object:
+def _saved(model: str) -> Judge:
     def judge(rows: Rows) -> Finding:
         saved = {
             graph: [
@@ -297,13 +303,13 @@ METIS = Item(
             "METIS lowers the total far more than the busiest process's share",
             "Section IV-A.6",
             "Reddit: total -72%, busiest -29%",
-            _saved("gp"),  # type: ignore[arg-type]
+            _saved("gp"),
         ),
         Claim(
             "the same of the default model, which the paper did not have",
             "-",
             "-",
-            _saved("hp"),  # type: ignore[arg-type]
+            _saved("hp"),
         ),
     ),
 )

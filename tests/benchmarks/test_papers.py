@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from benchmarks.inputs import name_of
 from benchmarks.papers import ITEMS, PAGE, PAPERS, ROWS, main
 from benchmarks.papers.items import (
     REFUTED,
@@ -20,7 +21,6 @@ from benchmarks.papers.items import (
     TooFewRows,
     geometric_mean,
     listed,
-    name_of,
 )
 from benchmarks.papers.page import findings, page
 

@@ -82,9 +82,12 @@ def schedule_of(
     PlanError
         If the file is damaged.
     """
-    tables = plan if isinstance(plan, Tables) else read_tables(plan, copies=bool(approximation))
-    notes = tables.notes
-    if approximation is None or approximation.is_exact:
+    if approximation is not None and approximation.is_exact:
+        approximation = None
+    if not isinstance(plan, Tables):
+        plan = read_tables(plan, copies=approximation is not None)
+    tables, notes = plan, plan.notes
+    if approximation is None:
         scheduler = scheduler_of(tables)
     else:
         approximation.check(tables)

@@ -25,7 +25,7 @@ FOLDS = ("sync", "delayed", "none")
 DELAY = 5
 """Epochs that partial sums are late by default, as in the runtime."""
 SEED = 1
-"""Of the one draw whose rows and messages are predicted."""
+"""Chooses the draw whose rows and messages are predicted."""
 
 
 @dataclass(frozen=True)
