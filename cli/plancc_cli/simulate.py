@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plancc.errors import InputError
-from plancc.predict.passes import COMMON_PASSES
+from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS, PASSES
 from plancc.predict.predictor import DEFAULT_DIMS, DEFAULT_MACHINE
 from plancc.predict.schedules.approximate import DELAY, FOLDS
 from plancc_cli import options
@@ -42,7 +42,8 @@ OF_ONE_PLAN = ("ranks", "dtype", "per_rank", *APPROXIMATE)
     "--passes",
     metavar="NAME,...",
     callback=lambda context, parameter, text: _parse_passes(text),
-    help=f"Passes: {', '.join(COMMON_PASSES)}, or none.  [default: {','.join(COMMON_PASSES)}]",
+    help=f"Passes: {', '.join(COMMON_PASSES)} and, of row plans, {DEAD_ROWS}; or none.  [default: "
+    f"{','.join(COMMON_PASSES)}]",
 )
 @click.option(
     "--dtype",
@@ -92,6 +93,10 @@ def command(
         return replace(predictor, machine=replace(predictor.machine, node=node), passes=passes)
 
     if given["sweep"] is not None:
+        if DEAD_ROWS in passes:
+            raise InputError(
+                f"--passes {','.join(passes)}: {DEAD_ROWS} is for one plan, not for --sweep"
+            )
         for name in OF_ONE_PLAN:
             if given.pop(name):
                 option = "--" + name.replace("_", "-")
@@ -128,12 +133,17 @@ def _simulate(plan: str, basis: Basis, given: dict[str, Any]) -> None:
     approximation = _approximation(given)
     if approximation is not None and given["ranks"] is not None:
         raise InputError("--ranks merges parts: drop it, or --boundary-sampling and --fold")
-    tables = read_tables(plan, given["ranks"], copies=approximation is not None)
+    dims, passes = basis.predictor.dims, basis.predictor.passes
+    tables = read_tables(
+        plan,
+        given["ranks"],
+        copies=approximation is not None,
+        live_layers=len(dims) - 1 if DEAD_ROWS in passes else 0,
+    )
     basis = replace(basis, predictor=replace(basis.predictor, approximation=approximation))
-    sizes = int(tables.rows.sum()), int(tables.nonzeros.sum()), tables.num_ranks
     word_bytes = 8 if given["dtype"] == "float64" else 4
     result = basis.predictor.epoch(tables, word_bytes)
-    bound = basis.predictor.bound(*sizes, word_bytes)
+    bound = basis.predictor.bound_of(tables, word_bytes)
     form = options.form()
     if form:
         where = {"dims_from": basis.dims_from, "machine_from": basis.machine_from}
@@ -159,6 +169,6 @@ def _parse_passes(text: str | None) -> tuple[str, ...]:
         return COMMON_PASSES
     passes = tuple(word for word in text.split(",") if word not in ("", "none"))
     for name in passes:
-        if name not in COMMON_PASSES:
-            raise InputError(f"--passes '{text}': give none, or of {', '.join(COMMON_PASSES)}")
+        if name not in PASSES:
+            raise InputError(f"--passes '{text}': give none, or of {', '.join(PASSES)}")
     return passes

@@ -21,7 +21,8 @@ from itertools import pairwise
 
 COMMON_PASSES = ("order", "constant")
 """Passes that every layout has."""
-PASSES = (*COMMON_PASSES, "dead-rows")
+DEAD_ROWS = "dead-rows"
+PASSES = (*COMMON_PASSES, DEAD_ROWS)
 """Passes of row plans."""
 
 

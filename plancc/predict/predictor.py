@@ -21,7 +21,13 @@ from plancc.predict.machine import Machine
 from plancc.predict.machine_files import find_machine
 from plancc.predict.passes import COMMON_PASSES, moved_widths
 from plancc.predict.schedule import Pairs
-from plancc.predict.schedules import Approximation, Tables, schedule_of, tables_of_owners
+from plancc.predict.schedules import (
+    Approximation,
+    Live,
+    Tables,
+    schedule_of,
+    tables_of_owners,
+)
 from plancc.predict.schedules.row import ADD_WORDS, PACK_WORDS
 from plancc.predict.simulation import Prediction, simulate, slowness
 from plancc.predict.sizes import even_tables
@@ -50,7 +56,8 @@ class Predictor:
         Widths d_0..d_L.
     machine : Machine
     passes : sequence of str
-        Names in `COMMON_PASSES`.
+        Names in `plancc.predict.passes.PASSES`; with "dead-rows" it predicts epochs of tables only
+        that have `Tables.live`, and their bound.
     approximation : Approximation or None
         What every epoch leaves out.
     """
@@ -109,9 +116,24 @@ class Predictor:
         word_bytes : int
             Bytes of a number: 4 or 8.
         """
-        speeds = self.machine.speeds(num_parts) if self.machine.speed else None
-        even = even_tables("bound", num_vertices, num_nonzeros, num_parts, speeds=speeds)
+        even = self._even(num_vertices, num_nonzeros, num_parts)
         return replace(self, approximation=None).epoch(even, word_bytes).seconds
+
+    def bound_of(self, tables: Tables, word_bytes: int = WORD_BYTES) -> float:
+        """`bound` with the sizes of these tables, of every layer where they have `Tables.live`."""
+
+        def even(of: Tables) -> Tables:
+            return self._even(int(of.rows.sum()), int(of.nonzeros.sum()), tables.num_ranks)
+
+        found, live = even(tables), tables.live
+        if live is not None:
+            inputs = self._even(int(live.inputs.sum()), 0, tables.num_ranks).rows
+            found = replace(found, live=Live(inputs, tuple(map(even, live.layers))))
+        return replace(self, approximation=None).epoch(found, word_bytes).seconds
+
+    def _even(self, num_vertices: int, num_nonzeros: int, num_parts: int) -> Tables:
+        speeds = self.machine.speeds(num_parts) if self.machine.speed else None
+        return even_tables("bound", num_vertices, num_nonzeros, num_parts, speeds=speeds)
 
     def time(self, matrix: Graph, num_parts: int, grid: Grid | None = None) -> EpochTime:
         """The prediction as a function of owners of this matrix, for a search.

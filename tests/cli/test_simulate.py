@@ -7,9 +7,12 @@ import shutil
 from pathlib import Path
 
 import h5py
+import numpy as np
 import pytest
 from cli_helpers import fails, ok
 from test_inspect import table
+
+from plancc.graph.formats import read_graph
 
 MACHINE = """
 name = "ours"
@@ -142,9 +145,9 @@ def test_wrong_words(plan: Path, machine: Path, tmp_path: Path) -> None:
     assert "not a plan" in fails(tmp_path, "simulate", machine, *words[2:], code=1)
     error = fails(tmp_path, "simulate", plan, "--dims", "5,4", "--machine", "nowhere")
     assert error.startswith("machine 'nowhere': no such file")
-    assert "order, constant" in fails(tmp_path, *words, "--passes", "dead-rows")
+    assert "order, constant" in fails(tmp_path, *words, "--passes", "overlap")
     assert "runs on 1 to 7" in fails(tmp_path, *words, "-p", 8)
-    for option in ("--per-rank", "--dtype=float64", "--ranks=3"):
+    for option in ("--per-rank", "--dtype=float64", "--ranks=3", "--passes=dead-rows"):
         error = fails(tmp_path, *words, "--sweep", "p=2", option)
         assert "is for one plan" in error
 
@@ -159,6 +162,27 @@ def test_damaged_plans(plan: Path, machine: Path, tmp_path: Path) -> None:
             file[name][...] = array
         error = fails(tmp_path, "simulate", copy, "--dims", "5,4", "--machine", machine, code=1)
         assert "content_sha256" in error or f"/{name} is damaged" in error
+
+
+def test_dead_rows(graph: Path, machine: Path, tmp_path: Path) -> None:
+    plan, edges, data = tmp_path / "plan.h5", tmp_path / "edges.h5", tmp_path / "data.npz"
+    num_vertices = read_graph(graph).num_vertices
+    labels = np.arange(num_vertices) % 4
+    np.savez(data, features=np.ones((num_vertices, 5)), labels=labels, train_mask=labels == 3)
+    ok("compile", graph, "--model", "hp", "-p", 4, "--data", data, "-o", plan)
+    every = ("--passes", "order,constant,dead-rows")
+    said = json.loads(ok("inspect", plan, "--dims", "5,8,4", "--json"))["training"]["passes"][3]
+    found = simulated(plan, machine, *every)
+    assert found["words"] == said["words"] < simulated(plan, machine)["words"]
+    assert found["max_words_sent"] == said["max_words_sent"]
+    assert found["seconds"] < simulated(plan, machine)["seconds"]
+    assert found["bound_seconds"] < simulated(plan, machine)["bound_seconds"]
+    assert simulated(plan, machine, *every, "--ranks", 2)["num_ranks"] == 2
+    half = simulated(plan, machine, *every, "--boundary-sampling", 0.5)
+    assert half["words"] < found["words"]
+    ok("compile", graph, "--model", "libra", "-p", 4, "-o", edges)
+    error = fails(tmp_path, "simulate", edges, *every)
+    assert error.startswith(f"{edges}: an edge plan; the pass dead-rows is for row plans")
 
 
 def test_what_an_epoch_leaves_out(graph: Path, machine: Path, tmp_path: Path) -> None:

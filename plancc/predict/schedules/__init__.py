@@ -12,9 +12,11 @@ feature.py   feature slices, alone and between groups
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from os import PathLike
 
-from plancc.predict.passes import COMMON_PASSES
+from plancc.errors import InputError
+from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS
 from plancc.predict.schedule import Schedule
 from plancc.predict.schedules.approximate import (
     Approximation,
@@ -25,15 +27,22 @@ from plancc.predict.schedules.approximate import (
 from plancc.predict.schedules.epoch import Scheduler, epoch
 from plancc.predict.schedules.feature import FeatureScheduler
 from plancc.predict.schedules.grid import BlockRowScheduler, BlockScheduler
-from plancc.predict.schedules.owner_tables import matrix_of_pairs, pairs_of, tables_of_owners
+from plancc.predict.schedules.owner_tables import (
+    live_tables,
+    matrix_of_pairs,
+    pairs_of,
+    tables_of_owners,
+)
 from plancc.predict.schedules.plan_tables import read_tables, tables_of
 from plancc.predict.schedules.row import RowScheduler
-from plancc.predict.schedules.tables import Tables, divides_columns
+from plancc.predict.schedules.tables import Live, Tables, divides_columns
 
 __all__ = [
     "Approximation",
+    "Live",
     "Schedule",
     "Tables",
+    "live_tables",
     "matrix_of_pairs",
     "pairs_of",
     "read_tables",
@@ -70,7 +79,7 @@ def schedule_of(
     dims : list of int
         Widths d_0..d_L.
     passes : sequence of str
-        Names in `plancc.predict.passes.COMMON_PASSES`.
+        Names in `plancc.predict.passes.PASSES`; "dead-rows" of row plans only.
     approximation : Approximation, optional
         What the epoch leaves out; the pass "order" may be off then (`Approximation.passes`).
 
@@ -85,8 +94,22 @@ def schedule_of(
     if approximation is not None and approximation.is_exact:
         approximation = None
     if not isinstance(plan, Tables):
-        plan = read_tables(plan, copies=approximation is not None)
+        live_layers = len(dims) - 1 if DEAD_ROWS in passes else 0
+        plan = read_tables(plan, copies=approximation is not None, live_layers=live_layers)
     tables, notes = plan, plan.notes
+    if DEAD_ROWS in passes:
+        if tables.live is None or len(tables.live.layers) != len(dims) - 1:
+            raise InputError(
+                f"pass '{DEAD_ROWS}' is for row plans, of which the live rows of {len(dims) - 1} "
+                f"layers are known; of {tables.name} they are not"
+            )
+        if tables.topology is not None:
+            tables, notes = (
+                tables.flat(),
+                (*notes, "rows go straight: hops are not predicted without dead rows"),
+            )
+    else:
+        tables = replace(tables, live=None)
     if approximation is None:
         scheduler = scheduler_of(tables)
     else:

@@ -98,13 +98,16 @@ def sampled(tables: Tables, rate: float) -> Tables:
         received = tables.expand.step.received
         halo = tables.nonzeros * received // np.maximum(tables.rows + received, 1)
     left_out = np.rint((1 - rate) * halo).astype(np.int64)
-    flat = tables.flat()
+    flat, live = tables.flat(), tables.live
+    if live is not None:
+        live = replace(live, layers=tuple(sampled(each, rate) for each in live.layers))
     return replace(
         flat,
         expand=_nonempty(flat.expand, drawn),
         nonzeros=flat.nonzeros - left_out,
         boundary_nonzeros=None,
         halo_nonzeros=halo - left_out,
+        live=live,
     )
 
 
@@ -118,8 +121,8 @@ class SampledScheduler(RowScheduler):
         if not layer.forward:
             yield Product(
                 Place(layer.number, "forward", "multiply"),
-                rows=self.rows,
-                nonzeros=self._tables.nonzeros,
+                rows=self.outputs(layer.number),
+                nonzeros=self.tables_of(layer.number).nonzeros,
                 width=layer.d_in,
             )
         yield from super().linear(layer)

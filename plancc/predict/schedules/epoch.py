@@ -19,7 +19,7 @@ import numpy as np
 from plancc.errors import InputError
 from plancc.plan.values import Int64Array
 from plancc.predict.memory import Memory
-from plancc.predict.passes import COMMON_PASSES, moved_widths
+from plancc.predict.passes import PASSES, moved_widths
 from plancc.predict.schedule import AllReduce, DenseProduct, Elementwise, Operation, Place
 from plancc.registry import check_choice
 
@@ -56,6 +56,11 @@ class Layer:
     back: int
     project_first: bool
 
+    @property
+    def projects(self) -> bool:
+        """Whether rows are multiplied by W before they travel."""
+        return self.project_first and self.forward > 0
+
     def dense(self, direction: str) -> Place:
         """The place of its dense products."""
         return Place(self.number, direction, "dense")
@@ -64,7 +69,7 @@ class Layer:
 def layers_of(dims: Sequence[int], passes: Sequence[str]) -> list[Layer]:
     """The layers of these widths d_0..d_L; InputError if there is no such pass."""
     for name in passes:
-        check_choice("pass", name, COMMON_PASSES)
+        check_choice("pass", name, PASSES)
     if len(dims) < 2 or min(dims) < 1:
         raise InputError(f"dims {list(dims)}: give at least two widths from 1")
     return [
@@ -92,6 +97,14 @@ class Scheduler(ABC):
     def product(self, layer: int, direction: str, width: int) -> Iterator[Operation]:
         """A x, or back A^T g, of so many columns."""
 
+    def outputs(self, layer: int) -> Int64Array:
+        """Rows of every rank in the output of a layer: int64[num_ranks]."""
+        return self.rows
+
+    def inputs(self, layer: int) -> Int64Array:
+        """Rows of every rank in the input of a layer: int64[num_ranks]."""
+        return self.rows
+
     def columns(self, width: int) -> int | Int64Array:
         """Columns of a matrix of this width that every rank holds between products."""
         return width
@@ -101,7 +114,7 @@ class Scheduler(ABC):
         yield from self.gathered(layer, "forward", layer.d_in)
         yield DenseProduct(
             layer.dense("forward"),
-            rows=self.rows,
+            rows=self.multiplied(layer),
             inner=layer.d_in,
             columns=self.columns(layer.d_out),
         )
@@ -112,10 +125,14 @@ class Scheduler(ABC):
         for _ in range(1 if layer.number == 1 else 2):
             yield DenseProduct(
                 layer.dense("back"),
-                rows=self.rows,
+                rows=self.multiplied(layer),
                 inner=self.columns(layer.d_in),
                 columns=layer.d_out,
             )
+
+    def multiplied(self, layer: Layer) -> Int64Array:
+        """Rows of the products with W: int64[num_ranks]."""
+        return self.inputs(layer.number) if layer.projects else self.outputs(layer.number)
 
     def gathered(self, layer: Layer, direction: str, width: int) -> Iterator[Operation]:
         """Operations that make whole rows of a matrix of this width, for a product with W."""
@@ -147,26 +164,25 @@ def epoch(scheduler: Scheduler, dims: Sequence[int], passes: Sequence[str]) -> l
 
 def _forward(scheduler: Scheduler, layers: Sequence[Layer]) -> Iterator[Operation]:
     for layer in layers:
-        projects = layer.project_first and layer.forward > 0
-        if projects:
+        if layer.projects:
             yield from scheduler.linear(layer)
         if layer.forward:
             yield from scheduler.product(layer.number, "forward", layer.forward)
-        if not projects:
+        if not layer.projects:
             yield from scheduler.linear(layer)
         if layer is not layers[-1]:
-            words = scheduler.rows * scheduler.columns(layer.d_out)
+            words = scheduler.outputs(layer.number) * scheduler.columns(layer.d_out)
             yield Elementwise(layer.dense("forward"), words=ACTIVATION_WORDS * words)
     last = layers[-1]
     yield from scheduler.whole_rows(last.number, last.d_out)
-    words = LOSS_WORDS * scheduler.rows * last.d_out
+    words = LOSS_WORDS * scheduler.outputs(last.number) * last.d_out
     yield Elementwise(last.dense("forward"), words=words, calls=LOSS_CALLS)
 
 
 def _back(scheduler: Scheduler, layers: Sequence[Layer]) -> Iterator[Operation]:
     for layer in reversed(layers):
         if layer is not layers[-1]:
-            words = scheduler.rows * scheduler.columns(layer.d_out)
+            words = scheduler.outputs(layer.number) * scheduler.columns(layer.d_out)
             yield Elementwise(layer.dense("back"), words=GRADIENT_WORDS * words)
         # as Demirci et al. 2022 have it, S = A^T G comes first: d_out columns
         product_first = layer.back == layer.d_out

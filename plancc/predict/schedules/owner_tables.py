@@ -15,12 +15,14 @@ from plancc.plan.values import Int32Array, Int64Array
 from plancc.predict.schedule import Pairs
 from plancc.predict.schedules.tables import (
     CHUNK,
+    Live,
     Tables,
     divides_columns,
     piece_of_rows,
     pieces_of_grid,
     sends_rows,
 )
+from plancc.predict.training import live_matrices
 
 
 def tables_of_owners(
@@ -71,6 +73,42 @@ def tables_of_owners(
         own_nonzeros=own_nonzeros,
         blocks=counted,
     )
+
+
+def live_tables(
+    matrix: Graph,
+    owner: Int32Array,
+    num_parts: int,
+    num_layers: int,
+    wanted: npt.NDArray[np.bool_] | None,
+) -> Live:
+    """What is left of every layer without dead rows, of a row plan with these owners.
+
+    Parameters
+    ----------
+    matrix : Graph
+    owner : int32[n]
+    num_parts, num_layers : int
+    wanted : bool[n], or None
+        Vertices whose output counts for the loss; None: all.
+    """
+    (_, inputs), *layers = live_matrices(matrix, num_layers + 1, wanted)
+    found: dict[int, Tables] = {}  # layers that use the same rows
+    for used, live in layers:
+        if id(used) in found:
+            continue
+        part = np.repeat(owner, used.row_nonzeros())
+        halo = owner[used.indices] != part
+        found[id(used)] = Tables(
+            name="live",
+            layout="row",
+            rows=np.bincount(owner[live], minlength=num_parts),
+            nonzeros=np.bincount(part, minlength=num_parts),
+            expand=pairs_of(pair_volumes(used, owner, num_parts)),
+            halo_nonzeros=np.bincount(part[halo], minlength=num_parts),
+        )
+    rows = np.bincount(owner[inputs], minlength=num_parts)
+    return Live(rows, tuple(found[id(used)] for used, _ in layers))
 
 
 def pairs_of(volumes: sp.csr_array) -> Pairs:

@@ -24,14 +24,16 @@ from plancc.plan.reader import PlanFile, within
 from plancc.plan.slices import block_of_parts
 from plancc.plan.values import HOPS, Header, Int32Array, Int64Array
 from plancc.predict.schedule import Pairs
-from plancc.predict.schedules.owner_tables import tables_of_owners
+from plancc.predict.schedules.owner_tables import live_tables, tables_of_owners
 from plancc.predict.schedules.tables import (
     CHUNK,
+    Live,
     Tables,
     divides_columns,
     piece_of_rows,
     pieces_of_grid,
 )
+from plancc.predict.training import training_vertices
 
 
 def read_tables(
@@ -39,6 +41,7 @@ def read_tables(
     num_ranks: int | None = None,
     blocks: bool = True,
     copies: bool = False,
+    live_layers: int = 0,
 ) -> Tables:
     """The tables of a plan file; values and features are never read.
 
@@ -52,17 +55,22 @@ def read_tables(
     copies : bool
         Whether `Tables.halo_nonzeros` or `Tables.leaves` are counted, which approximations need;
         it reads all columns or all rows of messages.
+    live_layers : int
+        Number of layers for which `Tables.live` is counted, which reads the whole plan; 0: not.
 
     Raises
     ------
     InputError
-        If there is no such file, or the plan does not run on `num_ranks`.
+        If there is no such file, the plan does not run on `num_ranks`, or layers without dead rows
+        are asked of a plan that is no row plan.
     PlanError
         If it is damaged.
     """
     with PlanFile(path) as file:
+        if live_layers:
+            file.check_row_plan("the pass dead-rows")
         if num_ranks is not None and num_ranks != file.header.num_ranks:
-            return _merged(file, num_ranks)
+            return _merged(file, num_ranks, live_layers)
         arrays = _Arrays(
             file.path,
             file.header,
@@ -71,10 +79,18 @@ def read_tables(
             messages=file.read_messages,
         )
         found = _tables(arrays, blocks)
+        if live_layers:
+            found = replace(found, live=_live(file.read_plan(), live_layers, found.num_parts))
         return _with_copies(arrays, found) if copies else found
 
 
-def _merged(file: PlanFile, num_ranks: int) -> Tables:
+def _live(plan: Plan, num_layers: int, num_ranks: int) -> Live:
+    owners = owners_of(plan).renumbered(rank_of_parts(plan.num_parts, num_ranks))
+    wanted = training_vertices(plan)
+    return live_tables(graph_of(plan), owners.rows, num_ranks, num_layers, wanted)
+
+
+def _merged(file: PlanFile, num_ranks: int, live_layers: int) -> Tables:
     header = file.header
     if header.grid is not None:
         raise InputError(
@@ -89,6 +105,7 @@ def _merged(file: PlanFile, num_ranks: int) -> Tables:
     return replace(
         tables_of_owners(graph_of(plan), owners, num_ranks, name=file.path),
         undirected=_undirected(header),
+        live=_live(plan, live_layers, num_ranks) if live_layers else None,
     )
 
 
@@ -98,8 +115,14 @@ def rank_of_parts(num_parts: int, num_ranks: int) -> Int32Array:
     return np.searchsorted(blocks, np.arange(num_parts), side="right").astype(np.int32) - 1
 
 
-def tables_of(plan: Plan, name: str = "plan", blocks: bool = True, copies: bool = False) -> Tables:
-    """The tables of a plan in memory; `blocks` and `copies` as of `read_tables`."""
+def tables_of(
+    plan: Plan,
+    name: str = "plan",
+    blocks: bool = True,
+    copies: bool = False,
+    live_layers: int = 0,
+) -> Tables:
+    """The tables of a plan in memory; `blocks`, `copies`, `live_layers` as of `read_tables`."""
     arrays: Mapping[str, npt.NDArray[Any]] = plan.arrays()
 
     def messages(table: str) -> tuple[Int64Array, Int32Array, Int64Array]:
@@ -113,6 +136,8 @@ def tables_of(plan: Plan, name: str = "plan", blocks: bool = True, copies: bool 
         messages=messages,
     )
     tables = _tables(found, blocks)
+    if live_layers:
+        tables = replace(tables, live=_live(plan, live_layers, plan.num_parts))
     return _with_copies(found, tables) if copies else tables
 
 

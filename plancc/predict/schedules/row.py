@@ -34,8 +34,22 @@ class RowScheduler(Scheduler):
         self.num_ranks, self.rows = tables.num_ranks, tables.rows
         self._tables = tables
 
+    def tables_of(self, layer: int) -> Tables:
+        """The tables of a layer, from 1."""
+        live = self._tables.live
+        return self._tables if live is None else live.layers[layer - 1]
+
+    def outputs(self, layer: int) -> Int64Array:
+        return self.rows if self._tables.live is None else self.tables_of(layer).rows
+
+    def inputs(self, layer: int) -> Int64Array:
+        live = self._tables.live
+        if live is None:
+            return self.rows
+        return live.inputs if layer == 1 else self.outputs(layer - 1)
+
     def product(self, layer: int, direction: str, width: int) -> Iterator[Operation]:
-        tables, back = self._tables, direction == "back"
+        tables, back = self.tables_of(layer), direction == "back"
         folded = 0 if tables.fold is None else tables.fold.step.sent
         multiply = SparseProduct(
             Place(layer, direction, "multiply"),
@@ -67,7 +81,7 @@ class RowScheduler(Scheduler):
             halo = tables.nonzeros * traffic.halo // np.maximum(held, 1)
         if tables.own_nonzeros is not None:
             halo = np.maximum(halo, tables.nonzeros - tables.own_nonzeros)
-        layers = [traffic] * (len(dims) - 1)
+        layers = [traffic_of(self.tables_of(k)) for k in range(1, len(dims))]
         return row_memory(traffic, layers, dims, halo, symmetric=tables.undirected)
 
 

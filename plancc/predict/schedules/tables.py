@@ -21,6 +21,22 @@ CHUNK = 1 << 24
 
 
 @dataclass(frozen=True, eq=False)
+class Live:
+    """What is left of a row plan in every layer if dead rows are left out.
+
+    Attributes
+    ----------
+    inputs : int64[num_parts]
+        Rows of H^0 that the first layer reads.
+    layers : tuple of Tables
+        Of every layer its output rows, their nonzeros and the messages for them.
+    """
+
+    inputs: Int64Array
+    layers: tuple[Tables, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Tables:
     """Sizes of the parts of a plan, and who sends how many rows to whom.
 
@@ -61,6 +77,8 @@ class Tables:
         Which parts share a node, of a plan with routes.
     route, fold_route : tuple of Pairs, or None
         The hops collect, cross and spread, in place of `expand`, and of `fold` backward.
+    live : Live or None
+        For layout "row", and a number of layers; None: not counted.
     """
 
     name: str
@@ -80,6 +98,7 @@ class Tables:
     topology: Topology | None = None
     route: tuple[Pairs, ...] | None = None
     fold_route: tuple[Pairs, ...] | None = None
+    live: Live | None = None
 
     def flat(self) -> Tables:
         """The same without hops."""
