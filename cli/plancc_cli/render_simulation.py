@@ -39,8 +39,9 @@ def print_prediction(
     ranks = schedule.num_ranks
     widths = " x ".join(map(str, schedule.dims))
     say(
-        f"{schedule.name}: layout {schedule.layout}, {count_of(ranks, 'rank')}, a GCN of "
-        f"{widths}{FROM[basis.dims_from]}, passes {', '.join(schedule.passes) or 'none'}",
+        f"{schedule.name}: layout {schedule.layout}, {count_of(ranks, 'rank')}, a "
+        f"{schedule.convolution} of {widths}{FROM[basis.dims_from]}, passes "
+        f"{', '.join(schedule.passes) or 'none'}",
     )
     say(machine_words(machine, ranks, FROM[basis.machine_from]))
     print_table(_steps(prediction))

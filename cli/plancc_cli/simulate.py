@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from plancc.errors import InputError
+from plancc.predict.convolutions import AGGREGATORS, CONVOLUTIONS, Convolution
 from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS, PASSES
 from plancc.predict.predictor import DEFAULT_DIMS, DEFAULT_MACHINE
 from plancc.predict.schedules.approximate import DELAY, FOLDS
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from plancc.predict.schedules import Approximation
     from plancc.report.epochs import Basis
 
-OF_ONE_PLAN = ("ranks", "dtype", "per_rank", *APPROXIMATE)
+CONVOLUTION = ("model", "aggregator", "heads")
+"""Parameters that say what layers compute."""
+OF_ONE_PLAN = ("ranks", "dtype", "per_rank", *APPROXIMATE, *CONVOLUTION)
 """Parameters that a sweep does not have."""
 
 
@@ -45,6 +48,13 @@ OF_ONE_PLAN = ("ranks", "dtype", "per_rank", *APPROXIMATE)
     help=f"Passes: {', '.join(COMMON_PASSES)} and, of row plans, {DEAD_ROWS}; or none.  [default: "
     f"{','.join(COMMON_PASSES)}]",
 )
+@click.option(
+    "--model", type=click.Choice(list(CONVOLUTIONS)), help="What layers compute.  [default: gcn]"
+)
+@click.option(
+    "--aggregator", type=click.Choice(AGGREGATORS), help="How sage aggregates.  [default: mean]"
+)
+@click.option("--heads", type=int, help="Heads of gat.  [default: 1]")
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "float64"]),
@@ -140,7 +150,10 @@ def _simulate(plan: str, basis: Basis, given: dict[str, Any]) -> None:
         copies=approximation is not None,
         live_layers=len(dims) - 1 if DEAD_ROWS in passes else 0,
     )
-    basis = replace(basis, predictor=replace(basis.predictor, approximation=approximation))
+    predictor = replace(
+        basis.predictor, approximation=approximation, convolution=_convolution(given)
+    )
+    basis = replace(basis, predictor=predictor)
     word_bytes = 8 if given["dtype"] == "float64" else 4
     result = basis.predictor.epoch(tables, word_bytes)
     bound = basis.predictor.bound_of(tables, word_bytes)
@@ -162,6 +175,17 @@ def _approximation(given: dict[str, Any]) -> Approximation | None:
     asked = {name: given[name] for name in APPROXIMATE if given[name] is not None}
     found = Approximation(**asked)
     return None if found.is_exact else found
+
+
+def _convolution(given: dict[str, Any]) -> Convolution:
+    model = given["model"] or "gcn"
+    asked = {name: given[name] for name in CONVOLUTION[1:] if given[name] is not None}
+    has = {name: [field.name for field in fields(kind)] for name, kind in CONVOLUTIONS.items()}
+    for option, value in asked.items():
+        if option not in has[model]:
+            others = " or ".join(name for name, its in has.items() if option in its)
+            raise InputError(f"--{option} {value}: give --model {others} too")
+    return CONVOLUTIONS[model](**asked)
 
 
 def _parse_passes(text: str | None) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.random import random_owner
 from plancc.plan.grid import Grid
+from plancc.predict.convolutions import DEFAULT_CONVOLUTION, Convolution
 from plancc.predict.machine import Machine
 from plancc.predict.machine_files import find_machine
 from plancc.predict.passes import COMMON_PASSES, moved_widths
@@ -48,7 +49,7 @@ STEP = 0.01
 
 @dataclass(frozen=True)
 class Predictor:
-    """An epoch of a GCN on a machine, whatever the plan.
+    """An epoch on a machine, whatever the plan.
 
     Attributes
     ----------
@@ -60,12 +61,15 @@ class Predictor:
         that have `Tables.live`, and their bound.
     approximation : Approximation or None
         What every epoch leaves out.
+    convolution : Convolution
+        Of all layers; a search has that of a GCN.
     """
 
     dims: Sequence[int]
     machine: Machine
     passes: Sequence[str] = COMMON_PASSES
     approximation: Approximation | None = None
+    convolution: Convolution = DEFAULT_CONVOLUTION
 
     def epoch(self, tables: Tables, word_bytes: int = WORD_BYTES) -> Prediction:
         """The prediction for these tables, with numbers of 4 or 8 bytes.
@@ -73,7 +77,7 @@ class Predictor:
         Rows travel in hops if the machine's nodes are those of the plan's topology.
         """
         tables = tables.on_nodes(self.machine.node.ranks)
-        schedule = schedule_of(tables, self.dims, self.passes, self.approximation)
+        schedule = schedule_of(tables, self.dims, self.passes, self.approximation, self.convolution)
         return simulate(schedule, self.machine, word_bytes)
 
     def of_owners(

@@ -19,6 +19,7 @@ from plancc.plan import words
 from plancc.plan.metrics import StepTraffic
 from plancc.plan.values import Int32Array, Int64Array
 from plancc.plan.words import Counts
+from plancc.predict.convolutions import DEFAULT_CONVOLUTION, Convolution
 from plancc.predict.memory import Memory
 
 STEPS = (
@@ -230,6 +231,7 @@ class Schedule:
         What every rank holds at its worst moment, in float32.
     notes : tuple of str
         What was assumed.
+    convolution : Convolution
     """
 
     name: str
@@ -240,6 +242,7 @@ class Schedule:
     operations: Sequence[Operation]
     memory: Memory
     notes: tuple[str, ...] = ()
+    convolution: Convolution = DEFAULT_CONVOLUTION
 
     def counts(self, chosen: Callable[[Operation], bool] = lambda operation: True) -> Counts:
         """What every rank hands to the network in the chosen operations of an epoch; exact."""

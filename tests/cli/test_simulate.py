@@ -185,6 +185,23 @@ def test_dead_rows(graph: Path, machine: Path, tmp_path: Path) -> None:
     assert error.startswith(f"{edges}: an edge plan; the pass dead-rows is for row plans")
 
 
+def test_other_networks(plan: Path, machine: Path, tmp_path: Path) -> None:
+    gcn = simulated(plan, machine)
+    heads = simulated(plan, machine, "--model", "gat", "--heads", 2)
+    assert heads["words"] > 0
+    assert heads["seconds"] > gcn["seconds"]
+    assert heads["model"] == {"name": "gat", "heads": 2}
+    text = ok("simulate", plan, "--dims", "5,8,4", "--model", "sage", "--aggregator", "max")
+    assert "a GraphSAGE (max) of 5 x 8 x 4" in text
+    for words, said in (
+        (("--heads", 2), "--heads 2: give --model gat too"),
+        (("--model", "gat", "--aggregator", "max"), "--aggregator max: give --model sage too"),
+        (("--model", "gat", "--heads", 3, "--dims", "5,8,4"), "must divide the width 8"),
+        (("--sweep", "p=2", "--model", "gat"), "is for one plan"),
+    ):
+        assert said in fails(tmp_path, "simulate", plan, *words)
+
+
 def test_what_an_epoch_leaves_out(graph: Path, machine: Path, tmp_path: Path) -> None:
     rows, edges = tmp_path / "rows.h5", tmp_path / "edges.h5"
     ok("compile", graph, "--model", "hp", "-p", 4, "-o", rows)

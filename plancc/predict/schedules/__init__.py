@@ -16,6 +16,7 @@ from dataclasses import replace
 from os import PathLike
 
 from plancc.errors import InputError
+from plancc.predict.convolutions import DEFAULT_CONVOLUTION, GCN, Convolution
 from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS
 from plancc.predict.schedule import Schedule
 from plancc.predict.schedules.approximate import (
@@ -69,8 +70,9 @@ def schedule_of(
     dims: Sequence[int],
     passes: Sequence[str] = COMMON_PASSES,
     approximation: Approximation | None = None,
+    convolution: Convolution = DEFAULT_CONVOLUTION,
 ) -> Schedule:
-    """The operations of one training epoch of a GCN.
+    """The operations of one training epoch.
 
     Parameters
     ----------
@@ -82,12 +84,13 @@ def schedule_of(
         Names in `plancc.predict.passes.PASSES`; "dead-rows" of row plans only.
     approximation : Approximation, optional
         What the epoch leaves out; the pass "order" may be off then (`Approximation.passes`).
+    convolution : Convolution
 
     Raises
     ------
     InputError
-        If the file is missing, there is no such pass, a width is too small for the grid, or the
-        plan cannot leave that out.
+        If the file is missing, there is no such pass, a width is too small for the grid, the plan
+        cannot leave that out, or the convolution is not predicted for it.
     PlanError
         If the file is damaged.
     """
@@ -110,10 +113,17 @@ def schedule_of(
             )
     else:
         tables = replace(tables, live=None)
+    if not isinstance(convolution, GCN) and tables.grid is not None:
+        raise InputError(
+            f"model '{convolution.name}' is predicted for row and edge plans; {tables.name} is "
+            f"{tables.layout} {tables.grid}"
+        )
     if approximation is None:
         scheduler = scheduler_of(tables)
     else:
         approximation.check(tables)
+        if convolution.attends:
+            raise InputError("model 'gat' is predicted for exact epochs only")
         notes = (*notes, approximation.note())
         passes = approximation.passes(passes)
         if approximation.fold == "sync":
@@ -121,6 +131,8 @@ def schedule_of(
             scheduler = SampledScheduler(tables)
         else:
             scheduler = CloneScheduler(tables, approximation, len(dims) - 1)
+    if convolution.attends:
+        notes = (*notes, "memory is that of a GCN of these widths")
     if tables.grid is not None and tables.blocks is None and divides_columns(tables.grid):
         notes = (*notes, "nonzeros are taken to be spread evenly over the pieces of columns")
     return Schedule(
@@ -129,7 +141,8 @@ def schedule_of(
         num_ranks=tables.num_ranks,
         dims=list(dims),
         passes=tuple(passes),
-        operations=epoch(scheduler, dims, passes),
+        operations=epoch(scheduler, dims, passes, convolution),
+        convolution=convolution,
         memory=scheduler.memory(dims),
         notes=notes,
     )

@@ -18,8 +18,9 @@ import numpy as np
 
 from plancc.errors import InputError
 from plancc.plan.values import Int64Array
+from plancc.predict.convolutions import DEFAULT_CONVOLUTION, Convolution
 from plancc.predict.memory import Memory
-from plancc.predict.passes import PASSES, moved_widths
+from plancc.predict.passes import PASSES
 from plancc.predict.schedule import AllReduce, DenseProduct, Elementwise, Operation, Place
 from plancc.registry import check_choice
 
@@ -31,6 +32,8 @@ LOSS_WORDS = 10
 """Words read and written per output by the loss: softmax and logarithm, forward and back."""
 LOSS_CALLS = 8
 """Operations of the loss."""
+OWN_WORDS = {"forward": 4, "back": 6}
+"""Words per output that sums of two products with W take as long as; fitted (docs/simulate.md)."""
 UPDATE_WORDS = 3
 """Words read and written per weight by gradient descent."""
 
@@ -47,6 +50,9 @@ class Layer:
     forward, back : int
         Columns of the product with A in both directions; 0: there is none.
     project_first : bool
+    projected : int
+        Columns of H W.
+    convolution : Convolution
     """
 
     number: int
@@ -55,27 +61,33 @@ class Layer:
     forward: int
     back: int
     project_first: bool
+    projected: int
+    convolution: Convolution
 
     @property
     def projects(self) -> bool:
         """Whether rows are multiplied by W before they travel."""
-        return self.project_first and self.forward > 0
+        return self.convolution.attends or (self.project_first and self.forward > 0)
 
     def dense(self, direction: str) -> Place:
         """The place of its dense products."""
         return Place(self.number, direction, "dense")
 
 
-def layers_of(dims: Sequence[int], passes: Sequence[str]) -> list[Layer]:
+def layers_of(
+    dims: Sequence[int], passes: Sequence[str], convolution: Convolution = DEFAULT_CONVOLUTION
+) -> list[Layer]:
     """The layers of these widths d_0..d_L; InputError if there is no such pass."""
     for name in passes:
         check_choice("pass", name, PASSES)
     if len(dims) < 2 or min(dims) < 1:
         raise InputError(f"dims {list(dims)}: give at least two widths from 1")
+    may_project = "order" in passes and not convolution.takes_maximum
+    moved, projected = convolution.moved_widths(dims, passes), convolution.projected(dims)
     return [
-        Layer(number, d_in, d_out, forward, back, "order" in passes and d_out < d_in)
-        for number, ((d_in, d_out), (forward, back)) in enumerate(
-            zip(pairwise(dims), moved_widths(dims, passes), strict=True), 1
+        Layer(number, d_in, d_out, *widths, may_project and d_out < d_in, columns, convolution)
+        for number, ((d_in, d_out), widths, columns) in enumerate(
+            zip(pairwise(dims), moved, projected, strict=True), 1
         )
     ]
 
@@ -116,7 +128,7 @@ class Scheduler(ABC):
             layer.dense("forward"),
             rows=self.multiplied(layer),
             inner=layer.d_in,
-            columns=self.columns(layer.d_out),
+            columns=self.columns(layer.projected),
         )
 
     def linear_back(self, layer: Layer) -> Iterator[Operation]:
@@ -127,8 +139,31 @@ class Scheduler(ABC):
                 layer.dense("back"),
                 rows=self.multiplied(layer),
                 inner=self.columns(layer.d_in),
+                columns=layer.projected,
+            )
+
+    def own_linear(self, layer: Layer, direction: str) -> Iterator[Operation]:
+        """The products of rows with a second W, without those of the neighbours."""
+        for _ in range(2 if direction == "back" and layer.number > 1 else 1):
+            yield DenseProduct(
+                layer.dense(direction),
+                rows=self.outputs(layer.number),
+                inner=layer.d_in,
                 columns=layer.d_out,
             )
+        words = OWN_WORDS[direction] * self.outputs(layer.number) * layer.d_out
+        yield Elementwise(layer.dense(direction), words=words)
+
+    def maximum(self, layer: Layer, direction: str) -> Iterator[Operation]:
+        """The element-wise maximum over neighbours, or its gradient; InputError if there is none.
+
+        Only where it is not at hand (`Layer.forward`).
+        """
+        raise InputError("aggregator 'max' is predicted for row plans only")
+
+    def attention(self, layer: Layer, direction: str) -> Iterator[Operation]:
+        """Scores and sums of graph attention, or their gradients; InputError if there is none."""
+        raise InputError("model 'gat' is predicted for row plans only")
 
     def multiplied(self, layer: Layer) -> Int64Array:
         """Rows of the products with W: int64[num_ranks]."""
@@ -150,15 +185,20 @@ class Scheduler(ABC):
         """Bytes of every rank at its worst moment, of float32."""
 
 
-def epoch(scheduler: Scheduler, dims: Sequence[int], passes: Sequence[str]) -> list[Operation]:
+def epoch(
+    scheduler: Scheduler,
+    dims: Sequence[int],
+    passes: Sequence[str],
+    convolution: Convolution = DEFAULT_CONVOLUTION,
+) -> list[Operation]:
     """All operations of an epoch: forward, back, update."""
-    layers = layers_of(dims, passes)
+    layers = layers_of(dims, passes, convolution)
     for width in dims:
         scheduler.check_width(width)
     return [
         *_forward(scheduler, layers),
         *_back(scheduler, layers),
-        *_update(scheduler, layers),
+        *_update(scheduler, convolution.weights(dims)),
     ]
 
 
@@ -166,10 +206,11 @@ def _forward(scheduler: Scheduler, layers: Sequence[Layer]) -> Iterator[Operatio
     for layer in layers:
         if layer.projects:
             yield from scheduler.linear(layer)
-        if layer.forward:
-            yield from scheduler.product(layer.number, "forward", layer.forward)
+        yield from _aggregated(scheduler, layer, "forward", layer.forward)
         if not layer.projects:
             yield from scheduler.linear(layer)
+        if layer.convolution.has_own_weight:
+            yield from scheduler.own_linear(layer, "forward")
         if layer is not layers[-1]:
             words = scheduler.outputs(layer.number) * scheduler.columns(layer.d_out)
             yield Elementwise(layer.dense("forward"), words=ACTIVATION_WORDS * words)
@@ -185,16 +226,30 @@ def _back(scheduler: Scheduler, layers: Sequence[Layer]) -> Iterator[Operation]:
             words = scheduler.outputs(layer.number) * scheduler.columns(layer.d_out)
             yield Elementwise(layer.dense("back"), words=GRADIENT_WORDS * words)
         # as Demirci et al. 2022 have it, S = A^T G comes first: d_out columns
-        product_first = layer.back == layer.d_out
-        if layer.back and product_first:
-            yield from scheduler.product(layer.number, "back", layer.back)
+        narrow = layer.back == layer.d_out and not layer.convolution.takes_maximum
+        product_first = narrow or layer.convolution.attends
+        if product_first:
+            yield from _aggregated(scheduler, layer, "back", layer.back)
         yield from scheduler.linear_back(layer)
-        if layer.back and not product_first:
-            yield from scheduler.product(layer.number, "back", layer.back)
+        if layer.convolution.has_own_weight:
+            yield from scheduler.own_linear(layer, "back")
+        if not product_first:
+            yield from _aggregated(scheduler, layer, "back", layer.back)
 
 
-def _update(scheduler: Scheduler, layers: Sequence[Layer]) -> Iterator[Operation]:
-    weights = sum((layer.d_in + 1) * layer.d_out for layer in layers)  # a bias each
+def _aggregated(
+    scheduler: Scheduler, layer: Layer, direction: str, width: int
+) -> Iterator[Operation]:
+    """What a layer makes of the rows of neighbours, or the gradients of these."""
+    if layer.convolution.attends:
+        yield from scheduler.attention(layer, direction)
+    elif width and layer.convolution.takes_maximum:
+        yield from scheduler.maximum(layer, direction)
+    elif width:
+        yield from scheduler.product(layer.number, direction, width)
+
+
+def _update(scheduler: Scheduler, weights: int) -> Iterator[Operation]:
     if scheduler.num_ranks > 1:
         yield AllReduce(
             Place(0, "update", "all-reduce"),

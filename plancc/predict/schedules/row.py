@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 import numpy as np
+import numpy.typing as npt
 
+from plancc.errors import InputError
 from plancc.plan.metrics import Traffic
 from plancc.plan.values import HOPS, Int64Array
 from plancc.predict.memory import Memory, row_memory
@@ -18,13 +20,25 @@ from plancc.predict.schedule import (
     PointToPoint,
     SparseProduct,
 )
-from plancc.predict.schedules.epoch import Scheduler
+from plancc.predict.schedules.epoch import Layer, Scheduler
 from plancc.predict.schedules.tables import Tables
 
 PACK_WORDS = 2
 """Words read and written per word that is sent from a copy."""
 ADD_WORDS = 3
 """Words read and written per word that is added where it arrives."""
+# The following take as long as so many words that are read: fitted to epochs on one core
+# (docs/simulate.md, "Other models")
+COMPARE_WORDS = 0.8
+"""Of a maximum, per nonzero and column, beside the product."""
+MAXIMUM_WORDS = {"forward": 10, "back": 16}
+"""Of a maximum, per element: whose it is, and where its gradient goes."""
+SCORE_WORDS = 6
+"""Of attention, per element of H W: scores of its row as source and as target."""
+WEIGHT_WORDS = {"forward": 4, "back": 7}
+"""Of attention, per nonzero and head: its exponential, or its gradient."""
+ATTEND_WORDS = 0.28
+"""Of attention, per nonzero and column, beside the product."""
 
 
 class RowScheduler(Scheduler):
@@ -48,6 +62,62 @@ class RowScheduler(Scheduler):
             return self.rows
         return live.inputs if layer == 1 else self.outputs(layer - 1)
 
+    def multiplied(self, layer: Layer) -> Int64Array:
+        rows = super().multiplied(layer)
+        if layer.convolution.attends and not layer.forward:  # the features of halo rows are at hand
+            rows = rows + self.tables_of(layer.number).expand.step.received
+        return rows
+
+    def maximum(self, layer: Layer, direction: str) -> Iterator[Operation]:
+        self._check_whole_rows("aggregator 'max'")
+        if direction == "forward":
+            yield from self.product(layer.number, direction, layer.d_in)
+        tables = self.tables_of(layer.number)
+        words = MAXIMUM_WORDS[direction] * tables.rows * layer.d_in
+        if direction == "forward":
+            words = words + _whole(COMPARE_WORDS * tables.nonzeros * layer.d_in)
+        yield Elementwise(Place(layer.number, direction, "multiply"), words=words)
+        if direction == "back":
+            yield from self._expand(layer.number, direction, layer.d_in)
+
+    def attention(self, layer: Layer, direction: str) -> Iterator[Operation]:
+        self._check_whole_rows("model 'gat'")
+        tables, width, heads = (
+            self.tables_of(layer.number),
+            layer.projected,
+            layer.convolution.scores,
+        )
+        place = Place(layer.number, direction, "multiply")
+        held = self.inputs(layer.number) + tables.expand.step.received
+        scores = Elementwise(place, words=SCORE_WORDS * held * width)
+        back = direction == "back"
+        columns = 2 * width if back else width  # back, products of rows too
+        of_nonzero = WEIGHT_WORDS[direction] * heads + ATTEND_WORDS * columns
+        weights = Elementwise(place, words=_whole(of_nonzero * tables.nonzeros))
+        sums = SparseProduct(
+            place,
+            rows=tables.rows,
+            nonzeros=tables.nonzeros,
+            width=columns,
+            own=tables.own_nonzeros,
+        )
+        expand: Iterator[Operation] = iter(())
+        if layer.forward:
+            expand = self._expand(layer.number, direction, width)
+        steps = (expand, (scores,), (weights,), (sums,))
+        yield from chain(*(reversed(steps) if back else steps))
+
+    def _check_whole_rows(self, what: str) -> None:
+        if self._tables.fold is not None:
+            raise InputError(f"{what} is predicted for row plans only; {self._tables.name} is edge")
+
+    def _expand(self, layer: int, direction: str, width: int) -> Iterator[Operation]:
+        tables, back = self.tables_of(layer), direction == "back"
+        place = Place(layer, direction, "expand")
+        if tables.route is None:
+            return exchange(tables.expand, place, width, back)
+        return hops(tables.route, place, width, back)
+
     def product(self, layer: int, direction: str, width: int) -> Iterator[Operation]:
         tables, back = self.tables_of(layer), direction == "back"
         folded = 0 if tables.fold is None else tables.fold.step.sent
@@ -58,11 +128,7 @@ class RowScheduler(Scheduler):
             width=width,
             own=tables.own_nonzeros,
         )
-        place = Place(layer, direction, "expand")
-        if tables.route is None:
-            expand = exchange(tables.expand, place, width, back)
-        else:
-            expand = hops(tables.route, place, width, back)
+        expand = self._expand(layer, direction, width)
         fold: Iterator[Operation] = iter(())
         place = Place(layer, direction, "fold")
         if tables.fold_route is not None:
@@ -83,6 +149,10 @@ class RowScheduler(Scheduler):
             halo = np.maximum(halo, tables.nonzeros - tables.own_nonzeros)
         layers = [traffic_of(self.tables_of(k)) for k in range(1, len(dims))]
         return row_memory(traffic, layers, dims, halo, symmetric=tables.undirected)
+
+
+def _whole(words: npt.NDArray[np.floating]) -> Int64Array:
+    return np.rint(words).astype(np.int64)
 
 
 def traffic_of(tables: Tables) -> Traffic:
