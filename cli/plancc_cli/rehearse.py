@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from plancc.errors import InputError, PlanccError
-from plancc.predict.passes import COMMON_PASSES
-from plancc.predict.predictor import DEFAULT_DIMS, DEFAULT_MACHINE
+from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS, PASSES
+from plancc.predict.predictor import DEFAULT_DIMS, DEFAULT_MACHINE, Predictor
+from plancc.predict.schedules.approximate import DELAY
 from plancc_cli import options
 from plancc_cli.generated import Sections, with_options
 from plancc_cli.progress import progress, verbosity
@@ -19,6 +20,7 @@ from plancc_cli.simulate import is_graph
 
 if TYPE_CHECKING:
     from plancc.predict.machine import Machine
+    from plancc.predict.schedules import Tables
     from plancc.predict.simulation import Prediction
     from plancc.report.epochs import Basis
     from plancc_runtime.options import TrainOptions
@@ -121,9 +123,15 @@ def command(
     basis, asked = _asked(plan, dims, machine, settings)
     if ranks_per_node is not None:
         basis = _with_node(basis, ranks_per_node)
-    tables = read_tables(plan, ranks)
-    links = links_of(basis.predictor.machine, tables.num_ranks)
-    prediction = basis.predictor.epoch(tables, WORD_BYTES[asked.dtype])
+    predictor = basis.predictor
+    tables = read_tables(
+        plan,
+        ranks,
+        copies=predictor.approximation is not None and ranks is None,
+        live_layers=len(predictor.dims) - 1 if DEAD_ROWS in predictor.passes else 0,
+    )
+    links = links_of(predictor.machine, tables.num_ranks)
+    prediction = _predicted(predictor, tables, WORD_BYTES[asked.dtype])
     check_memory(plan, prediction)
     with progress() as shown, shown.stage("rehearse"):
 
@@ -153,6 +161,7 @@ def _asked(
 
     with PlanFile(plan) as file:
         basis, data = Basis.read(file, dims, machine), DataWidths.read(file)
+        is_row_plan = file.header.layout == "row"
     given = {name: settings.pop(name) for name in WIDTHS}
     if given["classes"] is None:
         basis.check(f"{plan}: ")
@@ -179,8 +188,35 @@ def _asked(
         classes=None if data.classes == classes else classes,
         **settings,
     )
-    passes = tuple(name for name in COMMON_PASSES if name in asked.passes)
-    return replace(basis, predictor=replace(basis.predictor, dims=changed, passes=passes)), asked
+    predictor = replace(basis.predictor, dims=changed, **_epoch(asked, is_row_plan))
+    return replace(basis, predictor=predictor), asked
+
+
+def _epoch(asked: TrainOptions, is_row_plan: bool) -> dict[str, Any]:
+    """What a `Predictor` may know of an epoch with these options."""
+    from plancc.predict.convolutions import CONVOLUTIONS
+    from plancc.predict.schedules import Approximation
+
+    if asked.mini_batches or asked.sampling.active or asked.model not in CONVOLUTIONS:
+        return {"passes": tuple(name for name in COMMON_PASSES if name in asked.passes)}
+    known = PASSES if is_row_plan else COMMON_PASSES
+    kind = CONVOLUTIONS[asked.model]
+    late = Approximation(fold=asked.fold, delay=asked.delay or DELAY)
+    return {
+        "passes": tuple(name for name in known if name in asked.passes),
+        "approximation": None if late.is_exact else late,
+        "convolution": kind(**asked.conv_options([field.name for field in fields(kind)])),
+    }
+
+
+def _predicted(predictor: Predictor, tables: Tables, word_bytes: int) -> Prediction:
+    """The epoch, or that of a GCN where no other is predicted for the plan."""
+    try:
+        return predictor.epoch(tables, word_bytes)
+    except InputError:
+        passes = tuple(name for name in predictor.passes if name in COMMON_PASSES)
+        plain = Predictor(predictor.dims, predictor.machine, passes)
+        return plain.epoch(tables, word_bytes)
 
 
 def _with_node(basis: Basis, ranks: int) -> Basis:

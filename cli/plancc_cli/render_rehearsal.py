@@ -65,16 +65,17 @@ def print_rehearsal(
         f"{number(result.epochs[-1].messages_sent)} per epoch; loss "
         f"{', '.join(f'{each.loss:.6f}' for each in result.epochs)}"
     )
-    for note in notes(found):
+    for note in notes(found, prediction):
         say(f"note: {note}")
     if per_rank:
         print_table(_ranks(epoch))
 
 
-def notes(found: Rehearsal) -> list[str]:
+def notes(found: Rehearsal, prediction: Prediction) -> list[str]:
     """What to know of the figures."""
     options, said = found.result.options, []
-    if options.model != type(options).model or options.mini_batches or options.sampling.active:
+    other = prediction.schedule.convolution.name != options.model
+    if other or options.mini_batches or options.sampling.active:
         said.append("the prediction is that of a GCN with a full batch")
     if not found.measured_alone:
         said.append(
@@ -210,5 +211,5 @@ def as_dict(basis: Basis, found: Rehearsal, prediction: Prediction) -> dict[str,
         "words": result.epochs[-1].words_sent,
         "messages": result.epochs[-1].messages_sent,
         "words_reduced": result.epochs[-1].words_reduced,
-        "notes": notes(found),
+        "notes": notes(found, prediction),
     }

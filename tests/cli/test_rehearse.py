@@ -52,7 +52,8 @@ def test_losses_and_counts_are_those_of_the_run(plan: Path, machine: Path, tmp_p
 
 def test_times_add_up_and_stand_beside_the_prediction(plan: Path, machine: Path) -> None:
     words = (plan, "--dims", "5,8,4", "--machine", machine)
-    found, said = rehearsed(*words), json.loads(ok("simulate", *words, "--json"))
+    passes = ("--passes", "order,constant,dead-rows")
+    found, said = rehearsed(*words), json.loads(ok("simulate", *words, *passes, "--json"))
     assert found["predicted_seconds"] == said["seconds"]
     assert (found["dims"], found["dims_from"]) == ([5, 8, 4], "given")
     assert found["machine"]["name"] == "ours"
@@ -106,11 +107,24 @@ def test_fewer_ranks_other_nodes_and_numbers_of_8_bytes(bare: Path, machine: Pat
     assert found["predicted_seconds"] > said["seconds"]
 
 
+def test_models_that_are_predicted(bare: Path, machine: Path) -> None:
+    words = (bare, "--machine", machine, "--dims", "5,8,4", "--epochs", 1)
+    passes = "order,constant"
+    for model in (("sage", "--aggregator", "max"), ("gat", "--heads", 2)):
+        found = json.loads(ok("rehearse", *words, "--model", *model, "--passes", passes, "--json"))
+        said = json.loads(
+            ok("simulate", *words[:5], "--model", *model, "--passes", passes, "--json")
+        )
+        assert found["predicted_seconds"] == said["seconds"]
+        assert found["words"] == said["words"]
+        assert found["notes"] == []
+
+
 def test_other_models_have_the_prediction_of_a_gcn_and_a_timeline(
     bare: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "trace.json"
-    words = (bare, "--model", "sage", "--epochs", 1, "--trace", path)
+    words = (bare, "--model", "gin", "--epochs", 1, "--trace", path)
     assert "note: the prediction is that of a GCN" in ok("rehearse", *words)
     events = json.loads(path.read_text())["traceEvents"]
     assert {"critical path", "rank 2"} <= {
