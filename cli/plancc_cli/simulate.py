@@ -21,13 +21,14 @@ APPROXIMATE = ("boundary_sampling", "fold", "delay")
 
 if TYPE_CHECKING:
     from plancc.predict.machine import Machine
+    from plancc.predict.pipelines import Pipeline
     from plancc.predict.predictor import Predictor
-    from plancc.predict.schedules import Approximation
+    from plancc.predict.schedules import Approximation, Tables
     from plancc.report.epochs import Basis
 
 CONVOLUTION = ("model", "aggregator", "heads")
 """Parameters that say what layers compute."""
-OF_ONE_PLAN = ("ranks", "dtype", "per_rank", *APPROXIMATE, *CONVOLUTION)
+OF_ONE_PLAN = ("ranks", "dtype", "per_rank", *APPROXIMATE, *CONVOLUTION, "pipeline")
 """Parameters that a sweep does not have."""
 
 
@@ -73,6 +74,11 @@ OF_ONE_PLAN = ("ranks", "dtype", "per_rank", *APPROXIMATE, *CONVOLUTION)
     "[default: sync]",
 )
 @click.option("--delay", type=int, help=f"Epochs that partial sums are late.  [default: {DELAY}]")
+@click.option(
+    "--pipeline",
+    metavar="auto|STAGES",
+    help="Of a feature plan with one group: batches of rows whose messages and products overlap.",
+)
 @click.option("-p", "--ranks", type=int, help="Ranks, fewer than parts (parts are merged).")
 @click.option("--ranks-per-node", type=click.IntRange(min=1), help="Replace those of the machine.")
 @click.option("--per-rank", is_flag=True, help="One line for every rank.")
@@ -151,7 +157,10 @@ def _simulate(plan: str, basis: Basis, given: dict[str, Any]) -> None:
         live_layers=len(dims) - 1 if DEAD_ROWS in passes else 0,
     )
     predictor = replace(
-        basis.predictor, approximation=approximation, convolution=_convolution(given)
+        basis.predictor,
+        approximation=approximation,
+        convolution=_convolution(given),
+        pipeline=_pipeline(plan, tables, given["pipeline"]),
     )
     basis = replace(basis, predictor=predictor)
     word_bytes = 8 if given["dtype"] == "float64" else 4
@@ -186,6 +195,22 @@ def _convolution(given: dict[str, Any]) -> Convolution:
             others = " or ".join(name for name, its in has.items() if option in its)
             raise InputError(f"--{option} {value}: give --model {others} too")
     return CONVOLUTIONS[model](**asked)
+
+
+def _pipeline(plan: str, tables: Tables, text: str | None) -> Pipeline | None:
+    from plancc.plan.matrix import graph_of
+    from plancc.plan.reader import PlanFile
+    from plancc.predict.pipelines import Pipeline
+    from plancc.predict.schedules import check_pipelined
+
+    if text is None:
+        return None
+    if text != "auto" and not text.isdecimal():
+        raise InputError(f"--pipeline '{text}': give auto, or a number of stages")
+    check_pipelined(tables)
+    with PlanFile(plan) as file:
+        matrix = graph_of(file.read_plan())
+    return Pipeline.of(matrix, None if text == "auto" else int(text))
 
 
 def _parse_passes(text: str | None) -> tuple[str, ...]:

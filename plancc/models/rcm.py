@@ -49,6 +49,14 @@ def pipeline_granularity(num_vertices: int, band: int) -> float:
     return (num_vertices - band) / (2 * num_vertices)
 
 
+def rcm_order(matrix: Graph) -> npt.NDArray[np.int32]:
+    """The vertices in reverse Cuthill-McKee order of the symmetrised pattern: int32[n]."""
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+    order: npt.NDArray[np.int32] = reverse_cuthill_mckee(symmetrised(matrix), symmetric_mode=True)
+    return order
+
+
 @dataclass(frozen=True)
 class RcmModel(Model):
     """Blocks of consecutive rows in reverse Cuthill-McKee order of the symmetrised pattern."""
@@ -63,11 +71,9 @@ class RcmModel(Model):
         The notes hold ``bandwidth``, ``granularity`` and ``stages``, each ``_before`` and
         ``_after`` the reordering.
         """
-        from scipy.sparse.csgraph import reverse_cuthill_mckee
-
         n = matrix.num_vertices
         check_num_parts(n, num_parts)
-        order = reverse_cuthill_mckee(symmetrised(matrix), symmetric_mode=True)
+        order = rcm_order(matrix)
         position = np.empty(n, dtype=np.int64)
         position[order] = np.arange(n)
         owner = np.empty(n, dtype=np.int32)

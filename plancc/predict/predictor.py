@@ -21,6 +21,7 @@ from plancc.predict.convolutions import DEFAULT_CONVOLUTION, Convolution
 from plancc.predict.machine import Machine
 from plancc.predict.machine_files import find_machine
 from plancc.predict.passes import COMMON_PASSES, moved_widths
+from plancc.predict.pipelines import Pipeline
 from plancc.predict.schedule import Pairs
 from plancc.predict.schedules import (
     Approximation,
@@ -63,6 +64,8 @@ class Predictor:
         What every epoch leaves out.
     convolution : Convolution
         Of all layers; a search has that of a GCN.
+    pipeline : Pipeline or None
+        Of feature plans with one group.
     """
 
     dims: Sequence[int]
@@ -70,6 +73,7 @@ class Predictor:
     passes: Sequence[str] = COMMON_PASSES
     approximation: Approximation | None = None
     convolution: Convolution = DEFAULT_CONVOLUTION
+    pipeline: Pipeline | None = None
 
     def epoch(self, tables: Tables, word_bytes: int = WORD_BYTES) -> Prediction:
         """The prediction for these tables, with numbers of 4 or 8 bytes.
@@ -77,7 +81,9 @@ class Predictor:
         Rows travel in hops if the machine's nodes are those of the plan's topology.
         """
         tables = tables.on_nodes(self.machine.node.ranks)
-        schedule = schedule_of(tables, self.dims, self.passes, self.approximation, self.convolution)
+        schedule = schedule_of(
+            tables, self.dims, self.passes, self.approximation, self.convolution, self.pipeline
+        )
         return simulate(schedule, self.machine, word_bytes)
 
     def of_owners(
@@ -121,7 +127,7 @@ class Predictor:
             Bytes of a number: 4 or 8.
         """
         even = self._even(num_vertices, num_nonzeros, num_parts)
-        return replace(self, approximation=None).epoch(even, word_bytes).seconds
+        return replace(self, approximation=None, pipeline=None).epoch(even, word_bytes).seconds
 
     def bound_of(self, tables: Tables, word_bytes: int = WORD_BYTES) -> float:
         """`bound` with the sizes of these tables, of every layer where they have `Tables.live`."""
@@ -133,7 +139,7 @@ class Predictor:
         if live is not None:
             inputs = self._even(int(live.inputs.sum()), 0, tables.num_ranks).rows
             found = replace(found, live=Live(inputs, tuple(map(even, live.layers))))
-        return replace(self, approximation=None).epoch(found, word_bytes).seconds
+        return replace(self, approximation=None, pipeline=None).epoch(found, word_bytes).seconds
 
     def _even(self, num_vertices: int, num_nonzeros: int, num_parts: int) -> Tables:
         speeds = self.machine.speeds(num_parts) if self.machine.speed else None

@@ -21,6 +21,7 @@ from plancc.plan.values import Int32Array, Int64Array
 from plancc.plan.words import Counts
 from plancc.predict.convolutions import DEFAULT_CONVOLUTION, Convolution
 from plancc.predict.memory import Memory
+from plancc.predict.pipelines import Pipeline
 
 STEPS = (
     *("expand", "collect", "cross", "spread"),
@@ -232,6 +233,8 @@ class Schedule:
     notes : tuple of str
         What was assumed.
     convolution : Convolution
+    pipeline : Pipeline or None
+        Of a feature plan: what overlaps.
     """
 
     name: str
@@ -243,6 +246,7 @@ class Schedule:
     memory: Memory
     notes: tuple[str, ...] = ()
     convolution: Convolution = DEFAULT_CONVOLUTION
+    pipeline: Pipeline | None = None
 
     def counts(self, chosen: Callable[[Operation], bool] = lambda operation: True) -> Counts:
         """What every rank hands to the network in the chosen operations of an epoch; exact."""

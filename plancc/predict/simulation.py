@@ -15,6 +15,7 @@ the steps, of the slowest rank's time. Times of one operation:
                   reads and writes its rows too: bytes / stream
     elementwise   bytes / stream
 
+Batches of a pipeline overlap as `plancc.predict.pipelines` has it.
 Late messages (of delayed partial sums) take what is left of their time after all else.
 What a rank computes, and its overhead of every operation, is divided by the speed of the rank.
 Rates are of float32; numbers of 8 bytes take twice as long.
@@ -34,6 +35,7 @@ from plancc.plan.metrics import StepTraffic
 from plancc.plan.values import Int64Array
 from plancc.plan.words import Collective, Counts
 from plancc.predict.machine import Machine
+from plancc.predict.pipelines import Pipeline
 from plancc.predict.schedule import (
     DIRECTIONS,
     STEPS,
@@ -228,6 +230,7 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
         raise InputError(f"{word_bytes} bytes per number: choose 4 or 8")
     times: dict[Place, Float64Array] = {}
     own_products: dict[Place, Float64Array] = {}
+    moved: dict[Place, Float64Array] = {}  # of what times have, the all-to-alls
     clock = _Clock(machine, schedule.num_ranks, word_bytes)
     late = np.zeros(schedule.num_ranks)
     for operation in schedule.operations:
@@ -236,10 +239,14 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
             late += spent
             continue
         times[place] = times[place] + spent if place in times else spent
+        if isinstance(operation, AllToAll):
+            moved[place] = moved[place] + spent if place in moved else spent
         if isinstance(operation, SparseProduct):
             own = operation.nonzeros if operation.own is None else operation.own
             own_products[place] = spent * own / np.maximum(operation.nonzeros, 1)
     _hide(times, own_products, machine.overlap.communication)
+    if schedule.pipeline is not None:
+        _overlap(times, moved, schedule.pipeline)
     if late.any():
         times[_LATE] = np.maximum(late - sum(times.values(), np.zeros(len(late))), 0)
     of_rank = {step: np.zeros(schedule.num_ranks) for step in STEPS}
@@ -303,6 +310,17 @@ def _hide(
         left = 1 - share * np.minimum(total, product) / np.where(total > 0, total, 1)
         for place in exchanges:
             times[place] = times[place] * left
+
+
+def _overlap(
+    times: dict[Place, Float64Array], moved: Mapping[Place, Float64Array], pipeline: Pipeline
+) -> None:
+    """Take from the times of all-to-alls what a pipeline hides behind products and updates."""
+    for place, messages in moved.items():
+        product = times[place] - messages + times.get(place._replace(step="multiply"), 0.0)
+        update = times.get(place._replace(step="dense"), np.zeros(len(messages)))
+        hidden = messages + product + update - pipeline.seconds(messages, product, update)
+        times[place] = times[place] - np.clip(hidden, 0, messages)
 
 
 def _order(place: Place) -> tuple[int, int, int]:

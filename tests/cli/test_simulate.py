@@ -202,6 +202,25 @@ def test_other_networks(plan: Path, machine: Path, tmp_path: Path) -> None:
         assert said in fails(tmp_path, "simulate", plan, *words)
 
 
+def test_pipelines(graph: Path, machine: Path, plan: Path, tmp_path: Path) -> None:
+    features = tmp_path / "mop.h5"
+    ok("compile", graph, "--model", "mop", "-p", 2, "-o", features)
+    plain = simulated(features, machine)
+    piped = simulated(features, machine, "--pipeline", 3)
+    assert piped["words"] == plain["words"]
+    assert piped["messages"] == 3 * plain["messages"]
+    assert (
+        "stages, of rows in reverse"
+        in simulated(features, machine, "--pipeline", "auto")["notes"][0]
+    )
+    for words, said in (
+        ((features, "--pipeline", "some"), "--pipeline 'some': give auto, or a number of stages"),
+        ((features, "--pipeline", 1), "--pipeline 1: give auto, or 2 to 20 stages"),
+        ((plan, "--pipeline", 2), "--pipeline is for feature plans with one group"),
+    ):
+        assert said in fails(tmp_path, "simulate", *words)
+
+
 def test_what_an_epoch_leaves_out(graph: Path, machine: Path, tmp_path: Path) -> None:
     rows, edges = tmp_path / "rows.h5", tmp_path / "edges.h5"
     ok("compile", graph, "--model", "hp", "-p", 4, "-o", rows)

@@ -19,6 +19,7 @@ from scipy.sparse import csr_matrix
 import plancc
 from plancc.errors import InputError
 from plancc.graph.vertexdata import VertexData
+from plancc.plan.batches import Batches, wanted_stages
 from plancc.plan.grid import Grid
 from plancc.plan.grid_slices import with_grid
 from plancc.plan.parts import GridShare, Part
@@ -28,7 +29,7 @@ from plancc_runtime.execution.choice import check_layout
 from plancc_runtime.layouts.feature import FeatureGraph
 from plancc_runtime.layouts.layer_graph import Request
 from plancc_runtime.layouts.order import in_order
-from plancc_runtime.layouts.pipeline import Batches, bandwidth, wanted_stages
+from plancc_runtime.layouts.pipeline import bandwidth
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import train

@@ -18,6 +18,7 @@ from os import PathLike
 from plancc.errors import InputError
 from plancc.predict.convolutions import DEFAULT_CONVOLUTION, GCN, Convolution
 from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS
+from plancc.predict.pipelines import Pipeline
 from plancc.predict.schedule import Schedule
 from plancc.predict.schedules.approximate import (
     Approximation,
@@ -43,6 +44,7 @@ __all__ = [
     "Live",
     "Schedule",
     "Tables",
+    "check_pipelined",
     "live_tables",
     "matrix_of_pairs",
     "pairs_of",
@@ -71,6 +73,7 @@ def schedule_of(
     passes: Sequence[str] = COMMON_PASSES,
     approximation: Approximation | None = None,
     convolution: Convolution = DEFAULT_CONVOLUTION,
+    pipeline: Pipeline | None = None,
 ) -> Schedule:
     """The operations of one training epoch.
 
@@ -85,6 +88,8 @@ def schedule_of(
     approximation : Approximation, optional
         What the epoch leaves out; the pass "order" may be off then (`Approximation.passes`).
     convolution : Convolution
+    pipeline : Pipeline, optional
+        Of a feature plan with one group.
 
     Raises
     ------
@@ -118,7 +123,12 @@ def schedule_of(
             f"model '{convolution.name}' is predicted for row and edge plans; {tables.name} is "
             f"{tables.layout} {tables.grid}"
         )
-    if approximation is None:
+    scheduler: Scheduler
+    if pipeline is not None:
+        check_pipelined(tables)
+        scheduler = FeatureScheduler(tables, pipeline.stages)
+        notes = (*notes, f"{pipeline}, of rows in reverse Cuthill-McKee order")
+    elif approximation is None:
         scheduler = scheduler_of(tables)
     else:
         approximation.check(tables)
@@ -143,9 +153,17 @@ def schedule_of(
         passes=tuple(passes),
         operations=epoch(scheduler, dims, passes, convolution),
         convolution=convolution,
+        pipeline=pipeline,
         memory=scheduler.memory(dims),
         notes=notes,
     )
+
+
+def check_pipelined(tables: Tables) -> None:
+    """InputError unless the products of these tables may be pipelined."""
+    if tables.grid is None or tables.grid.scheme != "feature" or tables.grid.rows > 1:
+        what = tables.layout if tables.grid is None else f"{tables.layout} {tables.grid}"
+        raise InputError(f"`pipeline` is for feature plans with one group; {tables.name} is {what}")
 
 
 def scheduler_of(tables: Tables) -> Scheduler:

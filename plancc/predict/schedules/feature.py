@@ -8,9 +8,11 @@ slice. Back, the same in the other order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
+from plancc.plan.values import Int64Array
 from plancc.predict.memory import Memory, grid_memory
 from plancc.predict.schedule import (
     AllToAll,
@@ -35,9 +37,12 @@ class FeatureScheduler(Scheduler):
     Parameters
     ----------
     tables : Tables
+    stages : int
+        Batches that every product is cut into.
     """
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, stages: int = 1) -> None:
+        self._stages = stages
         grid = grid_of(tables)
         self._grid, self._tables, self.num_ranks = grid, tables, grid.num_ranks
         ends = np.arange(grid.columns + 1) * tables.rows[:, None] // grid.columns
@@ -49,15 +54,20 @@ class FeatureScheduler(Scheduler):
         grid, tables, back = self._grid, self._tables, direction == "back"
         share = slices(grid, width)
         held = np.tile(share, grid.num_parts)
-        multiply = SparseProduct(
-            Place(layer, direction, "multiply"),
-            rows=np.repeat(tables.rows, grid.columns),
-            nonzeros=np.repeat(tables.nonzeros, grid.columns),
-            width=held,
-        )
+        multiply = [
+            SparseProduct(
+                Place(layer, direction, "multiply"),
+                rows=np.repeat(rows, grid.columns),
+                nonzeros=np.repeat(nonzeros, grid.columns),
+                width=held,
+            )
+            for rows, nonzeros in zip(
+                self._batches(tables.rows), self._batches(tables.nonzeros), strict=True
+            )
+        ]
         expand = list(exchange(self._pairs, Place(layer, direction, "expand"), held, back))
         yield from self._swapped(layer, direction, share, to_rows=False)
-        yield from ([multiply, *expand] if back else [*expand, multiply])
+        yield from ([*multiply, *expand] if back else [*expand, *multiply])
         yield from self._swapped(layer, direction, share, to_rows=True)
 
     def memory(self, dims: Sequence[int]) -> Memory:
@@ -86,14 +96,20 @@ class FeatureScheduler(Scheduler):
         if self._grid.columns > 1:
             place = Place(layer, direction, COLLECTIVES)
             words = 2 * self.rows * int(np.maximum(share[share > 0], LINE).sum())
-            yield Elementwise(place, words=words, calls=self._grid.columns)
-            yield AllToAll(
-                place,
-                ranks=row_groups(self._grid),
-                rows=self._share,
-                columns=np.broadcast_to(share, self._share.shape),
-                reverse=to_rows,
-            )
+            yield Elementwise(place, words=words, calls=self._grid.columns * self._stages)
+            for rows in self._batches(self._share):
+                yield AllToAll(
+                    place,
+                    ranks=row_groups(self._grid),
+                    rows=rows,
+                    columns=np.broadcast_to(share, self._share.shape),
+                    reverse=to_rows,
+                )
+
+    def _batches(self, sizes: Int64Array) -> list[Int64Array]:
+        """The share that every batch has of these sizes."""
+        ends = [sizes * k // self._stages for k in range(self._stages + 1)]
+        return [last - first for first, last in pairwise(ends)]
 
 
 def _of_columns(expand: Pairs, columns: int) -> Pairs:

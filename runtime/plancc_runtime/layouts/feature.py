@@ -44,6 +44,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from plancc.plan.batches import Batches
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc.plan.words import AllToAll, Counts
@@ -54,7 +55,7 @@ from plancc_runtime.layouts.feature_flow import BatchCallback, Flow, Slicing
 from plancc_runtime.layouts.grid_pieces import counts_of, members
 from plancc_runtime.layouts.layer_graph import LayerGraph, Request
 from plancc_runtime.layouts.local import LocalGraph
-from plancc_runtime.layouts.pipeline import Batches, pipelining
+from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.row import is_symmetric, matrix_of
 from plancc_runtime.transport.group import as_transport

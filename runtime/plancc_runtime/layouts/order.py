@@ -12,10 +12,11 @@ import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
 from plancc.errors import InputError
+from plancc.plan.batches import Batches
 from plancc.plan.grid_slices import rows_of_rank
 from plancc.plan.parts import Part
 from plancc.plan.values import Int64Array
-from plancc_runtime.layouts.pipeline import Batches, pipelining
+from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.transport.base import Transport
 
 if TYPE_CHECKING:

@@ -1,0 +1,105 @@
+"""What the pipeline of a feature plan hides (Wan et al. 2025, Section 3.2.2). Knows patterns only.
+
+The rows are cut into batches. A product begins with the batches of the input that it needs; while
+it is made, others arrive and the batch before it is on its way back, which is updated then. Every
+rank computes one thing at a time, and its card carries one batch at a time:
+
+    card      in 0  in 1  back 0  in 2  back 1  back 2
+    rank            product 0  product 1  update 0  product 2  update 1  update 2
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+from plancc.graph.graph import Graph
+from plancc.models.rcm import bandwidth, rcm_order
+from plancc.plan.batches import MOST_STAGES, Batches, wanted_stages
+
+Float64Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Batches of the rows of a feature plan with one group.
+
+    Attributes
+    ----------
+    needs : tuple of int
+        For every batch of a product the last batch of the input that it, or one before it, needs.
+    """
+
+    needs: tuple[int, ...]
+
+    @property
+    def stages(self) -> int:
+        return len(self.needs)
+
+    def __str__(self) -> str:
+        return f"a pipeline of {self.stages} stages"
+
+    @classmethod
+    def of(cls, matrix: Graph, stages: int | None = None) -> Pipeline:
+        """The pipeline of a matrix whose rows are put in reverse Cuthill-McKee order.
+
+        Parameters
+        ----------
+        matrix : Graph
+        stages : int, optional
+            From 2 to `MOST_STAGES`; default: as many as its bandwidth asks for (Proposition 3.5).
+
+        Raises
+        ------
+        InputError
+            Any other number.
+        """
+        if stages is not None and not 2 <= stages <= MOST_STAGES:
+            raise InputError(f"`pipeline` {stages}: give auto, or 2 to {MOST_STAGES} stages")
+        n, order = matrix.num_vertices, rcm_order(matrix)
+        position = np.empty(n, np.int64)
+        position[order] = np.arange(n)
+        if stages is None:
+            stages = wanted_stages(n, bandwidth(matrix, position))
+        nonzeros = matrix.row_nonzeros()
+        furthest = np.full(n, -1, np.int64)  # the last column of every row, in the new order
+        np.maximum.at(furthest, np.repeat(position, nonzeros), position[matrix.indices])
+        batches = Batches(n, 1, max(1, min(n, stages)))
+        return cls(tuple(batches.needs(np.arange(n + 1), furthest)))
+
+    def seconds(
+        self, moved: Float64Array, product: Float64Array, update: Float64Array
+    ) -> Float64Array:
+        """Seconds of a product and its update.
+
+        Parameters
+        ----------
+        moved : float64[num_ranks]
+            Seconds of all messages, of which half are for the input.
+        product, update : float64[num_ranks]
+            Seconds that a rank computes.
+        """
+        s = self.stages
+        message, multiply, rest = moved / (2 * s), product / s, update / s
+        card = np.zeros(len(moved))
+        arrived: list[Float64Array] = []
+        for _ in range(self.needs[0] + 1):
+            card = card + message
+            arrived.append(card)
+        rank, back = np.zeros(len(moved)), card
+        for batch, need in enumerate(self.needs):
+            while len(arrived) <= need:
+                card = card + message
+                arrived.append(card)
+            rank = np.maximum(rank, arrived[need]) + multiply
+            if len(arrived) < s:
+                card = card + message
+                arrived.append(card)
+            before, card = back, np.maximum(card, rank) + message
+            back = card
+            if batch:
+                rank = np.maximum(rank, before) + rest
+        return np.maximum(rank, back) + rest
