@@ -114,7 +114,8 @@ def command(
                 f"--passes {','.join(passes)}: {DEAD_ROWS} is for one plan, not for --sweep"
             )
         for name in OF_ONE_PLAN:
-            if given.pop(name):
+            value = given.pop(name)
+            if value is not None and value is not False:  # 0 was given too
                 option = "--" + name.replace("_", "-")
                 raise InputError(f"{option} is for one plan: drop it, or --sweep")
         run_sweep(plan, asked(default_predictor(dims, machine)), given)

@@ -147,7 +147,13 @@ def test_wrong_words(plan: Path, machine: Path, tmp_path: Path) -> None:
     assert error.startswith("machine 'nowhere': no such file")
     assert "order, constant" in fails(tmp_path, *words, "--passes", "overlap")
     assert "runs on 1 to 7" in fails(tmp_path, *words, "-p", 8)
-    for option in ("--per-rank", "--dtype=float64", "--ranks=3", "--passes=dead-rows"):
+    for option in (
+        "--per-rank",
+        "--dtype=float64",
+        "--ranks=3",
+        "--passes=dead-rows",
+        "--boundary-sampling=0",
+    ):
         error = fails(tmp_path, *words, "--sweep", "p=2", option)
         assert "is for one plan" in error
 

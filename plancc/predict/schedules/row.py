@@ -27,18 +27,18 @@ PACK_WORDS = 2
 """Words read and written per word that is sent from a copy."""
 ADD_WORDS = 3
 """Words read and written per word that is added where it arrives."""
-# The following take as long as so many words that are read: fitted to epochs on one core
+# what follows takes as long as reading so many words: fitted to epochs on one core
 # (docs/simulate.md, "Other models")
 COMPARE_WORDS = 0.8
-"""Of a maximum, per nonzero and column, beside the product."""
+"""Words per nonzero and column that a maximum takes beside a product."""
 MAXIMUM_WORDS = {"forward": 10, "back": 16}
-"""Of a maximum, per element: whose it is, and where its gradient goes."""
+"""Words per element of a maximum: to note whose it is; back, to send its gradient there."""
 SCORE_WORDS = 6
-"""Of attention, per element of H W: scores of its row as source and as target."""
+"""Words per element of H W for the scores of its row, as source and as target."""
 WEIGHT_WORDS = {"forward": 4, "back": 7}
-"""Of attention, per nonzero and head: its exponential, or its gradient."""
+"""Words per nonzero and head for a weight of attention; back, for its gradient."""
 ATTEND_WORDS = 0.28
-"""Of attention, per nonzero and column, beside the product."""
+"""Words per nonzero and column that attention takes beside a product."""
 
 
 class RowScheduler(Scheduler):
@@ -82,17 +82,13 @@ class RowScheduler(Scheduler):
 
     def attention(self, layer: Layer, direction: str) -> Iterator[Operation]:
         self._check_whole_rows("model 'gat'")
-        tables, width, heads = (
-            self.tables_of(layer.number),
-            layer.projected,
-            layer.convolution.scores,
-        )
+        tables, width = self.tables_of(layer.number), layer.projected
         place = Place(layer.number, direction, "multiply")
         held = self.inputs(layer.number) + tables.expand.step.received
         scores = Elementwise(place, words=SCORE_WORDS * held * width)
         back = direction == "back"
         columns = 2 * width if back else width  # back, products of rows too
-        of_nonzero = WEIGHT_WORDS[direction] * heads + ATTEND_WORDS * columns
+        of_nonzero = WEIGHT_WORDS[direction] * layer.convolution.scores + ATTEND_WORDS * columns
         weights = Elementwise(place, words=_whole(of_nonzero * tables.nonzeros))
         sums = SparseProduct(
             place,
