@@ -67,7 +67,15 @@ def main(arguments: Sequence[str]) -> int:
             parser.error(f"--graphs: there is no {path}")
     if graphs and options.rows == ROWS:
         parser.error("--graphs: give --rows FILE too, so that these rows stay apart")
-    store = Store.read(options.rows)
+    if options.quick and options.rows == ROWS:
+        parser.error("--quick: give --rows FILE too, so that these rows stay apart")
+    for option, path in (("--rows", options.rows), ("--page", options.page)):
+        if path is not None and not path.absolute().parent.is_dir():
+            parser.error(f"{option} {path}: there is no such folder")
+    try:
+        store = Store.read(options.rows)
+    except PlanccError as error:
+        parser.exit(error.exit_code, f"{parser.prog}: error: {error}\n")
     if options.page is None or options.items:
         for item in chosen:
             if options.again:

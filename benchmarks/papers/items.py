@@ -19,6 +19,7 @@ from typing import Any
 
 import plancc
 from benchmarks.inputs import SHARED
+from plancc.errors import InputError
 from plancc.graph.chunks import usable_cores
 from plancc.graph.graph import Graph
 from plancc.version import __version__
@@ -233,7 +234,18 @@ class Store:
 
     @classmethod
     def read(cls, path: Path) -> Store:
-        return cls(path, json.loads(path.read_text()) if path.exists() else {})
+        """The rows of a file; none if there is no such file. InputError if it is another file."""
+        if not path.exists():
+            return cls(path)
+        try:
+            items = json.loads(path.read_bytes())
+            for item in items.values():
+                str(item["machine"])
+                for row in item["rows"]:
+                    dict(row)
+        except (OSError, ValueError, TypeError, AttributeError, KeyError):
+            raise InputError(f"{path}: not a file of rows, as --rows writes it") from None
+        return cls(path, items)
 
     def rows(self, item: str) -> Rows:
         return Rows(self.items.get(item, {}).get("rows", []))

@@ -17,12 +17,14 @@ This page has what the papers claim of their experiments, beside what this progr
 made from the rows in [papers-rows.json](papers-rows.json). To measure an item again, or on graphs
 of your own:
 
-    python -m benchmarks papers ITEM
+    python -m benchmarks papers ITEM --rows mine.json
     python -m benchmarks papers ITEM --graphs one.mtx,two.mtx --rows mine.json
 
-Without `ITEM` all of them run. Rows are kept as they are found, and a run goes on where another one
-ended; `--again` measures anew, `--page FILE` writes this page. Items of accuracy need a graph with
-features and labels: `name.npz` beside `name.mtx`.
+It prints rows as they come, and then what they say of the claims. Without `ITEM` all of them run.
+Rows are kept in the file, and a run goes on where another one ended; `--again` measures anew,
+`--quick` takes small cases. Without `--rows` the file is that of this page, and `--page FILE`
+writes the page. Items of accuracy need a graph with features and labels: `name.npz` beside
+`name.mtx`.
 
 - *{0}*: the figure here is near the published one, or the statement holds as it stands.
 - *{1}*: the order or the trend is the published one, the size of the effect is not.

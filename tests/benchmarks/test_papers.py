@@ -77,7 +77,13 @@ def test_what_cannot_be_measured(graph, tmp_path, capsys):
     for words, said in (
         (["nothing"], "unknown item 'nothing'"),
         (["few-epochs", "--graphs", tmp_path / "no.mtx", *rows], "there is no"),
-        (["few-epochs", "--graphs", graph], "give --rows FILE too"),
+        (["few-epochs", "--graphs", graph], "--graphs: give --rows FILE too"),
+        (["few-epochs", "--quick"], "--quick: give --rows FILE too"),
+        (
+            ["few-epochs", "--rows", tmp_path / "no" / "rows.json"],
+            "rows.json: there is no such folder",
+        ),
+        (["--page", tmp_path / "no" / "page.md"], "page.md: there is no such folder"),
         (["few-epochs", "--graphs", graph, *rows], "needs ring.of.40.npz with features and labels"),
     ):
         with pytest.raises(SystemExit) as stop:
@@ -85,6 +91,18 @@ def test_what_cannot_be_measured(graph, tmp_path, capsys):
         assert stop.value.code == 2
         assert said in capsys.readouterr().err
     assert not (tmp_path / "rows.json").exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[1]", '{"one": 3}', '{"one": {"machine": "", "rows": [1]}}']
+)
+def test_files_that_are_no_rows(text, tmp_path, capsys):
+    (tmp_path / "rows.json").write_text(text)
+    with pytest.raises(SystemExit) as stop:
+        papers("few-epochs", "--rows", tmp_path / "rows.json")
+    assert stop.value.code == 2
+    assert capsys.readouterr().err.count("rows.json: not a file of rows") == 1
+    assert (tmp_path / "rows.json").read_text() == text
 
 
 def test_rows_are_judged_only_where_they_are_enough(tmp_path):
