@@ -221,14 +221,14 @@ def _isolated(partition: str, published: float) -> Callable[[Rows], Finding]:
         }
         here = "; ".join(f"{rate:g}: {listed(points, '+.1f')}" for rate, points in found.items())
         none = found[0.0]
-        worst = all(
+        worst = sum(
             none[graph] <= min(points[graph] for points in found.values()) + 0.3 for graph in none
         )
         hurt = min(none.values()) <= published
-        return Finding(
-            f"points, rate {here}",
-            REPRODUCED if worst and hurt else SHAPE if min(none.values()) < 0 else REFUTED,
-        )
+        verdict = REPRODUCED if worst == len(none) and hurt else REFUTED
+        if verdict == REFUTED and 2 * worst >= len(none):
+            verdict = SHAPE
+        return Finding(f"points, rate {here}; 0 is worst on {worst} of {len(none)}", verdict)
 
     return judge
 
@@ -245,7 +245,7 @@ def _sampled_random(rows: Rows) -> Finding:
 TABLE_4 = Item(
     name="sampling-rates",
     setting=f"{PARTS} parts, GCN of 2 layers, 100 epochs, test accuracy, mean of 3 seeds.",
-    graphs=("Cora", "Citeseer", "AmazonPhoto"),
+    graphs=("Cora", "Citeseer", "AmazonPhoto", "fb100-Cornell5"),
     columns=("graph", "partition", "rate", "accuracy", "deviation"),
     measure=_accuracy,
     claims=(
