@@ -1,11 +1,14 @@
-# `make demo` shows the main job on a real graph; `make test` runs every test. Both set up .venv first.
+# `make demo` shows the main job on a real graph; `make test` tests every behaviour. Both set up .venv first.
 PYTHON ?= python3
 JOBS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test hostile mpich bench gpu docs wheels format clean
+# Sources are compiled once, not at every start of a program, whatever the environment says.
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: demo test test-all check lint types kernels durations coverage hostile mpich bench gpu docs wheels format clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("plancc needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; name another: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
@@ -16,11 +19,46 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	PATH="$(CURDIR)/$(BIN):$$PATH" sh docs/demo.sh
 
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+
+# every behaviour, every finding ever made
 test: $(STAMP)
+	@$(MAKE) --no-print-directory -j2 lint types kernels
+	$(PYTEST)
+
+# besides: new random attacks, signals at random moments, tutorials, benchmark kits, tool chains that
+# exports are for, extreme shapes, full products of parameters. $(ALL_TAKES)
+test-all: $(STAMP)
+	@$(MAKE) --no-print-directory -j2 lint types kernels
+	$(PYTEST) -m ""
+
+# for a newcomer: one test of every file
+check: $(STAMP)
+	@$(MAKE) --no-print-directory -j2 lint types kernels
+	$(PYTEST) --one-of-each
+
+lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+
+types: $(STAMP)
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+
+# before the workers start, so that they need not wait for each other; at once where they are kept
+kernels: $(STAMP)
+	$(BIN)/plancc warm-up --quiet
+
+# where the time of `make test` goes, by file and kind
+durations: $(STAMP)
+	$(PYTEST) --durations-table=tests/durations.tsv
+
+# branches of the four packages that `make test` takes, processes that it starts included; the data
+# are also what tests/mutations.py reads
+coverage: $(STAMP)
+	rm -rf build/coverage && mkdir -p build/coverage
+	-$(BIN)/coverage run -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(COVERAGE)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --skip-covered --show-missing > build/coverage/report.txt; tail -n 1 build/coverage/report.txt
 
 # hours of attacks; HOSTILE="plan-bytes --seconds 3600 --seed 2", or nothing: all attacks until Ctrl-C
 hostile: $(STAMP)

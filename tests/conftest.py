@@ -2,6 +2,13 @@
 
 import os
 import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+pytest_plugins = ["durations"]
 
 # A shell ignores Ctrl-C in its background jobs, and programs inherit that: under `make test &` the
 # tests that interrupt a program would wait in vain. Programs started from here get the default.
@@ -14,10 +21,76 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # pytest-xdist gives its workers a width of 80. Programs print as in a pipe unless a test says so.
 os.environ.pop("COLUMNS", None)
 
-# Folders whose files take longest. They come first, so that at the end no worker is left alone with
-# one of them (`pytest -n 2 --dist loadfile --no-loadscope-reorder`).
-LONG = ("runtime", "search", "cli", "benchmarks", "partitioners", "hostile")
+# `make test` tries the same few examples in every run, `make test-all` many new ones.
+EVER = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
+}
+settings.register_profile("few", max_examples=20, derandomize=True, database=None, **EVER)
+settings.register_profile("many", max_examples=200, **EVER)
+
+TABLE = Path(__file__).with_name("durations.tsv")
 
 
-def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: item.path.parent.name not in LONG)
+def pytest_addoption(parser):
+    parser.addoption(
+        "--one-of-each", action="store_true", help="the first test of every file (`make check`)"
+    )
+
+
+def pytest_configure(config):
+    settings.load_profile("few" if config.option.markexpr else "many")
+
+
+def pytest_collection_modifyitems(config, items):
+    """The longest files first, so that at the end no worker is left alone with one of them."""
+    rows = [line.split("\t") for line in TABLE.read_text().splitlines()[1:]]
+    seconds = {file: float(cells[1]) for file, *cells in rows}
+    root = config.rootpath
+    items.sort(key=lambda item: -seconds.get(str(item.path.relative_to(root)), 0.0))
+    if config.option.one_of_each:
+        left = {item for item in items if item.get_closest_marker("long")}
+        files = {item.path: item for item in reversed(items) if item not in left}
+        left |= set(items) - set(files.values())
+        items[:] = files.values()
+        config.hook.pytest_deselected(items=list(left))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """One line for every reason to skip."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.write_line(f"skipped {count}: {reason}")
+
+
+@pytest.fixture(scope="session")
+def ranks():
+    """A pool of MPI ranks that wait for work (`ranks.Pool`), started at its first use."""
+    from ranks import Pool
+
+    with Pool() as pool:
+        yield pool
+
+
+def _coverage():
+    """What measures this process (`make coverage`), or None."""
+    try:
+        from coverage import Coverage
+    except ImportError:
+        return None
+    return Coverage.current()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item):
+    measured = _coverage()
+    if measured is not None:
+        measured.switch_context(item.nodeid)
+
+
+def pytest_sessionfinish(session):
+    measured = _coverage()
+    if measured is not None and hasattr(session.config, "workerinput"):
+        measured.stop()  # workers of pytest-xdist end without a word to coverage
+        measured.save()
