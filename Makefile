@@ -44,8 +44,10 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
-# before the workers start, so that they need not wait for each other; at once where they are kept
-kernels: $(STAMP)
+# before the workers start, so that they need not wait for each other; once
+KERNELS := $(VENV)/var/cache/plancc
+kernels: $(KERNELS)
+$(KERNELS): | $(STAMP)
 	$(BIN)/plancc warm-up --quiet
 
 # where the time of `make test` goes, by file and kind
@@ -56,7 +58,8 @@ durations: $(STAMP)
 # are also what tests/mutations.py reads
 coverage: $(STAMP)
 	rm -rf build/coverage && mkdir -p build/coverage
-	-$(BIN)/coverage run -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(COVERAGE)
+	-$(BIN)/coverage run -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=0 \
+	  > build/coverage/log.txt; tail -n 3 build/coverage/log.txt
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered --show-missing > build/coverage/report.txt; tail -n 1 build/coverage/report.txt
 

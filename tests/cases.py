@@ -10,6 +10,8 @@ import pytest
 
 long = pytest.mark.long
 """A test, or a case, of `make test-all` alone."""
+CHOSEN = {"all": True}
+"""Whether parametrized tests have their `long` cases at all: to collect them takes time too."""
 
 
 def pairs(unless: Callable[..., bool] | None = None, **axes: Iterable[Any]) -> Callable[[Any], Any]:
@@ -32,7 +34,7 @@ def pairs(unless: Callable[..., bool] | None = None, **axes: Iterable[Any]) -> C
             *(axis[k] for axis, k in zip(values, row, strict=True)),
             marks=() if row in quick else long,
         )
-        for row in sense
+        for row in (sense if CHOSEN["all"] else sorted(quick))
     ]
     return pytest.mark.parametrize(names, cases)
 
@@ -60,4 +62,5 @@ def _covering(rows: list[tuple[int, ...]], width: int) -> set[tuple[int, ...]]:
 
 def seeds(count: int, quick: int = 5) -> list[Any]:
     """The numbers below `count` as cases; those from `quick` on are `long`."""
-    return [*range(quick), *(pytest.param(seed, marks=long) for seed in range(quick, count))]
+    last = count if CHOSEN["all"] else quick
+    return [*range(quick), *(pytest.param(seed, marks=long) for seed in range(quick, last))]

@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from cases import CHOSEN
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["durations"]
@@ -39,7 +40,9 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    settings.load_profile("few" if config.option.markexpr else "many")
+    quick = config.option.markexpr == "not long"
+    settings.load_profile("few" if quick else "many")
+    CHOSEN["all"] = not quick
 
 
 def pytest_collection_modifyitems(config, items):

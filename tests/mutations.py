@@ -171,6 +171,16 @@ class Contexts:
         return ""
 
 
+def seconds_of(log: Path | None) -> dict[str, float]:
+    """Seconds of tests as pytest lists them: ``1.23s call     tests/...``."""
+    found: dict[str, float] = {}
+    for line in () if log is None else log.read_text().splitlines():
+        words = line.split(maxsplit=2)
+        if len(words) == 3 and words[1] in ("setup", "call") and words[0].endswith("s"):
+            found[words[2]] = found.get(words[2], 0.0) + float(words[0][:-1])
+    return found
+
+
 def _tests(context: str) -> Iterator[str]:
     """A context is ``test|phase``, with that of a child process before it where there is one."""
     for word in context.split("|"):
@@ -210,13 +220,14 @@ def _noticed(mutation: Mutation, tests: list[str], tree: Path, seconds: float) -
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("contexts", type=Path, help="data of `make coverage`")
+    parser.add_argument("--log", type=Path, help="what pytest said there with --durations=0")
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=120, help="of the tests of one change")
     parser.add_argument("--rows", type=Path, default=Path("build/mutations.jsonl"))
     given = parser.parse_args()
-    contexts = Contexts(given.contexts, {})
+    contexts = Contexts(given.contexts, seconds_of(given.log))
     given.rows.parent.mkdir(parents=True, exist_ok=True)
     old = given.rows.read_text().splitlines() if given.rows.exists() else []
     rows = {(r["file"], r["line"], r["new"]): r["ended"] for r in map(json.loads, old)}
