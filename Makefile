@@ -55,7 +55,7 @@ durations: $(STAMP)
 	$(PYTEST) --durations-table=tests/durations.tsv
 
 # branches of the four packages that `make test` takes, processes that it starts included; the data
-# are also what tests/mutations.py reads
+# are also what `python -m benchmarks mutations` reads
 coverage: $(STAMP)
 	rm -rf build/coverage && mkdir -p build/coverage
 	-$(BIN)/coverage run -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=0 \

@@ -1,7 +1,8 @@
 """Command line of the benchmarks. The exit code is 0 whatever the figures are.
 
 `replay OLD_COMMIT` stands apart: it compares two trees, and its exit code says whether they differ.
-So does `papers [ITEM ...]`, which keeps its rows.
+So do `papers [ITEM ...]`, which keeps its rows, and `mutations CONTEXTS`, which asks whether the tests
+notice changed lines.
 """
 
 from __future__ import annotations
@@ -55,15 +56,16 @@ NAMES = (
 )
 
 
-APART = ("replay", "papers")
-"""Those that have options of their own; `make bench` leaves `replay` out, which needs a commit."""
+APART = ("replay", "papers", "mutations")
+"""Those that have options of their own; `make bench` leaves out `replay`, which needs a commit, and
+`mutations`, which needs the data of `make coverage`."""
 
 
 def main() -> None:
     if sys.argv[1:2] and sys.argv[1] in APART:
         sys.exit(import_module(f"benchmarks.{sys.argv[1]}").main(sys.argv[2:]))
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    names = f"{', '.join(NAMES)}; default all. {' and '.join(APART)} have options of their own"
+    names = f"{', '.join(NAMES)}; default all. {', '.join(APART)} have options of their own"
     parser.add_argument("names", nargs="*", metavar="NAME", help=names)
     parser.add_argument("--quick", action="store_true", help="small graphs: shows that all works")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write every figure as JSON")

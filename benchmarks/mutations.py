@@ -1,4 +1,4 @@
-"""Whether the tests notice a changed line: ``python -m tests.mutations CONTEXTS [--count 200]``.
+"""Whether the tests notice a changed line: ``python -m benchmarks mutations CONTEXTS [--count 200]``.
 
 Random one-line changes of the product, each in a copy of the tree: another operator, another
 constant, a statement less. The tests that run the line, the quickest first, must fail. Which
@@ -217,8 +217,11 @@ def _noticed(mutation: Mutation, tests: list[str], tree: Path, seconds: float) -
     return ended, time.monotonic() - start
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+def main(words: list[str]) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks mutations", description=__doc__.partition("\n")[0]
+    )
     parser.add_argument("contexts", type=Path, help="data of `make coverage`")
     parser.add_argument("--log", type=Path, help="what pytest said there with --durations=0")
     parser.add_argument("--count", type=int, default=200)
@@ -226,7 +229,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=120, help="of the tests of one change")
     parser.add_argument("--rows", type=Path, default=Path("build/mutations.jsonl"))
-    given = parser.parse_args()
+    given = parser.parse_args(words)
     contexts = Contexts(given.contexts, seconds_of(given.log))
     given.rows.parent.mkdir(parents=True, exist_ok=True)
     old = given.rows.read_text().splitlines() if given.rows.exists() else []
@@ -259,7 +262,4 @@ def main() -> None:
             list(pool.map(tried, todo))
     ends = [rows[m.file, m.line, m.new] for m in todo]
     print(f"noticed {sum(end in ('noticed', 'slow') for end in ends)} of {len(ends)}")
-
-
-if __name__ == "__main__":
-    main()
+    return 0
