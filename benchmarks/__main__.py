@@ -1,8 +1,8 @@
 """Command line of the benchmarks. The exit code is 0 whatever the figures are.
 
 `replay OLD_COMMIT` stands apart: it compares two trees, and its exit code says whether they differ.
-So do `papers [ITEM ...]`, which keeps its rows, and `mutations CONTEXTS`, which asks whether the tests
-notice changed lines.
+So do `papers [ITEM ...]`, which keeps its rows, and `mutations CONTEXTS`, whether the tests notice
+changed lines.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether the tests notice a changed line: ``python -m benchmarks mutations CONTEXTS [--count 200]``.
+"""Whether the tests notice a changed line: ``python -m benchmarks mutations CONTEXTS``.
 
 Random one-line changes of the product, each in a copy of the tree: another operator, another
 constant, a statement less. The tests that run the line, the quickest first, must fail. Which
@@ -14,14 +14,14 @@ import ast
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -189,32 +189,57 @@ def _tests(context: str) -> Iterator[str]:
             yield test
 
 
-def _noticed(mutation: Mutation, tests: list[str], tree: Path, seconds: float) -> tuple[str, float]:
-    """How the tests of one change ended, in a copy of the tree: noticed, survived, slow."""
-    path = tree / mutation.file
-    source = path.read_text()
-    lines = source.splitlines(keepends=True)
-    assert lines[mutation.line - 1].rstrip("\n") == mutation.old
-    lines[mutation.line - 1] = mutation.new + "\n"
-    path.write_text("".join(lines))
-    start = time.monotonic()
-    places = [str(tree / part) for part in (".", "cli", "runtime", "datasets")]
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-x", "-p", "no:xdist", "-m", "", *tests],
-            cwd=tree,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(places)},
-            capture_output=True,
-            timeout=seconds,
-        )
-        ended = {0: "survived", 1: "noticed", 2: "noticed"}.get(done.returncode, "noticed")
-        if done.returncode in (4, 5):
-            ended = f"no test: {done.stdout[-300:].decode()}"
-    except subprocess.TimeoutExpired:
-        ended = "slow"
-    finally:
-        path.write_text(source)
-    return ended, time.monotonic() - start
+class Tree:
+    """A copy of the project in which lines are changed, one at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        leave = shutil.ignore_patterns(".venv", ".git", "build", "__pycache__", "*_cache")
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(ROOT, folder, ignore=leave)
+        places = (str(folder / part) for part in (".", "cli", "runtime", "datasets"))
+        self.environment = os.environ | {"PYTHONPATH": os.pathsep.join(places)}
+        # a kernel fits where its source is: here all of them are new
+        words = [sys.executable, "-m", "plancc_cli.main", "warm-up", "--quiet"]
+        subprocess.run(words, cwd=folder, env=self.environment, check=True)
+
+    def first_failure(self, tests: list[str], seconds: float) -> str:
+        """The first of the tests that fails; "" if none does, or none has until the time is over."""
+        words = [sys.executable, "-m", "pytest", "-x", "-p", "no:xdist", "--timeout=60", "-m", ""]
+        try:
+            done = subprocess.run(
+                [*words, *tests],
+                cwd=self.folder,
+                env=self.environment,
+                capture_output=True,
+                text=True,
+                timeout=seconds,
+            )
+        except subprocess.TimeoutExpired:
+            return ""
+        failed = re.findall(r"^(?:FAILED|ERROR) (tests/\S+?)(?: - .*)?$", done.stdout, re.MULTILINE)
+        return "" if done.returncode in (0, 4, 5) else (failed or ["all of them"])[0]
+
+    def notices(self, mutation: Mutation, tests: list[str], seconds: float) -> str:
+        """The test that fails with the change and passes without it; "" if there is none."""
+        path = self.folder / mutation.file
+        source = path.read_text()
+        lines = source.splitlines(keepends=True)
+        assert lines[mutation.line - 1].rstrip("\n") == mutation.old
+        lines[mutation.line - 1] = mutation.new + "\n"
+        until = time.monotonic() + seconds
+        while tests and time.monotonic() < until:
+            path.write_text("".join(lines))
+            try:
+                failed = self.first_failure(tests, until - time.monotonic())
+            finally:
+                path.write_text(source)
+            if not failed or failed not in tests:
+                return failed
+            if not self.first_failure([failed], seconds):
+                return failed
+            tests = tests[tests.index(failed) + 1 :]
+        return ""
 
 
 def main(words: list[str]) -> int:
@@ -233,33 +258,27 @@ def main(words: list[str]) -> int:
     contexts = Contexts(given.contexts, seconds_of(given.log))
     given.rows.parent.mkdir(parents=True, exist_ok=True)
     old = given.rows.read_text().splitlines() if given.rows.exists() else []
-    rows = {(r["file"], r["line"], r["new"]): r["ended"] for r in map(json.loads, old)}
+    rows = {(r["file"], r["line"], r["new"]): r["noticed"] for r in map(json.loads, old)}
     todo = chosen(given.count, given.seed)
-    with tempfile.TemporaryDirectory() as folder:
-        trees = [Path(folder, str(k)) for k in range(given.jobs)]
-        for tree in trees:
-            shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".venv", ".git", "build"))
-        free = list(trees)
+    free = [Tree(given.rows.with_suffix("") / str(k)) for k in range(given.jobs)]
 
-        def tried(mutation: Mutation) -> None:
-            key = (mutation.file, mutation.line, mutation.new)
-            if key in rows:
-                return
-            tests = contexts.tests(mutation)[:MOST_TESTS]
-            tree = free.pop()
-            ended, spent = ("not run", 0.0)
-            if tests:
-                ended, spent = _noticed(mutation, tests, tree, given.seconds)
-            free.append(tree)
-            rows[key] = ended
-            row = {"file": mutation.file, "line": mutation.line, "new": mutation.new}
-            row |= {"old": mutation.old, "ended": ended, "tests": len(tests), "seconds": spent}
-            with given.rows.open("a") as file:
-                file.write(json.dumps(row) + "\n")
-            print(f"{ended[:10]:10} {spent:5.0f} s  {mutation.file}:{mutation.line}", flush=True)
+    def tried(mutation: Mutation) -> None:
+        key = (mutation.file, mutation.line, mutation.new)
+        if key in rows:
+            return
+        tests = contexts.tests(mutation)[:MOST_TESTS]
+        tree, start = free.pop(), time.monotonic()
+        rows[key] = tree.notices(mutation, tests, given.seconds)
+        free.append(tree)
+        row = asdict(mutation) | {"noticed": rows[key], "tests": len(tests)}
+        with given.rows.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        ended = "noticed" if rows[key] else "not noticed" if tests else "no test"
+        spent = time.monotonic() - start
+        print(f"{ended:11} {spent:5.0f} s  {mutation.file}:{mutation.line}", flush=True)
 
-        with ThreadPoolExecutor(given.jobs) as pool:
-            list(pool.map(tried, todo))
+    with ThreadPoolExecutor(given.jobs) as pool:
+        list(pool.map(tried, todo))
     ends = [rows[m.file, m.line, m.new] for m in todo]
-    print(f"noticed {sum(end in ('noticed', 'slow') for end in ends)} of {len(ends)}")
+    print(f"{sum(map(bool, ends))} of {len(ends)} noticed")
     return 0
