@@ -204,7 +204,7 @@ class Tree:
         subprocess.run(words, cwd=folder, env=self.environment, check=True)
 
     def first_failure(self, tests: list[str], seconds: float) -> str:
-        """The first of the tests that fails; "" if none does, or none has until the time is over."""
+        """The first test that fails; "" if none does, or none has until the time is over."""
         words = [sys.executable, "-m", "pytest", "-x", "-p", "no:xdist", "--timeout=60", "-m", ""]
         try:
             done = subprocess.run(
