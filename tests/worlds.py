@@ -149,6 +149,29 @@ def graph_of(matrix: Any, *, directed: bool | None = None, dtype: Any = None, **
     return Graph(indptr, indices, values, directed=directed, **fields)
 
 
+def places(graph: Graph) -> list[tuple[int, int]]:
+    """Row and column of every nonzero."""
+    row = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
+    return list(zip(row.tolist(), graph.indices.tolist(), strict=True))
+
+
+def rows_moved(graph: Graph, owner: Any, part: Any = None) -> set[tuple[str, int, int, int]]:
+    """What moves, by definition: ("expand" or "fold", row, from part, to part).
+
+    `part` holds the parts of nonzeros; without it they are with the owners of their rows.
+    """
+    owner = np.asarray(owner).tolist()
+    held = places(graph)
+    parts = [owner[i] for i, _ in held] if part is None else np.asarray(part).tolist()
+    moved = set()
+    for (i, j), q in zip(held, parts, strict=True):
+        if owner[j] != q:
+            moved.add(("expand", j, owner[j], q))
+        if owner[i] != q:
+            moved.add(("fold", i, q, owner[i]))
+    return moved
+
+
 @cache
 def graph(name: str) -> Graph:
     """The graph of a world, with values of float64."""
