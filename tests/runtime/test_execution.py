@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
+import rank_tasks
 import reference
 import torch
-from launcher import run
 from scipy.sparse import csr_matrix
 
 from plancc.graph.vertexdata import VertexData
@@ -30,8 +29,7 @@ from plancc_runtime.run import make_network
 from plancc_runtime.transport.local import run_ranks
 from plancc_runtime.transport.single import SingleTransport
 
-MAIN = Path(__file__).with_name("execution_main.py")
-RANKS = (1, 2, 3)
+RANKS = (1, pytest.param(2, marks=pytest.mark.mpi), 3)
 N, WIDTH, CLASSES, EPOCHS = 60, 9, 3, 3
 COMMON = {"layers": 3, "hidden": 6, "activation": "tanh", "kernel": "numba"}
 MODELS = {
@@ -49,7 +47,6 @@ MODELS = {
     "wide": {"hidden": 20},
     "one layer": {"layers": 1},
 }
-CHOSEN = [(), PASSES, *[(name,) for name in PASSES]]
 
 
 def graph(directed: bool, density: float = 0.03) -> np.ndarray:
@@ -104,42 +101,33 @@ PRODUCTS = [
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("execution")
-    todo = {}
-    for p in RANKS:
-        tasks = []
-        for _, a, training, options in cases(p):
-            header, parts = reference.make_parts(a, owners(p), p, data(training))
-            tasks.append(
-                ("train", {"header": header, "parts": parts, "options": options, "epochs": EPOCHS})
-            )
-        for directed in (False, True):
-            a = graph(directed)
-            header, parts = reference.make_parts(a, owners(p), p, data(4))
-            tasks.append(("live", {"header": header, "parts": parts, "layers": 3}))
-            header, parts = reference.make_parts(graph(directed, 0.2), owners(p), p)
-            for product in PRODUCTS:
-                tasks.append(("product", {"header": header, "parts": parts, **product}))
-        todo[p] = tasks
-    with open(folder / "tasks.pkl", "wb") as file:
-        pickle.dump(todo, file)
-    result = run(max(RANKS), MAIN, folder / "tasks.pkl", folder / "answers.pkl", timeout=280)
-    assert result.returncode == 0, result.stderr
-    with open(folder / "answers.pkl", "rb") as file:
-        found = pickle.load(file)
-    return {p: list(zip(todo[p], found[p], strict=True)) for p in RANKS}
+def on_ranks(ranks):
+    """Does a task on p ranks: two of MPI, threads otherwise."""
+
+    def done(p, task, *arguments):
+        if p == 1:
+            return [task(SingleTransport(), *arguments)]
+        if p == 2:
+            return ranks.call(p, task, *arguments)
+        return run_ranks(p, lambda transport: task(transport, *arguments), 60)
+
+    return done
 
 
-def of_kind(answers, p, kind):
-    return [(task[1], ranks) for task, ranks in answers[p] if task[0] == kind]
+@pytest.fixture(scope="module")
+def trained(on_ranks):
+    """All training runs on p ranks, with the answers of the ranks; done once."""
 
+    @cache
+    def runs(p):
+        found = []
+        for case in cases(p):
+            _, a, training, options = case
+            plan = reference.make_parts(a, owners(p), p, data(training))
+            found.append((*case, on_ranks(p, rank_tasks.looped, *plan, options, EPOCHS)))
+        return found
 
-def trained(answers, p):
-    return [
-        (*case, ranks)
-        for case, (_, ranks) in zip(cases(p), of_kind(answers, p, "train"), strict=True)
-    ]
+    return runs
 
 
 def key_of(name, a, training, options):
@@ -154,12 +142,11 @@ def outputs(ranks):
     return z
 
 
-@pytest.mark.mpi
 @pytest.mark.parametrize("p", RANKS)
-def test_passes_change_nothing_but_words(p, answers):
+def test_passes_change_nothing_but_words(p, trained):
     """Against one rank without passes; the GCN of that against dense matrices."""
-    plain = {key_of(*case[:4]): case[4] for case in trained(answers, 1) if not case[3]["passes"]}
-    for *case, ranks in trained(answers, p):
+    plain = {key_of(*case[:4]): case[4] for case in trained(1) if not case[3]["passes"]}
+    for *case, ranks in trained(p):
         expected = plain[key_of(*case)][0]
         for answer in ranks:
             np.testing.assert_allclose(answer["losses"], expected["losses"], rtol=1e-10)
@@ -205,10 +192,9 @@ def words_of_gcn(a, owner, train, dims, passes):
     return total
 
 
-@pytest.mark.mpi
 @pytest.mark.parametrize("p", RANKS)
-def test_words_are_those_of_the_figures(p, answers):
-    for name, a, training, options, ranks in trained(answers, p):
+def test_words_are_those_of_the_figures(p, trained):
+    for name, a, training, options, ranks in trained(p):
         figures = ranks[0]["figures"]
         counted = sum(answer["traffic"][:, 1] for answer in ranks)
         assert (counted[1:] == figures.planned).all(), (name, options)
@@ -240,10 +226,9 @@ def test_words_are_those_of_the_figures(p, answers):
             assert rest is None or evaluated == rest == 0
 
 
-@pytest.mark.mpi
 @pytest.mark.parametrize("p", RANKS)
-def test_passes_that_do_not_fit_are_off(p, answers):
-    for name, _, training, options, ranks in trained(answers, p):
+def test_passes_that_do_not_fit_are_off(p, trained):
+    for name, _, training, options, ranks in trained(p):
         answer = ranks[0]
         dead = "dead-rows" in options["passes"] and training < N
         if "batch" in name:
@@ -262,14 +247,13 @@ def test_passes_that_do_not_fit_are_off(p, answers):
             ]
 
 
-@pytest.mark.mpi
 @pytest.mark.parametrize("p", RANKS)
-def test_live_blocks_are_those_of_a_search(p, answers):
-    for (arguments, ranks), directed in zip(
-        of_kind(answers, p, "live"), (False, True), strict=True
-    ):
+def test_live_blocks_are_those_of_a_search(p, on_ranks):
+    layers = 3
+    for directed in (False, True):
         a, owner = graph(directed), owners(p)
-        layers = arguments["layers"]
+        plan = reference.make_parts(a, owner, p, data(4))
+        ranks = on_ranks(p, rank_tasks.live, *plan, layers)
         sets = reference.live_sets(a, np.flatnonzero(data(4).train_mask).tolist(), layers)
         assert len(sets[1]) < N
         for m, (shared, blocks, rows) in enumerate(ranks):
@@ -323,19 +307,15 @@ def bound(wire: str, rows: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("p", RANKS)
-def test_products_have_the_same_bits_with_and_without_overlap(p, answers):
-    for (arguments, ranks), directed in zip(
-        of_kind(answers, p, "product"), sorted([False, True] * len(PRODUCTS)), strict=True
-    ):
+@pytest.mark.parametrize("product", PRODUCTS, ids=str)
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_products_have_the_same_bits_with_and_without_overlap(p, product, ranks):
+    width, dtype, wire = product["width"], product["dtype"], product.get("wire", "fp32")
+    for directed in (False, True):
         a = graph(directed, 0.2)
-        width, dtype = arguments["width"], arguments["dtype"]
-        wire = arguments.get("wire", "fp32")
-        random = np.random.default_rng(width)
-        h, g = (
-            torch.from_numpy(random.standard_normal((N, width))).to(dtype).double().numpy()
-            for _ in "hg"
-        )
+        plan = reference.make_parts(a, owners(p), p)
+        answers = ranks.call(p, rank_tasks.products, *plan, **product)
+        h, g = (x.double().numpy() for x in rank_tasks.factors(N, width, dtype))
         owner = owners(p)
         foreign = np.where(owner[:, None] != owner, a, 0)
         slack = 1e-13 if dtype == torch.float64 else 1e-5
@@ -346,7 +326,7 @@ def test_products_have_the_same_bits_with_and_without_overlap(p, answers):
             error_back += bound(wire, np.where((owner == m)[:, None], foreign, 0).T @ g) * 1.001
         received = reference.needed_rows(a, owner)
         num_sent = num_bytes = 0
-        for m, (vertices, ((forward, adjoint), other), halo, traffic) in enumerate(ranks):
+        for m, (vertices, ((forward, adjoint), other), halo, traffic) in enumerate(answers):
             np.testing.assert_array_equal(forward, other[0])
             np.testing.assert_array_equal(adjoint, other[1])
             assert (np.abs(forward - (a @ h)[vertices]) <= error_forward[vertices]).all()

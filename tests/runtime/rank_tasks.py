@@ -1,19 +1,11 @@
-"""What every rank of test_execution does: mpirun python execution_main.py TASKS.pkl ANSWERS.pkl
-
-TASKS holds a dict from a number of ranks to a list of (kind, arguments), ANSWERS a dict of the
-lists of answers, each a list over ranks. One launch serves all, on its first ranks.
-"""
+"""What ranks of the pool do for several tests: functions of their transport (`ranks.Pool.call`)."""
 
 from __future__ import annotations
-
-import pickle
-import sys
-import time
-import traceback
 
 import numpy as np
 import torch
 
+from plancc.errors import InputError, PlanccError, PlanError
 from plancc_runtime.data import load_data
 from plancc_runtime.execution.choice import execution_of
 from plancc_runtime.layouts import halo, row
@@ -24,13 +16,23 @@ from plancc_runtime.layouts.order import in_order
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.run import make_network
-from plancc_runtime.transport.mpi import MpiTransport, load_mpi
-from plancc_runtime.transport.single import SingleTransport
+from plancc_runtime.slices import check_slices
+from plancc_runtime.train import train
 
 RATE = 0.5
 
 
-def do_train(transport, header, parts, options, epochs):
+def trained(transport, plan, options):
+    """The result of `train` and its traffic; the plan is a file, or its header and all slices."""
+    if isinstance(plan, tuple):
+        header, parts = plan
+        plan = header, parts[transport.rank]
+    before = transport.traffic.as_array()
+    result = train(plan, TrainOptions(**options), transport)
+    return result, transport.traffic.as_array() - before
+
+
+def looped(transport, header, parts, options, epochs):
     """Losses, weights, outputs of all rows, and traffic, of a plain loop of its own."""
     options = TrainOptions(dtype="float64", threads=1, **options)
     part = in_order(parts[transport.rank], options.row_order, options.pipeline, transport)
@@ -60,7 +62,8 @@ def do_train(transport, header, parts, options, epochs):
         )
         loss = loss / data.split_sizes["train"]
         network.zero_grad()
-        loss.backward()
+        with torch.autograd.set_multithreading_enabled(False):
+            loss.backward()
         traffic.append(transport.traffic.as_array())
         sums = [torch.zeros_like(w) if w.grad is None else w.grad for w in network.parameters()]
         flat = torch.cat([loss.detach().reshape(1), *(g.reshape(-1) for g in sums)])
@@ -91,7 +94,8 @@ def do_train(transport, header, parts, options, epochs):
     }
 
 
-def do_live(transport, header, parts, layers):
+def live(transport, header, parts, layers):
+    """Blocks of live rows, which of them are the whole block, and the rows that are live."""
     part = parts[transport.rank]
     block = Block.of_part(part, header.self_loops)
     wanted = np.flatnonzero(part.vertex_data.train_mask)
@@ -99,56 +103,73 @@ def do_live(transport, header, parts, layers):
     return [live is block for live in blocks], blocks, [part.global_id[r] for r in rows]
 
 
-def do_product(transport, header, parts, width, dtype, wire="fp32", kernel="auto", group=1):
+def factors(num_vertices, width, dtype):
+    """Random H and G, the same on every rank."""
+    random = np.random.default_rng(width)
+    return [torch.from_numpy(random.standard_normal((num_vertices, width))).to(dtype) for _ in "hg"]
+
+
+def products(
+    transport,
+    header,
+    parts,
+    width,
+    dtype,
+    wire="fp32",
+    kernel="auto",
+    group=1,
+    max_words=None,
+    overlaps=(True, False),
+):
     """A H and A^T G with and without overlap, the halo rows, and the traffic of one A H."""
     part = parts[transport.rank]
-    random = np.random.default_rng(width)
-    shape = header.num_vertices, width
-    h, g = (torch.from_numpy(random.standard_normal(shape)[part.global_id]).to(dtype) for _ in "hg")
-    halo.GROUP_ROWS, row.GROUP_NONZEROS = group, 2 * group
+    h, g = (x[part.global_id] for x in factors(header.num_vertices, width, dtype))
     block = Block.of_part(part, header.self_loops)
+    usual = transport.max_words, halo.GROUP_ROWS, row.GROUP_NONZEROS
+    transport.max_words = max_words or usual[0]
+    halo.GROUP_ROWS, row.GROUP_NONZEROS = group, 2 * group
     answers = []
-    for overlap in (True, False):
-        graph = LocalGraph(
-            block, Resources(transport, dtype, overlap=overlap, wire=wire, kernel=kernel)
-        )
-        graph.forward_product(h, "plan")  # exchanges are played again
-        before = transport.traffic.as_array()
-        forward = graph.forward_product(h, "plan")
-        traffic = transport.traffic.as_array() - before
-        answers.append((forward.numpy(), graph.adjoint_product(g, "plan").numpy()))
-    return part.global_id, answers, graph.halo(h).numpy(), traffic
+    try:
+        for overlap in overlaps:
+            graph = LocalGraph(
+                block, Resources(transport, dtype, overlap=overlap, wire=wire, kernel=kernel)
+            )
+            graph.forward_product(h, "plan")  # exchanges are played again
+            graph.adjoint_product(g, "plan")
+            before = transport.traffic.as_array()
+            forward = graph.forward_product(h, "plan")
+            traffic = transport.traffic.as_array() - before
+            answers.append((forward.numpy(), graph.adjoint_product(g, "plan").numpy()))
+        return part.global_id, answers, graph.halo(h).numpy(), traffic
+    finally:
+        transport.max_words, halo.GROUP_ROWS, row.GROUP_NONZEROS = usual
 
 
-def everywhere(transport, answer):
-    """Every rank's answer, of any type."""
-    return [pickle.loads(each) for each in transport.gather_bytes(pickle.dumps(answer))]
+def agreed(transport, failing):
+    """What every rank sees when the ranks in `failing` bring an error."""
+    try:
+        with transport.agreement():
+            if transport.rank in failing:
+                raise {"I": InputError, "P": PlanError}[failing[transport.rank][0]](
+                    failing[transport.rank][1:]
+                )
+    except PlanccError as error:
+        return type(error).__name__, str(error), error is transport.agreed_error
+    return None
 
 
-def main() -> None:
-    torch.set_num_threads(1)
-    mpi = load_mpi()
-    world = mpi.COMM_WORLD
-    with open(sys.argv[1], "rb") as file:
-        todo = pickle.load(file)
-    answers = {}
-    for size, tasks in todo.items():
-        mine = world.rank < size
-        group = world.Split(0 if mine else mpi.UNDEFINED)
-        if mine:
-            transport = SingleTransport() if size == 1 else MpiTransport(group)
-            done = (globals()[f"do_{kind}"](transport, **arguments) for kind, arguments in tasks)
-            answers[size] = [everywhere(transport, answer) for answer in done]
-        everyone = world.Ibarrier()
-        while not everyone.Test():
-            time.sleep(0.01)  # ranks that wait must not take the cores of those that work
-    if world.rank == 0:
-        with open(sys.argv[2], "wb") as file:
-            pickle.dump(answers, file)
+def cores(transport):
+    return transport.cores_per_rank()
 
 
-try:
-    main()
-except BaseException:
-    traceback.print_exc()
-    load_mpi().COMM_WORLD.Abort(1)  # the others would wait for ever
+def all_equal(transport, values):
+    return transport.all_equal(values[transport.rank])
+
+
+def checked_slices(transport, parts, contents, paths=None):
+    rank = transport.rank
+    try:
+        check_slices(parts[rank], contents[rank], transport, *(paths[rank:][:1] if paths else ()))
+    except PlanError as error:
+        return str(error)
+    return None
