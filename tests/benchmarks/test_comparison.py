@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from cases import long
 
 from benchmarks import methods, quality
 from benchmarks.comparison import Comparison, Row, mean_over_method, over_best, ratio
@@ -141,6 +142,7 @@ def test_resume_keeps_what_is_there_and_tries_failed_rows_on_request(graph, tmp_
     quality.main(tables_only)  # of the file's options
 
 
+@long
 @pytest.mark.parametrize("balance", ["nnz", "rows,work"])
 def test_all_searches_run(graph, tmp_path, balance):
     path, dense = graph

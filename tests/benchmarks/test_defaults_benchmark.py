@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from cases import long
 
 import plancc
 from benchmarks import defaults
@@ -25,6 +26,7 @@ def small(monkeypatch):
     monkeypatch.setattr(defaults, "QUICK_PARTS", (64,))
 
 
+@long
 @pytest.mark.filterwarnings("ignore::plancc.PlanccWarning")
 def test_epochs_are_those_of_plans_compiled_for_each_machine(small, tmp_path, capsys, monkeypatch):
     report = run(Inputs(tmp_path, quick=True))

@@ -6,6 +6,7 @@ import re
 import shutil
 
 import pytest
+from cases import long
 
 from benchmarks.epoch_ranks import CLEAR
 from benchmarks.epochs import Side, play, run
@@ -26,9 +27,10 @@ def test_rivals_that_are_slow_in_the_first_round_are_in_no_other():
     assert (slow.least, quick.least) == ([6.0], [3.0, 8.0])
 
 
+@long
 @pytest.mark.mpi
 @pytest.mark.skipif(
-    not (BIN / "mpirun").exists() and shutil.which("mpirun") is None, reason="no mpirun here"
+    not (BIN / "mpirun").exists() and shutil.which("mpirun") is None, reason="no mpirun"
 )
 def test_a_quick_run_has_every_figure(tmp_path):
     report = run(Inputs(tmp_path, quick=True))

@@ -10,6 +10,7 @@ import subprocess
 from dataclasses import replace
 
 import pytest
+from cases import long
 
 from benchmarks import epochs_of_plans
 from benchmarks.epochs_of_plans import (
@@ -50,6 +51,7 @@ def test_a_machine_with_another_network():
     assert (mixed.node, mixed.latency) == (network.node, network.latency)
 
 
+@long
 def test_predicted_epochs_are_those_of_simulate(tmp_path):
     bench, _ = bench_of(Inputs(tmp_path, quick=True))
     machines = {"default": find_machine("cpu-cluster"), "here": find_machine("small-cpu")}
@@ -81,9 +83,10 @@ def test_orders_of_pairs_that_are_far_apart(tmp_path):
     assert bench.load() == 0.5
 
 
+@long
 @pytest.mark.mpi
 @pytest.mark.skipif(
-    not (BIN / "mpirun").exists() and shutil.which("mpirun") is None, reason="no mpirun here"
+    not (BIN / "mpirun").exists() and shutil.which("mpirun") is None, reason="no mpirun"
 )
 def test_a_quick_run_has_every_figure(tmp_path, monkeypatch):
     graphs, _ = epochs_of_plans._graphs(Inputs(tmp_path, quick=True))

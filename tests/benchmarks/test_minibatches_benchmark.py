@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from cases import long
 
 from benchmarks import minibatches
 from benchmarks.minibatch_methods import OURS, RIVALS, WAYS, Bench, Options
@@ -108,6 +109,7 @@ def test_resume_does_the_rest(graph, tmp_path, monkeypatch):
     assert caught.value.code == 2
 
 
+@long
 def test_all_studies_run_and_report(graph, tmp_path, monkeypatch):
     path, dense = graph
     monkeypatch.setattr(Bench, "_warm_up", lambda *_: None)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cases import long
 from scipy.sparse import csr_array
 
 import plancc
@@ -75,6 +76,7 @@ def dense_losses(a, x, labels, train, dims):
     return losses
 
 
+@long
 @pytest.mark.parametrize(("width", "hidden", "fraction"), [(6, 6, 1.0), (20, 5, 0.5)])
 def test_losses_of_torch_csr_are_those_of_dense_numpy(pattern, tmp_path, width, hidden, fraction):
     graph = plancc.read_graph(write_mtx(pattern, tmp_path / "graph.mtx"))
@@ -115,6 +117,7 @@ def test_a_rival_that_fails_says_why(tmp_path):
         run(Rival("broken", command, True, ""), tmp_path / "problem.npz", 4, 1, 1)
 
 
+@long
 def test_what_cannot_be_installed_is_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     broken = environment.Environment("broken", "nothing", ("plancc-no-such-package==0",))
@@ -126,10 +129,11 @@ def test_what_cannot_be_installed_is_one_sentence(tmp_path, monkeypatch):
     assert "\n" not in rival.why_not
 
 
+@long
 @pytest.mark.mpi
 def test_the_bare_exchange_moves_the_bytes_of_the_plan(pattern, tmp_path):
     if MPIRUN is None:
-        pytest.skip("no mpirun on this machine")
+        pytest.skip("no mpirun")
     plan = plancc.compile(write_mtx(pattern, tmp_path / "g.mtx"), model="rp", num_parts=3)
     plan.save(tmp_path / "plan.h5")
     owner = np.empty(N, int)
