@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from fractions import Fraction
 
 import numpy as np
+import scipy.sparse as sp
+import worlds
 
 from plancc.graph.graph import Graph
+from plancc.models.hypergraph import HypergraphModel
 from plancc.models.problem import Hypergraph
-from plancc.passes.kernels.nets import Nets
+from plancc.passes.kernels.nets import Nets, nets_of
+from plancc.passes.kernels.state import state_of
 from plancc.passes.kernels.volume import Bounds
+
+KINDS = [(2, 8), (3, 3), (4, 12), (7, 5), (40, 9)]  # parts, most pins of a net
+CURVES = {
+    "volume": lambda pins: np.minimum(pins, 1.0),
+    "cut": lambda pins: pins.astype(float),
+    "half": lambda pins: 1 - 0.5**pins,
+    "few": lambda pins: 1 - 0.98**pins,
+    "square root": np.sqrt,
+    "nothing": np.zeros_like,
+}
+"""Probabilities that a batch asks for a row of which so many pins are in another part."""
 
 
 def random_problem(
@@ -33,6 +49,19 @@ def random_owner(rng, n: int, num_parts: int) -> np.ndarray:
     """Every part has a vertex if there are enough."""
     owner = np.concatenate([np.arange(min(n, num_parts)), rng.integers(num_parts, size=n)])[:n]
     return rng.permutation(owner).astype(np.int32)
+
+
+def make(seed, num_parts, most_pins, n=40, num_nets=70, sized=False, **options):
+    """Random numbers, a problem, its nets and the state of random owners."""
+    rng = np.random.default_rng(seed)
+    problem = random_problem(rng, n, num_nets, most_pins=most_pins, **options)
+    nets = nets_of(problem, sized=sized)
+    return rng, problem, nets, state_of(nets, random_owner(rng, n, num_parts), num_parts)
+
+
+def random_label(rng, n: int, number: int) -> np.ndarray:
+    """Clusters at random, at most so many, without gaps in their numbers."""
+    return np.unique(rng.integers(number, size=n), return_inverse=True)[1].astype(np.int32)
 
 
 def bounds(num_parts: int, target, price, cap=np.inf, *, constraints: int = 1) -> Bounds:
@@ -60,6 +89,17 @@ def slow_volume(problem: Hypergraph | Nets, owner) -> int:
     )
 
 
+def slow_expected(problem: Hypergraph, owner, reach) -> float:
+    """Part by part, from sets of pins; only nets with a source and costs, or costs of 1."""
+    total = 0.0
+    for e, pins in enumerate(net_list(problem)):
+        cost = 1 if problem.net_costs is None else int(problem.net_costs[e])
+        source = int(problem.net_sources[e])
+        count = Counter(int(owner[v]) for v in pins if owner[v] != owner[source])
+        total += cost * sum(float(reach[c]) for c in count.values())
+    return total
+
+
 def slow_overload(weights, owner, num_parts: int, epsilon: float, capacities=None) -> float:
     """Weight above the limit, each constraint over its even share; no hubs with capacities."""
     total = 0.0
@@ -78,16 +118,23 @@ def slow_overload(weights, owner, num_parts: int, epsilon: float, capacities=Non
     return total
 
 
+def counts(state, e: int) -> dict[int, int]:
+    """Part to pins of net e, from its slots in use."""
+    slots = range(state.slot_ptr[e], state.slot_ptr[e + 1])
+    if len(slots) < len(state.sums):
+        slots = slots[: state.spread[e]]
+    return {int(state.part[k]): int(state.count[k]) for k in slots if state.count[k] > 0}
+
+
+def hypergraph(graph: Graph, num_parts: int = 2, balance: str = "nnz") -> Hypergraph:
+    return HypergraphModel().build(graph, num_parts, balance=balance, seed=0)
+
+
 def grid(rows: int, columns: int) -> Graph:
     """Five-point mesh with its diagonal."""
     number = np.arange(rows * columns).reshape(rows, columns)
-    edges = np.concatenate(
-        [
-            np.stack([number[:, 1:].ravel(), number[:, :-1].ravel()]),
-            np.stack([number[1:].ravel(), number[:-1].ravel()]),
-        ],
-        axis=1,
-    )
+    pairs = [(number[:, 1:], number[:, :-1]), (number[1:], number[:-1])]
+    edges = np.concatenate([[one.ravel(), two.ravel()] for one, two in pairs], axis=1)
     return graph_of(np.concatenate([edges, edges[::-1]], axis=1), rows * columns)
 
 
@@ -98,6 +145,17 @@ def random_graph(rng, n: int, edges: int) -> Graph:
 
 
 def graph_of(edges, n: int) -> Graph:
-    keys = np.unique(np.concatenate([edges[0] * n + edges[1], np.arange(n) * (n + 1)]))
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(keys // n, minlength=n))])
-    return Graph(indptr.astype(np.int64), (keys % n).astype(np.int32))
+    """Pairs of ends, with the diagonal."""
+    rows, columns = np.concatenate([edges, [np.arange(n), np.arange(n)]], axis=1)
+    return worlds.graph_of(sp.coo_array((np.ones(len(rows), bool), (rows, columns)), (n, n)))
+
+
+def groupings(parts: tuple[int, ...], size: int):
+    """Every way to put parts on nodes of so many, one order of each."""
+    if not parts:
+        yield ()
+        return
+    for others in itertools.combinations(parts[1:], size - 1):
+        rest = tuple(q for q in parts[1:] if q not in others)
+        for more in groupings(rest, size):
+            yield (parts[0], *others, *more)

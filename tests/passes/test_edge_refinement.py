@@ -6,13 +6,13 @@ import itertools
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
+import worlds
+from cases import pairs
 
 from plancc.cost.objectives import OBJECTIVES, objective_value
 from plancc.cost.owners import traffic
 from plancc.cost.rates import EpochRates, EpochTime
 from plancc.errors import InputError
-from plancc.graph.convert import as_graph
 from plancc.graph.owners import Owners
 from plancc.passes import edges as edges_pass
 from plancc.passes.edges import RefineEdges
@@ -42,7 +42,7 @@ def a_matrix(rng, n, fill, diagonal):
     pattern[:, 1] |= rng.random(n) < 0.7
     np.fill_diagonal(pattern, diagonal)
     pattern[-2:] = False
-    return as_graph(sp.csr_array(pattern.astype(np.float32)))
+    return worlds.graph_of(pattern)
 
 
 def some_owners(rng, graph, num_parts):
@@ -59,12 +59,7 @@ def rows_of(graph):
 
 def counted(graph, owner, part, num_parts):
     """Sent and received rows, messages of both kinds and volume, by sets."""
-    moved = set()
-    for i, j, q in zip(rows_of(graph), graph.indices, part, strict=True):
-        if owner[j] != q:
-            moved.add(("expand", int(j), int(owner[j]), int(q)))
-        if owner[i] != q:
-            moved.add(("fold", int(i), int(q), int(owner[i])))
+    moved = worlds.rows_moved(graph, owner, part)
     messages = {(step, sender, receiver) for step, _, sender, receiver in moved}
 
     def per_part(items, end):
@@ -89,6 +84,15 @@ def check_state(graph, state, num_parts):
     assert (state.part[on_diagonal] == state.owner[rows[on_diagonal]]).all()
 
 
+def drawn(seed, n, num_parts, diagonal, with_messages=True):
+    """Random numbers, a matrix, its pattern and the state of random owners."""
+    rng = np.random.default_rng(seed)
+    graph = a_matrix(rng, n, 0.1, diagonal)
+    pattern = edges.pattern_of(graph.indptr, graph.indices)
+    owners = some_owners(rng, graph, num_parts)
+    return rng, graph, pattern, edges.owners_of(pattern, *owners, num_parts, with_messages)
+
+
 def the_prices(num_parts, **given):
     """Numbers of parts may be given as one for all."""
     none = dict.fromkeys(edge_moves.Prices._fields, 0.0)
@@ -101,10 +105,7 @@ def the_prices(num_parts, **given):
 @pytest.mark.parametrize("num_parts", [1, 3, 40])
 @pytest.mark.parametrize("diagonal", [False, True])
 def test_moves_keep_every_count_exact(num_parts, diagonal):
-    rng = np.random.default_rng(num_parts)
-    graph = a_matrix(rng, 30, 0.1, diagonal)
-    pattern = edges.pattern_of(graph.indptr, graph.indices)
-    state = edges.owners_of(pattern, *some_owners(rng, graph, num_parts), num_parts, True)
+    rng, graph, pattern, state = drawn(num_parts, 30, num_parts, diagonal)
     check_state(graph, state, num_parts)
     if num_parts == 1:
         return
@@ -131,11 +132,7 @@ def test_moves_keep_every_count_exact(num_parts, diagonal):
 def test_sweeps_keep_every_count_exact(given):
     for seed, num_parts in enumerate((5, 5, 5, 300)):  # of 300 parts most nets are short
         prices = the_prices(num_parts, **given)
-        rng = np.random.default_rng(seed)
-        graph = a_matrix(rng, 40, 0.1, bool(seed % 2))
-        pattern = edges.pattern_of(graph.indptr, graph.indices)
-        owners = some_owners(rng, graph, num_parts)
-        state = edges.owners_of(pattern, *owners, num_parts, True)
+        rng, graph, pattern, state = drawn(seed, 40, num_parts, bool(seed % 2))
         before = edges.volume(state)
         edge_moves.sweep_nets(rng.permutation(80), pattern, state, prices, False)
         check_state(graph, state, num_parts)
@@ -147,10 +144,7 @@ def test_sweeps_keep_every_count_exact(given):
 @pytest.mark.parametrize("num_parts", [3, 50])
 def test_tolls_follow_owners(num_parts):
     """Only parts whose figures change are priced anew."""
-    rng = np.random.default_rng(2)
-    graph = a_matrix(rng, 40, 0.1, True)
-    pattern = edges.pattern_of(graph.indptr, graph.indices)
-    state = edges.owners_of(pattern, *some_owners(rng, graph, num_parts), num_parts, True)
+    rng, _, pattern, state = drawn(2, 40, num_parts, True)
     some = rng.uniform(0.5, 2, (2, num_parts))
     prices = the_prices(
         num_parts,
@@ -174,10 +168,7 @@ def test_tolls_follow_owners(num_parts):
 def test_without_prices_no_sweep_raises_the_volume():
     prices = the_prices(6)
     for seed in range(10):
-        rng = np.random.default_rng(seed)
-        graph = a_matrix(rng, 40, 0.1, bool(seed % 2))
-        pattern = edges.pattern_of(graph.indptr, graph.indices)
-        state = edges.owners_of(pattern, *some_owners(rng, graph, 6), 6)
+        rng, _, pattern, state = drawn(seed, 40, 6, bool(seed % 2), False)
         for _ in range(4):
             before = edges.volume(state)
             edge_moves.sweep_owners(rng.permutation(40), pattern, state, prices)
@@ -186,8 +177,7 @@ def test_without_prices_no_sweep_raises_the_volume():
             assert before >= between >= edges.volume(state)
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
-@pytest.mark.parametrize("num_parts", [1, 2, 7])
+@pairs(objective=OBJECTIVES, num_parts=[1, 2, 7])
 def test_never_worse_and_what_it_says(objective, num_parts):
     rng = np.random.default_rng(num_parts)
     graph = a_matrix(rng, 60, 0.08, True)
@@ -268,24 +258,20 @@ def test_only_movable_nonzeros_move():
 
 
 def test_close_to_the_best_of_all():
-    """Two parts, every way to own five vertices and the nonzeros off the diagonal."""
+    """Two parts, every way to own four vertices and the nonzeros off the diagonal."""
     least = refined = 0
     for seed in range(6):
         rng = np.random.default_rng(seed)
-        pattern = np.eye(4, dtype=np.float32)
+        pattern = np.eye(4, dtype=bool)
         cells = [(i, j) for i in range(4) for j in range(4) if i != j]
         for at in rng.choice(len(cells), 7, replace=False):
-            pattern[cells[at]] = 1
-        graph = as_graph(sp.csr_array(pattern))
-        rows, limit = rows_of(graph), 7
-        off = np.flatnonzero(rows != graph.indices)
-        best = np.inf
-        for owner in itertools.product(range(2), repeat=4):
-            for free in itertools.product(range(2), repeat=len(off)):
-                part = np.array(owner)[rows]
-                part[off] = free
-                if np.bincount(part).max() <= limit and 0 < sum(owner) < 4:
-                    best = min(best, counted(graph, owner, part, 2)[1])
+            pattern[cells[at]] = True
+        graph, limit = worlds.graph_of(pattern), 7
+        held, best = worlds.places(graph), np.inf
+        for owner in itertools.product([0], *[range(2)] * 3):  # the parts are alike
+            for part in itertools.product(*([owner[i]] if i == j else (0, 1) for i, j in held)):
+                if max(part.count(0), part.count(1)) <= limit and sum(owner) > 0:
+                    best = min(best, len(worlds.rows_moved(graph, owner, part)))
         start = np.array([0, 1, 0, 1], dtype=np.int32)
         found = min(
             RefineEdges(epsilon=0.2, seed=k).run(graph, Owners(start), 2).after.volume
@@ -298,15 +284,14 @@ def test_close_to_the_best_of_all():
 
 
 def test_refuses_what_it_cannot_do():
-    graph = as_graph(sp.csr_array(np.eye(3, dtype=np.float32)))
-    owner = np.zeros(3, np.int32)
-    with pytest.raises(InputError, match="2 owners for 3 nonzeros"):
-        RefineEdges().run(graph, Owners(owner, owner[:2]), 2)
-    with pytest.raises(InputError, match=r"owners 0\.\.5 of rows: must be in 0\.\.1"):
-        RefineEdges().run(graph, Owners(np.array([0, 5, 0], np.int32), owner), 2)
-    with pytest.raises(InputError, match=r"nonzero \(1, 1\) is not its row's owner's"):
-        RefineEdges().run(graph, Owners(owner, np.array([0, 1, 0], np.int32)), 2)
-    with pytest.raises(InputError, match="the prediction of an epoch"):
-        RefineEdges("time").run(graph, Owners(owner, owner), 2)
-    with pytest.raises(InputError, match="objective"):
-        RefineEdges("speed").run(graph, Owners(owner, owner), 2)
+    graph, nobody = worlds.graph_of(np.eye(3, dtype=bool)), [0, 0, 0]
+    for rows, nonzeros, objective, words in (
+        (nobody, [0, 0], "volume", "2 owners for 3 nonzeros"),
+        ([0, 5, 0], nobody, "volume", r"owners 0\.\.5 of rows: must be in 0\.\.1"),
+        (nobody, [0, 1, 0], "volume", r"nonzero \(1, 1\) is not its row's owner's"),
+        (nobody, nobody, "time", "the prediction of an epoch"),
+        (nobody, nobody, "speed", "objective"),
+    ):
+        owners = Owners(np.array(rows, np.int32), np.array(nonzeros, np.int32))
+        with pytest.raises(InputError, match=words):
+            RefineEdges(objective).run(graph, owners, 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from cases import seeds
 from nets_helpers import random_owner, random_problem, slow_volume
 
 from plancc.models.limits import Limits
@@ -52,7 +53,7 @@ def test_a_rotation_through_full_parts(num_parts):
     assert state.owner.tolist() == best.tolist()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12, quick=8))
 def test_the_volume_falls_by_what_is_said_and_the_balance_stays(seed):
     rng = np.random.default_rng(seed)
     constraints, num_parts = 1 + seed % 2, 3 + seed % 6

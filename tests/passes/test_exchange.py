@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from nets_helpers import random_graph, random_problem, slow_overload, slow_volume
+from nets_helpers import hypergraph, random_graph, random_problem, slow_overload, slow_volume
 
-from plancc.models.hypergraph import HypergraphModel
 from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph
 from plancc.passes.deadline import Deadline
@@ -63,7 +62,7 @@ def test_full_by_rows(num_parts):
     """Every part has as many rows as it may, so that only exchanges can lower the nonzeros."""
     rng = np.random.default_rng(num_parts)
     graph = random_graph(rng, 12 * num_parts, 60 * num_parts)
-    problem = HypergraphModel().build(graph, num_parts, balance="nnz,rows", seed=0)
+    problem = hypergraph(graph, num_parts, "nnz,rows")
     weights = problem.vertex_weights
     heaviest_first = np.argsort(-weights[:, 0], kind="stable")
     owner = np.empty(len(weights), dtype=np.int32)

@@ -7,9 +7,11 @@ import itertools
 import networkx
 import numpy as np
 import pytest
+from cases import seeds
 from nets_helpers import (
     graph_of,
     grid,
+    hypergraph,
     net_list,
     random_owner,
     random_problem,
@@ -17,7 +19,6 @@ from nets_helpers import (
     slow_volume,
 )
 
-from plancc.models.hypergraph import HypergraphModel
 from plancc.models.limits import Limits
 from plancc.passes.deadline import Deadline
 from plancc.passes.flows import Flows
@@ -138,7 +139,7 @@ def lawler(net) -> networkx.DiGraph:
     return graph
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(25, quick=8))
 def test_maximum_flow_and_both_minimum_cuts(seed):
     rng = np.random.default_rng(seed)
     nets = problem(rng, 60, 90, most_pins=5)
@@ -172,7 +173,7 @@ def test_maximum_flow_and_both_minimum_cuts(seed):
         assert flow.weight[side].tolist() == net.weight[reached].sum(axis=0).tolist()
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40, quick=12))
 def test_cut_of_a_pair_against_all_splits(seed):
     """Without limits the smallest cut of all; with them a balanced one that is no worse."""
     rng = np.random.default_rng(seed)
@@ -250,12 +251,11 @@ def test_a_cut_ends_after_a_bound_of_work():
 def mesh(rows, columns, num_parts, seed=0):
     """A grid whose parts have ragged boundaries."""
     rng = np.random.default_rng(seed)
-    hypergraph = HypergraphModel().build(grid(rows, columns), num_parts, balance="nnz", seed=0)
     place = np.arange(rows * columns)
     noisy = place % columns + rng.normal(0, 2.0, rows * columns)
     owner = np.empty(rows * columns, dtype=np.int32)
     owner[np.argsort(noisy, kind="stable")] = place * num_parts // (rows * columns)
-    return nets_of(hypergraph), owner
+    return nets_of(hypergraph(grid(rows, columns), num_parts)), owner
 
 
 def test_straightens_the_boundaries_of_a_mesh():
@@ -318,7 +318,7 @@ def test_graphs_with_hubs_are_left_alone():
     rng = np.random.default_rng(0)
     ends = np.stack([rng.integers(200, size=600), np.where(rng.random(600) < 0.3, 0, -1)])
     ends[1] = np.where(ends[1] < 0, rng.integers(200, size=600), ends[1])
-    hub = nets_of(HypergraphModel().build(graph_of(ends, 200), 2, balance="nnz", seed=0))
+    hub = nets_of(hypergraph(graph_of(ends, 200)))
     everywhere = problem(rng, 400, 2000, most_pins=3)  # all 40 parts share nets with all others
     for nets, num_parts in ((hub, 2), (everywhere, 40)):
         state = state_of(nets, random_owner(rng, len(nets.weight), num_parts), num_parts)
@@ -327,15 +327,12 @@ def test_graphs_with_hubs_are_left_alone():
         np.testing.assert_array_equal(state.owner, given)
 
 
-def test_deadline():
-    nets, owner = mesh(10, 20, 2)
-    state = state_of(nets, owner, 2)
-    limits = Limits.of(nets.weight, 2, 0.02)
-    assert Flows(limits, Deadline(-np.inf)).refine(nets, state) == 0
+@pytest.mark.parametrize(
+    ("num_parts", "deadline"), [(2, Deadline(-np.inf)), (1, Deadline())], ids=["late", "one part"]
+)
+def test_nothing_is_done_after_the_deadline_and_for_one_part(num_parts, deadline):
+    nets, owner = mesh(10, 20, num_parts)
+    state = state_of(nets, owner, num_parts)
+    limits = Limits.of(nets.weight, num_parts, 0.02)
+    assert Flows(limits, deadline).refine(nets, state) == 0
     np.testing.assert_array_equal(state.owner, owner)
-
-
-def test_one_part_or_none_that_touch():
-    nets, owner = mesh(6, 6, 1)
-    state = state_of(nets, owner, 1)
-    assert Flows(Limits.of(nets.weight, 1, 0.02)).refine(nets, state) == 0

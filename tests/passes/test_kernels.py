@@ -6,31 +6,24 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from nets_helpers import bounds, net_list, random_owner, random_problem, slow_volume
+from nets_helpers import (
+    KINDS,
+    bounds,
+    counts,
+    make,
+    net_list,
+    random_label,
+    random_problem,
+    slow_volume,
+)
 
 from plancc.models.problem import Hypergraph
 from plancc.passes.kernels import volume as sweeping
 from plancc.passes.kernels.coarsening import cluster, contract
+from plancc.passes.kernels.expected import sweep_expected
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import boundary, move, pins_in, state_of, volume
 from plancc.passes.kernels.volume import rate, relief_costs, relieve, sweep
-
-KINDS = [(2, 8), (3, 3), (4, 12), (7, 5), (40, 9)]  # parts, most pins of a net
-
-
-def make(seed, num_parts, most_pins, n=40, num_nets=70, **options):
-    rng = np.random.default_rng(seed)
-    problem = random_problem(rng, n, num_nets, most_pins=most_pins, **options)
-    nets = nets_of(problem)
-    return rng, problem, nets, state_of(nets, random_owner(rng, n, num_parts), num_parts)
-
-
-def counts(state, e: int) -> dict[int, int]:
-    """Part to pins of net e, from its slots."""
-    slots = range(state.slot_ptr[e], state.slot_ptr[e + 1])
-    if len(slots) < len(state.sums):
-        slots = slots[: state.spread[e]]
-    return {int(state.part[k]): int(state.count[k]) for k in slots if state.count[k] > 0}
 
 
 def check_state(problem, nets, state):
@@ -229,13 +222,18 @@ def test_costs_that_four_bytes_do_not_hold():
     assert state.owner[0] == 1
 
 
-def test_sweep_keeps_below_the_cap():
-    rng, _, nets, state = make(5, 4, 6, constraints=2)
+@pytest.mark.parametrize("batches", [False, True])
+def test_sweep_keeps_below_the_cap(batches):
+    rng, _, nets, state = make(6, 4, 6, sized=batches, constraints=2)
     cap = state.sums + rng.integers(0, 9, state.sums.shape).astype(float)
+    before, limits = state.owner.copy(), bounds(4, cap, 0, cap, constraints=2)
     for _ in range(3):
-        limits = bounds(4, cap, 0, cap, constraints=2)
-        assert sweep(rng.permutation(40), nets, state, limits)[1] >= 0
+        if batches:
+            sweep_expected(rng.permutation(40), nets, state, np.arange(7.0), limits)
+        else:
+            assert sweep(rng.permutation(40), nets, state, limits)[1] >= 0
         assert (state.sums <= cap).all()
+    assert (state.owner != before).any()
 
 
 def test_moves_that_gain_nothing_make_parts_lighter_by_their_capacity():
@@ -291,7 +289,7 @@ def test_contraction_keeps_the_volume(sourced, costs):
         if not sourced:
             problem = Hypergraph(**vars(problem) | {"net_sources": None})
         nets = nets_of(problem)
-        label = np.unique(rng.integers(12, size=50), return_inverse=True)[1].astype(np.int32)
+        label = random_label(rng, 50, 12)
         num = label.max() + 1
         coarse = contract(nets, label)
         groups = [(tuple(pins), *_source(coarse, e)) for e, pins in enumerate(net_list(coarse))]
@@ -326,20 +324,25 @@ def _sent(nets, owner, q) -> int:
     )
 
 
-def test_clusters_keep_apart_what_must_and_weigh_little():
-    for seed in range(10):
-        rng = np.random.default_rng(seed)
-        nets = nets_of(random_problem(rng, 80, 120, constraints=2))
-        together = rng.integers(3, size=80)
-        heaviest = np.array([9, 11])
-        label = cluster(nets, rng.permutation(80), together, heaviest)
-        num = label.max() + 1
-        assert np.unique(label).tolist() == list(range(num))
-        assert num < 80
-        for k in range(num):
-            members = np.flatnonzero(label == k)
-            assert len(set(together[members])) == 1
-            assert len(members) == 1 or (nets.weight[members].sum(axis=0) <= heaviest).all()
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("coarse", [False, True])
+def test_clusters_keep_apart_what_must_and_weigh_little(seed, coarse):
+    """Of vertices, and of clusters by an overlap of their pins."""
+    rng = np.random.default_rng(seed)
+    nets, overlap = nets_of(random_problem(rng, 80, 120, constraints=2), sized=coarse), ()
+    if coarse:
+        nets = contract(nets, cluster(nets, rng.permutation(80), np.zeros(80), np.full(2, 5)))
+        overlap = (float(rng.random()),)
+    n = len(nets.weight)
+    together, heaviest = rng.integers(3, size=n), np.array([9, 11])
+    label = cluster(nets, rng.permutation(n), together, heaviest, *overlap)
+    num = label.max() + 1
+    assert np.unique(label).tolist() == list(range(num))
+    assert num < n
+    for k in range(num):
+        members = np.flatnonzero(label == k)
+        assert len(set(together[members].tolist())) == 1
+        assert len(members) == 1 or (nets.weight[members].sum(axis=0) <= heaviest).all()
 
 
 def test_clusters_join_who_share_nets():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from nets_helpers import grid, random_owner, random_problem, slow_overload, slow_volume
+from cases import seeds
+from nets_helpers import grid, hypergraph, random_owner, random_problem, slow_overload, slow_volume
 
-from plancc.models.hypergraph import HypergraphModel
 from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph
 from plancc.passes.deadline import Deadline
@@ -52,7 +52,7 @@ def test_two_moves_that_pay_only_together():
     assert state.owner.tolist() == given.tolist()  # what no single move finds
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12, quick=8))
 def test_gains_are_exact_and_the_rest_is_undone(seed):
     rng = np.random.default_rng(seed)
     constraints, num_parts = 1 + seed % 2, 3 + seed % 4
@@ -114,7 +114,7 @@ def test_a_search_in_progress_ends_at_the_deadline(monkeypatch, asked):
 
 
 def test_nothing_moves_where_nothing_helps():
-    nets = nets_of(HypergraphModel().build(grid(8, 16), 2, balance="nnz", seed=0))
+    nets = nets_of(hypergraph(grid(8, 16), 2))
     owner = (np.arange(128) % 16 // 8).astype(np.int32)
     state = state_of(nets, owner, 2)
     gained, tried = searched(nets, state, Limits.of(nets.weight, 2, 0.5))
@@ -125,7 +125,7 @@ def test_nothing_moves_where_nothing_helps():
 
 def test_polish():
     rng = np.random.default_rng(3)
-    nets = nets_of(HypergraphModel().build(grid(24, 24), 4, balance="nnz", seed=0))
+    nets = nets_of(hypergraph(grid(24, 24), 4))
     owner = (np.arange(576) // 144).astype(np.int32)
     swapped = rng.random(576) < 0.1
     owner[swapped] = rng.permutation(owner[swapped])
@@ -145,7 +145,7 @@ def test_polish():
 
 
 def test_refinement_of_a_mesh_keeps_what_was_better():
-    problem = HypergraphModel().build(grid(16, 64), 4, balance="nnz", seed=0)
+    problem = hypergraph(grid(16, 64), 4)
     straight = (np.arange(1024) % 64 // 16).astype(np.int32)
     refined = RefineVolume(epsilon=0.05, cycles=1).run(problem, straight, 4)
     assert refined.after.volume == refined.before.volume == slow_volume(problem, refined.owner)
@@ -158,7 +158,7 @@ def test_refinement_of_a_mesh_keeps_what_was_better():
 
 
 def test_refinement_does_not_depend_on_the_number_of_threads():
-    problem = HypergraphModel().build(grid(24, 64), 6, balance="nnz", seed=0)
+    problem = hypergraph(grid(24, 64), 6)
     given = (np.arange(24 * 64) % 64 * 6 // 64).astype(np.int32)
     noisy = np.random.default_rng(0).random(24 * 64) < 0.1
     given[noisy] = np.random.default_rng(1).permutation(given[noisy])

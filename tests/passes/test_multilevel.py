@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from nets_helpers import (
     grid,
+    hypergraph,
     random_graph,
     random_owner,
     random_problem,
@@ -13,16 +14,11 @@ from nets_helpers import (
     slow_volume,
 )
 
-from plancc.models.hypergraph import HypergraphModel
 from plancc.models.limits import Limits
 from plancc.passes.deadline import Deadline
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of, volume
 from plancc.passes.multilevel import Sweeps, coarsen
-
-
-def hypergraph(graph, balance="nnz"):
-    return HypergraphModel().build(graph, 2, balance=balance, seed=0)
 
 
 def test_levels_keep_owners_and_volume():
@@ -103,7 +99,7 @@ def test_balance_is_restored(num_parts, constraints):
 
 def test_weight_flows_through_full_parts():
     """A long mesh whose left end is too heavy: a few columns travel, the volume stays low."""
-    nets = nets_of(hypergraph(grid(8, 160), "rows"))
+    nets = nets_of(hypergraph(grid(8, 160), 8, "rows"))
     owner = np.clip((np.arange(1280) % 160 - 4) // 19, 0, 7).astype(np.int32)
     limits = Limits.of(nets.weight, 8, 0.02)
     state = state_of(nets, owner, 8)

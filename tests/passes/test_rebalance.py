@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from nets_helpers import random_graph, random_owner, slow_overload, slow_volume
+from nets_helpers import hypergraph, random_graph, random_owner, slow_overload, slow_volume
 
-from plancc.models.hypergraph import HypergraphModel
 from plancc.models.problem import Hypergraph
 from plancc.models.weights import combined
 from plancc.partitioners.options import PartitionOptions
@@ -16,7 +15,7 @@ from plancc.passes import Rebalance
 
 def problem_of(seed=0, n=1200, balance="nnz,rows"):
     graph = random_graph(np.random.default_rng(seed), n, 5 * n)
-    return HypergraphModel().build(graph, 2, balance=balance, seed=0)
+    return hypergraph(graph, 2, balance)
 
 
 @pytest.mark.parametrize("num_parts", [2, 8, 24])

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
+import worlds
 
 from plancc.cost.owners import traffic
-from plancc.graph.convert import as_graph
 from plancc.graph.owners import Owners
 from plancc.passes.vector_owners import VectorOwners
 
@@ -21,7 +20,7 @@ def instance(seed, n=60, num_parts=5, diagonal=True):
     pattern = rng.random((n, n)) < 0.08
     np.fill_diagonal(pattern, diagonal)
     pattern[-1], pattern[:, -1] = False, False
-    graph = as_graph(sp.csr_array(pattern.astype(np.float32)))
+    graph = worlds.graph_of(pattern)
     owner = rng.integers(0, num_parts, n).astype(np.int32)
     part = rng.integers(0, num_parts, graph.num_nonzeros).astype(np.int32)
     on_diagonal = graph.indices == rows_of(graph)
