@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import worlds
+from hypothesis import settings
 from hypothesis import strategies as st
+from worlds import random_array
 
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
@@ -12,27 +15,14 @@ from plancc.plan.lowering import lower
 
 
 def graph_of(array: np.ndarray, *, directed: bool = True, dtype=np.float32, **fields) -> Graph:
-    """The nonzeros of a dense array as a Graph."""
-    n = len(array)
-    columns = [np.flatnonzero(array[i]) for i in range(n)]
-    indptr = np.cumsum([0, *(len(found) for found in columns)], dtype=np.int64)
-    indices = np.concatenate(columns).astype(np.int32)
-    values = np.concatenate([array[i][found] for i, found in enumerate(columns)]).astype(dtype)
-    return Graph(indptr, indices, values, directed=directed, **fields)
+    """The nonzeros of a dense array as a Graph that is directed unless told, with values."""
+    values = array.astype(float) if array.dtype == bool else array
+    return worlds.graph_of(values, directed=directed, dtype=dtype, **fields)
 
 
-def random_array(rng, n, density, *, symmetric=False, diagonal="as is") -> np.ndarray:
-    """Values of both signs, some rows empty, none of them zero where the pattern is not."""
-    array = np.where(rng.random((n, n)) < density, rng.uniform(0.5, 2, (n, n)), 0)
-    array *= rng.choice([-1.0, 1.0], (n, n))
-    array[rng.random(n) < 0.1] = 0
-    if symmetric:
-        array = np.triu(array) + np.triu(array, 1).T
-    if diagonal == "full":
-        np.fill_diagonal(array, 1.5)
-    elif diagonal == "none":
-        np.fill_diagonal(array, 0)
-    return array
+def costly(share: int) -> settings:
+    """A share of the profile's examples, at most 50, for tests whose examples cost much."""
+    return settings(max_examples=min(50, settings().max_examples // share))
 
 
 @st.composite
@@ -68,15 +58,7 @@ def lowered(graph, owner, num_parts):
 
 
 def data_of(n: int, seed: int = 0) -> VertexData:
-    rng = np.random.default_rng(seed)
-    return VertexData(
-        features=rng.standard_normal((n, 3)).astype(np.float32),
-        labels=rng.integers(-1, 4, n).astype(np.int32),
-        train_mask=rng.random(n) < 0.5,
-        val_mask=rng.random(n) < 0.3,
-        test_mask=rng.random(n) < 0.3,
-        clusters=rng.integers(0, 5, n).astype(np.int32),
-    )
+    return worlds.data(n, 3, 4, seed)
 
 
 @st.composite
@@ -105,9 +87,8 @@ def edge_cases(draw, max_vertices=14, densities=(0.0, 0.1, 0.3, 1.0)):
 
 
 def edges_lowered(graph, owner, nonzero_owner, num_parts):
-    return lower(
-        graph, Owners(owner, nonzero_owner), num_parts, normalization="none", self_loops=False
-    )
+    owners = Owners(owner, nonzero_owner)
+    return lower(graph, owners, num_parts, normalization="none", self_loops=False)
 
 
 def owners_of_pairs(graph, nonzero_owner) -> dict[tuple[int, int], int]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import h5py
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import sealing
 import test_file
+from cases import long
 from test_edge_plans import rich_edge_plan
 
 import plancc
@@ -24,10 +25,22 @@ from plancc.plan.slices import read_rank_slice
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
-@pytest.fixture(params=["row", "edge"])
-def path(request, tmp_path):
-    plan = test_file.rich_plan() if request.param == "row" else rich_edge_plan()
-    plan.save(tmp_path / "plan.h5")
+PLANS = {"row": test_file.rich_plan, "edge": partial(rich_edge_plan, num_parts=4)}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """The bytes of a row plan's and an edge plan's file."""
+    path, found = tmp_path_factory.mktemp("files") / "plan.h5", {}
+    for layout, make in PLANS.items():
+        make().save(path)
+        found[layout] = path.read_bytes()
+    return found
+
+
+@pytest.fixture(params=PLANS)
+def path(request, files, tmp_path):
+    (tmp_path / "plan.h5").write_bytes(files[request.param])
     return tmp_path / "plan.h5"
 
 
@@ -51,12 +64,22 @@ def readers_that_refuse(path, num_parts):
     return refuse
 
 
-@pytest.mark.parametrize("name", sorted(NODES))
-def test_a_changed_entry_is_found_by_the_rank_that_reads_it(path, name):
-    num_parts = load(path).num_parts
+def names_of_layouts():
+    """All names of both plans; `long` where the other layout, or another name, has the same way."""
+    for name, node in NODES.items():
+        if not node.routed and name != "vertex_data/targets":
+            for layout in (node.layout,) if node.layout else PLANS:
+                same = layout == "edge" and not name.startswith(("fold", "matrix"))
+                same |= layout == "row" and name.startswith("matrix")
+                same |= name.endswith(("_mask", "clusters"))
+                yield pytest.param(layout, name, marks=long if same else ())
+
+
+@pytest.mark.parametrize(("layout", "name"), names_of_layouts())
+def test_a_changed_entry_is_found_by_the_rank_that_reads_it(layout, name, files, tmp_path):
+    path = tmp_path / "plan.h5"
+    path.write_bytes(files[layout])
     with h5py.File(path, "r") as file:
-        if name not in file:
-            pytest.skip("not in this layout")
         arrays = sealing.datasets(file)
     expected = sealing.leaves_of(arrays)[name]
     entry = len(arrays[name]) - 1
@@ -64,16 +87,16 @@ def test_a_changed_entry_is_found_by_the_rank_that_reads_it(path, name):
     with h5py.File(path, "r") as file:
         found = file[name][()]
     now = sealing.leaves_of(arrays | {name: found})[name]
-    for read in (load, plancc.verify_file, lambda at: PlanFile(at).check_content()):
+    for read in (load, lambda at: PlanFile(at).check_content()):
         with pytest.raises(PlanError, match=f"/{name} "):
             read(path)
-    refuse = readers_that_refuse(path, num_parts)
+    refuse = readers_that_refuse(path, 4)
     if name == "rows/original_id":  # which ranks read where they write predictions
         assert refuse == set()
     elif NODES[name].cut:
         assert refuse == set(np.flatnonzero((now != expected).any(axis=1)).tolist())
     else:
-        assert refuse == set(range(num_parts))
+        assert refuse == set(range(4))
 
 
 def test_a_changed_digest_or_header_is_found_by_everybody(path):
@@ -102,27 +125,30 @@ def test_a_sealed_change_is_another_plan(path):
     assert np.flatnonzero(other.value != plan.value).tolist() == [3]
 
 
-def test_digests_of_no_dataset_and_datasets_without_digests(path):
-    content = path.read_bytes()
+def other_digest(file):
+    del file["digests/matrix/value"]
+    file["digests/matrix/value"] = np.zeros((1, 32), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda f: f.__delitem__("digests/matrix/value"), "/digests/matrix/value is missing"),
+        (
+            lambda f: f.__delitem__("rows/original_id"),
+            "/rows/original_id is missing, and its digest is there",
+        ),
+        (
+            lambda f: f.create_dataset("digests/matrix/other", data=np.zeros((1, 32), np.uint8)),
+            "unknown node /digests/matrix/other",
+        ),
+        (other_digest, "/digests/matrix/value is of size 1 x 32"),
+    ],
+)
+def test_digests_of_no_dataset_and_datasets_without_digests(path, change, words):
     with h5py.File(path, "r+") as file:
-        del file["digests/matrix/value"]
-    with pytest.raises(PlanError, match="/digests/matrix/value is missing"):
-        load(path)
-    path.write_bytes(content)
-    with h5py.File(path, "r+") as file:
-        del file["rows/original_id"]
-    with pytest.raises(PlanError, match="/rows/original_id is missing, and its digest is there"):
-        load(path)
-    path.write_bytes(content)
-    with h5py.File(path, "r+") as file:
-        file["digests/matrix/other"] = np.zeros((1, 32), np.uint8)
-    with pytest.raises(PlanError, match="unknown node /digests/matrix/other"):
-        load(path)
-    path.write_bytes(content)
-    with h5py.File(path, "r+") as file:
-        del file["digests/matrix/value"]
-        file["digests/matrix/value"] = np.zeros((1, 32), np.uint8)
-    with pytest.raises(PlanError, match="/digests/matrix/value is of size 1 x 32"):
+        change(file)
+    with pytest.raises(PlanError, match=words):
         load(path)
 
 
@@ -162,16 +188,15 @@ def heap_of_zeros(path):
     return found
 
 
+@pytest.mark.timeout(120)
 def test_an_older_file_whose_heap_is_damaged_does_not_hang(tmp_path):
     """HDF5 by itself never returns from it."""
     path = tmp_path / "plan.h5"
     shutil.copy(GOLDEN / "plan-1.4.h5", path)
     assert heap_of_zeros(path) > 3
-    began = time.monotonic()
     with pytest.raises(PlanError) as caught:
         load(path)
     assert str(caught.value).startswith(f"{path}: ")
-    assert time.monotonic() - began < 120
 
 
 def test_an_older_file_with_another_value(tmp_path):
@@ -187,7 +212,7 @@ def test_an_older_file_with_another_value(tmp_path):
             read_rank_slice(path, rank, 6)
 
 
-@pytest.mark.parametrize("minor", range(5))
+@pytest.mark.parametrize("minor", [0, 3, *(pytest.param(k, marks=long) for k in (1, 2, 4))])
 def test_upgrade(minor, tmp_path):
     old, new = GOLDEN / f"plan-1.{minor}.h5", tmp_path / "new.h5"
     digest = plancc.upgrade(old, new, compress=minor % 2 == 1)
@@ -203,7 +228,7 @@ def test_upgrade(minor, tmp_path):
     assert not (tmp_path / "newer.h5").exists()
 
 
-@pytest.mark.parametrize("minor", [0, 3, 4])
+@pytest.mark.parametrize("minor", [3, *(pytest.param(k, marks=long) for k in (0, 4))])
 def test_the_child_makes_the_digests_that_older_files_lack(minor):
     with PlanFile(GOLDEN / f"plan-1.{minor}.h5") as file:
         arrays = {name: file.read(name) for name in file.names()}

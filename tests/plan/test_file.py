@@ -13,7 +13,7 @@ import plan_helpers
 import pytest
 import scipy.sparse as sp
 import sealing
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 import plancc
 from plancc.plan.metrics import Metrics
@@ -85,12 +85,10 @@ def rich_plan(seed=0, n=40, num_parts=4, dtype=np.float32):
     )
 
 
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@plan_helpers.costly(2)
 @given(case=plan_helpers.cases())
-def test_round_trip(case, tmp_path):
-    path = tmp_path / "plan.h5"
+def test_round_trip(case, tmp_path_factory):
+    path = tmp_path_factory.mktemp("plan") / "plan.h5"
     plan = plan_helpers.lowered(*case)
     digest = plan.save(path)
     assert_equal(load(path), plan)

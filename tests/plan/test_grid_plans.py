@@ -13,6 +13,7 @@ import plan_helpers
 import pytest
 import sealing
 import test_file
+from cases import long
 
 from plancc.errors import InputError, PlanError
 from plancc.plan.grid import Grid
@@ -30,18 +31,25 @@ COLLECTIVE = ("1d 1", "1d 5", "1.5d 4x2", "1.5d 9x3", "1.5d 6x1", "2d 3x3", "2d 
 COLLECTIVE += ("2d 1x4", "2d 5x1", "3d 2x2x2", "3d 2x3x2", "3d 3x2x1", "3d 1x1x4", "3d 2x4x3")
 IN_MESSAGES = ("1d 5 sparse", "1.5d 4x2 sparse", "feature 1x4", "feature 3x2", "feature 4x1")
 GRIDS = [Grid.parse(text) for text in COLLECTIVE + IN_MESSAGES]
+QUICK = ("1d 1", "1d 5", "1.5d 4x2", "2d 2x3", "2d 4x2", "3d 2x3x2")
+QUICK += ("1d 5 sparse", "1.5d 4x2 sparse", "feature 3x2")
+READ = [
+    pytest.param(grid, marks=() if str(grid) in QUICK else long, id=str(grid)) for grid in GRIDS
+]
+"""All grids for tests that read the files of all their ranks; but for the quick ones, `long`."""
 
 
-def grid_plan(grid, seed=0, n=N, density=0.2):
+@cache
+def grid_plan(grid):
     """A grid plan with parts of uneven sizes, one of them empty, and its matrix in plan order."""
-    rng = np.random.default_rng([seed, grid.num_parts])
-    array = plan_helpers.random_array(rng, n, density)
-    owner = rng.choice(grid.num_parts, n, p=rng.dirichlet(np.ones(grid.num_parts)))
+    rng = np.random.default_rng([0, grid.num_parts])
+    array = plan_helpers.random_array(rng, N, 0.2)
+    owner = rng.choice(grid.num_parts, N, p=rng.dirichlet(np.ones(grid.num_parts)))
     if grid.num_parts > 2:
         owner[owner == 1] = 0
     graph = plan_helpers.graph_of(array)
     plan = plan_helpers.lowered(graph, owner.astype(np.int32), grid.num_parts)
-    plan = replace(plan, vertex_data=plan_helpers.data_of(n).take(plan.global_id))
+    plan = replace(plan, vertex_data=plan_helpers.data_of(N).take(plan.global_id))
     plan = with_grid(plan, grid)
     order = plan.global_id
     return plan, array.astype(np.float32)[np.ix_(order, order)]
@@ -115,9 +123,8 @@ def test_pieces_cover_a_layer_and_nest_in_its_parts(grid):
         assert len({columns.count(k) for k in columns}) == 1
 
 
-@pytest.mark.parametrize("text", COLLECTIVE)
-def test_every_nonzero_is_with_one_rank(text):
-    grid = Grid.parse(text)
+@pytest.mark.parametrize("grid", [case for case in READ if case.id in COLLECTIVE])
+def test_every_nonzero_is_with_one_rank(grid):
     plan, matrix, parts_of_ranks = shared(grid)
     times, total = np.zeros(matrix.shape, int), np.zeros(matrix.shape, np.float32)
     for part in parts_of_ranks:
@@ -139,7 +146,7 @@ def test_every_nonzero_is_with_one_rank(text):
     np.testing.assert_array_equal(total, matrix)
 
 
-@pytest.mark.parametrize("grid", GRIDS, ids=str)
+@pytest.mark.parametrize("grid", READ)
 def test_rows_and_their_data(grid):
     """Every row is with as many ranks as there are copies or slices, with its own vertex data."""
     plan, _, parts_of_ranks = shared(grid)
@@ -168,7 +175,7 @@ def test_ranks_that_exchange_messages_have_their_part(text):
         assert len(part.grid.place) == 0
 
 
-@pytest.mark.parametrize("grid", GRIDS, ids=str)
+@pytest.mark.parametrize("grid", READ)
 def test_what_a_product_moves(grid):
     """Against a count of every piece at every rank of an even plan, where no block is empty."""
     n, width = 36, 7
@@ -219,27 +226,30 @@ def test_what_a_product_moves_is_reported(tmp_path):
 
 
 def test_grids_that_do_not_fit():
-    plan = replace(grid_plan(Grid("1d", 4))[0], header=replace(HEADER, layout="row", grid=None))
+    plan, _ = grid_plan(Grid("1d", 4))
+    header = plan.header
+    plan = replace(plan, header=replace(header, layout="row", grid=None))
     for grid in (Grid("2d", 3, 4), Grid("3d", 2, 2), Grid("feature", 1, 4)):
         with pytest.raises(InputError, match="needs a row plan of"):
             with_grid(plan, grid)
     with pytest.raises(InputError, match="needs a row plan of 4 parts, not 4 parts of layout grid"):
         with_grid(with_grid(plan, Grid("1d", 4)), Grid("1d", 4))
-    for header, words in (
-        (
-            replace(HEADER, grid=None),
-            "the grid fits .*: layout 'grid' without the attribute 'grid'",
-        ),
-        (replace(HEADER, grid=Grid("feature", 4)), "'feature 4x1' in a plan of layout 'grid'"),
-        (replace(HEADER, grid=Grid("2d", 2, 2)), "'2d 2x2', of 2 blocks of rows, in a plan of 4"),
-        (replace(HEADER, layout="row"), "'1d 4' in a plan of layout 'row'"),
-        (replace(HEADER, grid=Grid("2d", 4, 8)), "'2d 4x8' has 32 ranks for 30 vertices"),
+    for changes, words in (
+        ({"grid": None}, "the grid fits .*: layout 'grid' without the attribute 'grid'"),
+        ({"grid": Grid("feature", 4)}, "'feature 4x1' in a plan of layout 'grid'"),
+        ({"grid": Grid("2d", 2, 2)}, "'2d 2x2', of 2 blocks of rows, in a plan of 4"),
+        ({"layout": "row"}, "'1d 4' in a plan of layout 'row'"),
+        ({"grid": Grid("2d", 4, 8)}, "'2d 4x8' has 32 ranks for 30 vertices"),
     ):
         with pytest.raises(PlanError, match=words):
-            verify(replace(plan, header=header))
+            verify(replace(plan, header=replace(header, **changes)))
 
 
-HEADER = grid_plan(Grid("1d", 4))[0].header
+@pytest.fixture(scope="module")
+def two_by_two(tmp_path_factory):
+    path = tmp_path_factory.mktemp("grid") / "plan.h5"
+    grid_plan(Grid("2d", 2, 2))[0].save(path)
+    return path.read_bytes()
 
 
 def test_ranks_must_be_those_of_the_grid(tmp_path):
@@ -279,9 +289,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("changes", "words"), WRONG.values(), ids=WRONG)
-def test_wrong_attributes(changes, words, tmp_path):
+def test_wrong_attributes(changes, words, two_by_two, tmp_path):
     path = tmp_path / "plan.h5"
-    grid_plan(Grid("2d", 2, 2))[0].save(path)
+    path.write_bytes(two_by_two)
     with h5py.File(path, "r+") as file:
         for name, value in changes.items():
             if value is None:
@@ -309,9 +319,7 @@ def test_the_hash_knows_the_grid(tmp_path):
             assert file.attrs["grid"].decode() == str(grid)
             stored = file.attrs["content_sha256"].decode()
         assert stored == sealing.content_hash(tmp_path / "plan.h5")
-        test_file.assert_equal(load(tmp_path / "plan.h5").header, replace(HEADER, **vars_of(grid)))
+        test_file.assert_equal(
+            load(tmp_path / "plan.h5").header, replace(plan.header, grid=grid, layout=grid.layout)
+        )
     assert len(hashes) == 5
-
-
-def vars_of(grid):
-    return {"grid": grid, "layout": grid.layout}

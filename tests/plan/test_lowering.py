@@ -8,7 +8,8 @@ import naive
 import numpy as np
 import plan_helpers
 import pytest
-from hypothesis import given, settings
+import test_file
+from hypothesis import given
 
 from plancc.errors import InputError
 from plancc.graph.owners import Owners
@@ -80,13 +81,12 @@ def check_plan(plan, graph, owner, num_parts):
     verify(plan)
 
 
-@settings(max_examples=150, deadline=None)
 @given(case=plan_helpers.cases())
 def test_lowering_equals_the_naive_plan(case):
     check_plan(plan_helpers.lowered(*case), *case)
 
 
-@settings(max_examples=8, deadline=None)
+@plan_helpers.costly(3)
 @given(case=plan_helpers.cases(max_vertices=200, densities=(0.005, 0.02, 0.1)))
 def test_lowering_of_larger_matrices(case):
     """Rows beyond one 64-bit word of the marks, and many parts."""
@@ -122,13 +122,7 @@ def test_the_plan_does_not_depend_on_the_number_of_threads(threads, monkeypatch)
     expected = plan_helpers.lowered(graph, owner, 20)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(threads)), raising=False)
     found = plan_helpers.lowered(graph, owner, 20)
-    for name in ("part_ptr", "global_id", "num_interior", "row_ptr", "column", "value"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
-    for name in ("send", "receive"):
-        for table in ("ptr", "peer", "row_ptr", "row"):
-            np.testing.assert_array_equal(
-                getattr(getattr(found, name), table), getattr(getattr(expected, name), table)
-            )
+    test_file.assert_equal(found, expected)
 
 
 def test_the_input_is_left_as_it_was():

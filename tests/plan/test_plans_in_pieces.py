@@ -2,75 +2,68 @@
 
 import shutil
 from dataclasses import replace
-from pathlib import Path
+from functools import cache
 
+import damages
 import h5py
 import numpy as np
 import pytest
-from plan_helpers import graph_of, random_array
+import test_file
+import worlds
+from cases import long
 
 import plancc
 from plancc.errors import InputError, PlanError
-from plancc.graph.owners import Owners
-from plancc.graph.vertexdata import VertexData
 from plancc.plan.format import NODES
 from plancc.plan.join import join
-from plancc.plan.lowering import lower
 from plancc.plan.piece_writer import save_in_pieces
 from plancc.plan.reader import PlanFile, load
 from plancc.plan.slices import read_part, read_rank_slice
 
-N, PARTS = 30, 6
+N, PARTS = worlds.N, 6
 
 
+@cache
 def plan_of(kind="row"):
     """A plan with vertex data, ids of its own, and an empty part."""
-    rng = np.random.default_rng(4)
-    graph = graph_of(random_array(rng, N, 0.2))
-    rows = rng.choice([0, 1, 3, 4, 5], N).astype(np.int32)
-    nonzeros = None
-    if kind == "edge":
-        nonzeros = rng.integers(0, PARTS, graph.num_nonzeros).astype(np.int32)
-        row = np.repeat(np.arange(N), graph.row_nonzeros())
-        own = row == graph.indices
-        nonzeros[own] = rows[row[own]]
-    plan = lower(graph, Owners(rows, nonzeros), PARTS, normalization="none", self_loops=False)
-    data = VertexData(
-        features=rng.random((N, 3)).astype(np.float32), labels=np.arange(N, dtype=np.int32) % 4
-    )
-    return replace(
-        plan, vertex_data=data, original_id=np.arange(N)[::-1] * 10, provenance={"model": "file"}
-    )
+    plan = worlds.plan("directed", kind, PARTS)
+    return replace(plan, original_id=np.arange(N)[::-1] * 10, provenance={"model": "file"})
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory):
+    """A folder with a plan in three pieces, to be copied."""
+    folder = tmp_path_factory.mktemp("three")
+    save_in_pieces(plan_of(), folder / "plan.h5", [0, 1, 3, PARTS])
+    return folder
 
 
 @pytest.fixture
-def pieces(tmp_path):
+def pieces(three, tmp_path):
     """The head of a plan in three pieces, and its folder."""
-    save_in_pieces(plan_of(), tmp_path / "plan.h5", [0, 1, 3, PARTS])
+    shutil.copytree(three, tmp_path, dirs_exist_ok=True)
     (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
     return tmp_path / "plan.h5", folder
 
 
 @pytest.mark.parametrize("kind", ["row", "edge"])
-@pytest.mark.parametrize("first", [[0, 6], [0, 1, 6], [0, 2, 3, 6], [0, 1, 2, 3, 4, 5, 6]])
-@pytest.mark.parametrize("compress", [False, True])
-def test_pieces_are_the_plan(kind, first, compress, tmp_path):
-    plan, head = plan_of(kind), tmp_path / "p.h5"
-    content = save_in_pieces(plan, head, first, compress=compress)
-    assert content == plan.content_sha256()
-    read = load(head)
-    assert read.provenance == plan.provenance
-    assert {name: a.tolist() for name, a in read.arrays().items()} == {
-        name: a.tolist() for name, a in plan.arrays().items()
-    }
-    assert plancc.verify_file(head)
-    for ranks in (1, 3, PARTS):
-        for rank in range(ranks):
-            _, part = read_rank_slice(head, rank, ranks)
-            plan.save(tmp_path / "one.h5")
-            _, other = read_rank_slice(tmp_path / "one.h5", rank, ranks)
-            assert part.column.tolist() == other.column.tolist()
-            assert part.vertex_data.features.tolist() == other.vertex_data.features.tolist()
+@pytest.mark.parametrize(
+    "first",
+    [[0, 2, 3, 6], *(pytest.param(f, marks=long) for f in ([0, 6], [0, 1, 6], [*range(7)]))],
+    ids=str,
+)
+def test_pieces_are_the_plan(kind, first, tmp_path):
+    plan, head, one = plan_of(kind), tmp_path / "p.h5", tmp_path / "one.h5"
+    content = plan.save(one)
+    for compress in (False, True):
+        assert save_in_pieces(plan, head, first, compress=compress) == content
+        read = load(head)
+        assert read.provenance == plan.provenance
+        test_file.assert_equal(read, plan)
+        assert plancc.verify_file(head)
+    for rank, ranks in ((0, 1), (0, 3), (1, 3), (2, 3), (0, PARTS), (PARTS - 1, PARTS)):
+        found, expected = (read_rank_slice(path, rank, ranks)[1] for path in (head, one))
+        test_file.assert_equal(found, expected)
     assert join(head, tmp_path / "joined.h5") == content
     assert load(tmp_path / "joined.h5").provenance == plan.provenance
 
@@ -88,8 +81,7 @@ def test_a_rank_opens_the_pieces_of_its_parts(pieces):
 
 
 def test_a_grid_plan_may_be_in_pieces(tmp_path):
-    graph = graph_of(random_array(np.random.default_rng(2), N, 0.2, symmetric=True))
-    plan = plancc.compile(graph, "cagnet-1d", 4, data=False, normalize="none")
+    plan = worlds.plan("undirected", "1d 4")
     assert save_in_pieces(plan, tmp_path / "g.h5", [0, 2, 4]) == plan.content_sha256()
     assert plancc.verify_file(tmp_path / "g.h5")
 
@@ -98,7 +90,7 @@ def change(name, dataset=None, **attributes):
     """Change a file: replace a dataset, or set attributes."""
 
     def work(head, folder):
-        with h5py.File(folder / name if name else head, "r+", libver=("v110", "v110")) as file:
+        with damages.opened(folder / name if name else head) as file:
             for key, value in attributes.items():
                 value = np.bytes_(value.encode()) if isinstance(value, str) else value
                 file.attrs[key] = value
@@ -126,7 +118,7 @@ def of_another_plan(head, folder):
 
 def linked(head, folder):
     (head.parent / "elsewhere.h5").write_bytes((folder / "1.h5").read_bytes())
-    with h5py.File(folder / "1.h5", "r+", libver=("v110", "v110")) as file:
+    with damages.opened(folder / "1.h5") as file:
         del file["matrix/column"]
         file["matrix/column"] = h5py.ExternalLink("../elsewhere.h5", "matrix/column")
 
@@ -276,93 +268,65 @@ def test_wrong_first_parts(first, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def replaced(file, name, **how):
-    how.setdefault("data", file[name][()])
-    del file[name]
-    file.create_dataset(name, **how)
-
-
-def outside(file, name):
-    raw, array = Path(file.filename).with_name("raw"), file[name][()]
-    array.tofile(raw)
-    replaced(file, name, external=[(str(raw), 0, array.nbytes)])
-
-
-def virtual(file, name):
-    layout = h5py.VirtualLayout(file[name].shape, file[name].dtype)
-    layout[...] = h5py.VirtualSource("0.h5", name, file[name].shape)
-    del file[name]
-    file.create_virtual_dataset(name, layout)
-
-
-def hollow(file, name):
-    shape, dtype = file[name].shape, file[name].dtype
-    del file[name]
-    file.create_dataset(name, shape, dtype)
-
-
-def grouped(file, name):
-    del file[name]
-    file.create_group(name)
-
-
-DATASETS = {
-    "type": (lambda file, name: replaced(file, name, dtype=">i2"), "has type >i2, not"),
-    "longer": (
-        lambda file, name: replaced(file, name, data=np.repeat(file[name][()], 2, axis=0)),
-        "the head asks for",
-    ),
-    "dimension": (
-        lambda file, name: replaced(file, name, data=file[name][()][..., None]),
-        "the head asks for",
-    ),
-    "filter": (lambda file, name: replaced(file, name, compression="lzf"), "uses HDF5 filter"),
-    "external": (outside, "keeps its data outside the file"),
-    "virtual": (virtual, "keeps its data outside the file"),
-    "hollow": (hollow, "is not completely stored in the file"),
-    "group": (grouped, "is not a dataset"),
+OF_PIECES = {
+    "<i2": "has type <i2, not",
+    "longer": "the head asks for",
+    "another dimension": "the head asks for",
+    "lzf": "uses HDF5 filter",
+    "external storage": "keeps its data outside the file",
+    "virtual": "keeps its data outside the file",
+    "hollow": "is not completely stored in the file",
+    "group": "is not a dataset",
 }
 
 
-@pytest.mark.parametrize("name", ["rows/global_id", "matrix/row_ptr", "expand/recv_row"])
-@pytest.mark.parametrize("change", DATASETS)
-def test_datasets_of_a_piece_are_checked(change, name, pieces):
+@pytest.mark.parametrize("kind", OF_PIECES)
+def test_datasets_of_a_piece_are_checked(kind, pieces):
     head, folder = pieces
-    work, sentence = DATASETS[change]
-    with h5py.File(folder / "1.h5", "r+", libver=("v110", "v110")) as file:
-        work(file, name)
-    with pytest.raises(PlanError, match=sentence):
-        load(head)
-    with pytest.raises(PlanError, match=sentence):
-        read_rank_slice(head, 1, PARTS)
-    read_rank_slice(head, 0, PARTS)
+    before = (folder / "1.h5").read_bytes()
+    for name in ("rows/global_id", "matrix/row_ptr", "expand/recv_row"):
+        damages.damage(folder / "1.h5", name, kind)
+        for read in (load, lambda at: read_rank_slice(at, 1, PARTS)):
+            with pytest.raises(PlanError, match=OF_PIECES[kind]):
+                read(head)
+        read_rank_slice(head, 0, PARTS)
+        (folder / "1.h5").write_bytes(before)
 
 
-@pytest.mark.parametrize("name", [name for name, node in NODES.items() if node.cut])
-def test_a_changed_entry_is_found(name, tmp_path):
-    plan, head = plan_of("edge"), tmp_path / "p.h5"
-    if name not in plan.arrays():
-        pytest.skip("not in this plan")
-    save_in_pieces(plan, head, [0, 3, PARTS])
-    (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
-    for index in range(2):
-        before = (folder / f"{index}.h5").read_bytes()
-        for entry in (0, -1):
-            with h5py.File(folder / f"{index}.h5", "r+", libver=("v110", "v110")) as file:
-                array = file[name][()]
-                array.reshape(len(array), -1)[entry, 0] += 1
-                file[name][...] = array
-            with pytest.raises(PlanError, match="is damaged"):
-                load(head)
-            with PlanFile(head) as file, pytest.raises(PlanError, match=f"/{name} is damaged"):
-                file.check_content()
-            (folder / f"{index}.h5").write_bytes(before)
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """An edge plan in two pieces, to be changed and left as it was."""
+    head = tmp_path_factory.mktemp("two") / "p.h5"
+    save_in_pieces(plan_of("edge"), head, [0, 3, PARTS])
+    (folder,) = (path for path in head.parent.iterdir() if path.is_dir())
+    return head, folder
+
+
+@pytest.mark.parametrize(
+    ("index", "entry"), [(0, -1), (1, 0), *(pytest.param(k, k - 1, marks=long) for k in (0, 1))]
+)
+def test_a_changed_entry_is_found(index, entry, two):
+    head, folder = two
+    piece = folder / f"{index}.h5"
+    before = piece.read_bytes()
+    for name in plan_of("edge").arrays():
+        if not NODES[name].cut:
+            continue
+        with damages.opened(piece) as file:
+            array = file[name][()]
+            array.reshape(len(array), -1)[entry, 0] += 1
+            file[name][...] = array
+        with pytest.raises(PlanError, match="is damaged"):
+            load(head)
+        with PlanFile(head) as file, pytest.raises(PlanError, match=f"/{name} is damaged"):
+            file.check_content()
+        piece.write_bytes(before)
     load(head)
 
 
 def test_a_start_within_its_bounds_is_found_by_the_digests(pieces):
     head, _ = pieces
-    with h5py.File(head, "r+", libver=("v110", "v110")) as file:
+    with damages.opened(head) as file:
         file["pieces/matrix/column"][1] += 1
     for rank in range(2):
         with pytest.raises(PlanError):

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 
 import h5py
 import numpy as np
+import plan_helpers
 import pytest
 import sealing
-from scipy.sparse import csr_matrix
 
 from plancc.errors import InputError, PlanError
-from plancc.graph.graph import Graph
-from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
-from plancc.plan.lowering import lower
 from plancc.plan.population import read_population
 from plancc.plan.reader import PlanFile
 from plancc.sampling import Population, Sampler, make_sampler
@@ -30,9 +26,7 @@ NEEDS = {
 
 
 def save(path, dense, owner, data) -> None:
-    sparse = csr_matrix(dense, dtype=np.float32)
-    graph = Graph(sparse.indptr.astype(np.int64), sparse.indices.astype(np.int32), sparse.data)
-    plan = lower(graph, Owners(owner), int(owner.max()) + 1, normalization="none", self_loops=False)
+    plan = plan_helpers.lowered(plan_helpers.graph_of(dense), owner, int(owner.max()) + 1)
     replace(plan, vertex_data=data.take(plan.global_id)).save(path)
 
 
@@ -94,8 +88,7 @@ def test_what_the_plan_does_not_carry(tmp_path):
 )
 def test_damaged_indices_are_errors(node, value, data, tmp_path):
     dense = np.random.default_rng(3).random((N, N)) < 0.2
-    save(tmp_path / "plan.h5", dense, np.arange(N, dtype=np.int32) % 3, data)
-    shutil.copy(tmp_path / "plan.h5", tmp_path / "torn.h5")
+    save(tmp_path / "torn.h5", dense, np.arange(N, dtype=np.int32) % 3, data)
     with h5py.File(tmp_path / "torn.h5", "r+") as file:
         file[node][1] = value
     sealing.seal(tmp_path / "torn.h5")

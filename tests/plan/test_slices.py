@@ -7,66 +7,62 @@ import numpy as np
 import plan_helpers
 import pytest
 import test_file
-from hypothesis import HealthCheck, given, settings
+import worlds
+from cases import long
+from hypothesis import given
+from hypothesis import strategies as st
 
 from plancc.errors import InputError
 from plancc.plan.slices import block_of_parts, read_rank_slice
 from plancc.report.plans import report
-
-QUICK = {
-    "deadline": None,
-    "suppress_health_check": [HealthCheck.function_scoped_fixture],
-}
 
 
 def slices_of(path, num_ranks):
     return [read_rank_slice(path, rank, num_ranks)[1] for rank in range(num_ranks)]
 
 
-@settings(max_examples=15, **QUICK)
-@given(case=plan_helpers.cases())
-def test_merged_slices_are_the_plan_of_the_merged_owners(case, tmp_path):
+@plan_helpers.costly(2)
+@given(case=plan_helpers.cases(), data=st.data())
+def test_merged_slices_are_the_plan_of_the_merged_owners(case, data, tmp_path_factory):
     graph, owner, num_parts = case
-    path = tmp_path / "plan.h5"
+    path = tmp_path_factory.mktemp("plan") / "plan.h5"
     plan_helpers.lowered(*case).save(path)
     n = graph.num_vertices
     dense, pattern = naive.dense_of(graph), naive.pattern_of(graph)
     h = np.random.default_rng(n).standard_normal((n, 2))
-    for num_ranks in sorted({1, 2, num_parts // 2, num_parts - 1, num_parts}):
-        if not 1 <= num_ranks <= num_parts:
-            continue
-        rank_of_part = [
-            k
-            for k in range(num_ranks)
-            for _ in range(k * num_parts // num_ranks, (k + 1) * num_parts // num_ranks)
-        ]
-        merged = [rank_of_part[m] for m in owner]
-        expected = naive.NaivePlan(pattern, merged, num_ranks)
-        parts = slices_of(path, num_ranks)
+    num_ranks = data.draw(st.integers(1, num_parts))
+    rank_of_part = [
+        k
+        for k in range(num_ranks)
+        for _ in range(k * num_parts // num_ranks, (k + 1) * num_parts // num_ranks)
+    ]
+    merged = [rank_of_part[m] for m in owner]
+    expected = naive.NaivePlan(pattern, merged, num_ranks)
+    parts = slices_of(path, num_ranks)
 
-        np.testing.assert_allclose(naive.product(parts, h), dense @ h, rtol=1e-12, atol=1e-12)
-        np.testing.assert_allclose(naive.adjoint(parts, h), dense.T @ h, rtol=1e-12, atol=1e-12)
-        for m, part in enumerate(parts):
-            ids = part.global_id.tolist()
-            assert (part.index, part.num_parts) == (m, num_ranks)
-            assert set(ids) == expected.rows[m]
-            assert part.first_row == sum(len(rows) for rows in expected.rows[:m])
-            assert set(ids[: part.num_interior]) == expected.interior[m]
-            assert part.send_peer.tolist() == sorted(expected.send[m])
-            assert part.recv_peer.tolist() == sorted(expected.receive[m])
-            for peer, rows in expected.send[m].items():
-                assert sorted(ids[r] for r in part.send_mask(peer)) == sorted(rows)
-            found = naive.entries_of_part(parts, m)
-            assert len(found) == expected.nonzeros[m]
-            for r in range(len(ids)):
-                foreign = part.column[part.row_ptr[r] : part.row_ptr[r + 1]] >= len(ids)
-                assert foreign.tolist() == sorted(foreign.tolist())
-            assert part.column.dtype == part.send_row.dtype == part.send_peer.dtype == np.int32
-            assert part.row_ptr.dtype == part.send_ptr.dtype == part.recv_ptr.dtype == np.int64
+    np.testing.assert_allclose(naive.product(parts, h), dense @ h, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(naive.adjoint(parts, h), dense.T @ h, rtol=1e-12, atol=1e-12)
+    for m, part in enumerate(parts):
+        ids = part.global_id.tolist()
+        assert (part.index, part.num_parts) == (m, num_ranks)
+        assert set(ids) == expected.rows[m]
+        assert part.first_row == sum(len(rows) for rows in expected.rows[:m])
+        assert set(ids[: part.num_interior]) == expected.interior[m]
+        assert part.send_peer.tolist() == sorted(expected.send[m])
+        assert part.recv_peer.tolist() == sorted(expected.receive[m])
+        for peer, rows in expected.send[m].items():
+            assert sorted(ids[r] for r in part.send_mask(peer)) == sorted(rows)
+        found = naive.entries_of_part(parts, m)
+        assert len(found) == expected.nonzeros[m]
+        for r in range(len(ids)):
+            foreign = part.column[part.row_ptr[r] : part.row_ptr[r + 1]] >= len(ids)
+            assert foreign.tolist() == sorted(foreign.tolist())
+        assert part.column.dtype == part.send_row.dtype == part.send_peer.dtype == np.int32
+        assert part.row_ptr.dtype == part.send_ptr.dtype == part.recv_ptr.dtype == np.int64
 
-        told = report(path, num_ranks=num_ranks)
-        assert told.num_ranks == num_ranks
-        assert told.metrics.as_dict() == pytest.approx(expected.figures(), rel=1e-12)
+    told = report(path, num_ranks=num_ranks)
+    assert told.num_ranks == num_ranks
+    assert told.metrics.as_dict() == pytest.approx(expected.figures(), rel=1e-12)
 
 
 def test_unmerged_slices_equal_the_parts_of_the_plan(tmp_path):
@@ -76,30 +72,19 @@ def test_unmerged_slices_equal_the_parts_of_the_plan(tmp_path):
         test_file.assert_equal(part, plan.part(m))
 
 
-@pytest.mark.parametrize("num_ranks", [1, 2, 3, 5, 6])
-def test_vertex_data_follow_their_rows(tmp_path, num_ranks):
-    test_file.rich_plan(num_parts=6).save(tmp_path / "plan.h5")
-    data = plan_helpers.data_of(40)
-    seen = []
-    for part in slices_of(tmp_path / "plan.h5", num_ranks):
-        ids = part.global_id
-        seen += ids.tolist()
-        np.testing.assert_array_equal(part.vertex_data.features, data.features[ids])
-        np.testing.assert_array_equal(part.vertex_data.labels, data.labels[ids])
-        np.testing.assert_array_equal(part.vertex_data.train_mask, data.train_mask[ids])
-        np.testing.assert_array_equal(part.vertex_data.val_mask, data.val_mask[ids])
-        np.testing.assert_array_equal(part.vertex_data.test_mask, data.test_mask[ids])
-        np.testing.assert_array_equal(part.vertex_data.clusters, data.clusters[ids])
-    assert sorted(seen) == list(range(40))
-
-
-@pytest.mark.parametrize("num_ranks", [1, 2, 3, 5, 6])
-def test_both_ends_of_a_message_agree_on_its_order(tmp_path, num_ranks):
-    plan = test_file.rich_plan(num_parts=6)
+@pytest.mark.parametrize("layout", ["row", "edge"])
+@pytest.mark.parametrize("num_ranks", [2, 5, *(pytest.param(k, marks=long) for k in (1, 3, 4, 6))])
+def test_vertex_data_follow_their_rows(tmp_path, layout, num_ranks):
+    """And in a row plan both ends of a message agree on its order."""
+    plan = worlds.plan("directed", layout, 6)
     plan.save(tmp_path / "plan.h5")
+    data = worlds.data()
     parts = slices_of(tmp_path / "plan.h5", num_ranks)
-    place = np.argsort(plan.global_id)  # of every vertex in plan order
     for part in parts:
+        test_file.assert_equal(part.vertex_data, data.take(part.global_id))
+    assert sorted(vertex for part in parts for vertex in part.global_id) == list(range(worlds.N))
+    place = np.argsort(plan.global_id)  # of every vertex in plan order
+    for part in parts if layout == "row" else ():
         for peer in part.send_peer.tolist():
             sent = part.global_id[part.send_mask(peer)]
             assert place[sent].tolist() == sorted(place[sent].tolist())

@@ -11,6 +11,7 @@ import h5py
 import pytest
 import sealing
 import test_file
+from cases import long
 
 from plancc.errors import OutputError
 from plancc.plan.reader import load
@@ -24,7 +25,7 @@ def run(how, path, number):
         [sys.executable, SCRIPT, how, path, str(number)],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=200,
     )
 
 
@@ -54,7 +55,9 @@ def test_no_permission(tmp_path):
     refused(tmp_path / "plan.h5", "no permission")
 
 
-@pytest.mark.parametrize("size", [0, 1000, 20_000, 60_000, 100_000])
+@pytest.mark.parametrize(
+    "size", [0, 60_000, *(pytest.param(k, marks=long) for k in (1000, 20_000, 100_000))]
+)
 def test_no_room(tmp_path, size):
     """The plan takes about 110 kB; the process must end well too, which HDF5 makes hard."""
     plan = test_file.rich_plan()
@@ -99,7 +102,9 @@ def test_full_disk(small_disk):
     test_file.rich_plan(1).save(small_disk / "old.h5")  # there is room for this one
 
 
-@pytest.mark.parametrize("microseconds", [2000, 20_000, 60_000, 200_000])
+@pytest.mark.parametrize(
+    "microseconds", [20_000, *(pytest.param(k, marks=long) for k in (2000, 60_000, 200_000))]
+)
 def test_interrupted(tmp_path, microseconds):
     """Wherever Ctrl-C hits: the whole plan or nothing, and no temporary file."""
     done = run("interrupt", tmp_path / "plan.h5", microseconds)
