@@ -76,13 +76,16 @@ def dense_losses(a, x, labels, train, dims):
     return losses
 
 
-@long
-@pytest.mark.parametrize(("width", "hidden", "fraction"), [(6, 6, 1.0), (20, 5, 0.5)])
-def test_losses_of_torch_csr_are_those_of_dense_numpy(pattern, tmp_path, width, hidden, fraction):
-    graph = plancc.read_graph(write_mtx(pattern, tmp_path / "graph.mtx"))
-    write_problem(tmp_path / "problem.npz", graph, width, 4, fraction, seed=2)
-    with np.load(tmp_path / "problem.npz") as file:
-        problem = dict(file)
+def problem_of(pattern, folder, width, fraction):
+    graph = plancc.read_graph(write_mtx(pattern, folder / "graph.mtx"))
+    write_problem(folder / "problem.npz", graph, width, 4, fraction, seed=2)
+    with np.load(folder / "problem.npz") as file:
+        return dict(file)
+
+
+@pytest.mark.parametrize("fraction", [1.0, 0.5])
+def test_problems_are_normalised_patterns(pattern, tmp_path, fraction):
+    problem = problem_of(pattern, tmp_path, 6, fraction)
     assert 0 < problem["train_mask"].sum() <= N
     assert problem["train_mask"].all() == (fraction == 1)
     triple = problem["values"], problem["indices"], problem["indptr"]
@@ -90,6 +93,11 @@ def test_losses_of_torch_csr_are_those_of_dense_numpy(pattern, tmp_path, width, 
     triple = problem["adjacency"], problem["indices"], problem["indptr"]
     np.testing.assert_array_equal(csr_array(triple).toarray(), pattern + np.eye(N))
 
+
+@long
+@pytest.mark.parametrize(("width", "hidden", "fraction"), [(6, 6, 1.0), (20, 5, 0.5)])
+def test_losses_of_torch_csr_are_those_of_dense_numpy(pattern, tmp_path, width, hidden, fraction):
+    problem = problem_of(pattern, tmp_path, width, fraction)
     (rival,) = rivals(tmp_path, ["torch-csr"])
     found = run(rival, tmp_path / "problem.npz", hidden, EPOCHS, 1, lr=LR, seed=SEED)
     dims = [width, *[hidden] * (LAYERS - 1), 4]
