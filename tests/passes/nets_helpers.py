@@ -150,6 +150,18 @@ def graph_of(edges, n: int) -> Graph:
     return worlds.graph_of(sp.coo_array((np.ones(len(rows), bool), (rows, columns)), (n, n)))
 
 
+def random_pairs(rng, p: int, fill: float = 0.5, most: int = 50) -> np.ndarray:
+    """Rows from part to part, none from a part to itself."""
+    return rng.integers(1, most, (p, p)) * (rng.random((p, p)) < fill) * (1 - np.eye(p, dtype=int))
+
+
+def renumbered(dense: np.ndarray, number) -> np.ndarray:
+    """The pairs under new numbers of the parts."""
+    found = np.zeros_like(dense)
+    found[np.ix_(number, number)] = dense
+    return found
+
+
 def groupings(parts: tuple[int, ...], size: int):
     """Every way to put parts on nodes of so many, one order of each."""
     if not parts:

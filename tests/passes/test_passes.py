@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plancc.errors import InputError
@@ -31,7 +31,6 @@ def test_more_parts_than_vertices():
         FillEmptyParts().run(np.zeros(2, np.int32), np.ones(2, np.int64), 3)
 
 
-@settings(max_examples=200, deadline=None)
 @given(data=st.data(), n=st.integers(1, 30))
 def test_every_part_gets_a_vertex(data, n):
     num_parts = data.draw(st.integers(1, n))
