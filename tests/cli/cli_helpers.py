@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
+import forks
+
 PROGRAMS = Path(sys.executable).parent
 SLOWER = "slower than an even random partition"
 """What a warning says of many plans of tiny graphs."""
@@ -115,15 +117,22 @@ def fails(folder: Path, *words: object, code: int = 2) -> str:
 
 def start(*words: object, **options: object) -> subprocess.Popen[str]:
     """`plancc WORDS` as a process of its own, with pipes."""
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([PLANCC, *map(str, words)], **(streams | options))  # type: ignore
+    # readline in this process has a COLUMNS that `os.environ` has not
+    usual = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": os.environ}
+    return subprocess.Popen([PLANCC, *map(str, words)], **(usual | options))  # type: ignore
+
+
+def execute(*words: object, **options: object) -> Outcome:
+    """`plancc WORDS` as a process of its own, from the start of an interpreter to its end."""
+    child = start(*words, **options)
+    out, err = child.communicate(timeout=120)
+    return Outcome(child.returncode, out or "", without_progress(err or ""))
 
 
 def run(*words: object, **options: object) -> Outcome:
-    """`plancc WORDS` as a process of its own, to its end."""
-    child = start(*words, **options)
-    out, err = child.communicate(timeout=60)
-    return Outcome(child.returncode, out or "", without_progress(err or ""))
+    """`plancc WORDS` as a process of its own, forked from one that has imported (`forks.run`)."""
+    done = forks.run(["plancc", *words], **options)  # type: ignore[arg-type]
+    return Outcome(done.returncode, done.stdout, without_progress(done.stderr))
 
 
 def family(ancestor: int) -> dict[int, list[str]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import h5py
 import pytest
-from cli_helpers import environment, plancc, run
+from cli_helpers import environment, execute, plancc, run
 
 from plancc_cli import doctor
 
@@ -105,7 +105,7 @@ def test_plancc_without_torch(plan: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("broken", ["numba", "h5py"])
 def test_a_broken_library_is_diagnosed(broken: str, tmp_path: Path) -> None:
     (tmp_path / f"{broken}.py").write_text("raise ImportError('libbroken.so is lost')\n")
-    done = run("doctor", "--json", "-q", env=environment() | {"PYTHONPATH": str(tmp_path)})
+    done = execute("doctor", "--json", "-q", env=environment() | {"PYTHONPATH": str(tmp_path)})
     assert done.code == 1
     checks = json.loads(done.out)["checks"]
     assert any("libbroken.so is lost" in check["found"] for check in checks)

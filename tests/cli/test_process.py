@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_helpers import Outcome, family, ok, plancc, run, start
+from cli_helpers import Outcome, execute, family, ok, plancc, run, start
 
 INTERRUPTED = "plancc: error: interrupted; nothing was written\n"
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc")
@@ -68,7 +68,7 @@ def test_file_size_limit(graph: Path, tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
 
     words = ["compile", graph, "-p", 2, "--model", "rp", "-o", tmp_path / "plan.h5"]
-    done = run(*words, preexec_fn=limit)
+    done = execute(*words, preexec_fn=limit)
     assert done.code == 1
     assert done.error.startswith(f"cannot write {tmp_path / 'plan.h5'}: ")
     assert list(tmp_path.iterdir()) == []
@@ -206,7 +206,7 @@ def test_closed_streams(graph: Path, tmp_path: Path) -> None:
         os.close(0)
         os.close(1)
 
-    done = run(*words, stdin=None, stdout=None, preexec_fn=close)
+    done = execute(*words, stdin=None, stdout=None, preexec_fn=close)
     assert (done.code, done.err) == (0, "")
     ok("verify", tmp_path / "plan.h5", "--against", graph)
 

@@ -1,0 +1,84 @@
+"""A fork (`forks.run`) is to a user what the console script is."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import forks
+import pytest
+from cases import long
+from cli_helpers import PROGRAMS, family
+
+PLAN = Path(__file__).parents[1] / "golden" / "plan-1.5.h5"
+VERSION = ["plancc", "--version"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"plancc inspect {PLAN}",
+        "plancc verify none.h5",
+        pytest.param("plancc-run none.h5", marks=long),
+    ],
+)
+def test_same_streams_and_code_as_the_console_script(line: str, tmp_path: Path) -> None:
+    words = line.split()
+    given = {"cwd": tmp_path, "env": os.environ}
+    real = [PROGRAMS / words[0], *words[1:]]
+    told = subprocess.run(real, capture_output=True, text=True, timeout=120, **given)
+    done = forks.run(words, **given)
+    assert done.returncode == told.returncode
+    assert (done.stdout, done.stderr) == (told.stdout, told.stderr)
+
+
+def test_folder_environment_and_streams_are_those_given(tmp_path: Path) -> None:
+    words = ["plancc", "dataset", "karate", "-o", "karate.mtx"]
+    assert forks.run(words, cwd=tmp_path).returncode == 0
+    assert (tmp_path / "karate.mtx").exists()
+    compiling = ["plancc", "compile", "karate.mtx", "-p", 2, "--model", "rp", "-o", "plan.h5"]
+    when = os.environ | {"SOURCE_DATE_EPOCH": "86400"}
+    assert forks.run(compiling, cwd=tmp_path, env=when).returncode == 0
+    with open(tmp_path / "out", "w") as out:
+        done = forks.run(["plancc", "inspect", tmp_path / "plan.h5", "--json"], stdout=out)
+    assert (done.stdout, done.stderr) == ("", "")
+    assert '"created": "1970-01-02' in (tmp_path / "out").read_text()
+
+
+@pytest.mark.skipif(sys.gettrace() is not None, reason="nothing is supervised while it is traced")
+def test_a_fork_is_supervised() -> None:
+    """Its work is in a process of its own, as that of every console script."""
+    assert forks.run(VERSION).returncode == 0
+    server = forks._Server.started
+    assert server is not None
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(forks.run, ["plancc", "compile", "--help"], stdout=writer)
+        os.read(reader, 1)  # of more than the pipe holds
+        sessions = [int(words[3]) for words in family(server.process.pid).values()]
+        os.close(reader)
+        assert running.result().returncode == 1
+    os.close(writer)
+    assert len(sessions) == 2
+    assert len({*sessions, os.getsid(server.process.pid)}) == 2
+
+
+def test_what_only_a_start_reads_is_refused() -> None:
+    with pytest.raises(AssertionError, match="NUMBA_NUM_THREADS"):
+        forks.run(VERSION, env=os.environ | {"NUMBA_NUM_THREADS": "1"})
+
+
+def test_a_server_that_died_is_replaced() -> None:
+    assert forks.run(VERSION).returncode == 0
+    server = forks._Server.started
+    assert server is not None
+    os.kill(server.process.pid, signal.SIGKILL)
+    server.process.wait()
+    assert forks.run(VERSION).returncode == 0
+    assert forks._Server.started is not server
