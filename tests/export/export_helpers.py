@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import runpy
 import shutil
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from functools import cache
 from glob import glob
+from io import StringIO
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -25,7 +29,7 @@ def python_with(module: str, variable: str, *others: str) -> str:
             words = [python, "-c", f"import {module}"]
             if not subprocess.run(words, capture_output=True, env=_environment()).returncode:
                 return python
-    pytest.skip(f"no Python with {module}; name one in {variable}")
+    pytest.skip(f"no Python with {module.split(',')[0]}: name one in {variable}")
 
 
 def _environment() -> dict[str, str]:
@@ -38,6 +42,14 @@ def _environment() -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(map(str, sources)),
         "DGLBACKEND": "pytorch",
     }
+
+
+def run_here(script: Path, *words: object) -> str:
+    """What a script says that runs in this process."""
+    with patch.object(sys, "argv", list(map(str, (script, *words)))), StringIO() as said:
+        with redirect_stdout(said):
+            runpy.run_path(str(script), run_name="__main__")
+        return said.getvalue()
 
 
 def run(*words: object, **environment: str) -> str:

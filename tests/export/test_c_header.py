@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import sealing
 from blake3 import blake3
+from cases import long
 from export_helpers import LOADERS, ROOT, run, system_mpi
 
 STRICT = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O1", "-g"]
@@ -31,7 +32,7 @@ def compiler(name: str) -> str:
     """The system's program, which goes with its mpirun; skips the test where it is missing."""
     path = f"/usr/bin/{name}"
     if not Path(path).exists():
-        pytest.skip(f"no {name}")
+        pytest.skip("no MPI of the system" if "mpi" in name else f"no {name} of the system")
     return path
 
 
@@ -58,6 +59,7 @@ def test_the_example_in_c(case, tmp_path):
     np.testing.assert_allclose(product, expected(case), rtol=1e-12, atol=1e-13)
 
 
+@long
 def test_the_example_in_fortran(case, tmp_path):
     mpirun, program, part = system_mpi(), tmp_path / "spmm_f", tmp_path / "plancc_c.o"
     include = [f"-I{ROOT / 'include'}", *hdf5("--cflags")]
@@ -76,6 +78,7 @@ def failing_exchange(tmp_path_factory) -> Path:
     return built("mpicc", LOADERS / "failing_exchange.c", program)
 
 
+@long
 @pytest.mark.parametrize(
     ("call", "number", "words"),
     [

@@ -1,9 +1,8 @@
-"""Exports loaded by the real libraries, each in a Python of its own where it is installed there.
+"""Exports loaded by the real libraries: PyTorch Geometric here, others where they are installed.
 
-A Python with dgl 2.1.0 is named by PLANCC_DGL_PYTHON, one with torch_geometric by
-PLANCC_PYG_PYTHON, one with petsc4py by PLANCC_PETSC_PYTHON (default: /usr/bin/python3, where Debian
-has it); PLANCC_DGL_TOOLS is the folder tools/ of DGL's sources. A test whose library is found
-nowhere is skipped.
+A Python with dgl 2.1.0 is named by PLANCC_DGL_PYTHON, one with petsc4py by PLANCC_PETSC_PYTHON
+(default: /usr/bin/python3, where Debian has it); PLANCC_DGL_TOOLS is the folder tools/ of DGL's
+sources. A test whose library is found nowhere is skipped.
 """
 
 from __future__ import annotations
@@ -13,11 +12,12 @@ import shutil
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from export_helpers import LOADERS, python_with, run, system_mpi
+import torch
+from cases import long
+from export_helpers import LOADERS, python_with, run, run_here, system_mpi
 
 from plancc.export import export
 from plancc.graph.graph import Graph
@@ -25,20 +25,17 @@ from plancc.graph.owners import Owners
 from plancc.plan.lowering import lower
 
 
-def written_there(python: str, case, target: str, folder: Path) -> Path:
-    """The export as the command writes it in another Python, which has the library."""
-    main = "from plancc_cli.main import main; main()"
-    run(python, "-c", main, "export", case.path, "--to", target, "-o", folder)
-    return folder
-
-
+@long
 def test_distdgl(case, tmp_path):
-    python = python_with("dgl", "PLANCC_DGL_PYTHON")
-    folder = written_there(python, case, "distdgl", tmp_path / "out")
-    config = folder / "plancc.json"
-    assert "loaded by dgl" in run(python, LOADERS / "distdgl.py", config, case.reference)
+    """Written by the command in the Python that has DGL, too."""
+    python, out = python_with("dgl", "PLANCC_DGL_PYTHON"), tmp_path / "out"
+    main = "from plancc_cli.main import main; main()"
+    run(python, "-c", main, "export", case.path, "--to", "distdgl", "-o", out)
+    said = run(python, LOADERS / "distdgl.py", out / "plancc.json", case.reference)
+    assert "loaded by dgl" in said
 
 
+@long
 def test_dgl_chunked(case, tmp_path):
     """DGL's own tools make a DistDGL partition of it, on two ranks."""
     tools = os.environ.get("PLANCC_DGL_TOOLS", "")
@@ -67,40 +64,31 @@ def test_dgl_chunked(case, tmp_path):
 
 
 def test_pyg_cluster(case, tmp_path):
-    python = python_with("torch_geometric", "PLANCC_PYG_PYTHON")
-    folder = written_there(python, case, "pyg-cluster", tmp_path / "out")
-    assert "loaded by" in run(python, LOADERS / "pyg_cluster.py", folder, case.reference)
+    export(case.plan, "pyg-cluster", tmp_path / "out")
+    assert "loaded by" in run_here(LOADERS / "pyg_cluster.py", tmp_path / "out", case.reference)
 
 
 def test_pyg_cluster_keeps_isolated_last_vertices(tmp_path):
     """Without features nothing but ``num_nodes`` tells of them."""
-    python = python_with("torch_geometric", "PLANCC_PYG_PYTHON")
+    from torch_geometric.data import Data
+    from torch_geometric.loader import ClusterData
+
     graph = Graph(np.minimum(np.arange(41), 35), np.arange(1, 36, dtype=np.int32), np.ones(35))
     owners = Owners(np.repeat(np.arange(4, dtype=np.int32), 10))
     plan = lower(graph, owners, 4, normalization="none", self_loops=False)
-    plan.save(tmp_path / "plan.h5")
-    folder = written_there(
-        python, SimpleNamespace(path=tmp_path / "plan.h5"), "pyg-cluster", tmp_path / "out"
-    )
-    script = (
-        "import torch; from torch_geometric.data import Data; "
-        "from torch_geometric.loader import ClusterData; "
-        f"data = Data(**torch.load({str(folder / 'data.pt')!r}, weights_only=True)); "
-        f"parts = ClusterData(data, 4, save_dir={str(folder)!r}); "
-        "print(data.num_nodes, data.num_edges, [part.num_nodes for part in parts])"
-    )
-    sizes = np.diff(plan.part_ptr).tolist()
-    assert run(python, "-c", script).splitlines()[-1] == f"40 35 {sizes}"
+    export(plan, "pyg-cluster", tmp_path / "out")
+    data = Data(**torch.load(tmp_path / "out" / "data.pt", weights_only=True))
+    parts = ClusterData(data, 4, save_dir=str(tmp_path / "out"), log=False)
+    assert (data.num_nodes, data.num_edges) == (40, 35)
+    assert [part.num_nodes for part in parts] == np.diff(plan.part_ptr).tolist()
 
 
 def test_pyg_partition(case, tmp_path):
-    python = python_with("torch_geometric", "PLANCC_PYG_PYTHON")
-    pytest.importorskip("torch")
     export(case.plan, "pyg-partition", tmp_path / "out")
-    said = run(python, LOADERS / "pyg_partition.py", tmp_path / "out", case.reference)
-    assert "loaded by" in said
+    assert "loaded by" in run_here(LOADERS / "pyg_partition.py", tmp_path / "out", case.reference)
 
 
+@long
 def test_petsc(case, tmp_path):
     python = python_with("petsc4py", "PLANCC_PETSC_PYTHON", "/usr/bin/python3")
     mpirun = system_mpi()
@@ -109,9 +97,10 @@ def test_petsc(case, tmp_path):
     assert "loaded by PETSc" in said
 
 
+@long
 def test_hypre(case, tmp_path):
     if not Path("/usr/include/hypre/_hypre_parcsr_mv.h").exists() or not shutil.which("mpicc"):
-        pytest.skip("no hypre of the system")
+        pytest.skip("no hypre of the system (libhypre-dev)")
     mpirun = system_mpi()
     export(case.plan, "hypre", tmp_path / "out")
     order = case.plan.global_id
