@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from benchmark_helpers import write_mtx
 from cases import long
 
 from benchmarks import methods, quality
@@ -27,10 +28,7 @@ N, PARTS = 60, 5
 def graph(tmp_path):
     """A random directed pattern of 60 vertices as .mtx, and the same as a dense matrix."""
     dense = np.random.default_rng(3).random((N, N)) < 0.05
-    entries = "".join(f"{i + 1} {j + 1}\n" for i, j in np.argwhere(dense))
-    head = f"%%MatrixMarket matrix coordinate pattern general\n{N} {N} {dense.sum()}\n"
-    (tmp_path / "tiny.mtx").write_text(head + entries)
-    return tmp_path / "tiny.mtx", dense
+    return write_mtx(tmp_path / "tiny.mtx", dense), dense
 
 
 def expected(dense, owner):

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from benchmark_helpers import write_mtx
 from cases import long
 
 from benchmarks import minibatches
@@ -22,10 +23,7 @@ N, BATCHES = 60, 30
 def graph(tmp_path):
     """A random directed pattern of 60 vertices as .mtx, and the same as a dense matrix."""
     dense = np.random.default_rng(3).random((N, N)) < 0.08
-    entries = "".join(f"{i + 1} {j + 1}\n" for i, j in np.argwhere(dense))
-    head = f"%%MatrixMarket matrix coordinate pattern general\n{N} {N} {dense.sum()}\n"
-    (tmp_path / "tiny.mtx").write_text(head + entries)
-    return tmp_path / "tiny.mtx", dense
+    return write_mtx(tmp_path / "tiny.mtx", dense), dense
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
+from benchmark_helpers import write_mtx
 
 from benchmarks.inputs import name_of
 from benchmarks.papers import ITEMS, PAGE, PAPERS, ROWS, main
@@ -43,11 +45,9 @@ def test_every_claim_is_judged():
 
 @pytest.fixture
 def graph(tmp_path):
-    path = tmp_path / "ring.of.40.mtx"
-    lines = [f"{k + 1} {(k + step) % 40 + 1}" for k in range(40) for step in (1, 2)]
-    head = f"%%MatrixMarket matrix coordinate pattern general\n40 40 {len(lines)}\n"
-    path.write_text(head + "\n".join(lines) + "\n")
-    return path
+    eye = np.eye(40, dtype=bool)
+    ring = np.roll(eye, 1, axis=1) | np.roll(eye, 2, axis=1)
+    return write_mtx(tmp_path / "ring.of.40.mtx", ring)
 
 
 def papers(*words: object) -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmark_helpers import write_mtx
 from cases import long
 from scipy.sparse import csr_array
 
@@ -36,13 +37,6 @@ def pattern():
     np.fill_diagonal(dense, np.arange(N) % 7 == 0)
     dense[5] = dense[:, 5] = False
     return dense
-
-
-def write_mtx(pattern, path):
-    entries = "".join(f"{i + 1} {j + 1}\n" for i, j in np.argwhere(pattern))
-    head = f"%%MatrixMarket matrix coordinate pattern general\n{N} {N} {pattern.sum()}\n"
-    path.write_text(head + entries)
-    return path
 
 
 def normalised(pattern):
@@ -77,7 +71,7 @@ def dense_losses(a, x, labels, train, dims):
 
 
 def problem_of(pattern, folder, width, fraction):
-    graph = plancc.read_graph(write_mtx(pattern, folder / "graph.mtx"))
+    graph = plancc.read_graph(write_mtx(folder / "graph.mtx", pattern))
     write_problem(folder / "problem.npz", graph, width, 4, fraction, seed=2)
     with np.load(folder / "problem.npz") as file:
         return dict(file)
@@ -114,7 +108,7 @@ def test_losses_of_torch_csr_are_those_of_dense_numpy(pattern, tmp_path, width, 
 
 def test_problems_are_symmetric_patterns(pattern, tmp_path):
     pattern[0, 1], pattern[1, 0] = True, False
-    graph = plancc.read_graph(write_mtx(pattern, tmp_path / "graph.mtx"))
+    graph = plancc.read_graph(write_mtx(tmp_path / "graph.mtx", pattern))
     with pytest.raises(InputError, match="not symmetric"):
         write_problem(tmp_path / "problem.npz", graph, 3)
 
@@ -142,7 +136,7 @@ def test_what_cannot_be_installed_is_one_sentence(tmp_path, monkeypatch):
 def test_the_bare_exchange_moves_the_bytes_of_the_plan(pattern, tmp_path):
     if MPIRUN is None:
         pytest.skip("no mpirun")
-    plan = plancc.compile(write_mtx(pattern, tmp_path / "g.mtx"), model="rp", num_parts=3)
+    plan = plancc.compile(write_mtx(tmp_path / "g.mtx", pattern), model="rp", num_parts=3)
     plan.save(tmp_path / "plan.h5")
     owner = np.empty(N, int)
     for part in map(plan.part, range(3)):

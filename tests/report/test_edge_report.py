@@ -9,6 +9,7 @@ import naive_edge
 import numpy as np
 import plan_helpers
 import pytest
+import worlds
 
 from plancc.cost.owners import random_traffic
 from plancc.errors import InputError
@@ -18,18 +19,13 @@ from plancc.predict.memory import row_memory
 from plancc.report.batches import batch_reports
 from plancc.report.plans import report
 
-N, PARTS = 50, 6
+PARTS = 6
 
 
 @pytest.fixture(scope="module")
 def case():
-    rng = np.random.default_rng(8)
-    array = plan_helpers.random_array(rng, N, 0.08, diagonal="full")
-    graph = plan_helpers.graph_of(array)
-    owner = rng.integers(0, PARTS, N).astype(np.int32)
-    row = np.repeat(np.arange(N), np.diff(graph.indptr))
-    nonzero_owner = rng.integers(0, PARTS, graph.num_nonzeros).astype(np.int32)
-    return graph, owner, np.where(row == graph.indices, owner[row], nonzero_owner), PARTS
+    graph, owner = worlds.graph("directed"), worlds.owners(worlds.N, PARTS)
+    return graph, owner, worlds.nonzero_owners(graph, owner, PARTS), PARTS
 
 
 @pytest.fixture(scope="module")
