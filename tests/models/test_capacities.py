@@ -7,9 +7,9 @@ import gzip
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import worlds
 
 from plancc.errors import InputError
-from plancc.graph.graph import Graph
 from plancc.models import MODELS
 from plancc.models.block import block_owner
 from plancc.models.capacities import (
@@ -109,11 +109,8 @@ def test_random_rows_by_capacity():
 
 @pytest.mark.parametrize("model", ["rp", "block", "rcm"])
 def test_models_that_assign_rows(model):
-    n = 400
-    ends = np.stack([np.arange(n - 1), np.arange(1, n)])
-    path = sp.coo_matrix((np.ones(n - 1), ends), shape=(n, n))
-    matrix = (path + path.T + sp.eye(n)).tocsr()
-    graph = Graph(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
+    path = sp.diags_array([1.0, 1.0, 1.0], offsets=[-1, 0, 1], shape=(400, 400))
+    graph = worlds.graph_of(path)
     balance = Balance(("rows",), capacities=(1.0, 5.0, 2.0))
     made = MODELS[model]().build(graph, 3, balance=balance, seed=1)
     assert np.bincount(made.rows).tolist() == [50, 250, 100]

@@ -6,17 +6,11 @@ import math
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
+from cases import long, seeds
+from worlds import graph_of, places
 
-from plancc.errors import InputError
-from plancc.graph.graph import Graph
 from plancc.models.libra import SLACK, LibraModel
 from plancc_datasets import load_dataset
-
-
-def graph_of(dense) -> Graph:
-    matrix = sp.csr_matrix(dense)
-    return Graph(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
 
 
 def random_pattern(seed):
@@ -79,7 +73,7 @@ def in_plain_python(dense, num_parts, seed):
     return owner, part, held
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40, quick=12))
 def test_it_is_the_rule_in_plain_python(seed):
     dense = random_pattern(seed)
     num_parts = min(len(dense), [1, 2, 5, len(dense)][seed % 4])
@@ -92,7 +86,7 @@ def test_it_is_the_rule_in_plain_python(seed):
     assert not copies or found.notes["replication_factor"] == pytest.approx(np.mean(copies))
 
 
-@pytest.mark.parametrize("num_parts", [65, 130, 200])
+@pytest.mark.parametrize("num_parts", [65, pytest.param(130, marks=long), 200])
 def test_many_parts_as_bits_and_as_lists(num_parts):
     random = np.random.default_rng(num_parts)
     dense = random.random((200, 200)) < 0.02
@@ -103,7 +97,7 @@ def test_many_parts_as_bits_and_as_lists(num_parts):
     assert part == expected
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12, quick=4))
 def test_pairs_diagonals_and_owners(seed):
     dense = random_pattern(seed)
     num_parts = min(len(dense), 4)
@@ -126,7 +120,8 @@ def test_pairs_diagonals_and_owners(seed):
 def test_parts_are_even_and_copies_few(loops):
     graph = load_dataset("rmat", scale=10, edge_factor=16, seed=1).graph
     n, num_parts = graph.num_vertices, 16
-    dense = sp.csr_matrix((np.ones(graph.num_nonzeros), graph.indices, graph.indptr)).toarray() > 0
+    dense = np.zeros((n, n), dtype=bool)
+    dense[tuple(np.transpose(places(graph)))] = True
     np.fill_diagonal(dense, loops)
     found, part = assigned(dense, num_parts, 1)
     load = np.bincount(found.nonzeros, minlength=num_parts)
@@ -168,11 +163,3 @@ def test_a_matrix_without_edges():
     assert found.notes == {}
     found, part = assigned(np.eye(7, dtype=bool), 3)
     assert list(part.values()) == found.rows.tolist()
-
-
-def test_wrong_options():
-    graph = graph_of(np.eye(3, dtype=bool))
-    with pytest.raises(InputError, match="balance 'rows'"):
-        LibraModel().build(graph, 2, balance="rows", seed=0)
-    with pytest.raises(InputError, match="4 parts for 3 vertices"):
-        LibraModel().build(graph, 4, balance="nnz", seed=0)

@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse as sp
-from hypothesis import given, settings
+import worlds
+from cases import long
+from hypothesis import given
 from hypothesis import strategies as st
+from worlds import graph_of
 
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
@@ -26,23 +29,8 @@ from plancc.models.rcm import RcmModel, bandwidth, pipeline_granularity, pipelin
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 
 
-def graph_of(array, **fields) -> Graph:
-    matrix = sp.csr_matrix(array)
-    matrix.sort_indices()
-    return Graph(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), **fields)
-
-
-def pairs_of(graph: Graph) -> set[tuple[int, int]]:
-    return {
-        (i, int(j))
-        for i in range(graph.num_vertices)
-        for j in graph.indices[graph.indptr[i] : graph.indptr[i + 1]]
-    }
-
-
 def rows_moved(graph: Graph, owner) -> int:
-    """Distinct (part, row) with the row needed by the part and owned by another one."""
-    return len({(owner[i], j) for i, j in pairs_of(graph) if owner[i] != owner[j]})
+    return len(worlds.rows_moved(graph, owner))
 
 
 def connectivity_cut(problem: Hypergraph, owner) -> int:
@@ -65,7 +53,6 @@ def graphs(draw) -> Graph:
     return graph_of(array)
 
 
-@settings(max_examples=150, deadline=None)
 @given(graph=graphs(), num_parts=st.integers(1, 5), seed=st.integers(0, 1000))
 def test_connectivity_cut_is_the_rows_moved(graph, num_parts, seed):
     num_parts = min(num_parts, graph.num_vertices)
@@ -74,12 +61,12 @@ def test_connectivity_cut_is_the_rows_moved(graph, num_parts, seed):
     assert connectivity_cut(problem, owner) == rows_moved(graph, owner)
 
 
-@settings(max_examples=60, deadline=None)
 @given(graph=graphs())
 def test_nets_equal_their_numpy_twin(graph):
     problem = HypergraphModel().build(graph, 1, balance="rows", seed=0)
     columns = [
-        sorted({i for i, c in pairs_of(graph) if c == j} | {j}) for j in range(graph.num_vertices)
+        sorted({i for i, c in worlds.places(graph) if c == j} | {j})
+        for j in range(graph.num_vertices)
     ]
     columns = [pins for pins in columns if len(pins) > 1]
     assert problem.pins.tolist() == [i for pins in columns for i in pins]
@@ -88,14 +75,12 @@ def test_nets_equal_their_numpy_twin(graph):
     assert problem.net_ptr.dtype == np.int64
 
 
-@settings(max_examples=60, deadline=None)
 @given(graph=graphs())
 def test_graph_model_is_the_symmetric_pattern(graph):
     problem = GraphModel().build(graph, 1, balance="nnz", seed=0)
-    pairs = pairs_of(graph)
+    pairs = set(worlds.places(graph))
     expected = {(i, j) for i, j in pairs | {(j, i) for i, j in pairs} if i != j}
-    found = pairs_of(Graph(problem.indptr, problem.indices))
-    assert found == expected
+    assert set(worlds.places(Graph(problem.indptr, problem.indices))) == expected
     assert len(problem.indices) == len(expected)
     assert problem.edge_weights is None  # unit cost, Demirci et al. 2022, 4.3.1
 
@@ -110,7 +95,6 @@ def test_random_partition_is_even_and_repeatable(n, p):
     assert n < 20 or owner.tobytes() != random_owner(n, p, seed=6).tobytes()
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     weights=st.lists(st.integers(0, 30), min_size=1, max_size=40),
     num_parts=st.integers(1, 40),
@@ -133,7 +117,7 @@ def test_rcm_notes_and_order():
     mixed = np.random.default_rng(0).permutation(n)
     graph = graph_of(path[np.ix_(mixed, mixed)])
     problem = RcmModel().build(graph, 4, balance="nnz", seed=0)
-    before = max(abs(i - j) for i, j in pairs_of(graph))
+    before = max(abs(i - j) for i, j in worlds.places(graph))
     assert problem.notes["bandwidth_before"] == before
     assert problem.notes["bandwidth_after"] == 1
     assert problem.notes["stages_after"] == 3  # ceil(400 / 199)
@@ -171,19 +155,17 @@ def test_file_model(tmp_path):
         owner = FileModel(given_path).build(graph, 2, **build).rows
         assert owner.tolist() == [1, 0, 0, 1]
         assert owner.dtype == np.int32
-    with pytest.raises(InputError, match=r"vertex 2 is in part 2.*0\.\.1"):
-        FileModel([0, 1, 2, 0]).build(graph, 2, **build)
-    with pytest.raises(InputError, match="part -1"):
-        FileModel([0, -1, 0, 0]).build(graph, 2, **build)
-    with pytest.raises(InputError, match="3 part numbers for 4 vertices"):
-        FileModel([0, 1, 1]).build(graph, 2, **build)
-    with pytest.raises(InputError, match="integers"):
-        FileModel([0.0, 1.0, 1.0, 0.0]).build(graph, 2, **build)
-    with pytest.raises(InputError, match="`part`"):
-        FileModel().build(graph, 2, **build)
     path.write_text("1\n0\n")
-    with pytest.raises(InputError):
-        FileModel(path).build(graph, 2, **build)
+    for wrong, words in (
+        (FileModel([0, 1, 2, 0]), r"vertex 2 is in part 2.*0\.\.1"),
+        (FileModel([0, -1, 0, 0]), "part -1"),
+        (FileModel([0, 1, 1]), "3 part numbers for 4 vertices"),
+        (FileModel([0.0, 1.0, 1.0, 0.0]), "integers"),
+        (FileModel(), "`part`"),
+        (FileModel(path), "2 "),
+    ):
+        with pytest.raises(InputError, match=words):
+            wrong.build(graph, 2, **build)
 
 
 def test_registry_and_impossible_numbers_of_parts():
@@ -200,7 +182,9 @@ def test_registry_and_impossible_numbers_of_parts():
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="needs ../shared/data")
-@pytest.mark.parametrize("name", ["wiki-Vote", "west0067", "polblogs"])
+@pytest.mark.parametrize(
+    "name", ["west0067", *(pytest.param(name, marks=long) for name in ("wiki-Vote", "polblogs"))]
+)
 def test_connectivity_cut_on_real_graphs(name):
     with gzip.open(DATA / f"{name}.mtx.gz") as file:
         graph = graph_of(scipy.io.mmread(file))

@@ -142,6 +142,8 @@ INSIDE = [
 def test_the_plan_is_the_row_plan_of_its_blocks(model, num_ranks, options, num_blocks, tmp_path):
     """The same tables as the model of the blocks makes; its provenance, and the grid's."""
     how = {"balance": "rows", "seed": 5, "dims": [6, 5], "epsilon": 0.2}
+    if options.get("blocks") == "hp":
+        how["effort"] = "fast"
     plan = plancc.compile(matrix(), model, num_ranks, **how, **options)
     grid = grid_of(MODELS[model](**options), num_ranks)
     assert (plan.header.grid, plan.header.num_ranks) == (grid, num_ranks)

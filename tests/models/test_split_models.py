@@ -6,7 +6,8 @@ import itertools
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
+from cases import seeds
+from worlds import graph_of, places, rows_moved
 
 from plancc.cost.owners import traffic
 from plancc.errors import InputError
@@ -15,12 +16,6 @@ from plancc.graph.owners import Owners
 from plancc.models import MODELS
 from plancc.models.hub_split import HubSplitModel
 from plancc.models.medium_grain import MediumGrainModel, split_problem
-
-
-def graph_of(array) -> Graph:
-    matrix = sp.csr_matrix(array)
-    matrix.sort_indices()
-    return Graph(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
 
 
 def random_graph(seed: int, n: int = 25, diagonal: bool | None = None) -> Graph:
@@ -34,27 +29,11 @@ def random_graph(seed: int, n: int = 25, diagonal: bool | None = None) -> Graph:
     return graph_of(array)
 
 
-def places(graph: Graph) -> list[tuple[int, int]]:
-    return [
-        (i, int(j))
-        for i in range(graph.num_vertices)
-        for j in graph.indices[graph.indptr[i] : graph.indptr[i + 1]]
-    ]
-
-
 def nets_of(problem) -> list[list[int]]:
     return [problem.pins[a:b].tolist() for a, b in itertools.pairwise(problem.net_ptr.tolist())]
 
 
-def rows_moved(graph: Graph, owner, nonzero_owner) -> int:
-    """Distinct (column, foreign part that needs it) and (row, foreign part that has some of it)."""
-    held = list(zip(places(graph), nonzero_owner.tolist(), strict=True))
-    expand = {(j, m) for (_, j), m in held if owner[j] != m}
-    fold = {(i, m) for (i, _), m in held if owner[i] != m}
-    return len(expand) + len(fold)
-
-
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12, quick=6))
 def test_cut_is_expand_and_fold(seed):
     graph = random_graph(seed, diagonal=(None, True, False)[seed % 3])
     rng, n, p = np.random.default_rng(seed), graph.num_vertices, 4
@@ -70,7 +49,7 @@ def test_cut_is_expand_and_fold(seed):
         assert (found.nonzeros[row == graph.indices] == owner[row[row == graph.indices]]).all()
         nets = nets_of(problem.hypergraph)
         cut = sum(len({int(owner[v]) for v in pins}) - 1 for pins in nets)
-        assert cut == rows_moved(graph, owner, found.nonzeros)
+        assert cut == len(rows_moved(graph, owner, found.nonzeros))
         assert cut == traffic(graph, found, p).sent.sum()
         loads = np.bincount(found.nonzeros, minlength=p)
         weights = problem.hypergraph.vertex_weights
@@ -123,16 +102,20 @@ def test_thresholds():
     assert moved == traffic(graph, Owners(owner), 4).sent.sum()
 
 
-@pytest.mark.parametrize("name", ["medium-grain", "hub-split"])
-def test_wrong_options(name):
-    model, graph = MODELS[name](), random_graph(1)
-    with pytest.raises(InputError, match="balance 'rows'"):
-        model.build(graph, 2, balance="rows", seed=1)
-    with pytest.raises(InputError, match="26 parts"):
-        model.build(graph, 26, balance="nnz", seed=1)
-    for wrong in (-1, 2.5, "3"):
-        with pytest.raises(InputError, match=f"threshold {wrong}"):
-            HubSplitModel(wrong)
+@pytest.mark.parametrize("wrong", [-1, 2.5, "3"])
+def test_wrong_thresholds(wrong):
+    with pytest.raises(InputError, match=f"threshold {wrong}"):
+        HubSplitModel(wrong)
+
+
+@pytest.mark.parametrize("name", ["medium-grain", "hub-split", "fine-grain", "libra"])
+@pytest.mark.parametrize(
+    ("num_parts", "balance", "words"),
+    [(2, "rows", "balance 'rows'"), (26, "nnz", "26 parts for 25 vertices")],
+)
+def test_what_models_of_nonzeros_refuse(name, num_parts, balance, words):
+    with pytest.raises(InputError, match=words):
+        MODELS[name]().build(random_graph(1), num_parts, balance=balance, seed=1)
 
 
 @pytest.mark.parametrize("name", ["medium-grain", "hub-split"])

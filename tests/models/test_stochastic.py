@@ -9,10 +9,10 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
+import worlds
+from worlds import graph_of
 
 from plancc.errors import InputError
-from plancc.graph.graph import Graph
 from plancc.graph.vertexdata import VertexData
 from plancc.models import MODELS
 from plancc.models.graph import GraphModel
@@ -45,15 +45,7 @@ SAMPLERS = {
 
 
 def random_array(seed: int = 0, n: int = N, density: float = 0.15, diagonal="some") -> np.ndarray:
-    array = np.random.default_rng(seed).random((n, n)) < density
-    if diagonal != "some":
-        np.fill_diagonal(array, diagonal == "full")
-    return array
-
-
-def graph_of(array: np.ndarray) -> Graph:
-    matrix = sp.csr_array(array.astype(np.float64))
-    return Graph(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
+    return worlds.random_pattern(n, density, seed, diagonal)
 
 
 def stochastic(sampler: str = "uniform", **options) -> StochasticModel:
@@ -471,67 +463,53 @@ def test_the_default_batch_size():
 
 
 NAN = float("nan")
-WRONG = {
-    "theta 0": ({"theta": 0}, "theta 0: a number above 0"),
-    "theta -1": ({"theta": -1.5}, "theta -1.5: a number above 0"),
-    "theta nan": ({"theta": NAN}, "theta nan: a number above 0"),
-    "theta inf": ({"theta": math.inf}, "theta inf: a number above 0"),
-    "theta text": ({"theta": "0.1"}, "theta '0.1': a number above 0"),
-    "theta none": ({"theta": None}, "theta None"),
-    "delta 0": ({"delta": 0}, "delta 0: must be between 0 and 1"),
-    "delta 1": ({"delta": 1.0}, "delta 1.0: must be between 0 and 1"),
-    "delta nan": ({"delta": NAN}, "delta nan: must be between 0 and 1"),
-    "delta text": ({"delta": "x"}, "delta 'x': must be between 0 and 1"),
-    "batches 0": ({"batches": 0}, "`batches` 0: 'auto' or a whole number from 1"),
-    "batches -1": ({"batches": -1}, "`batches` -1"),
-    "batches 2.0": ({"batches": 2.0}, "`batches` 2.0"),
-    "batches text": ({"batches": "3"}, "`batches` '3'"),
-    "batches true": ({"batches": True}, "`batches` True"),
-    "batches none": ({"batches": None}, "`batches` None"),
-}
+WRONG = [
+    *(("theta", value, "a number above 0") for value in (0, -1.5, NAN, math.inf, "0.1", None)),
+    *(("delta", value, "must be between 0 and 1") for value in (0, 1.0, NAN, "x")),
+    *(
+        ("`batches`", value, "'auto' or a whole number from 1")
+        for value in (0, -1, 2.0, "3", True, None)
+    ),
+]
 
 
-@pytest.mark.parametrize(("options", "words"), WRONG.values(), ids=WRONG)
-def test_wrong_numbers(options, words):
+@pytest.mark.parametrize(("name", "value", "words"), WRONG)
+def test_wrong_numbers(name, value, words):
     with pytest.raises(InputError) as caught:
-        stochastic(**options)
-    assert words in str(caught.value)
+        stochastic(**{name.strip("`"): value})
+    assert f"{name} {value!r}: {words}" in str(caught.value)
 
 
-REFUSED = {
-    "no sampler": ({"sampler": "x"}, "unknown sampler 'x': choose from uniform, train"),
-    "size 0": ({"batch_size": 0}, "batch size 0: at least 1"),
-    "size -1": ({"batch_size": -1}, "batch size -1: at least 1"),
-    "size 31": ({"batch_size": 31}, "batch size 31: there are only 30 vertices"),
-    "size huge": ({"batch_size": 10**40}, "there are only 30 vertices"),
-    "size 2.5": ({"batch_size": 2.5}, "`batch_size` 2.5: a whole number"),
-    "size nan": ({"batch_size": NAN}, "`batch_size` nan: a whole number"),
-    "size text": ({"batch_size": "7"}, "`batch_size` '7': a whole number"),
-    "size true": ({"batch_size": True}, "`batch_size` True: a whole number"),
-    "no mask": ({"sampler": "train"}, "sampler 'train' needs train_mask"),
-    "no clusters": ({"sampler": "cluster"}, "sampler 'cluster' needs clusters"),
-    "no fanouts": ({"sampler": "neighbour"}, "'neighbour' needs `fanouts`"),
-    "empty fanouts": ({"sampler": "neighbour", "fanouts": ()}, "no fan-outs"),
-    "fanout 0": ({"sampler": "neighbour", "fanouts": (2, 0)}, "fan-out 0: at least 1"),
-    "fanouts 5": ({"sampler": "neighbour", "fanouts": 5}, "`fanouts` 5: whole numbers"),
-    "fanouts text": ({"sampler": "neighbour", "fanouts": "3,2"}, "`fanouts` '3,2'"),
-    "fanouts 2.5": ({"sampler": "neighbour", "fanouts": [2.5]}, "`fanouts` 2.5: a whole number"),
-    "fanouts": ({"fanouts": (3,)}, "'uniform' has no `fanouts`: it has `batch_size`"),
-    "no keep": ({"sampler": "edges"}, "'edges' needs `keep`"),
-    "keep text": ({"sampler": "edges", "keep": "x"}, "`keep` 'x': a number"),
-    "keep nan": ({"sampler": "edges", "keep": NAN}, "keep nan"),
-    "keep 0": ({"sampler": "edges", "keep": 0}, "keep 0"),
-    "keep 2": ({"sampler": "edges", "keep": 2}, "keep 2"),
-    "steps 0": ({"sampler": "walk", "walk_length": 0}, "walk length 0: at least 1"),
-    "steps 1.5": ({"sampler": "walk", "walk_length": 1.5}, "`walk_length` 1.5: a whole number"),
-    "steps huge": ({"sampler": "walk", "walk_length": 10**30}, "at most 1000000"),
-}
+REFUSED = [
+    ("uniform", {"fanouts": (3,)}, "'uniform' has no `fanouts`: it has `batch_size`"),
+    ("x", {}, "unknown sampler 'x': choose from uniform, train"),
+    *(("uniform", {"batch_size": k}, f"batch size {k}: at least 1") for k in (0, -1)),
+    *(("uniform", {"batch_size": k}, "there are only 30 vertices") for k in (31, 10**40)),
+    *(
+        ("uniform", {"batch_size": value}, f"`batch_size` {value!r}: a whole number")
+        for value in (2.5, NAN, "7", True)
+    ),
+    ("train", {}, "sampler 'train' needs train_mask"),
+    ("cluster", {}, "sampler 'cluster' needs clusters"),
+    ("neighbour", {}, "'neighbour' needs `fanouts`"),
+    ("neighbour", {"fanouts": ()}, "no fan-outs"),
+    ("neighbour", {"fanouts": (2, 0)}, "fan-out 0: at least 1"),
+    ("neighbour", {"fanouts": 5}, "`fanouts` 5: whole numbers"),
+    ("neighbour", {"fanouts": "3,2"}, "`fanouts` '3,2'"),
+    ("neighbour", {"fanouts": [2.5]}, "`fanouts` 2.5: a whole number"),
+    ("edges", {}, "'edges' needs `keep`"),
+    ("edges", {"keep": "x"}, "`keep` 'x': a number"),
+    *(("edges", {"keep": value}, f"keep {value}") for value in (NAN, 0, 2)),
+    ("walk", {"walk_length": 0}, "walk length 0: at least 1"),
+    ("walk", {"walk_length": 1.5}, "`walk_length` 1.5: a whole number"),
+    ("walk", {"walk_length": 10**30}, "at most 1000000"),
+]
 
 
-@pytest.mark.parametrize(("options", "words"), REFUSED.values(), ids=REFUSED)
-def test_wrong_options(options, words):
+@pytest.mark.parametrize(("sampler", "options", "words"), REFUSED)
+def test_wrong_options(sampler, options, words):
     with pytest.raises(InputError) as caught:
-        stochastic(**options).build(graph_of(random_array()), 2, balance="nnz", seed=1)
+        stochastic(sampler, **options).build(graph_of(random_array()), 2, balance="nnz", seed=1)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 

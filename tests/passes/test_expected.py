@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import pairwise
 
 import numpy as np
@@ -12,7 +11,6 @@ from nets_helpers import (
     CURVES,
     KINDS,
     bounds,
-    counts,
     make,
     net_list,
     random_label,
@@ -25,7 +23,7 @@ from plancc.models.problem import Hypergraph
 from plancc.passes.kernels.coarsening import cluster, contract
 from plancc.passes.kernels.expected import expected, sweep_expected
 from plancc.passes.kernels.nets import nets_of, with_transpose, without_transpose
-from plancc.passes.kernels.state import move, state_of, volume
+from plancc.passes.kernels.state import state_of, volume
 from plancc.passes.multilevel import Goal
 
 
@@ -71,29 +69,6 @@ def test_coarse_levels_are_exact(levels, costs):
             exact = slow_expected(problem, owner[whole], reach)
             assert expected(coarse, state, reach) == pytest.approx(exact, rel=1e-12)
             assert volume(coarse, state) == slow_volume(problem, owner[whole])
-
-
-@pytest.mark.parametrize(("num_parts", "most_pins"), KINDS)
-def test_counts_of_clusters_after_many_moves(num_parts, most_pins):
-    rng, _, nets, _ = make(3, num_parts, most_pins, n=120, num_nets=200, sized=True, costs=True)
-    coarse = contract(nets, random_label(rng, 120, 50))
-    n = len(coarse.weight)
-    state = state_of(coarse, random_owner(rng, n, num_parts), num_parts)
-    for step in range(2001):
-        v, there = int(rng.integers(n)), int(rng.integers(num_parts))
-        if there != state.owner[v]:
-            move(v, there, coarse, state)
-        if step % 1000 == 0:
-            again = state_of(coarse, state.owner, num_parts)
-            np.testing.assert_array_equal(state.spread, again.spread)
-            np.testing.assert_array_equal(state.sums, again.sums)
-            for e in range(len(coarse.cost)):
-                assert counts(state, e) == counts(again, e)
-            pins = range(coarse.net_ptr[5], coarse.net_ptr[6])
-            counted = Counter()
-            for k in pins:
-                counted[int(state.owner[coarse.pins[k]])] += int(coarse.size[k])
-            assert counts(state, 5) == counted
 
 
 @pairs(curve=CURVES, coarse=[False, True], price=[0.0, 0.6])

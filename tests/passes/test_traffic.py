@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import pytest
-from nets_helpers import bounds
+import scipy.sparse as sp
+import worlds
+from nets_helpers import bounds, hypergraph
 
 from plancc.cost.objectives import objective_value
 from plancc.cost.owners import traffic
 from plancc.errors import InputError
-from plancc.graph.convert import as_graph
 from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
 from plancc.graph.owners import Owners
-from plancc.models.hypergraph import HypergraphModel
 from plancc.models.problem import Hypergraph
 from plancc.passes.kernels.coarsening import cluster, contract
 from plancc.passes.kernels.nets import nets_of
@@ -30,40 +30,42 @@ from plancc.predict.schedules import schedule_of, tables_of
 from plancc.predict.simulation import simulate
 from plancc_datasets import load_dataset
 
+Owner = npt.NDArray[np.int32]
+
 
 def _directed(n: int, nonzeros: int, seed: int) -> Graph:
-    import scipy.sparse as sp
-
     rng = np.random.default_rng(seed)
     # Columns by a power law, so that some nets have more pins than there are parts.
     columns = np.minimum((n * rng.random(nonzeros) ** 3).astype(int), n - 1)
-    rows = rng.integers(0, n, nonzeros)
-    return as_graph(sp.coo_array((np.ones(nonzeros), (rows, columns)), shape=(n, n)).tocsr())
+    rows, ones = rng.integers(0, n, nonzeros), np.ones(nonzeros, dtype=bool)
+    return worlds.graph_of(sp.coo_array((ones, (rows, columns)), shape=(n, n)))
 
 
-def _problem(matrix: Graph, num_parts: int) -> Hypergraph:
-    return HypergraphModel().build(matrix, num_parts, balance="nnz", seed=1)
+def _in_turn(n: int, num_parts: int) -> Owner:
+    return (np.arange(n) % num_parts).astype(np.int32)
 
 
-def _pairs(matrix: Graph, owner: npt.NDArray[np.int32], num_parts: int) -> npt.NDArray[np.int64]:
+def _pairs(matrix: Graph, owner: Owner, num_parts: int) -> npt.NDArray[np.int64]:
     """Rows from part to part, by a set of (row, receiver): int64[p, p]."""
-    row = np.repeat(np.arange(matrix.num_vertices), matrix.row_nonzeros())
-    needed = set(zip(matrix.indices.tolist(), owner[row].tolist(), strict=True))
     pairs = np.zeros((num_parts, num_parts), dtype=np.int64)
-    for j, receiver in needed:
-        if owner[j] != receiver:
-            pairs[owner[j], receiver] += 1
+    for _, _, sender, receiver in worlds.rows_moved(matrix, owner):
+        pairs[sender, receiver] += 1
     return pairs
+
+
+def _started(matrix: Graph, num_parts: int, seed: int, by_part: bool):
+    """Random numbers, nets, the state of random owners and its flow."""
+    rng = np.random.default_rng(seed)
+    owner = rng.integers(0, num_parts, matrix.num_vertices).astype(np.int32)
+    nets = nets_of(hypergraph(matrix, num_parts))
+    state = state_of(nets, owner, num_parts)
+    return rng, nets, state, flow_of(nets, state, by_part)
 
 
 @pytest.mark.parametrize("num_parts", [2, 5, 40])
 def test_the_flow_follows_thousands_of_moves(num_parts: int) -> None:
     matrix = _directed(200, 1500, seed=num_parts)
-    rng = np.random.default_rng(1)
-    owner = rng.integers(0, num_parts, 200).astype(np.int32)
-    nets = nets_of(_problem(matrix, num_parts))
-    state = state_of(nets, owner, num_parts)
-    flow = flow_of(nets, state, True)
+    rng, nets, state, flow = _started(matrix, num_parts, 1, True)
     for v in rng.integers(0, 200, 2000):
         there = (state.owner[v] + rng.integers(1, num_parts)) % num_parts
         shift(v, there, nets, state, flow)
@@ -88,11 +90,7 @@ def _cost(pairs: npt.NDArray[np.int64], tariff: Tariff) -> float:
 def test_a_sweep_under_pressure_lowers_what_it_says() -> None:
     matrix = normalize(load_dataset("rmat", scale=9, edge_factor=8, seed=3).graph)
     num_parts = 6
-    rng = np.random.default_rng(2)
-    owner = rng.integers(0, num_parts, matrix.num_vertices).astype(np.int32)
-    nets = nets_of(_problem(matrix, num_parts))
-    state = state_of(nets, owner, num_parts)
-    flow = flow_of(nets, state, False)
+    rng, nets, state, flow = _started(matrix, num_parts, 2, False)
     ceiling = float(flow.sent.mean())
     tariff = Tariff(1.0, 0.0, ceiling, 0.01, np.zeros(1))
     free = bounds(num_parts, 0, 0)
@@ -107,9 +105,8 @@ def test_a_sweep_under_pressure_lowers_what_it_says() -> None:
 def test_contraction_keeps_the_traffic_of_every_part() -> None:
     matrix = _directed(300, 2000, seed=4)
     num_parts = 7
-    rng = np.random.default_rng(5)
-    owner = rng.integers(0, num_parts, 300).astype(np.int32)
-    nets = nets_of(_problem(matrix, num_parts))
+    rng, nets, state, _ = _started(matrix, num_parts, 5, True)
+    owner = state.owner
     label = cluster(nets, rng.permutation(300), owner, np.array([200]))
     coarse = contract(nets, label)
     assert len(coarse.weight) < 250
@@ -127,9 +124,9 @@ def test_refined_is_better_by_the_one_definition(objective: str, directed: bool)
     else:
         matrix = normalize(load_dataset("rmat", scale=10, edge_factor=8, seed=5).graph)
     num_parts = 24 if objective == "messages" else 12  # of few all talk to all, come what may
-    problem = _problem(matrix, num_parts)
+    problem = hypergraph(matrix, num_parts)
     start = refiner("volume", cycles=0, epsilon=0.05).run(
-        problem, (np.arange(problem.num_vertices) % num_parts).astype(np.int32), num_parts
+        problem, _in_turn(problem.num_vertices, num_parts), num_parts
     )
     dims, machine = (64, 16, 8), find_machine("cpu-cluster")
     time = Predictor(dims, machine).time(matrix, num_parts)
@@ -139,7 +136,7 @@ def test_refined_is_better_by_the_one_definition(objective: str, directed: bool)
     )
     assert (start.owner == kept).all()
 
-    def measured(owner: npt.NDArray[np.int32]) -> float:
+    def measured(owner: Owner) -> float:
         owners = Owners(owner)
         if objective != "time":
             return objective_value(objective, traffic(matrix, owners, num_parts), owners)
@@ -160,13 +157,9 @@ def test_refined_is_better_by_the_one_definition(objective: str, directed: bool)
 @pytest.mark.parametrize("held", ["max-volume", "messages"])
 def test_sweeps_that_hold_the_traffic_lower_the_volume(held: str) -> None:
     matrix, num_parts = _directed(800, 6000, seed=11), 16
-    problem = _problem(matrix, num_parts)
-    owner = np.random.default_rng(3).integers(0, num_parts, 800).astype(np.int32)
-    nets = nets_of(problem)
-    state = state_of(nets, owner, num_parts)
-    before = _pairs(matrix, owner, num_parts)
+    _, nets, state, flow = _started(matrix, num_parts, 3, held == "messages")
+    before = _pairs(matrix, state.owner, num_parts)
     busiest = max(before.sum(axis=0).max(), before.sum(axis=1).max())
-    flow = flow_of(nets, state, held == "messages")
     tariff = refiner(held)._held(busiest)
     for _ in range(2):
         order = np.arange(matrix.num_vertices)
@@ -182,9 +175,9 @@ def test_sweeps_that_hold_the_traffic_lower_the_volume(held: str) -> None:
 @pytest.mark.parametrize("objective", ["max-volume", "messages"])
 def test_without_extra_volume_the_objective_falls_all_the_same(objective: str) -> None:
     matrix, num_parts = _directed(600, 2500, seed=7), 24
-    problem = _problem(matrix, num_parts)
+    problem = hypergraph(matrix, num_parts)
     start = refiner("volume", cycles=0, epsilon=0.05).run(
-        problem, (np.arange(600) % num_parts).astype(np.int32), num_parts
+        problem, _in_turn(600, num_parts), num_parts
     )
     better = refiner(objective, cycles=3, epsilon=0.05, max_extra_volume=0.0).run(
         problem, start.owner, num_parts
@@ -195,8 +188,8 @@ def test_without_extra_volume_the_objective_falls_all_the_same(objective: str) -
 
 def test_the_same_seed_gives_the_same_owners() -> None:
     matrix = _directed(400, 3000, seed=9)
-    problem = _problem(matrix, 6)
-    owner = (np.arange(400) % 6).astype(np.int32)
+    problem = hypergraph(matrix, 6)
+    owner = _in_turn(400, 6)
     for make in (RefineMaxVolume, RefineMessages):
         first, again = (make(cycles=2, seed=4).run(problem, owner, 6) for _ in range(2))
         assert (first.owner == again.owner).all()
@@ -205,8 +198,8 @@ def test_the_same_seed_gives_the_same_owners() -> None:
 
 def test_what_a_pass_needs() -> None:
     matrix = _directed(50, 200, seed=1)
-    problem = _problem(matrix, 3)
-    owner = (np.arange(50) % 3).astype(np.int32)
+    problem = hypergraph(matrix, 3)
+    owner = _in_turn(50, 3)
     with pytest.raises(InputError, match="the prediction of an epoch"):
         RefineTime().run(problem, owner, 3)
     bare = Hypergraph(problem.net_ptr, problem.pins, problem.vertex_weights)
