@@ -16,6 +16,7 @@ from pathlib import Path
 import click
 import numpy as np
 import pytest
+from cases import long
 from cli_helpers import environment, ok, plancc_run
 from cli_helpers import plancc as plancc_command
 from scipy.io import mmread
@@ -25,11 +26,15 @@ from plancc.partitioners import PARTITIONERS
 from plancc.predict.machine import TABLES, Machine
 from plancc.predict.machine_files import find_machine, read_machine, shipped_machines
 from plancc_cli.main import command
+from plancc_cli.run_command import command as run_command
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 DOCS = [*(ROOT / name for name in PAGES), *sorted((ROOT / "docs").rglob("*.md"))]
 HAS_MPI = shutil.which("mpirun", path=environment()["PATH"]) is not None
+
+QUICK_ELSEWHERE = ("guide", "training", "grids", "study")
+"""Pages whose commands `make test` only parses; files of tests are about each of them."""
 
 SOME_PARTITIONER = f"""#!{sys.executable}
 import sys
@@ -97,7 +102,6 @@ def shell(line: str, timeout: float = 120) -> str:
 
 @pytest.mark.mpi
 @pytest.mark.skipif(not HAS_MPI, reason="no mpirun")
-@pytest.mark.timeout(150)
 def test_main_job_of_the_readme(workplace: Path) -> None:
     block = shell_blocks(ROOT / "README.md")[0]
     assert [line.split()[0] for line in block] == ["plancc", "plancc", "mpirun"]
@@ -107,7 +111,10 @@ def test_main_job_of_the_readme(workplace: Path) -> None:
     assert "loss" in said[2]
 
 
-@pytest.mark.parametrize("page", ["guide.md", "edges.md", "training.md", "grids.md", "study.md"])
+@pytest.mark.parametrize(
+    "page",
+    ["edges.md", *(pytest.param(f"{page}.md", marks=long) for page in QUICK_ELSEWHERE)],
+)
 def test_commands_of_the_guide(workplace: Path, page: str) -> None:
     tool = workplace / "some-partitioner"
     tool.write_text(SOME_PARTITIONER)
@@ -150,8 +157,9 @@ def test_python_of_the_readme(workplace: Path) -> None:
     assert int(shell(f"{sys.executable} snippet.py")) > 0
 
 
+@long
 @pytest.mark.parametrize("page", ["matrix", "training", "research"])
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(600)
 def test_tutorials(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands and scripts of a tutorial, in the order of the page."""
     monkeypatch.chdir(tmp_path)
@@ -194,6 +202,42 @@ def test_the_partitioner_of_the_contributing_page(
         plancc.verify(plan)
 
 
+def test_commands_of_the_pages_are_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every command line of a block, of any page, has options and values of its command."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("machine.toml", "office.toml"):  # which are read where they are given
+        Path(name).write_text(toml_blocks(ROOT / "docs" / "simulate.md")[-1])
+    seen = 0
+    for path in DOCS:
+        text = re.sub(r"\\\n\s*", "", path.read_text())  # lines that go on
+        for line in re.findall(
+            r"^    (?:mpirun -n \d+ |\w+=\S* )*(plancc[^|&;<>$*\n]*)$", text, re.M
+        ):
+            program, *words = shlex.split(line, comments=True)
+            if program not in ("plancc", "plancc-run") or "..." in words:
+                continue
+            try:
+                parse(program, words)
+            except (click.ClickException, plancc.PlanccError) as error:
+                pytest.fail(f"{path.name}: {line}: {error}")
+            seen += 1
+    assert seen >= 100
+
+
+def parse(program: str, words: list[str]) -> None:
+    """A command line up to where its work would begin."""
+    if program == "plancc-run":
+        run_command.make_context(program, words)
+        return
+    context = click.Context(command)
+    name, each, rest = command.resolve_command(context, words)
+    while isinstance(each, click.Group):
+        context = each.make_context(name, rest, parent=context)
+        name, each, rest = each.resolve_command(context, rest)
+    assert each is not None
+    each.make_context(name, rest, parent=context)
+
+
 def test_options_in_the_documentation_exist() -> None:
     """Every option that a page gives to a command is one of that command's, in its help or not."""
     known = {}
@@ -220,9 +264,10 @@ def test_links_between_the_pages_hold() -> None:
 
 @pytest.mark.mpi
 @pytest.mark.skipif(not HAS_MPI, reason="no mpirun")
-@pytest.mark.timeout(200)
+@long
+@pytest.mark.timeout(600)
 def test_demo() -> None:
-    said = shell(f"sh {ROOT / 'docs' / 'demo.sh'}", timeout=180)
+    said = shell(f"sh {ROOT / 'docs' / 'demo.sh'}", timeout=500)
     accuracy = re.findall(r"^test accuracy: ([0-9.]+)$", said, re.M)
     assert len(accuracy) == 1, said
     assert float(accuracy[0]) > 0.9
