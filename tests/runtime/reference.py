@@ -238,26 +238,36 @@ def train_in_batches(
 
 
 def dense_convolution(
-    model: str, aggregator: str, a: torch.Tensor, w: dict[str, torch.Tensor], x: torch.Tensor
+    model: str,
+    aggregator: str,
+    a: torch.Tensor,
+    w: dict[str, torch.Tensor],
+    x: torch.Tensor,
+    rows: np.ndarray | slice = slice(None),
+    self_loops: bool = True,
 ) -> torch.Tensor:
-    """One layer on a dense matrix whose diagonal is no edge, with the names of the parameters."""
-    edge = (a != 0) & ~torch.eye(len(a), dtype=torch.bool)
-    degree = edge.sum(dim=1, keepdim=True)
+    """One layer on a dense matrix, with the names of the parameters.
+
+    Its outputs are those of `rows`. With `self_loops` the diagonal is no edge.
+    """
+    eye = torch.eye(len(a), dtype=torch.bool)
+    edge = (a != 0) & ~(eye & self_loops)
+    a, edge, closed, own = a[rows], edge[rows], (edge | eye)[rows], x[rows]
     bias = w.get("bias", 0)
     if model == "gcn":
         return a @ x @ w["weight"] + bias
     if model == "gin":
-        z = ((1 + w["eps"]) * x + edge.double() @ x) @ w["weight"] + bias
+        z = ((1 + w.get("eps", 0)) * own + edge.double() @ x) @ w["weight"] + bias
         return torch.relu(z) @ w["weight_out"] + w["bias_out"]
     if aggregator == "gcn":
-        return (edge.double() @ x + x) / (degree + 1) @ w["weight"] + bias
+        return closed.double() @ x / closed.sum(dim=1, keepdim=True) @ w["weight"] + bias
     z = edge.double() @ x
     if aggregator == "mean":
-        z = z / degree.clamp(min=1)
+        z = z / edge.sum(dim=1, keepdim=True).clamp(min=1)
     if aggregator == "max":
         each = x.expand(len(a), *x.shape).masked_fill(~edge[:, :, None], -torch.inf)
-        z = torch.where(degree > 0, each.max(dim=1).values, 0)
-    return z @ w["weight"] + x @ w["weight_self"] + bias
+        z = torch.where(edge.any(dim=1)[:, None], each.max(dim=1).values, 0)
+    return z @ w["weight"] + own @ w["weight_self"] + bias
 
 
 def train_model(
