@@ -33,7 +33,7 @@ PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 DOCS = [*(ROOT / name for name in PAGES), *sorted((ROOT / "docs").rglob("*.md"))]
 HAS_MPI = shutil.which("mpirun", path=environment()["PATH"]) is not None
 
-QUICK_ELSEWHERE = ("guide", "training", "grids", "study")
+LONG_PAGES = ("guide", "edges", "training", "study")
 """Pages whose commands `make test` only parses; files of tests are about each of them."""
 
 SOME_PARTITIONER = f"""#!{sys.executable}
@@ -113,7 +113,7 @@ def test_main_job_of_the_readme(workplace: Path) -> None:
 
 @pytest.mark.parametrize(
     "page",
-    ["edges.md", *(pytest.param(f"{page}.md", marks=long) for page in QUICK_ELSEWHERE)],
+    ["grids.md", *(pytest.param(f"{page}.md", marks=long) for page in LONG_PAGES)],
 )
 def test_commands_of_the_guide(workplace: Path, page: str) -> None:
     tool = workplace / "some-partitioner"

@@ -138,20 +138,22 @@ def others(tmp_path):
     (info.parent / "others.py").write_text(MODULE)
     (tmp_path / "ring.el").write_text("0 1\n1 2\n2 3\n3 0\n")
 
-    def run(*lines: str) -> subprocess.CompletedProcess[str]:
-        """Their output; errors of each line to stderr, and then exit code 1."""
+    def run(*lines: str) -> list[tuple[str, str]]:
+        """What every line prints, and its error; one process."""
         code = (
-            "import sys\nfrom plancc_cli.main import command\n"
-            "refused = 0\n"
+            "import contextlib, io, json, sys\nfrom plancc_cli.main import command\n"
+            "answers = []\n"
             "for line in sys.stdin:\n"
-            "    try:\n"
-            "        command.main(line.split(), prog_name='plancc', standalone_mode=False)\n"
-            "    except Exception as error:\n"
-            "        print(f'{type(error).__name__}: {error}', file=sys.stderr)\n"
-            "        refused = 1\n"
-            "sys.exit(refused)\n"
+            "    error = ''\n"
+            "    with contextlib.redirect_stdout(io.StringIO()) as out:\n"
+            "        try:\n"
+            "            command.main(line.split(), prog_name='plancc', standalone_mode=False)\n"
+            "        except Exception as refused:\n"
+            "            error = f'{type(refused).__name__}: {refused}'\n"
+            "    answers.append((out.getvalue(), error))\n"
+            "print(json.dumps(answers))\n"
         )
-        return subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-c", code],
             input="\n".join(lines),
             cwd=tmp_path,
@@ -160,77 +162,77 @@ def others(tmp_path):
             text=True,
             timeout=120,
         )
+        assert done.returncode == 0, done.stderr
+        assert "is used more than once" not in done.stderr
+        return [(out, error) for out, error in json.loads(done.stdout)]
 
     return run
 
 
 def test_a_model_of_a_third_party(others, tmp_path: Path):
-    done = others(
+    *told, (_, refused) = others(
         "models",
         "models striped",
         "models absent",
         "--help",
         "compile --help",
         "compile ring.el --model striped --stripe-width 2 -p 2 -o plan.h5 --json",
+        "compile ring.el --stripe-width 2 -p 2 -o other.h5",
     )
-    assert done.returncode == 0, done.stderr
-    assert "\nstriped        Rows in stripes; row plans\n" in done.stdout
-    assert "\nabsent         model 'absent' of package others cannot be loaded: " in done.stdout
-    assert "\nstriped: Rows in stripes. More of it.\n" in done.stdout
-    assert "\n  --stripe-width       rows of a stripe [1]\n" in done.stdout
-    assert "\n    striped: --stripe-width\n" in done.stdout  # the help of compile
-    compiled = json.loads(done.stdout[done.stdout.rindex("\n{") :])
-    assert compiled["provenance"]["model_stripe_width"] == "2"
-    refused = others("compile ring.el --stripe-width 2 -p 2 -o other.h5")
-    assert "model 'hp' has no option --stripe-width" in refused.stderr
+    assert not any(error for _, error in told)
+    listed, striped, absent, _, help_of_compile, compiled = (out for out, _ in told)
+    assert "\nstriped        Rows in stripes; row plans\n" in listed
+    cannot = "model 'absent' of package others cannot be loaded: "
+    assert f"\nabsent         {cannot}" in listed
+    assert cannot in absent
+    assert striped.startswith("striped: Rows in stripes. More of it.\n")
+    assert "\n  --stripe-width       rows of a stripe [1]\n" in striped
+    assert "\n    striped: --stripe-width\n" in help_of_compile
+    assert json.loads(compiled)["provenance"]["model_stripe_width"] == "2"
+    assert "model 'hp' has no option --stripe-width" in refused
     assert not (tmp_path / "other.h5").exists()
 
 
 def test_options_with_names_of_the_commands(others):
     """Other models compile as without the third party's; its own is refused in a sentence."""
     words = "compile ring.el -p 2 --seed 3 --threads 1 --format edgelist -o plan.h5"
-    done = others(
+    answers = others(
         words,
         f"{words} --model stochastic-hp --batches 4 --sampler uniform --batch-size 2",
         "compile --help",
         "inspect --help",
         "inspect plan.h5 --batches 2 --seed 3 --batch-size 2",
-    )
-    assert done.returncode == 0, done.stderr
-    assert "of its own" not in done.stdout
-    assert "is used more than once" not in done.stderr
-    refused = others(
         "compile ring.el -p 2 --model taking -o no.h5",
         "compile ring.el -p 2 --model stochastic-hp --sampler drawing -o no.h5",
         "inspect plan.h5 --batches 2 --sampler drawing",
     )
-    for line, what in zip(
-        refused.stderr.splitlines(),
-        ("model 'taking'", "sampler 'drawing'", "sampler 'drawing'"),
-        strict=True,
+    for out, error in answers[:5]:
+        assert not error
+        assert "of its own" not in out
+    refused = [error for _, error in answers[5:]]
+    for error, what in zip(
+        refused, ("model 'taking'", "sampler 'drawing'", "sampler 'drawing'"), strict=True
     ):
-        assert line.startswith(f"BackendUnavailable: {what}")
-        assert ": its option 'seed' has the name of one of plancc's own" in line
+        assert error.startswith(f"BackendUnavailable: {what}")
+        assert ": its option 'seed' has the name of one of plancc's own" in error
 
 
-def test_options_of_one_name_and_several_types(others, tmp_path: Path):
+def test_options_of_one_name_and_several_types(others):
     """The type is that of the model that is chosen."""
     words = "compile ring.el -p 2 -o plan.h5 --json"
-    done = others(
+    *told, (_, first), (_, second) = others(
         f"{words} --model shared --threshold 0.3 --keep 2 --batches 5",
         f"{words} --model hub-split --threshold 3",
         f"{words} --model stochastic-hp --sampler edges --keep 0.5 --batches 4",
         f"{words} --model stochastic-hp --batches auto --batch-size 2",
+        f"{words} --model hub-split --threshold 0.3",
+        f"{words} --model shared --threshold x",
     )
-    assert done.returncode == 0, done.stderr
-    told = [line.strip(' ",') for line in done.stdout.splitlines()]
-    assert 'model_threshold": "0.3' in told
-    assert 'model_keep": "2' in told
-    assert 'model_threshold": "3' in told
-    assert any("edges" in line and "keep=0.5" in line for line in told)
-    refused = others(
-        f"{words} --model hub-split --threshold 0.3", f"{words} --model shared --threshold x"
-    )
-    first, second = refused.stderr.splitlines()
+    assert not any(error for _, error in told)
+    shared, hubs, edges, _ = (json.loads(out)["provenance"] for out, _ in told)
+    assert (shared["model_threshold"], shared["model_keep"]) == ("0.3", "2")
+    assert hubs["model_threshold"] == "3"
+    assert "edges" in edges["sampler"]
+    assert "keep=0.5" in edges["sampler"]
     assert "--threshold '0.3': a value of type int is needed" in first
     assert "--threshold 'x': a value of type float is needed" in second
