@@ -9,6 +9,7 @@ import numpy as np
 import plan_helpers
 import pytest
 import scipy.stats
+from cases import long
 
 from plancc.cost.batches import batch_figures, difference, estimate, expected_volume, ratio
 from plancc.errors import InputError
@@ -195,7 +196,8 @@ def test_expected_volume_where_some_may_take_part():
 
 
 SIMULATED = [
-    *(("uniform", {"batch_size": size}) for size in (6, 36, 150, 360, 600)),
+    *(("uniform", {"batch_size": size}) for size in (36, 360)),
+    *(pytest.param("uniform", {"batch_size": size}, marks=long) for size in (6, 150, 600)),
     ("train", {"batch_size": 80}),
     ("edges", {"keep": 0.4}),
 ]

@@ -57,28 +57,15 @@ from plancc.plan.grid import Grid
 from plancc.predict.passes import COMMON_PASSES, moved_widths
 
 BUFFERS = 3
-"""Buffers of a broadcast piece of A: values, columns, row pointers; the first two may be empty."""
+"""Buffers of a broadcast piece of A: values, columns, row pointers."""
 
 
 class Moved(NamedTuple):
-    """What a step of an epoch moves here, once in a layer and direction.
+    """What a step of an epoch moves here, once in a layer (0: the whole epoch) and direction.
 
-    Attributes
-    ----------
-    layer : int
-        1..L; 0 for the all-reduce of the whole epoch.
-    direction : str
-        "forward" or "back".
-    step : str
-    equation : str
-        The paper's equation that has it.
-    words, messages : int
-        Received by all ranks together; as many are sent.
-    reductions, words_reduced : int
-        All-reductions that all ranks take part in, and their words, added up over ranks.
-    most : float
-        Words, reduced ones included, received by the busiest rank of this step, where the sizes of
-        blocks and slices are equal and nonzeros are spread evenly.
+    Words and messages are received by all ranks together; as many are sent. `reductions` are those
+    that all ranks take part in. `most` are the words that the busiest rank receives, reduced ones
+    included, where blocks and slices are of one size and nonzeros are spread evenly.
     """
 
     layer: int
@@ -98,28 +85,10 @@ def executed(
     nnz: int,
     dims: Sequence[int],
     passes: Sequence[str] = COMMON_PASSES,
-    empty_pieces: int = 0,
 ) -> list[Moved]:
-    """What an epoch of a GCN moves on a grid, step by step.
+    """What an epoch of a GCN moves on a grid, which is not sparse, step by step.
 
-    Parameters
-    ----------
-    grid : Grid
-        Of Tripathy et al. 2020, not sparse: what needed rows are is no matter of sizes.
-    n, nnz : int
-        Rows and nonzeros of the matrix.
-    dims : list of int
-        Widths d_0..d_L.
-    passes : list of str
-        Of `COMMON_PASSES`: which widths travel (`plancc.predict.passes.moved_widths`).
-    empty_pieces : int
-        2d, 3d: pieces of A without nonzeros, of all process rows and layers; of them only row
-        pointers travel.
-
-    Raises
-    ------
-    InputError
-        For sparse and feature grids; if a layer is narrower than the process columns.
+    n, nnz: rows and nonzeros of the matrix; dims: widths d_0..d_L; passes: of `COMMON_PASSES`.
     """
     if grid.sparse or grid.scheme == "feature":
         raise InputError(f"grid '{grid}': its words do not follow from sizes alone")
@@ -129,35 +98,24 @@ def executed(
     last = len(dims) - 1
     layers = list(enumerate(zip(pairwise(dims), moved_widths(dims, passes), strict=True), start=1))
     for layer, ((d_in, _), (width, _)) in layers:
-        found += _product(grid, layer, n, nnz, width, empty_pieces, forward=True)
+        found += _product(grid, layer, n, nnz, width, forward=True)
         found += _rows_for_weights(grid, layer, n, d_in, forward=True)
     if grid.splits_columns:
         found.append(_in_process_rows(grid, last, n, dims[-1], "forward", "whole last rows", "2"))
     for layer, ((_, d_out), (_, width)) in reversed(layers):
         found += _rows_for_weights(grid, layer, n, d_out, forward=False)
-        found += _product(grid, layer, n, nnz, width, empty_pieces, forward=False)
+        found += _product(grid, layer, n, nnz, width, forward=False)
     return [*found, *_weight_gradients(grid, dims)]
 
 
 def sum_of(steps: Iterable[Moved]) -> Moved:
     """All of it in one: words, messages and reductions; `most` is the sum of the busiest ranks'."""
     steps = list(steps)
-    return Moved(
-        layer=0,
-        direction="",
-        step="epoch",
-        equation="",
-        words=sum(s.words for s in steps),
-        messages=sum(s.messages for s in steps),
-        reductions=sum(s.reductions for s in steps),
-        words_reduced=sum(s.words_reduced for s in steps),
-        most=sum(s.most for s in steps),
-    )
+    numbers = zip(*(step[4:] for step in steps), strict=True)
+    return Moved(0, "", "epoch", "", *map(sum, numbers))
 
 
-def _product(
-    grid: Grid, layer: int, n: int, nnz: int, width: int, empty_pieces: int, *, forward: bool
-) -> list[Moved]:
+def _product(grid: Grid, layer: int, n: int, nnz: int, width: int, *, forward: bool) -> list[Moved]:
     """A H, or its adjoint, of `width` columns; 0: there is none."""
     if width == 0:
         return []
@@ -182,18 +140,9 @@ def _product(
     found = [along] if rows > 1 else []
     if columns > 1:
         words = (columns - 1) * (2 * nnz + grid.layers * pieces * (n + rows))
-        full = BUFFERS * grid.layers * rows * pieces - 2 * empty_pieces
-        found.append(
-            Moved(
-                layer,
-                direction,
-                "broadcast of A",
-                f"IV-{section}{number}",
-                words,
-                messages=(columns - 1) * full,
-                most=words / ranks,
-            )
-        )
+        messages = (columns - 1) * BUFFERS * grid.layers * rows * pieces
+        name, equation = "broadcast of A", f"IV-{section}{number}"
+        found.append(Moved(layer, direction, name, equation, words, messages, most=words / ranks))
     if grid.layers > 1:
         words = (grid.layers - 1) * n * width
         name = "fiber reduce-scatter" if forward else "fiber all-gather"
@@ -212,15 +161,8 @@ def _copies(grid: Grid, layer: int, n: int, width: int, forward: bool) -> Moved:
     rows, copies = grid.rows, grid.columns
     most = n * width / rows
     if forward:
-        return Moved(
-            layer,
-            "forward",
-            "all-reduce of A H",
-            "IV-B1",
-            reductions=grid.num_ranks,
-            words_reduced=copies * n * width,
-            most=most,
-        )
+        reduced = {"reductions": grid.num_ranks, "words_reduced": copies * n * width}
+        return Moved(layer, "forward", "all-reduce of A H", "IV-B1", **reduced, most=most)
     words = (copies - 1) * n * width
     return Moved(
         layer, "back", "broadcast to copies", "IV-B3", words, (copies - 1) * rows, most=most
@@ -231,9 +173,8 @@ def _rows_for_weights(grid: Grid, layer: int, n: int, width: int, *, forward: bo
     """Whole rows for the product with W, or with its transpose: the partial SUMMA."""
     if not grid.splits_columns:
         return []
-    name, number = ("rows for W", "1") if forward else ("rows for W, back", "3")
-    direction = "forward" if forward else "back"
-    return [_in_process_rows(grid, layer, n, width, direction, name, number)]
+    words = ("forward", "rows for W", "1") if forward else ("back", "rows for W, back", "3")
+    return [_in_process_rows(grid, layer, n, width, *words)]
 
 
 def _in_process_rows(
@@ -250,17 +191,8 @@ def _weight_gradients(grid: Grid, dims: Sequence[int]) -> list[Moved]:
     if grid.num_ranks == 1:
         return []
     words = sum((d_in + 1) * d_out for d_in, d_out in pairwise(dims)) + 1
-    return [
-        Moved(
-            0,
-            "back",
-            "weight gradients",
-            f"IV-{_section(grid)}4",
-            reductions=grid.num_ranks,
-            words_reduced=grid.num_ranks * words,
-            most=words,
-        )
-    ]
+    reduced = {"reductions": grid.num_ranks, "words_reduced": grid.num_ranks * words}
+    return [Moved(0, "back", "weight gradients", f"IV-{_section(grid)}4", **reduced, most=words)]
 
 
 def _section(grid: Grid) -> str:

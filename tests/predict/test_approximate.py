@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from predict_helpers import rmat, trained
+from turns import turns
 
 import plancc
 from plancc.errors import InputError
@@ -15,23 +17,18 @@ from plancc.plan.matrix import graph_of, owners_of
 from plancc.predict.machine_files import find_machine
 from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import Approximation, read_tables, tables_of
-from plancc_datasets import load_dataset
-from plancc_runtime.options import TrainOptions
-from plancc_runtime.train import train
-from plancc_runtime.transport.local import run_ranks
 
 PARTS, DIMS = 4, (12, 8, 3)
-GRAPH = load_dataset("rmat", scale=9, edge_factor=6, seed=3).graph
 
 
 @pytest.fixture(scope="module")
 def row():
-    return plancc.compile(GRAPH, "gp", PARTS, partitioner="metis")
+    return plancc.compile(rmat(9, 6), "gp", PARTS, partitioner="metis")
 
 
 @pytest.fixture(scope="module")
 def edge():
-    return plancc.compile(GRAPH, "libra", PARTS)
+    return plancc.compile(rmat(9, 6), "libra", PARTS)
 
 
 def predicted(plan, passes=(), **left_out):
@@ -41,25 +38,15 @@ def predicted(plan, passes=(), **left_out):
 
 def counted(plan, epochs, **options) -> float:
     """Words of an epoch: the mean over the second half of a run."""
-    chosen = TrainOptions(
-        epochs=epochs,
-        features=DIMS[0],
-        hidden=DIMS[1],
-        classes=DIMS[2],
-        eval_every=0,
-        threads=1,
-        **options,
-    )
-    slices = [(plan.header, plan.part(m)) for m in range(PARTS)]
-    found = run_ranks(PARTS, lambda t: train(slices[t.rank], chosen, t))[0]
-    return float(np.mean([each.words_sent for each in found.epochs[epochs // 2 :]]))
+    widths = dict(zip(("features", "hidden", "classes"), DIMS, strict=True))
+    found = trained(plan, epochs=epochs, **widths, **options)
+    return float(np.mean([each.words_sent for each in found[epochs // 2 :]]))
 
 
-@pytest.mark.parametrize("passes", [("order",), ("order", "constant")], ids=["order", "constant"])
-@pytest.mark.parametrize("rate", [0.5, 0.1, 0.0])
+@turns(rate=[0.5, 0.1, 0.0], passes=[("order",), ("order", "constant")])
 def test_words_of_boundary_sampling(row, rate, passes):
     found = predicted(row, passes, boundary_sampling=rate)
-    real = counted(row, 20, passes=passes, boundary_sampling=rate)
+    real = counted(row, 10, passes=passes, boundary_sampling=rate)
     rows = rate * row.metrics().volume  # a draw deviates by the root of its mean
     assert found.words == pytest.approx(real, abs=1 + 4 * np.sqrt(rows) * sum(DIMS))
     assert not (rate == 0 and found.words)
@@ -83,9 +70,8 @@ def test_products_of_boundary_sampling(row, rate):
     assert [each.direction for each in first] == ["forward"]  # of features that are kept
 
 
-@pytest.mark.parametrize("passes", [(), ("constant",)], ids=["plain", "constant"])
-@pytest.mark.parametrize("delay", [1, 3])
-def test_words_of_late_sums(edge, passes, delay):
+@turns(delay=[1, 3], passes=[(), ("constant",)])
+def test_words_of_late_sums(edge, delay, passes):
     """The mean over whole turns of all bins, but for the rounding of 1 / r of a message."""
     epochs = 8 * delay
     real = counted(edge, epochs, passes=passes, fold="delayed", delay=delay)
@@ -145,7 +131,7 @@ def test_files_have_the_same_tables(row, edge, tmp_path):
 
 
 def test_what_does_not_fit(row, edge):
-    grid = with_grid(plancc.compile(GRAPH, "block", 2), Grid("1d", 2, 1))
+    grid = with_grid(plancc.compile(rmat(9, 6), "block", 2), Grid("1d", 2, 1))
     with pytest.raises(InputError, match="`boundary_sampling` is for row plans; plan is edge"):
         predicted(edge, boundary_sampling=0.5)
     with pytest.raises(InputError, match="`boundary_sampling` is for row plans; plan is 1d"):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -94,159 +92,12 @@ def test_what_has_no_formula(call, grid):
         call(grid, N, NNZ, [F, F])
 
 
-# What is executed: who receives what, one buffer after the other.
-
-
-class Counts:
-    """Words and messages that every rank receives, and words that it reduces, by step."""
-
-    def __init__(self):
-        self.words, self.messages = Counter(), Counter()
-        self.reduced, self.reductions = Counter(), Counter()
-
-    def send(self, step, source, target, words):
-        if source != target and words:
-            self.words[step, target] += words
-            self.messages[step, target] += 1
-
-    def reduce(self, step, rank, words):
-        self.reduced[step, rank] += words
-        self.reductions[step, rank] += 1
-
-    def of(self, step):
-        return [
-            sum(each for (name, _), each in counter.items() if name == step)
-            for counter in (self.words, self.messages, self.reductions, self.reduced)
-        ]
-
-    def most(self, step):
-        both = self.words + self.reduced
-        return max((each for (name, _), each in both.items() if name == step), default=0)
-
-
-def widths_that_travel(dims, order, constant):
-    """Of every layer, forward and back."""
-    found = []
-    for layer, (d_in, d_out) in enumerate(pairwise(dims)):
-        forward, back = d_in, d_out
-        if order:
-            forward = back = min(d_in, d_out)
-            if layer == 0 and d_in <= d_out:  # A H^0 first: features need no gradient
-                back = 0
-        found.append((0, 0) if constant and layer == 0 else (forward, back))
-    return found
-
-
-def count_1d(grid, a, dims, widths):
-    counts, size = Counts(), len(a) // grid.rows
-    rows, copies = range(grid.rows), range(grid.columns)
-    per_chunk = grid.rows / grid.columns
-    for layer, (forward, back) in enumerate(widths, start=1):
-        for part, i in product(rows, rows):
-            j = int(part / per_chunk)  # the process column of the part's chunk
-            counts.send((layer, "broadcast of H"), (part, j), (i, j), size * forward)
-            counts.send((layer, "reduce of gradients"), (i, j), (part, j), size * back)
-        for i, j in product(rows, copies):
-            if grid.scheme == "1.5d" and forward:
-                counts.reduce((layer, "all-reduce of A H"), (i, j), size * forward)
-            at = (i, int(i / per_chunk))
-            counts.send((layer, "broadcast to copies"), at, (i, j), size * back)
-    return counts
-
-
-def count_3d(grid, a, dims, widths):
-    counts = Counts()
-    number_of_rows, number_of_columns, layers = grid.rows, grid.columns, grid.layers
-    n = len(a)
-    block = n // number_of_rows  # rows of a process row, split over its layers
-    share = block // layers
-    pieces = math.lcm(number_of_rows, number_of_columns)
-    everyone = list(product(range(number_of_rows), range(number_of_columns), range(layers)))
-
-    def columns_of(layer):
-        """Of A, in the order in which the process columns share them."""
-        return np.concatenate(
-            [np.arange(share) + i * block + layer * share for i in range(number_of_rows)]
-        )
-
-    def product_with_a(step, width, back):
-        piece_width = width // number_of_columns
-        for k, q in product(range(layers), range(pieces)):
-            columns = np.array_split(columns_of(k), pieces)[q]
-            column, row = q * number_of_columns // pieces, q * number_of_rows // pieces
-            for i, j in product(range(number_of_rows), range(number_of_columns)):
-                nonzeros = int(a[i * block : (i + 1) * block, columns].sum())
-                for words in (nonzeros, nonzeros, block + 1):
-                    of_a = (step[0], "broadcast of A", back)
-                    counts.send(of_a, (i, column, k), (i, j, k), words)
-                ends = [(row, j, k), (i, j, k)]
-                counts.send(step, *(ends[::-1] if back else ends), len(columns) * piece_width)
-
-    for layer, ((d_in, d_out), (forward, back)) in enumerate(
-        zip(pairwise(dims), widths, strict=True), start=1
-    ):
-        if forward:
-            product_with_a((layer, "broadcast of H"), forward, False)
-        if back:
-            product_with_a((layer, "reduce of gradients"), back, True)
-        for (i, j, k), other in product(everyone, everyone):
-            if other[:2] == (i, j):
-                for step, width in (("reduce-scatter", forward), ("all-gather", back)):
-                    words = share * width // number_of_columns
-                    counts.send((layer, f"fiber {step}"), other, (i, j, k), words)
-            if (other[0], other[2]) == (i, k):
-                steps = [("rows for W", d_in), ("rows for W, back", d_out)]
-                if layer == len(dims) - 1:
-                    steps.append(("whole last rows", d_out))
-                for step, width in steps:
-                    words = share * width // number_of_columns
-                    counts.send((layer, step), other, (i, j, k), words)
-    return counts
-
-
 GRIDS = [
     *(Grid("1d", 1), Grid("1d", 6), Grid("1.5d", 4, 1), Grid("1.5d", 4, 2), Grid("1.5d", 6, 2)),
     *(Grid("1.5d", 3, 3), Grid("2d", 1, 1), Grid("2d", 2, 2), Grid("2d", 3, 3), Grid("2d", 2, 3)),
     *(Grid("2d", 3, 2), Grid("2d", 4, 2), Grid("2d", 1, 3), Grid("2d", 3, 1)),
     *(Grid("3d", 2, 2, 2), Grid("3d", 3, 2, 2), Grid("3d", 2, 3, 1), Grid("3d", 1, 2, 3)),
 ]
-DIMS = [[12, 6], [6, 12, 6], [24, 6, 6, 12]]
-
-
-@pytest.mark.parametrize("grid", GRIDS, ids=str)
-@pytest.mark.parametrize("passes", [(), ("order",), ("order", "constant")], ids=len)
-def test_executed_is_what_is_counted(grid, passes):
-    n = 36
-    rng = np.random.default_rng(7)
-    full, sparse = np.ones((n, n), bool), rng.random((n, n)) < 0.01
-    for a, dims in product((full, sparse), DIMS):
-        widths = widths_that_travel(dims, "order" in passes, "constant" in passes)
-        of_grid = count_3d if grid.scheme in ("2d", "3d") else count_1d
-        counts = of_grid(grid, a, dims, widths)
-        steps = executed(grid, n, int(a.sum()), dims, passes, empty_pieces=num_empty(grid, a))
-        names = {
-            (s.layer, s.step, s.direction == "back")
-            if s.step == "broadcast of A"
-            else (s.layer, s.step)
-            for s in steps
-            if s.layer and s.words + s.words_reduced
-        }
-        assert names == {name for name, _ in (counts.words + counts.reduced)}
-        for step in steps:
-            name = (step.layer, step.step)
-            if step.step == "broadcast of A":
-                name = (*name, step.direction == "back")
-            if step.layer == 0:
-                weights = sum((d_in + 1) * d_out for d_in, d_out in pairwise(dims)) + 1
-                assert step[4:] == (0, 0, grid.num_ranks, grid.num_ranks * weights, weights)
-                continue
-            expected = counts.of(name)
-            assert list(step[4:8]) == expected, (name, step)
-            if a is full:
-                assert step.most == counts.most(name), (name, step)
-        both = sum_of(steps)
-        assert both.words == sum(counts.words.values())
-        assert both.messages == sum(counts.messages.values())
 
 
 @pytest.mark.parametrize("grid", GRIDS, ids=str)
@@ -266,20 +117,6 @@ def test_schedules_move_the_same_whatever_the_sizes(grid):
         assert counts.messages_sent.sum() == whole.messages
         assert counts.reductions.sum() == whole.reductions
         assert counts.words_reduced.sum() == whole.words_reduced
-
-
-def num_empty(grid, a):
-    """Pieces of A without nonzeros, by the columns that they have."""
-    if grid.scheme not in ("2d", "3d"):
-        return 0
-    block = len(a) // grid.rows
-    pieces = math.lcm(grid.rows, grid.columns)
-    empty = 0
-    for k in range(grid.layers):
-        of_layer = np.flatnonzero(np.arange(len(a)) % block * grid.layers // block == k)
-        for columns in np.array_split(of_layer, pieces):
-            empty += sum(not rows[:, columns].any() for rows in np.array_split(a, grid.rows))
-    return empty
 
 
 # Which of the paper's terms a step is, and which share of its words the busiest rank receives.

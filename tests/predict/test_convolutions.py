@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
+from cases import pairs
+from predict_helpers import rmat, trained
 
 import plancc
 from plancc.errors import InputError
@@ -12,14 +13,9 @@ from plancc.predict.convolutions import CONVOLUTIONS, GAT, SAGE
 from plancc.predict.machine_files import find_machine
 from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import Approximation, tables_of
-from plancc_datasets import load_dataset
 from plancc_runtime.nn.network import Network, NetworkOptions
-from plancc_runtime.options import TrainOptions
-from plancc_runtime.train import train
-from plancc_runtime.transport.local import run_ranks
 
-PARTS, LAYERS, CLASSES = 4, 2, 3
-GRAPH = load_dataset("rmat", scale=9, edge_factor=3, seed=3).graph
+LAYERS, CLASSES = 2, 3
 MACHINE = find_machine("cpu-cluster")
 NETWORKS = {
     "gat": {"model": "gat", "heads": 2},
@@ -27,17 +23,6 @@ NETWORKS = {
     "mean": {"model": "sage", "aggregator": "mean"},
     "without own rows": {"model": "sage", "aggregator": "gcn"},
 }
-
-
-@pytest.fixture(scope="module")
-def plan():
-    random, n = np.random.default_rng(0), GRAPH.num_vertices
-    data = plancc.VertexData(
-        features=random.random((n, 12), dtype=np.float32),
-        labels=random.integers(-1, CLASSES, n, dtype=np.int32),
-        train_mask=random.random(n) < 0.05,
-    )
-    return plancc.compile(GRAPH, "gp", PARTS, partitioner="metis", data=data)
 
 
 def convolution_of(model="gcn", **options):
@@ -51,21 +36,15 @@ def predicted(plan, network, dims, passes, **left_out):
     return Predictor(dims, MACHINE, passes, approximation, convolution).epoch(tables)
 
 
-@pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
-@pytest.mark.parametrize("hidden", [8, 20], ids=["narrower", "wider"])
-@pytest.mark.parametrize(
-    "passes",
-    [(), ("order",), ("order", "constant"), ("order", "constant", "dead-rows")],
-    ids=lambda passes: ",".join(passes) or "plain",
+@pairs(
+    network=NETWORKS,
+    passes=[(), ("order",), ("order", "constant"), ("order", "constant", "dead-rows")],
+    hidden=[8, 20],  # narrower, wider
 )
 def test_words(plan, network, hidden, passes):
-    found = predicted(plan, network, (12, hidden, CLASSES), passes)
-    options = TrainOptions(
-        epochs=2, hidden=hidden, layers=LAYERS, eval_every=0, threads=1, passes=passes, **network
-    )
-    slices = [(plan.header, plan.part(m)) for m in range(PARTS)]
-    real = run_ranks(PARTS, lambda t: train(slices[t.rank], options, t))[0]
-    assert found.words == real.epochs[-1].words_sent > 0
+    found = predicted(plan, NETWORKS[network], (12, hidden, CLASSES), passes)
+    how = {"hidden": hidden, "layers": LAYERS, "passes": passes, **NETWORKS[network]}
+    assert found.words == trained(plan, epochs=2, **how)[-1].words_sent > 0
 
 
 @pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
@@ -97,30 +76,22 @@ def test_with_boundary_sampling_and_edge_plans(plan):
         assert (
             predicted(plan, NETWORKS[name], dims, passes, boundary_sampling=0.3).words < exact.words
         )
-    edge = plancc.compile(GRAPH, "libra", 2)
+    edge = plancc.compile(rmat(), "libra", 2)
     assert predicted(edge, NETWORKS["mean"], dims, passes).seconds > 0
     for name in ("gat", "max"):
         with pytest.raises(InputError, match="for row plans only"):
             predicted(edge, NETWORKS[name], dims, passes)
     with pytest.raises(InputError, match="model 'gat' is predicted for exact epochs only"):
         predicted(plan, NETWORKS["gat"], dims, passes, boundary_sampling=0.3)
-    grid = plancc.compile(GRAPH, "mop", 2)
+    grid = plancc.compile(rmat(), "mop", 2)
     with pytest.raises(InputError, match="model 'sage' is predicted for row and edge plans"):
         Predictor(dims, MACHINE, passes, convolution=SAGE()).epoch(tables_of(grid))
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        (lambda: SAGE("most"), "most"),
-        (lambda: GAT(0), "`heads` 0"),
-    ],
-)
-def test_wrong_networks(wrong, said):
-    with pytest.raises(InputError, match=said):
-        wrong()
-
-
-def test_heads_that_do_not_divide_a_width(plan):
+def test_wrong_networks(plan):
+    with pytest.raises(InputError, match="most"):
+        SAGE("most")
+    with pytest.raises(InputError, match="`heads` 0"):
+        GAT(0)
     with pytest.raises(InputError, match="`heads` 3: must divide the width 8"):
         predicted(plan, {"model": "gat", "heads": 3}, (12, 8, CLASSES), ())

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from predict_helpers import rmat, trained
 
 import plancc
 from plancc.errors import InputError
@@ -14,25 +15,9 @@ from plancc.predict.machine_files import find_machine
 from plancc.predict.predictor import Predictor
 from plancc.predict.schedule import DenseProduct, SparseProduct
 from plancc.predict.schedules import read_tables, schedule_of, tables_of
-from plancc_datasets import load_dataset
-from plancc_runtime.options import TrainOptions
-from plancc_runtime.train import train
-from plancc_runtime.transport.local import run_ranks
 
 PARTS, LAYERS, CLASSES = 4, 2, 3
-GRAPH = load_dataset("rmat", scale=9, edge_factor=3, seed=3).graph
 MACHINE = find_machine("cpu-cluster")
-
-
-@pytest.fixture(scope="module")
-def plan():
-    random, n = np.random.default_rng(0), GRAPH.num_vertices
-    data = plancc.VertexData(
-        features=random.random((n, 12), dtype=np.float32),
-        labels=random.integers(-1, CLASSES, n, dtype=np.int32),
-        train_mask=random.random(n) < 0.05,
-    )
-    return plancc.compile(GRAPH, "gp", PARTS, partitioner="metis", data=data)
 
 
 def reachable(plan) -> list[np.ndarray]:
@@ -55,12 +40,8 @@ def test_words(plan, hidden, passes):
     predictor = Predictor((12, hidden, CLASSES), MACHINE, passes)
     tables = tables_of(plan, live_layers=LAYERS)
     found = predictor.epoch(tables)
-    options = TrainOptions(
-        epochs=2, hidden=hidden, layers=LAYERS, eval_every=0, threads=1, passes=passes
-    )
-    slices = [(plan.header, plan.part(m)) for m in range(PARTS)]
-    real = run_ranks(PARTS, lambda t: train(slices[t.rank], options, t))[0]
-    assert found.words == real.epochs[-1].words_sent > 0
+    real = trained(plan, epochs=2, hidden=hidden, layers=LAYERS, passes=passes)
+    assert found.words == real[-1].words_sent > 0
     whole = replace(predictor, passes=passes[:-1])
     assert predictor.bound_of(tables) < found.seconds < whole.epoch(tables).seconds
     assert predictor.bound_of(tables) < whole.bound_of(tables)
@@ -103,7 +84,7 @@ def test_on_merged_parts_and_with_boundary_sampling(plan, tmp_path):
 
 
 def test_where_all_rows_are_wanted_nothing_is_dead(plan):
-    unlabelled = plancc.compile(GRAPH, "gp", PARTS, partitioner="metis")
+    unlabelled = plancc.compile(rmat(), "gp", PARTS, partitioner="metis")
     tables = tables_of(unlabelled, live_layers=LAYERS)
     for passes in (("order",), ("order", "dead-rows")):
         found = Predictor((12, 8, CLASSES), MACHINE, passes).epoch(tables)
@@ -118,6 +99,6 @@ def test_what_has_no_live_rows_is_refused(plan, tmp_path):
         schedule_of(tables_of(plan), (12, 8, CLASSES), passes)
     with pytest.raises(InputError, match="live rows of 3 layers"):
         schedule_of(tables_of(plan, live_layers=2), (12, 8, 8, CLASSES), passes)
-    plancc.compile(GRAPH, "libra", 2).save(tmp_path / "edge.h5")
+    plancc.compile(rmat(), "libra", 2).save(tmp_path / "edge.h5")
     with pytest.raises(InputError, match="an edge plan; the pass dead-rows is for row plans"):
         schedule_of(tmp_path / "edge.h5", (12, 8, CLASSES), passes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from predict_helpers import rmat, trained
 
 import plancc
 from plancc.errors import InputError
@@ -13,10 +14,6 @@ from plancc.predict.machine import Machine
 from plancc.predict.pipelines import Pipeline
 from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import tables_of
-from plancc_datasets import load_dataset
-from plancc_runtime.options import TrainOptions
-from plancc_runtime.train import train
-from plancc_runtime.transport.local import run_ranks
 
 DIMS = (12, 8, 4)
 PATH = (600, np.array([np.arange(599), np.arange(1, 600)]))  # bandwidth 1
@@ -30,21 +27,11 @@ def pipelined(plan, stages):
 
 @pytest.mark.parametrize("stages", [2, 3])
 def test_words_and_messages(stages, tmp_path):
-    graph = load_dataset("rmat", scale=8, edge_factor=4, seed=3).graph
-    plan = plancc.compile(graph, "mop", 2)
+    plan = plancc.compile(rmat(8, 4), "mop", 2)
     found = pipelined(plan, stages)
-    options = TrainOptions(
-        epochs=2,
-        features=DIMS[0],
-        hidden=DIMS[1],
-        classes=DIMS[2],
-        eval_every=0,
-        threads=1,
-        passes=("order",),
-        pipeline=str(stages),
-    )
     plan.save(tmp_path / "plan.h5")
-    real = run_ranks(2, lambda t: train(tmp_path / "plan.h5", options, t))[0].epochs[-1]
+    how = dict(zip(("features", "hidden", "classes"), DIMS, strict=True)) | {"passes": ("order",)}
+    real = trained(tmp_path / "plan.h5", epochs=2, pipeline=str(stages), **how)[-1]
     assert found.words == real.words_sent
     assert found.messages == real.messages_sent == stages * pipelined(plan, None).messages
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import plan_helpers
 import pytest
+from turns import turns
 
 import plancc
 from plancc.graph.owners import Owners
@@ -34,8 +35,7 @@ def uneven(matrix):
     return random.choice(7, matrix.num_vertices, p=[0.34, 0.2, 0.16, 0.1, 0.1, 0.05, 0.05])
 
 
-@pytest.mark.parametrize("name", shipped_machines())
-@pytest.mark.parametrize("dims", [DIMS, (8, 8, 4), (5, 30)])
+@turns(name=shipped_machines(), dims=[DIMS, (8, 8, 4), (5, 30)])
 def test_owners_and_their_plan_take_the_same_time(matrix, uneven, name, dims, tmp_path):
     predictor = Predictor(dims, find_machine(name))
     owners = Owners(uneven.astype(np.int32))
@@ -61,14 +61,12 @@ def test_owners_of_nonzeros_and_their_plan_take_the_same_time(matrix, uneven, na
     )
 
 
-@pytest.mark.parametrize("name", shipped_machines())
-@pytest.mark.parametrize(
-    "grid",
-    [
+@turns(
+    name=shipped_machines(),
+    grid=[
         *(Grid("1d", 4), Grid("1d", 4, sparse=True), Grid("1.5d", 4, 2), Grid("2d", 2, 2)),
         *(Grid("3d", 2, 2, 2), Grid("feature", 1, 4), Grid("feature", 3, 2)),
     ],
-    ids=str,
 )
 def test_owners_of_blocks_and_their_grid_plan_take_the_same_time(matrix, uneven, grid, name):
     predictor = Predictor(DIMS, find_machine(name))

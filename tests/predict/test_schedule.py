@@ -9,16 +9,16 @@ import numpy as np
 import plan_helpers
 import pytest
 import torch
-from hypothesis import given, settings
+import worlds
+from hypothesis import given
 from hypothesis import strategies as st
+from turns import turns
 
 from plancc.cost.pairs import pair_volumes
 from plancc.errors import InputError
 from plancc.graph.owners import Owners
-from plancc.graph.vertexdata import VertexData
 from plancc.plan.grid import Grid
 from plancc.plan.grid_slices import with_grid
-from plancc.plan.lowering import lower
 from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile
 from plancc.plan.slices import read_part
@@ -53,39 +53,6 @@ GRIDS = (
 PASSES = ((), ("order",), ("constant",), ("order", "constant"))
 
 
-def grid_of(text: str) -> Grid:
-    # a replication factor that does not divide the blocks is no grid
-    return Grid("1.5d", 6, 2) if text == "1.5d 6x2" else Grid.parse(text)
-
-
-def matrix(n: int = 41, seed: int = 3):
-    array = plan_helpers.random_array(np.random.default_rng(seed), n, 0.12)
-    return plan_helpers.graph_of(array)
-
-
-def grid_plan(grid: Grid, graph=None) -> Plan:
-    """With parts of any size."""
-    graph = graph or matrix()
-    rng = np.random.default_rng(7)
-    owner = rng.integers(0, grid.num_parts, graph.num_vertices).astype(np.int32)
-    return with_grid(plan_helpers.lowered(graph, owner, grid.num_parts), grid)
-
-
-def edge_plan(num_parts: int) -> Plan:
-    graph, rng = matrix(), np.random.default_rng(8)
-    owner, of_nonzero = (
-        rng.integers(0, num_parts, size).astype(np.int32)
-        for size in (graph.num_vertices, graph.num_nonzeros)
-    )
-    row = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
-    diagonal = row == graph.indices
-    of_nonzero[diagonal] = owner[row[diagonal]]  # as the format wants it
-    return lower(
-        graph, Owners(owner, of_nonzero), num_parts, normalization="none", self_loops=False
-    )
-
-
-@settings(max_examples=60, deadline=None)
 @given(
     case=plan_helpers.cases(),
     dims=st.lists(st.integers(1, 40), min_size=2, max_size=5),
@@ -109,7 +76,7 @@ def test_row_plans_move_what_inspect_says(case, dims, passes):
 
 @pytest.mark.parametrize("passes", PASSES)
 def test_edge_plans_move_what_inspect_says(passes):
-    plan = edge_plan(4)
+    plan = worlds.plan("directed", "edge", 4)
     tables = tables_of(plan)
     counts = schedule_of(tables, DIMS, passes).counts()
     expected = epoch_traffic([plan.traffic()] * 3, moved_widths(DIMS, passes))
@@ -132,11 +99,8 @@ def graph_of_part(part, header, transport: LocalTransport) -> LayerGraph:
 
 def counted(plan: Plan, folder, passes) -> np.ndarray:
     """What the ranks count in an epoch of training: int64[num_ranks, 8]."""
-    n = plan.num_vertices
-    features = np.random.default_rng(0).standard_normal((n, DIMS[0])).astype(np.float32)
-    data = VertexData(features=features[plan.global_id])
-    path = folder / "plan.h5"
-    replace(plan, vertex_data=data).save(path)
+    features, path = worlds.data().features, folder / "plan.h5"
+    plan.save(path)
     order = "auto" if "order" in passes else "paper"
 
     def work(transport: LocalTransport) -> np.ndarray:
@@ -161,7 +125,7 @@ def counted(plan: Plan, folder, passes) -> np.ndarray:
             sum_gradients(network.parameters(), transport)
         return transport.traffic.as_array() - before
 
-    return np.array(run_ranks(plan.header.num_ranks, work, timeout=60))
+    return np.array(run_ranks(plan.header.num_ranks, work, timeout=120))
 
 
 def check(plan: Plan, folder, passes) -> None:
@@ -176,20 +140,19 @@ def check(plan: Plan, folder, passes) -> None:
     assert (found[:, 7] + 1).tolist() == expected.words_reduced.tolist()
 
 
-@pytest.mark.parametrize("text", GRIDS)
-@pytest.mark.parametrize("passes", [("order",), ("order", "constant")])
-def test_grids_move_what_the_runtime_counts(text, passes, tmp_path):
-    check(grid_plan(Grid.parse(text)), tmp_path, passes)
+@turns(layout=GRIDS, passes=[("order",), ("order", "constant")])
+def test_grids_move_what_the_runtime_counts(layout, passes, tmp_path):
+    check(worlds.plan("directed", layout), tmp_path, passes)
 
 
 @pytest.mark.parametrize("passes", PASSES[2:])
 def test_edges_move_what_the_runtime_counts(passes, tmp_path):
-    check(edge_plan(3), tmp_path, passes)
+    check(worlds.plan("directed", "edge", 3), tmp_path, passes)
 
 
 @pytest.mark.parametrize("text", GRIDS)
 def test_every_nonzero_is_multiplied(text):
-    plan = grid_plan(Grid.parse(text))
+    plan = worlds.plan("directed", text)
     grid, schedule = plan.header.grid, schedule_of(tables_of(plan), DIMS)
     multiplied = [each for each in schedule.operations if isinstance(each, SparseProduct)]
     for each in multiplied:
@@ -207,14 +170,13 @@ def test_every_nonzero_is_multiplied(text):
 
 @pytest.mark.parametrize("text", ["1.5d 4x2", "2d 2x3", "3d 2x2x2"])
 def test_blocks_are_the_matrix_cut_at_the_pieces(text):
-    grid, graph = Grid.parse(text), matrix()
-    plan = grid_plan(grid, graph)
+    grid, plan = Grid.parse(text), worlds.plan("directed", text)
     blocks = tables_of(plan).blocks
     place = np.empty(41, np.int64)
     place[plan.global_id] = np.arange(41)
     dense = np.zeros((41, 41), np.int64)
-    rows = np.repeat(np.arange(41), graph.row_nonzeros())
-    dense[place[rows], place[graph.indices]] = 1
+    rows, columns = np.nonzero(worlds.array("directed"))
+    dense[place[rows], place[columns]] = 1
     for part, (a, b) in enumerate(pairwise(plan.part_ptr.tolist())):
         for layer in range(grid.layers):
             pieces = grid.pieces(plan.part_ptr, layer)
@@ -247,7 +209,7 @@ def test_a_schedule_by_hand():
 
 def test_owners_of_grids():
     """What is not counted is spread evenly, and said."""
-    graph = matrix()
+    graph = worlds.graph("directed")
     owner = (np.arange(41) % 4).astype(np.int32)
     exact = schedule_of(
         tables_of(with_grid(plan_helpers.lowered(graph, owner, 4), Grid("2d", 4, 2))), DIMS
@@ -265,7 +227,7 @@ def test_files_are_read_without_values(tmp_path):
     """A plan whose values and columns are damaged has the same schedule: nobody looks at them."""
     import h5py
 
-    plan = edge_plan(3)
+    plan = worlds.plan("directed", "edge", 3)
     plan.save(tmp_path / "plan.h5")
     whole = schedule_of(tmp_path / "plan.h5", DIMS).counts()
     with h5py.File(tmp_path / "plan.h5", "r+") as file:
@@ -278,7 +240,7 @@ def test_files_are_read_without_values(tmp_path):
 
 
 def test_wrong_words():
-    tables = tables_of(grid_plan(Grid("2d", 2, 3)))
+    tables = tables_of(worlds.plan("directed", "2d 2x3"))
     with pytest.raises(InputError, match=r"'overlapped'.*order, constant"):
         schedule_of(tables, DIMS, ["overlapped"])
     with pytest.raises(InputError, match="2 wide"):

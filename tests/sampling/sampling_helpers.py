@@ -19,17 +19,6 @@ def population_of(pattern: np.ndarray, train=None, clusters=None) -> Population:
     )
 
 
-def random_pattern(n: int, density: float, seed: int = 0, diagonal: str = "some") -> np.ndarray:
-    """Directed; a row and a column are empty, and one vertex has neither where n allows."""
-    rng = np.random.default_rng(seed)
-    pattern = rng.random((n, n)) < density
-    if n > 4:
-        pattern[1] = pattern[:, 2] = pattern[3] = pattern[:, 3] = False
-    if diagonal != "some":
-        np.fill_diagonal(pattern, diagonal == "full")
-    return pattern
-
-
 def kept_by(batch, block: int = 0) -> set[tuple[int, int]]:
     """The nonzeros of one block."""
     found = batch.block(block)
