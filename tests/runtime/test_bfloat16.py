@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 import reference
 import torch
+import worlds
 from launcher import alone
 from reference import make_parts
+from runs import trained
+from worlds import N
 
 import plancc
 from plancc.errors import InputError
@@ -19,11 +22,10 @@ from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.options import TrainOptions
-from plancc_runtime.train import prepared, train
-from plancc_runtime.transport.local import run_ranks
+from plancc_runtime.train import prepared
 from plancc_runtime.transport.single import SingleTransport
 
-N, DIMS, EPOCHS, LR, RANKS = 60, [12, 8, 3], 8, 0.3, 3
+DIMS, EPOCHS, LR, RANKS = [worlds.WIDTH, 8, worlds.CLASSES], 8, 0.3, 3
 OPTIONS = TrainOptions(
     **{"epochs": EPOCHS, "hidden": DIMS[1], "optimizer": "sgd", "lr": LR, "threads": 1},
     **{"dtype": "bfloat16", "parametrization": "paper", "eval_every": 0},
@@ -31,33 +33,18 @@ OPTIONS = TrainOptions(
 
 
 @pytest.fixture(scope="module")
-def case():
-    """A dense matrix, vertex data, and the header and parts of one rank and of several."""
-    random = np.random.default_rng(2)
-    pattern = random.random((N, N)) < 0.05
-    a = reference.normalised(pattern | pattern.T)
-    data = plancc.VertexData(
-        features=random.standard_normal((N, DIMS[0])).astype(np.float32),
-        labels=random.integers(0, DIMS[-1], N).astype(np.int32),
-        train_mask=random.random(N) < 0.7,
-    )
-    owner = random.integers(0, RANKS, N)
-    plans = {p: make_parts(a, owner % p, p, data) for p in (1, RANKS)}
-    return a, data, plans
-
-
-def trained(plan, options):
-    header, parts = plan
-    return run_ranks(header.num_parts, lambda t: train((header, parts[t.rank]), options, t), 60)
+def plans():
+    """The header and parts of one rank and of several."""
+    a, data = worlds.array("undirected"), worlds.data()
+    return {p: make_parts(a, worlds.owners(N, p), p, data) for p in (1, RANKS)}
 
 
 @pytest.mark.parametrize("passes", [("order", "constant", "dead-rows", "overlap"), ()])
-def test_training_is_that_of_dense_matrices_but_for_roundings(case, passes):
-    a, data, plans = case
-    labels, mask = data.labels, data.train_mask
+def test_training_is_that_of_dense_matrices_but_for_roundings(plans, passes):
+    a, data = worlds.array("undirected"), worlds.data()
     start = reference.glorot_weights(DIMS, 0)
     losses, weights, _ = reference.train_dense(
-        *(a, data.features, labels, mask, start, EPOCHS, LR, "sgd", "relu")
+        *(a, data.features, data.labels, data.train_mask, start, EPOCHS, LR, "sgd", "relu")
     )
     for ranks in (1, RANKS):
         result = trained(plans[ranks], replace(OPTIONS, passes=passes))[0]
@@ -72,10 +59,10 @@ def test_training_is_that_of_dense_matrices_but_for_roundings(case, passes):
 
 
 @pytest.mark.parametrize("passes", [("order", "constant", "overlap"), ()])
-def test_predicted_words_take_two_bytes(case, passes):
+def test_predicted_words_take_two_bytes(plans, passes):
     options = replace(OPTIONS, epochs=2, passes=passes)
-    half = trained(case[2][RANKS], options)[0]
-    full = trained(case[2][RANKS], replace(options, dtype="float32"))[0]
+    half = trained(plans[RANKS], options)[0]
+    full = trained(plans[RANKS], replace(options, dtype="float32"))[0]
     for narrow, wide in zip(half.epochs, full.epochs, strict=True):
         assert narrow.words_sent == wide.words_sent == half.figures.planned > 0
         assert narrow.bytes_sent == 2 * narrow.words_sent
@@ -87,7 +74,7 @@ def test_predicted_words_take_two_bytes(case, passes):
 MODELS = {
     "gcn": {},
     "sage": {"model": "sage"},
-    "gin": {"model": "gin", "model_options": {"train_eps": True}, "lr": 0.01},
+    "gin": {"model": "gin", "model_options": {"train_eps": True}, "layers": 2, "lr": 0.001},
     "residual": {"residual": True, "dropout": 0.3, "activation": "tanh"},
     "norm": {"norm": "batch", "bias": False},
     "recompute": {"recompute": True, "dropout": 0.3},
@@ -97,10 +84,10 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_layer_learns_as_in_float32(case, name):
+def test_every_layer_learns_as_in_float32(plans, name):
     options = replace(OPTIONS, **{"layers": 3, "lr": 0.05, **MODELS[name]})
-    half = trained(case[2][RANKS], options)
-    full = trained(case[2][RANKS], replace(options, dtype="float32"))[0]
+    half = trained(plans[RANKS], options)
+    full = trained(plans[RANKS], replace(options, dtype="float32"))[0]
     for result in half:
         found, expected = ([e.loss for e in each.epochs] for each in (result, full))
         np.testing.assert_allclose(found, expected, rtol=0.02)
@@ -110,10 +97,11 @@ def test_every_layer_learns_as_in_float32(case, name):
 
 
 @pytest.mark.parametrize("name", ["gcn", "sage", "gin"])
-def test_what_the_backward_pass_keeps_is_narrow(case, name):
+def test_what_the_backward_pass_keeps_is_narrow(plans, name):
     """Saved rows of activations, but for the outputs of which the loss is computed."""
-    header, parts = case[2][1]
-    options = replace(OPTIONS, layers=3, bias=True, passes=("order",), **MODELS[name])
+    header, parts = plans[1]
+    options = replace(OPTIONS, **MODELS[name], bias=True, passes=("order",))
+    options = replace(options, layers=3)
     run = prepared((header, parts[0]), options, SingleTransport())
     view, kept = run._execution.whole(), []
 
@@ -147,16 +135,6 @@ def test_sums_are_made_in_float32():
     assert weight.grad.unique().tolist() == bias.grad.unique().tolist() == [4097.0]
 
 
-def test_resumed_training_gives_the_same_bits(case, tmp_path):
-    options = replace(OPTIONS, epochs=4, optimizer="adam", dropout=0.2, kernel="numba")
-    straight = trained(case[2][RANKS], options)[0]
-    kept = replace(options, checkpoint=tmp_path)
-    trained(case[2][RANKS], replace(kept, epochs=2))
-    resumed = trained(case[2][RANKS], replace(kept, resume=True))[0]
-    for name, w in straight.weights.items():
-        np.testing.assert_array_equal(resumed.weights[name], w)
-
-
 @pytest.mark.parametrize("model", ["libra", "cagnet-1d", "mop"])
 def test_other_layouts_refuse(model):
     plan = plancc.compile((4, np.array([[0, 1, 2], [1, 2, 3]])), model, 2)
@@ -164,7 +142,7 @@ def test_other_layouts_refuse(model):
         check_layout(plan.header, OPTIONS)
 
 
-def test_other_layers_refuse(case, tmp_path):
+def test_other_layers_refuse(plans, tmp_path):
     plan = tmp_path / "plan.h5"
     plancc.compile((4, np.array([[0, 1, 2], [1, 2, 3]])), "rp", 1).save(plan)
     for words, named in (

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+import worlds
 from launcher import alone
-from safetensors.numpy import load_file
+from runs import on_ranks, trained, with_data
+from worlds import N
 
-import plancc
 import plancc_runtime
 from plancc.errors import InputError
 from plancc_runtime.nn import Standardization
 from plancc_runtime.options import TrainOptions
-from plancc_runtime.train import train
-from plancc_runtime.transport.local import run_ranks
 from plancc_runtime.weights import save_weights
 
-N, CLASSES = 60, 3
-PLANS = {  # model and ranks
-    "alone": ("rp", 1),
-    "rows": ("rp", 3),
-    "edges": ("fine-grain", 3),
-    "1.5d": ("cagnet-1.5d", 4),
-    "2d": ("cagnet-2d", 4),
-    "feature": ("mop", 4),
+PLANS = {  # layout, parts and ranks
+    "alone": ("row", 1, 1),
+    "rows": ("row", 3, 3),
+    "edges": ("edge", 3, 3),
+    "1.5d": ("1.5d 2x2", 2, 4),
+    "2d": ("2d 2x2", 2, 4),
+    "feature": ("feature 2x2", 2, 4),
 }
 COMMON = {"epochs": 3, "hidden": 8, "dtype": "float64", "threads": 1}
 COMMON |= {"optimizer": "sgd", "lr": 0.05}
@@ -52,29 +52,28 @@ def standardized(x: np.ndarray) -> np.ndarray:
 def folder(tmp_path_factory):
     """Plans of one graph; "done" has the features standardised already."""
     folder = tmp_path_factory.mktemp("plans")
-    random = np.random.default_rng(1)
-    edge = np.triu(random.random((N, N)) < 0.1, 1)
-    graph = N, np.stack(np.nonzero(edge | edge.T))
-    labels = random.integers(0, CLASSES, N).astype(np.int32)
-    features = vertex_features()
-    data = plancc.VertexData(features=features, labels=labels, train_mask=np.arange(N) % 4 > 0)
-    for name, (model, parts) in PLANS.items():
-        plancc.compile(graph, model, parts, data=data).save(folder / f"{name}.h5")
-    ready = standardized(features).astype(np.float32)
-    data = plancc.VertexData(features=ready, labels=labels, train_mask=np.arange(N) % 4 > 0)
-    plancc.compile(graph, "rp", 1, data=data).save(folder / "done.h5")
+    data = replace(worlds.data(), features=vertex_features())
+    for name, (layout, parts, _) in PLANS.items():
+        with_data(worlds.plan("undirected", layout, parts), data, folder / f"{name}.h5")
+    ready = replace(data, features=standardized(data.features).astype(np.float32))
+    with_data(worlds.plan("undirected", "row", 1), ready, folder / "done.h5")
     return folder
 
 
-def trained(plan, ranks: int, **options):
-    chosen = TrainOptions(**{**COMMON, **options})
-    return run_ranks(ranks, lambda t: train(plan, chosen, t), 60)[0]
+def run(plan, **options):
+    ranks = PLANS[plan.stem][-1] if plan.stem in PLANS else 1
+    return trained(plan, TrainOptions(**{**COMMON, **options}), ranks)[0]
+
+
+@pytest.fixture(scope="module")
+def alone_losses(folder):
+    return [e.loss for e in run(folder / "alone.h5", standardize_features=True).epochs]
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_training_is_that_on_columns_which_numpy_standardised(name, folder):
-    ready = trained(folder / "done.h5", 1)
-    found = trained(folder / f"{name}.h5", PLANS[name][1], standardize_features=True)
+def test_training_is_that_on_columns_which_numpy_standardised(name, folder, alone_losses):
+    ready = run(folder / "done.h5")
+    found = run(folder / f"{name}.h5", standardize_features=True)
     x = vertex_features().astype(np.float64)
     mean, scale = (found.weights[f"standardization.{key}"] for key in ("mean", "scale"))
     np.testing.assert_allclose(mean, x.mean(axis=0), rtol=1e-13)
@@ -84,21 +83,14 @@ def test_training_is_that_on_columns_which_numpy_standardised(name, folder):
     assert not scale[~varies].any()
     losses, expected = ([e.loss for e in result.epochs] for result in (found, ready))
     np.testing.assert_allclose(losses, expected, rtol=1e-5)  # whose file has float32
+    np.testing.assert_allclose(losses, alone_losses, rtol=1e-10)
     for key, weight in ready.weights.items():
         np.testing.assert_allclose(found.weights[key], weight, rtol=0, atol=1e-5)
 
 
-def test_ranks_do_not_matter(folder):
-    one = trained(folder / "alone.h5", 1, standardize_features=True)
-    for name in ("rows", "2d", "feature"):
-        other = trained(folder / f"{name}.h5", PLANS[name][1], standardize_features=True)
-        for here, there in zip(one.epochs, other.epochs, strict=True):
-            assert here.loss == pytest.approx(there.loss, rel=1e-10)
-
-
 def test_rows_are_scaled_first(folder):
     options = {"normalize_features": True, "standardize_features": True}
-    found = trained(folder / "2d.h5", 4, **options)
+    found = run(folder / "2d.h5", **options)
     x = vertex_features().astype(np.float64)
     x /= np.abs(x).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(found.weights["standardization.mean"], x.mean(axis=0), rtol=1e-12)
@@ -111,7 +103,7 @@ def test_some_ranks_may_have_no_rows():
         layer.fit(rows, transport)
         return layer(rows)
 
-    found = run_ranks(3, work, 60)
+    found = on_ranks(3, work)
     assert [len(rows) for rows in found] == [0, 2, 0]
     assert found[1].tolist() == [[-1, 0], [1, 0]]
 
@@ -134,32 +126,20 @@ def test_a_saved_network_standardises_as_in_training(folder):
 
 
 def test_weights_are_trained_on_with_their_own_mean_and_scale(folder, tmp_path):
-    first = trained(folder / "alone.h5", 1, standardize_features=True)
+    first = run(folder / "alone.h5", standardize_features=True)
     changed = {**first.weights}
     changed["standardization.mean"] = first.weights["standardization.mean"] + 1
     save_weights(tmp_path / "weights.npz", changed)
-    again = trained(folder / "rows.h5", 3, standardize_features=True, init=tmp_path / "weights.npz")
+    again = run(folder / "rows.h5", standardize_features=True, init=tmp_path / "weights.npz")
     for key in ("mean", "scale"):
         name = f"standardization.{key}"
         assert again.weights[name].tolist() == changed[name].tolist()
     with pytest.raises(InputError, match="these weights are of standardised features; set `stand"):
-        trained(folder / "rows.h5", 3, init=tmp_path / "weights.npz")
+        run(folder / "rows.h5", init=tmp_path / "weights.npz")
     plain = {k: w for k, w in first.weights.items() if "standardization" not in k}
     save_weights(tmp_path / "plain.npz", plain)
-    started = trained(
-        folder / "rows.h5", 3, epochs=0, standardize_features=True, init=tmp_path / "plain.npz"
+    started = run(
+        folder / "rows.h5", epochs=0, standardize_features=True, init=tmp_path / "plain.npz"
     )
     for key, weight in first.weights.items():
         np.testing.assert_allclose(started.weights[key], weight, rtol=1e-12)
-
-
-def test_a_run_resumes_with_the_same_bits(folder, tmp_path):
-    options = {"standardize_features": True, "dtype": "float32", "kernel": "numba"}
-    whole = trained(folder / "rows.h5", 3, epochs=4, **options)
-    trained(folder / "rows.h5", 3, epochs=2, checkpoint=tmp_path, **options)
-    assert "standardization.scale" in load_file(tmp_path / "last.safetensors")
-    again = trained(folder / "rows.h5", 3, epochs=4, checkpoint=tmp_path, resume=True, **options)
-    for key, weight in whole.weights.items():
-        assert again.weights[key].tolist() == weight.tolist(), key
-    with pytest.raises(InputError, match="standardize-features True, which cannot become False"):
-        trained(folder / "rows.h5", 3, epochs=5, checkpoint=tmp_path, resume=True, dtype="float32")

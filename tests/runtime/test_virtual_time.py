@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 import transport_checks
+from cases import long
 
 from plancc.errors import PlanError
 from plancc.predict.machine import Machine, Node, Overlap
@@ -95,59 +96,107 @@ def exchanged(
     return order
 
 
-# -- messages ----------------------------------------------------------------------------------
+# -- messages, cores, collectives -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("ranks_per_node", "arrival"),
-    [(2, 5 + 1 + 16 / 4), (1, 5 + 2 + 16 / 8)],  # inside a node, between nodes
-)
-def test_one_message(ranks_per_node, arrival):
+def exchanging(messages, before=(0,) * 9, between=(0,) * 9, rounds=1):
+    """In every round, compute for `before[rank]`, then exchange, computing for `between[rank]`."""
+
     def work(transport):
-        spend(5.0 * (transport.rank == 0))
-        exchanged(transport, [(0, 1, 16)])
+        for _ in range(rounds):
+            spend(before[transport.rank])
+            exchanged(transport, messages, between[transport.rank])
 
-    assert clocks(links(2, ranks_per_node), work) == [arrival, arrival]
+    return work
 
 
-@pytest.mark.parametrize(
-    ("overlap", "sender", "receiver"),
-    [
-        (0.0, 24.0, 24.0),  # nothing moves before the receiver waits: 20 + 1 + 12 / 4
-        (0.5, 13.0, 20.0),  # sent at 5; the receiver's port has half of its time: 5 + 4 / 0.5
-        (1.0, 9.0, 20.0),
-    ],
-)
-def test_what_moves_while_a_rank_computes(overlap, sender, receiver):
-    def work(transport):
-        if transport.rank == 0:
+def in_pieces(transport):
+    transport.max_words = 8
+    exchanged(transport, [(0, 1, 20)])
+
+
+def in_groups(transport):
+    rank = transport.rank
+    group = transport.subgroup([rank % 2, rank % 2 + 2])
+    spend(float(rank))
+    group.allgather([np.ones(2), np.ones(2)])
+    group.reduce_scatter_sum([np.ones(2), np.ones(2)])
+
+
+def alltoall(transport):
+    sends, receives = (np.ones((3, 4), np.int8) for _ in range(2))
+    transport.subgroup(range(3)).alltoall(list(sends), list(receives))
+
+
+def small_talk(transport):
+    spend(float(transport.rank))
+    assert transport.gather(transport.rank) == [0, 1, 2]
+    transport.allreduce_max(np.ones(3))
+    transport.alltoall(np.arange(3))
+    with transport.agreement():
+        pass
+
+
+def outside(transport):
+    spend(1.0)
+    with transport.outside:
+        spend(5.0)
+        with transport.outside:
             spend(5.0)
-        exchanged(transport, [(0, 1, 12)], between=20.0 * transport.rank)
-
-    assert clocks(links(2, overlap=overlap), work) == [sender, receiver]
-
-
-def test_a_message_is_under_way_once_both_ends_are_there():
-    def work(transport):
-        spend(30.0 * transport.rank)  # before it posts its receive
-        exchanged(transport, [(0, 1, 12)])
-
-    assert clocks(links(2, overlap=1.0), work) == [34.0, 34.0]
+        spend(5.0)
+    spend(1.0)
 
 
-def test_messages_of_a_rank_go_one_after_the_other():
-    def work(transport):
-        exchanged(transport, [(0, 1, 4), (0, 2, 8)])
+def one_waits(transport):
+    group = transport.subgroup([0, 1] if transport.rank < 2 else [2])
+    spend([2.0, 2.0, 6.0][transport.rank])
+    if group.size > 1:
+        group.broadcast(np.ones(4), 0)  # 7 s
 
-    assert clocks(links(3), work) == [2.0 + 3.0, 2.0, 5.0]
+
+PLAIN, OVERLAPPED = [(0, 1, 12)], ([5, 0], [0, 20])
+CASES = {
+    "inside a node": (links(2), exchanging([(0, 1, 16)], [5, 0]), [5 + 1 + 16 / 4] * 2),
+    "between nodes": (links(2, 1), exchanging([(0, 1, 16)], [5, 0]), [5 + 2 + 16 / 8] * 2),
+    # nothing moves before the receiver waits: 20 + 1 + 12 / 4
+    "no overlap": (links(2), exchanging(PLAIN, *OVERLAPPED), [24, 24]),
+    # sent at 5; the receiver's port has half of its time: 5 + 4 / 0.5
+    "half overlap": (links(2, overlap=0.5), exchanging(PLAIN, *OVERLAPPED), [13, 20]),
+    "full overlap": (links(2, overlap=1.0), exchanging(PLAIN, *OVERLAPPED), [9, 20]),
+    # a message is under way once both ends are there: the receiver posts its receive at 30
+    "a late receiver": (links(2, overlap=1.0), exchanging(PLAIN, [0, 30]), [34, 34]),
+    "from one rank in turn": (links(3), exchanging([(0, 1, 4), (0, 2, 8)]), [2 + 3, 2, 5]),
+    "to one rank in turn": (
+        *(links(3), exchanging([(1, 0, 4), (2, 0, 8)], [0, 0.5, 1])),
+        [0.5 + 2 + 3, 2.5, 5.5],
+    ),
+    # the slower one computes 2 s, then both wait for 4 s
+    "several rounds": (links(2), exchanging([(0, 1, 4), (1, 0, 12)], [1, 2], rounds=3), [18, 18]),
+    "long messages in pieces": (links(2), in_pieces, [3 * 1.0 + 20 / 4] * 2),
+    "half the speed": (links(2, slowness=(1, 2)), exchanging([(0, 1, 4)], [4, 4]), [10, 10]),
+    # on two cores four ranks have half of one each until two of them are done, at 2; the fifth
+    # rank has the cores of another node for itself
+    "shared cores": (
+        *(links(5, 4, cores=2), lambda t: spend([1.0, 1.0, 2.0, 4.0, 4.0][t.rank])),
+        [2, 2, 3, 5, 4],
+    ),
+    # three on two cores until 3, then one alone: 2 s are done, 4 s are left
+    "one waits and leaves its core": (links(3, 3, cores=2), one_waits, pytest.approx([10, 10, 7])),
+    # a collective begins with its last member, at 5
+    "a collective": (
+        *(links(3), lambda t: (spend([1.0, 5.0, 3.0][t.rank]), t.allreduce_sum(np.ones(4)))),
+        [8, 8, 8],
+    ),
+    "groups do not wait for each other": (links(4), in_groups, [12, 13, 12, 13]),
+    "an alltoall is messages": (links(3), alltoall, [2 * (1.0 + 4 / 4)] * 3),
+    "small talk costs nothing but waiting": (links(3), small_talk, [2, 2, 2]),
+    "what is outside takes no time": (links(2), outside, [2, 2]),
+}
 
 
-def test_messages_to_a_rank_come_one_after_the_other():
-    def work(transport):
-        spend(0.5 * transport.rank)
-        exchanged(transport, [(1, 0, 4), (2, 0, 8)])
-
-    assert clocks(links(3), work) == [0.5 + 2.0 + 3.0, 2.5, 5.5]
+@pytest.mark.parametrize(("machine", "work", "times"), CASES.values(), ids=CASES)
+def test_the_times_at_which_ranks_are_done(machine, work, times):
+    assert clocks(machine, work) == times
 
 
 def test_messages_come_in_the_order_of_virtual_time():
@@ -159,54 +208,6 @@ def test_messages_come_in_the_order_of_virtual_time():
 
     assert clocks(links(4), work)[0] == 12.0
     assert orders[0] == [2, 3, 1]
-
-
-def test_several_rounds_and_work_between_them():
-    def work(transport):
-        for _ in range(3):
-            spend(1.0 + transport.rank)
-            exchanged(transport, [(0, 1, 4), (1, 0, 12)])
-
-    # the slower one computes 2 s, then both wait for 4 s
-    assert clocks(links(2), work) == [18.0, 18.0]
-
-
-def test_long_messages_travel_in_pieces():
-    def work(transport):
-        transport.max_words = 8
-        exchanged(transport, [(0, 1, 20)])
-
-    assert clocks(links(2), work) == [3 * 1.0 + 20 / 4] * 2
-
-
-def test_a_rank_of_half_the_speed_computes_for_twice_as_long():
-    def work(transport):
-        spend(4.0)
-        exchanged(transport, [(0, 1, 4)])
-
-    assert clocks(links(2, slowness=(1.0, 2.0)), work) == [10.0, 10.0]
-
-
-def test_ranks_share_the_cores_of_their_node():
-    """Two cores: four ranks have half of one each until two of them are done, at 2."""
-
-    def work(transport):
-        spend([1.0, 1.0, 2.0, 4.0, 4.0][transport.rank])
-
-    # the fifth rank has the cores of another node for itself
-    assert clocks(links(5, 4, cores=2), work) == [2.0, 2.0, 3.0, 5.0, 4.0]
-
-
-def test_a_rank_that_waits_leaves_its_core_to_others():
-    def work(transport):
-        group = transport.subgroup([0, 1] if transport.rank < 2 else [2])
-        spend([2.0, 2.0, 6.0][transport.rank])
-        if group.size > 1:
-            group.broadcast(np.ones(4), 0)  # 7 s
-
-    # three on two cores until 3, then one alone: 2 s are done, 4 s are left
-    found = clocks(links(3, 3, cores=2), work)
-    assert found == pytest.approx([10.0, 10.0, 7.0])
 
 
 def test_clocks_of_ranks_that_share_cores():
@@ -293,14 +294,6 @@ def test_links_are_those_of_the_machine():
 # -- collectives -------------------------------------------------------------------------------
 
 
-def test_a_collective_begins_with_its_last_member():
-    def work(transport):
-        spend([1.0, 5.0, 3.0][transport.rank])
-        transport.allreduce_sum(np.ones(4))
-
-    assert clocks(links(3), work) == [8.0] * 3
-
-
 @pytest.mark.parametrize(("overlap", "first"), [(0.0, 11.0 + 7.0), (1.0, 11.0), (0.25, 16.0)])
 def test_a_collective_goes_on_while_its_members_wait(overlap, first):
     """Begun at 3, it needs 7 s of its members' time; the first one computes from 1 to 11."""
@@ -313,17 +306,6 @@ def test_a_collective_goes_on_while_its_members_wait(overlap, first):
         pending.wait()
 
     assert clocks(links(3, overlap=overlap), work) == [first, 10.0, 10.0]
-
-
-def test_groups_do_not_wait_for_each_other():
-    def work(transport):
-        rank = transport.rank
-        group = transport.subgroup([rank % 2, rank % 2 + 2])
-        spend(float(rank))
-        group.allgather([np.ones(2), np.ones(2)])
-        group.reduce_scatter_sum([np.ones(2), np.ones(2)])
-
-    assert clocks(links(4), work) == [12.0, 13.0, 12.0, 13.0]
 
 
 def test_groups_know_who_does_the_same_at_once():
@@ -347,40 +329,6 @@ def test_groups_know_who_does_the_same_at_once():
         Collective("allgather", both, 1, (2, 3)),
         Collective("broadcast", ((0, 1, 2),), 0, (5,)),
     ]
-
-
-def test_an_alltoall_is_messages():
-    def work(transport):
-        group = transport.subgroup(range(3))
-        sends, receives = (np.ones((3, 4), np.int8) for _ in range(2))
-        group.alltoall(list(sends), list(receives))
-
-    assert clocks(links(3), work) == [2 * (1.0 + 4 / 4)] * 3
-
-
-def test_small_talk_costs_nothing_but_waiting():
-    def work(transport):
-        spend(float(transport.rank))
-        assert transport.gather(transport.rank) == [0, 1, 2]
-        transport.allreduce_max(np.ones(3))
-        transport.alltoall(np.arange(3))
-        with transport.agreement():
-            pass
-
-    assert clocks(links(3), work) == [2.0] * 3
-
-
-def test_what_is_outside_takes_no_time():
-    def work(transport):
-        spend(1.0)
-        with transport.outside:
-            spend(5.0)
-            with transport.outside:
-                spend(5.0)
-            spend(5.0)
-        spend(1.0)
-
-    assert clocks(links(2), work) == [2.0, 2.0]
 
 
 # -- a rank alone ------------------------------------------------------------------------------
@@ -468,7 +416,7 @@ class TestVirtual(TransportTests):
         run_virtual_ranks(links(ranks, 2, overlap=0.5), work)
 
 
-@pytest.mark.parametrize(("ranks", "overlap"), [(2, 1.0), (4, 0.0)])
+@pytest.mark.parametrize(("ranks", "overlap"), [pytest.param(2, 1.0, marks=long), (4, 0.0)])
 def test_everything_that_transports_do(ranks, overlap):
     run_virtual_ranks(links(ranks, 2, overlap=overlap), transport_checks.check_all)
 
