@@ -16,10 +16,8 @@ from plancc.owners.request import default_balance, default_model
 from plancc.predict.machine import Machine
 
 BOTH, LOOSER = "nnz:0.1,rows", "nnz,rows"
-BY_ROWS = ("hp", "gp")
 
 
-@pytest.mark.parametrize("model", [*MODELS])
 @pytest.mark.parametrize(
     ("options", "of_search"),
     [
@@ -35,14 +33,15 @@ BY_ROWS = ("hp", "gp")
         ({"partitioner": "builtin", "objective": "time"}, BOTH),
     ],
 )
-def test_the_default_balance(model, options, of_search):
+def test_the_default_balance(options, of_search):
     """Rows too where rows are searched for; nonzeros for edge plans, mini-batches, baselines.
 
     Model auto hands its row plans the same, unless another objective than the time decides.
     """
-    found = default_balance(model, SearchOptions(**options))
-    by_time = model == "auto" and options.get("objective") in (None, "time")
-    assert found == (of_search if model in BY_ROWS or by_time else "nnz")
+    by_rows = {"hp", "gp"} | ({"auto"} if options.get("objective") in (None, "time") else set())
+    for model in MODELS:
+        found = default_balance(model, SearchOptions(**options))
+        assert found == (of_search if model in by_rows else "nnz"), model
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import worlds
+from cases import pairs
 
-from plancc.graph.graph import Graph
 from plancc.models import MODELS
 from plancc.models.problem import Hypergraph
 from plancc.models.weights import least_maximum, part_weights
@@ -33,19 +34,15 @@ SHAPES = ("star", "path", "cliques", "pairs and singles", "complete")
 
 
 def problem_of(name, model="hp", balance="nnz"):
-    array = (shape(name) + shape(name).T + sp.eye(shape(name).shape[0])).tocsr()
-    array.sort_indices()
-    graph = Graph(array.indptr.astype(np.int64), array.indices.astype(np.int32))
-    return MODELS[model]().build(graph, 2, balance=balance, seed=1)
+    array = shape(name) + shape(name).T + sp.eye_array(shape(name).shape[0])
+    return MODELS[model]().build(worlds.graph_of(array), 2, balance=balance, seed=1)
 
 
 def owners(problem, num_parts, epsilon=0.05, preset="default"):
     return ADAPTER.run(problem, num_parts, epsilon=epsilon, seed=1, preset=preset, threads=1)
 
 
-@pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.parametrize("model", ["hp", "gp"])
-@pytest.mark.parametrize("preset", ADAPTER.presets)
+@pairs(name=SHAPES, model=["hp", "gp"], preset=ADAPTER.presets)
 def test_no_part_is_empty_or_overweight(name, model, preset):
     problem = problem_of(name, model)
     n, weights = problem.num_vertices, problem.vertex_weights

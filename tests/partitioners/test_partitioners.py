@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse as sp
+from cases import long
+from worlds import graph_of, rows_moved
 
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
@@ -35,12 +37,8 @@ CASES = [
     for model in ("hp", "gp")
     if (name, model) not in {("kahypar", "gp"), ("metis", "hp"), ("kaminpar", "hp")}
 ]
-
-
-def graph_of(array) -> Graph:
-    matrix = sp.csr_matrix(array)
-    matrix.sort_indices()
-    return Graph(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
+BALANCING = [("metis", "gp"), ("builtin", "hp")]
+"""Those that balance several constraints."""
 
 
 def build(graph, model, num_parts, balance="nnz", **options):
@@ -66,24 +64,25 @@ def communities(sizes: int, number: int) -> Graph:
 
 def volume(graph: Graph, owner) -> int:
     """Rows moved, counted without the models."""
-    n = graph.num_vertices
-    row = np.repeat(np.arange(n), np.diff(graph.indptr))
-    keys = np.unique(owner[row].astype(np.int64) * n + graph.indices)
-    return int((owner[keys % n] != keys // n).sum())
+    return len(rows_moved(graph, owner))
 
 
-def installed(name):
+def random_volume(graph: Graph, num_parts: int, capacities=None) -> int:
+    return volume(graph, random_owner(graph.num_vertices, num_parts, 1, capacities))
+
+
+def solved(problem, num_parts, name="builtin", *, loads=None, **options):
+    """What a partitioner makes of it; every part has a vertex."""
     if not PARTITIONERS[name].available():
         pytest.skip(f"{name} is not installed")
-
-
-def check(result, problem, num_parts):
+    result = partition(problem, num_parts, PartitionOptions(name, **options), loads=loads)
     owner = result.owner
     assert owner.dtype == np.int32
     assert owner.shape == (problem.num_vertices,)
     assert owner.min() >= 0
     assert owner.max() < num_parts
     assert np.bincount(owner, minlength=num_parts).min() >= 1
+    return result
 
 
 TINY = {
@@ -104,8 +103,7 @@ def test_tiny_input(model):
             if p > 3 and p < graph.num_vertices - 1:
                 continue
             problem = build(graph, model, p)
-            result = partition(problem, p, PartitionOptions("builtin"))
-            check(result, problem, p)
+            result = solved(problem, p)
             trivial = (
                 p in (1, graph.num_vertices) or not array[~np.eye(len(array), dtype=bool)].any()
             )
@@ -113,30 +111,26 @@ def test_tiny_input(model):
 
 
 @pytest.mark.parametrize(("name", "model"), CASES)
-def test_grid_and_communities(name, model):
-    installed(name)
-    for graph, p in ((grid(32), 7), (communities(60, 16), 16)):
-        problem = build(graph, model, p)
-        result = partition(problem, p, PartitionOptions(name, epsilon=0.03, seed=3))
-        check(result, problem, p)
-        reached = imbalance(part_weights(result.owner, problem.vertex_weights, p))
-        bound = imbalance_bound(problem.vertex_weights, p)
-        assert reached <= 1.03 * (1 + bound) - 1 + 1e-9
-        assert result.warnings == []
-        assert result.preset == PARTITIONERS[name].presets[0]
-        random = volume(graph, random_owner(graph.num_vertices, p, 1))
-        assert volume(graph, result.owner) < 0.5 * random
+@pytest.mark.parametrize("p", [16, pytest.param(7, marks=long)], ids=["communities", "grid"])
+def test_grid_and_communities(name, model, p):
+    graph = communities(60, 16) if p == 16 else grid(32)
+    problem = build(graph, model, p)
+    result = solved(problem, p, name, epsilon=0.03, seed=3)
+    reached = imbalance(part_weights(result.owner, problem.vertex_weights, p))
+    bound = imbalance_bound(problem.vertex_weights, p)
+    assert reached <= 1.03 * (1 + bound) - 1 + 1e-9
+    assert result.warnings == []
+    assert result.preset == PARTITIONERS[name].presets[0]
+    assert volume(graph, result.owner) < 0.5 * random_volume(graph, p)
 
 
 def test_builtin_beats_random_and_blocks():
-    graph = grid(100)
+    graph = grid(64)
     problem = build(graph, "hp", 16)
-    found = volume(graph, partition(problem, 16, PartitionOptions("builtin")).owner)
-    assert found < 0.1 * volume(graph, random_owner(graph.num_vertices, 16, 1))
-    assert found < 0.5 * volume(graph, build(graph, "block", 16).rows)
-    other = partition(problem, 16, PartitionOptions("builtin", seed=2))
-    first = partition(problem, 16, PartitionOptions("builtin"))
-    assert other.owner.tobytes() != first.owner.tobytes()
+    first, other = (solved(problem, 16, seed=seed).owner for seed in (1, 2))
+    assert volume(graph, first) < 0.15 * random_volume(graph, 16)
+    assert volume(graph, first) < 0.6 * volume(graph, build(graph, "block", 16).rows)
+    assert other.tobytes() != first.tobytes()
 
 
 def test_graph_objectives_as_hypergraphs():
@@ -160,12 +154,11 @@ def test_graph_objectives_as_hypergraphs():
 def test_volume_objective(name):
     graph = communities(60, 8)
     problem = build(graph, "gp", 8, objective="volume")
-    result = partition(problem, 8, PartitionOptions(name))
-    check(result, problem, 8)
-    assert volume(graph, result.owner) < 0.5 * volume(graph, random_owner(480, 8, 1))
+    result = solved(problem, 8, name)
+    assert volume(graph, result.owner) < 0.5 * random_volume(graph, 8)
 
 
-@pytest.mark.parametrize(("name", "model"), [("builtin", "hp"), ("metis", "gp")])
+@pytest.mark.parametrize(("name", "model"), BALANCING)
 def test_huge_weights_and_costs(name, model):
     graph = grid(8)
     problem = build(graph, model, 4, balance="rows")
@@ -176,22 +169,9 @@ def test_huge_weights_and_costs(name, model):
     else:
         costs = np.full(len(problem.indices), 10**11)
         problem = WeightedGraph(problem.indptr, problem.indices, heavy, costs)
-    result = partition(problem, 4, PartitionOptions(name, epsilon=0.1))
-    check(result, problem, 4)
+    result = solved(problem, 4, name, epsilon=0.1)
     assert imbalance(part_weights(result.owner, heavy, 4)) <= 0.1 + 1e-9
     assert volume(graph, result.owner) < 60
-
-
-def test_weights_and_costs_that_no_partitioner_can_take():
-    problem = build(grid(3), "hp", 2)
-    for fields, words in [
-        ({"vertex_weights": np.full(9, -1)}, "vertex weight is -1"),
-        ({"vertex_weights": np.full(9, 2**62)}, "vertex weights sum"),
-        ({"net_costs": np.zeros(problem.num_nets, np.int64)}, "cost is 0"),
-        ({"net_costs": np.full(problem.num_nets, 2**62)}, "costs sum"),
-    ]:
-        with pytest.raises(InputError, match=words):
-            partition(Hypergraph(**vars(problem) | fields), 2, PartitionOptions("builtin"))
 
 
 def test_scaled_keeps_what_fits():
@@ -206,29 +186,21 @@ def test_scaled_keeps_what_fits():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_preset(name):
-    installed(name)
     adapter = PARTITIONERS[name]
     model = "hp" if Hypergraph in adapter.accepts else "gp"
     problem = build(grid(12), model, 4)
     for preset in adapter.presets:
-        result = partition(problem, 4, PartitionOptions(name, preset=preset, epsilon=0.05))
-        check(result, problem, 4)
+        result = solved(problem, 4, name, preset=preset, epsilon=0.05)
         assert result.preset == preset
         assert result.warnings == []
         assert volume(grid(12), result.owner) < 120
     with pytest.raises(InputError, match=adapter.presets[-1]):
-        partition(problem, 4, PartitionOptions(name, preset="best"))
+        solved(problem, 4, name, preset="best")
 
 
-def test_recursive_metis_has_no_volume_objective():
-    problem = build(grid(5), "gp", 2, objective="volume")
-    with pytest.raises(InputError, match="kway"):
-        partition(problem, 2, PartitionOptions("metis", preset="recursive"))
-
-
-def test_wrong_options():
-    problem = build(grid(3), "hp", 2)
-    for options, words in [
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
         ({"num_parts": 0}, "at least 1"),
         ({"num_parts": 10}, "10 parts for 9 vertices"),
         ({"epsilon": -0.1}, "epsilon"),
@@ -239,21 +211,47 @@ def test_wrong_options():
         ({"time_limit": 0}, "time limit"),
         ({"partitioner": "patoh"}, "auto, mtkahypar, kahypar, metis, kaminpar, builtin"),
         ({"partitioner": "metis"}, "a hypergraph: choose from mtkahypar, kahypar, builtin"),
-    ]:
-        num_parts = options.pop("num_parts", 2)
-        with pytest.raises(InputError, match=words):
-            partition(problem, num_parts, PartitionOptions(**options))
-    graph = build(grid(3), "gp", 2, objective="volume")
-    with pytest.raises(InputError, match="'volume': choose from metis, builtin"):
-        partition(graph, 2, PartitionOptions("kaminpar"))
+    ],
+)
+def test_wrong_options(options, words):
+    num_parts = options.pop("num_parts", 2)
+    with pytest.raises(InputError, match=words):
+        partition(build(grid(3), "hp", 2), num_parts, PartitionOptions(**options))
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"vertex_weights": np.full(9, -1)}, "vertex weight is -1"),
+        ({"vertex_weights": np.full(9, 2**62)}, "vertex weights sum"),
+        ({"net_costs": np.zeros(9, np.int64)}, "cost is 0"),
+        ({"net_costs": np.full(9, 2**62)}, "costs sum"),
+        ({"vertex_weights": np.ones((9, 2), int) * [1, -1]}, "vertex weight is -1"),
+        ({"vertex_weights": np.ones((9, 2), int) * [1, 2**52]}, "vertex weights sum"),
+    ],
+)
+def test_weights_and_costs_that_no_partitioner_can_take(fields, words):
+    with pytest.raises(InputError, match=words):
+        solved(Hypergraph(**vars(build(grid(3), "hp", 2)) | fields), 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "preset", "words"),
+    [
+        ("metis", "recursive", "kway"),
+        ("kaminpar", None, "'volume': choose from metis, builtin"),
+    ],
+)
+def test_who_has_no_volume_objective(name, preset, words):
+    with pytest.raises(InputError, match=words):
+        solved(build(grid(5), "gp", 2, objective="volume"), 2, name, preset=preset)
 
 
 def test_heavy_vertex_is_a_bound_not_a_failure():
     star = np.eye(40)
     star[0] = 1
     problem = build(graph_of(star), "hp", 8)
-    result = partition(problem, 8, PartitionOptions("builtin"))
-    check(result, problem, 8)
+    result = solved(problem, 8)
     assert "heaviest vertex weighs 40" in result.warnings[0]
     assert result.warnings[0].endswith("below 3.051")
     reached = imbalance(part_weights(result.owner, problem.vertex_weights, 8))
@@ -283,12 +281,9 @@ def test_auto_takes_the_best_that_is_installed():
 
 def test_threads_are_noted():
     problem = build(grid(12), "hp", 4)
-    noted = partition(problem, 4, PartitionOptions("mtkahypar", threads=2))
+    noted = solved(problem, 4, "mtkahypar", threads=2)
     assert "2 threads may give another partition" in noted.warnings[-1]
-    runs = [
-        partition(problem, 4, PartitionOptions("mtkahypar", threads=2, preset="deterministic"))
-        for _ in range(2)
-    ]
+    runs = [solved(problem, 4, "mtkahypar", threads=2, preset="deterministic") for _ in range(2)]
     assert runs[0].warnings == []
     assert runs[0].owner.tobytes() == runs[1].owner.tobytes()
 
@@ -297,19 +292,19 @@ def several(problem, columns):
     return type(problem)(**vars(problem) | {"vertex_weights": np.stack(columns, axis=1)})
 
 
-@pytest.mark.parametrize(("name", "model"), CASES)
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        pytest.param(*case, marks=() if case in (("mtkahypar", "hp"), *BALANCING) else long)
+        for case in CASES
+    ],
+)
 def test_several_constraints(name, model):
     """Balanced by those who can, else by one weight for all, and measured one by one."""
-    installed(name)
     graph = communities(60, 16)
     problem = build(graph, model, 4, "nnz,rows")
-    result = partition(
-        problem,
-        4,
-        PartitionOptions(name, epsilon=0.03, seed=3),
-        loads=Loads(dict(zip(["nnz", "rows"], problem.vertex_weights.T, strict=True)), 0.03),
-    )
-    check(result, problem, 4)
+    loads = Loads(dict(zip(["nnz", "rows"], problem.vertex_weights.T, strict=True)), 0.03)
+    result = solved(problem, 4, name, loads=loads, epsilon=0.03, seed=3)
     reached = [imbalance(load) for load in part_weights(result.owner, problem.vertex_weights, 4).T]
     missed = [
         f"{k}: imbalance {x:.4g} of {name}"
@@ -320,8 +315,8 @@ def test_several_constraints(name, model):
     assert max(reached) < 0.2
     if PARTITIONERS[name].constraints:
         assert missed == []
-    assert volume(graph, result.owner) < 0.5 * volume(graph, random_owner(960, 4, 1))
-    again = partition(problem, 4, PartitionOptions(name, epsilon=0.03, seed=3))
+    assert volume(graph, result.owner) < 0.5 * random_volume(graph, 4)
+    again = solved(problem, 4, name, epsilon=0.03, seed=3)
     assert again.owner.tobytes() == result.owner.tobytes()
 
 
@@ -329,62 +324,66 @@ def test_several_constraints(name, model):
 @pytest.mark.parametrize("costs", [None, 3])
 def test_metis_balances_what_one_weight_cannot(preset, costs):
     """Vertices at both edges of a grid weigh more: every part gets its share of both."""
-    installed("metis")
     problem = build(grid(24), "gp", 4, "rows")
     left = (np.arange(576) % 24 < 6).astype(np.int64)
     problem = several(problem, [np.ones(576, np.int64), left, 7 * left[::-1]])
     if costs is not None:
         weights = np.full(len(problem.indices), costs)
         problem = WeightedGraph(**vars(problem) | {"edge_weights": weights})
-    result = partition(problem, 4, PartitionOptions("metis", preset=preset, epsilon=0.1))
+    result = solved(problem, 4, "metis", preset=preset, epsilon=0.1)
     assert result.warnings == []
     for load in part_weights(result.owner, problem.vertex_weights, 4).T:
         assert imbalance(load) <= 0.1 + 1e-9
 
 
-@pytest.mark.parametrize(("name", "model"), [("metis", "gp"), ("builtin", "hp")])
+@pytest.mark.parametrize(("name", "model"), BALANCING)
 @pytest.mark.parametrize("epsilon", [(0.3, 0.02), (0.02, 0.3)])
 def test_every_constraint_has_an_epsilon_of_its_own(name, model, epsilon):
     """The tight one holds, and what the other is allowed is used: it lowers the volume."""
-    installed(name)
     problem = build(communities(60, 16), model, 4, "nnz,rows")
     loads = Loads(dict(zip(["nnz", "rows"], problem.vertex_weights.T, strict=True)), epsilon)
-    result = partition(problem, 4, PartitionOptions(name, seed=3), loads=loads)
+    result = solved(problem, 4, name, seed=3, loads=loads)
     reached = [imbalance(load) for load in part_weights(result.owner, problem.vertex_weights, 4).T]
     assert all(x <= allowed + 1e-3 for x, allowed in zip(reached, epsilon, strict=True))
     tight = replace(loads, epsilon=0.001)
-    notes = partition(problem, 4, PartitionOptions(name, seed=3), loads=tight).warnings
+    notes = solved(problem, 4, name, seed=3, loads=tight).warnings
     assert all("is above epsilon 0.001" in note for note in notes)
 
 
 @pytest.mark.parametrize(("name", "model"), CASES)
-@pytest.mark.parametrize("capacities", [(1.0, 1.0, 2.0), (4.0, *(1.0,) * 7)])
+@pytest.mark.parametrize(
+    "capacities", [(1.0, 1.0, 2.0), pytest.param((4.0, *(1.0,) * 7), marks=long)]
+)
 def test_parts_of_unequal_size(name, model, capacities):
-    installed(name)
     graph, num_parts = communities(60, 16), len(capacities)
     problem = build(graph, model, num_parts, "nnz")
-    options = PartitionOptions(name, epsilon=0.05, seed=3, capacities=capacities)
-    result = partition(problem, num_parts, options)
-    check(result, problem, num_parts)
+    result = solved(problem, num_parts, name, epsilon=0.05, seed=3, capacities=capacities)
     assert result.warnings == []
     loads = part_weights(result.owner, problem.vertex_weights, num_parts)
     shares = loads.sum() * np.array(capacities) / sum(capacities)
     assert (loads <= 1.05 * np.ceil(shares)).all()
-    random = volume(graph, random_owner(960, num_parts, 1, capacities))
-    assert volume(graph, result.owner) < 0.6 * random
-    even = partition(problem, num_parts, PartitionOptions(name, epsilon=0.05, seed=3))
-    alike = replace(options, capacities=(3.0,) * num_parts)
-    assert partition(problem, num_parts, alike).owner.tobytes() == even.owner.tobytes()
+    assert volume(graph, result.owner) < 0.6 * random_volume(graph, num_parts, capacities)
     with pytest.raises(InputError, match=f"{num_parts} numbers for 2 parts"):
-        partition(problem, 2, options)
+        solved(problem, 2, name, capacities=capacities)
 
 
-@pytest.mark.parametrize(("name", "model"), [("metis", "gp"), ("builtin", "hp")])
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [pytest.param(*case, marks=() if case in BALANCING else long) for case in CASES],
+)
+def test_equal_capacities_change_nothing(name, model):
+    problem = build(communities(60, 16), model, 3, "nnz")
+    one, two = (
+        solved(problem, 3, name, epsilon=0.05, seed=3, capacities=capacities).owner
+        for capacities in (None, (3.0, 3.0, 3.0))
+    )
+    assert one.tobytes() == two.tobytes()
+
+
+@pytest.mark.parametrize(("name", "model"), BALANCING)
 def test_several_constraints_of_unequal_parts(name, model):
-    installed(name)
     problem = build(communities(60, 16), model, 3, "nnz,rows")
-    options = PartitionOptions(name, epsilon=0.05, seed=3, capacities=(1.0, 3.0, 2.0))
-    result = partition(problem, 3, options)
+    result = solved(problem, 3, name, epsilon=0.05, seed=3, capacities=(1.0, 3.0, 2.0))
     assert result.warnings == []
     loads = part_weights(result.owner, problem.vertex_weights, 3)
     shares = loads.sum(axis=0) * np.array([[1], [3], [2]]) / 6
@@ -446,7 +445,7 @@ def test_one_weight_for_constraints_with_limits_of_their_own():
     one, allowed = _as_one(weights, epsilon)
     assert 0.05 < allowed < 0.2
     within = 0
-    for _ in range(20_000):
+    for _ in range(10_000):
         owner = rng.integers(0, 2, 40)
         shares = [
             np.bincount(owner, column, 2).max() / column.sum() * 2 - 1
@@ -455,20 +454,18 @@ def test_one_weight_for_constraints_with_limits_of_their_own():
         if (shares[:3] <= epsilon).all():
             within += 1
             assert shares[3] <= allowed + 1e-9
-    assert within > 100
+    assert within > 50
     assert (_as_one(weights, np.full(3, 0.1))[0] == combined(weights)).all()
     assert _as_one(weights, np.zeros(3))[1] == 0.0
     assert _as_one(weights, np.array([0.0, 0.1, 0.1]))[1] < 0.01
 
 
-@pytest.mark.parametrize(("name", "model"), [("metis", "gp"), ("builtin", "hp")])
+@pytest.mark.parametrize(("name", "model"), BALANCING)
 def test_constraints_without_weight_and_too_large_for_the_library(name, model):
-    installed(name)
     problem = build(grid(10), model, 4, "rows")
     one, zero = np.full(100, 10**12), np.zeros(100, np.int64)
     for columns in ([one, zero], [zero, zero], [one, np.arange(100) * 10**10, zero]):
-        result = partition(several(problem, columns), 4, PartitionOptions(name, epsilon=0.2))
-        check(result, problem, 4)
+        result = solved(several(problem, columns), 4, name, epsilon=0.2)
         if len(columns) == 2 or PARTITIONERS[name].constraints:
             assert result.warnings == []
             assert np.bincount(result.owner).max() <= 30
@@ -479,17 +476,12 @@ def test_trivial_owners_and_notes_of_several_constraints():
     heavy = np.array([6, 1, 1, 0, 0, 0, 0, 0])
     problem = several(Hypergraph(np.zeros(1, np.int64), np.zeros(0, np.int32), rows), [rows, heavy])
     result = partition(problem, 4)
-    check(result, problem, 4)
     assert result.warnings == [
         "weight 2: the heaviest vertex weighs 6, the average part 2.0: "
         "no partition has an imbalance below 2.000"
     ]
     named = partition(problem, 4, loads=Loads({"rows": rows, "work": heavy}, 0.01))
     assert named.warnings[0].startswith("work: the heaviest")
-    with pytest.raises(InputError, match="vertex weight is -1"):
-        partition(several(problem, [rows, -rows]), 4)
-    with pytest.raises(InputError, match="vertex weights sum"):
-        partition(several(problem, [rows, rows * 2**52]), 4)
 
 
 def test_scaled_columns():
@@ -499,6 +491,7 @@ def test_scaled_columns():
     assert found[:, 1].tolist() == scaled(values[:, 1], 2**30).tolist()
 
 
+@long
 @pytest.mark.skipif(not DATA.exists(), reason="needs ../shared/data")
 @pytest.mark.parametrize(
     ("model", "name", "most"),
@@ -509,11 +502,9 @@ def test_quality_on_coauthor_cs(model, name, most):
         matrix = scipy.io.mmread(file).tocsr()
     graph = graph_of(matrix + sp.eye(matrix.shape[0]))
     problem = build(graph, model, 64)
-    result = partition(problem, 64, PartitionOptions(name))
-    check(result, problem, 64)
+    result = solved(problem, 64, name)
     assert imbalance(part_weights(result.owner, problem.vertex_weights, 64)) <= 0.02
-    random = volume(graph, random_owner(graph.num_vertices, 64, 1))
-    assert volume(graph, result.owner) <= most * random
+    assert volume(graph, result.owner) <= most * random_volume(graph, 64)
 
 
 def test_kaminpar_is_given_no_weight_of_zero(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cases import seeds
-from nets_helpers import random_owner, random_problem, slow_volume
+from nets_helpers import make, slow_volume
 
 from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph
@@ -55,13 +55,9 @@ def test_a_rotation_through_full_parts(num_parts):
 
 @pytest.mark.parametrize("seed", seeds(12, quick=8))
 def test_the_volume_falls_by_what_is_said_and_the_balance_stays(seed):
-    rng = np.random.default_rng(seed)
     constraints, num_parts = 1 + seed % 2, 3 + seed % 6
-    problem = random_problem(rng, 120, 150, most_pins=7, constraints=constraints, costs=True)
-    nets = nets_of(problem)
-    limits = Limits.of(nets.weight, num_parts, 0.02)
-    given = random_owner(rng, 120, num_parts)
-    state = state_of(nets, given, num_parts)
+    _, _, nets, state = make(seed, num_parts, 7, 120, 150, constraints=constraints, costs=True)
+    given, limits = state.owner.copy(), Limits.of(nets.weight, num_parts, 0.02)
     before, overload = slow_volume(nets, given), limits.overload(state.sums)
     heaviest = np.maximum(limits.limit, state.sums)
 
@@ -79,10 +75,8 @@ def test_the_volume_falls_by_what_is_said_and_the_balance_stays(seed):
 
 
 def test_sweeps_eject_until_little_is_saved_or_work_or_time_is_up():
-    rng = np.random.default_rng(3)
-    nets = nets_of(random_problem(rng, 200, 260, most_pins=6))
-    limits, given = Limits.of(nets.weight, 20, 0.01), random_owner(rng, 200, 20)
-    state = state_of(nets, given, 20)
+    rng, _, nets, state = make(3, 20, 6, 200, 260)
+    limits, given = Limits.of(nets.weight, 20, 0.01), state.owner.copy()
     assert Sweeps(limits, rng, Deadline.after(0)).eject(nets, state, 10**9) == 0
     assert state.owner.tolist() == given.tolist()
     some = Sweeps(limits, rng).eject(nets, state_of(nets, given, 20), 100)

@@ -12,9 +12,9 @@ from nets_helpers import (
     graph_of,
     grid,
     hypergraph,
+    make,
     net_list,
     random_owner,
-    random_problem,
     slow_overload,
     slow_volume,
 )
@@ -51,8 +51,11 @@ def whole_pair(nets, state, pair, room=np.inf, max_pins=1000) -> tuple[Network, 
     return network_of(np.array(pair), cut_nets, region, scratch(nets), nets, state)
 
 
-def problem(rng, n, m, **options):
-    return nets_of(random_problem(rng, n, m, costs=True, **options))
+def made(seed, num_parts, n, num_nets, most_pins=8, constraints=1):
+    """Random numbers, nets with costs, and the state of random owners."""
+    kind = {"constraints": constraints, "costs": True}
+    rng, _, nets, state = make(seed, num_parts, most_pins, n, num_nets, **kind)
+    return rng, nets, state
 
 
 def nets_in_network(net):
@@ -74,10 +77,8 @@ def test_heap_sorts():
 
 @pytest.mark.parametrize("seed", range(6))
 def test_pairs_and_their_nets(seed):
-    rng = np.random.default_rng(seed)
     num_parts = 3 if seed % 2 else 9  # nets with a slot per part, and with one per pin
-    nets = problem(rng, 40, 60)
-    state = state_of(nets, random_owner(rng, 40, num_parts), num_parts)
+    _, nets, state = made(seed, num_parts, 40, 60)
     touched = [{int(state.owner[v]) for v in pins} for pins in net_list(nets)]
     for most in (2, 4, 100):
         shared: dict[tuple[int, int], int] = {}
@@ -97,9 +98,7 @@ def test_pairs_and_their_nets(seed):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_network_has_the_nets_of_the_pair(seed):
-    rng = np.random.default_rng(seed)
-    nets = problem(rng, 50, 80)
-    state = state_of(nets, random_owner(rng, 50, 4), 4)
+    _, nets, state = made(seed, 4, 50, 80)
     room = 8.0 if seed % 2 else np.inf
     net, now = whole_pair(nets, state, (1, 3), room)
     name = {int(v): x for x, v in enumerate(net.vertex) if x > 1}
@@ -141,9 +140,7 @@ def lawler(net) -> networkx.DiGraph:
 
 @pytest.mark.parametrize("seed", seeds(25, quick=8))
 def test_maximum_flow_and_both_minimum_cuts(seed):
-    rng = np.random.default_rng(seed)
-    nets = problem(rng, 60, 90, most_pins=5)
-    state = state_of(nets, random_owner(rng, 60, 2), 2)
+    _, nets, state = made(seed, 2, 60, 90, 5)
     net, _ = whole_pair(nets, state, (0, 1), room=40.0)
     graph = lawler(net)
     expected = networkx.maximum_flow_value(graph, 0, 1)
@@ -176,11 +173,9 @@ def test_maximum_flow_and_both_minimum_cuts(seed):
 @pytest.mark.parametrize("seed", seeds(40, quick=12))
 def test_cut_of_a_pair_against_all_splits(seed):
     """Without limits the smallest cut of all; with them a balanced one that is no worse."""
-    rng = np.random.default_rng(seed)
-    n, constraints = 12, 1 + seed % 2
-    nets = problem(rng, n, 16, most_pins=4, constraints=constraints)
+    _, nets, state = made(seed, 3, 12, 16, 4, 1 + seed % 2)
     nets.weight[:] += 1
-    state = state_of(nets, random_owner(rng, n, 3), 3)
+    state = state_of(nets, state.owner, 3)
     net, now = whole_pair(nets, state, (0, 2), room=nets.weight.sum() / 4)
     free = range(2, len(net.vertex))
     whole = net.weight.sum(axis=0)
@@ -224,9 +219,7 @@ def test_cut_of_a_pair_against_all_splits(seed):
 
 def test_a_cut_ends_after_a_bound_of_work():
     """With what it has: a cut no worse than the present one, the same in every run."""
-    rng = np.random.default_rng(0)
-    nets = problem(rng, 400, 600, most_pins=4)
-    state = state_of(nets, random_owner(rng, 400, 2), 2)
+    _, nets, state = made(0, 2, 400, 600, 4)
     net, now = whole_pair(nets, state, (0, 1), room=nets.weight.sum() / 3)
     most = np.full((2, 1), 0.6 * nets.weight.sum())
     _, least, whole_work = balanced_cut(most, now, 10**9, net)
@@ -275,11 +268,9 @@ def test_straightens_the_boundaries_of_a_mesh():
 
 @pytest.mark.parametrize(("constraints", "capacities"), [(1, None), (2, None), (1, (1.0, 2, 1, 3))])
 def test_never_worse_by_volume_or_overload(constraints, capacities):
-    rng = np.random.default_rng(constraints)
     for seed in range(4):
-        nets = problem(rng, 300, 300, most_pins=4, constraints=constraints)
+        _, nets, state = made(seed, 4, 300, 300, 4, constraints)
         limits = Limits.of(nets.weight, 4, 0.1, capacities)
-        state = state_of(nets, random_owner(rng, 300, 4), 4)
         owner, sums = state.owner.copy(), state.sums.copy()
         Flows(limits, reach=0.1 + 0.2 * seed).refine(nets, state)
         assert slow_volume(nets, state.owner) < slow_volume(nets, owner)
@@ -293,9 +284,7 @@ def test_never_worse_by_volume_or_overload(constraints, capacities):
 def test_left_out_nets_make_nothing_worse(monkeypatch):
     monkeypatch.setattr("plancc.passes.flows.MAX_PINS", 3)
     monkeypatch.setattr("plancc.passes.flows.MAX_SPREAD", 3)
-    rng = np.random.default_rng(5)
-    nets = problem(rng, 200, 300, most_pins=8)
-    state = state_of(nets, random_owner(rng, 200, 5), 5)
+    _, nets, state = made(5, 5, 200, 300)
     before = slow_volume(nets, state.owner)
     Flows(Limits.of(nets.weight, 5, 0.3)).refine(nets, state)
     assert volume(nets, state) == slow_volume(nets, state.owner) <= before
@@ -319,7 +308,7 @@ def test_graphs_with_hubs_are_left_alone():
     ends = np.stack([rng.integers(200, size=600), np.where(rng.random(600) < 0.3, 0, -1)])
     ends[1] = np.where(ends[1] < 0, rng.integers(200, size=600), ends[1])
     hub = nets_of(hypergraph(graph_of(ends, 200)))
-    everywhere = problem(rng, 400, 2000, most_pins=3)  # all 40 parts share nets with all others
+    _, everywhere, _ = made(0, 40, 400, 2000, 3)  # all 40 parts share nets with all others
     for nets, num_parts in ((hub, 2), (everywhere, 40)):
         state = state_of(nets, random_owner(rng, len(nets.weight), num_parts), num_parts)
         given = state.owner.copy()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cases import seeds
-from nets_helpers import grid, hypergraph, random_owner, random_problem, slow_overload, slow_volume
+from nets_helpers import grid, hypergraph, make, slow_overload, slow_volume
 
 from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph
@@ -54,12 +54,9 @@ def test_two_moves_that_pay_only_together():
 
 @pytest.mark.parametrize("seed", seeds(12, quick=8))
 def test_gains_are_exact_and_the_rest_is_undone(seed):
-    rng = np.random.default_rng(seed)
     constraints, num_parts = 1 + seed % 2, 3 + seed % 4
-    problem = random_problem(rng, 120, 150, most_pins=7, constraints=constraints, costs=True)
-    nets = nets_of(problem)
+    _, _, nets, state = make(seed, num_parts, 7, 120, 150, constraints=constraints, costs=True)
     limits = Limits.of(nets.weight, num_parts, 0.1)
-    state = state_of(nets, random_owner(rng, 120, num_parts), num_parts)
     given, sums = state.owner.copy(), state.sums.copy()
     gained, tried = searched(nets, state, limits, patience=seed)
     assert slow_volume(nets, given) - slow_volume(nets, state.owner) == gained > 0
@@ -72,10 +69,8 @@ def test_gains_are_exact_and_the_rest_is_undone(seed):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_pauses_change_nothing(seed):
-    rng = np.random.default_rng(seed)
-    nets = nets_of(random_problem(rng, 120, 150, most_pins=7, costs=True))
-    given = random_owner(rng, 120, 4)
-    found = []
+    _, _, nets, first = make(seed, 4, 7, 120, 150, costs=True)
+    given, found = first.owner, []
     for max_work in (0, 100, 10**9):
         state = state_of(nets, given, 4)
         result = searched(nets, state, Limits.of(nets.weight, 4, 0.1), max_work=max_work)
@@ -99,11 +94,8 @@ def test_a_search_in_progress_ends_at_the_deadline(monkeypatch, asked):
 
     monkeypatch.setattr("plancc.passes.kernels.local_search.local_search", counted)
     monkeypatch.setattr("plancc.passes.multilevel.SEARCH_WORK", 50)
-    rng = np.random.default_rng(0)
-    nets = nets_of(random_problem(rng, 120, 150, most_pins=7, costs=True))
-    given = random_owner(rng, 120, 4)
-    limits = Limits.of(nets.weight, 4, 0.1)
-    state = state_of(nets, given, 4)
+    _, _, nets, state = make(0, 4, 7, 120, 150, costs=True)
+    given, limits = state.owner.copy(), Limits.of(nets.weight, 4, 0.1)
     sweeps = Sweeps(limits, np.random.default_rng(1), Deadline(stop=stop))
     saved = sweeps.search(nets, state)
     assert answers == [False] * asked + [True]

@@ -7,9 +7,9 @@ import pytest
 from nets_helpers import (
     grid,
     hypergraph,
+    make,
     random_graph,
     random_owner,
-    random_problem,
     slow_overload,
     slow_volume,
 )
@@ -83,9 +83,7 @@ def test_v_cycle_past_its_deadline_refines_once_per_level_that_it_has():
 @pytest.mark.parametrize("num_parts", [2, 5, 12])
 def test_balance_is_restored(num_parts, constraints):
     for seed in range(4):
-        rng = np.random.default_rng(seed)
-        problem = random_problem(rng, 400, 600, most_pins=6, constraints=constraints)
-        nets = nets_of(problem)
+        rng, problem, nets, _ = make(seed, num_parts, 6, 400, 600, constraints=constraints)
         owner = (num_parts * rng.random(400) ** 3).astype(np.int32)  # most in part 0
         limits = Limits.of(nets.weight, num_parts, 0.1)
         state = state_of(nets, owner, num_parts)
