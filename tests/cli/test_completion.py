@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from cli_helpers import environment, fails, ok, plancc_run
+from cli_helpers import environment, fails, ok, plancc_run, run
 
 BASH = r"""
 eval "$(plancc completion bash)"
@@ -26,13 +27,12 @@ def completed(*words: str) -> list[str]:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.split()
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
@@ -43,6 +43,21 @@ def completed(*words: str) -> list[str]:
         ("plancc refine --objective max", ["max-volume"]),
         ("plancc completion z", ["zsh"]),
         ("plancc bogus --mod", []),
+    ],
+)
+def test_what_is_offered(words: str, offered: list[str]) -> None:
+    """What the program answers to the functions that shells call for the last word."""
+    asked = {"_PLANCC_COMPLETE": "bash_complete", "COMP_WORDS": words}
+    done = run(env=os.environ | asked | {"COMP_CWORD": str(words.count(" "))})
+    assert (done.code, done.err) == (0, "")
+    assert sorted(done.out.split()) == sorted(f"plain,{word}" for word in offered)
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("plancc com", ["compile", "compare", "completion"]),
         ("plancc-run p.h5 --opt", ["--optimizer"]),
         ("plancc-run p.h5 --optimizer ad", ["adam", "adamw"]),
     ],

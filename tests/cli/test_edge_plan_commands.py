@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.io
-from cli_helpers import environment, fails, ok, start
+from cli_helpers import fails, ok
 from test_inspect import assert_shown, table
 
 import plancc
@@ -70,13 +70,12 @@ def test_inspect_tables_and_json_hold_the_same(edges) -> None:
     assert "dead-rows is for row" in " ".join(text.split())
 
 
-def test_compare_with_a_row_plan(edges, plan: Path) -> None:
+def test_compare_with_a_row_plan(edges, plan: Path, monkeypatch) -> None:
     path = edges[0]
     both = json.loads(ok("compare", path, plan, "--json"))
     assert [each["header"]["layout"] for each in both] == ["edge", "row"]
-    process = start("compare", path, plan, env={**environment(), "COLUMNS": "600"})
-    text, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (0, "")
+    monkeypatch.setenv("COLUMNS", "600")
+    text = ok("compare", path, plan)
     rows = {row[0]: row[1:] for row in table(text, "figure (ratio to an even random partition)")}
     fold = f"{both[0]['metrics']['fold_volume']:,}"
     assert rows["by the fold"] == [f"{fold} (-)", "0 (-)"]

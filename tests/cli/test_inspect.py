@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 import figures
 import numpy as np
 import pytest
-from cli_helpers import environment, ok, start
+from cases import long
+from cli_helpers import ok
 
 from plancc_cli.render import FIGURES, OF_EDGE_PLANS
 
@@ -108,8 +109,18 @@ def test_tables_and_json_hold_the_same(plan: Path) -> None:
     assert "features, labels, train_mask, test_mask" in text
 
 
-@pytest.mark.parametrize("dims", [(5, 4), (5, 16, 4), (5, 7, 7, 7)])
-@pytest.mark.parametrize("ranks", [None, 7, 3, 2, 1])
+DIMS = ((5, 4), (5, 16, 4), (5, 7, 7, 7))
+RANKS = (None, 7, 3, 2, 1)
+QUICK = {(DIMS[k % 3], ranks) for k, ranks in enumerate(RANKS)}
+
+
+@pytest.mark.parametrize(
+    ("dims", "ranks"),
+    [
+        pytest.param(*case, marks=() if case in QUICK else long, id=f"{case[0]} {case[1]}")
+        for case in product(DIMS, RANKS)
+    ],
+)
 def test_words_messages_and_merged_parts(dims: tuple[int, ...], ranks: int | None, plan: Path):
     words = ["inspect", plan, "--json", "--per-part", "--dims", ",".join(map(str, dims))]
     shown = json.loads(ok(*words, *([] if ranks is None else ["--ranks", ranks])))
@@ -141,17 +152,17 @@ def test_words_messages_and_merged_parts(dims: tuple[int, ...], ranks: int | Non
         assert cost["passes"][0]["words"] == cost["words"]
 
 
-def test_compare_puts_plans_side_by_side(graph: Path, plan: Path, tmp_path: Path) -> None:
+def test_compare_puts_plans_side_by_side(
+    graph: Path, plan: Path, tmp_path: Path, monkeypatch
+) -> None:
     other = tmp_path / "rp.h5"
     ok("compile", graph, "-p", 3, "--model", "rp", "--seed", 8, "-o", other)
     words = ["compare", plan, other, "--dims", "5,4"]
     both = json.loads(ok(*words, "--json"))
     alone = [json.loads(ok("inspect", each, "--dims", "5,4", "--json")) for each in (plan, other)]
     assert both == alone
-    # as a terminal of 200 columns shows it, since the paths are long
-    process = start(*words, env={**environment(), "COLUMNS": "400"})
-    text, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (0, "")
+    monkeypatch.setenv("COLUMNS", "400")  # since the paths are long
+    text = ok(*words)
     rows = table(text, "figure (ratio to an even random partition)")
     by_label = {}
     for row in rows:
@@ -172,9 +183,7 @@ def test_tables_fit_80_columns(words: list[str], plan: Path, tmp_path: Path, mon
     monkeypatch.chdir(plan.parent)
     monkeypatch.setenv("COLUMNS", "80")
     plans = ["plan.h5"] * (3 if words[0] == "compare" else 1)
-    done = start(words[0], *plans, *words[1:])
-    text, err = done.communicate(timeout=60)
-    assert (done.returncode, err) == (0, "")
+    text = ok(words[0], *plans, *words[1:])
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text
 
